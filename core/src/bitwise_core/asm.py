@@ -1,0 +1,181 @@
+"""Parsed assembly of any vendor: what a parser hands to the engine.
+
+A parser turns text into one `Module`; nothing here knows an instruction set.
+All records are frozen; instructions keep the line of the text they came from so
+that every later message can name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+
+class AssemblyError(ValueError):
+    """The text is not readable assembly: the file, the line and what to do are in the message."""
+
+    def __init__(self, file: str, line: int, reason: str) -> None:
+        super().__init__(f"{file}:{line}: {reason}")
+        self.file, self.line, self.reason = file, line, reason
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """The line of the kernel's own source behind an instruction, from the debug directives."""
+
+    file: str
+    line: int
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A register or special register, by its name in the text (for example `%r1`, `%tid.x`)."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Immediate:
+    """A literal: `value` is its bit pattern as written (negative integers stay negative).
+
+    `kind` is "int", "f32" (the value is 32 float bits) or "f64" (64 float bits).
+    """
+
+    value: int
+    kind: str = "int"
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A name that is not a register: a label, a parameter, a shared array, a function."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """A braced list of operands, `{%r1, %r2}`."""
+
+    items: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A bracketed operand `[base + offset]`, or `[base, {coordinates}]` of a tensor copy.
+
+    `base` is None for an absolute address; `extra` holds whatever follows a comma inside the bracket.
+    """
+
+    base: Register | Symbol | None
+    offset: int = 0
+    extra: tuple[Operand, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Negated:
+    """`!%p1` where a predicate operand is negated."""
+
+    operand: Register
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """`%p1|%p2`: two destinations of one instruction."""
+
+    first: Operand
+    second: Operand
+
+
+Operand: TypeAlias = Register | Immediate | Symbol | Vector | Address | Negated | Paired
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The predicate in front of an instruction: it acts where `register` is true (false if negated)."""
+
+    register: str
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction: mnemonic with all its modifiers, operands in written order, and where it stands."""
+
+    opcode: str
+    operands: tuple[Operand, ...]
+    guard: Guard | None
+    line: int
+    source: SourceLine | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A kernel parameter: name, size in bytes, whether the text declares it a pointer, alignment of the pointee."""
+
+    name: str
+    size: int
+    pointer: bool = False
+    align: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SharedArray:
+    """A shared-memory or constant array: `size` 0 means sized by the launch; `data` its initial bytes, if any."""
+
+    name: str
+    size: int
+    align: int = 1
+    data: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One entry point or device function.
+
+    `labels` maps a label to the index of the instruction it stands before.
+    `registers` maps a declared register's name, or its prefix when declared as `%r<n>`, to its width in
+    bits (1 for a predicate).  `returns` lists the return parameters of a device function.
+    `threads` is the required block shape where the text states one.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    instructions: tuple[Instruction, ...]
+    labels: Mapping[str, int]
+    registers: Mapping[str, int]
+    line: int
+    entry: bool = True
+    returns: tuple[Parameter, ...] = ()
+    threads: tuple[int, int, int] | None = None
+    shared: tuple[SharedArray, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One file: its target architecture as written, its kernels and functions, its module-level arrays."""
+
+    file: str
+    target: str
+    version: str
+    kernels: tuple[Kernel, ...]
+    functions: Mapping[str, Kernel]
+    shared: tuple[SharedArray, ...] = ()
+    constants: tuple[SharedArray, ...] = ()
+
+    def kernel(self, name: str | None = None) -> Kernel:
+        """The entry of that name, or the only one.  Raises KeyError with the names there are."""
+        names = ", ".join(k.name for k in self.kernels) or "none"
+        if name is None:
+            if len(self.kernels) != 1:
+                raise KeyError(f"{self.file} has {len(self.kernels)} entries ({names}); name one")
+            return self.kernels[0]
+        for kernel in self.kernels:
+            if kernel.name == name:
+                return kernel
+        raise KeyError(f"{self.file} has no entry {name!r}; its entries: {names}")
