@@ -1,0 +1,19 @@
+"""Triton integration: capture compiled configurations without a GPU, and prune autotuning to those of equal bits."""
+
+from __future__ import annotations
+
+from bitwise_triton.arguments import Argument, Buffer, TensorMap
+from bitwise_triton.capture import Captured, capture, capture_each, compile_configuration, write_folder
+from bitwise_triton.errors import CaptureError
+
+__all__ = [
+    "Argument",
+    "Buffer",
+    "CaptureError",
+    "Captured",
+    "TensorMap",
+    "capture",
+    "capture_each",
+    "compile_configuration",
+    "write_folder",
+]

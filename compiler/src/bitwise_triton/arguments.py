@@ -1,0 +1,148 @@
+"""Kernel arguments, described without a GPU, and the stand-ins Triton specialises on in their place.
+
+Triton chooses a specialisation from a pointer's address modulo 16, an integer's value and, on AMD, the size of the
+memory behind a pointer. `Buffer` says these things about memory that need not exist.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from bitwise_triton.errors import CaptureError
+
+# Any multiple of a large power of two serves: only the address modulo 16 is ever looked at.
+_BASE_ADDRESS = 1 << 40
+
+_ITEM_BYTES = {"1": 1, "8": 1, "16": 2, "32": 4, "64": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A pointer argument.
+
+    `name` identifies the memory: two arguments of one name point into one buffer. None is the null pointer.
+    `dtype` is a scalar type as Triton or torch spells it ("fp16", "float16", "bf16", "fp8e4nv", "i32").
+    `offset` is the distance in bytes from the buffer's first byte to the pointer.
+    `alignment` is the alignment in bytes of the buffer's first byte; 16 or more lets Triton assume divisibility.
+    `size_bytes` is the size of the whole buffer; None means at most 2 GiB, which matters on AMD alone.
+    """
+
+    name: str | None
+    dtype: str
+    offset: int = 0
+    alignment: int = 16
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """A host-side tensor descriptor over `buffer`: `shape` and `strides` in elements, `block_shape` in elements.
+
+    `padding` is what a load outside the shape returns, "zero" or "nan".
+    """
+
+    buffer: Buffer
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    block_shape: tuple[int, ...]
+    padding: str = "zero"
+    round_f32_to_tf32: bool = False
+
+
+Scalar: TypeAlias = bool | int | float
+Argument: TypeAlias = Buffer | TensorMap | Scalar | None | tuple[Any, ...]
+
+
+def canonical_dtype(dtype: object) -> str:
+    """Triton's own name of a scalar type ("torch.float16" and "float16" are "fp16"). Raises CaptureError."""
+    from triton._utils import canonicalize_dtype
+
+    try:
+        name: str = canonicalize_dtype(str(dtype))
+    except KeyError:
+        raise CaptureError(f"Triton has no scalar type {str(dtype)!r}; use for example 'fp16', 'bf16' or 'i32'.") from None
+    return name
+
+
+def item_bytes(dtype: str) -> int:
+    """Bytes of one element of a canonical scalar type."""
+    digits = dtype[2:] if dtype.startswith(("fp", "bf")) else dtype[1:]
+    return 1 if digits.startswith("8") else _ITEM_BYTES[digits]
+
+
+def pointer_address(buffer: Buffer) -> int:
+    """An address with exactly the alignment that the description warrants, as Triton's launcher would see it."""
+    if buffer.name is None:
+        return 0
+    if buffer.alignment < 1:
+        raise CaptureError(f"Buffer {buffer.name!r} has alignment {buffer.alignment}; give 1 or more bytes.")
+    return _BASE_ADDRESS + math.gcd(buffer.alignment, buffer.offset) % 16
+
+
+class DtypeStandIn:
+    """What a tensor's `dtype` must offer to Triton: its name, item size, and equality for the name cache."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.itemsize = item_bytes(name)
+        self.is_floating_point = name.startswith(("fp", "bf"))
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DtypeStandIn) and other.name == self.name
+
+
+class PointerStandIn:
+    """What Triton reads of a tensor argument when it specialises a kernel."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        self.dtype = DtypeStandIn(canonical_dtype(buffer.dtype))
+
+    def data_ptr(self) -> int:
+        return pointer_address(self.buffer)
+
+    def ptr_range(self) -> int:
+        size = self.buffer.size_bytes
+        return 0 if size is None else size
+
+
+def to_triton(name: str, argument: object) -> object:
+    """The object to hand to Triton's specialisation for `argument`; `name` is the parameter's, for messages."""
+    if isinstance(argument, Buffer):
+        return PointerStandIn(argument)
+    if isinstance(argument, TensorMap):
+        return _descriptor(name, argument)
+    if isinstance(argument, tuple):
+        parts = [to_triton(name, part) for part in argument]
+        return type(argument)(*parts) if hasattr(argument, "_fields") else tuple(parts)
+    return argument
+
+
+def _descriptor(name: str, argument: TensorMap) -> object:
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    extra: Mapping[str, object] = {}
+    if argument.round_f32_to_tf32:
+        if "round_f32_to_tf32" not in TensorDescriptor.__dataclass_fields__:
+            raise CaptureError(f"Argument {name!r}: this Triton has no round_f32_to_tf32; use 3.7.1 or later.")
+        extra = {"round_f32_to_tf32": True}
+    try:
+        return TensorDescriptor(
+            PointerStandIn(argument.buffer),
+            list(argument.shape),
+            list(argument.strides),
+            list(argument.block_shape),
+            argument.padding,
+            **extra,
+        )
+    except (AssertionError, ValueError, TypeError) as error:
+        raise CaptureError(f"Argument {name!r} is not a tensor descriptor that Triton accepts: {error}.") from None

@@ -1,0 +1,7 @@
+"""The one error of this package: a sentence for the person who can mend its cause."""
+
+from __future__ import annotations
+
+
+class CaptureError(Exception):
+    """A kernel configuration could not be compiled or described; the message says which one, why, and what to do."""

@@ -1,0 +1,95 @@
+"""Run compiles in a pool of processes.
+
+Processes, since Triton's front end holds the interpreter lock; forked, since a function defined inside another, as
+kernels often are, cannot be sent to a fresh interpreter.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
+
+from bitwise_triton.errors import CaptureError
+
+Result = TypeVar("Result")
+
+# What a forked worker runs, by index: set while a pool lives, and inherited rather than sent.
+_work: tuple[Callable[[Any], Any], Sequence[Any]] | None = None
+
+
+def run_all(
+    task: Callable[[Any], Result],
+    jobs: Sequence[Any],
+    *,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Result | CaptureError]:
+    """`task` of every job, in order, with a CaptureError in place of a result where `task` raised one.
+
+    `workers` defaults to the processors this process may use. `progress` gets the number of finished and all jobs.
+    """
+    if workers is not None and workers < 1:
+        raise CaptureError(f"{workers} worker processes cannot compile anything; use 1 or more.")
+    count = min(workers or _processors(), len(jobs))
+    if count < 2 or "fork" not in multiprocessing.get_all_start_methods():
+        return [_reported(task, job, index, len(jobs), progress) for index, job in enumerate(jobs)]
+    return _in_processes(task, jobs, count, progress)
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _attempt(task: Callable[[Any], Result], job: Any) -> Result | CaptureError:
+    try:
+        return task(job)
+    except CaptureError as error:
+        return error
+
+
+def _reported(
+    task: Callable[[Any], Result], job: Any, index: int, total: int, progress: Callable[[int, int], None] | None
+) -> Result | CaptureError:
+    result = _attempt(task, job)
+    if progress:
+        progress(index + 1, total)
+    return result
+
+
+def _worker(index: int) -> Any:
+    assert _work is not None
+    task, jobs = _work
+    return _attempt(task, jobs[index])
+
+
+def _in_processes(
+    task: Callable[[Any], Result], jobs: Sequence[Any], count: int, progress: Callable[[int, int], None] | None
+) -> list[Result | CaptureError]:
+    global _work
+    results: dict[int, Result | CaptureError] = {}
+    _work = (task, jobs)
+    try:
+        with warnings.catch_warnings():
+            # The workers compile and touch neither threads nor the GPU of this process.
+            warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
+            # gc.freeze keeps a worker from finalising objects, such as loaded GPU modules, that this process owns.
+            context = multiprocessing.get_context("fork")
+            with ProcessPoolExecutor(count, mp_context=context, initializer=gc.freeze) as pool:
+                futures = {pool.submit(_worker, index): index for index in range(len(jobs))}
+                for done, future in enumerate(as_completed(futures), 1):
+                    results[futures[future]] = future.result()
+                    if progress:
+                        progress(done, len(jobs))
+    except BrokenProcessPool:
+        raise CaptureError(
+            "A compile worker ended without an answer, most likely for lack of memory; use fewer workers."
+        ) from None
+    finally:
+        _work = None
+    return [results[index] for index in range(len(jobs))]

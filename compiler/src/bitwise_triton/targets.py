@@ -1,0 +1,64 @@
+"""Compilation targets by name, and the limits a launch on them has."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from bitwise_triton.errors import CaptureError
+
+
+@dataclass(frozen=True, slots=True)
+class TargetLimits:
+    """Largest dynamic shared memory of one block in bytes, and most threads of one block."""
+
+    shared_bytes: int
+    threads: int = 1024
+
+
+# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": 164, 228 and 100 KiB of shared
+# memory per multiprocessor, less 1 KiB that the system keeps for each block. CDNA3 has 64 KiB of LDS.
+LIMITS = {
+    "sm_80": TargetLimits(163 * 1024),
+    "sm_86": TargetLimits(99 * 1024),
+    "sm_89": TargetLimits(99 * 1024),
+    "sm_90": TargetLimits(227 * 1024),
+    "sm_100": TargetLimits(227 * 1024),
+    "sm_103": TargetLimits(227 * 1024),
+    "sm_120": TargetLimits(99 * 1024),
+    "gfx942": TargetLimits(64 * 1024),
+}
+
+
+def gpu_target(target: str) -> Any:
+    """Triton's GPUTarget for a name such as "sm_90" or "gfx942". Raises CaptureError for a name not in `LIMITS`."""
+    from triton.backends.compiler import GPUTarget
+
+    name = re.sub(r"(?<=\d)a$", "", target)
+    if name not in LIMITS:
+        raise CaptureError(f"Unknown target {target!r}; the known ones are {', '.join(sorted(LIMITS))}.")
+    if name.startswith("sm_"):
+        return GPUTarget("cuda", int(name.removeprefix("sm_")), 32)
+    return GPUTarget("hip", name, 64)
+
+
+def target_name(target: Any) -> str:
+    """The name of a Triton GPUTarget: "sm_90" for GPUTarget("cuda", 90, 32)."""
+    return f"sm_{target.arch}" if target.backend == "cuda" else str(target.arch)
+
+
+def check_limits(what: str, target: str, shared_bytes: int, threads: int, tensor_memory_columns: int) -> None:
+    """Raise CaptureError when a block needs more than the target has. `what` names the configuration."""
+    limits = LIMITS[re.sub(r"(?<=\d)a$", "", target)]
+    if shared_bytes > limits.shared_bytes:
+        raise CaptureError(
+            f"{what} needs {shared_bytes} bytes of shared memory and {target} has {limits.shared_bytes} per block; "
+            "use smaller blocks or fewer stages."
+        )
+    if threads > limits.threads:
+        raise CaptureError(f"{what} needs {threads} threads per block and {target} has {limits.threads}; use fewer warps.")
+    if tensor_memory_columns > 512:
+        raise CaptureError(
+            f"{what} needs {tensor_memory_columns} columns of tensor memory and {target} has 512; use smaller blocks."
+        )
