@@ -1,0 +1,48 @@
+"""The corpus: families of Triton kernels, each configuration with a small concrete launch.
+
+Nothing here imports Triton until `cases` is called; the family modules do.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib import import_module
+from itertools import chain
+
+from bitwise_conformance.cases import Case, CaseError
+
+MODULES: tuple[str, ...] = (
+    "row_reductions",
+    "tile_reductions",
+)
+
+
+@lru_cache(maxsize=1)
+def cases() -> tuple[Case, ...]:
+    """Every case of the corpus, families together, in a stable order.
+
+    Raises `CaseError` where two cases have one id or the members of a group differ in what they return.
+    """
+    found = tuple(chain.from_iterable(import_module(f"{__name__}.{module}").cases() for module in MODULES))
+    seen: dict[str, Case] = {}
+    returned: dict[tuple[str, str], tuple[Case, object]] = {}
+    for case in found:
+        if case.id in seen:
+            raise CaseError(f"the corpus lists {case.id} twice; name what sets the second apart in `tags`")
+        seen[case.id] = case
+        shape = tuple((array.name, array.dtype, array.elements) for array in case.outputs)
+        first, expected = returned.setdefault((case.family, case.group), (case, shape))
+        if shape != expected:
+            raise CaseError(f"{case.id} and {first.id} share a group, but return different buffers; split the group")
+    return found
+
+
+@lru_cache(maxsize=1)
+def by_id() -> dict[str, Case]:
+    """The cases by their id."""
+    return {case.id: case for case in cases()}
+
+
+def families() -> tuple[str, ...]:
+    """The names of the families, in corpus order."""
+    return tuple(dict.fromkeys(case.family for case in cases()))

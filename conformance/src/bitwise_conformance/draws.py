@@ -1,0 +1,170 @@
+"""Inputs for recorded launches, as raw bits, and hashes of what a launch returned.
+
+Everything rests on the raw 64-bit stream of PCG64 and on exact double arithmetic, so one seed gives the same
+bits on every machine and with every NumPy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from bitwise_conformance.cases import DTYPE_BYTES, FLOAT_DTYPES, Array, Case
+
+Bits: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+DRAWS: tuple[str, ...] = ("normal", "wide", "zeros", "negative_zero", "subnormal", "special")
+"""The kinds of input: every record holds one hash per output for each."""
+
+PATTERN = 0xA5
+"""The byte that fills an output before the launch, so that an element left unwritten compares equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A float format: widths in bits, and the exponents between which wide draws lie."""
+
+    exponent: int
+    mantissa: int
+    low: int
+    high: int
+    infinite: bool = True
+
+    @property
+    def bias(self) -> int:
+        return (1 << (self.exponent - 1)) - 1
+
+    @property
+    def sign(self) -> int:
+        return 1 << (self.exponent + self.mantissa)
+
+    @property
+    def infinity(self) -> int:
+        return ((1 << self.exponent) - 1) << self.mantissa
+
+    @property
+    def quiet_nan(self) -> int:
+        """The one pattern that stands for every NaN."""
+        return self.infinity | (1 << (self.mantissa - 1)) if self.infinite else self.sign - 1
+
+
+FORMATS: Mapping[str, Format] = MappingProxyType(
+    {
+        "fp8e4nv": Format(4, 3, -6, 5, infinite=False),
+        "fp8e5": Format(5, 2, -10, 6),
+        "fp16": Format(5, 10, -13, 4),
+        "bf16": Format(8, 7, -14, 14),
+        "fp32": Format(8, 23, -14, 14),
+        "fp64": Format(11, 52, -30, 30),
+    }
+)
+
+
+def seed_of(group: str, buffer: str, draw: str) -> int:
+    """The seed of one buffer of one draw: equal for all cases of a group."""
+    return int.from_bytes(hashlib.sha256(f"{group}\0{buffer}\0{draw}".encode()).digest()[:16], "little")
+
+
+def round_to_format(values: Bits, dtype: str) -> Bits:
+    """Doubles (finite, any shape) rounded to nearest-even in `dtype`, as unsigned bit patterns of its width.
+
+    Values beyond the largest finite number become that number, so that a draw never holds an infinity unasked.
+    """
+    form = FORMATS[dtype]
+    if dtype == "fp64":
+        return np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
+    magnitude = np.abs(values)
+    _, exponent = np.frexp(magnitude)
+    lowest = 1 - form.bias
+    step = np.maximum(exponent - 1, lowest) - form.mantissa
+    quanta = np.rint(np.ldexp(magnitude, -step))  # at most 2 ** (mantissa + 1), so exact
+    base = (np.maximum(exponent - 1, lowest) - lowest).astype(np.int64) << form.mantissa
+    pattern = base + quanta.astype(np.int64)
+    largest = form.infinity - 1 if form.infinite else form.quiet_nan - 1
+    pattern = np.where(magnitude == 0, 0, np.minimum(pattern, largest))
+    pattern = pattern | np.where(np.signbit(values), form.sign, 0)
+    return pattern.astype(f"u{DTYPE_BYTES[dtype]}")
+
+
+def draw(array: Array, group: str, kind: str) -> Bits:
+    """The bits that `array` holds before a launch of a case of `group`, flat, unsigned, of its element width.
+
+    `kind` is one of `DRAWS`; integers and indices ignore it but for the seed.
+    """
+    width = f"u{DTYPE_BYTES[array.dtype]}"
+    if array.role == "output":
+        return np.full(array.elements * DTYPE_BYTES[array.dtype], PATTERN, dtype=np.uint8).view(width)
+    if array.role == "scratch" or array.kind == "zero":
+        return np.zeros(array.elements, dtype=width)
+    stream = np.random.PCG64(seed_of(group, array.name, kind))
+    raw = stream.random_raw(2 * array.elements).reshape(2, -1)
+    if array.kind == "index":
+        return (raw[0] % np.uint64(array.below)).astype(width)
+    if array.dtype not in FLOAT_DTYPES:
+        return (raw[0] & np.uint64(1) if array.dtype == "i1" else raw[0]).astype(width)
+    bits = _float_bits(array.dtype, raw, kind)
+    if array.kind == "positive":
+        bits = bits & np.array(FORMATS[array.dtype].sign - 1, dtype=width)
+    return bits
+
+
+def _float_bits(dtype: str, raw: Bits, kind: str) -> Bits:
+    form = FORMATS[dtype]
+    width = f"u{DTYPE_BYTES[dtype]}"
+    first, second = raw
+    if kind == "normal":
+        return round_to_format(_bell(first, second), dtype)
+    if kind == "wide":
+        span = np.uint64(form.high - form.low + 1)
+        exponent = ((first >> np.uint64(8)) % span).astype(np.int64) + form.low
+        significand = 1.0 + (second >> np.uint64(12)).astype(np.float64) * 2.0**-52
+        return round_to_format(np.ldexp(np.where(first & np.uint64(1), -significand, significand), exponent), dtype)
+    signs = np.where(first & np.uint64(1), form.sign, 0).astype(width)
+    if kind == "zeros":
+        small = round_to_format(_bell(second, first) * 2.0**-5, dtype)
+        return np.where((first >> np.uint64(60)) < 3, small, signs).astype(width)
+    if kind == "negative_zero":
+        return np.full(first.shape, form.sign, dtype=width)
+    if kind == "subnormal":
+        return (signs | ((second >> np.uint64(8)).astype(width) & np.array((1 << form.mantissa) - 1, dtype=width))).astype(
+            width
+        )
+    if kind == "special":
+        normal = round_to_format(_bell(first, second), dtype)
+        dice = (first ^ second) >> np.uint64(56)
+        odd = np.where(dice == 0, form.quiet_nan, form.infinity if form.infinite else form.quiet_nan - 1)
+        return np.where(dice < 3, odd.astype(width) | signs, normal).astype(width)
+    raise ValueError(f"there is no draw called {kind!r}; use one of {', '.join(DRAWS)}")
+
+
+def _bell(first: Bits, second: Bits) -> Bits:
+    """Bell-shaped doubles of variance about 1.3 with 48 bits below the point: four 16-bit pieces, added exactly."""
+    pieces = np.ascontiguousarray(first).view(np.uint16).reshape(-1, 4).astype(np.int64).sum(axis=1)
+    fraction = (second >> np.uint64(34)).astype(np.float64) * 2.0**-30
+    bell: Bits = (pieces - 131070 + fraction - 0.5) * 2.0**-15
+    return bell
+
+
+def canonical(bits: Bits, dtype: str) -> Bits:
+    """`bits` with every NaN of `dtype` replaced by one pattern; integers as they are."""
+    if dtype not in FLOAT_DTYPES:
+        return bits
+    form = FORMATS[dtype]
+    magnitude = bits & np.array(form.sign - 1, dtype=bits.dtype)
+    limit = np.array(form.infinity if form.infinite else form.quiet_nan - 1, dtype=bits.dtype)
+    return np.where(magnitude > limit, np.array(form.quiet_nan, dtype=bits.dtype), bits)
+
+
+def digest_of(bits: Bits, dtype: str) -> str:
+    """The first 16 hexadecimal digits of the SHA-256 of the canonical little-endian bytes."""
+    return hashlib.sha256(np.ascontiguousarray(canonical(bits, dtype)).tobytes()).hexdigest()[:16]
+
+
+def inputs_of(case: Case, kind: str) -> dict[str, Bits]:
+    """The bits of every buffer of `case` before its launch, by buffer name."""
+    return {array.name: draw(array, f"{case.family}/{case.group}", kind) for array in case.arrays}
