@@ -1,0 +1,13 @@
+"""Test settings that all distributions share."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+
+# Time limits on single examples only measure how busy the machine is.
+settings.register_profile("developer", deadline=None)
+# A shared check must give the same answer twice: draw the same examples every time.
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "developer")

@@ -1,0 +1,140 @@
+"""One session per job; `nox -l` lists them, `nox -s NAME` runs one.
+
+`nox -R -s NAME` runs a session again without installing anything.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.5"
+nox.options.reuse_venv = "yes"
+nox.options.sessions = ["tests"]
+# Debian keeps venv's installer in a package of its own; nox brings virtualenv, which carries one.
+nox.options.default_venv_backend = "venv" if importlib.util.find_spec("ensurepip") else "virtualenv"
+
+ROOT = Path(__file__).parent
+GROUPS = nox.project.load_toml("pyproject.toml")
+
+# In dependency order.
+DISTRIBUTIONS = [
+    "core",
+    "plugins/nvidia_ptx",
+    "plugins/nvidia_sm90",
+    "plugins/nvidia_sm100",
+    "plugins/nvidia",
+    "compiler",
+    "conformance",
+]
+
+# Golden values and the demonstration hold for this compiler. It compiles for a GPU without one, and without torch.
+TRITON = "triton==3.6.0; sys_platform == 'linux'"
+
+FIND_GPU_STACK = """
+import importlib.util, sys
+missing = [name for name in ("torch", "triton") if importlib.util.find_spec(name) is None]
+if missing:
+    sys.exit(f"gpu-sm90 uses the interpreter's own torch and triton; install {' and '.join(missing)} there first")
+"""
+
+
+def group(name: str) -> list[str]:
+    """Return the requirements of a dependency group of the workspace."""
+    return list(nox.project.dependency_groups(GROUPS, name))
+
+
+def install_workspace(session: nox.Session, *requirements: str) -> None:
+    """Install every distribution of this repository, editable, with its dependencies and `requirements`."""
+    session.install("hatchling>=1.26", "editables>=0.5", *requirements)
+    editable = [part for folder in DISTRIBUTIONS for part in ("-e", f"./{folder}")]
+    session.install("--no-build-isolation", *editable)
+
+
+def install_triton(session: nox.Session) -> None:
+    """Install the pinned Triton alone: its dependencies are none, and torch must never come with it."""
+    session.install("--no-deps", TRITON)
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """Show the checkers at work on kernels compiled here; no GPU needed."""
+    install_workspace(session)
+    install_triton(session)
+    session.run("python", "-m", "bitwise_triton.demo", *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the tests of every distribution."""
+    install_workspace(session, *group("test"))
+    install_triton(session)
+    session.run("python", "-m", "pytest", "-n", "2", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style, imports and formatting."""
+    session.install(*group("lint"))
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check the types of every distribution, strictly."""
+    install_workspace(session, *group("types"))
+    sources = [str(path.relative_to(ROOT)) for path in map(source_folder, DISTRIBUTIONS) if path.is_dir()]
+    session.run("mypy", *sources, "noxfile.py")
+
+
+def source_folder(distribution: str) -> Path:
+    """Return where a distribution keeps its package; the folder is absent where it has no code."""
+    return ROOT / distribution / "src"
+
+
+@nox.session
+def conformance(session: nox.Session) -> None:
+    """Run the conformance suite on every installed architecture plugin."""
+    install_workspace(session, *group("test"))
+    install_triton(session)
+    session.run("python", "-m", "pytest", "-n", "2", "--pyargs", "bitwise_conformance", *session.posargs)
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Build every distribution into dist/: the source archive, and the wheel from that archive."""
+    session.install(*group("build"))
+    for archive in (ROOT / "dist").glob("bitwise_*"):
+        archive.unlink()
+    for folder in DISTRIBUTIONS:
+        session.run("python", "-m", "build", "--no-isolation", "--outdir", "dist", folder, silent=True)
+
+
+@nox.session(requires=["build"], reuse_venv=False)
+def install(session: nox.Session) -> None:
+    """Install the built wheels into a clean environment, as a user would, and list the plugins found."""
+    session.install("--find-links", "dist", "bitwise-core", "bitwise-nvidia")
+    with session.chdir(session.create_tmp()):
+        session.run("bitwise", "plugins", "--json")
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure time and precision of the verdicts."""
+    install_workspace(session)
+    install_triton(session)
+    session.run("python", "-m", "bitwise_conformance.bench", *session.posargs)
+
+
+@nox.session(name="gpu-sm90", venv_params=["--system-site-packages"])
+def gpu_sm90(session: nox.Session) -> None:
+    """Hold the verdicts against the bytes that an sm_90 GPU returns.
+
+    Runs on the interpreter's own torch, which is built for the machine's driver, and on the Triton beside it.
+    """
+    session.run("python", "-c", FIND_GPU_STACK)
+    install_workspace(session)
+    session.run("python", "-m", "bitwise_conformance.gpu", *session.posargs)
