@@ -1,0 +1,76 @@
+"""128-bit hashes of terms, computed for whole arrays of lanes at once.
+
+A hash is a pair of 64-bit words, kept as the leading axis (length 2) of a uint64 array, each word mixed
+with constants of its own.  Constants come from BLAKE2b of a readable tag, so they are the same in every
+process and on every machine.  For two different terms the hashes agree with probability about 2**-128 a
+pair, as long as nobody constructs terms against these constants; a diff replays both kernels and compares
+real trees.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import blake2b
+
+import numpy as np
+import numpy.typing as npt
+
+Words = npt.NDArray[np.uint64]
+"""Hash words: shape (2, blocks, threads) or broadcastable to it."""
+
+_SHIFT_HIGH = np.uint64(32)
+_SHIFT_LOW = np.uint64(29)
+
+
+@lru_cache(maxsize=None)
+def constant(tag: str) -> Words:
+    """The hash constant of a readable tag, shape (2, 1, 1)."""
+    return np.frombuffer(blake2b(tag.encode(), digest_size=16).digest(), dtype=np.uint64).reshape(2, 1, 1).copy()
+
+
+@lru_cache(maxsize=None)
+def multiplier(position: int) -> Words:
+    """An odd multiplier for the operand at `position`, shape (2, 1, 1)."""
+    return constant(f"multiplier {position}") | np.uint64(1)
+
+
+_FIRST = constant("finalise first") | np.uint64(1)
+_SECOND = constant("finalise second") | np.uint64(1)
+
+
+def finalise(words: Words) -> Words:
+    """A bijection of each word that leaves no linear relation; works in place on `words` and returns it."""
+    shifted = words >> _SHIFT_HIGH
+    words ^= shifted
+    words *= _FIRST
+    np.right_shift(words, _SHIFT_LOW, out=shifted)
+    words ^= shifted
+    words *= _SECOND
+    np.right_shift(words, _SHIFT_HIGH, out=shifted)
+    words ^= shifted
+    return words
+
+
+def scramble(words: Words) -> Words:
+    """A cheaper bijection, enough between operands that are hashes already; in place."""
+    shifted = words >> _SHIFT_HIGH
+    words ^= shifted
+    words *= _FIRST
+    np.right_shift(words, _SHIFT_LOW, out=shifted)
+    words ^= shifted
+    return words
+
+
+def of_numbers(numbers: npt.NDArray[np.uint64], tag: str) -> Words:
+    """Hashes of unsigned numbers of shape (blocks, threads), told apart by `tag`."""
+    return finalise(numbers[None] * multiplier(0) + constant(tag))
+
+
+def row_multipliers(count: int) -> Words:
+    """Multipliers of an ordered vector of `count` elements, shape (2, 1, 1, count)."""
+    return _row_multipliers(count)
+
+
+@lru_cache(maxsize=None)
+def _row_multipliers(count: int) -> Words:
+    return np.stack([multiplier(1000 + i)[:, :, :] for i in range(count)], axis=-1)
