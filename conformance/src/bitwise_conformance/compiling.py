@@ -1,8 +1,9 @@
-"""Compiling a case from its declared launch alone, without a GPU, and writing what came out to a folder."""
+"""Compiling a case from its declared launch alone, without a GPU, and writing what came out to folders."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,17 @@ from bitwise_conformance.digest import normalised_digest
 TARGET = "sm_90"
 
 
-def compile_case(case: Case) -> Any:
-    """The captured kernel of `case` for `TARGET`: what `bitwise_triton.capture.compile_configuration` returns."""
-    from bitwise_triton.capture import Buffer, TensorMap, compile_configuration
+def compile_case(case: Case, target: str = TARGET) -> Any:
+    """The captured kernel of `case`: what `bitwise_triton.capture.compile_configuration` returns, and raises."""
+    from bitwise_triton.arguments import Buffer, TensorMap
+    from bitwise_triton.capture import compile_configuration
 
     def buffer(array: Array) -> Any:
-        shift = array.offset * DTYPE_BYTES[array.dtype]
-        return Buffer(array.name, array.dtype, alignment=16 if shift % 16 == 0 else shift & -shift)
+        width = DTYPE_BYTES[array.dtype]
+        return Buffer(
+            array.name, array.dtype, offset=array.offset * width, alignment=256,
+            size_bytes=(array.offset + array.elements) * width,
+        )  # fmt: skip
 
     arguments: dict[str, Any] = {}
     for argument in case.arguments:
@@ -27,22 +32,21 @@ def compile_case(case: Case) -> Any:
             arguments[argument.name] = buffer(argument)
         elif isinstance(argument, Descriptor):
             arguments[argument.name] = TensorMap(
-                argument.array.name, argument.array.dtype, argument.shape, argument.strides, argument.block
+                buffer(argument.array), argument.shape, argument.strides, argument.block
             )
         else:
             arguments[argument.name] = argument.value
     return compile_configuration(
-        case.function, arguments, dict(case.constants), target=TARGET, num_warps=case.num_warps,
-        num_stages=case.num_stages, grid=case.grid, **case.options,
+        case.function, arguments, case.constants, grid=case.grid, target=target, num_warps=case.num_warps,
+        num_stages=case.num_stages, name=case.name, **case.options,
     )  # fmt: skip
 
 
 def describe(case: Case) -> dict[str, Any]:
-    """The declared launch of `case` as JSON data."""
+    """The declared launch of `case` as JSON data, with the role and the draw of every buffer."""
     return {
         "id": case.id,
-        "family": case.family,
-        "group": case.group,
+        "file": f"{case.name}.ptx",
         "function": case.function.__name__,
         "constants": {name: getattr(value, "name", value) for name, value in case.constants.items()},
         "num_warps": case.num_warps,
@@ -50,24 +54,30 @@ def describe(case: Case) -> dict[str, Any]:
         "options": dict(case.options),
         "grid": list(case.grid),
         "arguments": [{"is": type(argument).__name__.lower(), **asdict(argument)} for argument in case.arguments],
-        "parameters": [p.name for p in case.function.params],
     }
 
 
-def compile_to_folder(name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Compile the case called `name`; a job for the pool.
-
-    With `settings["folder"]` the PTX and a description are written to `<folder>/<family>/<group>/`.
-    """
+def compile_job(name: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Compile the case called `name`; a job for the pool.  With `settings["keep"]` the answer holds the kernel."""
     from bitwise_conformance import corpus
 
-    case = corpus.by_id()[name]
-    captured = compile_case(case)
-    digest = normalised_digest(captured.ptx)
-    if settings.get("folder"):
-        folder = Path(settings["folder"]) / case.family / case.group
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{case.name}.ptx").write_text(captured.ptx)
-        entry = {**describe(case), "file": f"{case.name}.ptx", "digest": digest}
-        (folder / f"{case.name}.json").write_text(json.dumps(entry, default=str))
-    return {"captured": digest, "bytes": len(captured.ptx)}
+    captured = compile_case(corpus.by_id()[name])
+    answer: dict[str, Any] = {"captured": normalised_digest(captured.assembly)}
+    if settings.get("keep"):
+        answer["kernel"] = captured
+    return answer
+
+
+def write_folders(folder: Path, cases: list[Case], answers: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write each group's kernels to `<folder>/<family>/<group>/`, with `manifest.json` and `cases.json`."""
+    from bitwise_triton.capture import write_folder
+
+    groups: dict[tuple[str, str], list[Case]] = {}
+    for case in cases:
+        if "kernel" in answers[case.id]:
+            groups.setdefault((case.family, case.group), []).append(case)
+    for (family, group), members in groups.items():
+        place = folder / family / group
+        write_folder([answers[case.id]["kernel"] for case in members], place, [case.name for case in members])
+        entries = [{**describe(case), "digest": answers[case.id]["captured"]} for case in members]
+        (place / "cases.json").write_text(json.dumps(entries, indent=1, default=str) + "\n")

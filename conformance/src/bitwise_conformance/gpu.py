@@ -62,12 +62,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(cases: list[Any], chosen: argparse.Namespace) -> list[dict[str, Any]]:
-    from bitwise_conformance.compiling import compile_to_folder
+    from bitwise_conformance.compiling import compile_job, write_folders
     from bitwise_conformance.pool import run_all
 
-    settings: dict[str, Any] = {"repeats": chosen.repeats, "folder": str(chosen.folder) if chosen.folder else None}
+    settings: dict[str, Any] = {"repeats": chosen.repeats, "keep": bool(chosen.folder)}
     if chosen.dry_run:
-        job = compile_to_folder
+        job = compile_job
     else:
         from bitwise_conformance.launching import record_case as job
     batches: dict[tuple[str, str], list[str]] = {}
@@ -84,12 +84,10 @@ def _run(cases: list[Any], chosen: argparse.Namespace) -> list[dict[str, Any]]:
         if done % 50 == 0:
             print(f"{done} of {len(cases)} after {time.monotonic() - start:.0f} s", flush=True)
 
-    answers = run_all(
-        job, pieces, settings, processes=chosen.processes, seconds=chosen.seconds, report=report
-    )
-    results = [
-        {"id": case.id, "family": case.family, "group": case.group, **answers[case.id]} for case in cases
-    ]
+    answers = run_all(job, pieces, settings, processes=chosen.processes, seconds=chosen.seconds, report=report)
+    if chosen.dry_run and chosen.folder:
+        write_folders(chosen.folder, cases, answers)
+    results = [{"id": case.id, "family": case.family, "group": case.group, **answers[case.id]} for case in cases]
     _summarise(results, chosen.dry_run)
     print(f"{len(results)} cases in {time.monotonic() - start:.0f} s")
     return results

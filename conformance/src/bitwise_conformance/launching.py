@@ -80,7 +80,7 @@ def record_case(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     case = corpus.by_id()[name]
     answer: dict[str, Any] = {"outputs": [array.name for array in case.outputs]}
     try:
-        answer["captured"] = normalised_digest(compile_case(case).ptx)
+        answer["captured"] = normalised_digest(compile_case(case).assembly)
     except Exception as error:  # the launch below is still worth recording
         answer["captured"] = None
         answer["capture_error"] = " ".join(str(error).split())[:300]
