@@ -1,0 +1,159 @@
+"""Dependencies between the distributions point one way, and each declares what it imports."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+from workspace import KERNELS, Distribution, Import, distribution, distributions, imports, package_of
+
+# What each may depend on: an arrow that is missing here is a decision, not an oversight.
+ALLOWED = {
+    "bitwise-core": set[str](),
+    "bitwise-nvidia-ptx": {"bitwise-core"},
+    "bitwise-nvidia-sm90": {"bitwise-core", "bitwise-nvidia-ptx"},
+    "bitwise-nvidia-sm100": {"bitwise-core", "bitwise-nvidia-ptx"},
+    "bitwise-nvidia": {"bitwise-nvidia-sm90", "bitwise-nvidia-sm100"},
+    "bitwise-triton": {"bitwise-core"},
+    "bitwise-conformance": {"bitwise-core", "bitwise-nvidia", "bitwise-triton"},
+}
+
+# No distribution brings torch: its user chose a build for the machine. Triton is an extra.
+OPTIONAL = {"torch", "triton"}
+
+ALL = pytest.mark.parametrize("name", ALLOWED)
+
+
+def declared(found: Distribution) -> set[str]:
+    """Return the names of the distributions that an installation brings without extras."""
+    return {_name(requirement) for requirement in found.pyproject["project"].get("dependencies", [])}
+
+
+def extras(found: Distribution) -> set[str]:
+    """Return the names of the distributions that only its extras bring."""
+    groups = found.pyproject["project"].get("optional-dependencies", {}).values()
+    return {_name(requirement) for group in groups for requirement in group}
+
+
+def _name(requirement: str) -> str:
+    matched = re.match(r"[A-Za-z0-9._-]*[A-Za-z0-9]", requirement)
+    assert matched is not None
+    return matched.group().lower()
+
+
+def fault(record: Import, found: Distribution, *, kernels: bool = False) -> str | None:
+    """Return what is wrong with an import of a module of this distribution, if anything is.
+
+    A module of `kernels` is written in the language of an optional compiler.
+    """
+    top = record.target.split(".")[0]
+    if top in sys.stdlib_module_names or top == found.package:
+        return None
+    owner = next((other.name for other in distributions() if other.package == top), top)
+    if owner.startswith("bitwise-") and owner not in ALLOWED[found.name]:
+        return f"line {record.line}: {found.name} may not import {owner}"
+    if kernels and owner == "triton":
+        return None
+    if owner not in declared(found) and record.at_load:
+        return f"line {record.line}: {found.name} imports {owner} when it loads, without declaring it"
+    if owner not in declared(found) | extras(found) | OPTIONAL and not record.for_types:
+        return f"line {record.line}: {found.name} imports {owner}, without declaring it"
+    return None
+
+
+@ALL
+def test_declared_dependencies_point_one_way(name: str) -> None:
+    found = distribution(name)
+    ours = {dependency for dependency in declared(found) | extras(found) if dependency.startswith("bitwise-")}
+    assert ours <= ALLOWED[name]
+    assert OPTIONAL & declared(found) == set()
+    assert "torch" not in extras(found)
+
+
+@ALL
+def test_imports_are_declared(name: str) -> None:
+    found = distribution(name)
+    sentences = [
+        f"{path}, {sentence}"
+        for path in found.modules()
+        for record in imports(path.read_text(), package_of(path, found))
+        if (sentence := fault(record, found, kernels=bool(KERNELS & set(path.parts)))) is not None
+    ]
+    assert sentences == []
+
+
+def test_no_distribution_is_without_its_rule() -> None:
+    assert {found.name for found in distributions()} == set(ALLOWED)
+
+
+def test_kernels_may_import_their_compiler() -> None:
+    found = distribution("bitwise-conformance")
+    records = imports("import triton\nimport torch", "bitwise_conformance.corpus")
+    assert [fault(record, found, kernels=True) for record in records] == [
+        None,
+        "line 2: bitwise-conformance imports torch when it loads, without declaring it",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "sentence"),
+    [
+        ("bitwise-core", "import ast, numpy", None),
+        ("bitwise-core", "from bitwise_nvidia_ptx import parser", "bitwise-core may not import bitwise-nvidia-ptx"),
+        ("bitwise-core", "import scipy", "bitwise-core imports scipy when it loads, without declaring it"),
+        ("bitwise-core", "def f():\n    import scipy", "bitwise-core imports scipy, without declaring it"),
+        ("bitwise-core", "import torch", "bitwise-core imports torch when it loads, without declaring it"),
+        ("bitwise-core", "def f():\n    import torch", None),
+        ("bitwise-core", "if TYPE_CHECKING:\n    import torch", None),
+        (
+            "bitwise-nvidia-sm90",
+            "def f():\n    import bitwise_nvidia_sm100",
+            "bitwise-nvidia-sm90 may not import bitwise-nvidia-sm100",
+        ),
+        (
+            "bitwise-nvidia-sm100",
+            "if TYPE_CHECKING:\n    from bitwise_nvidia_sm90 import plugin",
+            "bitwise-nvidia-sm100 may not import bitwise-nvidia-sm90",
+        ),
+        ("bitwise-triton", "import triton", "bitwise-triton imports triton when it loads, without declaring it"),
+        ("bitwise-triton", "def f():\n    import triton", None),
+        (
+            "bitwise-conformance",
+            "import bitwise_triton",
+            "bitwise-conformance imports bitwise-triton when it loads, without declaring it",
+        ),
+        ("bitwise-conformance", "def f():\n    import bitwise_triton", None),
+    ],
+)
+def test_the_rule_sees_what_it_forbids(name: str, source: str, sentence: str | None) -> None:
+    found = distribution(name)
+    sentences = [fault(record, found) for record in imports(source, found.package or "")]
+    bare = [text.split(": ", 1)[1] for text in sentences if text is not None]
+    assert bare == ([] if sentence is None else [sentence])
+
+
+@ALL
+def test_the_metadata_is_the_same_everywhere(name: str) -> None:
+    found = distribution(name)
+    project = found.pyproject["project"]
+    assert project["version"] == "0.1.0"
+    assert project["requires-python"] == ">=3.11"
+    assert (project["license"], project["license-files"]) == ("Apache-2.0", ["LICENSE"])
+    assert (found.folder / "LICENSE").read_bytes() == distribution_root_license()
+    # Sister distributions are released together, and a release of one line may meet any other of it.
+    ours = [text for text in project["dependencies"] if text.startswith("bitwise-")]
+    assert [text for text in ours if not text.endswith("~=0.1.0")] == []
+
+
+def distribution_root_license() -> bytes:
+    """Return the license of the repository: a wheel can only hold a copy from its own folder."""
+    return (distribution("bitwise-core").folder.parent / "LICENSE").read_bytes()
+
+
+@ALL
+def test_packages_are_marked_as_typed(name: str) -> None:
+    found = distribution(name)
+    typed = [path.parent.name for path in found.folder.glob("src/*/py.typed")]
+    written = [path.parent.name for path in found.folder.glob("src/*/__init__.py")]
+    assert typed == written

@@ -1,0 +1,80 @@
+"""The tree as a reader finds it: small modules, nothing unfinished, nothing of one person's machine."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+from workspace import ROOT
+
+LINES = 400
+EXEMPT = {"tables", "corpus", "samples"}
+
+FORBIDDEN = {
+    "a path of one machine": re.compile(r"(?<![\w.<*\]$}-])/(?:work|home|root|Users|mnt|workspace)/\w"),
+    "a temporary path of one machine": re.compile(r"(?<![\w.])/tmp/\w"),
+    "a path outside the repository": re.compile(r"\.\./shared\b|(?:\.\./){4}"),
+    "the number of an issue": re.compile(r"\b[Ii]ssues? #?\d|(?<![\w&])#\d{1,4}\b(?!\w)"),
+    "something unfinished": re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X" + r"XX)\b"),
+}
+
+
+def tracked() -> list[str]:
+    """Return the files of the repository; outside a checkout, none can be told from build products."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False, text=True)
+    return [name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+FILES = tracked()
+
+
+def test_modules_are_small() -> None:
+    modules = [name for name in FILES if name.endswith(".py") and not EXEMPT & set(name.split("/"))]
+    long = {name: count for name in modules if (count := len((ROOT / name).read_text().splitlines())) > LINES}
+    assert long == {}
+
+
+def faults(text: str) -> list[str]:
+    """Return what a text mentions that it should not, with the line."""
+    return [
+        f"line {number}: {what}: {line.strip()[:80]}"
+        for number, line in enumerate(text.splitlines(), 1)
+        for what, pattern in FORBIDDEN.items()
+        if pattern.search(line)
+    ]
+
+
+def test_the_text_stands_on_its_own() -> None:
+    found = {}
+    for name in FILES:
+        if name == "tests/test_text.py" or name.endswith("LICENSE"):
+            continue
+        try:
+            text = (ROOT / name).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue  # not a text
+        if sentences := faults(text):
+            found[name] = sentences
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "see /home/me/x",
+        "in /work/main",
+        '.file 1 "/tmp/v/k.py"',
+        "../shared/x",
+        "issue 12",
+        "fixes #7",
+        "TO" + "DO later",
+    ],
+)
+def test_the_rules_see_what_they_forbid(line: str) -> None:
+    assert len(faults(line)) == 1
+
+
+@pytest.mark.parametrize("line", ["a/home/b", "https://example.org/work/x", "#include", "&#39;", "mov.u32 %r1, 0x1;"])
+def test_the_rules_leave_the_rest_alone(line: str) -> None:
+    assert faults(line) == []

@@ -1,0 +1,96 @@
+"""What the tests of structure read: the distributions of this repository, and who imports what."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Folders of kernels written in their own language: only its compiler loads the modules in them.
+KERNELS = {"corpus", "samples"}
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """One folder that builds to one wheel; `package` is its import name, None for one without code."""
+
+    name: str
+    folder: Path
+    package: str | None
+    pyproject: dict[str, Any]
+
+    def modules(self) -> list[Path]:
+        """Return the files of its package; none while it has not been written."""
+        return sorted((self.folder / "src").rglob("*.py"))
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module, as a dotted name: where it stands, and whether it is carried out when its module loads."""
+
+    target: str
+    line: int
+    in_function: bool
+    for_types: bool
+
+    @property
+    def at_load(self) -> bool:
+        return not (self.in_function or self.for_types)
+
+
+@cache
+def distributions() -> tuple[Distribution, ...]:
+    """Return every distribution of the repository, found by its pyproject.toml."""
+    found = []
+    for file in sorted([*ROOT.glob("*/pyproject.toml"), *ROOT.glob("plugins/*/pyproject.toml")]):
+        pyproject = tomllib.loads(file.read_text())
+        packages = pyproject["tool"]["hatch"]["build"]["targets"]["wheel"].get("packages", [None])
+        package = packages[0].removeprefix("src/") if packages[0] else None
+        found.append(Distribution(pyproject["project"]["name"], file.parent, package, pyproject))
+    return tuple(found)
+
+
+def imports(source: str, package: str) -> list[Import]:
+    """Return all imports of a module's source text; `package` is the package that its relative imports start from."""
+    return list(_imports(ast.parse(source), package, in_function=False, for_types=False))
+
+
+def _imports(node: ast.AST, package: str, *, in_function: bool, for_types: bool) -> Iterator[Import]:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            yield Import(alias.name, node.lineno, in_function, for_types)
+    elif isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        if node.level:
+            parents = package.split(".")
+            base = ".".join([*parents[: len(parents) - node.level + 1], *filter(None, [base])])
+        # `from a import b` may name the module a.b: the full name says which module of a it is.
+        for alias in node.names:
+            yield Import(f"{base}.{alias.name}", node.lineno, in_function, for_types)
+    elif isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+        for child in node.body:
+            yield from _imports(child, package, in_function=in_function, for_types=True)
+        for child in node.orelse:
+            yield from _imports(child, package, in_function=in_function, for_types=for_types)
+    else:
+        function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for child in ast.iter_child_nodes(node):
+            yield from _imports(child, package, in_function=in_function or function, for_types=for_types)
+
+
+def package_of(file: Path, distribution: Distribution) -> str:
+    """Return the dotted name of the package that holds a module's file."""
+    return ".".join(file.relative_to(distribution.folder / "src").parent.parts)
+
+
+def distribution(name: str) -> Distribution:
+    """Return the distribution of that name."""
+    return next(found for found in distributions() if found.name == name)
