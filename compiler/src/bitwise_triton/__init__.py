@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bitwise_triton.arguments import Argument, Buffer, TensorMap
-from bitwise_triton.capture import Captured, capture, capture_each, compile_configuration, write_folder
+from bitwise_triton.capture import capture, capture_each, compile_configuration, write_folder
+from bitwise_triton.compilation import Captured
 from bitwise_triton.errors import CaptureError
 
 __all__ = [

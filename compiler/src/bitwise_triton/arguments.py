@@ -53,7 +53,7 @@ class TensorMap:
 
 
 Scalar: TypeAlias = bool | int | float
-Argument: TypeAlias = Buffer | TensorMap | Scalar | None | tuple[Any, ...]
+Argument: TypeAlias = Buffer | TensorMap | Scalar | tuple[Any, ...] | None
 
 
 def canonical_dtype(dtype: object) -> str:
@@ -63,7 +63,9 @@ def canonical_dtype(dtype: object) -> str:
     try:
         name: str = canonicalize_dtype(str(dtype))
     except KeyError:
-        raise CaptureError(f"Triton has no scalar type {str(dtype)!r}; use for example 'fp16', 'bf16' or 'i32'.") from None
+        raise CaptureError(
+            f"Triton has no scalar type {str(dtype)!r}; use for example 'fp16', 'bf16' or 'i32'."
+        ) from None
     return name
 
 
@@ -103,14 +105,20 @@ class DtypeStandIn:
 class PointerStandIn:
     """What Triton reads of a tensor argument when it specialises a kernel."""
 
-    def __init__(self, buffer: Buffer) -> None:
+    def __init__(self, buffer: Buffer, address: int | None = None) -> None:
         self.buffer = buffer
+        self.address = pointer_address(buffer) if address is None else address
         self.dtype = DtypeStandIn(canonical_dtype(buffer.dtype))
 
+    def __repr__(self) -> str:
+        return f"PointerStandIn({self.buffer!r}, address={self.address})"
+
     def data_ptr(self) -> int:
-        return pointer_address(self.buffer)
+        """The address that Triton tests for divisibility."""
+        return self.address
 
     def ptr_range(self) -> int:
+        """Size of the memory in bytes, which Triton compares with 2 GiB on AMD."""
         size = self.buffer.size_bytes
         return 0 if size is None else size
 
@@ -122,7 +130,7 @@ def to_triton(name: str, argument: object) -> object:
     if isinstance(argument, TensorMap):
         return _descriptor(name, argument)
     if isinstance(argument, tuple):
-        parts = [to_triton(name, part) for part in argument]
+        parts: list[Any] = [to_triton(name, part) for part in argument]
         return type(argument)(*parts) if hasattr(argument, "_fields") else tuple(parts)
     return argument
 

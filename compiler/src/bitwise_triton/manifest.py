@@ -36,7 +36,9 @@ def manifest_arguments(
     return found
 
 
-def _expand(name: str, kind: Any, value: Any, metadata: Iterator[Mapping[str, Any]], mapped: bool) -> list[dict[str, Any]]:
+def _expand(
+    name: str, kind: Any, value: Any, metadata: Iterator[Mapping[str, Any]], mapped: bool
+) -> list[dict[str, Any]]:
     if isinstance(kind, tuple):
         parts = [_expand(name, inner, part, metadata, mapped) for inner, part in zip(kind, value, strict=True)]
         return [entry for part in parts for entry in part]
@@ -150,11 +152,14 @@ def ptx_parameter_bytes(text: str, entry: str) -> list[int]:
     return sizes
 
 
-def amdgcn_parameter_bytes(text: str) -> list[int]:
-    """Sizes in bytes of the explicit kernel arguments in the metadata of AMDGCN `text`, in order."""
+def amdgcn_parameter_bytes(text: str, entry: str) -> list[int]:
+    """Sizes in bytes of the explicit arguments of `entry` in the metadata of AMDGCN `text`, in order.
+
+    Raises CaptureError if the metadata does not describe it.
+    """
     block = re.search(r"^\s+\.args:\s*\n(.*?)^\s+\.group_segment_fixed_size:", text, re.S | re.M)
-    if block is None:
-        return []
+    if block is None or re.search(rf"^\s+\.name:\s+{re.escape(entry)}$", text, re.M) is None:
+        raise CaptureError(f"The AMDGCN metadata does not describe the kernel {entry!r}.")
     pairs = re.findall(r"\.size:\s+(\d+)\s+\.value_kind:\s+(\w+)", block.group(1))
     return [int(size) for size, kind in pairs if not kind.startswith("hidden_")]
 

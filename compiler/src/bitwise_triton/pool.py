@@ -19,8 +19,8 @@ from bitwise_triton.errors import CaptureError
 
 Result = TypeVar("Result")
 
-# What a forked worker runs, by index: set while a pool lives, and inherited rather than sent.
-_work: tuple[Callable[[Any], Any], Sequence[Any]] | None = None
+# What a worker runs, by index. A worker fills it from what it inherits when it is forked; nothing is sent.
+_inherited: list[tuple[Callable[[Any], Any], Sequence[Any]]] = []
 
 
 def run_all(
@@ -62,34 +62,36 @@ def _reported(
     return result
 
 
+def _prepare(task: Callable[[Any], Any], jobs: Sequence[Any]) -> None:
+    _inherited[:] = [(task, jobs)]
+    # Keeps a worker from finalising objects, such as loaded GPU modules, that its parent owns.
+    gc.freeze()
+
+
 def _worker(index: int) -> Any:
-    assert _work is not None
-    task, jobs = _work
+    [(task, jobs)] = _inherited
     return _attempt(task, jobs[index])
 
 
 def _in_processes(
     task: Callable[[Any], Result], jobs: Sequence[Any], count: int, progress: Callable[[int, int], None] | None
 ) -> list[Result | CaptureError]:
-    global _work
     results: dict[int, Result | CaptureError] = {}
-    _work = (task, jobs)
+    context = multiprocessing.get_context("fork")
     try:
-        with warnings.catch_warnings():
-            # The workers compile and touch neither threads nor the GPU of this process.
+        with (
+            warnings.catch_warnings(),
+            ProcessPoolExecutor(count, mp_context=context, initializer=_prepare, initargs=(task, jobs)) as pool,
+        ):
+            # The workers compile and touch neither the threads nor the GPU of this process.
             warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
-            # gc.freeze keeps a worker from finalising objects, such as loaded GPU modules, that this process owns.
-            context = multiprocessing.get_context("fork")
-            with ProcessPoolExecutor(count, mp_context=context, initializer=gc.freeze) as pool:
-                futures = {pool.submit(_worker, index): index for index in range(len(jobs))}
-                for done, future in enumerate(as_completed(futures), 1):
-                    results[futures[future]] = future.result()
-                    if progress:
-                        progress(done, len(jobs))
+            futures = {pool.submit(_worker, index): index for index in range(len(jobs))}
+            for done, future in enumerate(as_completed(futures), 1):
+                results[futures[future]] = future.result()
+                if progress:
+                    progress(done, len(jobs))
     except BrokenProcessPool:
         raise CaptureError(
             "A compile worker ended without an answer, most likely for lack of memory; use fewer workers."
         ) from None
-    finally:
-        _work = None
     return [results[index] for index in range(len(jobs))]

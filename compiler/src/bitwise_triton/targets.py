@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +10,13 @@ from bitwise_triton.errors import CaptureError
 
 @dataclass(frozen=True, slots=True)
 class TargetLimits:
-    """Largest dynamic shared memory of one block in bytes, and most threads of one block."""
+    """Largest shared memory of one block in bytes, and most threads of one block."""
 
     shared_bytes: int
     threads: int = 1024
 
 
-# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": 164, 228 and 100 KiB of shared
+# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": 164, 100 or 228 KiB of shared
 # memory per multiprocessor, less 1 KiB that the system keeps for each block. CDNA3 has 64 KiB of LDS.
 LIMITS = {
     "sm_80": TargetLimits(163 * 1024),
@@ -29,18 +28,23 @@ LIMITS = {
     "sm_120": TargetLimits(99 * 1024),
     "gfx942": TargetLimits(64 * 1024),
 }
+TENSOR_MEMORY_COLUMNS = 512
 
 
-def gpu_target(target: str) -> Any:
-    """Triton's GPUTarget for a name such as "sm_90" or "gfx942". Raises CaptureError for a name not in `LIMITS`."""
+def gpu_target(target: Any) -> Any:
+    """Triton's GPUTarget for a name such as "sm_90" or "gfx942"; a GPUTarget is returned as it is.
+
+    Raises CaptureError for a name not in `LIMITS`.
+    """
     from triton.backends.compiler import GPUTarget
 
-    name = re.sub(r"(?<=\d)a$", "", target)
-    if name not in LIMITS:
-        raise CaptureError(f"Unknown target {target!r}; the known ones are {', '.join(sorted(LIMITS))}.")
-    if name.startswith("sm_"):
-        return GPUTarget("cuda", int(name.removeprefix("sm_")), 32)
-    return GPUTarget("hip", name, 64)
+    if isinstance(target, GPUTarget):
+        return target
+    if target not in LIMITS:
+        raise CaptureError(f"Unknown target {target!r}; the known ones are {', '.join(LIMITS)}.")
+    if target.startswith("sm_"):
+        return GPUTarget("cuda", int(target.removeprefix("sm_")), 32)
+    return GPUTarget("hip", target, 64)
 
 
 def target_name(target: Any) -> str:
@@ -49,16 +53,21 @@ def target_name(target: Any) -> str:
 
 
 def check_limits(what: str, target: str, shared_bytes: int, threads: int, tensor_memory_columns: int) -> None:
-    """Raise CaptureError when a block needs more than the target has. `what` names the configuration."""
-    limits = LIMITS[re.sub(r"(?<=\d)a$", "", target)]
+    """Raise CaptureError when a block needs more than the target, if its limits are known, has. `what` begins it."""
+    limits = LIMITS.get(target)
+    if limits is None:
+        return
     if shared_bytes > limits.shared_bytes:
         raise CaptureError(
             f"{what} needs {shared_bytes} bytes of shared memory and {target} has {limits.shared_bytes} per block; "
             "use smaller blocks or fewer stages."
         )
     if threads > limits.threads:
-        raise CaptureError(f"{what} needs {threads} threads per block and {target} has {limits.threads}; use fewer warps.")
-    if tensor_memory_columns > 512:
         raise CaptureError(
-            f"{what} needs {tensor_memory_columns} columns of tensor memory and {target} has 512; use smaller blocks."
+            f"{what} needs {threads} threads per block and {target} has {limits.threads}; use fewer warps."
+        )
+    if tensor_memory_columns > TENSOR_MEMORY_COLUMNS:
+        raise CaptureError(
+            f"{what} needs {tensor_memory_columns} columns of tensor memory and {target} has {TENSOR_MEMORY_COLUMNS}; "
+            "use smaller blocks."
         )

@@ -1,0 +1,274 @@
+"""Compile one configuration exactly as Triton's launcher would, without a GPU.
+
+The specialisation, the compile options and so the cache entry are those of `JITFunction.run` for the same argument
+values: a later launch on a GPU finds the compiled kernel in Triton's cache.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from bitwise_triton import manifest
+from bitwise_triton.arguments import PointerStandIn, to_triton
+from bitwise_triton.errors import CaptureError
+from bitwise_triton.pool import run_all
+from bitwise_triton.targets import check_limits, gpu_target, target_name
+
+Grid: TypeAlias = Sequence[int] | Callable[[dict[str, Any]], Sequence[int]]
+
+_BLOCK_DIRECTIVE = re.compile(r"\.(?:reqntid|maxntid)\s+(\d+(?:\s*,\s*\d+)*)")
+
+
+@dataclass(frozen=True)
+class Captured:
+    """One compiled configuration and its launch.
+
+    `grid` and `block` count blocks and threads as the hardware does: `grid[0]` has every block of a cluster, and
+    `block` every warp of a warp-specialised kernel. `manifest_entry` is the kernel's entry in a manifest, less "file".
+    """
+
+    name: str
+    assembly: str
+    extension: str
+    entry: str
+    block: tuple[int, int, int]
+    grid: tuple[int, int, int]
+    manifest_entry: Mapping[str, Any]
+    options: Mapping[str, Any]
+    target: str
+    triton_version: str
+    compile_seconds: float
+
+
+@dataclass(frozen=True)
+class Job:
+    """One configuration to compile: the function, its bound values and options, and the launch's grid."""
+
+    name: str
+    function: Any
+    values: Mapping[str, object]
+    options: Mapping[str, Any]
+    grid: tuple[int, int, int]
+    target: Any
+
+    @property
+    def title(self) -> str:
+        """How messages name this configuration."""
+        return f"Configuration ({self.name}) of kernel {self.function.__name__!r}"
+
+
+def configuration_name(constants: Mapping[str, object], options: Mapping[str, object]) -> str:
+    """How messages and reports name a configuration: its constants and options, as `BM=64, num_warps=4`."""
+    shown = {**constants, **{key: value for key, value in options.items() if value is not None}}
+    return ", ".join(f"{key}={getattr(value, '__name__', value)}" for key, value in shown.items())
+
+
+def unwrap(function: Any) -> tuple[Any, list[Any]]:
+    """The `@triton.jit` function under autotune and heuristics decorators, and the heuristics from the outside in.
+
+    Raises CaptureError when there is none.
+    """
+    from triton.runtime.autotuner import Autotuner, Heuristics
+    from triton.runtime.jit import JITFunction
+
+    heuristics = []
+    while not isinstance(function, JITFunction):
+        if isinstance(function, Heuristics):
+            heuristics.append(function)
+        elif not isinstance(function, Autotuner):
+            raise CaptureError(f"{function!r} is not a @triton.jit function; decorate it, or pass the decorated one.")
+        function = function.fn
+    return function, heuristics
+
+
+def bind(what: str, kernel: Any, values: Mapping[str, object]) -> dict[str, Any]:
+    """`values` in the order of the kernel's parameters, with its defaults. Raises CaptureError; `what` begins it."""
+    parameters = kernel.signature.parameters
+    unknown = [name for name in values if name not in parameters]
+    if unknown:
+        raise CaptureError(
+            f"{what} gives {', '.join(unknown)}, which the kernel does not take; it takes {', '.join(parameters)}."
+        )
+    bound = {}
+    for name, parameter in parameters.items():
+        if name not in values and parameter.default is parameter.empty:
+            raise CaptureError(f"{what} lacks a value for parameter {name!r}; give it as an argument or a constant.")
+        bound[name] = values.get(name, parameter.default)
+    return bound
+
+
+def evaluate_grid(what: str, grid: Grid, bound: dict[str, Any], num_ctas: int) -> tuple[int, int, int]:
+    """The blocks of a launch in x, y and z, clusters counted by their blocks. Raises CaptureError."""
+    found = grid(bound) if callable(grid) else grid
+    counts = [int(count) for count in found]
+    if not 1 <= len(counts) <= 3 or min(counts) < 1:
+        raise CaptureError(
+            f"{what} has the grid {tuple(counts)}; a grid has one to three block counts, each 1 or more."
+        )
+    x, y, z = (*counts, 1, 1)[:3]
+    return (x * num_ctas, y, z)
+
+
+def make_job(
+    function: Any,
+    arguments: Mapping[str, object],
+    constants: Mapping[str, object],
+    options: Mapping[str, Any],
+    *,
+    grid: Grid,
+    target: Any,
+    name: str | None = None,
+) -> Job:
+    """Bind and check everything that does not need the compiler. Raises CaptureError.
+
+    `target` is a name ("sm_90") or a Triton GPUTarget. Heuristics around `function` are evaluated.
+    """
+    kernel, heuristics = unwrap(function)
+    job = Job(name or configuration_name(constants, options), kernel, {}, dict(options), (1, 1, 1), gpu_target(target))
+    twice = sorted(arguments.keys() & constants.keys())
+    if twice:
+        raise CaptureError(f"{job.title} has {', '.join(twice)} both as an argument and as a constant; give it once.")
+    values = {key: to_triton(key, value) for key, value in arguments.items()} | dict(constants)
+    for heuristic in heuristics:
+        for key, rule in heuristic.values.items():
+            values[key] = rule({**values, **options})
+    bound = bind(job.title, kernel, values)
+    blocks = evaluate_grid(job.title, grid, bound, int(options.get("num_ctas") or 1))
+    return Job(job.name, kernel, bound, job.options, blocks, job.target)
+
+
+def compile_job(job: Job) -> Captured:
+    """Compile a job as Triton's launcher would. Raises CaptureError."""
+    import triton
+
+    where = target_name(job.target)
+    start = time.perf_counter()
+    try:
+        compiled, signature, bound = _compile(job)
+    except Exception as error:
+        raise CaptureError(
+            f"{job.title} does not compile for {where} with Triton {triton.__version__}: {_reason(error)}"
+        ) from None
+    seconds = time.perf_counter() - start
+    metadata = compiled.metadata._asdict()
+    extension = "ptx" if job.target.backend == "cuda" else "amdgcn"
+    text, entry = compiled.asm[extension], metadata["name"]
+    block = _block(text, extension, entry, metadata)
+    columns = metadata.get("tmem_size") or 0
+    check_limits(job.title, where, metadata["shared"], block[0] * block[1] * block[2], columns)
+    arguments = manifest.manifest_arguments(signature, bound, metadata.get("tensordesc_meta"))
+    read = manifest.ptx_parameter_bytes if extension == "ptx" else manifest.amdgcn_parameter_bytes
+    manifest.check_parameters(job.title, arguments, read(text, entry))
+    return Captured(
+        name=job.name,
+        assembly=text,
+        extension=extension,
+        entry=entry,
+        block=block,
+        grid=job.grid,
+        manifest_entry={"entry": entry, "grid": list(job.grid), "block": list(block), "args": arguments},
+        options=dict(job.options),
+        target=where,
+        triton_version=triton.__version__,
+        compile_seconds=seconds,
+    )
+
+
+def compile_all(
+    jobs: Sequence[Job | CaptureError],
+    *,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Captured | CaptureError]:
+    """Compile jobs in a pool of processes, each different one once, in order. An error stays in its place.
+
+    `workers` defaults to all cores; `progress` gets the number of finished and of all compiles.
+    """
+    distinct: list[Job] = []
+    places: dict[object, int] = {}
+    where: list[int | CaptureError] = []
+    for job in jobs:
+        if isinstance(job, CaptureError):
+            where.append(job)
+            continue
+        identity = (id(job.function), job.grid, job.target, _identities(job.values), _identities(job.options))
+        if identity not in places:
+            places[identity] = len(distinct)
+            distinct.append(job)
+        where.append(places[identity])
+    compiled = run_all(compile_job, distinct, workers=workers, progress=progress)
+    return [compiled[place] if isinstance(place, int) else place for place in where]
+
+
+def _identities(values: Mapping[str, object]) -> tuple[tuple[str, object], ...]:
+    """A key under which equal values of plain kinds meet; any other value, such as a function, meets only itself."""
+    plain = (bool, int, float, str, type(None), PointerStandIn)
+    return tuple((name, repr(value) if isinstance(value, plain) else id(value)) for name, value in values.items())
+
+
+def _compile(job: Job) -> tuple[Any, Mapping[str, Any], Mapping[str, object]]:
+    """The compiled kernel, the signature Triton gave it, and the bound values."""
+    import triton
+    from triton.compiler.compiler import ASTSource, make_backend
+    from triton.runtime.jit import create_function_from_signature
+
+    kernel = job.function
+    settings = {**job.options, **_launcher_options(kernel, job.options)}
+    backend = make_backend(job.target)
+    binder = create_function_from_signature(kernel.signature, kernel.params, _specialising(backend))
+    bound, specialization, extra = binder(**job.values, **settings)
+    # The launcher's own step from a specialisation to a compile has no public name.
+    pack = kernel._pack_args
+    options, signature, constants, attributes = pack(backend, settings, bound, specialization, extra)
+    source = ASTSource(kernel, signature, constants, attributes)
+    return triton.compile(source, target=job.target, options=options.__dict__), signature, bound
+
+
+def _launcher_options(kernel: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What `JITFunction.run` adds to a launch's options; they are part of the cache entry's key."""
+    from triton import knobs
+
+    added: dict[str, Any] = {"debug": options.get("debug", kernel.debug) or knobs.runtime.debug}
+    for name in ("instrumentation_mode", "fpsan_homomorphic_casts"):
+        if hasattr(knobs.compilation, name):
+            added[name] = getattr(knobs.compilation, name)
+    return added
+
+
+def _specialising(backend: Any) -> Any:
+    """The object whose rules specialise pointers: the backend, but without its need of torch on AMD."""
+    if backend.target.backend != "hip":
+        return backend
+    from triton import knobs
+    from triton.backends.compiler import BaseBackend
+
+    class Specialising(type(backend)):  # type: ignore[misc]
+        @staticmethod
+        def get_tensor_specialization(argument: PointerStandIn, **settings: Any) -> str:
+            found: str = BaseBackend.get_tensor_specialization(argument, **settings)
+            small = knobs.amd.use_buffer_ops and argument.ptr_range() < 1 << 31
+            return found + "S" if small else found
+
+    return Specialising(backend.target)
+
+
+def _block(text: str, extension: str, entry: str, metadata: Mapping[str, Any]) -> tuple[int, int, int]:
+    if extension == "ptx":
+        start = re.search(rf"\.entry\s+{re.escape(entry)}\b", text)
+        found = _BLOCK_DIRECTIVE.search(text, start.end()) if start else None
+        if found:
+            x, y, z = (*(int(count) for count in found.group(1).split(",")), 1, 1)[:3]
+            return (x, y, z)
+    return (metadata["num_warps"] * metadata["warp_size"], 1, 1)
+
+
+def _reason(error: BaseException) -> str:
+    """The words of a compiler's error, or of its cause, cut before the dump that may follow."""
+    text = str(error).strip() or (str(error.__cause__).strip() if error.__cause__ else "")
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    shown = "\n".join(lines[:12]) + ("\n..." if len(lines) > 12 else "")
+    return f"{type(error).__name__}: {shown}" if shown else f"{type(error).__name__}."
