@@ -14,6 +14,7 @@ from bitwise_conformance.cases import Case, CaseError
 MODULES: tuple[str, ...] = (
     "row_reductions",
     "tile_reductions",
+    "gemms",
 )
 
 
