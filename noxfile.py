@@ -87,7 +87,7 @@ def types(session: nox.Session) -> None:
     """Check the types of every distribution, strictly."""
     install_workspace(session, *group("types"))
     sources = [str(path.relative_to(ROOT)) for path in map(source_folder, DISTRIBUTIONS) if path.is_dir()]
-    session.run("mypy", *sources, "noxfile.py")
+    session.run("mypy", *sources, "tests", "noxfile.py")
 
 
 def source_folder(distribution: str) -> Path:

@@ -76,10 +76,10 @@ def _imports(node: ast.AST, package: str, *, in_function: bool, for_types: bool)
         for alias in node.names:
             yield Import(f"{base}.{alias.name}", node.lineno, in_function, for_types)
     elif isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
-        for child in node.body:
-            yield from _imports(child, package, in_function=in_function, for_types=True)
-        for child in node.orelse:
-            yield from _imports(child, package, in_function=in_function, for_types=for_types)
+        for statement in node.body:
+            yield from _imports(statement, package, in_function=in_function, for_types=True)
+        for statement in node.orelse:
+            yield from _imports(statement, package, in_function=in_function, for_types=for_types)
     else:
         function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         for child in ast.iter_child_nodes(node):

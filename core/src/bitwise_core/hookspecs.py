@@ -15,22 +15,28 @@ what the plugin's modules define: no compilation, no device, no optional depende
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pluggy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bitwise_core.launchers import Launcher
     from bitwise_core.machine.arch import Arch
-    from bitwise_core.patches import PatchSet
-    from bitwise_core.profiles import Profile
 
 PROJECT = "bitwise"
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+class Named(Protocol):
+    """What every hook hands over: a record with a name that is unique among its kind."""
+
+    @property
+    def name(self) -> str:
+        """The name it is asked for by."""
+        ...
 
 
 @hookspec
@@ -40,18 +46,18 @@ def bitwise_arches() -> Iterable[Arch]:
 
 
 @hookspec
-def bitwise_profiles() -> Iterable[Profile]:
+def bitwise_profiles() -> Iterable[Named]:
     """Return what is known of a library's kernels: from version, architecture and configuration to a descriptor."""
     raise NotImplementedError
 
 
 @hookspec
-def bitwise_launchers() -> Iterable[Launcher]:
+def bitwise_launchers() -> Iterable[Named]:
     """Return the launchers that run a descriptor on a device and give back its bytes."""
     raise NotImplementedError
 
 
 @hookspec
-def bitwise_patchsets() -> Iterable[PatchSet]:
+def bitwise_patchsets() -> Iterable[Named]:
     """Return the sets of patches that pin a compiler's or a library's bits."""
     raise NotImplementedError

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pluggy
 
@@ -22,13 +22,13 @@ from bitwise_core import hookspecs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from bitwise_core.launchers import Launcher
+    from bitwise_core.hookspecs import Named
     from bitwise_core.machine.arch import Arch
-    from bitwise_core.patches import PatchSet
-    from bitwise_core.profiles import Profile
 
 ENTRY_POINT_GROUP = "bitwise"
 RESTRICT_VARIABLE = "BITWISE_PLUGINS"
+
+NamedT = TypeVar("NamedT", bound="Named")
 
 _log = logging.getLogger(__name__)
 
@@ -46,18 +46,6 @@ class UnknownArchError(KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0])  # KeyError would show the representation of the sentence
-
-
-class Named(Protocol):
-    """What every hook hands over: a record with a name that is unique among its kind."""
-
-    @property
-    def name(self) -> str:
-        """The name it is asked for by."""
-        ...
-
-
-NamedT = TypeVar("NamedT", bound=Named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +69,9 @@ class Plugin:
     version: str
     module: object
     arches: tuple[Arch, ...]
-    profiles: tuple[Profile, ...]
-    launchers: tuple[Launcher, ...]
-    patchsets: tuple[PatchSet, ...]
+    profiles: tuple[Named, ...]
+    launchers: tuple[Named, ...]
+    patchsets: tuple[Named, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +85,9 @@ class Registry:
     broken: tuple[BrokenPlugin, ...]
     arches: Mapping[str, Arch]
     owners: Mapping[str, str]
-    profiles: tuple[Profile, ...]
-    launchers: tuple[Launcher, ...]
-    patchsets: tuple[PatchSet, ...]
+    profiles: tuple[Named, ...]
+    launchers: tuple[Named, ...]
+    patchsets: tuple[Named, ...]
 
     def arch(self, name: str) -> Arch:
         """Return the architecture of that name.  Raises UnknownArchError if no loaded plugin models it."""
