@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--families", nargs="*", default=[], help="record these families only")
     parser.add_argument("--processes", type=int, default=14, help="worker processes (default 14)")
     parser.add_argument("--repeats", type=int, default=2, help="launches a draw, compared with each other (default 2)")
-    parser.add_argument("--seconds", type=float, default=150.0, help="time limit of one case (default 150)")
+    parser.add_argument("--seconds", type=float, default=90.0, help="time limit of one case (default 90)")
     parser.add_argument("--dry-run", action="store_true", help="compile everything, launch nothing")
     parser.add_argument("--folder", type=Path, help="with --dry-run: write the PTX and a description of each case here")
     parser.add_argument("--list", action="store_true", help="list the families with their numbers of groups and cases")

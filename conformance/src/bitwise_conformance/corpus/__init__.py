@@ -15,6 +15,9 @@ MODULES: tuple[str, ...] = (
     "row_reductions",
     "tile_reductions",
     "gemms",
+    "gemm_epilogues",
+    "gemm_splits",
+    "gemm_tensor_maps",
 )
 
 
