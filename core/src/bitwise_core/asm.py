@@ -115,7 +115,10 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A kernel parameter: name, size in bytes, whether the text declares it a pointer, alignment of the pointee."""
+    """A kernel parameter: name, size in bytes, whether the text declares it a pointer.
+
+    `align` is that of the pointee for a pointer, that of the parameter for an array.
+    """
 
     name: str
     size: int
@@ -125,7 +128,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class SharedArray:
-    """A shared-memory or constant array: `size` 0 means sized by the launch; `data` its initial bytes, if any."""
+    """An array outside registers: `size` 0 means sized by the launch; `data` its initial bytes, if any."""
 
     name: str
     size: int
@@ -141,6 +144,7 @@ class Kernel:
     `registers` maps a declared register's name, or its prefix when declared as `%r<n>`, to its width in
     bits (1 for a predicate).  `returns` lists the return parameters of a device function.
     `threads` is the required block shape where the text states one.
+    `local` holds the arrays private to a thread: its local memory, and the parameter slots of its calls.
     """
 
     name: str
@@ -154,11 +158,15 @@ class Kernel:
     threads: tuple[int, int, int] | None = None
     shared: tuple[SharedArray, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=dict)
+    local: tuple[SharedArray, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One file: its target architecture as written, its kernels and functions, its module-level arrays."""
+    """One file: its target architecture as written, its kernels and functions, its module-level arrays.
+
+    `globals` are arrays in global memory: a kernel may write them, so `data` is what they hold at first.
+    """
 
     file: str
     target: str
@@ -167,6 +175,7 @@ class Module:
     functions: Mapping[str, Kernel]
     shared: tuple[SharedArray, ...] = ()
     constants: tuple[SharedArray, ...] = ()
+    globals: tuple[SharedArray, ...] = ()
 
     def kernel(self, name: str | None = None) -> Kernel:
         """The entry of that name, or the only one.  Raises KeyError with the names there are."""

@@ -1,0 +1,1 @@
+"""PTX for every NVIDIA architecture: the parser and the instructions that the architectures share."""

@@ -1,0 +1,378 @@
+"""PTX text to `bitwise_core.asm.Module`.
+
+    parse(text, file) -> Module
+
+Names of an inner `{ }` block are made unique in their function, so that nothing
+behind the parser needs to know of blocks: register `t` of block 3 goes by
+`t$3`, `t0` of a family `t<4>` by `t$3$0`, labels, parameters and arrays by
+`name$3`.  `brx.idx` carries its jump table as a vector of labels; a call has
+its returns, its target and its arguments as the first three operands.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from bitwise_core.asm import (
+    AssemblyError,
+    Guard,
+    Instruction,
+    Kernel,
+    Module,
+    Operand,
+    Parameter,
+    Register,
+    SharedArray,
+    SourceLine,
+    Symbol,
+    Vector,
+)
+from bitwise_nvidia_ptx import lexer
+from bitwise_nvidia_ptx.directives import INITIAL_LIMIT, array, declare_registers, parameter
+from bitwise_nvidia_ptx.lexer import NAME, STRING, Body, Cursor, RefusedError, split_body
+from bitwise_nvidia_ptx.names import Scope
+from bitwise_nvidia_ptx.operands import call_operands, operands
+
+_FLAGS = re.ASCII | re.VERBOSE
+_SPACE = re.compile(r"\s*+", re.ASCII)
+_VERSION = re.compile(r"\.version\s++([0-9]{1,4}+\.[0-9]{1,4}+)(?![\w.])\s*+", _FLAGS)
+_TARGET = re.compile(r"\.target\s++([\w]++)((?:\s*+,\s*+\w++)*+)(?![\w.])\s*+", _FLAGS)
+_ADDRESS_SIZE = re.compile(r"\.address_size\s++([0-9]{1,4}+)(?!\w)\s*+", _FLAGS)
+_FILE = re.compile(rf"\.file\s++([0-9]{{1,9}}+)\s++({STRING})(?:\s*+,\s*+[0-9]++\s*+,\s*+[0-9]++)?+\s*+", _FLAGS)
+_SECTION = re.compile(r"\.section\s++[\w.$]++\s*+\{[^{}]*+\}\s*+", _FLAGS)
+_PRAGMA = re.compile(rf"\.pragma\s++{STRING}(?:\s*+,\s*+{STRING})*+\s*+;\s*+", _FLAGS)
+_FUNCTION = re.compile(r"(?:\.(visible|weak|extern|common)\s++)?+\.(entry|func)(?!\w)\s*+", _FLAGS)
+_LIST = re.compile(r"\(([^()]*+)\)\s*+", _FLAGS)
+_NAME = re.compile(rf"({NAME})\s*+", _FLAGS)
+_PROPERTY = re.compile(
+    r"""\.(?:
+      (reqntid|maxntid|minnctapersm|maxnctapersm|maxnreg|reqnctapercluster|maxclusterrank|
+       abi_preserve_control|abi_preserve)\s++([0-9]{1,9}+(?:\s*+,\s*+[0-9]{1,9}+){0,2}+)
+    | (noreturn|explicitcluster|blocksareclusters|unique)
+    )(?![\w.])\s*+""",
+    _FLAGS,
+)
+_BODY = re.compile(r"\{", _FLAGS)
+_END = re.compile(r";\s*+", _FLAGS)
+_ARRAY = re.compile(
+    r"(?:\.(visible|weak|extern|common)\s++)?+\.(shared|global|const)(?!\w)([^;(\"]*+);\s*+",
+    _FLAGS,
+)
+
+
+class _Draft(NamedTuple):
+    """A function as the first pass leaves it: its head, its own names, and its body still to be read."""
+
+    name: str
+    line: int
+    entry: bool
+    parameters: tuple[Parameter, ...]
+    returns: tuple[Parameter, ...]
+    attributes: dict[str, str]
+    scope: Scope
+    body: Body
+
+
+class _Head(NamedTuple):
+    """What must agree between a function's declaration and its definition."""
+
+    entry: bool
+    parameters: tuple[int, ...]
+    returns: tuple[int, ...]
+
+
+class _Reader:
+    """The first pass over the text: module-level names, arrays and function heads, bodies as items."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.names = Scope(None, 0, {}, set())
+        self.heads: dict[str, _Head] = {}
+        self.drafts: dict[str, _Draft] = {}
+        self.arrays: dict[str, list[SharedArray]] = {"shared": [], "global": [], "const": []}
+        self.files: dict[int, str] = {}
+        self.initial = 0
+
+    def read(self) -> None:
+        """Read everything up to the end of the text."""
+        cursor = self.cursor
+        while cursor.position < len(cursor.text):
+            line = cursor.line
+            if (match := cursor.take(_FILE)) is not None:
+                self._file(match, line)
+            elif cursor.take(_SECTION) is None and cursor.take(_PRAGMA) is None:
+                if (match := cursor.take(_ARRAY)) is not None:
+                    self._array(match, line)
+                elif (match := cursor.take(_FUNCTION)) is not None:
+                    self._function(match, line)
+                else:
+                    cursor.fail(
+                        f"{cursor.rest()} is no directive that a module may have here; "
+                        "the text may be damaged or cut off, or this directive is not supported"
+                    )
+
+    def _file(self, match: re.Match[str], line: int) -> None:
+        index, path = int(match[1]), match[2][1:-1]
+        if index in self.files:
+            self.cursor.fail(f".file {index} is given twice", line)
+        self.files[index] = re.split(r"[/\\]", path)[-1]
+
+    def _array(self, match: re.Match[str], line: int) -> None:
+        linkage, space, rest = match.groups()
+        extern = linkage == "extern"
+        with self.cursor.refusing(line):
+            found = array(rest, self.names, initial=space != "shared" and not extern, open_ended=extern)
+            self.initial += len(found.data or b"")
+            if self.initial > INITIAL_LIMIT:
+                raise RefusedError(
+                    f"the arrays up to here have {self.initial} bytes of values; {INITIAL_LIMIT} are read"
+                )
+            self.arrays[space].append(found)
+
+    def _parameters(self, scope: Scope) -> tuple[Parameter, ...]:
+        cursor = self.cursor
+        line, match = cursor.line, cursor.take(_LIST)
+        found: list[Parameter] = []
+        if match is None or not match[1].strip():
+            return ()
+        for text in match[1].split(","):
+            start = line + text[: len(text) - len(text.lstrip())].count("\n")
+            with cursor.refusing(start):
+                found.append(parameter(text, scope))
+            line += text.count("\n")
+        return tuple(found)
+
+    def _function(self, match: re.Match[str], line: int) -> None:
+        cursor, entry = self.cursor, match[2] == "entry"
+        scope = Scope(self.names, 0, {}, set())
+        returns = self._parameters(scope)
+        named = cursor.take(_NAME)
+        if named is None or (entry and returns):
+            cursor.fail(f"{cursor.rest()} is not the name of a function", line)
+        name = named[1]
+        parameters = self._parameters(scope)
+        attributes = {"linkage": match[1]} if match[1] else {}
+        while True:
+            if (found := cursor.take(_PROPERTY)) is not None:
+                attributes[found[1] or found[3]] = re.sub(r"\s", "", found[2] or "")
+            elif cursor.take(_PRAGMA) is None:
+                break
+        head = _Head(entry, tuple([p.size for p in parameters]), tuple([p.size for p in returns]))
+        if name not in self.heads:
+            with cursor.refusing(line):
+                self.names.symbol(name)
+        if self.heads.setdefault(name, head) != head or name in self.drafts:
+            cursor.fail(f"{name} is declared or defined twice, and not alike", line)
+        if cursor.take(_END) is not None:
+            return
+        if cursor.take(_BODY) is None:
+            cursor.fail(f"{cursor.rest()} follows the head of {name}, where its body or a ';' should be")
+        body = split_body(cursor, name)
+        self.drafts[name] = _Draft(name, line, entry, parameters, returns, attributes, scope, body)
+
+
+class _Writer:
+    """The second pass over one function: items to instructions."""
+
+    def __init__(self, draft: _Draft, reader: _Reader) -> None:
+        self.draft, self.files = draft, reader.files
+        self.functions = reader.heads
+        self.instructions: list[Instruction] = []
+        self.places: dict[str, int] = {}
+        self.tables: dict[str, Vector] = {}
+        self.shared: list[SharedArray] = []
+        self.local: list[SharedArray] = []
+        self.sources: dict[tuple[str, ...], SourceLine] = {}
+        self.known: set[str] = set()
+        self.line = draft.line
+
+    def write(self) -> Kernel:
+        """The function's record.  Raises RefusedError, with `line` at the place, for what does not resolve."""
+        draft = self.draft
+        if clash := draft.scope.taken & draft.scope.root.taken:
+            raise RefusedError(f"{min(clash)} is a parameter of {draft.name} and a name of the module; rename one")
+        scope = self._block(draft.scope, 0)
+        blocks, source = 0, None
+        instructions, labels = self.instructions, draft.body.labels
+        for kind, line, fields in draft.body.items:
+            self.line = line
+            if kind == lexer.INSTRUCTION:
+                instructions.append(self._instruction(fields, scope, line, source))
+            elif kind == lexer.LOCATION:
+                source = self.sources.get(fields) or self._source(fields)
+            elif kind == lexer.LABEL:
+                found = scope.named[fields[0]]
+                assert isinstance(found, Symbol)
+                self.places[found.name] = len(instructions)
+            elif kind == lexer.OPEN:
+                blocks += 1
+                scope = Scope(scope, blocks, scope.registers, scope.taken)
+                if blocks in labels:
+                    self._block(scope, blocks)
+            elif kind == lexer.CLOSE:
+                assert scope.parent is not None
+                scope = scope.parent
+            elif kind == lexer.DECLARATION:
+                self._declare(fields[0], fields[1], scope)
+            elif kind == lexer.TABLE:
+                self._table(fields, scope)
+        return Kernel(
+            name=draft.name,
+            parameters=draft.parameters,
+            instructions=tuple(instructions),
+            labels=self.places,
+            registers=draft.scope.registers,
+            line=draft.line,
+            entry=draft.entry,
+            returns=draft.returns,
+            threads=_threads(draft.attributes),
+            shared=tuple(self.shared),
+            attributes=draft.attributes,
+            local=tuple(self.local),
+        )
+
+    def _block(self, scope: Scope, number: int) -> Scope:
+        for name, line, table in self.draft.body.labels.get(number, ()):
+            self.line = line
+            unique = scope.symbol(name)
+            if not table:
+                self.known.add(unique)
+        return scope
+
+    def _source(self, fields: tuple[str, ...]) -> SourceLine:
+        index, line, column = map(int, fields)
+        found = SourceLine(self.files.get(index, f"<file {index}>"), line, column)
+        return self.sources.setdefault(fields, found)
+
+    def _declare(self, space: str, rest: str, scope: Scope) -> None:
+        if space == "reg":
+            declare_registers(rest, scope)
+        elif space == "shared":
+            self.shared.append(array(rest, scope, initial=False, open_ended=False))
+        else:
+            self.local.append(array(rest, scope, initial=False, open_ended=False))
+
+    def _table(self, fields: tuple[str, ...], scope: Scope) -> None:
+        name, kind, entries = fields
+        if kind == "branchtargets":
+            targets = operands(entries, scope)
+            for target in targets:
+                self._label(target, "a jump table")
+            self.tables[self._symbol(name, scope)] = Vector(tuple(targets))
+
+    def _symbol(self, name: str, scope: Scope) -> str:
+        found = scope.named[name]
+        assert isinstance(found, Symbol)
+        return found.name
+
+    def _label(self, target: Operand | None, what: str) -> None:
+        if not isinstance(target, Symbol) or target.name not in self.known:
+            raise RefusedError(f"{what} needs a label of this function, and this is none")
+
+    def _instruction(self, fields: tuple[str, ...], scope: Scope, line: int, source: SourceLine | None) -> Instruction:
+        negation, guarding, opcode, text = fields
+        guard = None
+        if guarding:
+            register = scope.cache.get(guarding)
+            if register is None:
+                register = scope.cache[guarding] = scope.find(guarding)
+            if not isinstance(register, Register) or not self._predicate(register.name, scope):
+                raise RefusedError(f"the guard {guarding} is not a predicate register")
+            guard = Guard(register.name, bool(negation))
+        base = opcode.partition(".")[0]
+        found: tuple[Operand, ...]
+        if base == "call":
+            found = call_operands(text, scope) if text.strip() else ()
+            self._check_call(found)
+        else:
+            found = tuple(operands(text, scope)) if text and not text.isspace() else ()
+            if "(" in text:
+                raise RefusedError(f"{opcode} takes no operands in parentheses")
+            if base == "bra":
+                if len(found) != 1:
+                    raise RefusedError("bra takes one operand, the label")
+                self._label(found[0], opcode)
+            elif base == "brx":
+                found = self._indexed(found)
+        return Instruction(opcode, found, guard, line, source)
+
+    def _predicate(self, name: str, scope: Scope) -> bool:
+        registers = scope.registers
+        width = registers.get(name)
+        return (registers.get(name.rstrip("0123456789")) if width is None else width) == 1
+
+    def _check_call(self, found: tuple[Operand, ...]) -> None:
+        target = found[1] if len(found) > 1 else None
+        if isinstance(target, Register):
+            return
+        if not isinstance(target, Symbol) or target.name not in self.functions or len(found) != 3:
+            raise RefusedError("this call needs a function that the module declares: call (returns), name, (arguments)")
+        head = self.functions[target.name]
+        returns, arguments = found[0], found[2]
+        assert isinstance(returns, Vector)
+        assert isinstance(arguments, Vector)
+        if (len(returns.items), len(arguments.items)) != (len(head.returns), len(head.parameters)):
+            raise RefusedError(
+                f"{target.name} has {len(head.returns)} returns and {len(head.parameters)} parameters; "
+                f"this call has {len(returns.items)} and {len(arguments.items)}"
+            )
+
+    def _indexed(self, found: tuple[Operand, ...]) -> tuple[Operand, ...]:
+        table = found[1] if len(found) == 2 else None
+        if not isinstance(table, Symbol) or table.name not in self.tables:
+            raise RefusedError("brx.idx takes an index and the name of a .branchtargets list that stands above it")
+        return found[0], self.tables[table.name]
+
+
+def _threads(attributes: dict[str, str]) -> tuple[int, int, int] | None:
+    if "reqntid" not in attributes:
+        return None
+    x, y, z, *_ = [*map(int, attributes["reqntid"].split(",")), 1, 1]
+    return x, y, z
+
+
+def parse(text: str | bytes, file: str) -> Module:
+    """The module that PTX text holds; `file` names it in messages.
+
+    Every register, symbol and label that an instruction uses is declared, every name is unique in its
+    function, and blocks are gone (the module's docstring says how names change).  A register is found in
+    `Kernel.registers` under its own name, else under its name without its final digits.  A function that is
+    declared and not defined is not in `functions`.  `_` is a Register of that name; `symbol+4` outside
+    brackets is an Address.  `attributes` holds the linkage and the head's directives without their dots.
+    Time is linear in the text.
+
+    Raises AssemblyError, and nothing else, for text that is longer than `lexer.LIMIT`, empty, cut off,
+    damaged, or uses a directive that is not supported.
+    """
+    decoded = lexer.decode(text, file)
+    cursor = Cursor(lexer.without_comments(decoded, file), file)
+    cursor.take(_SPACE)
+    version = cursor.take(_VERSION)
+    if version is None:
+        cursor.fail(f"PTX starts with .version, and this starts with {cursor.rest()}")
+    target = cursor.take(_TARGET)
+    if target is None:
+        cursor.fail(f".target follows .version, and this has {cursor.rest()}")
+    line, size = cursor.line, cursor.take(_ADDRESS_SIZE)
+    if size is not None and size[1] != "64":
+        cursor.fail("only 64-bit addresses are read; compile with .address_size 64", line)
+    reader = _Reader(cursor)
+    reader.read()
+    functions: dict[str, Kernel] = {}
+    for name, draft in reader.drafts.items():
+        writer = _Writer(draft, reader)
+        try:
+            functions[name] = writer.write()
+        except RefusedError as refusal:
+            raise AssemblyError(file, writer.line, str(refusal)) from None
+    return Module(
+        file=file,
+        target=target[1],
+        version=version[1],
+        kernels=tuple([kernel for kernel in functions.values() if kernel.entry]),
+        functions={name: kernel for name, kernel in functions.items() if not kernel.entry},
+        shared=tuple(reader.arrays["shared"]),
+        constants=tuple(reader.arrays["const"]),
+        globals=tuple(reader.arrays["global"]),
+    )
