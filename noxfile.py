@@ -33,13 +33,6 @@ DISTRIBUTIONS = [
 # Golden values and the demonstration hold for this compiler. It compiles for a GPU without one, and without torch.
 TRITON = "triton==3.6.0; sys_platform == 'linux'"
 
-FIND_GPU_STACK = """
-import importlib.util, sys
-missing = [name for name in ("torch", "triton") if importlib.util.find_spec(name) is None]
-if missing:
-    sys.exit(f"gpu-sm90 uses the interpreter's own torch and triton; install {' and '.join(missing)} there first")
-"""
-
 
 def group(name: str) -> list[str]:
     """Return the requirements of a dependency group of the workspace."""
@@ -135,6 +128,9 @@ def gpu_sm90(session: nox.Session) -> None:
 
     Runs on the interpreter's own torch, which is built for the machine's driver, and on the Triton beside it.
     """
-    session.run("python", "-c", FIND_GPU_STACK)
+    find = "import importlib.util as u; print(*[n for n in ('torch', 'triton') if u.find_spec(n) is None])"
+    missing = str(session.run("python", "-c", find, silent=True, log=False)).split()
+    if missing:
+        session.error(f"the interpreter that runs nox has no {' and no '.join(missing)}; install it there first")
     install_workspace(session)
     session.run("python", "-m", "bitwise_conformance.gpu", *session.posargs)

@@ -9,6 +9,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+
 from workspace import ROOT
 
 if TYPE_CHECKING:

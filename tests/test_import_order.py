@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from workspace import distribution, imports, package_of
 
 ORDER = [

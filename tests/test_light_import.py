@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+
 from workspace import KERNELS, distributions
 
 PACKAGES = [found.package for found in distributions() if found.package and found.modules()]

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+
 from workspace import ROOT, distribution
 
 if TYPE_CHECKING:

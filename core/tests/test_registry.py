@@ -242,6 +242,11 @@ def test_the_default_is_loaded_once(install: Install) -> None:
         registry.default.cache_clear()
 
 
+def test_the_module_of_hooks_documents_each() -> None:
+    hooks = [hook for name, hook in vars(hookspecs).items() if name.startswith("bitwise_")]
+    assert [hook.__name__ for hook in hooks if not hook.__doc__] == []
+
+
 def test_hooks_collect() -> None:
     """No hook stops at the first answer: what one plugin says must never hide what another says."""
     manager = pluggy.PluginManager(hookspecs.PROJECT)

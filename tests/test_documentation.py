@@ -1,0 +1,29 @@
+"""What the pages list is what there is."""
+
+from __future__ import annotations
+
+import re
+
+from bitwise_core import hookspecs
+from workspace import ROOT, distributions
+
+
+def test_every_hook_is_documented() -> None:
+    documented = re.findall(r"^\| `(bitwise_\w+)` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    assert documented == [name for name in vars(hookspecs) if name.startswith("bitwise_")]
+
+
+def test_every_distribution_is_documented() -> None:
+    documented = re.findall(r"^\| `(bitwise-[\w-]+)` \| `([\w/]+)/`", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert sorted(documented) == sorted((found.name, str(found.folder.relative_to(ROOT))) for found in distributions())
+
+
+def test_every_session_is_documented() -> None:
+    sessions = set(re.findall(r"^@nox\.session.*\ndef (\w+)", (ROOT / "noxfile.py").read_text(), re.MULTILINE))
+    commands = re.findall(
+        r"^\| `\.venv/bin/nox(?: -s)? ?([^`]*)` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE
+    )
+    named = {name.replace("-", "_") for command in commands for name in command.split()}
+    # `tests` is what runs without a name, and `build` is a part of `install`.
+    assert sessions - named == {"tests", "build"}
+    assert named - sessions == set()
