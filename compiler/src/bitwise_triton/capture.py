@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_triton.arguments import Argument
-from bitwise_triton.compilation import Captured, Grid, Job, compile_all, compile_job, make_job
+from bitwise_triton.compilation import Captured, Grid, Job, compile_all, compile_job, make_job, split_settings, unwrap
 from bitwise_triton.errors import CaptureError
 
 
@@ -87,19 +87,16 @@ def capture_each(
 ) -> list[Captured | CaptureError]:
     """`capture`, with the error in the place of each configuration that fails."""
     jobs: list[Job | CaptureError] = []
+    kernel, _ = unwrap(function)
     for configuration in configurations:
-        own_constants = {**(constants or {}), **configuration.kwargs}
-        own_options = {**options, **configuration_options(configuration)}
+        # A configuration may carry compile options among its meta-parameters.
+        own, own_options = split_settings(kernel, configuration.all_kwargs())
+        all_constants, all_options = {**(constants or {}), **own}, {**options, **own_options}
         try:
-            jobs.append(make_job(function, arguments, own_constants, own_options, grid=grid, target=target))
+            jobs.append(make_job(function, arguments, all_constants, all_options, grid=grid, target=target))
         except CaptureError as error:
             jobs.append(error)
     return compile_all(jobs, workers=workers, progress=progress)
-
-
-def configuration_options(configuration: Any) -> dict[str, Any]:
-    """The compile options of a `triton.Config`: what it passes to a launch besides its meta-parameters."""
-    return {key: value for key, value in configuration.all_kwargs().items() if key not in configuration.kwargs}
 
 
 def write_folder(captured: Sequence[Captured], folder: str | Path, names: Sequence[str] | None = None) -> Path:

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from bitwise_triton import manifest
 from bitwise_triton.arguments import PointerStandIn, to_triton
 from bitwise_triton.errors import CaptureError
+from bitwise_triton.identity import identity_of
 from bitwise_triton.pool import run_all
 from bitwise_triton.targets import check_limits, gpu_target, target_name
 
@@ -85,16 +86,28 @@ def unwrap(function: Any) -> tuple[Any, list[Any]]:
     return function, heuristics
 
 
+def apply_heuristics(heuristics: Sequence[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """`settings` (all that a launch passes, by name) with what `@triton.heuristics` decorators add to it."""
+    found = dict(settings)
+    for heuristic in heuristics:
+        for name, rule in heuristic.values.items():
+            found[name] = rule(dict(found))
+    return found
+
+
+def split_settings(kernel: Any, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a launch passes by name, as values of the kernel's parameters and as compile options."""
+    names = kernel.signature.parameters
+    return (
+        {name: value for name, value in settings.items() if name in names},
+        {name: value for name, value in settings.items() if name not in names},
+    )
+
+
 def bind(what: str, kernel: Any, values: Mapping[str, object]) -> dict[str, Any]:
     """`values` in the order of the kernel's parameters, with its defaults. Raises CaptureError; `what` begins it."""
-    parameters = kernel.signature.parameters
-    unknown = [name for name in values if name not in parameters]
-    if unknown:
-        raise CaptureError(
-            f"{what} gives {', '.join(unknown)}, which the kernel does not take; it takes {', '.join(parameters)}."
-        )
     bound = {}
-    for name, parameter in parameters.items():
+    for name, parameter in kernel.signature.parameters.items():
         if name not in values and parameter.default is parameter.empty:
             raise CaptureError(f"{what} lacks a value for parameter {name!r}; give it as an argument or a constant.")
         bound[name] = values.get(name, parameter.default)
@@ -133,12 +146,14 @@ def make_job(
     if twice:
         raise CaptureError(f"{job.title} has {', '.join(twice)} both as an argument and as a constant; give it once.")
     values = {key: to_triton(key, value) for key, value in arguments.items()} | dict(constants)
-    for heuristic in heuristics:
-        for key, rule in heuristic.values.items():
-            values[key] = rule({**values, **options})
+    unknown = [key for key in values if key not in kernel.signature.parameters]
+    if unknown:
+        known = ", ".join(kernel.signature.parameters)
+        raise CaptureError(f"{job.title} gives {', '.join(unknown)}, which the kernel does not take; it takes {known}.")
+    values, own_options = split_settings(kernel, apply_heuristics(heuristics, {**values, **options}))
     bound = bind(job.title, kernel, values)
-    blocks = evaluate_grid(job.title, grid, bound, int(options.get("num_ctas") or 1))
-    return Job(job.name, kernel, bound, job.options, blocks, job.target)
+    blocks = evaluate_grid(job.title, grid, bound, int(own_options.get("num_ctas") or 1))
+    return Job(job.name, kernel, bound, own_options, blocks, job.target)
 
 
 def compile_job(job: Job) -> Captured:
@@ -195,19 +210,13 @@ def compile_all(
         if isinstance(job, CaptureError):
             where.append(job)
             continue
-        identity = (id(job.function), job.grid, job.target, _identities(job.values), _identities(job.options))
+        identity = identity_of((job.function, job.grid, str(job.target), dict(job.values), dict(job.options)))
         if identity not in places:
             places[identity] = len(distinct)
             distinct.append(job)
         where.append(places[identity])
     compiled = run_all(compile_job, distinct, workers=workers, progress=progress)
     return [compiled[place] if isinstance(place, int) else place for place in where]
-
-
-def _identities(values: Mapping[str, object]) -> tuple[tuple[str, object], ...]:
-    """A key under which equal values of plain kinds meet; any other value, such as a function, meets only itself."""
-    plain = (bool, int, float, str, type(None), PointerStandIn)
-    return tuple((name, repr(value) if isinstance(value, plain) else id(value)) for name, value in values.items())
 
 
 def _compile(job: Job) -> tuple[Any, Mapping[str, Any], Mapping[str, object]]:

@@ -1,0 +1,59 @@
+"""What one configuration of an autotuned kernel would be launched with, worked out without launching it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bitwise_triton.compilation import (
+    Grid,
+    apply_heuristics,
+    bind,
+    configuration_name,
+    evaluate_grid,
+    split_settings,
+    unwrap,
+)
+from bitwise_triton.hooks import Effects, follow_hook
+
+# What a launch passes besides the kernel's parameters and compile options.
+_LAUNCH_WORDS = ("grid", "warmup")
+
+
+@dataclass(frozen=True)
+class BoundLaunch:
+    """A configuration's launch.
+
+    `values` are those of all the kernel's parameters, `grid` is None where it is not known, and `effects` are what the
+    configuration's hook does to tensors before each launch.
+    """
+
+    name: str
+    kernel: Any
+    values: Mapping[str, Any]
+    options: Mapping[str, Any]
+    grid: tuple[int, int, int] | None
+    effects: Effects
+
+
+def bind_configuration(
+    decorated: Any, configuration: Any, settings: Mapping[str, Any], grid: Grid | None
+) -> BoundLaunch:
+    """The launch of `configuration` as Triton's autotuner makes it from `settings`, all that the caller passed by name.
+
+    `decorated` is what the autotuner decorates. `grid` serves where `settings` have none. Raises CaptureError.
+    """
+    kernel, heuristics = unwrap(decorated)
+    meta = configuration.all_kwargs()
+    name = configuration_name({}, meta)
+    what = f"Configuration ({name}) of kernel {kernel.__name__!r}"
+    passed, effects = follow_hook(configuration, {**settings, **meta})
+    values, options = split_settings(kernel, apply_heuristics(heuristics, passed))
+    for word in _LAUNCH_WORDS:
+        options.pop(word, None)
+    bound = bind(what, kernel, values)
+    launched = settings.get("grid") or grid
+    # Blocks of a cluster are counted where the kernel is compiled.
+    blocks = None if launched is None else evaluate_grid(what, launched, bound, num_ctas=1)
+    return BoundLaunch(name, kernel, bound, options, blocks, effects)

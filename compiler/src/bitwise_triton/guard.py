@@ -1,0 +1,114 @@
+"""Keep a tuned configuration from serving a launch for which it was not proved.
+
+Triton tunes once for each value of the tuning key, which seldom names every argument of a kernel. A proof holds for the
+launch that was read, or for every launch of the specialisation that was compiled; so the autotuner gets one cache of
+tuned configurations for each of those, and tunes anew where none was tuned.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from bitwise_triton.binding import bind_configuration
+from bitwise_triton.compilation import Grid, split_settings, unwrap
+from bitwise_triton.errors import CaptureError
+from bitwise_triton.identity import identity_of
+from bitwise_triton.launch import is_tensor, stand_ins
+
+
+def running_autotuner(function: Any, named_arguments: Mapping[str, Any]) -> Any:
+    """The autotuner that is asking a predicate about `named_arguments`, or None.
+
+    It is the one around or under `function`, if that is given. Otherwise it is known by holding that very mapping:
+    Triton tells a predicate neither the kernel nor the autotuner.
+    """
+    from triton.runtime.autotuner import Autotuner
+
+    while function is not None and not isinstance(function, Autotuner):
+        function = getattr(function, "fn", None)
+    if function is not None:
+        return function if function.nargs is not None else None
+    for found in gc.get_objects():
+        if issubclass(type(found), Autotuner) and getattr(found, "nargs", None) is named_arguments:
+            return found
+    return None
+
+
+def guard_launches(autotuner: Any, settings: Mapping[str, Any], *, every_launch: bool, grid: Grid | None) -> None:
+    """Give `autotuner` a separate cache for each launch that the proofs for the launch of `settings` do not cover.
+
+    To be called while it prunes for that launch; the outcome of that pruning goes into the launch's own cache.
+    """
+    if isinstance(vars(autotuner).get("run"), _GuardedRun):
+        return
+    guarded = _GuardedRun(autotuner, lambda passed: launch_identity(autotuner, passed, every_launch, grid))
+    guarded.choose_cache(settings)
+    autotuner.run = guarded
+
+
+class _GuardedRun:
+    """An autotuner's `run` that first chooses the cache of the launch."""
+
+    def __init__(self, autotuner: Any, identify: Callable[[Mapping[str, Any]], Hashable]) -> None:
+        self._autotuner, self._identify = autotuner, identify
+        self._run = autotuner.run
+        self._caches: dict[Hashable, dict[Any, Any]] = {}
+
+    def choose_cache(self, settings: Mapping[str, Any]) -> None:
+        """Make the autotuner use the cache of the launch of `settings`, all that the caller passed by name."""
+        self._autotuner.cache = self._caches.setdefault(self._identify(settings), {})
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        self.choose_cache({**dict(zip(self._autotuner.arg_names, arguments, strict=False)), **keywords})
+        return self._run(*arguments, **keywords)
+
+
+def launch_identity(autotuner: Any, settings: Mapping[str, Any], every_launch: bool, grid: Grid | None) -> Hashable:
+    """A key that two launches share only if a proof for the one holds for the other."""
+    kernel, _ = unwrap(autotuner.fn)
+    values, options = split_settings(kernel, settings)
+    for word in ("grid", "warmup"):
+        options.pop(word, None)
+    described = stand_ins(values)
+    if every_launch:
+        plain = {parameter.name for parameter in kernel.params if parameter.do_not_specialize}
+        constant = {parameter.name for parameter in kernel.params if parameter.is_constexpr}
+        classes = {
+            name: value if name in constant else _specialisation_class(value, specialised=name not in plain)
+            for name, value in described.items()
+        }
+        return identity_of((classes, options))
+    extents = [
+        (name, tuple(getattr(value, "shape", ())), tuple(value.stride()) if hasattr(value, "stride") else ())
+        for name, value in values.items()
+        if is_tensor(value)
+    ]
+    return (identity_of((described, options, extents)), _grids(autotuner, autotuner.configs, settings, grid))
+
+
+def _grids(autotuner: Any, configurations: Sequence[Any], settings: Mapping[str, Any], grid: Grid | None) -> Hashable:
+    launched = settings.get("grid") or grid
+    if launched is None or not callable(launched):
+        return None if launched is None else tuple(launched)
+    found: list[Hashable] = []
+    for configuration in configurations:
+        try:
+            found.append(bind_configuration(autotuner.fn, configuration, settings, grid).grid)
+        except CaptureError as error:
+            found.append(str(error))
+    return tuple(found)
+
+
+def _specialisation_class(value: Any, *, specialised: bool) -> Any:
+    """What of a scalar decides the compiled kernel: its width, and whether it is one or a multiple of sixteen.
+
+    Whatever is no scalar decides by itself.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return type(value).__name__ if isinstance(value, bool) else value
+    if isinstance(value, float):
+        return "float"
+    width = "i32" if -(1 << 31) <= value < 1 << 31 else "i64" if value < 1 << 63 else "u64"
+    return (width, value == 1, value % 16 == 0) if specialised else (width,)

@@ -1,0 +1,70 @@
+"""Triton on a machine without a GPU: a driver that records launches instead of making them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+
+@dataclass
+class Recorded:
+    """What the stand-in driver saw: compiles by whether the cache had them, and launches as (metadata, grid, PTX)."""
+
+    compiles: list[bool] = field(default_factory=list)
+    launches: list[tuple[Any, tuple[int, int, int], str]] = field(default_factory=list)
+
+
+@pytest.fixture
+def triton_cache(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorded]:
+    """An empty Triton cache, and a count of the compiles of this process."""
+    knobs = pytest.importorskip("triton").knobs
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    recorded = Recorded()
+
+    def listen(**event: Any) -> None:
+        recorded.compiles.append(event["cache_hit"])
+
+    before = knobs.compilation.listener
+    knobs.compilation.listener = listen
+    yield recorded
+    knobs.compilation.listener = before
+
+
+@pytest.fixture
+def without_gpu(triton_cache: Recorded) -> Iterator[Recorded]:
+    """A driver for sm_90 that launches nothing; its benchmark calls each kernel once and prefers the last."""
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime.driver import driver
+
+    def launcher(source: Any, metadata: Any) -> Callable[..., None]:
+        def launch(*arguments: Any) -> None:
+            triton_cache.launches.append((metadata, arguments[:3], source.name))
+
+        return launch
+
+    def benchmark(call: Callable[[], None], quantiles: Any) -> list[float]:
+        call()
+        return [1.0 / len(triton_cache.launches)] * 3
+
+    utilities = SimpleNamespace(
+        load_binary=lambda *_: (object(), object(), 32, 0, 1024),
+        get_device_properties=lambda _: {"max_shared_mem": 232448},
+        unload_module=lambda _: None,
+    )
+    before = driver._active
+    driver.set_active(
+        SimpleNamespace(
+            get_current_device=lambda: 0,
+            get_current_stream=lambda _: 0,
+            get_current_target=lambda: GPUTarget("cuda", 90, 32),
+            get_benchmarker=lambda: benchmark,
+            launcher_cls=launcher,
+            utils=utilities,
+        )
+    )
+    yield triton_cache
+    driver._active = before
