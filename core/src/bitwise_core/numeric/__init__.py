@@ -1,0 +1,36 @@
+"""Scalar formats and their operations on bit patterns, exact to the last bit.
+
+Patterns go in and come out as unsigned NumPy arrays.  Every NaN result is its format's canonical NaN.
+"""
+
+from __future__ import annotations
+
+from bitwise_core.numeric.formats import (
+    FLOAT_FORMATS,
+    FORMATS,
+    INTEGER_FORMATS,
+    FloatFormat,
+    Format,
+    IntegerFormat,
+    float_format,
+)
+from bitwise_core.numeric.operations import Operation, Unevaluable, operation
+from bitwise_core.numeric.softfloat import ROUNDINGS, nan_of
+from bitwise_core.numeric.words import Bits, storage
+
+__all__ = [
+    "FLOAT_FORMATS",
+    "FORMATS",
+    "INTEGER_FORMATS",
+    "ROUNDINGS",
+    "Bits",
+    "FloatFormat",
+    "Format",
+    "IntegerFormat",
+    "Operation",
+    "Unevaluable",
+    "float_format",
+    "nan_of",
+    "operation",
+    "storage",
+]

@@ -1,0 +1,135 @@
+"""Floating-point operations on bit patterns: arithmetic, selection, sign, comparison."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitwise_core.numeric import native, softfloat
+from bitwise_core.numeric.formats import FloatFormat
+from bitwise_core.numeric.softfloat import Rounding, Unpacked, join, magnitude_of, nan_of, sign_of, unpack
+from bitwise_core.numeric.words import Bits, Booleans, Integers
+
+ARITHMETIC: dict[str, int] = {"add": 2, "sub": 2, "mul": 2, "div": 2, "fma": 3, "sqrt": 1, "rcp": 1}
+"""Rounded operations and how many operands they take."""
+
+COMPARISONS: tuple[str, ...] = ("eq", "ne", "lt", "le", "gt", "ge")
+"""False where an operand is NaN; with the suffix `u` true there.  `ord` and `unord` ask for NaNs only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """How an operation treats its operands and its result, beyond rounding.
+
+    `ftz` takes subnormal operands as zeros of their sign and returns zeros of their sign for subnormal results;
+    whether a result is subnormal is decided after rounding to the format.
+    `sat` clamps the result to [0, 1] and turns NaN into +0; `relu` turns negative results into +0.
+    """
+
+    ftz: bool = False
+    sat: bool = False
+    relu: bool = False
+
+
+def _exact(verb: str, numbers: tuple[Unpacked, ...], rounding: Rounding, form: FloatFormat) -> Unpacked:
+    first, *others = numbers
+    if verb == "add":
+        return softfloat.add(first, others[0], rounding)
+    if verb == "sub":
+        return softfloat.add(first, softfloat.negate(others[0]), rounding)
+    if verb == "mul":
+        return softfloat.multiply(first, others[0])
+    if verb == "fma":
+        return softfloat.multiply_add(first, others[0], others[1], rounding, form.precision)
+    if verb == "div":
+        return softfloat.divide(first, others[0])
+    return softfloat.square_root(first)
+
+
+def arithmetic(verb: str, form: FloatFormat, rounding: Rounding, mode: Mode, *operands: Bits) -> Bits:
+    """Evaluate a rounded operation of ARITHMETIC."""
+    if verb == "rcp":
+        one = np.full(operands[0].shape, form.one, dtype=operands[0].dtype)
+        return arithmetic("div", form, rounding, mode, one, *operands)
+    if mode.ftz:
+        operands = tuple(softfloat.flush(bits, form) for bits in operands)
+    if rounding == "rn" and native.supports(verb, form) and native.trusted():
+        result = native.compute(verb, form, operands)
+    else:
+        numbers = tuple(unpack(bits, form) for bits in operands)
+        result = softfloat.pack(_exact(verb, numbers, rounding, form), form, rounding)
+    return finish(result, form, mode)
+
+
+def finish(result: Bits, form: FloatFormat, mode: Mode) -> Bits:
+    """Apply what a mode does to a rounded result."""
+    if mode.ftz:
+        result = softfloat.flush(result, form)
+    if not (mode.sat or mode.relu):
+        return result
+    sign, magnitude, nan = sign_of(result, form), magnitude_of(result, form), nan_of(result, form)
+    negative = sign & ~nan
+    magnitude = np.where(negative, np.uint64(0), magnitude)
+    if mode.sat:
+        magnitude = np.minimum(magnitude, np.uint64(form.bias << form.mantissa_bits))
+        magnitude = np.where(nan, np.uint64(0), magnitude)
+        nan = np.zeros_like(nan)
+    return join(np.zeros_like(sign), magnitude, nan, form)
+
+
+def order(bits: Bits, form: FloatFormat) -> Integers:
+    """Integers in the order of the numbers, -0 just below +0; meaningless where NaN."""
+    magnitude = magnitude_of(bits, form).astype(np.int64)
+    return np.where(sign_of(bits, form), -magnitude - 1, magnitude)
+
+
+def extremum(verb: str, form: FloatFormat, propagate: bool, mode: Mode, left: Bits, right: Bits) -> Bits:
+    """`min` or `max`, with -0 below +0.
+
+    With `propagate` a NaN operand gives NaN, otherwise the other operand; two NaNs give NaN.
+    """
+    if mode.ftz:
+        left, right = softfloat.flush(left, form), softfloat.flush(right, form)
+    left_nan, right_nan = nan_of(left, form), nan_of(right, form)
+    larger = order(left, form) > order(right, form)
+    take_left = (larger if verb == "max" else ~larger) & ~left_nan | right_nan
+    chosen = np.where(take_left, left, right)
+    nan = left_nan | right_nan if propagate else left_nan & right_nan
+    result = join(sign_of(chosen, form), magnitude_of(chosen, form), np.asarray(nan), form)
+    return finish(result, form, Mode(sat=mode.sat, relu=mode.relu))
+
+
+def change_sign(verb: str, form: FloatFormat, mode: Mode, operand: Bits) -> Bits:
+    """`neg` or `abs`; a NaN becomes the canonical one."""
+    if mode.ftz:
+        operand = softfloat.flush(operand, form)
+    sign = sign_of(operand, form)
+    sign = ~sign if verb == "neg" else np.zeros_like(sign)
+    return join(sign, magnitude_of(operand, form), nan_of(operand, form), form)
+
+
+def compare(verb: str, form: FloatFormat, mode: Mode, left: Bits, right: Bits) -> Bits:
+    """A comparison, as 0 or 1; zeros of either sign are equal."""
+    if mode.ftz:
+        left, right = softfloat.flush(left, form), softfloat.flush(right, form)
+    unordered = nan_of(left, form) | nan_of(right, form)
+    if verb in ("ord", "unord"):
+        return (unordered if verb == "unord" else ~unordered).astype(np.uint8)
+    first, second = (_signed_magnitude(bits, form) for bits in (left, right))
+    answer = relation(verb.removesuffix("u") if verb.endswith("u") else verb, first, second)
+    return np.where(unordered, np.bool_(verb.endswith("u")), answer).astype(np.uint8)
+
+
+def _signed_magnitude(bits: Bits, form: FloatFormat) -> Integers:
+    magnitude = magnitude_of(bits, form).astype(np.int64)
+    return np.where(sign_of(bits, form), -magnitude, magnitude)
+
+
+def relation(verb: str, left: Integers, right: Integers) -> Booleans:
+    """An integer comparison by name."""
+    if verb in ("eq", "ne"):
+        return np.asarray((left == right) == (verb == "eq"))
+    if verb in ("lt", "ge"):
+        return np.asarray((left < right) == (verb == "lt"))
+    return np.asarray((left > right) == (verb == "gt"))
