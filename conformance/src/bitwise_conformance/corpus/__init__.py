@@ -14,10 +14,16 @@ from bitwise_conformance.cases import Case, CaseError
 MODULES: tuple[str, ...] = (
     "row_reductions",
     "tile_reductions",
+    "softmaxes",
+    "norms",
     "gemms",
     "gemm_epilogues",
     "gemm_splits",
     "gemm_tensor_maps",
+    "attention",
+    "elementwise",
+    "atomics",
+    "inductor_like",
 )
 
 

@@ -153,6 +153,11 @@ def serial_split_k(
 
 TILES = (((64, 64, 32), 4, 3), ((32, 32, 32), 2, 2), ((64, 32, 64), 4, 3), ((128, 64, 32), 4, 2), ((64, 128, 32), 8, 3))
 
+PARTIAL_TILES = (
+    ((64, 64, 32), 4, 3), ((32, 32, 32), 2, 2), ((128, 64, 32), 4, 2), ((64, 128, 32), 8, 3), ((64, 32, 64), 4, 3),
+    ((64, 64, 64), 4, 2), ((32, 64, 64), 4, 2),
+)  # fmt: skip
+
 
 def cases() -> tuple[Case, ...]:
     return (*_split(), *_reduce(), *_atomic(), *_stream(), *_serial())
@@ -167,10 +172,12 @@ def _split() -> list[Case]:
                 *numbers(m=m, n=n, k=k),
             ]  # fmt: skip
             for strided in (False, True):
-                for tile, warps, stages in TILES:
+                for tile, warps, stages in PARTIAL_TILES:
+                    # What a part covers depends on the depth of a turn, so each depth is a group of its own.
                     found.append(
                         configure(
-                            "split_k_partial", f"{dtype}-{m}x{n}x{k}-{split}-{'strided' if strided else 'spans'}",
+                            "split_k_partial",
+                            f"{dtype}-{m}x{n}x{k}-{split}-{'strided' if strided else 'spans'}-{tile[2]}",
                             split_k_partial, arguments, (ceil_div(m, tile[0]), ceil_div(n, tile[1]), split), warps=warps,
                             stages=stages, BM=tile[0], BN=tile[1], BK=tile[2], SPLIT=split, STRIDED=strided,
                         )
@@ -211,7 +218,7 @@ def _atomic() -> list[Case]:
 
 def _stream() -> list[Case]:
     found = []
-    for dtype, m, n, k, programs in (("fp16", 128, 192, 320, 5), ("bf16", 128, 128, 480, 3)):
+    for dtype, m, n, k, programs in (("fp16", 128, 192, 320, 5), ("bf16", 128, 128, 512, 3)):
         for tile, warps, stages in (((64, 64, 32), 4, 3), ((64, 64, 32), 8, 2), ((64, 64, 64), 4, 2), ((64, 64, 32), 4, 1)):
             turns = ceil_div(k, tile[2])
             tiles = ceil_div(m, tile[0]) * ceil_div(n, tile[1])
