@@ -15,10 +15,21 @@ DrawKind: TypeAlias = Literal["float", "positive", "integer", "index", "zero"]
 
 DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
     {
-        "fp8e4nv": 1, "fp8e5": 1, "fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8,
-        "i1": 1, "i8": 1, "u8": 1, "i16": 2, "i32": 4, "u32": 4, "i64": 8,
+        "fp8e4nv": 1,
+        "fp8e5": 1,
+        "fp16": 2,
+        "bf16": 2,
+        "fp32": 4,
+        "fp64": 8,
+        "i1": 1,
+        "i8": 1,
+        "u8": 1,
+        "i16": 2,
+        "i32": 4,
+        "u32": 4,
+        "i64": 8,
     }
-)  # fmt: skip
+)
 FLOAT_DTYPES = frozenset({"fp8e4nv", "fp8e5", "fp16", "bf16", "fp32", "fp64"})
 
 

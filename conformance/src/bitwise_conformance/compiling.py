@@ -22,9 +22,12 @@ def compile_case(case: Case, target: str = TARGET) -> Any:
     def buffer(array: Array) -> Any:
         width = DTYPE_BYTES[array.dtype]
         return Buffer(
-            array.name, array.dtype, offset=array.offset * width, alignment=256,
+            array.name,
+            array.dtype,
+            offset=array.offset * width,
+            alignment=256,
             size_bytes=(array.offset + array.elements) * width,
-        )  # fmt: skip
+        )
 
     arguments: dict[str, Any] = {}
     for argument in case.arguments:
@@ -37,9 +40,16 @@ def compile_case(case: Case, target: str = TARGET) -> Any:
         else:
             arguments[argument.name] = argument.value
     return compile_configuration(
-        case.function, arguments, case.constants, grid=case.grid, target=target, num_warps=case.num_warps,
-        num_stages=case.num_stages, name=case.name, **case.options,
-    )  # fmt: skip
+        case.function,
+        arguments,
+        case.constants,
+        grid=case.grid,
+        target=target,
+        num_warps=case.num_warps,
+        num_stages=case.num_stages,
+        name=case.name,
+        **case.options,
+    )
 
 
 def describe(case: Case) -> dict[str, Any]:

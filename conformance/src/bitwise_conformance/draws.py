@@ -37,14 +37,17 @@ class Format:
 
     @property
     def bias(self) -> int:
+        """What is added to an exponent before it is stored."""
         return (1 << (self.exponent - 1)) - 1
 
     @property
     def sign(self) -> int:
+        """The sign bit, which is also the pattern of -0."""
         return 1 << (self.exponent + self.mantissa)
 
     @property
     def infinity(self) -> int:
+        """All exponent bits: infinity where the format has one."""
         return ((1 << self.exponent) - 1) << self.mantissa
 
     @property
@@ -77,7 +80,8 @@ def round_to_format(values: Bits, dtype: str) -> Bits:
     """
     form = FORMATS[dtype]
     if dtype == "fp64":
-        return np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
+        bits: Bits = np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
+        return bits
     magnitude = np.abs(values)
     _, exponent = np.frexp(magnitude)
     lowest = 1 - form.bias
@@ -87,8 +91,8 @@ def round_to_format(values: Bits, dtype: str) -> Bits:
     pattern = base + quanta.astype(np.int64)
     largest = form.infinity - 1 if form.infinite else form.quiet_nan - 1
     pattern = np.where(magnitude == 0, 0, np.minimum(pattern, largest))
-    pattern = pattern | np.where(np.signbit(values), form.sign, 0)
-    return pattern.astype(f"u{DTYPE_BYTES[dtype]}")
+    signed: Bits = pattern | np.where(np.signbit(values), form.sign, 0)
+    return signed.astype(f"u{DTYPE_BYTES[dtype]}")
 
 
 def draw(array: Array, group: str, kind: str) -> Bits:
@@ -104,13 +108,14 @@ def draw(array: Array, group: str, kind: str) -> Bits:
     stream = np.random.PCG64(seed_of(group, array.name, kind))
     raw = stream.random_raw(2 * array.elements).reshape(2, -1)
     if array.kind == "index":
-        return (raw[0] % np.uint64(array.below)).astype(width)
-    if array.dtype not in FLOAT_DTYPES:
-        return (raw[0] & np.uint64(1) if array.dtype == "i1" else raw[0]).astype(width)
-    bits = _float_bits(array.dtype, raw, kind)
+        bits: Bits = raw[0] % np.uint64(array.below)
+    elif array.dtype not in FLOAT_DTYPES:
+        bits = raw[0] & np.uint64(1) if array.dtype == "i1" else raw[0]
+    else:
+        bits = _float_bits(array.dtype, raw, kind)
     if array.kind == "positive":
         bits = bits & np.array(FORMATS[array.dtype].sign - 1, dtype=width)
-    return bits
+    return bits.astype(width)
 
 
 def _float_bits(dtype: str, raw: Bits, kind: str) -> Bits:
@@ -131,9 +136,7 @@ def _float_bits(dtype: str, raw: Bits, kind: str) -> Bits:
     if kind == "negative_zero":
         return np.full(first.shape, form.sign, dtype=width)
     if kind == "subnormal":
-        return (signs | ((second >> np.uint64(8)).astype(width) & np.array((1 << form.mantissa) - 1, dtype=width))).astype(
-            width
-        )
+        return signs | ((second >> np.uint64(8)) & np.uint64((1 << form.mantissa) - 1)).astype(width)
     if kind == "special":
         normal = round_to_format(_bell(first, second), dtype)
         dice = (first ^ second) >> np.uint64(56)

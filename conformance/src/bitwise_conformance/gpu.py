@@ -106,7 +106,9 @@ def _summarise(results: list[dict[str, Any]], dry_run: bool) -> None:
             strayed = sum(entry.get("digest") != entry.get("captured") for entry in members if not entry.get("error"))
             line += f" {classes:4} byte classes {unsteady:3} not repeatable {strayed:3} compiled differently elsewhere"
         else:
-            line += f" {len({entry.get('captured') for entry in members if not entry.get('error')}):4} different kernels"
+            line += (
+                f" {len({entry.get('captured') for entry in members if not entry.get('error')}):4} different kernels"
+            )
         print(line)
 
 

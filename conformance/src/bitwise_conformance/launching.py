@@ -16,11 +16,21 @@ from bitwise_conformance.pool import PoisonedProcess
 
 TORCH_NAMES = MappingProxyType(
     {
-        "fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2", "fp16": "float16", "bf16": "bfloat16", "fp32": "float32",
-        "fp64": "float64", "i1": "bool", "i8": "int8", "u8": "uint8", "i16": "int16", "i32": "int32", "u32": "uint32",
+        "fp8e4nv": "float8_e4m3fn",
+        "fp8e5": "float8_e5m2",
+        "fp16": "float16",
+        "bf16": "bfloat16",
+        "fp32": "float32",
+        "fp64": "float64",
+        "i1": "bool",
+        "i8": "int8",
+        "u8": "uint8",
+        "i16": "int16",
+        "i32": "int32",
+        "u32": "uint32",
         "i64": "int64",
     }
-)  # fmt: skip
+)
 _CARRIERS = MappingProxyType({1: "uint8", 2: "int16", 4: "int32", 8: "int64"})
 
 

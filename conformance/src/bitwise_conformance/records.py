@@ -63,7 +63,7 @@ class Records:
 
 
 def label_cases(results: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The raw results with the key `label`: within each (family, group), 0, 1, ... by first appearance of the hashes."""
+    """The raw results with the key `label`: 0, 1, ... in each (family, group), by first appearance of the hashes."""
     classes: dict[tuple[str, str], dict[str, int]] = {}
     labelled = []
     for entry in results:
@@ -75,7 +75,9 @@ def label_cases(results: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return labelled
 
 
-def save_records(path: Path, environment: Mapping[str, str], draws: Iterable[str], results: Iterable[dict[str, Any]]) -> None:
+def save_records(
+    path: Path, environment: Mapping[str, str], draws: Iterable[str], results: Iterable[dict[str, Any]]
+) -> None:
     """Write one compact JSON file, compressed where the name ends in `.gz`."""
     content = {"environment": dict(environment), "draws": list(draws), "cases": label_cases(results)}
     text = json.dumps(content, separators=(",", ":")).encode()
@@ -98,7 +100,9 @@ def load_records(path: Path | str) -> Records:
             tuple(_record(entry) for entry in content["cases"]),
         )
     except OSError as error:
-        raise RecordError(f"{path}: cannot be read ({error.strerror or error}); give the path of a recording") from error
+        raise RecordError(
+            f"{path}: cannot be read ({error.strerror or error}); give the path of a recording"
+        ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{path}: is not a recording of this suite ({error}); record it again") from error
 

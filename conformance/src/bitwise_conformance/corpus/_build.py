@@ -71,9 +71,18 @@ def configure(
     parts += [f"{name}={_label(value)}" for name, value in (options or {}).items()]
     launch = (*grid, 1, 1)[:3]
     return Case(
-        family, group, ",".join(parts), function, constants, options or {}, (launch[0], launch[1], launch[2]),
-        tuple(arguments), warps, stages, frozenset(tags),
-    )  # fmt: skip
+        family,
+        group,
+        ",".join(parts),
+        function,
+        constants,
+        options or {},
+        (launch[0], launch[1], launch[2]),
+        tuple(arguments),
+        warps,
+        stages,
+        frozenset(tags),
+    )
 
 
 def _label(value: Any) -> str:

@@ -1,5 +1,4 @@
 """Atomic updates with many contributors: float sums have no fixed order, integer sums and extremes need none."""
-# mypy: allow-untyped-defs, allow-untyped-decorators, allow-untyped-calls
 
 from __future__ import annotations
 
@@ -70,28 +69,44 @@ def _sums() -> list[Case]:
     found = []
     for dtype, rows, columns in (("fp32", 256, 64), ("fp16", 200, 96)):
         arguments = [
-            given("source", dtype, rows * columns), updated("target", "fp32", columns, "zero"),
+            given("source", dtype, rows * columns),
+            updated("target", "fp32", columns, "zero"),
             *numbers(rows=rows, columns=columns),
-        ]  # fmt: skip
+        ]
         # The tile of 256 rows leaves one contributor a column: no order to choose.
         for tall, wide, warps in ((16, 32, 2), (32, 32, 4), (64, 64, 4), (256, 32, 8), (256, 16, 4)):
             found.append(
                 configure(
-                    "atomic_sum", f"{dtype}-{rows}x{columns}", atomic_column_sum, arguments,
-                    (ceil_div(rows, tall), ceil_div(columns, wide)), warps=warps, ROWS=tall, COLUMNS=wide,
+                    "atomic_sum",
+                    f"{dtype}-{rows}x{columns}",
+                    atomic_column_sum,
+                    arguments,
+                    (ceil_div(rows, tall), ceil_div(columns, wide)),
+                    warps=warps,
+                    ROWS=tall,
+                    COLUMNS=wide,
                 )
-            )  # fmt: skip
+            )
     for dtype in ("fp32", "fp16"):
         size, bins = 2000, 16
         arguments = [
-            given("source", dtype, size), index("places", "i32", size, bins), updated("target", dtype, bins, "zero"),
+            given("source", dtype, size),
+            index("places", "i32", size, bins),
+            updated("target", dtype, bins, "zero"),
             *numbers(size=size),
-        ]  # fmt: skip
+        ]
         for block, warps in ((64, 1), (128, 4), (512, 4), (2048, 8)):
             found.append(
-                configure("atomic_scatter", f"{dtype}-{size}-{bins}", atomic_scatter, arguments, (ceil_div(size, block),),
-                          warps=warps, BLOCK=block)
-            )  # fmt: skip
+                configure(
+                    "atomic_scatter",
+                    f"{dtype}-{size}-{bins}",
+                    atomic_scatter,
+                    arguments,
+                    (ceil_div(size, block),),
+                    warps=warps,
+                    BLOCK=block,
+                )
+            )
     return found
 
 
@@ -99,7 +114,15 @@ def _counts() -> list[Case]:
     size, bins = 3000, 20
     arguments = [index("places", "i32", size, bins), updated("target", "i32", bins, "zero"), *numbers(size=size)]
     return [
-        configure("atomic_count", f"{size}-{bins}", atomic_count, arguments, (ceil_div(size, block),), warps=warps, BLOCK=block)
+        configure(
+            "atomic_count",
+            f"{size}-{bins}",
+            atomic_count,
+            arguments,
+            (ceil_div(size, block),),
+            warps=warps,
+            BLOCK=block,
+        )
         for block, warps in ((64, 1), (128, 4), (256, 2), (1024, 8))
     ]
 
@@ -110,25 +133,46 @@ def _extremes() -> list[Case]:
     for kind in ("max", "min"):
         for dtype in ("i32", "fp32"):
             arguments = [
-                given("source", dtype, size, "integer" if dtype == "i32" else "float"), index("places", "i32", size, bins),
-                updated("target", dtype, bins, "zero"), *numbers(size=size),
-            ]  # fmt: skip
+                given("source", dtype, size, "integer" if dtype == "i32" else "float"),
+                index("places", "i32", size, bins),
+                updated("target", dtype, bins, "zero"),
+                *numbers(size=size),
+            ]
             for block, warps in ((64, 1), (256, 4), (1024, 8)):
                 found.append(
-                    configure(f"atomic_{kind}", f"{dtype}-{size}-{bins}", atomic_largest, arguments,
-                              (ceil_div(size, block),), warps=warps, BLOCK=block, KIND=kind)
-                )  # fmt: skip
+                    configure(
+                        f"atomic_{kind}",
+                        f"{dtype}-{size}-{bins}",
+                        atomic_largest,
+                        arguments,
+                        (ceil_div(size, block),),
+                        warps=warps,
+                        BLOCK=block,
+                        KIND=kind,
+                    )
+                )
     return found
 
 
 def _last() -> list[Case]:
     size, block, programs = 4000, 512, 8
     arguments = [
-        given("source", "fp32", size), result("target", "fp32", 1), updated("counter", "i32", 1, "zero"),
-        result("parts", "fp32", programs), *numbers(size=size),
-    ]  # fmt: skip
+        given("source", "fp32", size),
+        result("target", "fp32", 1),
+        updated("counter", "i32", 1, "zero"),
+        result("parts", "fp32", programs),
+        *numbers(size=size),
+    ]
     return [
-        configure("count_then_sum", f"fp32-{size}", count_then_sum, arguments, (programs,), warps=warps, BLOCK=block,
-                  PROGRAMS=programs)
+        configure(
+            "count_then_sum",
+            f"fp32-{size}",
+            count_then_sum,
+            arguments,
+            (programs,),
+            warps=warps,
+            BLOCK=block,
+            PROGRAMS=programs,
+        )
         for warps in (1, 2, 4, 8)
-    ]  # fmt: skip
+    ]

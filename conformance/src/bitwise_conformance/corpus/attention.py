@@ -1,5 +1,5 @@
 """Attention forward, causal and not, for long keys and for decoding, and its backward passes."""
-# mypy: allow-untyped-defs, allow-untyped-decorators, allow-untyped-calls
+# ruff: noqa: PERF401  (configurations read better as nested loops)
 
 from __future__ import annotations
 
@@ -14,9 +14,22 @@ LOG2E = 1.4426950408889634
 
 @triton.jit
 def attend(
-    q, top, total, value, k_base, v_base, rows, first, last, length, scale, HEAD: tl.constexpr, BN: tl.constexpr,
-    MASK: tl.constexpr, FILL: tl.constexpr,
-):  # fmt: skip
+    q,
+    top,
+    total,
+    value,
+    k_base,
+    v_base,
+    rows,
+    first,
+    last,
+    length,
+    scale,
+    HEAD: tl.constexpr,
+    BN: tl.constexpr,
+    MASK: tl.constexpr,
+    FILL: tl.constexpr,
+):
     """Turns over the keys from `first` to `last`: running maximum, sum and weighted values."""
     lane = tl.arange(0, HEAD)
     for start in range(first, last, BN):
@@ -39,9 +52,20 @@ def attend(
 
 @triton.jit
 def attention_forward(
-    query, key, value, output, statistics, length, scale, HEAD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    CAUSAL: tl.constexpr, FILL: tl.constexpr, SKIP: tl.constexpr,
-):  # fmt: skip
+    query,
+    key,
+    value,
+    output,
+    statistics,
+    length,
+    scale,
+    HEAD: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    FILL: tl.constexpr,
+    SKIP: tl.constexpr,
+):
     head = tl.program_id(1)
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     lane = tl.arange(0, HEAD)
@@ -110,9 +134,21 @@ def attention_delta(output, gradient, delta, length, HEAD: tl.constexpr, BM: tl.
 
 @triton.jit
 def attention_key_gradient(
-    query, key, value, gradient, statistics, delta, key_gradient, value_gradient, length, scale,
-    HEAD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr,
-):  # fmt: skip
+    query,
+    key,
+    value,
+    gradient,
+    statistics,
+    delta,
+    key_gradient,
+    value_gradient,
+    length,
+    scale,
+    HEAD: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    CAUSAL: tl.constexpr,
+):
     base = tl.program_id(1) * length * HEAD
     line = tl.program_id(1) * length
     key_row = tl.program_id(0) * BN + tl.arange(0, BN)
@@ -140,9 +176,20 @@ def attention_key_gradient(
 
 @triton.jit
 def attention_query_gradient(
-    query, key, value, gradient, statistics, delta, query_gradient, length, scale,
-    HEAD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr,
-):  # fmt: skip
+    query,
+    key,
+    value,
+    gradient,
+    statistics,
+    delta,
+    query_gradient,
+    length,
+    scale,
+    HEAD: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    CAUSAL: tl.constexpr,
+):
     base = tl.program_id(1) * length * HEAD
     line = tl.program_id(1) * length
     row = tl.program_id(0) * BM + tl.arange(0, BM)
@@ -162,13 +209,22 @@ def attention_query_gradient(
             weight = tl.where(row[:, None] >= key_row[None, :], weight, 0.0)
         change = weight * (tl.dot(slope, tl.trans(v)) - shift[:, None])
         dq = tl.dot(change.to(k.dtype), k, dq)
-    tl.store(query_gradient + base + row[:, None] * HEAD + lane[None, :], (dq * 0.125).to(query_gradient.dtype.element_ty))
+    tl.store(
+        query_gradient + base + row[:, None] * HEAD + lane[None, :], (dq * 0.125).to(query_gradient.dtype.element_ty)
+    )
 
 
 FORWARD_TILES = (
-    (32, 32, 4, 2), (64, 32, 4, 3), (64, 64, 4, 2), (128, 32, 4, 2), (128, 64, 8, 3), (64, 32, 8, 1), (32, 64, 2, 2),
-    (64, 128, 4, 2), (128, 64, 4, 2),
-)  # fmt: skip
+    (32, 32, 4, 2),
+    (64, 32, 4, 3),
+    (64, 64, 4, 2),
+    (128, 32, 4, 2),
+    (128, 64, 8, 3),
+    (64, 32, 8, 1),
+    (32, 64, 2, 2),
+    (64, 128, 4, 2),
+    (128, 64, 4, 2),
+)
 
 
 def cases() -> tuple[Case, ...]:
@@ -178,29 +234,46 @@ def cases() -> tuple[Case, ...]:
 def _forward() -> list[Case]:
     found = []
     for causal, skip, fill, dtype, head, length in (
-        (False, False, -1e6, "fp16", 64, 256), (False, False, float("-inf"), "bf16", 32, 200),
-        (False, False, -1e6, "fp16", 128, 192), (True, False, -1e6, "fp16", 64, 256), (True, True, -1e6, "fp16", 64, 256),
-        (True, True, float("-inf"), "bf16", 128, 192), (True, False, float("-inf"), "fp16", 32, 256),
+        (False, False, -1e6, "fp16", 64, 256),
+        (False, False, float("-inf"), "bf16", 32, 200),
+        (False, False, -1e6, "fp16", 128, 192),
+        (True, False, -1e6, "fp16", 64, 256),
+        (True, True, -1e6, "fp16", 64, 256),
+        (True, True, float("-inf"), "bf16", 128, 192),
+        (True, False, float("-inf"), "fp16", 32, 256),
         (False, False, -1e6, "fp32", 32, 128),
-    ):  # fmt: skip
+    ):
         heads = 2
         size = heads * length * head
         arguments = [
-            given("query", dtype, size), given("key", dtype, size), given("value", dtype, size),
-            result("output", dtype, size), result("statistics", "fp32", heads * length),
+            given("query", dtype, size),
+            given("key", dtype, size),
+            given("value", dtype, size),
+            result("output", dtype, size),
+            result("statistics", "fp32", heads * length),
             *numbers(length=length, scale=LOG2E / head**0.5),
-        ]  # fmt: skip
+        ]
         tiles = FORWARD_TILES[:4] if dtype == "fp32" else FORWARD_TILES
         for tall, wide, warps, stages in tiles:
             if skip and tall % wide:
                 continue
             found.append(
                 configure(
-                    "attention_causal" if causal else "attention", f"{dtype}-{head}x{length}-{fill}", attention_forward,
-                    arguments, (ceil_div(length, tall), heads), warps=warps, stages=stages, HEAD=head, BM=tall, BN=wide,
-                    CAUSAL=causal, FILL=fill, SKIP=skip,
+                    "attention_causal" if causal else "attention",
+                    f"{dtype}-{head}x{length}-{fill}",
+                    attention_forward,
+                    arguments,
+                    (ceil_div(length, tall), heads),
+                    warps=warps,
+                    stages=stages,
+                    HEAD=head,
+                    BM=tall,
+                    BN=wide,
+                    CAUSAL=causal,
+                    FILL=fill,
+                    SKIP=skip,
                 )
-            )  # fmt: skip
+            )
     return found
 
 
@@ -209,17 +282,28 @@ def _decode() -> list[Case]:
     for dtype, head, length, parts in (("fp16", 64, 512, 2), ("bf16", 128, 384, 3)):
         heads = 4
         arguments = [
-            given("query", dtype, heads * head), given("key", dtype, heads * length * head),
-            given("value", dtype, heads * length * head), result("partial", "fp32", heads * parts * head),
-            result("statistics", "fp32", heads * parts), *numbers(length=length, scale=LOG2E / head**0.5),
-        ]  # fmt: skip
+            given("query", dtype, heads * head),
+            given("key", dtype, heads * length * head),
+            given("value", dtype, heads * length * head),
+            result("partial", "fp32", heads * parts * head),
+            result("statistics", "fp32", heads * parts),
+            *numbers(length=length, scale=LOG2E / head**0.5),
+        ]
         for wide, warps, stages in ((32, 2, 2), (64, 4, 2), (64, 4, 3), (128, 4, 2)):
             found.append(
                 configure(
-                    "attention_decode", f"{dtype}-{head}x{length}-{parts}", attention_decode, arguments, (heads, parts),
-                    warps=warps, stages=stages, HEAD=head, BN=wide, PARTS=parts,
+                    "attention_decode",
+                    f"{dtype}-{head}x{length}-{parts}",
+                    attention_decode,
+                    arguments,
+                    (heads, parts),
+                    warps=warps,
+                    stages=stages,
+                    HEAD=head,
+                    BN=wide,
+                    PARTS=parts,
                 )
-            )  # fmt: skip
+            )
     return found
 
 
@@ -227,15 +311,25 @@ def _delta() -> list[Case]:
     found = []
     for dtype, head, length in (("fp16", 64, 256), ("bf16", 128, 128)):
         arguments = [
-            given("output", dtype, 2 * length * head), given("gradient", dtype, 2 * length * head),
-            result("delta", "fp32", 2 * length), *numbers(length=length),
-        ]  # fmt: skip
+            given("output", dtype, 2 * length * head),
+            given("gradient", dtype, 2 * length * head),
+            result("delta", "fp32", 2 * length),
+            *numbers(length=length),
+        ]
         for tall in (16, 32, 64, 128):
             for warps in (2, 4, 8):
                 found.append(
-                    configure("attention_delta", f"{dtype}-{head}x{length}", attention_delta, arguments,
-                              (length // tall, 2), warps=warps, HEAD=head, BM=tall)
-                )  # fmt: skip
+                    configure(
+                        "attention_delta",
+                        f"{dtype}-{head}x{length}",
+                        attention_delta,
+                        arguments,
+                        (length // tall, 2),
+                        warps=warps,
+                        HEAD=head,
+                        BM=tall,
+                    )
+                )
     return found
 
 
@@ -244,24 +338,51 @@ def _backward() -> list[Case]:
     for dtype, head, length, causal in (("fp16", 64, 256, True), ("bf16", 64, 128, False), ("fp16", 32, 128, True)):
         size = 2 * length * head
         common = [
-            given("query", dtype, size), given("key", dtype, size), given("value", dtype, size),
-            given("gradient", dtype, size), given("statistics", "fp32", 2 * length, "positive"),
-            given("delta", "fp32", 2 * length), *numbers(length=length, scale=LOG2E / head**0.5),
-        ]  # fmt: skip
+            given("query", dtype, size),
+            given("key", dtype, size),
+            given("value", dtype, size),
+            given("gradient", dtype, size),
+            given("statistics", "fp32", 2 * length, "positive"),
+            given("delta", "fp32", 2 * length),
+            *numbers(length=length, scale=LOG2E / head**0.5),
+        ]
         group = f"{dtype}-{head}x{length}-{'causal' if causal else 'full'}"
-        for tall, wide, warps, stages in ((32, 32, 4, 2), (32, 64, 4, 2), (64, 64, 4, 2), (16, 32, 2, 1), (32, 128, 8, 2), (64, 64, 8, 2)):
+        for tall, wide, warps, stages in (
+            (32, 32, 4, 2),
+            (32, 64, 4, 2),
+            (64, 64, 4, 2),
+            (16, 32, 2, 1),
+            (32, 128, 8, 2),
+            (64, 64, 8, 2),
+        ):
             found.append(
                 configure(
-                    "attention_key_gradient", group, attention_key_gradient,
+                    "attention_key_gradient",
+                    group,
+                    attention_key_gradient,
                     [*common, result("key_gradient", dtype, size), result("value_gradient", dtype, size)],
-                    (length // wide, 2), warps=warps, stages=stages, HEAD=head, BM=tall, BN=wide, CAUSAL=causal,
+                    (length // wide, 2),
+                    warps=warps,
+                    stages=stages,
+                    HEAD=head,
+                    BM=tall,
+                    BN=wide,
+                    CAUSAL=causal,
                 )
-            )  # fmt: skip
+            )
             found.append(
                 configure(
-                    "attention_query_gradient", group, attention_query_gradient,
-                    [*common, result("query_gradient", dtype, size)], (length // wide, 2), warps=warps, stages=stages,
-                    HEAD=head, BM=wide, BN=tall, CAUSAL=causal,
+                    "attention_query_gradient",
+                    group,
+                    attention_query_gradient,
+                    [*common, result("query_gradient", dtype, size)],
+                    (length // wide, 2),
+                    warps=warps,
+                    stages=stages,
+                    HEAD=head,
+                    BM=wide,
+                    BN=tall,
+                    CAUSAL=causal,
                 )
-            )  # fmt: skip
+            )
     return found

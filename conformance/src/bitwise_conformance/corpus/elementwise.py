@@ -1,5 +1,5 @@
-"""Kernels without a reduction, or with a small one: activations, libdevice functions, dropout, rotations, casts, updates."""
-# mypy: allow-untyped-defs, allow-untyped-decorators, allow-untyped-calls
+"""Kernels with no reduction or a small one: activations, libdevice functions, dropout, rotations, casts, updates."""
+# ruff: noqa: PERF401  (configurations read better as nested loops)
 
 from __future__ import annotations
 
@@ -118,9 +118,7 @@ def quantise_row(source, target, scales, columns, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def adam_step(
-    weight, gradient, mean, square, size, rate, first, second, epsilon, BLOCK: tl.constexpr
-):
+def adam_step(weight, gradient, mean, square, size, rate, first, second, epsilon, BLOCK: tl.constexpr):
     position = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = position < size
     w = tl.load(weight + position, mask=inside)
@@ -165,35 +163,69 @@ def transpose_copy(source, target, rows, columns, BM: tl.constexpr, BN: tl.const
 
 
 CASTS: dict[str, Any] = {
-    "fp8e4nv": tl.float8e4nv, "fp8e5": tl.float8e5, "fp16": tl.float16, "bf16": tl.bfloat16, "fp32": tl.float32,
-}  # fmt: skip
+    "fp8e4nv": tl.float8e4nv,
+    "fp8e5": tl.float8e5,
+    "fp16": tl.float16,
+    "bf16": tl.bfloat16,
+    "fp32": tl.float32,
+}
 
 
 def cases() -> tuple[Case, ...]:
-    return (*_activations(), *_functions(), *_random(), *_rotations(), *_casts(), *_quantised(), *_updates(), *_copies())
+    return (
+        *_activations(),
+        *_functions(),
+        *_random(),
+        *_rotations(),
+        *_casts(),
+        *_quantised(),
+        *_updates(),
+        *_copies(),
+    )
 
 
 def _flat(
-    family: str, group: str, function: Any, arguments: Any, size: int,
-    shapes: tuple[tuple[int, int], ...] = ((128, 1), (256, 4), (1024, 4), (1024, 8)), **constants: Any,
-) -> list[Case]:  # fmt: skip
+    family: str,
+    group: str,
+    function: Any,
+    arguments: Any,
+    size: int,
+    shapes: tuple[tuple[int, int], ...] = ((128, 1), (256, 4), (1024, 4), (1024, 8)),
+    **constants: Any,
+) -> list[Case]:
     return [
         configure(
-            family, group, function, arguments, (ceil_div(size, block),), warps=warps,
-            options={"enable_fp_fusion": fusion}, BLOCK=block, **constants,
+            family,
+            group,
+            function,
+            arguments,
+            (ceil_div(size, block),),
+            warps=warps,
+            options={"enable_fp_fusion": fusion},
+            BLOCK=block,
+            **constants,
         )
         for block, warps in shapes
         for fusion in ((True, False) if block == 256 else (True,))
-    ]  # fmt: skip
+    ]
 
 
 def _activations() -> list[Case]:
     found = []
     for kind, dtype, size in (
-        ("gelu_tanh", "fp16", 3000), ("gelu_erf", "fp32", 3000), ("silu", "bf16", 4096), ("swiglu", "fp16", 2500),
-        ("softplus", "fp32", 3000), ("elu", "fp32", 2000),
-    ):  # fmt: skip
-        arguments = [given("source", dtype, size), given("gate", dtype, size), result("target", dtype, size), *numbers(size=size)]
+        ("gelu_tanh", "fp16", 3000),
+        ("gelu_erf", "fp32", 3000),
+        ("silu", "bf16", 4096),
+        ("swiglu", "fp16", 2500),
+        ("softplus", "fp32", 3000),
+        ("elu", "fp32", 2000),
+    ):
+        arguments = [
+            given("source", dtype, size),
+            given("gate", dtype, size),
+            result("target", dtype, size),
+            *numbers(size=size),
+        ]
         found += _flat("activation", f"{kind}-{dtype}-{size}", activation, arguments, size, KIND=kind)
     return found
 
@@ -201,10 +233,24 @@ def _activations() -> list[Case]:
 def _functions() -> list[Case]:
     found = []
     for kind in (
-        "rsqrt", "divide", "divide_exact", "square_root", "power", "sine", "logarithm", "fused", "clamp", "multiply_add"
-    ):  # fmt: skip
+        "rsqrt",
+        "divide",
+        "divide_exact",
+        "square_root",
+        "power",
+        "sine",
+        "logarithm",
+        "fused",
+        "clamp",
+        "multiply_add",
+    ):
         size = 2000
-        arguments = [given("source", "fp32", size), given("other", "fp32", size), result("target", "fp32", size), *numbers(size=size)]
+        arguments = [
+            given("source", "fp32", size),
+            given("other", "fp32", size),
+            result("target", "fp32", size),
+            *numbers(size=size),
+        ]
         shapes = ((128, 1), (256, 4), (1024, 8))
         found += _flat("function", f"{kind}-{size}", function_of, arguments, size, shapes, KIND=kind)
     return found
@@ -212,36 +258,57 @@ def _functions() -> list[Case]:
 
 def _random() -> list[Case]:
     size = 3000
-    arguments = [given("source", "fp32", size), result("target", "fp32", size), *numbers(size=size, seed=1234, rate=0.3)]
+    arguments = [
+        given("source", "fp32", size),
+        result("target", "fp32", size),
+        *numbers(size=size, seed=1234, rate=0.3),
+    ]
     found = _flat("dropout", f"fp32-{size}", dropout, arguments, size)
     arguments = [result("target", "fp32", size), *numbers(size=size, seed=77)]
-    return found + _flat("random_normal", f"fp32-{size}", random_normal, arguments, size, ((128, 1), (512, 4), (1024, 8)))
+    return found + _flat(
+        "random_normal", f"fp32-{size}", random_normal, arguments, size, ((128, 1), (512, 4), (1024, 8))
+    )
 
 
 def _rotations() -> list[Case]:
     found = []
     for dtype, tokens, heads, half in (("fp16", 12, 6, 32), ("fp32", 10, 8, 64)):
         arguments = [
-            given("source", dtype, tokens * heads * half * 2), given("cosine", "fp32", tokens * half),
-            given("sine", "fp32", tokens * half), result("target", dtype, tokens * heads * half * 2), *numbers(heads=heads),
-        ]  # fmt: skip
+            given("source", dtype, tokens * heads * half * 2),
+            given("cosine", "fp32", tokens * half),
+            given("sine", "fp32", tokens * half),
+            result("target", dtype, tokens * heads * half * 2),
+            *numbers(heads=heads),
+        ]
         for tile, warps in ((2, 1), (4, 4), (8, 4)):
             for fusion in (True, False):
                 found.append(
                     configure(
-                        "rotate", f"{dtype}-{tokens}x{heads}x{half}", rotate, arguments, (tokens, ceil_div(heads, tile)),
-                        warps=warps, options={"enable_fp_fusion": fusion}, HALF=half, TILE=tile,
+                        "rotate",
+                        f"{dtype}-{tokens}x{heads}x{half}",
+                        rotate,
+                        arguments,
+                        (tokens, ceil_div(heads, tile)),
+                        warps=warps,
+                        options={"enable_fp_fusion": fusion},
+                        HALF=half,
+                        TILE=tile,
                     )
-                )  # fmt: skip
+                )
     return found
 
 
 def _casts() -> list[Case]:
     found = []
     for origin, to in (
-        ("fp32", "fp8e4nv"), ("fp16", "fp8e5"), ("bf16", "fp8e4nv"), ("fp8e4nv", "fp16"), ("fp8e5", "fp32"), ("fp32", "bf16"),
+        ("fp32", "fp8e4nv"),
+        ("fp16", "fp8e5"),
+        ("bf16", "fp8e4nv"),
+        ("fp8e4nv", "fp16"),
+        ("fp8e5", "fp32"),
+        ("fp32", "bf16"),
         ("fp32", "fp16"),
-    ):  # fmt: skip
+    ):
         size = 2048
         arguments = [given("source", origin, size), result("target", to, size), *numbers(size=size, scale=0.625)]
         shapes = ((128, 1), (512, 4), (1024, 8))
@@ -253,24 +320,36 @@ def _quantised() -> list[Case]:
     found = []
     for dtype, rows, columns in (("fp16", 16, 500), ("fp32", 16, 1024), ("bf16", 16, 300)):
         arguments = [
-            given("source", dtype, rows * columns), result("target", "i8", rows * columns), result("scales", "fp32", rows),
+            given("source", dtype, rows * columns),
+            result("target", "i8", rows * columns),
+            result("scales", "fp32", rows),
             *numbers(columns=columns),
-        ]  # fmt: skip
+        ]
         for block in (power_of_two(columns), 2 * power_of_two(columns)):
             for warps in (1, 4, 8):
                 found.append(
-                    configure("quantise_row", f"{dtype}-{rows}x{columns}", quantise_row, arguments, (rows,), warps=warps,
-                              BLOCK=block)
-                )  # fmt: skip
+                    configure(
+                        "quantise_row",
+                        f"{dtype}-{rows}x{columns}",
+                        quantise_row,
+                        arguments,
+                        (rows,),
+                        warps=warps,
+                        BLOCK=block,
+                    )
+                )
     return found
 
 
 def _updates() -> list[Case]:
     size = 2500
     arguments = [
-        updated("weight", "fp32", size), given("gradient", "bf16", size), updated("mean", "fp32", size),
-        updated("square", "fp32", size, "positive"), *numbers(size=size, rate=1e-3, first=0.9, second=0.99, epsilon=1e-8),
-    ]  # fmt: skip
+        updated("weight", "fp32", size),
+        given("gradient", "bf16", size),
+        updated("mean", "fp32", size),
+        updated("square", "fp32", size, "positive"),
+        *numbers(size=size, rate=1e-3, first=0.9, second=0.99, epsilon=1e-8),
+    ]
     found = _flat("adam_step", f"{size}", adam_step, arguments, size)
     for dtype in ("fp32", "fp16"):
         arguments = [given("source", dtype, size), updated("target", dtype, size), *numbers(size=size, scale=0.3)]
@@ -282,23 +361,41 @@ def _copies() -> list[Case]:
     found = []
     tokens, rows, columns = 24, 50, 200
     arguments = [
-        given("table", "fp16", rows * columns), index("places", "i64", tokens, rows), result("target", "fp16", tokens * columns),
+        given("table", "fp16", rows * columns),
+        index("places", "i64", tokens, rows),
+        result("target", "fp16", tokens * columns),
         *numbers(columns=columns, scale=1.7),
-    ]  # fmt: skip
+    ]
     for block, tile, warps in ((64, 1, 1), (64, 4, 4), (128, 2, 4), (256, 1, 4), (256, 8, 8)):
         found.append(
             configure(
-                "embedding", f"fp16-{tokens}x{rows}x{columns}", embedding, arguments,
-                (tokens // tile, ceil_div(columns, block)), warps=warps, BLOCK=block, TILE=tile,
+                "embedding",
+                f"fp16-{tokens}x{rows}x{columns}",
+                embedding,
+                arguments,
+                (tokens // tile, ceil_div(columns, block)),
+                warps=warps,
+                BLOCK=block,
+                TILE=tile,
             )
-        )  # fmt: skip
+        )
     for dtype, tall, wide in (("fp16", 70, 90), ("fp32", 64, 96)):
         arguments = [
-            given("source", dtype, tall * wide), result("target", dtype, tall * wide), *numbers(rows=tall, columns=wide)
-        ]  # fmt: skip
+            given("source", dtype, tall * wide),
+            result("target", dtype, tall * wide),
+            *numbers(rows=tall, columns=wide),
+        ]
         for bm, bn, warps in ((16, 16, 1), (32, 32, 4), (64, 32, 4), (32, 128, 8)):
             found.append(
-                configure("transpose_copy", f"{dtype}-{tall}x{wide}", transpose_copy, arguments,
-                          (ceil_div(tall, bm), ceil_div(wide, bn)), warps=warps, BM=bm, BN=bn)
-            )  # fmt: skip
+                configure(
+                    "transpose_copy",
+                    f"{dtype}-{tall}x{wide}",
+                    transpose_copy,
+                    arguments,
+                    (ceil_div(tall, bm), ceil_div(wide, bn)),
+                    warps=warps,
+                    BM=bm,
+                    BN=bn,
+                )
+            )
     return found

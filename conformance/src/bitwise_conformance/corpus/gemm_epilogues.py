@@ -1,5 +1,5 @@
 """Matrix products with more behind them: bias and activation, row sums, column sums, softmax."""
-# mypy: allow-untyped-defs, allow-untyped-decorators, allow-untyped-calls
+# ruff: noqa: PERF401  (configurations read better as nested loops)
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def product_tile(a, b, row, column, m, n, k, BM: tl.constexpr, BN: tl.constexpr,
     for start in range(0, k, BK):
         at = start + inner
         left = tl.load(a + row[:, None] * k + at[None, :], mask=(row[:, None] < m) & (at[None, :] < k), other=0.0)
-        right = tl.load(b + at[:, None] * n + column[None, :], mask=(at[:, None] < k) & (column[None, :] < n), other=0.0)
+        right = tl.load(
+            b + at[:, None] * n + column[None, :], mask=(at[:, None] < k) & (column[None, :] < n), other=0.0
+        )
         total = tl.dot(left, right, total, input_precision=P)
     return total
 
@@ -102,38 +104,79 @@ def cases() -> tuple[Case, ...]:
 def _bias() -> list[Case]:
     found = []
     for activation, dtype, m, n, k in (
-        ("relu", "fp16", 128, 128, 200), ("relu", "fp32", 96, 128, 96), ("gelu", "bf16", 128, 96, 128),
+        ("relu", "fp16", 128, 128, 200),
+        ("relu", "fp32", 96, 128, 96),
+        ("gelu", "bf16", 128, 96, 128),
         ("leaky", "fp16", 100, 128, 144),
-    ):  # fmt: skip
+    ):
         arguments = [
-            given("a", dtype, m * k), given("b", dtype, k * n), given("bias", dtype, n), result("c", dtype, m * n),
+            given("a", dtype, m * k),
+            given("b", dtype, k * n),
+            given("bias", dtype, n),
+            result("c", dtype, m * n),
             *numbers(m=m, n=n, k=k, scale=0.37),
-        ]  # fmt: skip
-        for tile, warps, stages in (((64, 64, 32), 4, 3), ((32, 64, 64), 4, 2), ((64, 32, 32), 4, 3), ((128, 64, 32), 8, 2)):
+        ]
+        for tile, warps, stages in (
+            ((64, 64, 32), 4, 3),
+            ((32, 64, 64), 4, 2),
+            ((64, 32, 32), 4, 3),
+            ((128, 64, 32), 8, 2),
+        ):
             for fusion in (True, False):
                 found.append(
                     configure(
-                        f"gemm_bias_{activation}", f"{dtype}-{m}x{n}x{k}", gemm_bias, arguments,
-                        (ceil_div(m, tile[0]), ceil_div(n, tile[1])), warps=warps, stages=stages,
-                        options={"enable_fp_fusion": fusion}, BM=tile[0], BN=tile[1], BK=tile[2], ACTIVATION=activation,
+                        f"gemm_bias_{activation}",
+                        f"{dtype}-{m}x{n}x{k}",
+                        gemm_bias,
+                        arguments,
+                        (ceil_div(m, tile[0]), ceil_div(n, tile[1])),
+                        warps=warps,
+                        stages=stages,
+                        options={"enable_fp_fusion": fusion},
+                        BM=tile[0],
+                        BN=tile[1],
+                        BK=tile[2],
+                        ACTIVATION=activation,
                     )
-                )  # fmt: skip
+                )
     return found
 
 
 def _row_sums() -> list[Case]:
     found = []
-    for dtype, precision, m, n, k in (("fp32", "ieee", 64, 96, 96), ("fp32", "tf32", 96, 128, 96), ("fp16", "tf32", 128, 200, 128)):
+    for dtype, precision, m, n, k in (
+        ("fp32", "ieee", 64, 96, 96),
+        ("fp32", "tf32", 96, 128, 96),
+        ("fp16", "tf32", 128, 200, 128),
+    ):
         arguments = [
-            given("a", dtype, m * k), given("b", dtype, k * n), result("c", "fp32", m), *numbers(m=m, n=n, k=k)
-        ]  # fmt: skip
-        for tile, warps in (((32, 32, 32), 4), ((64, 32, 32), 4), ((64, 64, 32), 4), ((32, 64, 32), 8), ((16, 64, 64), 2)):
+            given("a", dtype, m * k),
+            given("b", dtype, k * n),
+            result("c", "fp32", m),
+            *numbers(m=m, n=n, k=k),
+        ]
+        for tile, warps in (
+            ((32, 32, 32), 4),
+            ((64, 32, 32), 4),
+            ((64, 64, 32), 4),
+            ((32, 64, 32), 8),
+            ((16, 64, 64), 2),
+        ):
             found.append(
                 configure(
-                    "gemm_row_sum", f"{dtype}-{precision}-{m}x{n}x{k}", gemm_row_sum, arguments, (ceil_div(m, tile[0]),),
-                    warps=warps, stages=2, BM=tile[0], BN=tile[1], BK=tile[2], P=precision,
+                    "gemm_row_sum",
+                    f"{dtype}-{precision}-{m}x{n}x{k}",
+                    gemm_row_sum,
+                    arguments,
+                    (ceil_div(m, tile[0]),),
+                    warps=warps,
+                    stages=2,
+                    BM=tile[0],
+                    BN=tile[1],
+                    BK=tile[2],
+                    P=precision,
                 )
-            )  # fmt: skip
+            )
     return found
 
 
@@ -141,33 +184,67 @@ def _column_sums() -> list[Case]:
     found = []
     for dtype, precision, m, n, k in (("fp16", "tf32", 128, 128, 96), ("fp32", "tf32", 96, 128, 72)):
         arguments = [
-            given("a", dtype, m * k), given("b", dtype, k * n), result("c", "fp32", m * n), result("sums", "fp32", n),
+            given("a", dtype, m * k),
+            given("b", dtype, k * n),
+            result("c", "fp32", m * n),
+            result("sums", "fp32", n),
             *numbers(m=m, n=n, k=k),
-        ]  # fmt: skip
-        for tile, warps in (((32, 32, 32), 4), ((64, 32, 32), 4), ((64, 64, 32), 4), ((32, 64, 32), 2), ((128, 64, 32), 8)):
+        ]
+        for tile, warps in (
+            ((32, 32, 32), 4),
+            ((64, 32, 32), 4),
+            ((64, 64, 32), 4),
+            ((32, 64, 32), 2),
+            ((128, 64, 32), 8),
+        ):
             found.append(
                 configure(
-                    "gemm_column_sum", f"{dtype}-{m}x{n}x{k}", gemm_column_sum, arguments, (ceil_div(n, tile[1]),),
-                    warps=warps, stages=2, BM=tile[0], BN=tile[1], BK=tile[2], P=precision,
+                    "gemm_column_sum",
+                    f"{dtype}-{m}x{n}x{k}",
+                    gemm_column_sum,
+                    arguments,
+                    (ceil_div(n, tile[1]),),
+                    warps=warps,
+                    stages=2,
+                    BM=tile[0],
+                    BN=tile[1],
+                    BK=tile[2],
+                    P=precision,
                 )
-            )  # fmt: skip
+            )
     return found
 
 
 def _softmax() -> list[Case]:
     found = []
-    for dtype, precision, m, n, k in (("fp32", "tf32", 96, 128, 96), ("fp32", "ieee", 64, 60, 64), ("bf16", "tf32", 128, 120, 128)):
+    for dtype, precision, m, n, k in (
+        ("fp32", "tf32", 96, 128, 96),
+        ("fp32", "ieee", 64, 60, 64),
+        ("bf16", "tf32", 128, 120, 128),
+    ):
         arguments = [
-            given("a", dtype, m * k), given("b", dtype, k * n), result("c", "fp32", m * n), *numbers(m=m, n=n, k=k)
-        ]  # fmt: skip
+            given("a", dtype, m * k),
+            given("b", dtype, k * n),
+            result("c", "fp32", m * n),
+            *numbers(m=m, n=n, k=k),
+        ]
         wide = 64 if n <= 64 else 128
         for tall, deep, warps in ((16, 32, 4), (32, 32, 4), (64, 32, 4), (32, 64, 8), (64, 32, 8)):
             found.append(
                 configure(
-                    "gemm_softmax", f"{dtype}-{precision}-{m}x{n}x{k}", gemm_softmax, arguments, (ceil_div(m, tall),),
-                    warps=warps, stages=2, BM=tall, BN=wide, BK=deep, P=precision,
+                    "gemm_softmax",
+                    f"{dtype}-{precision}-{m}x{n}x{k}",
+                    gemm_softmax,
+                    arguments,
+                    (ceil_div(m, tall),),
+                    warps=warps,
+                    stages=2,
+                    BM=tall,
+                    BN=wide,
+                    BK=deep,
+                    P=precision,
                 )
-            )  # fmt: skip
+            )
     return found
 
 
@@ -175,15 +252,30 @@ def _gated() -> list[Case]:
     found = []
     for dtype, m, n, k in (("fp16", 128, 96, 160), ("bf16", 96, 128, 136)):
         arguments = [
-            given("a", dtype, m * k), given("b", dtype, k * n), given("gate", dtype, k * n), result("c", dtype, m * n),
+            given("a", dtype, m * k),
+            given("b", dtype, k * n),
+            given("gate", dtype, k * n),
+            result("c", dtype, m * n),
             *numbers(m=m, n=n, k=k),
-        ]  # fmt: skip
-        for tile, warps, stages in (((32, 32, 32), 4, 2), ((64, 32, 32), 4, 3), ((64, 64, 32), 8, 2), ((128, 32, 64), 4, 2)):
+        ]
+        for tile, warps, stages in (
+            ((32, 32, 32), 4, 2),
+            ((64, 32, 32), 4, 3),
+            ((64, 64, 32), 8, 2),
+            ((128, 32, 64), 4, 2),
+        ):
             found.append(
                 configure(
-                    "gemm_gated", f"{dtype}-{m}x{n}x{k}", gemm_gated, arguments,
-                    (ceil_div(m, tile[0]), ceil_div(n, tile[1])), warps=warps, stages=stages,
-                    BM=tile[0], BN=tile[1], BK=tile[2],
+                    "gemm_gated",
+                    f"{dtype}-{m}x{n}x{k}",
+                    gemm_gated,
+                    arguments,
+                    (ceil_div(m, tile[0]), ceil_div(n, tile[1])),
+                    warps=warps,
+                    stages=stages,
+                    BM=tile[0],
+                    BN=tile[1],
+                    BK=tile[2],
                 )
-            )  # fmt: skip
+            )
     return found

@@ -1,5 +1,5 @@
 """Matrix products through tensor maps, persistent programs and specialised warps."""
-# mypy: allow-untyped-defs, allow-untyped-decorators, allow-untyped-calls
+# ruff: noqa: PERF401  (configurations read better as nested loops)
 
 from __future__ import annotations
 
@@ -14,7 +14,17 @@ from bitwise_conformance.corpus._build import ceil_div, configure, given, number
 
 @triton.jit
 def gemm_device_map(
-    a, b, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, STORE: tl.constexpr, TRANSPOSED: tl.constexpr
+    a,
+    b,
+    c,
+    m,
+    n,
+    k,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    STORE: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
 ):
     a_map = tl.make_tensor_descriptor(a, shape=[m, k], strides=[k, 1], block_shape=[BM, BK])
     if TRANSPOSED:
@@ -42,9 +52,16 @@ def gemm_device_map(
 
 @triton.jit
 def gemm_host_map(
-    a_map, b_map, c_map, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, OUT: tl.constexpr,
+    a_map,
+    b_map,
+    c_map,
+    k,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    OUT: tl.constexpr,
     SPECIALISED: tl.constexpr,
-):  # fmt: skip
+):
     first_row = tl.program_id(0) * BM
     first_column = tl.program_id(1) * BN
     total = tl.zeros((BM, BN), tl.float32)
@@ -57,9 +74,18 @@ def gemm_host_map(
 
 @triton.jit
 def gemm_map_rows(
-    a_map, b_map, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, OUT: tl.constexpr,
+    a_map,
+    b_map,
+    c,
+    m,
+    n,
+    k,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    OUT: tl.constexpr,
     SPECIALISED: tl.constexpr,
-):  # fmt: skip
+):
     first_row = tl.program_id(0) * BM
     first_column = tl.program_id(1) * BN
     total = tl.zeros((BM, BN), tl.float32)
@@ -74,7 +100,17 @@ def gemm_map_rows(
 
 @triton.jit
 def gemm_persistent(
-    a, b, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PROGRAMS: tl.constexpr, FLATTEN: tl.constexpr
+    a,
+    b,
+    c,
+    m,
+    n,
+    k,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    FLATTEN: tl.constexpr,
 ):
     across = tl.cdiv(n, BN)
     tiles = tl.cdiv(m, BM) * across
@@ -85,8 +121,12 @@ def gemm_persistent(
         total = tl.zeros((BM, BN), tl.float32)
         for turn in range(turns):
             inner = turn * BK + tl.arange(0, BK)
-            left = tl.load(a + row[:, None] * k + inner[None, :], mask=(row[:, None] < m) & (inner[None, :] < k), other=0.0)
-            right = tl.load(b + inner[:, None] * n + column[None, :], mask=(inner[:, None] < k) & (column[None, :] < n), other=0.0)
+            left = tl.load(
+                a + row[:, None] * k + inner[None, :], mask=(row[:, None] < m) & (inner[None, :] < k), other=0.0
+            )
+            right = tl.load(
+                b + inner[:, None] * n + column[None, :], mask=(inner[:, None] < k) & (column[None, :] < n), other=0.0
+            )
             total = tl.dot(left, right, total)
         c_at = c + row[:, None] * n + column[None, :]
         tl.store(c_at, total.to(c.dtype.element_ty), mask=(row[:, None] < m) & (column[None, :] < n))
@@ -94,9 +134,20 @@ def gemm_persistent(
 
 @triton.jit
 def gemm_persistent_map(
-    a_map, b_map, c_map, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PROGRAMS: tl.constexpr,
-    FLATTEN: tl.constexpr, SPECIALISED: tl.constexpr, OUT: tl.constexpr,
-):  # fmt: skip
+    a_map,
+    b_map,
+    c_map,
+    m,
+    n,
+    k,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    PROGRAMS: tl.constexpr,
+    FLATTEN: tl.constexpr,
+    SPECIALISED: tl.constexpr,
+    OUT: tl.constexpr,
+):
     across = tl.cdiv(n, BN)
     tiles = tl.cdiv(m, BM) * across
     turns = tl.cdiv(k, BK)
@@ -131,22 +182,40 @@ OUT_DTYPES: dict[str, Any] = {"fp16": tl.float16, "bf16": tl.bfloat16, "fp32": t
 def _device() -> list[Case]:
     found = []
     for dtype, m, n, k, store, transposed in (
-        ("fp16", 128, 128, 256, False, False), ("fp16", 136, 128, 200, True, False), ("bf16", 128, 192, 160, True, True),
+        ("fp16", 128, 128, 256, False, False),
+        ("fp16", 136, 128, 200, True, False),
+        ("bf16", 128, 192, 160, True, True),
         ("fp32", 128, 128, 96, False, True),
-    ):  # fmt: skip
+    ):
         arguments = [
-            given("a", dtype, m * k), given("b", dtype, k * n), result("c", dtype, m * n), *numbers(m=m, n=n, k=k)
-        ]  # fmt: skip
+            given("a", dtype, m * k),
+            given("b", dtype, k * n),
+            result("c", dtype, m * n),
+            *numbers(m=m, n=n, k=k),
+        ]
         for tile, warps, stages in (
-            ((64, 64, 32), 4, 3), ((64, 64, 64), 4, 2), ((128, 64, 32), 4, 3), ((128, 128, 32), 8, 2), ((32, 64, 32), 4, 3),
-        ):  # fmt: skip
+            ((64, 64, 32), 4, 3),
+            ((64, 64, 64), 4, 2),
+            ((128, 64, 32), 4, 3),
+            ((128, 128, 32), 8, 2),
+            ((32, 64, 32), 4, 3),
+        ):
             found.append(
                 configure(
-                    "gemm_tma_store" if store else "gemm_tma", f"{dtype}-{m}x{n}x{k}", gemm_device_map, arguments,
-                    (ceil_div(m, tile[0]), ceil_div(n, tile[1])), warps=warps, stages=stages,
-                    BM=tile[0], BN=tile[1], BK=tile[2], STORE=store, TRANSPOSED=transposed,
+                    "gemm_tma_store" if store else "gemm_tma",
+                    f"{dtype}-{m}x{n}x{k}",
+                    gemm_device_map,
+                    arguments,
+                    (ceil_div(m, tile[0]), ceil_div(n, tile[1])),
+                    warps=warps,
+                    stages=stages,
+                    BM=tile[0],
+                    BN=tile[1],
+                    BK=tile[2],
+                    STORE=store,
+                    TRANSPOSED=transposed,
                 )
-            )  # fmt: skip
+            )
     return found
 
 
@@ -160,9 +229,12 @@ def _host() -> list[Case]:
         a, b, c = given("a", dtype, m * k), given("b", dtype, k * n), result("c", out, m * n)
         for specialised in (False, True):
             for tile, warps, stages in (
-                ((64, 64, 32), 4, 3), ((64, 64, 64), 4, 3), ((128, 64, 64), 4, 2), ((128, 128, 64), 8, 3),
+                ((64, 64, 32), 4, 3),
+                ((64, 64, 64), 4, 3),
+                ((128, 64, 64), 4, 2),
+                ((128, 128, 64), 8, 3),
                 ((64, 128, 32), 4, 4),
-            ):  # fmt: skip
+            ):
                 maps = [_map("a", a, m, k, tile[0], tile[2]), _map("b", b, k, n, tile[2], tile[1])]
                 # The compiler halves a tile of 128 rows between two consumer groups, but not its tensor-map store.
                 halved = tile[0] == 128 and warps == 4
@@ -173,11 +245,20 @@ def _host() -> list[Case]:
                 )
                 found.append(
                     configure(
-                        "gemm_warp_specialised" if specialised else "gemm_tma_host", f"{dtype}-{m}x{n}x{k}",
-                        gemm_map_rows if halved else gemm_host_map, arguments, (ceil_div(m, tile[0]), ceil_div(n, tile[1])), warps=warps, stages=stages,
-                        BM=tile[0], BN=tile[1], BK=tile[2], OUT=OUT_DTYPES[out], SPECIALISED=specialised,
+                        "gemm_warp_specialised" if specialised else "gemm_tma_host",
+                        f"{dtype}-{m}x{n}x{k}",
+                        gemm_map_rows if halved else gemm_host_map,
+                        arguments,
+                        (ceil_div(m, tile[0]), ceil_div(n, tile[1])),
+                        warps=warps,
+                        stages=stages,
+                        BM=tile[0],
+                        BN=tile[1],
+                        BK=tile[2],
+                        OUT=OUT_DTYPES[out],
+                        SPECIALISED=specialised,
                     )
-                )  # fmt: skip
+                )
     return found
 
 
@@ -185,18 +266,35 @@ def _persistent() -> list[Case]:
     found = []
     for dtype, m, n, k in (("fp16", 192, 192, 128), ("bf16", 150, 256, 104)):
         arguments = [
-            given("a", dtype, m * k), given("b", dtype, k * n), result("c", dtype, m * n), *numbers(m=m, n=n, k=k)
-        ]  # fmt: skip
+            given("a", dtype, m * k),
+            given("b", dtype, k * n),
+            result("c", dtype, m * n),
+            *numbers(m=m, n=n, k=k),
+        ]
         for flatten in (False, True):
-            for tile, warps, stages in (((64, 64, 32), 4, 3), ((64, 64, 64), 4, 2), ((128, 64, 32), 8, 3), ((32, 64, 32), 4, 2)):
+            for tile, warps, stages in (
+                ((64, 64, 32), 4, 3),
+                ((64, 64, 64), 4, 2),
+                ((128, 64, 32), 8, 3),
+                ((32, 64, 32), 4, 2),
+            ):
                 for programs in (2, 3):
                     found.append(
                         configure(
-                            "gemm_persistent", f"{dtype}-{m}x{n}x{k}", gemm_persistent, arguments, (programs,),
-                            warps=warps, stages=stages, BM=tile[0], BN=tile[1], BK=tile[2], PROGRAMS=programs,
+                            "gemm_persistent",
+                            f"{dtype}-{m}x{n}x{k}",
+                            gemm_persistent,
+                            arguments,
+                            (programs,),
+                            warps=warps,
+                            stages=stages,
+                            BM=tile[0],
+                            BN=tile[1],
+                            BK=tile[2],
+                            PROGRAMS=programs,
                             FLATTEN=flatten,
                         )
-                    )  # fmt: skip
+                    )
     return found
 
 
@@ -205,18 +303,36 @@ def _persistent_map() -> list[Case]:
     a, b, c = given("a", "fp16", m * k), given("b", "fp16", k * n), result("c", "fp16", m * n)
     found = []
     for flatten, specialised in ((False, False), (True, False), (False, True), (True, True)):
-        for tile, warps, stages in (((64, 64, 32), 4, 3), ((64, 64, 64), 4, 3), ((64, 128, 32), 4, 2), ((128, 128, 32), 8, 3)):
+        for tile, warps, stages in (
+            ((64, 64, 32), 4, 3),
+            ((64, 64, 64), 4, 3),
+            ((64, 128, 32), 4, 2),
+            ((128, 128, 32), 8, 3),
+        ):
             arguments = [
-                _map("a", a, m, k, tile[0], tile[2]), _map("b", b, n, k, tile[1], tile[2]),
-                _map("c", c, m, n, tile[0], tile[1]), *numbers(m=m, n=n, k=k),
-            ]  # fmt: skip
+                _map("a", a, m, k, tile[0], tile[2]),
+                _map("b", b, n, k, tile[1], tile[2]),
+                _map("c", c, m, n, tile[0], tile[1]),
+                *numbers(m=m, n=n, k=k),
+            ]
             found.append(
                 configure(
-                    "gemm_persistent_map", f"fp16-{m}x{n}x{k}", gemm_persistent_map, arguments, (3,), warps=warps,
-                    stages=stages, BM=tile[0], BN=tile[1], BK=tile[2], PROGRAMS=3, FLATTEN=flatten,
-                    SPECIALISED=specialised, OUT=tl.float16,
+                    "gemm_persistent_map",
+                    f"fp16-{m}x{n}x{k}",
+                    gemm_persistent_map,
+                    arguments,
+                    (3,),
+                    warps=warps,
+                    stages=stages,
+                    BM=tile[0],
+                    BN=tile[1],
+                    BK=tile[2],
+                    PROGRAMS=3,
+                    FLATTEN=flatten,
+                    SPECIALISED=specialised,
+                    OUT=tl.float16,
                 )
-            )  # fmt: skip
+            )
     return found
 
 
@@ -225,10 +341,16 @@ def _copies() -> list[Case]:
     source = given("source", "fp16", rows * columns)
     return [
         configure(
-            "map_copy_sum", f"fp16-{rows}x{columns}", map_copy_sum,
+            "map_copy_sum",
+            f"fp16-{rows}x{columns}",
+            map_copy_sum,
             [_map("source", source, rows, columns, tall, wide), result("target", "fp32", columns), *numbers(rows=rows)],
-            (columns // wide,), warps=warps, stages=stages, ROWS=tall, COLUMNS=wide,
+            (columns // wide,),
+            warps=warps,
+            stages=stages,
+            ROWS=tall,
+            COLUMNS=wide,
         )
         for tall, wide in ((16, 64), (32, 64), (64, 32), (32, 128))
         for warps, stages in ((4, 3), (2, 1))
-    ]  # fmt: skip
+    ]

@@ -1,5 +1,5 @@
 """Kernels in the manner of a graph compiler: fused producers, persistent and looped reductions, split products."""
-# mypy: allow-untyped-defs, allow-untyped-decorators, allow-untyped-calls
+# ruff: noqa: PERF401  (configurations read better as nested loops)
 
 from __future__ import annotations
 
@@ -99,9 +99,18 @@ def fused_pointwise(left, right, bias, out, xnumel, columns, XBLOCK: tl.constexp
 
 @triton.jit
 def split_product(
-    a, b, workspace, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    BK: tl.constexpr, SPLIT: tl.constexpr, GROUP: tl.constexpr,
-):  # fmt: skip
+    a,
+    b,
+    workspace,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    SPLIT: tl.constexpr,
+    GROUP: tl.constexpr,
+):
     """All sizes are compile-time constants; the parts of k are contiguous and a multiple of BK."""
     down: tl.constexpr = (M + BM - 1) // BM
     across: tl.constexpr = (N + BN - 1) // BN
@@ -117,7 +126,7 @@ def split_product(
     row_at = tl.max_contiguous(tl.multiple_of(row % M, BM), BM)
     column_at = tl.max_contiguous(tl.multiple_of(column % N, BN), BN)
     total = tl.zeros((BM, BN), tl.float32)
-    for turn in range(0, K // (SPLIT * BK)):
+    for turn in range(K // (SPLIT * BK)):
         inner = part * (K // SPLIT) + turn * BK + tl.arange(0, BK)
         left = tl.load(a + inner[None, :] + K * row_at[:, None])
         right = tl.load(b + column_at[None, :] + N * inner[:, None])
@@ -134,30 +143,67 @@ def _sums() -> list[Case]:
     found = []
     for dtype, rows, columns in (("fp32", 32, 1000), ("bf16", 24, 2000), ("fp16", 40, 400)):
         arguments = [
-            given("left", dtype, rows * columns), given("right", dtype, columns), result("out", "fp32", rows),
+            given("left", dtype, rows * columns),
+            given("right", dtype, columns),
+            result("out", "fp32", rows),
             *numbers(xnumel=rows, rnumel=columns),
-        ]  # fmt: skip
+        ]
         group = f"{dtype}-{rows}x{columns}"
         for xblock, warps in ((1, 2), (1, 8), (2, 4), (8, 8)):
             found.append(
-                configure("inductor_sum", group, fused_sum_persistent, arguments, (ceil_div(rows, xblock),), warps=warps,
-                          XBLOCK=xblock, RBLOCK=power_of_two(columns))
-            )  # fmt: skip
-        for xblock, rblock, warps in ((1, 256, 2), (1, 1024, 4), (1, 1024, 8), (4, 128, 4), (8, 64, 2), (2, 512, 8), (16, 32, 4)):
+                configure(
+                    "inductor_sum",
+                    group,
+                    fused_sum_persistent,
+                    arguments,
+                    (ceil_div(rows, xblock),),
+                    warps=warps,
+                    XBLOCK=xblock,
+                    RBLOCK=power_of_two(columns),
+                )
+            )
+        for xblock, rblock, warps in (
+            (1, 256, 2),
+            (1, 1024, 4),
+            (1, 1024, 8),
+            (4, 128, 4),
+            (8, 64, 2),
+            (2, 512, 8),
+            (16, 32, 4),
+        ):
             for fusion in (True, False):
                 found.append(
-                    configure("inductor_sum", group, fused_sum_loop, arguments, (ceil_div(rows, xblock),), warps=warps,
-                              options={"enable_fp_fusion": fusion}, XBLOCK=xblock, RBLOCK=rblock)
-                )  # fmt: skip
+                    configure(
+                        "inductor_sum",
+                        group,
+                        fused_sum_loop,
+                        arguments,
+                        (ceil_div(rows, xblock),),
+                        warps=warps,
+                        options={"enable_fp_fusion": fusion},
+                        XBLOCK=xblock,
+                        RBLOCK=rblock,
+                    )
+                )
     for dtype, rows, columns in (("fp32", 400, 128), ("fp16", 300, 96)):
         arguments = [
-            given("source", dtype, rows * columns), result("out", "fp32", columns), *numbers(xnumel=columns, rnumel=rows)
-        ]  # fmt: skip
+            given("source", dtype, rows * columns),
+            result("out", "fp32", columns),
+            *numbers(xnumel=columns, rnumel=rows),
+        ]
         for xblock, rblock, warps in ((8, 32, 2), (16, 64, 4), (32, 8, 4), (64, 16, 8), (8, 128, 8)):
             found.append(
-                configure("inductor_outer_sum", f"{dtype}-{rows}x{columns}", outer_sum_loop, arguments,
-                          (ceil_div(columns, xblock),), warps=warps, XBLOCK=xblock, RBLOCK=rblock)
-            )  # fmt: skip
+                configure(
+                    "inductor_outer_sum",
+                    f"{dtype}-{rows}x{columns}",
+                    outer_sum_loop,
+                    arguments,
+                    (ceil_div(columns, xblock),),
+                    warps=warps,
+                    XBLOCK=xblock,
+                    RBLOCK=rblock,
+                )
+            )
     return found
 
 
@@ -166,33 +212,60 @@ def _fused() -> list[Case]:
     for dtype, rows, columns in (("fp16", 24, 500), ("fp32", 16, 1024)):
         group = f"{dtype}-{rows}x{columns}"
         soft = [
-            given("source", dtype, rows * columns), given("bias", dtype, columns), result("out", "fp32", rows * columns),
+            given("source", dtype, rows * columns),
+            given("bias", dtype, columns),
+            result("out", "fp32", rows * columns),
             *numbers(xnumel=rows, rnumel=columns),
-        ]  # fmt: skip
+        ]
         norm = [
-            given("source", dtype, rows * columns), given("residual", dtype, rows * columns), given("weight", dtype, columns),
-            given("bias", dtype, columns), result("out", "fp32", rows * columns), *numbers(xnumel=rows, rnumel=columns),
-        ]  # fmt: skip
+            given("source", dtype, rows * columns),
+            given("residual", dtype, rows * columns),
+            given("weight", dtype, columns),
+            given("bias", dtype, columns),
+            result("out", "fp32", rows * columns),
+            *numbers(xnumel=rows, rnumel=columns),
+        ]
         for xblock, warps in ((1, 2), (1, 4), (1, 8), (4, 4), (8, 8)):
             for family, function, arguments in (
-                ("inductor_softmax", fused_softmax, soft), ("inductor_layer_norm", fused_layer_norm, norm)
-            ):  # fmt: skip
+                ("inductor_softmax", fused_softmax, soft),
+                ("inductor_layer_norm", fused_layer_norm, norm),
+            ):
                 for fusion in (True, False):
                     found.append(
-                        configure(family, group, function, arguments, (ceil_div(rows, xblock),), warps=warps,
-                                  options={"enable_fp_fusion": fusion}, XBLOCK=xblock, RBLOCK=power_of_two(columns))
-                    )  # fmt: skip
+                        configure(
+                            family,
+                            group,
+                            function,
+                            arguments,
+                            (ceil_div(rows, xblock),),
+                            warps=warps,
+                            options={"enable_fp_fusion": fusion},
+                            XBLOCK=xblock,
+                            RBLOCK=power_of_two(columns),
+                        )
+                    )
     size, columns = 3000, 60
     arguments = [
-        given("left", "bf16", size), given("right", "bf16", size), given("bias", "fp32", columns), result("out", "bf16", size),
+        given("left", "bf16", size),
+        given("right", "bf16", size),
+        given("bias", "fp32", columns),
+        result("out", "bf16", size),
         *numbers(xnumel=size, columns=columns),
-    ]  # fmt: skip
+    ]
     for xblock, warps in ((128, 2), (256, 4), (512, 8), (1024, 4)):
         for fusion in (True, False):
             found.append(
-                configure("inductor_pointwise", f"bf16-{size}", fused_pointwise, arguments, (ceil_div(size, xblock),),
-                          warps=warps, options={"enable_fp_fusion": fusion}, XBLOCK=xblock)
-            )  # fmt: skip
+                configure(
+                    "inductor_pointwise",
+                    f"bf16-{size}",
+                    fused_pointwise,
+                    arguments,
+                    (ceil_div(size, xblock),),
+                    warps=warps,
+                    options={"enable_fp_fusion": fusion},
+                    XBLOCK=xblock,
+                )
+            )
     return found
 
 
@@ -201,14 +274,31 @@ def _split() -> list[Case]:
     for dtype, m, n, k, split in (("fp16", 64, 128, 768, 3), ("bf16", 96, 64, 512, 4), ("fp32", 64, 64, 384, 2)):
         arguments = [given("a", dtype, m * k), given("b", dtype, k * n), result("workspace", "fp32", split * m * n)]
         for tile, warps, stages in (
-            ((32, 32, 32), 2, 2), ((64, 32, 64), 4, 3), ((64, 64, 32), 4, 3), ((32, 64, 64), 4, 4), ((64, 64, 64), 8, 2),
+            ((32, 32, 32), 2, 2),
+            ((64, 32, 64), 4, 3),
+            ((64, 64, 32), 4, 3),
+            ((32, 64, 64), 4, 4),
+            ((64, 64, 64), 8, 2),
             ((16, 64, 32), 2, 3),
-        ):  # fmt: skip
+        ):
             blocks = ceil_div(m, tile[0]) * ceil_div(n, tile[1])
             found.append(
                 configure(
-                    "inductor_split_k", f"{dtype}-{m}x{n}x{k}-{split}", split_product, arguments, (blocks, split),
-                    warps=warps, stages=stages, M=m, N=n, K=k, BM=tile[0], BN=tile[1], BK=tile[2], SPLIT=split, GROUP=8,
+                    "inductor_split_k",
+                    f"{dtype}-{m}x{n}x{k}-{split}",
+                    split_product,
+                    arguments,
+                    (blocks, split),
+                    warps=warps,
+                    stages=stages,
+                    M=m,
+                    N=n,
+                    K=k,
+                    BM=tile[0],
+                    BN=tile[1],
+                    BK=tile[2],
+                    SPLIT=split,
+                    GROUP=8,
                 )
-            )  # fmt: skip
+            )
     return found

@@ -1,5 +1,5 @@
 """Layer and RMS norms forward and backward, Welford moments, and cumulative scans."""
-# mypy: allow-untyped-defs, allow-untyped-decorators, allow-untyped-calls
+# ruff: noqa: PERF401  (configurations read better as nested loops)
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def layer_norm(
     if CHUNKED:
         lanes = tl.zeros((BLOCK,), tl.float32)
         for start in range(0, columns, BLOCK):
-            lanes += tl.load(source + base + start + position, mask=start + position < columns, other=0.0).to(tl.float32)
+            lanes += tl.load(source + base + start + position, mask=start + position < columns, other=0.0).to(
+                tl.float32
+            )
         mean = tl.sum(lanes, axis=0) / columns
         lanes = tl.zeros((BLOCK,), tl.float32)
         for start in range(0, columns, BLOCK):
@@ -47,9 +49,7 @@ def layer_norm(
 
 
 @triton.jit
-def layer_norm_input_gradient(
-    gradient, source, weight, means, scales, target, columns, BLOCK: tl.constexpr
-):
+def layer_norm_input_gradient(gradient, source, weight, means, scales, target, columns, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     position = tl.arange(0, BLOCK)
     inside = position < columns
@@ -67,9 +67,18 @@ def layer_norm_input_gradient(
 
 @triton.jit
 def layer_norm_weight_gradient(
-    gradient, source, means, scales, weight_parts, bias_parts, rows, columns, share,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
+    gradient,
+    source,
+    means,
+    scales,
+    weight_parts,
+    bias_parts,
+    rows,
+    columns,
+    share,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
     """Program (i, j) sums columns block j over the rows of share i: partial sums, to be added by a second kernel."""
     part = tl.program_id(0)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
@@ -185,19 +194,30 @@ def _layers() -> list[Case]:
     found = []
     for dtype, rows, columns in (("fp16", 16, 768), ("fp32", 16, 500), ("bf16", 16, 1152)):
         arguments = [
-            given("source", dtype, rows * columns), given("weight", dtype, columns), given("bias", dtype, columns),
-            result("target", dtype, rows * columns), result("means", "fp32", rows), result("scales", "fp32", rows),
+            given("source", dtype, rows * columns),
+            given("weight", dtype, columns),
+            given("bias", dtype, columns),
+            result("target", dtype, rows * columns),
+            result("means", "fp32", rows),
+            result("scales", "fp32", rows),
             *numbers(columns=columns, epsilon=1e-5),
-        ]  # fmt: skip
+        ]
         for block, chunked in ((power_of_two(columns), False), (256, True)):
             for warps in (1, 4, 8):
                 for fusion in (True, False):
                     found.append(
                         configure(
-                            "layer_norm", f"{dtype}-{rows}x{columns}", layer_norm, arguments, (rows,), warps=warps,
-                            options={"enable_fp_fusion": fusion}, BLOCK=block, CHUNKED=chunked,
+                            "layer_norm",
+                            f"{dtype}-{rows}x{columns}",
+                            layer_norm,
+                            arguments,
+                            (rows,),
+                            warps=warps,
+                            options={"enable_fp_fusion": fusion},
+                            BLOCK=block,
+                            CHUNKED=chunked,
                         )
-                    )  # fmt: skip
+                    )
     return found
 
 
@@ -205,18 +225,28 @@ def _input_gradients() -> list[Case]:
     found = []
     for dtype, rows, columns in (("fp16", 16, 512), ("fp32", 16, 700)):
         arguments = [
-            given("gradient", dtype, rows * columns), given("source", dtype, rows * columns), given("weight", dtype, columns),
-            given("means", "fp32", rows), given("scales", "fp32", rows), result("target", dtype, rows * columns),
+            given("gradient", dtype, rows * columns),
+            given("source", dtype, rows * columns),
+            given("weight", dtype, columns),
+            given("means", "fp32", rows),
+            given("scales", "fp32", rows),
+            result("target", dtype, rows * columns),
             *numbers(columns=columns),
-        ]  # fmt: skip
+        ]
         for warps in (1, 2, 4, 8):
             for fusion in (True, False):
                 found.append(
                     configure(
-                        "layer_norm_input_gradient", f"{dtype}-{rows}x{columns}", layer_norm_input_gradient, arguments,
-                        (rows,), warps=warps, options={"enable_fp_fusion": fusion}, BLOCK=power_of_two(columns),
+                        "layer_norm_input_gradient",
+                        f"{dtype}-{rows}x{columns}",
+                        layer_norm_input_gradient,
+                        arguments,
+                        (rows,),
+                        warps=warps,
+                        options={"enable_fp_fusion": fusion},
+                        BLOCK=power_of_two(columns),
                     )
-                )  # fmt: skip
+                )
     return found
 
 
@@ -224,19 +254,30 @@ def _weight_gradients() -> list[Case]:
     found = []
     for dtype, rows, columns, parts in (("fp16", 60, 256, 4), ("fp32", 64, 200, 2)):
         arguments = [
-            given("gradient", dtype, rows * columns), given("source", dtype, rows * columns), given("means", "fp32", rows),
-            given("scales", "fp32", rows), result("weight_parts", "fp32", parts * columns),
-            result("bias_parts", "fp32", parts * columns), *numbers(rows=rows, columns=columns, share=ceil_div(rows, parts)),
-        ]  # fmt: skip
+            given("gradient", dtype, rows * columns),
+            given("source", dtype, rows * columns),
+            given("means", "fp32", rows),
+            given("scales", "fp32", rows),
+            result("weight_parts", "fp32", parts * columns),
+            result("bias_parts", "fp32", parts * columns),
+            *numbers(rows=rows, columns=columns, share=ceil_div(rows, parts)),
+        ]
         for tall, wide, warps in ((8, 64, 2), (16, 64, 4), (32, 32, 4), (16, 128, 8)):
             for fusion in (True, False):
                 found.append(
                     configure(
-                        "layer_norm_weight_gradient", f"{dtype}-{rows}x{columns}", layer_norm_weight_gradient, arguments,
-                        (parts, ceil_div(columns, wide)), warps=warps, stages=2, options={"enable_fp_fusion": fusion},
-                        ROWS=tall, COLUMNS=wide,
+                        "layer_norm_weight_gradient",
+                        f"{dtype}-{rows}x{columns}",
+                        layer_norm_weight_gradient,
+                        arguments,
+                        (parts, ceil_div(columns, wide)),
+                        warps=warps,
+                        stages=2,
+                        options={"enable_fp_fusion": fusion},
+                        ROWS=tall,
+                        COLUMNS=wide,
                     )
-                )  # fmt: skip
+                )
     return found
 
 
@@ -244,17 +285,26 @@ def _rms() -> list[Case]:
     found = []
     for dtype, rows, columns in (("fp16", 24, 640), ("bf16", 20, 1024), ("fp32", 20, 300)):
         arguments = [
-            given("source", dtype, rows * columns), given("weight", dtype, columns), result("target", dtype, rows * columns),
+            given("source", dtype, rows * columns),
+            given("weight", dtype, columns),
+            result("target", dtype, rows * columns),
             *numbers(rows=rows, columns=columns, epsilon=1e-6),
-        ]  # fmt: skip
+        ]
         for tile, warps in ((1, 1), (1, 4), (1, 8), (4, 4), (4, 8)):
             for fusion in (True, False):
                 found.append(
                     configure(
-                        "rms_norm", f"{dtype}-{rows}x{columns}", rms_norm, arguments, (ceil_div(rows, tile),), warps=warps,
-                        options={"enable_fp_fusion": fusion}, ROWS=tile, BLOCK=power_of_two(columns),
+                        "rms_norm",
+                        f"{dtype}-{rows}x{columns}",
+                        rms_norm,
+                        arguments,
+                        (ceil_div(rows, tile),),
+                        warps=warps,
+                        options={"enable_fp_fusion": fusion},
+                        ROWS=tile,
+                        BLOCK=power_of_two(columns),
                     )
-                )  # fmt: skip
+                )
     return found
 
 
@@ -262,52 +312,101 @@ def _welfords() -> list[Case]:
     found = []
     for dtype, rows, columns in (("fp32", 16, 600), ("fp16", 16, 1000), ("bf16", 16, 512)):
         arguments = [
-            given("source", dtype, rows * columns), result("means", "fp32", rows), result("variances", "fp32", rows),
+            given("source", dtype, rows * columns),
+            result("means", "fp32", rows),
+            result("variances", "fp32", rows),
             *numbers(columns=columns),
-        ]  # fmt: skip
+        ]
         least = power_of_two(columns)
         for block, chunked, warps in (
-            (least, False, 1), (least, False, 4), (least, False, 8), (2 * least, False, 4), (128, True, 1), (128, True, 4),
-            (256, True, 4), (256, True, 8),
-        ):  # fmt: skip
+            (least, False, 1),
+            (least, False, 4),
+            (least, False, 8),
+            (2 * least, False, 4),
+            (128, True, 1),
+            (128, True, 4),
+            (256, True, 4),
+            (256, True, 8),
+        ):
             found.append(
-                configure("welford", f"{dtype}-{rows}x{columns}", welford_row, arguments, (rows,), warps=warps, BLOCK=block,
-                          CHUNKED=chunked)
-            )  # fmt: skip
+                configure(
+                    "welford",
+                    f"{dtype}-{rows}x{columns}",
+                    welford_row,
+                    arguments,
+                    (rows,),
+                    warps=warps,
+                    BLOCK=block,
+                    CHUNKED=chunked,
+                )
+            )
     return found
 
 
 def _scans() -> list[Case]:
     found = []
-    for dtype, rows, columns, backward in (("fp32", 16, 500, False), ("fp16", 16, 1024, False), ("fp32", 16, 300, True)):
+    for dtype, rows, columns, backward in (
+        ("fp32", 16, 500, False),
+        ("fp16", 16, 1024, False),
+        ("fp32", 16, 300, True),
+    ):
         arguments = [
-            given("source", dtype, rows * columns), result("target", "fp32", rows * columns), *numbers(columns=columns)
-        ]  # fmt: skip
+            given("source", dtype, rows * columns),
+            result("target", "fp32", rows * columns),
+            *numbers(columns=columns),
+        ]
         for block in (power_of_two(columns), 2 * power_of_two(columns)):
             for warps in (1, 4, 8):
                 found.append(
-                    configure("scan_sum", f"{dtype}-{rows}x{columns}", scan_sum, arguments, (rows,), warps=warps,
-                              BLOCK=block, BACKWARD=backward)
-                )  # fmt: skip
+                    configure(
+                        "scan_sum",
+                        f"{dtype}-{rows}x{columns}",
+                        scan_sum,
+                        arguments,
+                        (rows,),
+                        warps=warps,
+                        BLOCK=block,
+                        BACKWARD=backward,
+                    )
+                )
     rows, columns = 60, 128
     arguments = [
-        given("source", "fp32", rows * columns), result("target", "fp32", rows * columns),
+        given("source", "fp32", rows * columns),
+        result("target", "fp32", rows * columns),
         *numbers(rows=rows, columns=columns),
-    ]  # fmt: skip
+    ]
     for wide, warps in ((16, 1), (16, 4), (32, 4), (64, 8)):
         found.append(
-            configure("scan_tile", f"fp32-{rows}x{columns}", scan_tile, arguments, (columns // wide,), warps=warps,
-                      ROWS=64, COLUMNS=wide, AXIS=0)
-        )  # fmt: skip
+            configure(
+                "scan_tile",
+                f"fp32-{rows}x{columns}",
+                scan_tile,
+                arguments,
+                (columns // wide,),
+                warps=warps,
+                ROWS=64,
+                COLUMNS=wide,
+                AXIS=0,
+            )
+        )
     for dtype, rows, columns in (("fp32", 16, 256), ("bf16", 16, 700)):
         arguments = [
-            given("gains", dtype, rows * columns), given("source", dtype, rows * columns),
-            result("target", "fp32", rows * columns), *numbers(columns=columns),
-        ]  # fmt: skip
+            given("gains", dtype, rows * columns),
+            given("source", dtype, rows * columns),
+            result("target", "fp32", rows * columns),
+            *numbers(columns=columns),
+        ]
         for warps in (1, 2, 4, 8):
             for block in (power_of_two(columns), 2 * power_of_two(columns)):
                 found.append(
-                    configure("scan_recurrence", f"{dtype}-{rows}x{columns}", scan_recurrence, arguments, (rows,),
-                              warps=warps, BLOCK=block)
-                )  # fmt: skip
+                    configure(
+                        "scan_recurrence",
+                        f"{dtype}-{rows}x{columns}",
+                        scan_recurrence,
+                        arguments,
+                        (rows,),
+                        warps=warps,
+                        BLOCK=block,
+                    )
+                )
     return found

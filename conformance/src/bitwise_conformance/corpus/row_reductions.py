@@ -1,5 +1,5 @@
 """Reductions of a whole row by one program: sums, products, extremes and means of several block shapes."""
-# mypy: allow-untyped-defs, allow-untyped-decorators, allow-untyped-calls
+# ruff: noqa: PERF401  (configurations read better as nested loops)
 
 from __future__ import annotations
 
@@ -90,25 +90,37 @@ def cases() -> tuple[Case, ...]:
 def _row_sums() -> list[Case]:
     found = []
     for dtype, rows, columns in (
-        ("fp16", 24, 300), ("fp16", 16, 1000), ("bf16", 20, 777), ("bf16", 16, 2048), ("fp32", 16, 512),
-        ("fp32", 24, 1000), ("fp32", 16, 3000),
-    ):  # fmt: skip
+        ("fp16", 24, 300),
+        ("fp16", 16, 1000),
+        ("bf16", 20, 777),
+        ("bf16", 16, 2048),
+        ("fp32", 16, 512),
+        ("fp32", 24, 1000),
+        ("fp32", 16, 3000),
+    ):
         arguments = [given("source", dtype, rows * columns), result("target", "fp32", rows), *numbers(columns=columns)]
         least = power_of_two(columns)
         for block in (least, 2 * least):
             for warps in (1, 2, 4, 8):
                 found.append(
-                    configure("row_sum", f"{dtype}-{rows}x{columns}", row_sum, arguments, (rows,), warps=warps, BLOCK=block)
+                    configure(
+                        "row_sum", f"{dtype}-{rows}x{columns}", row_sum, arguments, (rows,), warps=warps, BLOCK=block
+                    )
                 )
     for dtype, rows, columns in (("fp16", 16, 500), ("bf16", 16, 900)):
         arguments = [given("source", dtype, rows * columns), result("target", dtype, rows), *numbers(columns=columns)]
         for warps in (1, 2, 4, 8):
             found.append(
                 configure(
-                    "row_sum", f"narrow-{dtype}-{rows}x{columns}", row_sum_narrow, arguments, (rows,), warps=warps,
+                    "row_sum",
+                    f"narrow-{dtype}-{rows}x{columns}",
+                    row_sum_narrow,
+                    arguments,
+                    (rows,),
+                    warps=warps,
                     BLOCK=power_of_two(columns),
                 )
-            )  # fmt: skip
+            )
     # A pointer one element past an aligned one, and an odd row length: no vector loads.
     arguments = [given("source", "fp16", 16 * 999, offset=1), result("target", "fp32", 16), *numbers(columns=999)]
     for warps in (1, 4, 8):
@@ -126,10 +138,16 @@ def _extremes() -> list[Case]:
             for block, warps in ((least, 1), (least, 4), (least, 8), (2 * least, 2)):
                 found.append(
                     configure(
-                        f"row_{kind}", f"{dtype}-{rows}x{columns}", row_extreme, arguments, (rows,), warps=warps,
-                        BLOCK=block, KIND=kind,
+                        f"row_{kind}",
+                        f"{dtype}-{rows}x{columns}",
+                        row_extreme,
+                        arguments,
+                        (rows,),
+                        warps=warps,
+                        BLOCK=block,
+                        KIND=kind,
                     )
-                )  # fmt: skip
+                )
     return found
 
 
@@ -137,16 +155,24 @@ def _tiles() -> list[Case]:
     found = []
     for dtype, rows, columns in (("fp16", 48, 256), ("fp32", 40, 300), ("bf16", 33, 520), ("fp32", 64, 128)):
         arguments = [
-            given("source", dtype, rows * columns), result("target", "fp32", rows), *numbers(rows=rows, columns=columns)
-        ]  # fmt: skip
+            given("source", dtype, rows * columns),
+            result("target", "fp32", rows),
+            *numbers(rows=rows, columns=columns),
+        ]
         for tile in (1, 4, 8, 16):
             for warps in (2, 4, 8):
                 found.append(
                     configure(
-                        "rows_sum", f"{dtype}-{rows}x{columns}", rows_sum, arguments, (ceil_div(rows, tile),),
-                        warps=warps, ROWS=tile, BLOCK=power_of_two(columns),
+                        "rows_sum",
+                        f"{dtype}-{rows}x{columns}",
+                        rows_sum,
+                        arguments,
+                        (ceil_div(rows, tile),),
+                        warps=warps,
+                        ROWS=tile,
+                        BLOCK=power_of_two(columns),
                     )
-                )  # fmt: skip
+                )
     return found
 
 
@@ -154,16 +180,26 @@ def _tails() -> list[Case]:
     found = []
     for kind in ("exponential", "square", "shifted", "absolute"):
         for rows, columns in ((16, 300), (16, 1100)):
-            arguments = [given("source", "fp32", rows * columns), result("target", "fp32", rows), *numbers(columns=columns)]
+            arguments = [
+                given("source", "fp32", rows * columns),
+                result("target", "fp32", rows),
+                *numbers(columns=columns),
+            ]
             least = power_of_two(columns)
             for block in (least, 4 * least):
                 for warps in (2, 8):
                     found.append(
                         configure(
-                            "tail_sum", f"{kind}-{rows}x{columns}", tail_sum, arguments, (rows,), warps=warps,
-                            BLOCK=block, KIND=kind,
+                            "tail_sum",
+                            f"{kind}-{rows}x{columns}",
+                            tail_sum,
+                            arguments,
+                            (rows,),
+                            warps=warps,
+                            BLOCK=block,
+                            KIND=kind,
                         )
-                    )  # fmt: skip
+                    )
     return found
 
 
@@ -174,7 +210,14 @@ def _doubles() -> list[Case]:
         for warps in (1, 2, 4, 8):
             for block in (power_of_two(columns), 2 * power_of_two(columns)):
                 found.append(
-                    configure("row_sum_fp64", f"{dtype}-{rows}x{columns}", row_sum_fp64, arguments, (rows,), warps=warps,
-                              BLOCK=block)
-                )  # fmt: skip
+                    configure(
+                        "row_sum_fp64",
+                        f"{dtype}-{rows}x{columns}",
+                        row_sum_fp64,
+                        arguments,
+                        (rows,),
+                        warps=warps,
+                        BLOCK=block,
+                    )
+                )
     return found

@@ -1,5 +1,5 @@
 """Softmax in one block, several rows a block and in chunks; log-sum-exp; cross-entropy; arg-extremes."""
-# mypy: allow-untyped-defs, allow-untyped-decorators, allow-untyped-calls
+# ruff: noqa: PERF401  (configurations read better as nested loops)
 
 from __future__ import annotations
 
@@ -85,11 +85,15 @@ def log_sum_exp(source, target, columns, BLOCK: tl.constexpr, CHUNKED: tl.conste
     if CHUNKED:
         top = -float("inf")
         for start in range(0, columns, BLOCK):
-            values = tl.load(source + row * columns + start + position, mask=start + position < columns, other=-float("inf"))
+            values = tl.load(
+                source + row * columns + start + position, mask=start + position < columns, other=-float("inf")
+            )
             top = tl.maximum(top, tl.max(values.to(tl.float32), axis=0))
         total = 0.0
         for start in range(0, columns, BLOCK):
-            values = tl.load(source + row * columns + start + position, mask=start + position < columns, other=-float("inf"))
+            values = tl.load(
+                source + row * columns + start + position, mask=start + position < columns, other=-float("inf")
+            )
             total += tl.sum(tl.exp(values.to(tl.float32) - top), axis=0)
     else:
         values = tl.load(source + row * columns + position, mask=position < columns, other=-float("inf")).to(tl.float32)
@@ -137,38 +141,64 @@ def _softmaxes() -> list[Case]:
     found = []
     for dtype, rows, columns in (("fp16", 16, 700), ("fp32", 16, 1024), ("bf16", 24, 300), ("fp32", 16, 1823)):
         arguments = [
-            given("source", dtype, rows * columns), result("target", dtype, rows * columns), *numbers(columns=columns)
-        ]  # fmt: skip
+            given("source", dtype, rows * columns),
+            result("target", dtype, rows * columns),
+            *numbers(columns=columns),
+        ]
         least = power_of_two(columns)
         for block, warps in ((least, 1), (least, 2), (least, 4), (least, 8), (2 * least, 4)):
             found.append(
-                configure("softmax_row", f"{dtype}-{rows}x{columns}", softmax_row, arguments, (rows,), warps=warps, BLOCK=block)
+                configure(
+                    "softmax_row",
+                    f"{dtype}-{rows}x{columns}",
+                    softmax_row,
+                    arguments,
+                    (rows,),
+                    warps=warps,
+                    BLOCK=block,
+                )
             )
     for dtype, rows, columns in (("fp16", 40, 128), ("fp32", 36, 200)):
         arguments = [
-            given("source", dtype, rows * columns), result("target", dtype, rows * columns),
+            given("source", dtype, rows * columns),
+            result("target", dtype, rows * columns),
             *numbers(rows=rows, columns=columns),
-        ]  # fmt: skip
+        ]
         for tile in (1, 4, 16):
             for warps in (1, 4, 8):
                 found.append(
                     configure(
-                        "softmax_rows", f"{dtype}-{rows}x{columns}", softmax_rows, arguments, (ceil_div(rows, tile),),
-                        warps=warps, ROWS=tile, BLOCK=power_of_two(columns),
+                        "softmax_rows",
+                        f"{dtype}-{rows}x{columns}",
+                        softmax_rows,
+                        arguments,
+                        (ceil_div(rows, tile),),
+                        warps=warps,
+                        ROWS=tile,
+                        BLOCK=power_of_two(columns),
                     )
-                )  # fmt: skip
+                )
     for dtype, rows, columns in (("fp32", 16, 1500), ("fp16", 16, 900)):
         arguments = [
-            given("source", dtype, rows * columns), result("target", dtype, rows * columns), *numbers(columns=columns)
-        ]  # fmt: skip
+            given("source", dtype, rows * columns),
+            result("target", dtype, rows * columns),
+            *numbers(columns=columns),
+        ]
         for lanes in (False, True):
             for block, warps, stages in ((128, 1, 3), (256, 4, 2), (512, 4, 3), (1024, 8, 1)):
                 found.append(
                     configure(
-                        "softmax_online", f"{dtype}-{rows}x{columns}", softmax_online, arguments, (rows,), warps=warps,
-                        stages=stages, BLOCK=block, LANES=lanes,
+                        "softmax_online",
+                        f"{dtype}-{rows}x{columns}",
+                        softmax_online,
+                        arguments,
+                        (rows,),
+                        warps=warps,
+                        stages=stages,
+                        BLOCK=block,
+                        LANES=lanes,
                     )
-                )  # fmt: skip
+                )
     return found
 
 
@@ -176,17 +206,25 @@ def _backward() -> list[Case]:
     found = []
     for dtype, rows, columns in (("fp16", 16, 640), ("fp32", 16, 333)):
         arguments = [
-            given("output", dtype, rows * columns), given("gradient", dtype, rows * columns),
-            result("target", "fp32", rows * columns), *numbers(columns=columns),
-        ]  # fmt: skip
+            given("output", dtype, rows * columns),
+            given("gradient", dtype, rows * columns),
+            result("target", "fp32", rows * columns),
+            *numbers(columns=columns),
+        ]
         for warps in (1, 4, 8):
             for fusion in (True, False):
                 found.append(
                     configure(
-                        "softmax_backward", f"{dtype}-{rows}x{columns}", softmax_backward, arguments, (rows,), warps=warps,
-                        options={"enable_fp_fusion": fusion}, BLOCK=power_of_two(columns),
+                        "softmax_backward",
+                        f"{dtype}-{rows}x{columns}",
+                        softmax_backward,
+                        arguments,
+                        (rows,),
+                        warps=warps,
+                        options={"enable_fp_fusion": fusion},
+                        BLOCK=power_of_two(columns),
                     )
-                )  # fmt: skip
+                )
     return found
 
 
@@ -198,9 +236,17 @@ def _log_sums() -> list[Case]:
         for block, chunked in ((least, False), (2 * least, False), (128, True), (256, True)):
             for warps in (1, 4):
                 found.append(
-                    configure("log_sum_exp", f"{dtype}-{rows}x{columns}", log_sum_exp, arguments, (rows,), warps=warps,
-                              BLOCK=block, CHUNKED=chunked)
-                )  # fmt: skip
+                    configure(
+                        "log_sum_exp",
+                        f"{dtype}-{rows}x{columns}",
+                        log_sum_exp,
+                        arguments,
+                        (rows,),
+                        warps=warps,
+                        BLOCK=block,
+                        CHUNKED=chunked,
+                    )
+                )
     return found
 
 
@@ -208,15 +254,25 @@ def _entropies() -> list[Case]:
     found = []
     for dtype, rows, columns in (("fp16", 16, 1000), ("fp32", 24, 500)):
         arguments = [
-            given("logits", dtype, rows * columns), index("labels", "i64", rows, columns), result("loss", "fp32", rows),
-            result("gradient", dtype, rows * columns), *numbers(columns=columns),
-        ]  # fmt: skip
+            given("logits", dtype, rows * columns),
+            index("labels", "i64", rows, columns),
+            result("loss", "fp32", rows),
+            result("gradient", dtype, rows * columns),
+            *numbers(columns=columns),
+        ]
         for warps in (1, 2, 4, 8):
             for block in (power_of_two(columns), 2 * power_of_two(columns)):
                 found.append(
-                    configure("cross_entropy", f"{dtype}-{rows}x{columns}", cross_entropy, arguments, (rows,), warps=warps,
-                              BLOCK=block)
-                )  # fmt: skip
+                    configure(
+                        "cross_entropy",
+                        f"{dtype}-{rows}x{columns}",
+                        cross_entropy,
+                        arguments,
+                        (rows,),
+                        warps=warps,
+                        BLOCK=block,
+                    )
+                )
     return found
 
 
@@ -225,12 +281,22 @@ def _extremes() -> list[Case]:
     for kind in ("max", "min"):
         for dtype, rows, columns in (("fp32", 16, 700), ("fp16", 24, 300)):
             arguments = [
-                given("source", dtype, rows * columns), result("places", "i32", rows), result("target", dtype, rows),
+                given("source", dtype, rows * columns),
+                result("places", "i32", rows),
+                result("target", dtype, rows),
                 *numbers(columns=columns),
-            ]  # fmt: skip
+            ]
             for warps in (1, 2, 4, 8):
                 found.append(
-                    configure(f"arg_{kind}", f"{dtype}-{rows}x{columns}", arg_extreme, arguments, (rows,), warps=warps,
-                              BLOCK=power_of_two(columns), KIND=kind)
-                )  # fmt: skip
+                    configure(
+                        f"arg_{kind}",
+                        f"{dtype}-{rows}x{columns}",
+                        arg_extreme,
+                        arguments,
+                        (rows,),
+                        warps=warps,
+                        BLOCK=power_of_two(columns),
+                        KIND=kind,
+                    )
+                )
     return found

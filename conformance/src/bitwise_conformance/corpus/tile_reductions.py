@@ -1,5 +1,5 @@
 """Reductions of two- and three-dimensional tiles along each axis, in one step and in run-time loops."""
-# mypy: allow-untyped-defs, allow-untyped-decorators, allow-untyped-calls
+# ruff: noqa: PERF401  (configurations read better as nested loops)
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def row_sum_two_level(source, target, columns, span, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     total = tl.zeros((BLOCK,), tl.float32)
     outer = tl.cdiv(columns, span)
-    for part in range(0, outer):
+    for part in range(outer):
         first = part * span
         last = tl.minimum(first + span, columns)
         partial = tl.zeros((BLOCK,), tl.float32)
@@ -103,10 +103,7 @@ def square_sum_all(source, target, ROWS: tl.constexpr, COLUMNS: tl.constexpr, FI
     base = tl.program_id(0)
     offset = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
     values = tl.load(source + base * (ROWS * COLUMNS) + offset).to(tl.float32)
-    if FIRST == 2:
-        total = tl.sum(values)
-    else:
-        total = tl.sum(tl.sum(values, axis=FIRST), axis=0)
+    total = tl.sum(values) if FIRST == 2 else tl.sum(tl.sum(values, axis=FIRST), axis=0)
     tl.store(target + base, total)
 
 
@@ -134,31 +131,47 @@ def _columns() -> list[Case]:
     found = []
     for dtype, rows, columns in (("fp16", 60, 256), ("fp32", 128, 300), ("bf16", 100, 96)):
         arguments = [
-            given("source", dtype, rows * columns), result("target", "fp32", columns),
+            given("source", dtype, rows * columns),
+            result("target", "fp32", columns),
             *numbers(rows=rows, columns=columns),
-        ]  # fmt: skip
+        ]
         for tile in (16, 32, 64):
             for warps in (1, 4, 8):
                 found.append(
                     configure(
-                        "column_sum", f"{dtype}-{rows}x{columns}", column_sum, arguments, (ceil_div(columns, tile),),
-                        warps=warps, ROWS=power_of_two(rows), COLUMNS=tile,
+                        "column_sum",
+                        f"{dtype}-{rows}x{columns}",
+                        column_sum,
+                        arguments,
+                        (ceil_div(columns, tile),),
+                        warps=warps,
+                        ROWS=power_of_two(rows),
+                        COLUMNS=tile,
                     )
-                )  # fmt: skip
+                )
     for dtype, rows, columns in (("fp32", 300, 128), ("fp16", 500, 200)):
         arguments = [
-            given("source", dtype, rows * columns), result("target", "fp32", columns),
+            given("source", dtype, rows * columns),
+            result("target", "fp32", columns),
             *numbers(rows=rows, columns=columns),
-        ]  # fmt: skip
+        ]
         for early in (False, True):
             for tall, wide in ((16, 64), (64, 32), (32, 128)):
                 for warps, stages in ((4, 2), (8, 3), (2, 1)):
                     found.append(
                         configure(
-                            "column_sum_loop", f"{dtype}-{rows}x{columns}", column_sum_loop, arguments,
-                            (ceil_div(columns, wide),), warps=warps, stages=stages, ROWS=tall, COLUMNS=wide, EARLY=early,
+                            "column_sum_loop",
+                            f"{dtype}-{rows}x{columns}",
+                            column_sum_loop,
+                            arguments,
+                            (ceil_div(columns, wide),),
+                            warps=warps,
+                            stages=stages,
+                            ROWS=tall,
+                            COLUMNS=wide,
+                            EARLY=early,
                         )
-                    )  # fmt: skip
+                    )
     return found
 
 
@@ -171,32 +184,48 @@ def _row_loops() -> list[Case]:
                 for warps, stages in ((1, 1), (4, 3), (8, 2)):
                     found.append(
                         configure(
-                            "row_sum_loop", f"{dtype}-{rows}x{columns}", row_sum_loop, arguments, (rows,),
-                            warps=warps, stages=stages, BLOCK=block, EARLY=early,
+                            "row_sum_loop",
+                            f"{dtype}-{rows}x{columns}",
+                            row_sum_loop,
+                            arguments,
+                            (rows,),
+                            warps=warps,
+                            stages=stages,
+                            BLOCK=block,
+                            EARLY=early,
                         )
-                    )  # fmt: skip
+                    )
     for rows, columns in ((16, 1000), (16, 2500)):
         for span in (300, 512):
             arguments = [
-                given("source", "fp32", rows * columns), result("target", "fp32", rows),
+                given("source", "fp32", rows * columns),
+                result("target", "fp32", rows),
                 *numbers(columns=columns, span=span),
-            ]  # fmt: skip
+            ]
             for block in (64, 128, 256):
                 for warps in (1, 2, 4):
                     found.append(
                         configure(
-                            "row_sum_two_level", f"{rows}x{columns}", row_sum_two_level, arguments, (rows,),
-                            warps=warps, tags=(f"span={span}",), BLOCK=block,
+                            "row_sum_two_level",
+                            f"{rows}x{columns}",
+                            row_sum_two_level,
+                            arguments,
+                            (rows,),
+                            warps=warps,
+                            tags=(f"span={span}",),
+                            BLOCK=block,
                         )
-                    )  # fmt: skip
+                    )
     return found
 
 
 def _ragged() -> list[Case]:
     arguments = [
-        given("source", "fp16", 24 * 600), given("lengths", "i32", 24, "index", 600), result("target", "fp32", 24),
+        given("source", "fp16", 24 * 600),
+        given("lengths", "i32", 24, "index", 600),
+        result("target", "fp32", 24),
         *numbers(stride=600),
-    ]  # fmt: skip
+    ]
     return [
         configure("ragged_sum", "fp16-24x600", ragged_sum, arguments, (24,), warps=warps, BLOCK=block)
         for block in (64, 128, 512)
@@ -213,10 +242,18 @@ def _cubes() -> list[Case]:
             for warps in (1, 2, 4, 8):
                 found.append(
                     configure(
-                        "cube_sum", f"{dtype}-{a}x{b}x{c}-axis{axis}", cube_sum, arguments, (6,), warps=warps,
-                        A=a, B=b, C=c, AXIS=axis,
+                        "cube_sum",
+                        f"{dtype}-{a}x{b}x{c}-axis{axis}",
+                        cube_sum,
+                        arguments,
+                        (6,),
+                        warps=warps,
+                        A=a,
+                        B=b,
+                        C=c,
+                        AXIS=axis,
                     )
-                )  # fmt: skip
+                )
     return found
 
 
@@ -228,10 +265,17 @@ def _squares() -> list[Case]:
             for warps in (1, 4, 8):
                 found.append(
                     configure(
-                        "square_sum", f"{dtype}-{tall}x{wide}", square_sum_all, arguments, (8,), warps=warps,
-                        ROWS=tall, COLUMNS=wide, FIRST=first,
+                        "square_sum",
+                        f"{dtype}-{tall}x{wide}",
+                        square_sum_all,
+                        arguments,
+                        (8,),
+                        warps=warps,
+                        ROWS=tall,
+                        COLUMNS=wide,
+                        FIRST=first,
                     )
-                )  # fmt: skip
+                )
     return found
 
 
@@ -242,15 +286,29 @@ def _partials() -> list[Case]:
         arguments = [given("source", dtype, total), result("target", "fp32", blocks), *numbers(total=total)]
         for warps in (1, 2, 4, 8):
             found.append(
-                configure("block_partial_sum", f"{dtype}-{total}-{block}", block_partial_sum, arguments, (blocks,),
-                          warps=warps, BLOCK=block)
-            )  # fmt: skip
+                configure(
+                    "block_partial_sum",
+                    f"{dtype}-{total}-{block}",
+                    block_partial_sum,
+                    arguments,
+                    (blocks,),
+                    warps=warps,
+                    BLOCK=block,
+                )
+            )
     for columns, parts in ((16, 10), (24, 37)):
         arguments = [given("source", "fp32", columns * parts), result("target", "fp32", columns), *numbers(parts=parts)]
         for wide in (power_of_two(parts), 128):
             for warps in (1, 2, 4):
                 found.append(
-                    configure("gather_partials", f"{columns}x{parts}", gather_partials, arguments, (columns,),
-                              warps=warps, PARTS=wide)
-                )  # fmt: skip
+                    configure(
+                        "gather_partials",
+                        f"{columns}x{parts}",
+                        gather_partials,
+                        arguments,
+                        (columns,),
+                        warps=warps,
+                        PARTS=wide,
+                    )
+                )
     return found
