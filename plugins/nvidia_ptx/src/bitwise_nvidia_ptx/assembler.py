@@ -1,0 +1,214 @@
+"""ptxas: where it is, the options Triton gives it, and the machine code it makes, remembered on disk.
+
+Triton's choices, which this module repeats: the wheel carries `ptxas` and `ptxas-blackwell`; the latter is used
+for sm_100 and later, and from Triton 3.9 for sm_90 too.  The options that can change the code are
+`--gpu-name` (with the `a` suffix from sm_90 on), `--regAllocOptLevel=2` from Triton 3.7.1 on, and `--fmad=false` when
+`enable_fp_fusion` is off, in which case its PTX also states `.rn` on every add, sub and mul.  `-lineinfo` and `-v`
+leave the code alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bitwise_nvidia_ptx.contraction_scan import without_debug
+
+_SECTIONS = (".text", ".nv.constant", ".nv.global", ".nv.shared", ".rel", ".nv.local")
+_IGNORED_RELOCATIONS = ("debug", "eh_frame")
+
+
+class PtxasNotFound(RuntimeError):
+    """There is no ptxas to ask; the message names what to install or set."""
+
+
+class AssemblyFailed(RuntimeError):
+    """ptxas refused a text, or could not be run; the message carries what it said."""
+
+
+@dataclass(frozen=True)
+class Ptxas:
+    """One assembler with fixed options.  `gpu` is the `--gpu-name`."""
+
+    path: str
+    gpu: str
+    options: tuple[str, ...] = ()
+    timeout: float = 60.0
+
+    @classmethod
+    def locate(
+        cls, arch: str, *, path: str | os.PathLike[str] | None = None, options: tuple[str, ...] | None = None
+    ) -> Ptxas:
+        """The assembler for `arch` ("sm_90", "sm_90a"): `path`, else BITWISE_PTXAS, TRITON_PTXAS_PATH
+        (TRITON_PTXAS_BLACKWELL_PATH where Triton would use that one), the installed Triton wheel, PATH.
+
+        `options` replaces the options that the installed Triton would give.  It must be the assembler that
+        builds the kernels that are launched: another version may fuse otherwise.
+        Raises PtxasNotFound, ValueError for an `arch` that is not of the form sm_NN.
+        """
+        match = re.fullmatch(r"sm_(\d+)([af]?)", arch)
+        if match is None:
+            raise ValueError(f"the architecture {arch!r} is not of the form sm_90 or sm_90a; name one of these")
+        number = int(match[1])
+        gpu = f"sm_{number}{match[2] or ('a' if number >= 90 else '')}"
+        version = _triton_version()
+        name = "ptxas-blackwell" if number >= (90 if version >= (3, 9) else 100) else "ptxas"
+        if options is None:
+            options = ("--regAllocOptLevel=2",) if version >= (3, 7, 1) else ()
+        if path is not None:
+            if not os.access(path, os.X_OK):
+                raise PtxasNotFound(f"{path} is not an executable file; give the path of a ptxas")
+            return cls(os.fspath(path), gpu, options)
+        variable = f"TRITON_{name.upper().replace('-', '_')}_PATH"
+        for found in (os.environ.get("BITWISE_PTXAS"), os.environ.get(variable), *_wheel(name), shutil.which("ptxas")):
+            if found and os.access(found, os.X_OK) and not os.path.isdir(found):
+                return cls(found, gpu, options)
+        raise PtxasNotFound(
+            f"no ptxas found for {arch}: install Triton or the CUDA toolkit, put ptxas on PATH, or set BITWISE_PTXAS"
+        )
+
+    @property
+    def version(self) -> str:
+        """For example "12.8.93".  Raises PtxasNotFound if it does not run."""
+        try:
+            status = os.stat(self.path)
+        except OSError as error:
+            raise PtxasNotFound(f"{self.path} cannot be read ({error.strerror}); give the path of a ptxas") from None
+        return _version(self.path, status.st_mtime_ns, status.st_size)
+
+    def digest(self, text: str, *, fuse: bool = True) -> str:
+        """A digest of the machine code of a text; from the cache where there is one.
+
+        `fuse=False` adds `--fmad=false`.  Raises AssemblyFailed.
+        """
+        text = without_debug(text)
+        flags = [*self.options, *([] if fuse else ["--fmad=false"]), f"--gpu-name={self.gpu}"]
+        key = hashlib.sha256("\0".join([text, self.version, *flags]).encode()).hexdigest()
+        store = cache_directory() / "ptxas" / key[:2] / key
+        with contextlib.suppress(OSError):
+            if len(kept := store.read_text(encoding="ascii")) == 64:
+                return kept
+        found = code_digest(self._assemble(text, flags))
+        with contextlib.suppress(OSError):
+            store.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=store.parent)
+            with os.fdopen(handle, "w", encoding="ascii") as file:
+                file.write(found)
+            os.replace(name, store)
+        return found
+
+    def assemble(self, text: str, *, fuse: bool = True) -> bytes:
+        """The object file of a text, not cached.  Raises AssemblyFailed."""
+        flags = [*self.options, *([] if fuse else ["--fmad=false"]), f"--gpu-name={self.gpu}"]
+        return self._assemble(without_debug(text), flags)
+
+    def _assemble(self, text: str, flags: list[str]) -> bytes:
+        with tempfile.TemporaryDirectory(prefix="bitwise-") as folder:
+            source, target = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
+            source.write_text(text, encoding="utf-8")
+            try:
+                done = subprocess.run(
+                    [self.path, *flags, str(source), "-o", str(target)],
+                    capture_output=True, text=True, timeout=self.timeout, check=False,
+                )
+            except (OSError, subprocess.TimeoutExpired) as error:
+                raise AssemblyFailed(f"{self.path} did not finish: {error}") from None
+            if done.returncode or not target.exists():
+                said = (done.stderr or done.stdout).strip().replace(str(source), "the text").splitlines()
+                raise AssemblyFailed(f"ptxas refuses the text: {said[0] if said else f'exit {done.returncode}'}")
+            return target.read_bytes()
+
+
+def cache_directory() -> Path:
+    """`$XDG_CACHE_HOME/bitwise`, `~/.cache/bitwise` where that is not set."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bitwise"
+
+
+def code_digest(cubin: bytes) -> str:
+    """SHA-256 over everything in an object file that decides what the GPU executes.
+
+    That is code, constant banks, initialised memory, sizes of shared memory, and the relocations of these with the names
+    of their symbols.  Debug sections, notes, and tables that only describe the kernel to the driver stay out.
+    Raises AssemblyFailed if the bytes are not a 64-bit ELF file.
+    """
+    digest = hashlib.sha256()
+    for part in sorted(_code(cubin)):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _code(data: bytes) -> Iterator[bytes]:
+    if data[:5] != b"\x7fELF\x02":
+        raise AssemblyFailed("the object file is not a 64-bit ELF file; give what ptxas wrote")
+    start = struct.unpack_from("<Q", data, 0x28)[0]
+    size, count, names = struct.unpack_from("<HHH", data, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQIIQQ", data, start + i * size) for i in range(count)]
+
+    def string(table: int, offset: int) -> str:
+        begin = headers[table][4] + offset
+        return data[begin : data.index(b"\0", begin)].decode()
+
+    for header in headers:
+        name = string(names, header[0])
+        content = b"" if header[1] == 8 else data[header[4] : header[4] + header[5]]
+        if not name.startswith(_SECTIONS) or any(word in name for word in _IGNORED_RELOCATIONS):
+            continue
+        if header[1] in (4, 9):
+            symbols = headers[header[6]]
+
+            def symbol(index: int, symbols: tuple[int, ...] = symbols) -> str:
+                entry = struct.unpack_from("<IBBHQQ", data, symbols[4] + 24 * index)
+                section = string(names, headers[entry[3]][0]) if entry[3] < count else str(entry[3])
+                return string(symbols[6], entry[0]) or f"{section}+{entry[4]}"
+
+            content = b"\0".join(sorted(_relocations(content, header[1] == 4, symbol)))
+        yield f"{name}\0{header[5]}\0".encode() + content
+
+
+def _relocations(content: bytes, addends: bool, symbol: Callable[[int], str]) -> Iterator[bytes]:
+    """Each relocation as offset, type, symbol name and addend."""
+    step = 24 if addends else 16
+    for at in range(0, len(content) - step + 1, step):
+        offset, info = struct.unpack_from("<QQ", content, at)
+        addend = struct.unpack_from("<q", content, at + 16)[0] if addends else 0
+        yield f"{offset},{info & 0xFFFFFFFF},{symbol(info >> 32)},{addend}".encode()
+
+
+def _wheel(name: str) -> Iterator[str]:
+    """The tool inside an installed Triton wheel, found without importing Triton."""
+    with contextlib.suppress(ImportError, ValueError):
+        spec = importlib.util.find_spec("triton")
+        for place in (spec.submodule_search_locations or ()) if spec else ():
+            yield os.path.join(place, "backends", "nvidia", "bin", name)
+
+
+def _triton_version() -> tuple[int, ...]:
+    try:
+        version = importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        return (0,)
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+
+@functools.lru_cache(maxsize=32)
+def _version(path: str, modified: int, size: int) -> str:
+    try:
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise PtxasNotFound(f"{path} does not run ({error}); give the path of a ptxas") from None
+    match = re.search(r"\bV(\d+(?:\.\d+)+)", said)
+    if match is None:
+        raise PtxasNotFound(f"{path} does not say its version; give the path of a ptxas")
+    return match[1]
