@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -16,6 +17,12 @@ class Recorded:
 
     compiles: list[bool] = field(default_factory=list)
     launches: list[tuple[Any, tuple[int, int, int], str]] = field(default_factory=list)
+
+
+@pytest.fixture(autouse=True)
+def choose_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton 3.9 warns unless the default that it had, and will change, is asked for."""
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
 
 
 @pytest.fixture
@@ -67,4 +74,6 @@ def without_gpu(triton_cache: Recorded) -> Iterator[Recorded]:
         )
     )
     yield triton_cache
+    # Kernels unload through the driver that loaded them.
+    gc.collect()
     driver._active = before
