@@ -136,10 +136,12 @@ def _float_bits(dtype: str, raw: Bits, kind: str) -> Bits:
     if kind == "negative_zero":
         return np.full(first.shape, form.sign, dtype=width)
     if kind == "subnormal":
-        return signs | ((second >> np.uint64(8)) & np.uint64((1 << form.mantissa) - 1)).astype(width)
+        fractions: Bits = ((second >> np.uint64(8)) & np.uint64((1 << form.mantissa) - 1)).astype(width)
+        both: Bits = signs | fractions
+        return both
     if kind == "special":
         normal = round_to_format(_bell(first, second), dtype)
-        dice = (first ^ second) >> np.uint64(56)
+        dice = (first ^ second) >> np.uint64(52)
         odd = np.where(dice == 0, form.quiet_nan, form.infinity if form.infinite else form.quiet_nan - 1)
         return np.where(dice < 3, odd.astype(width) | signs, normal).astype(width)
     raise ValueError(f"there is no draw called {kind!r}; use one of {', '.join(DRAWS)}")
