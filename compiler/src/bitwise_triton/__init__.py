@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from bitwise_triton.arguments import Argument, Buffer, TensorMap
+from bitwise_triton.autotune import Report, same_bits
 from bitwise_triton.capture import capture, capture_each, compile_configuration, write_folder
 from bitwise_triton.compilation import Captured
-from bitwise_triton.errors import CaptureError
+from bitwise_triton.errors import CaptureError, UndeterminedReferenceError
 
 __all__ = [
     "Argument",
     "Buffer",
     "CaptureError",
     "Captured",
+    "Report",
     "TensorMap",
+    "UndeterminedReferenceError",
     "capture",
     "capture_each",
     "compile_configuration",
+    "same_bits",
     "write_folder",
 ]

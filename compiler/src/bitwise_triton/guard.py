@@ -92,8 +92,19 @@ def _grids(autotuner: Any, configurations: Sequence[Any], settings: Mapping[str,
     launched = settings.get("grid") or grid
     if launched is None or not callable(launched):
         return None if launched is None else tuple(launched)
+    kernel, heuristics = unwrap(autotuner.fn)
+    defaults = {
+        name: parameter.default
+        for name, parameter in kernel.signature.parameters.items()
+        if parameter.default is not parameter.empty
+    }
     found: list[Hashable] = []
     for configuration in configurations:
+        if not heuristics and configuration.pre_hook is None:
+            # What `bind_configuration` comes to here, without its checks: this runs before every launch.
+            bound = {**defaults, **settings, **configuration.kwargs}
+            found.append(tuple(launched({name: bound[name] for name in kernel.signature.parameters if name in bound})))
+            continue
         try:
             found.append(bind_configuration(autotuner.fn, configuration, settings, grid).grid)
         except CaptureError as error:
