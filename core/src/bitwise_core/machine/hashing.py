@@ -39,26 +39,35 @@ _SECOND = constant("finalise second") | np.uint64(1)
 
 
 def finalise(words: Words) -> Words:
-    """A bijection of each word that leaves no linear relation; works in place on `words` and returns it."""
+    """A bijection of each word that leaves no linear relation; works in place on `words` and returns it.
+
+    `words` has the leading axis of length 2 and any further axes.
+    """
+    first, second = (_FIRST, _SECOND) if words.ndim == 3 else (shaped(_FIRST, words.ndim), shaped(_SECOND, words.ndim))
     shifted = words >> _SHIFT_HIGH
     words ^= shifted
-    words *= _FIRST
+    words *= first
     np.right_shift(words, _SHIFT_LOW, out=shifted)
     words ^= shifted
-    words *= _SECOND
+    words *= second
     np.right_shift(words, _SHIFT_HIGH, out=shifted)
     words ^= shifted
     return words
 
 
 def scramble(words: Words) -> Words:
-    """A cheaper bijection, enough between operands that are hashes already; in place."""
+    """A cheaper bijection, enough where every operand is a hash already; in place."""
     shifted = words >> _SHIFT_HIGH
     words ^= shifted
-    words *= _FIRST
+    words *= _FIRST if words.ndim == 3 else shaped(_FIRST, words.ndim)
     np.right_shift(words, _SHIFT_LOW, out=shifted)
     words ^= shifted
     return words
+
+
+def shaped(words: Words, dimensions: int) -> Words:
+    """A constant of shape (2, 1, 1) for arrays of another number of axes."""
+    return words.reshape(2, *(1,) * (dimensions - 1))
 
 
 def of_numbers(numbers: npt.NDArray[np.uint64], tag: str) -> Words:
@@ -66,11 +75,7 @@ def of_numbers(numbers: npt.NDArray[np.uint64], tag: str) -> Words:
     return finalise(numbers[None] * multiplier(0) + constant(tag))
 
 
+@lru_cache(maxsize=None)
 def row_multipliers(count: int) -> Words:
     """Multipliers of an ordered vector of `count` elements, shape (2, 1, 1, count)."""
-    return _row_multipliers(count)
-
-
-@lru_cache(maxsize=None)
-def _row_multipliers(count: int) -> Words:
-    return np.stack([multiplier(1000 + i)[:, :, :] for i in range(count)], axis=-1)
+    return np.stack([multiplier(1000 + i) for i in range(count)], axis=-1)

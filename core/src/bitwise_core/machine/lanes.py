@@ -57,11 +57,12 @@ class Lanes:
     of a set, the sum of its members' hashes.  `meta` is one int where all lanes share it.
     """
 
-    __slots__ = ("_hash", "bits", "meta", "origin", "words")
+    __slots__ = ("_hash", "bits", "bundle", "meta", "origin", "words")
 
     def __init__(self, bits: int, words: hashing.Words, meta: Meta) -> None:
         self.bits, self.words, self.meta = bits, words, meta
         self.origin: tuple[Lanes, int] | None = None
+        self.bundle: tuple[Lanes, int] | None = None
         self._hash: hashing.Words | None = None
 
 
@@ -176,9 +177,13 @@ def _base_hash_uniform(words: hashing.Words, meta: int, bits: int) -> hashing.Wo
     kind = meta & KIND
     if kind == TERM:
         return words
-    hashed = hashing.finalise(words * hashing.multiplier(0) + kind_constant(kind, bits, (meta >> SET_SHIFT) & 255))
+    tag = kind_constant(kind, bits, (meta >> SET_SHIFT) & 255)
+    factor = hashing.multiplier(0)
+    if words.ndim != 3:
+        tag, factor = hashing.shaped(tag, words.ndim), hashing.shaped(factor, words.ndim)
+    hashed = hashing.finalise(words * factor + tag)
     if meta & WITH_IDENTITY:
-        hashed ^= IDENTITY_WORDS
+        hashed ^= hashing.shaped(IDENTITY_WORDS, words.ndim)
     return hashed
 
 
@@ -199,6 +204,7 @@ def full_hash(lanes: Lanes) -> hashing.Words:
 
 
 def _flagged(words: hashing.Words, meta: Meta, flag: int, change: hashing.Words) -> hashing.Words:
+    change = change if words.ndim == 3 else hashing.shaped(change, words.ndim)
     if isinstance(meta, int):
         return words ^ change if meta & flag else words
     chosen = (meta & np.uint32(flag)) != 0

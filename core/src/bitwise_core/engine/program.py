@@ -1,0 +1,152 @@
+"""A kernel's instructions as steps, ready to run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitwise_core.asm import Instruction, Kernel, Module, Symbol
+from bitwise_core.engine.flow import EXIT, postdominators
+from bitwise_core.machine.arch import Arch, Context, UnknownInstruction
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.state import Control, Machine, Step, both, invert
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Steps and instructions side by side, with the reconvergence point of each branch."""
+
+    kernel: Kernel
+    steps: tuple[Step, ...]
+    reconvergence: Mapping[int, int]
+    joins: frozenset[int]
+    functions: Mapping[str, Program]
+
+
+def build(module: Module, kernel: Kernel, arch: Arch) -> Program:
+    """The program of a kernel and of the device functions it may call.
+
+    An instruction that the architecture does not state becomes a step that raises Unreadable when reached.
+    """
+    functions: dict[str, Program] = {}
+    _functions(module, kernel, arch, functions)
+    return _program(module, kernel, arch, functions)
+
+
+def _functions(module: Module, kernel: Kernel, arch: Arch, found: dict[str, Program]) -> None:
+    stack = [kernel]
+    while stack:
+        for instruction in stack.pop().instructions:
+            if not instruction.opcode.startswith("call"):
+                continue
+            for operand in instruction.operands:
+                name = operand.name if isinstance(operand, Symbol) else ""
+                if name in module.functions and name not in found:
+                    found[name] = _program(module, module.functions[name], arch, found)
+                    stack.append(module.functions[name])
+
+
+def _program(module: Module, kernel: Kernel, arch: Arch, functions: Mapping[str, Program]) -> Program:
+    context = Context(module, kernel, arch)
+    steps = tuple(_step(instruction, context) for instruction in kernel.instructions)
+    following = [_successors(index, instruction, kernel) for index, instruction in enumerate(kernel.instructions)]
+    joins = frozenset(kernel.labels.values())
+    return Program(kernel, steps, postdominators(following), joins, functions)
+
+
+def _successors(index: int, instruction: Instruction, kernel: Kernel) -> tuple[int, ...]:
+    following = index + 1 if index + 1 < len(kernel.instructions) else EXIT
+    root = instruction.opcode.split(".", 1)[0]
+    if root in ("ret", "exit", "trap"):
+        return (EXIT,) if instruction.guard is None else (EXIT, following)
+    targets = tuple(
+        kernel.labels[operand.name]
+        for operand in instruction.operands
+        if isinstance(operand, Symbol) and operand.name in kernel.labels
+    )
+    targets = tuple(target if target < len(kernel.instructions) else EXIT for target in targets)
+    if root in ("bra", "brx"):
+        return targets if instruction.guard is None else (*targets, following)
+    return (following,)
+
+
+def _step(instruction: Instruction, context: Context) -> Step:
+    try:
+        step = context.arch.opcodes.build(instruction, context)
+    except UnknownInstruction as error:
+        return _refusal(str(error), instruction.line)
+    if instruction.guard is None:
+        return step
+    if instruction.opcode.split(".", 1)[0] == "bra":
+        return step
+    return _guarded(step, instruction.guard.register, instruction.guard.negated, instruction.line)
+
+
+def _refusal(reason: str, line: int) -> Step:
+    def refuse(machine: Machine) -> Control | None:
+        raise Unreadable(reason, line)
+
+    return refuse
+
+
+def _guarded(step: Step, register: str, negated: bool, line: int) -> Step:
+    def run(machine: Machine) -> Control | None:
+        predicate = machine.registers.get(register)
+        if predicate is None:
+            raise Unreadable(f"the predicate {register} is used before it is written", line)
+        if negated:
+            predicate = invert(machine.domain, predicate)
+        settled = machine.known(predicate)
+        if settled is not None:
+            return _under_mask(machine, step, settled)
+        return _under_condition(machine, step, predicate, line)
+
+    return run
+
+
+def _under_mask(machine: Machine, step: Step, active: np.ndarray) -> Control | None:  # type: ignore[type-arg]
+    outer = machine.mask
+    inner = active if outer is None else active & outer
+    if inner.all():
+        return step(machine)
+    if not inner.any():
+        return None
+    machine.mask = inner
+    try:
+        return step(machine)
+    finally:
+        machine.mask = outer
+
+
+def _under_condition(machine: Machine, step: Step, predicate: object, line: int) -> Control | None:
+    from bitwise_core.machine.lanes import Lanes
+
+    assert isinstance(predicate, Lanes)
+    before = dict(machine.registers)
+    outer = machine.condition
+    machine.condition = both(machine.domain, outer, predicate)
+    try:
+        control = step(machine)
+    finally:
+        machine.condition = outer
+    if control is not None:
+        raise Unreadable("control depends on data", line)
+    merge_registers(machine, predicate, machine.registers, before)
+    return None
+
+
+def merge_registers(machine: Machine, predicate: object, if_true: dict[str, object], if_false: dict[str, object]) -> None:
+    """Registers after two alternatives: each lane's own, chosen by a predicate over data."""
+    from bitwise_core.machine import lanes as L
+
+    merged = dict(if_false)
+    for name, value in if_true.items():
+        other = if_false.get(name)
+        if other is value:
+            continue
+        if other is None or L.width(other) != L.width(value):  # type: ignore[arg-type]
+            other = L.poison(L.width(value))  # type: ignore[arg-type]
+        merged[name] = machine.domain.select(predicate, value, other)  # type: ignore[arg-type]
+    machine.registers = merged  # type: ignore[assignment]

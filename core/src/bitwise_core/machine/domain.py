@@ -1,0 +1,51 @@
+"""What a domain of values must say; the meaning of an instruction is written once against this interface."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from bitwise_core.machine.lanes import Array, Value
+
+
+class Unreadable(Exception):
+    """The reading cannot go on: the reason is a sentence, the line is filled in where it is known."""
+
+    def __init__(self, reason: str, line: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason, self.line = reason, line
+
+    def __str__(self) -> str:
+        return self.reason if self.line is None else f"{self.reason} at line {self.line}"
+
+
+class Domain(Protocol):
+    """Values of floating-point numbers and of whatever an instruction computes from data.
+
+    Integers that the launch fixes are plain arrays in every domain and never come here.
+    """
+
+    name: str
+
+    def floating(self, name: str, operands: Sequence[Value], bits: int, properties: int = 0) -> Value:
+        """The floating-point operation `name` (core's operation grammar) lane by lane."""
+
+    def integer(
+        self, name: str, operands: Sequence[Value], bits: int, evaluate: Callable[..., Array], *, gathers: bool = False
+    ) -> Value:
+        """The integer operation `name` where some operand is not known; `evaluate` acts on known arrays.
+
+        `gathers` says that the operation is associative and commutes.
+        """
+
+    def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
+        """Lane by lane a choice by a predicate that need not be known."""
+
+    def load(self, address: Array, bits: int) -> Value:
+        """The initial content of global memory at known addresses."""
+
+    def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
+        """The initial content of global memory at addresses that depend on data."""
+
+    def matrix_rows(self, elements: Value, spec: str) -> Value:
+        """Joins the last axis of operand elements into one operand vector a lane; see `terms`."""

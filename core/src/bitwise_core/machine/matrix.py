@@ -1,0 +1,80 @@
+"""Matrix-unit steps over terms: ordered operand vectors, and one fused step for every output at once.
+
+A fused step adds the products of a row of A and a column of B to an accumulator; inside one step the hardware's
+sum has no order.  The term of an output is the accumulator, the row's vector and the column's vector under
+the instruction's own name, and the two vectors commute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitwise_core.machine import hashing
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.lanes import Array, Lanes
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Operand vectors: hashes of shape (2, blocks, ...) and which of them hold nothing but known zeros."""
+
+    words: hashing.Words
+    zero: Array | None
+    sticky: L.Meta
+
+
+def known_zero(lanes: Lanes) -> Array | None:
+    """Which lanes hold a known zero of either sign, or None where none does."""
+    known = L.known_where(lanes)
+    if known is False:
+        return None
+    found = (lanes.words[0] << np.uint64(64 - lanes.bits + 1)) == 0
+    found = found if known is True else found & known
+    return found if found.any() else None
+
+
+def sticky_of(meta: L.Meta) -> int:
+    """The sticky properties of any lane, as one number (a matrix step spreads them over its tile)."""
+    if isinstance(meta, int):
+        return meta & L.STICKY
+    return int(np.bitwise_or.reduce(meta, axis=None)) & L.STICKY
+
+
+def rows(elements: Lanes) -> Vectors:
+    """Vectors along the last axis: elements of shape (blocks, rows * k) given as words (2, blocks, rows, k)."""
+    hashed = L.full_hash(elements)
+    count = hashed.shape[-1]
+    total = (hashed * hashing.row_multipliers(count)).sum(axis=-1, dtype=np.uint64)
+    zero = known_zero(elements)
+    return Vectors(
+        hashing.finalise(total + hashing.constant(f"vector {count} of {elements.bits}")),
+        None if zero is None else zero.all(axis=-1),
+        sticky_of(elements.meta),
+    )
+
+
+def fused(name: str, accumulator: Lanes, left: Vectors, right: Vectors) -> Lanes:
+    """One fused step, elementwise over broadcastable shapes: accumulator words (2, blocks, ...).
+
+    Where both vectors are all zeros the accumulator comes back unchanged: measured for fp16, bf16 and tf32
+    with accumulators that were not -0 (the unit returns the accumulator when every product is zero).
+    """
+    words = L.full_hash(accumulator) * hashing.multiplier(2)
+    words += left.words + right.words
+    words += hashing.shaped(hashing.constant("fused " + name), words.ndim)
+    out = Lanes(accumulator.bits, hashing.scramble(words), L.TERM | _meta_or(accumulator.meta, left, right))
+    if left.zero is None or right.zero is None:
+        return out
+    unchanged = np.broadcast_to(left.zero & right.zero, out.words.shape[1:])
+    if unchanged.all():
+        return accumulator
+    if not unchanged.any():
+        return out
+    meta = L.select_meta(unchanged, accumulator.meta, out.meta)
+    return Lanes(out.bits, np.where(unchanged, accumulator.words, out.words), meta)
+
+
+def _meta_or(meta: L.Meta, left: Vectors, right: Vectors) -> L.Meta:
+    return (meta & L.STICKY) | left.sticky | right.sticky

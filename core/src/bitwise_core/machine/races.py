@@ -1,0 +1,114 @@
+"""Which accesses to shared memory are ordered by barriers: vector clocks over warps.
+
+Every warp (and each asynchronous agent beside them) has a clock.  A barrier joins the clocks of the warps it
+stops; an access that no barrier orders against an earlier one of another thread, where either writes, is a race,
+and a kernel with a race has no defined result.  Lanes of one warp are ordered by a warp barrier only.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lanes import Array
+
+PENDING = np.int32(2**31 - 1)
+"""The time of an asynchronous access that nobody has waited for yet."""
+
+
+class RaceDetector:
+    """Clocks and last accesses for blocks that run the same barriers (`blocks` 1) or each their own."""
+
+    def __init__(self, cells: int, threads: int, warp: int, agents: int = 4) -> None:
+        self.threads, self.warp = threads, warp
+        self.warps = -(-threads // warp)
+        total = self.warps + agents
+        self.clock = np.zeros((total, total), dtype=np.int32)
+        np.fill_diagonal(self.clock, 1)
+        self.lockstep = np.zeros(total, dtype=np.int32)
+        self._resize(cells)
+
+    def _resize(self, cells: int) -> None:
+        fresh = [np.full(cells, fill, dtype=np.int32) for fill in (-1, 0, 0, -1, 0, 0)]
+        if hasattr(self, "writer"):
+            for new, old in zip(fresh, (self.writer, self.written, self.written_step, self.reader, self.read, self.read_step), strict=True):
+                new[: old.size] = old
+        self.writer, self.written, self.written_step, self.reader, self.read, self.read_step = fresh
+
+    def barrier(self, warps: Array) -> None:
+        """All threads of these warps meet."""
+        joined = self.clock[warps].max(axis=0)
+        self.clock[warps] = joined
+        self.clock[warps, warps] += 1
+        self.lockstep[warps] += 1
+
+    def warp_barrier(self, warps: Array) -> None:
+        """The lanes of each of these warps meet."""
+        self.lockstep[warps] += 1
+
+    def release(self, warps: Array) -> Array:
+        """What these warps publish by arriving somewhere: a clock to be handed to `acquire`."""
+        published: Array = self.clock[warps].max(axis=0)
+        self.clock[warps, warps] += 1
+        return published
+
+    def acquire(self, warps: Array, published: Array) -> None:
+        """These warps have seen a published clock."""
+        self.clock[warps] = np.maximum(self.clock[warps], published)
+        self.lockstep[warps] += 1
+
+    def _ordered(self, actor: Array, other: Array, time: Array, step: Array) -> Array:
+        warp, other_warp = actor // self.warp, other // self.warp
+        seen = self.clock[warp, other_warp] >= time
+        same_warp = warp == other_warp
+        return (other < 0) | (actor == other) & (time != PENDING) | np.where(
+            same_warp, (self.lockstep[warp] > step) & (time != PENDING), seen
+        )
+
+    def reads(self, cells: Array, actor: Array, what: str = "reads") -> None:
+        """`actor` threads read these cells (flat arrays of one length).  Raises Unreadable on a race."""
+        if cells.size and int(cells.max()) >= self.writer.size:
+            self._resize(int(cells.max()) + 64)
+        if not self._ordered(actor, self.writer[cells], self.written[cells], self.written_step[cells]).all():
+            raise Unreadable(f"a thread {what} shared memory that another wrote with no barrier between (a race)")
+        warp = actor // self.warp
+        self.reader[cells] = actor
+        self.read[cells] = self.clock[warp, warp]
+        self.read_step[cells] = self.lockstep[warp]
+
+    def writes(self, cells: Array, actor: Array, *, pending: bool = False) -> None:
+        """`actor` threads write these cells; `pending` marks a write that finishes at a later wait."""
+        if cells.size and int(cells.max()) >= self.writer.size:
+            self._resize(int(cells.max()) + 64)
+        if not self._ordered(actor, self.reader[cells], self.read[cells], self.read_step[cells]).all():
+            raise Unreadable("a thread overwrites shared memory that another reads with no barrier between (a race)")
+        if not self._ordered(actor, self.writer[cells], self.written[cells], self.written_step[cells]).all():
+            raise Unreadable("two threads write the same shared memory with no barrier between (a race)")
+        self._record_write(cells, actor, pending)
+
+    def finished(self, cells: Array, actor: Array) -> None:
+        """A pending write of `actor` threads is complete and visible to them."""
+        self._record_write(cells, actor, False)
+
+    def _record_write(self, cells: Array, actor: Array, pending: bool) -> None:
+        warp = actor // self.warp
+        self.writer[cells] = actor
+        self.written[cells] = PENDING if pending else self.clock[warp, warp]
+        self.written_step[cells] = self.lockstep[warp]
+
+    def pending_reads(self, cells: Array, actor: int) -> None:
+        """An asynchronous agent started by thread `actor` reads these cells until `finished_reads`."""
+        if cells.size and int(cells.max()) >= self.writer.size:
+            self._resize(int(cells.max()) + 64)
+        who = np.full(cells.shape, actor, dtype=np.int64)
+        if not self._ordered(who, self.writer[cells], self.written[cells], self.written_step[cells]).all():
+            raise Unreadable("a matrix instruction reads shared memory that another thread wrote with no barrier between (a race)")
+        self.reader[cells] = actor
+        self.read[cells] = PENDING
+
+    def finished_reads(self, cells: Array, actor: int) -> None:
+        """The agent's reads are done, as far as the warp of `actor` knows."""
+        warp = actor // self.warp
+        still = (self.reader[cells] == actor) & (self.read[cells] == PENDING)
+        self.read[cells] = np.where(still, self.clock[warp, warp], self.read[cells])
+        self.read_step[cells] = np.where(still, self.lockstep[warp], self.read_step[cells])

@@ -1,0 +1,242 @@
+"""The state of a batch of blocks: registers, masks, memories.  The one mutable thing of a reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from bitwise_core.asm import Immediate, Negated, Operand, Register, Symbol, Vector
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.cells import SharedMemory
+from bitwise_core.machine.domain import Domain, Unreadable
+from bitwise_core.machine.global_memory import GlobalMemory
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.races import RaceDetector
+
+THREAD_SHIFT = 20
+"""A thread's number in the launch is its block's number times 2**20 plus its number in the block."""
+
+
+@dataclass(slots=True)
+class Branch:
+    """Control leaves for instruction `target` in the lanes where `taken` holds (None: all active ones)."""
+
+    target: int
+    taken: Value | None = None
+
+
+@dataclass(slots=True)
+class Exit:
+    """The active lanes are done."""
+
+
+@dataclass(slots=True)
+class Return:
+    """The active lanes return from a device function."""
+
+
+@dataclass(slots=True)
+class Call:
+    """The active lanes enter a device function."""
+
+    function: str
+    arguments: tuple[Value, ...]
+    results: tuple[Operand, ...]
+
+
+@dataclass(slots=True)
+class Barrier:
+    """The active lanes wait at barrier `number` until `count` threads of their block are there (None: all)."""
+
+    number: int
+    count: int | None = None
+    arrive_only: bool = False
+
+
+@dataclass(slots=True)
+class Blocked:
+    """The active lanes cannot go on yet: other threads must run first."""
+
+    what: str
+
+
+Control: TypeAlias = Branch | Exit | Return | Call | Barrier | Blocked
+Step: TypeAlias = Callable[["Machine"], Control | None]
+
+
+@dataclass
+class Machine:
+    """Registers and memories of `blocks` blocks of `threads` threads, run together.
+
+    `mask` holds the active lanes, shape broadcastable to (blocks, threads), or None for all of them.
+    `condition` is a predicate over data under which side effects happen, or None.
+    """
+
+    domain: Domain
+    blocks: int
+    threads: int
+    warp: int
+    special: dict[str, Array]
+    parameters: dict[str, Value]
+    symbols: dict[str, int]
+    shared: SharedMemory
+    races: RaceDetector
+    memory: GlobalMemory
+    thread: Array
+    local_thread: Array
+    registers: dict[str, Value] = field(default_factory=dict)
+    mask: Array | None = None
+    condition: Value | None = None
+    epoch: int = 0
+    line: int = 0
+    pc: int = 0
+    extra: dict[str, Any] = field(default_factory=dict)
+    pending: dict[str, int] = field(default_factory=dict)
+
+    def read(self, operand: Operand) -> Value:
+        """The value of a register, special register, literal or symbol operand."""
+        if type(operand) is Register:
+            name = operand.name
+            value = self.registers.get(name)
+            if value is not None:
+                if self.pending and name in self.pending:
+                    raise Unreadable(f"{name} is read before the matrix instruction that writes it is waited for")
+                return value
+            found = self.special.get(name)
+            if found is not None:
+                return found
+            raise _Unwritten(name)
+        if type(operand) is Immediate:
+            return literal(operand.value, 32 if operand.kind != "f64" else 64)
+        if type(operand) is Symbol:
+            if operand.name in self.symbols:
+                return literal(self.symbols[operand.name], 64)
+            raise Unreadable(f"the symbol {operand.name} has no address")
+        if type(operand) is Vector:
+            return L.concat([self.read(item) for item in operand.items])
+        if type(operand) is Negated:
+            value = self.read(operand.operand)
+            return invert(self.domain, value)
+        raise Unreadable(f"the operand {operand} cannot be read as a value")
+
+    def read_bits(self, operand: Operand, bits: int) -> Value:
+        """The operand as a value of exactly `bits` bits: literals take that width, registers must have it."""
+        if type(operand) is Immediate:
+            return literal(operand.value, bits)
+        try:
+            value = self.read(operand)
+        except _Unwritten:
+            return L.poison(bits)
+        have = L.width(value)
+        if have == bits:
+            return value
+        if have > bits:
+            return L.cut(value, 0, bits)
+        if isinstance(value, np.ndarray) and type(operand) is Symbol:
+            return value.astype(L.UNSIGNED[bits])
+        raise Unreadable(f"a {have}-bit register is read as {bits} bits")
+
+    def write(self, operand: Operand, value: Value) -> None:
+        """Writes a register in the active lanes; `_` sinks the value."""
+        if type(operand) is not Register:
+            if type(operand) is Symbol and operand.name == "_":
+                return
+            if type(operand) is Vector:
+                low = 0
+                bits = L.width(value) // len(operand.items)
+                for item in operand.items:
+                    self.write(item, L.cut(value, low, bits))
+                    low += bits
+                return
+            raise Unreadable(f"the operand {operand} cannot be written")
+        name = operand.name
+        if name == "_":
+            return
+        if self.mask is not None:
+            old = self.registers.get(name)
+            if old is None or L.width(old) != L.width(value):
+                old = L.poison(L.width(value))
+            value = L.choose(self.mask, value, old)
+        self.registers[name] = value
+
+    def known(self, value: Value) -> Array | None:
+        """The value as a plain array if it is known in every active lane (other lanes hold anything)."""
+        if isinstance(value, np.ndarray):
+            return value
+        if isinstance(value, L.Pieces):
+            parts = [self.known(part) for part in value.parts]
+            if any(part is None for part in parts):
+                return None
+            joined = L.concat([part for part in parts if part is not None])
+            return joined if isinstance(joined, np.ndarray) else None
+        known = L.known_where(value)
+        if known is True:
+            return L.numbers_of(value)
+        if known is False or self.mask is None:
+            return None
+        if (known | ~self.mask).all():
+            return L.numbers_of(value)
+        return None
+
+    def active(self, shape: tuple[int, int] | None = None) -> Array:
+        """The active lanes as a boolean array of the whole batch."""
+        full = shape or (self.blocks, self.threads)
+        return np.ones(full, dtype=bool) if self.mask is None else np.broadcast_to(self.mask, full)
+
+    def active_threads(self) -> Array:
+        """Which threads are active in some block, shape (threads,)."""
+        if self.mask is None:
+            return np.ones(self.threads, dtype=bool)
+        return np.broadcast_to(self.mask.any(axis=0), (self.threads,))
+
+    def active_warps(self) -> Array:
+        """The numbers of the warps with an active lane."""
+        if self.mask is None:
+            return np.arange(-(-self.threads // self.warp))
+        return np.unique(np.flatnonzero(self.active_threads()) // self.warp)
+
+
+class _Unwritten(Exception):
+    """A register that nothing has written."""
+
+
+def unwritten(error: Exception) -> bool:
+    """Whether the error says that a register was read before any write."""
+    return isinstance(error, _Unwritten)
+
+
+_LITERALS: dict[tuple[int, int], Array] = {}
+
+
+def literal(number: int, bits: int) -> Array:
+    """A number as an array of shape (1, 1), wrapped to `bits` bits (1: a predicate)."""
+    key = (number, bits)
+    found = _LITERALS.get(key)
+    if found is None:
+        if len(_LITERALS) > 1 << 16:
+            _LITERALS.clear()
+        found = np.full((1, 1), bool(number) if bits == 1 else number & ((1 << bits) - 1), dtype=L.UNSIGNED[bits])
+        found.setflags(write=False)
+        _LITERALS[key] = found
+    return found
+
+
+def invert(domain: Domain, predicate: Value) -> Value:
+    """The negation of a predicate."""
+    if isinstance(predicate, np.ndarray):
+        return ~predicate
+    return domain.integer("not.pred", [predicate], 1, np.logical_not)
+
+
+def both(domain: Domain, left: Value | None, right: Value) -> Value:
+    """The conjunction of two predicates."""
+    if left is None:
+        return right
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+        return left & right
+    return domain.integer("and.pred", [left, right], 1, np.logical_and, gathers=True)
+
+

@@ -1,0 +1,1 @@
+"""What PTX instructions do, by kind; each module fills one table."""

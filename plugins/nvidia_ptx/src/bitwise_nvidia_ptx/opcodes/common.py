@@ -1,0 +1,89 @@
+"""What the tables share: types by suffix, elementwise steps, cutting packed values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from bitwise_core.asm import Instruction, Operand
+from bitwise_core.machine.arch import UnknownInstruction
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.state import Machine, Step
+
+FORMATS = {"f64": "fp64", "f32": "fp32", "f16": "fp16", "bf16": "bf16", "e4m3": "e4m3", "e5m2": "e5m2", "tf32": "tf32"}
+"""PTX's names of the floating-point formats and core's."""
+
+BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "tf32": 32}
+
+PACKED = {"f16x2": ("f16", 2), "bf16x2": ("bf16", 2), "f32x2": ("f32", 2), "e4m3x2": ("e4m3", 2), "e5m2x2": ("e5m2", 2)}
+"""Packed types: the element and how many of them."""
+
+
+def type_bits(name: str) -> int:
+    """The width of a scalar or packed PTX type."""
+    if name == "pred":
+        return 1
+    if name in BITS:
+        return BITS[name]
+    if name in PACKED:
+        element, count = PACKED[name]
+        return BITS[element] * count
+    return int(name[1:])
+
+
+def is_integer(name: str) -> bool:
+    """Whether the suffix is one of s8..s64, u8..u64, b8..b64."""
+    return len(name) > 1 and name[0] in "sub" and name[1:].isdigit()
+
+
+def signed(array: Array) -> Array:
+    """The same bits as signed integers."""
+    return array.view(_SIGNED[array.dtype.itemsize])
+
+
+_SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+
+
+def check_modifiers(instruction: Instruction, modifiers: Sequence[str], allowed: set[str]) -> None:
+    """Raises UnknownInstruction where a modifier is not one that the builder states."""
+    unknown = [each for each in modifiers if each not in allowed]
+    if unknown:
+        raise UnknownInstruction(instruction, f"has the modifier .{unknown[0]}, which is not modelled")
+
+
+def integer_step(
+    instruction: Instruction,
+    name: str,
+    evaluate: Callable[..., Array],
+    sources: Sequence[int],
+    bits: int,
+    *,
+    gathers: bool = False,
+) -> Step:
+    """A step that applies `evaluate` to known operands of the given widths, or leaves a term `name`."""
+    destination, *operands = instruction.operands
+    if len(operands) != len(sources):
+        raise UnknownInstruction(instruction, f"has {len(operands)} source operands instead of {len(sources)}")
+    pairs = tuple(zip(operands, sources, strict=True))
+
+    def step(machine: Machine) -> None:
+        values = [machine.read_bits(operand, width) for operand, width in pairs]
+        machine.write(destination, apply_integer(machine, name, values, bits, evaluate, gathers=gathers))
+
+    return step
+
+
+def apply_integer(
+    machine: Machine, name: str, values: Sequence[Value], bits: int, evaluate: Callable[..., Array], *, gathers: bool = False
+) -> Value:
+    """`evaluate` where all values are known, else the domain's term."""
+    for value in values:
+        if not isinstance(value, np.ndarray):
+            return machine.domain.integer(name, values, bits, evaluate, gathers=gathers)
+    return evaluate(*values)
+
+
+def read_all(machine: Machine, operands: Sequence[Operand], bits: int) -> list[Value]:
+    """The operands at one width."""
+    return [machine.read_bits(operand, bits) for operand in operands]

@@ -1,0 +1,106 @@
+"""Branches, calls, ends and barriers.
+
+Source: PTX ISA 8.7, "Control Flow Instructions" and "Parallel Synchronization: bar, barrier".
+"""
+
+from __future__ import annotations
+
+from bitwise_core.asm import Instruction, Symbol, Vector
+from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.state import Barrier, Branch, Call, Control, Exit, Machine, Return, Step, invert
+
+TABLE = OpcodeTable()
+
+
+@TABLE.opcode("bra")
+def branch(instruction: Instruction, context: Context) -> Step:
+    """bra{.uni} to a label, under its guard."""
+    target = instruction.operands[0]
+    if not isinstance(target, Symbol) or target.name not in context.kernel.labels:
+        raise UnknownInstruction(instruction)
+    place, guard = context.kernel.labels[target.name], instruction.guard
+
+    def step(machine: Machine) -> Control:
+        if guard is None:
+            return Branch(place)
+        predicate = machine.registers.get(guard.register)
+        if predicate is None:
+            raise Unreadable(f"the predicate {guard.register} is used before it is written", instruction.line)
+        return Branch(place, invert(machine.domain, predicate) if guard.negated else predicate)
+
+    return step
+
+
+@TABLE.opcode("ret", "exit")
+def end(instruction: Instruction, context: Context) -> Step:
+    """ret from a function returns to its caller; ret and exit end the thread in an entry."""
+    control: Control = Exit() if instruction.opcode.startswith("exit") or context.kernel.entry else Return()
+
+    def step(machine: Machine) -> Control:
+        return control
+
+    return step
+
+
+@TABLE.opcode("trap", "brkpt")
+def trap(instruction: Instruction, context: Context) -> Step:
+    """A trap ends the launch without a result."""
+
+    def step(machine: Machine) -> Control | None:
+        raise Unreadable("the kernel traps on this launch", instruction.line)
+
+    return step
+
+
+@TABLE.opcode("call")
+def call(instruction: Instruction, context: Context) -> Step:
+    """call of a device function whose body is in the module."""
+    returns, function, arguments = instruction.operands
+    if not isinstance(returns, Vector) or not isinstance(function, Symbol) or not isinstance(arguments, Vector):
+        raise UnknownInstruction(instruction)
+    names = [item.name for item in arguments.items if isinstance(item, Symbol)]
+    results = [item.name for item in returns.items if isinstance(item, Symbol)]
+    body = context.module.functions.get(function.name)
+    if body is None or len(names) != len(arguments.items) or not body.instructions:
+        raise UnknownInstruction(instruction, f"calls {function.name}, whose body is not in the text")
+
+    def step(machine: Machine) -> Control:
+        values = tuple(machine.parameters[name] for name in names)
+        return Call(function.name, values, tuple(Symbol(name) for name in results))
+
+    return step
+
+
+@TABLE.opcode("bar", "barrier")
+def barrier(instruction: Instruction, context: Context) -> Step:
+    """bar.sync, bar.arrive, barrier.sync and bar.warp.sync."""
+    parts = instruction.opcode.split(".")
+    if "warp" in parts:
+
+        def warp(machine: Machine) -> None:
+            machine.races.warp_barrier(machine.active_warps())
+
+        return warp
+    if "cluster" in parts or "red" in parts or not {"sync", "arrive"} & set(parts):
+        raise UnknownInstruction(instruction)
+    number, *count = instruction.operands
+
+    def step(machine: Machine) -> Control:
+        numbers = [machine.known(machine.read_bits(each, 32)) for each in (number, *count)]
+        if any(each is None or (each != each.flat[0]).any() for each in numbers):
+            raise Unreadable("a barrier's number or count varies", instruction.line)
+        values = [int(each.flat[0]) for each in numbers if each is not None]
+        return Barrier(values[0], values[1] if len(values) > 1 else None, "arrive" in parts)
+
+    return step
+
+
+@TABLE.opcode("setmaxnreg", "griddepcontrol", "nanosleep", "pragma", "nop")
+def nothing(instruction: Instruction, context: Context) -> Step:
+    """Register budgets, launch dependencies and pauses compute nothing."""
+
+    def step(machine: Machine) -> None:
+        return None
+
+    return step

@@ -1,0 +1,150 @@
+"""cvt in all its forms, between integers, floats and packed floats.
+
+Source: PTX ISA 8.7, "Data Movement and Conversion Instructions: cvt".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitwise_core.asm import Instruction
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.state import Machine, Step
+from bitwise_nvidia_ptx.opcodes.common import BITS, FORMATS, PACKED, apply_integer, check_modifiers, is_integer, signed, type_bits
+
+TABLE = OpcodeTable()
+
+_TO_FLOAT = {"rn": "rn", "rz": "rz", "rm": "rd", "rp": "ru", "rna": "rna"}
+_TO_INTEGER = {"rni", "rzi", "rmi", "rpi"}
+_OPTIONS = {"ftz", "sat", "satfinite", "relu"}
+_RANK = {"e4m3": 0, "e5m2": 0, "f16": 1, "bf16": 1, "tf32": 2, "f32": 2, "f64": 3}
+
+
+@TABLE.opcode("cvt")
+def convert(instruction: Instruction, context: Context) -> Step:
+    """cvt.{rounding}.{ftz,sat,satfinite,relu}.destination.source; packed forms convert element by element."""
+    _, *modifiers, to, source = instruction.opcode.split(".")
+    if modifiers and modifiers[0] == "pack":
+        return _pack(instruction, modifiers, to, source)
+    check_modifiers(instruction, modifiers, set(_TO_FLOAT) | _TO_INTEGER | _OPTIONS)
+    rounding = next((each for each in modifiers if each in _TO_FLOAT or each in _TO_INTEGER), None)
+    options = "".join(f".{each}" for each in ("ftz", "sat", "satfinite", "relu") if each in modifiers)
+    if is_integer(to) and is_integer(source):
+        return _integers(instruction, to, source, "sat" in modifiers)
+    if to in PACKED:
+        return _packed(instruction, to, source, rounding, options)
+    return _scalar(instruction, to, source, rounding, options)
+
+
+def _name(to: str, source: str, rounding: str | None, options: str) -> str:
+    left, right = FORMATS.get(to, to), FORMATS.get(source, source)
+    if rounding is None:
+        return f"convert{options}.{left}.{right}"
+    return f"convert.{_TO_FLOAT.get(rounding, rounding)}{options}.{left}.{right}"
+
+
+def _scalar(instruction: Instruction, to: str, source: str, rounding: str | None, options: str) -> Step:
+    if not (to in BITS or is_integer(to)) or not (source in BITS or is_integer(source)):
+        raise UnknownInstruction(instruction)
+    destination, operand = instruction.operands
+    bits, wide = type_bits(to), type_bits(source)
+    if to in BITS and source in BITS and _RANK[to] > _RANK[source]:
+        rounding = None
+    name = _name(to, source, rounding, options)
+
+    def step(machine: Machine) -> None:
+        value = machine.read_bits(operand, wide)
+        machine.write(destination, float_conversion(machine, name, value, bits))
+
+    return step
+
+
+def float_conversion(machine: Machine, name: str, value: Value, bits: int) -> Value:
+    """A conversion by its name; bf16 to fp32 moves the bits."""
+    if name == "convert.fp32.bf16":
+        return L.concat([np.zeros((1, 1), dtype=np.uint16), value])
+    return machine.domain.floating(name, [value], bits)
+
+
+def _packed(instruction: Instruction, to: str, source: str, rounding: str | None, options: str) -> Step:
+    element, count = PACKED[to]
+    destination, *operands = instruction.operands
+    bits = BITS[element]
+    if source in PACKED:
+        inner = PACKED[source][0]
+        if _RANK[element] > _RANK[inner]:
+            rounding = None
+        name, width = _name(element, inner, rounding, options), BITS[inner]
+
+        def unpack(machine: Machine) -> None:
+            value = machine.read_bits(operands[0], width * count)
+            parts = [float_conversion(machine, name, L.cut(value, width * i, width), bits) for i in range(count)]
+            machine.write(destination, L.concat(parts))
+
+        return unpack
+    if len(operands) != count or source not in BITS:
+        raise UnknownInstruction(instruction)
+    name, width = _name(element, source, rounding, options), BITS[source]
+
+    def pack(machine: Machine) -> None:
+        parts = [float_conversion(machine, name, machine.read_bits(each, width), bits) for each in reversed(operands)]
+        machine.write(destination, L.concat(parts))
+
+    return pack
+
+
+def _integers(instruction: Instruction, to: str, source: str, saturates: bool) -> Step:
+    destination, operand = instruction.operands
+    bits, wide = type_bits(to), type_bits(source)
+    from_signed, to_signed = source[0] == "s", to[0] == "s"
+
+    def evaluate(a: Array) -> Array:
+        number = signed(a).astype(np.int64) if from_signed else a.astype(np.uint64)
+        if saturates:
+            low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if to_signed else (0, (1 << bits) - 1)
+            if number.dtype == np.int64:
+                number = np.clip(number, max(low, -(1 << 63)), min(high, (1 << 63) - 1))
+            else:
+                number = np.minimum(number, np.uint64(high))
+        return number.astype(f"int{bits}").view(L.UNSIGNED[bits]) if number.dtype == np.int64 else number.astype(L.UNSIGNED[bits])
+
+    name = f"convert{'.sat' if saturates else ''}.{to}.{source}"
+
+    def step(machine: Machine) -> None:
+        value = machine.read_bits(operand, wide)
+        if isinstance(value, np.ndarray):
+            machine.write(destination, evaluate(value))
+        elif bits <= wide and not saturates:
+            machine.write(destination, L.cut(value, 0, bits))
+        elif not from_signed and not saturates:
+            machine.write(destination, L.concat([value, np.zeros((1, 1), dtype=L.UNSIGNED[bits - wide])] if bits - wide in L.UNSIGNED
+                                                else [value, *(np.zeros((1, 1), dtype=np.uint8) for _ in range((bits - wide) // 8))]))  # fmt: skip
+        else:
+            machine.write(destination, apply_integer(machine, name, [value], bits, evaluate))
+
+    return step
+
+
+def _pack(instruction: Instruction, modifiers: list[str], to: str, source: str) -> Step:
+    """cvt.pack.sat.{s8,u8,s16,u16}.s32{.b32}: two saturated integers, in front of the low half of a third."""
+    kind, wide = (to, source) if not source.startswith("b") else (modifiers[-1], to)
+    if modifiers[:2] != ["pack", "sat"] or wide != "s32":
+        raise UnknownInstruction(instruction)
+    destination, high, low, *rest = instruction.operands
+    bits = type_bits(kind)
+    least, most = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind[0] == "s" else (0, (1 << bits) - 1)
+
+    def evaluate(a: Array) -> Array:
+        return np.clip(signed(a), least, most).astype(f"int{bits}" if kind[0] == "s" else f"uint{bits}").view(L.UNSIGNED[bits])
+
+    def step(machine: Machine) -> None:
+        parts = [
+            apply_integer(machine, f"convert.sat.{kind}.s32", [machine.read_bits(each, 32)], bits, evaluate) for each in (low, high)
+        ]
+        if rest:
+            parts.append(L.cut(machine.read_bits(rest[0], 32), 0, 32 - 2 * bits))
+        machine.write(destination, L.concat(parts))
+
+    return step

@@ -1,0 +1,157 @@
+"""Floating-point arithmetic and conversions: each PTX form named in core's operation grammar.
+
+Source: PTX ISA 8.7, sections "Floating Point Instructions", "Half Precision Floating Point Instructions" and "cvt".
+An approximation is an operation of its architecture: its name carries the architecture's.
+add, sub and mul without a rounding mean round to nearest here; whether the assembler fuses them is settled
+before the text is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bitwise_core.asm import Instruction, Operand
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.state import Machine, Step
+from bitwise_nvidia_ptx.opcodes.common import BITS, FORMATS, PACKED, check_modifiers
+from bitwise_nvidia_ptx.opcodes.conversion import TABLE as CONVERSIONS
+
+TABLE = OpcodeTable(CONVERSIONS)
+
+ROUNDINGS = {"rn", "rz", "rm", "rp"}
+_ROUNDING_NAMES = {"rn": "rn", "rz": "rz", "rm": "rd", "rp": "ru"}
+
+
+def _lanewise(instruction: Instruction, name: str, kind: str, sources: Sequence[Operand], properties: int = 0) -> Step:
+    """One operation on scalars, or on each half of packed operands."""
+    element, count = PACKED.get(kind, (kind, 1))
+    bits = BITS[element]
+    destination = instruction.operands[0]
+
+    def step(machine: Machine) -> None:
+        values = [machine.read_bits(source, bits * count) for source in sources]
+        if count == 1:
+            machine.write(destination, machine.domain.floating(name, values, bits, properties))
+            return
+        parts = [
+            machine.domain.floating(name, [L.cut(value, low, bits) for value in values], bits, properties)
+            for low in range(0, bits * count, bits)
+        ]
+        machine.write(destination, L.concat(parts))
+
+    return step
+
+
+def _format(kind: str, instruction: Instruction) -> str:
+    element = PACKED.get(kind, (kind, 1))[0]
+    if element not in ("f16", "bf16", "f32", "f64"):
+        raise UnknownInstruction(instruction)
+    return FORMATS[element]
+
+
+def _suffix(modifiers: Sequence[str]) -> str:
+    return "".join(f".{each}" for each in ("ftz", "sat", "relu") if each in modifiers)
+
+
+def arithmetic(instruction: Instruction, context: Context) -> Step:
+    """add, sub, mul, div of floating-point types; mad is an old spelling of fma."""
+    root, *modifiers, kind = instruction.opcode.split(".")
+    form = _format(kind, instruction)
+    operands = instruction.operands[1:]
+    if root == "div" and ("full" in modifiers or "approx" in modifiers):
+        check_modifiers(instruction, modifiers, {"full", "approx", "ftz"})
+        method = "full" if "full" in modifiers else "approx"
+        return _lanewise(instruction, f"div.{method}{_suffix(modifiers)}.{form}@{context.arch.name}", kind, operands)
+    if root in ("mad", "rem"):
+        raise UnknownInstruction(instruction)
+    check_modifiers(instruction, modifiers, ROUNDINGS | {"ftz", "sat"})
+    rounding = next((_ROUNDING_NAMES[each] for each in modifiers if each in ROUNDINGS), "rn")
+    return _lanewise(instruction, f"{root}.{rounding}{_suffix(modifiers)}.{form}", kind, operands)
+
+
+@TABLE.opcode("fma")
+def fused(instruction: Instruction, context: Context) -> Step:
+    """fma with one rounding."""
+    _, *modifiers, kind = instruction.opcode.split(".")
+    check_modifiers(instruction, modifiers, ROUNDINGS | {"ftz", "sat", "relu"})
+    rounding = next((_ROUNDING_NAMES[each] for each in modifiers if each in ROUNDINGS), "rn")
+    name = f"fma.{rounding}{_suffix(modifiers)}.{_format(kind, instruction)}"
+    return _lanewise(instruction, name, kind, instruction.operands[1:])
+
+
+def extremum(instruction: Instruction, context: Context) -> Step:
+    """neg, abs, min, max of floating-point types; max and min of three operands as two of two."""
+    root, *modifiers, kind = instruction.opcode.split(".")
+    check_modifiers(instruction, modifiers, {"ftz", "NaN"})
+    form = _format(kind, instruction)
+    nan = ".nan" if "NaN" in modifiers else ""
+    name = f"{root}{nan}{_suffix(modifiers)}.{form}"
+    operands = instruction.operands[1:]
+    if len(operands) == 3:
+        return _three(instruction, name, kind)
+    return _lanewise(instruction, name, kind, operands)
+
+
+def _three(instruction: Instruction, name: str, kind: str) -> Step:
+    if kind in PACKED:
+        raise UnknownInstruction(instruction)
+    bits = BITS[kind]
+    destination, *sources = instruction.operands
+
+    def step(machine: Machine) -> None:
+        first, second, third = (machine.read_bits(each, bits) for each in sources)
+        inner = machine.domain.floating(name, [first, second], bits)
+        machine.write(destination, machine.domain.floating(name, [inner, third], bits))
+
+    return step
+
+
+_POSITIVE = L.NOT_NEGATIVE | L.NOT_MINUS_ZERO
+
+
+@TABLE.opcode("ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh")
+def function(instruction: Instruction, context: Context) -> Step:
+    """Roots exactly rounded where PTX says so, and named approximations."""
+    root, *modifiers, kind = instruction.opcode.split(".")
+    check_modifiers(instruction, modifiers, {"approx", "ftz"} | ROUNDINGS)
+    form = _format(kind, instruction)
+    operands = instruction.operands[1:]
+    rounding = next((_ROUNDING_NAMES[each] for each in modifiers if each in ROUNDINGS), None)
+    if rounding is not None and root in ("sqrt", "rcp"):
+        return _lanewise(instruction, f"{root}.{rounding}{_suffix(modifiers)}.{form}", kind, operands)
+    if "approx" not in modifiers:
+        raise UnknownInstruction(instruction)
+    name = f"{root}.approx{_suffix(modifiers)}.{form}@{context.arch.name}"
+    return _lanewise(instruction, name, kind, operands, _POSITIVE if root == "ex2" else 0)
+
+
+@TABLE.opcode("testp")
+def test_property(instruction: Instruction, context: Context) -> Step:
+    """testp.{finite,infinite,number,notanumber,normal,subnormal}."""
+    _, prop, kind = instruction.opcode.split(".")
+    bits, mantissa = BITS[kind], {"f32": 23, "f64": 52}[kind]
+    exponent_mask = (1 << (bits - 1 - mantissa)) - 1
+    destination, source = instruction.operands
+
+    def evaluate(a: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+        exponent = (a >> a.dtype.type(mantissa)) & a.dtype.type(exponent_mask)
+        fraction = a & a.dtype.type((1 << mantissa) - 1)
+        top, low = exponent == exponent_mask, exponent == 0
+        return {
+            "finite": ~top, "infinite": top & (fraction == 0), "number": ~(top & (fraction != 0)),
+            "notanumber": top & (fraction != 0), "normal": ~top & ~low, "subnormal": low & (fraction != 0),
+        }[prop]  # fmt: skip
+
+    def step(machine: Machine) -> None:
+        value = machine.read_bits(source, bits)
+        if isinstance(value, np.ndarray):
+            machine.write(destination, evaluate(value))
+        else:
+            machine.write(destination, machine.domain.integer(f"testp.{prop}.{FORMATS[kind]}", [value], 1, evaluate))
+
+    return step
+
+

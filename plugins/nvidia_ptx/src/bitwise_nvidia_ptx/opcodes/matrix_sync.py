@@ -1,0 +1,166 @@
+"""mma.sync, ldmatrix and stmatrix.
+
+Source: PTX ISA 8.7, "Warp Level Matrix Multiply-Accumulate Instructions".
+The name of a fused step carries the family, the native k, all types and the architecture; N does not enter.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from bitwise_core.asm import Instruction, Operand, Vector
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.state import Machine, Step
+from bitwise_nvidia_ptx.opcodes.common import FORMATS
+from bitwise_nvidia_ptx.opcodes.fragments import accumulate, vectors
+from bitwise_nvidia_ptx.shared_access import read_shared, write_shared
+
+TABLE = OpcodeTable()
+
+_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
+ELEMENT_BITS = {"f64": 64, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
+
+
+def step_name(family: str, k: int, result: str, left: str, right: str, accumulator: str, arch: str, options: str = "") -> str:
+    """The name of a fused step: what decides its bits."""
+    types = " ".join(FORMATS.get(each, each) for each in (result, left, right, accumulator))
+    return f"{family} k{k} {types}{options} {arch}"
+
+
+@TABLE.opcode("mma")
+def multiply(instruction: Instruction, context: Context) -> Step:
+    """mma.sync.aligned.shape.row.col{.satfinite}.d.a.b.c of dense operands."""
+    parts = instruction.opcode.split(".")
+    found = _SHAPE.fullmatch(parts[3]) if len(parts) > 3 else None
+    if found is None or parts[1:3] != ["sync", "aligned"] or parts[4:6] != ["row", "col"]:
+        raise UnknownInstruction(instruction)
+    m, n, k = (int(each) for each in found.groups())
+    *options, result, left, right, accumulator = parts[6:]
+    if n != 8 or m not in (8, 16) or set(options) - {"satfinite"} or left not in ELEMENT_BITS or right not in ELEMENT_BITS:
+        raise UnknownInstruction(instruction)
+    bits, halves = ELEMENT_BITS[left], m // 8
+    if bits != ELEMENT_BITS[right] or (m == 8 and left != "f64"):
+        raise UnknownInstruction(instruction)
+    family = str(context.arch.capabilities.get(f"mma.sync {left} k{k}", "mma.sync"))
+    name = step_name(family, k, result, left, right, accumulator, context.arch.name, "".join(f" {each}" for each in options))
+    out = {"f64": 64, "f32": 32, "s32": 32, "f16": 16}[result]
+    destination, a, b, c = instruction.operands
+
+    def step(machine: Machine) -> None:
+        if machine.mask is not None and not machine.active_threads().all():
+            raise Unreadable("a matrix instruction runs in part of the block", instruction.line)
+        register = max(32, bits)
+        lefts = vectors(machine, [machine.read_bits(each, register) for each in items(a)], bits, halves)
+        rights = vectors(machine, [machine.read_bits(each, register) for each in items(b)], bits, 1)[0]
+        old = _elements(machine, items(c), out)
+        new = accumulate(machine, name, lefts, rights, old, out)
+        _write_elements(machine, items(destination), new, out)
+
+    return step
+
+
+def items(operand: Operand) -> tuple[Operand, ...]:
+    """The registers of a braced operand."""
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+def _elements(machine: Machine, registers: tuple[Operand, ...], bits: int) -> list[Value]:
+    if bits != 16:
+        return [machine.read_bits(each, bits) for each in registers]
+    values = [machine.read_bits(each, 32) for each in registers]
+    return [L.cut(value, low, 16) for value in values for low in (0, 16)]
+
+
+def _write_elements(machine: Machine, registers: tuple[Operand, ...], values: list[L.Lanes], bits: int) -> None:
+    if bits == 16:
+        joined = [L.concat([values[index], values[index + 1]]) for index in range(0, len(values), 2)]
+        for register, value in zip(registers, joined, strict=True):
+            machine.write(register, value)
+        return
+    for register, lanes in zip(registers, values, strict=True):
+        machine.write(register, lanes)
+
+
+def _matrix_form(instruction: Instruction) -> tuple[int, bool]:
+    parts = instruction.opcode.split(".")
+    count = next((int(each[1:]) for each in parts if each in ("x1", "x2", "x4")), 0)
+    if "m8n8" not in parts or parts[-1] != "b16" or not count:
+        raise UnknownInstruction(instruction)
+    return count, "trans" in parts
+
+
+def _pointer_threads(threads: int, matrix: int) -> Array:
+    """For each thread, the thread that holds the address of its row (lane / 4) of one matrix; shape (1, threads)."""
+    thread = np.arange(threads)
+    return ((thread & ~31) + 8 * matrix + (thread & 31) // 4)[None]
+
+
+@TABLE.opcode("ldmatrix")
+def load_matrices(instruction: Instruction, context: Context) -> Step:
+    """ldmatrix.sync.aligned.m8n8.{x1,x2,x4}{.trans}.shared.b16."""
+    from bitwise_nvidia_ptx.opcodes.memory import address_of
+
+    count, transposed = _matrix_form(instruction)
+    destination, source = instruction.operands
+
+    def step(machine: Machine) -> None:
+        address = machine.known(address_of(machine, source))
+        if address is None:
+            raise Unreadable("shared memory is read at a computed address", instruction.line)
+        address = np.broadcast_to(address, (address.shape[0], machine.threads))
+        for index, target in enumerate(items(destination)):
+            machine.write(target, _read_matrix(machine, address, index, transposed))
+
+    if len(items(destination)) != count:
+        raise UnknownInstruction(instruction)
+    return step
+
+
+def _read_matrix(machine: Machine, address: Array, index: int, transposed: bool) -> Value:
+    lane = np.arange(machine.threads) & 31
+    if not transposed:
+        rows = L.take_threads(address, _pointer_threads(machine.threads, index))
+        where = rows + (4 * (lane % 4)).astype(rows.dtype)
+        return L.concat([read_shared(machine, where, 16), read_shared(machine, where + rows.dtype.type(2), 16)])
+    halves = []
+    base = np.arange(machine.threads) & ~31
+    for element in range(2):
+        holder = (base + 8 * index + 2 * (lane % 4) + element)[None]
+        rows = L.take_threads(address, holder)
+        halves.append(read_shared(machine, rows + (2 * (lane // 4)).astype(rows.dtype), 16))
+    return L.concat(halves)
+
+
+@TABLE.opcode("stmatrix")
+def store_matrices(instruction: Instruction, context: Context) -> Step:
+    """stmatrix.sync.aligned.m8n8.{x1,x2,x4}{.trans}.shared.b16."""
+    from bitwise_nvidia_ptx.opcodes.memory import address_of
+
+    count, transposed = _matrix_form(instruction)
+    target, source = instruction.operands
+    if len(items(source)) != count:
+        raise UnknownInstruction(instruction)
+
+    def step(machine: Machine) -> None:
+        address = machine.known(address_of(machine, target))
+        if address is None:
+            raise Unreadable("shared memory is written at a computed address", instruction.line)
+        address = np.broadcast_to(address, (address.shape[0], machine.threads))
+        lane = np.arange(machine.threads) & 31
+        base = np.arange(machine.threads) & ~31
+        for index, item in enumerate(items(source)):
+            value = machine.read_bits(item, 32)
+            if not transposed:
+                rows = L.take_threads(address, _pointer_threads(machine.threads, index))
+                write_shared(machine, rows + (4 * (lane % 4)).astype(rows.dtype), value)
+                continue
+            for element in range(2):
+                rows = L.take_threads(address, (base + 8 * index + 2 * (lane % 4) + element)[None])
+                write_shared(machine, rows + (2 * (lane // 4)).astype(rows.dtype), L.cut(value, 16 * element, 16))
+
+    return step

@@ -1,0 +1,317 @@
+"""mov, cvta, ld, st, atom, red and what surrounds them.
+
+Source: PTX ISA 8.7, "Data Movement and Conversion Instructions" and "Parallel Synchronization: atom, red".
+Caching, eviction and volatility hints do not change what is read or written and are passed over.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitwise_core.asm import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.state import Machine, Step
+from bitwise_nvidia_ptx.opcodes.common import FORMATS, PACKED, type_bits
+from bitwise_nvidia_ptx.shared_access import read_shared, write_shared
+
+TABLE = OpcodeTable()
+
+_HINTS = {
+    "volatile", "relaxed", "weak", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys", "nc", "ca", "cg", "cs", "cv",
+    "lu", "wb", "wt", "L1::evict_last", "L1::evict_first", "L1::no_allocate", "L1::evict_normal", "L1::evict_unchanged",
+    "L2::evict_last", "L2::evict_first", "L2::evict_normal", "L2::cache_hint", "L2::64B", "L2::128B", "L2::256B", "noftz", "unified", "mmio",
+}  # fmt: skip
+_SPACES = {"global", "shared", "shared::cta", "param", "param::entry", "param::func", "const", "local"}
+
+
+@TABLE.opcode("mov")
+def move(instruction: Instruction, context: Context) -> Step:
+    """mov of registers, literals, addresses of symbols, and packing or unpacking of vectors."""
+    kind = instruction.opcode.split(".")[1]
+    bits = type_bits(kind)
+    destination, source = instruction.operands
+    if isinstance(source, Vector):
+        if bits % len(source.items):
+            raise UnknownInstruction(instruction)
+        width = bits // len(source.items)
+        items = source.items
+
+        def pack(machine: Machine) -> None:
+            machine.write(destination, L.concat([machine.read_bits(item, width) for item in items]))
+
+        return pack
+
+    def step(machine: Machine) -> None:
+        machine.write(destination, machine.read_bits(source, bits))
+
+    return step
+
+
+@TABLE.opcode("cvta", "isspacep")
+def convert_address(instruction: Instruction, context: Context) -> Step:
+    """Generic addresses of global memory are the global addresses; shared ones keep theirs too (they are small)."""
+    if instruction.opcode.startswith("isspacep"):
+        raise UnknownInstruction(instruction)
+    bits = type_bits(instruction.opcode.split(".")[-1])
+    destination, source = instruction.operands
+
+    def step(machine: Machine) -> None:
+        machine.write(destination, machine.read_bits(source, bits))
+
+    return step
+
+
+def address_of(machine: Machine, operand: Operand) -> Value:
+    """The address a bracketed operand means, as 64 bits."""
+    if not isinstance(operand, Address):
+        raise Unreadable(f"the operand {operand} is no address")
+    if operand.base is None:
+        return np.full((1, 1), operand.offset, dtype=np.uint64)
+    value = machine.read(operand.base)
+    if isinstance(value, np.ndarray):
+        wide = value.astype(np.uint64, copy=False)
+        return wide + np.uint64(operand.offset & (2**64 - 1)) if operand.offset else wide
+    if operand.offset:
+        bits = L.width(value)
+        offset = np.full((1, 1), operand.offset & ((1 << bits) - 1), dtype=L.UNSIGNED[bits])
+        return machine.domain.integer(f"add.b{bits}", [value, offset], bits, np.add, gathers=True)
+    return value
+
+
+def _access(instruction: Instruction) -> tuple[str, int, str]:
+    """The state space, the number of elements and the element type of ld and st."""
+    _, *modifiers, kind = instruction.opcode.split(".")
+    space, count = "generic", 1
+    for each in modifiers:
+        if each in _SPACES:
+            space = each.split("::")[0]
+        elif each in ("v2", "v4", "v8"):
+            count = int(each[1:])
+        elif each not in _HINTS:
+            raise UnknownInstruction(instruction, f"has the modifier .{each}, which is not modelled")
+    return space, count, kind
+
+
+@TABLE.opcode("ld", "ldu")
+def load(instruction: Instruction, context: Context) -> Step:
+    """ld from parameters, constants, shared and global memory, vectors included."""
+    space, count, kind = _access(instruction)
+    destination, source = instruction.operands[:2]
+    bits = type_bits(kind)
+    targets = destination.items if isinstance(destination, Vector) else (destination,)
+    if len(targets) != count:
+        raise UnknownInstruction(instruction)
+    line = instruction.line
+    extends = kind[0] == "s"
+    widths = [_register_bits(target, context, bits) for target in targets]
+
+    def step(machine: Machine) -> None:
+        for index, target in enumerate(targets):
+            value = _load_one(machine, space, source, index * bits // 8, bits, line)
+            machine.write(target, _extend(machine, value, bits, widths[index], extends))
+
+    return step
+
+
+def _register_bits(target: Operand, context: Context, bits: int) -> int:
+    """The declared width of a destination register (loads of 8 and 16 bits may fill a wider one)."""
+    if not isinstance(target, Register):
+        return bits
+    found = context.kernel.registers.get(target.name)
+    if found is None:
+        found = context.kernel.registers.get(target.name.rstrip("0123456789"))
+    return max(bits, found) if found is not None else bits
+
+
+def _extend(machine: Machine, value: Value, bits: int, width: int, signed: bool) -> Value:
+    if width == bits:
+        return value
+    if isinstance(value, np.ndarray):
+        if signed:
+            return value.view(f"int{bits}").astype(f"int{width}").view(L.UNSIGNED[width])
+        return value.astype(L.UNSIGNED[width])
+    if signed:
+
+        def evaluate(a: Array) -> Array:
+            return a.view(f"int{bits}").astype(f"int{width}").view(L.UNSIGNED[width])
+
+        return machine.domain.integer(f"convert.s{width}.s{bits}", [value], width, evaluate)
+    fill: list[Value] = []
+    left = width - bits
+    while left:
+        size = min(32, left & -left)
+        fill.append(np.zeros((1, 1), dtype=L.UNSIGNED[size]))
+        left -= size
+    return L.concat([value, *fill])
+
+
+def _load_one(machine: Machine, space: str, source: Operand, offset: int, bits: int, line: int) -> Value:
+    if space == "param":
+        return _parameter(machine, source, offset, bits)
+    address = address_of(machine, source)
+    known = machine.known(address)
+    if space == "shared":
+        if known is None:
+            raise Unreadable("shared memory is read at a computed address", line)
+        return read_shared(machine, known + np.uint64(offset) if offset else known, bits)
+    if space in ("const", "local"):
+        raise Unreadable(f"{space} memory is not modelled", line)
+    if known is None:
+        if offset:
+            amount = np.full((1, 1), offset, dtype=np.uint64)
+            address = machine.domain.integer("add.b64", [address, amount], 64, np.add, gathers=True)
+        return machine.memory.gather(address, bits, machine.mask, line)
+    where = known.astype(np.uint64, copy=False)
+    where = where + np.uint64(offset) if offset else where
+    _global_only(machine, where, line)
+    return machine.memory.load(where, bits, machine.mask, machine.thread, machine.epoch, line)
+
+
+def _global_only(machine: Machine, address: Array, line: int) -> None:
+    """A global access must lie in some buffer; null and shared addresses do not."""
+    lowest = address.min() if machine.mask is None else np.where(machine.mask, address, np.uint64(2**63)).min()
+    if int(lowest) < 1 << 40:
+        raise Unreadable("memory outside every buffer of the launch is accessed", line)
+
+
+def _parameter(machine: Machine, source: Operand, offset: int, bits: int) -> Value:
+    assert isinstance(source, Address)
+    if not isinstance(source.base, Symbol):
+        raise Unreadable("a parameter is read at a computed address")
+    value = machine.parameters.get(source.base.name)
+    if value is None:
+        raise Unreadable(f"the parameter {source.base.name} has no value in this launch")
+    low = (source.offset + offset) * 8
+    if low == 0 and L.width(value) == bits:
+        return value
+    if low + bits > L.width(value):
+        raise Unreadable(f"the parameter {source.base.name} is read past its end")
+    return L.cut(value, low, bits)
+
+
+@TABLE.opcode("st")
+def store(instruction: Instruction, context: Context) -> Step:
+    """st to shared and global memory and to call parameters, vectors included."""
+    space, count, kind = _access(instruction)
+    target, source = instruction.operands[:2]
+    bits = type_bits(kind)
+    items = source.items if isinstance(source, Vector) else (source,)
+    if len(items) != count:
+        raise UnknownInstruction(instruction)
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        values = [machine.read_bits(item, bits) for item in items]
+        if space == "param":
+            _store_parameter(machine, target, L.concat(values))
+            return
+        address = machine.known(address_of(machine, target))
+        if address is None:
+            raise Unreadable("memory is written at a computed address", line)
+        if space == "shared":
+            write_shared(machine, address, L.concat(values))
+            return
+        if space in ("const", "local"):
+            raise Unreadable(f"{space} memory is not modelled", line)
+        where = address.astype(np.uint64, copy=False)
+        _global_only(machine, where, line)
+        for index, value in enumerate(values):
+            place = where + np.uint64(index * bits // 8) if index else where
+            store_global(machine, place, value, bits, line)
+
+    return step
+
+
+def store_global(machine: Machine, address: Array, value: Value, bits: int, line: int) -> None:
+    """A store in the active lanes; under a condition over data the old content stays where it does not hold."""
+    if machine.condition is not None:
+        old = machine.memory.load(address, bits, machine.mask, machine.thread, machine.epoch, line)
+        value = machine.domain.select(machine.condition, value, old)
+    machine.memory.store(address, value, machine.mask, machine.thread, machine.epoch, line)
+
+
+def _store_parameter(machine: Machine, target: Operand, value: Value) -> None:
+    assert isinstance(target, Address)
+    if not isinstance(target.base, Symbol):
+        raise Unreadable("a parameter is written at a computed address")
+    old = machine.parameters.get(target.base.name)
+    if target.offset and old is not None:
+        parts: list[Value] = [L.cut(old, 0, target.offset * 8), value]
+        value = L.concat(parts)
+    machine.parameters[target.base.name] = value
+
+
+_ATOMIC = {"add", "min", "max", "and", "or", "xor"}
+
+
+@TABLE.opcode("atom", "red")
+def atomic(instruction: Instruction, context: Context) -> Step:
+    """atom and red on global memory: each active lane contributes; the old value depends on the order of threads."""
+    root, *modifiers, kind = instruction.opcode.split(".")
+    operation = next((each for each in modifiers if each in _ATOMIC | {"cas", "exch", "inc", "dec"}), "")
+    count = next((int(each[1:]) for each in modifiers if each in ("v2", "v4", "v8")), 1)
+    rest = [each for each in modifiers if each not in _HINTS | {operation, "global", "v2", "v4", "v8"}]
+    if rest or operation not in _ATOMIC:
+        raise UnknownInstruction(instruction)
+    destination = instruction.operands[0] if root == "atom" else None
+    target, source = instruction.operands[1:3] if root == "atom" else instruction.operands[:2]
+    items = source.items if isinstance(source, Vector) else (source,)
+    element, packed = PACKED.get(kind, (kind, 1))
+    bits = type_bits(element)
+    name = f"{operation}.rn.{FORMATS[element]}" if element in FORMATS else _integer_name(operation, element)
+    if element in FORMATS and operation != "add":
+        name = f"{operation}.{FORMATS[element]}"
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        if machine.condition is not None:
+            raise Unreadable("an atomic operation depends on data", line)
+        address = machine.known(address_of(machine, target))
+        if address is None:
+            raise Unreadable("an atomic operation at a computed address", line)
+        where = address.astype(np.uint64, copy=False)
+        _global_only(machine, where, line)
+        place = 0
+        for item in items:
+            value = machine.read_bits(item, bits * packed)
+            for low in range(0, bits * packed, bits):
+                part = L.cut(value, low, bits)
+                machine.memory.atomic(name, where + np.uint64(place), part, machine.mask, machine.thread, machine.epoch, line)
+                place += bits // 8
+        if destination is not None:
+            old = L.term(bits * packed, f"old value at line {line}", [], L.UNDETERMINED)
+            for each in destination.items if isinstance(destination, Vector) else (destination,):
+                machine.write(each, old)
+
+    if count != len(items):
+        raise UnknownInstruction(instruction)
+    return step
+
+
+def _integer_name(operation: str, kind: str) -> str:
+    if operation in ("add", "and", "or", "xor"):
+        return f"{operation}.b{kind[1:]}"
+    return f"{operation}.{kind}"
+
+
+@TABLE.opcode("prefetch", "prefetchu", "createpolicy", "membar", "fence", "discard", "applypriority")
+def no_value(instruction: Instruction, context: Context) -> Step:
+    """Prefetches, cache policies and fences: nothing is computed.  A policy register holds 0."""
+    root = instruction.opcode.split(".")[0]
+    destination = instruction.operands[0] if root == "createpolicy" else None
+
+    def step(machine: Machine) -> None:
+        if destination is not None:
+            machine.write(destination, np.zeros((1, 1), dtype=np.uint64))
+
+    return step
+
+
+def literal_of(operand: Operand, instruction: Instruction) -> int:
+    """The number of an operand that must be a literal."""
+    if not isinstance(operand, Immediate):
+        raise UnknownInstruction(instruction, "needs a literal operand")
+    return operand.value

@@ -1,0 +1,218 @@
+"""Exchanges within a warp: shfl, vote, match, redux, elect, activemask, bar.warp.
+
+Source: PTX ISA 8.7, "Data Movement: shfl.sync" and "Parallel Synchronization and Communication Instructions".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitwise_core.asm import Immediate, Instruction, Paired
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.state import Machine, Step
+
+TABLE = OpcodeTable()
+
+_MODES = ("up", "down", "bfly", "idx")
+
+
+def source_lanes(mode: str, lane: Array, by: Array, clamp: Array) -> tuple[Array, Array]:
+    """The lane each lane reads and whether it lies in range, by PTX's shfl definition."""
+    segment = (clamp >> 8) & 31
+    limit = clamp & 31
+    amount = by & 31
+    highest = (lane & segment) | (limit & ~segment & 31)
+    lowest = lane & segment
+    if mode == "up":
+        source = lane - amount
+        valid = source >= highest
+    elif mode == "down":
+        source = lane + amount
+        valid = source <= highest
+    elif mode == "bfly":
+        source = lane ^ amount
+        valid = source <= highest
+    else:
+        source = lowest | (amount & ~segment & 31)
+        valid = source <= highest
+    return np.where(valid, source, lane), valid
+
+
+@TABLE.opcode("shfl")
+def shuffle(instruction: Instruction, context: Context) -> Step:
+    """shfl.sync.{up,down,bfly,idx}.b32 d{|p}, a, b, c, membermask."""
+    parts = instruction.opcode.split(".")
+    if len(parts) != 4 or parts[1] != "sync" or parts[2] not in _MODES or parts[3] != "b32":
+        raise UnknownInstruction(instruction)
+    mode = parts[2]
+    destination, source, by, clamp, _ = instruction.operands
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        amounts = [machine.known(machine.read_bits(each, 32)) for each in (by, clamp)]
+        if amounts[0] is None or amounts[1] is None:
+            raise Unreadable("a shuffle's distance depends on data", line)
+        thread = np.arange(machine.threads, dtype=np.int64)[None]
+        lane, base = thread & 31, thread & ~31
+        chosen, valid = source_lanes(mode, lane, amounts[0].astype(np.int64), amounts[1].astype(np.int64))
+        value = machine.read_bits(source, 32)
+        index = base + chosen
+        if machine.mask is not None:
+            active = machine.active()
+            where = np.broadcast_to(index, active.shape)
+            inside = where < machine.threads
+            if (~np.take_along_axis(active, np.where(inside, where, 0), axis=1) & active).any():
+                raise Unreadable("a shuffle reads a lane that does not take part", line)
+        result = L.take_threads(value, np.minimum(index, machine.threads - 1)) if _varies(value) else value
+        if isinstance(destination, Paired):
+            machine.write(destination.first, result)
+            machine.write(destination.second, np.broadcast_to(valid, index.shape))
+        else:
+            machine.write(destination, result)
+
+    return step
+
+
+def _varies(value: Value) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.shape[1] > 1
+    if isinstance(value, L.Pieces):
+        return any(_varies(part) for part in value.parts)
+    return value.words.shape[2] > 1 or not isinstance(value.meta, int) and value.meta.shape[1] > 1
+
+
+def _warps(machine: Machine, predicate: Array) -> Array:
+    """Per block and warp, the lanes: shape (blocks, warps, 32), padded with False."""
+    full = np.broadcast_to(predicate, (machine.blocks, machine.threads))
+    count = -(-machine.threads // 32)
+    padded = np.zeros((machine.blocks, count * 32), dtype=full.dtype)
+    padded[:, : machine.threads] = full
+    return padded.reshape(machine.blocks, count, 32)
+
+
+def _spread(machine: Machine, per_warp: Array) -> Array:
+    return np.repeat(per_warp, 32, axis=1)[:, : machine.threads]
+
+
+def ballot(machine: Machine, predicate: Array) -> Array:
+    """Each warp's bits of the predicate over its active lanes, given to all its lanes."""
+    lanes = _warps(machine, np.broadcast_to(predicate, (machine.blocks, machine.threads)) & machine.active())
+    bits = (lanes.astype(np.uint32) << np.arange(32, dtype=np.uint32)).sum(axis=2, dtype=np.uint32)
+    return _spread(machine, bits)
+
+
+@TABLE.opcode("vote", "activemask", "match")
+def vote(instruction: Instruction, context: Context) -> Step:
+    """vote.sync.{all,any,uni,ballot} and activemask over known predicates."""
+    parts = instruction.opcode.split(".")
+    destination = instruction.operands[0]
+    line = instruction.line
+    if parts[0] == "activemask":
+
+        def active(machine: Machine) -> None:
+            machine.write(destination, ballot(machine, np.ones((1, 1), dtype=bool)))
+
+        return active
+    if parts[0] == "match" or parts[1] != "sync" or parts[2] not in ("all", "any", "uni", "ballot"):
+        raise UnknownInstruction(instruction)
+    mode, source = parts[2], instruction.operands[1]
+
+    def step(machine: Machine) -> None:
+        predicate = machine.known(machine.read_bits(source, 1))
+        if predicate is None:
+            raise Unreadable("a vote depends on data", line)
+        bits = ballot(machine, predicate)
+        if mode == "ballot":
+            machine.write(destination, bits)
+            return
+        present = ballot(machine, np.ones((1, 1), dtype=bool))
+        result = {"all": bits == present, "any": bits != 0, "uni": (bits == present) | (bits == 0)}[mode]
+        machine.write(destination, result)
+
+    return step
+
+
+@TABLE.opcode("elect")
+def elect(instruction: Instruction, context: Context) -> Step:
+    """elect.sync d|p: the lowest active lane of each warp is the leader."""
+    destination = instruction.operands[0]
+
+    def step(machine: Machine) -> None:
+        lanes = _warps(machine, machine.active())
+        first = np.argmax(lanes, axis=2).astype(np.uint32)
+        leader = _spread(machine, first)
+        lane = (np.arange(machine.threads, dtype=np.uint32) & np.uint32(31))[None]
+        chosen = lane == leader
+        if isinstance(destination, Paired):
+            machine.write(destination.first, leader)
+            machine.write(destination.second, chosen)
+        else:
+            machine.write(destination, leader)
+
+    return step
+
+
+@TABLE.opcode("redux")
+def redux(instruction: Instruction, context: Context) -> Step:
+    """redux.sync.op.type over a whole warp: operations that are exact in any order."""
+    parts = instruction.opcode.split(".")
+    operation, kind = parts[2], parts[-1]
+    if parts[1] != "sync" or operation not in ("add", "min", "max", "and", "or", "xor"):
+        raise UnknownInstruction(instruction)
+    if kind == "f32" and operation in ("min", "max"):
+        nan = ".nan" if "NaN" in parts else ""
+        name = f"{operation}{nan}.fp32"
+        if "abs" in parts:
+            raise UnknownInstruction(instruction)
+    elif kind in ("u32", "s32", "b32"):
+        name = f"{operation}.b32" if operation in ("add", "and", "or", "xor") else f"{operation}.{kind}"
+    else:
+        raise UnknownInstruction(instruction)
+    destination, source, _ = instruction.operands
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        value = machine.read_bits(source, 32)
+        if machine.mask is not None and not _full_warps(machine):
+            raise Unreadable("redux over part of a warp", line)
+        thread = np.arange(machine.threads, dtype=np.int64)[None]
+        for distance in (1, 2, 4, 8, 16):
+            other = L.take_threads(value, thread ^ distance) if _varies(value) else value
+            value = _exact(machine, name, kind, value, other)
+        machine.write(destination, value)
+
+    return step
+
+
+def _full_warps(machine: Machine) -> bool:
+    lanes = _warps(machine, machine.active())
+    return bool((lanes.all(axis=2) | ~lanes.any(axis=2)).all())
+
+
+def _exact(machine: Machine, name: str, kind: str, left: Value, right: Value) -> Value:
+    if kind == "f32":
+        return machine.domain.floating(name, [left, right], 32)
+    verb = name.split(".")[0]
+
+    def evaluate(a: Array, b: Array) -> Array:
+        if verb in ("min", "max"):
+            x, y = (a.view(np.int32), b.view(np.int32)) if kind == "s32" else (a, b)
+            return np.where((x < y) == (verb == "min"), a, b)
+        return {"add": np.add, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[verb](a, b)
+
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+        return evaluate(left, right)
+    return machine.domain.integer(name, [left, right], 32, evaluate, gathers=True)
+
+
+def is_warp_barrier(instruction: Instruction) -> bool:
+    """bar.warp.sync orders the lanes of a warp."""
+    return instruction.opcode.startswith(("bar.warp", "barrier.warp"))
+
+
+def literal_count(operand: object) -> int | None:
+    """A literal thread count."""
+    return operand.value if isinstance(operand, Immediate) else None
