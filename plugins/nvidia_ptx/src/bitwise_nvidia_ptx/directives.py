@@ -30,7 +30,7 @@ INITIAL_LIMIT = 64 * 1024 * 1024
 
 _REGISTERS = re.compile(r"\s++(?:\.v([24])\s++)?+\.(\w++)\s++(.*+)\Z", re.ASCII | re.DOTALL)
 _REGISTER = re.compile(rf"\s*+({NAME})\s*+(?:<\s*+([0-9]{{1,9}}+)\s*+>\s*+)?+\Z", re.ASCII)
-_ATTRIBUTE = re.compile(r"\s*+\.(?:(align)\s++([0-9]{1,6}+)(?!\w)|v([24])(?!\w)|(\w++))", re.ASCII)
+_ATTRIBUTE = re.compile(r"\s*+\.(?:(align)\s++([0-9]{1,6}+)(?![\w.])|v([24])(?!\w)|(\w++))", re.ASCII)
 _DECLARED = re.compile(rf"\s*+({NAME})\s*+((?:\[\s*+\w*+\s*+\]\s*+)*+)\Z", re.ASCII)
 _BOUND = re.compile(r"\[\s*+(\w*+)\s*+\]", re.ASCII)
 _SPACES = frozenset(["global", "shared", "const", "local"])
@@ -84,12 +84,14 @@ def declared(text: str) -> Declared:
         position = match.end()
         word = match[4]
         if match[1]:
+            if align:
+                raise RefusedError(".align is given twice; a declaration has one alignment")
             align = int(match[2])
             if align == 0 or align & (align - 1):
                 raise RefusedError(f"an alignment is a power of two, and {align} is none")
         elif match[3]:
             lanes = int(match[3])
-        elif word == "ptr":
+        elif word == "ptr" and not pointer:
             pointer = True
         elif not (pointer and word in _SPACES):
             if kind:

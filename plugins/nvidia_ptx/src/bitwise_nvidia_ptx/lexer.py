@@ -19,7 +19,7 @@ LIMIT = 32 * 1024 * 1024
 MAX_DEPTH = 64
 """How deep `{ }` blocks may nest in a body."""
 
-NAME = r"[%\w$]++"
+NAME = r"[A-Za-z_$%][\w$]*+"
 STRING = r'"(?:[^"\\\n]++|\\.)*+"'
 
 

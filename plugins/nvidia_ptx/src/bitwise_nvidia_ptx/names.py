@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 
 from bitwise_core.asm import Immediate, Operand, Register, Symbol, Vector
 from bitwise_nvidia_ptx.lexer import RefusedError, snippet
@@ -73,17 +74,15 @@ class Scope:
         self.families: dict[str, Family] = {}
         self.cache: dict[str, Operand] = {}
 
-    def _check_new(self, name: str) -> None:
+    def _check_new(self, name: str, known: Container[str]) -> None:
         self._check_special(name)
-        if name[0].isdigit():
-            raise RefusedError(f"{name} starts with a digit, and no name does")
-        if name in self.named or name in self.families:
+        if name in known:
             raise RefusedError(f"{name} is declared twice in this block; remove or rename one")
         self.cache.clear()
 
     def symbol(self, name: str) -> str:
         """Declare a label, a parameter or an array.  Returns the name it goes by, unique in its function."""
-        self._check_new(name)
+        self._check_new(name, self.named)
         root = self.root
         unique = name if self.number == 0 and (root is self or name not in root.taken) else f"{name}${self.number}"
         if unique in self.taken or (root is not self and unique in root.taken):
@@ -92,30 +91,46 @@ class Scope:
         self.named[name] = Symbol(unique)
         return unique
 
+    def label(self, name: str) -> str:
+        """Declare a label or a jump table, as `symbol` does.
+
+        Raises RefusedError where an outer block has the name too: a branch that stands before the label could
+        mean either.
+        """
+        scope = self.parent
+        while scope is not None:
+            if scope._own(name) is not None:
+                raise RefusedError(f"label {name} hides a name declared outside its block; rename one")
+            scope = scope.parent
+        return self.symbol(name)
+
     def register(self, name: str, width: int, lanes: int) -> None:
         """Declare one register of `lanes` times `width` bits.
 
         A register of an inner block goes by `name$block`, a lane by `name.x`.
         """
-        self._check_register(name)
+        self._check_register(name, self.named)
         unique = name if self.number == 0 else f"{name}${self.number}"
+        if unique in self.registers:
+            unique += "$$"
         self.named[name] = self._make(unique, width, lanes)
 
     def family(self, prefix: str, count: int, width: int, lanes: int) -> None:
         """Declare the registers `prefix0` to `prefix(count - 1)`.
 
-        The prefix they go by never ends in a digit: one that does, and one of an inner block, ends in `$`.
+        The prefix they go by never ends in a digit and is no other register's name: it ends in `$$` where it
+        would, and in `$block$` in an inner block.
         """
-        self._check_register(prefix)
+        self._check_register(prefix, self.families)
         unique = prefix if self.number == 0 else f"{prefix}${self.number}$"
-        if unique[-1].isdigit():
-            unique += "$"
+        if unique[-1].isdigit() or unique in self.registers:
+            unique += "$$"
         self.families[prefix] = (count, unique, width, lanes)
         if lanes == 1:
             self.registers[unique] = width
 
-    def _check_register(self, name: str) -> None:
-        self._check_new(name)
+    def _check_register(self, name: str, known: Container[str]) -> None:
+        self._check_new(name, known)
         if "$" in name:
             raise RefusedError(f"register {name} has a '$' in its name, which the parser keeps for itself; rename it")
 
@@ -130,6 +145,15 @@ class Scope:
         names = [f"{unique}.{part}" for part in PARTS[:lanes]]
         self.registers.update((name, width) for name in names)
         return Vector(tuple(Register(name) for name in names))
+
+    def predicate(self, found: Operand) -> bool:
+        """Whether `found` is a register of one bit."""
+        if not isinstance(found, Register):
+            return False
+        width = self.registers.get(found.name)
+        if width is None:
+            width = self.registers.get(found.name.rstrip("0123456789"))
+        return width == 1 or found.name == "%is_explicit_cluster"
 
     def _own(self, name: str) -> Operand | None:
         found = self.named.get(name)

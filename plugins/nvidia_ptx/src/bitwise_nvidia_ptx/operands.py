@@ -107,7 +107,10 @@ def _parse(text: str, scope: Scope) -> Operand:
     if first == "[":
         return _address(text, scope)
     if first == "!":
-        return Negated(_register(text[1:], scope))
+        register = _register(text[1:], scope)
+        if not scope.predicate(register):
+            raise RefusedError(f"{snippet(text)} negates what is not a predicate")
+        return Negated(register)
     if first and first in "0123456789-.":
         return number(text)
     if "|" in text:

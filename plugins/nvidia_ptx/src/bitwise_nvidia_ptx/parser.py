@@ -93,6 +93,7 @@ class _Reader:
         self.arrays: dict[str, list[SharedArray]] = {"shared": [], "global": [], "const": []}
         self.files: dict[int, str] = {}
         self.initial = 0
+        self.promised: dict[str, int] = {}
 
     def read(self) -> None:
         """Read everything up to the end of the text."""
@@ -111,6 +112,12 @@ class _Reader:
                         f"{cursor.rest()} is no directive that a module may have here; "
                         "the text may be damaged or cut off, or this directive is not supported"
                     )
+
+        for name, line in self.promised.items():
+            if name not in self.drafts:
+                cursor.fail(f"{name} is declared here and never defined; the text may be cut off", line)
+        if not self.drafts:
+            cursor.fail("the text defines no kernel and no function; it may be cut off")
 
     def _file(self, match: re.Match[str], line: int) -> None:
         index, path = int(match[1]), match[2][1:-1]
@@ -165,6 +172,8 @@ class _Reader:
         if self.heads.setdefault(name, head) != head or name in self.drafts:
             cursor.fail(f"{name} is declared or defined twice, and not alike", line)
         if cursor.take(_END) is not None:
+            if match[1] != "extern":
+                self.promised.setdefault(name, line)
             return
         if cursor.take(_BODY) is None:
             cursor.fail(f"{cursor.rest()} follows the head of {name}, where its body or a ';' should be")
@@ -235,7 +244,7 @@ class _Writer:
     def _block(self, scope: Scope, number: int) -> Scope:
         for name, line, table in self.draft.body.labels.get(number, ()):
             self.line = line
-            unique = scope.symbol(name)
+            unique = scope.label(name)
             if not table:
                 self.known.add(unique)
         return scope
@@ -277,7 +286,7 @@ class _Writer:
             register = scope.cache.get(guarding)
             if register is None:
                 register = scope.cache[guarding] = scope.find(guarding)
-            if not isinstance(register, Register) or not self._predicate(register.name, scope):
+            if not isinstance(register, Register) or not scope.predicate(register):
                 raise RefusedError(f"the guard {guarding} is not a predicate register")
             guard = Guard(register.name, bool(negation))
         base = opcode.partition(".")[0]
@@ -296,11 +305,6 @@ class _Writer:
             elif base == "brx":
                 found = self._indexed(found)
         return Instruction(opcode, found, guard, line, source)
-
-    def _predicate(self, name: str, scope: Scope) -> bool:
-        registers = scope.registers
-        width = registers.get(name)
-        return (registers.get(name.rstrip("0123456789")) if width is None else width) == 1
 
     def _check_call(self, found: tuple[Operand, ...]) -> None:
         target = found[1] if len(found) > 1 else None
