@@ -25,15 +25,23 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas, PtxasNotFound, code_digest
-from bitwise_nvidia_ptx.contraction_rewrite import Division, Fusion, choices, rewrite
-from bitwise_nvidia_ptx.contraction_scan import Pair, Program, scan
+from bitwise_nvidia_ptx.contraction_pairs import Pair, pairs
+from bitwise_nvidia_ptx.contraction_rewrite import Division, Fusion, choices, expandable, rewrite
+from bitwise_nvidia_ptx.contraction_scan import Program, scan
 
 __all__ = ["AssemblyFailed", "Method", "Ptxas", "PtxasNotFound", "Settled", "candidates", "settle"]
 
 Method = Literal[
     "no candidates", "machine code equal, none contracted", "machine code equal, pairs contracted", "unsettled"
 ]
-_DIVISIONS = (Division(), Division(tiny=False), Division(large=False, tiny=False), Division(large=False))
+_DIVISIONS = (
+    Division(),
+    Division(tiny_first=True),
+    Division(tiny=False, absolute=False),
+    Division(tiny=False),
+    Division(large=False, tiny=False),
+    Division(large=False),
+)
 _RUNS = 14
 _BATCH = 2
 
@@ -75,7 +83,7 @@ class _Attempt:
 def candidates(text: str) -> tuple[tuple[int, int], ...]:
     """Lines (product, consumer) of every pair ptxas is free to fuse, as far as can be excluded; () if none."""
     program = scan(text)
-    return tuple(_lines(program, pair) for pair in program.pairs)
+    return tuple(_lines(program, pair) for pair in pairs(program))
 
 
 def settle(
@@ -100,14 +108,15 @@ def settle(
         raise ValueError(f"the text has no entry {entry!r}; name one of its entries")
     program = scan(text)
     stated = rewrite(program)
-    if not program.pairs:
+    found = pairs(program)
+    if not found:
         reason = "no product can reach an instruction that could be fused with it"
         return Settled(stated, "no candidates", (), reason, time.perf_counter() - begin, 0, "", ())
     if ptxas is None:
         if arch is None:
             raise ValueError("the text has pairs that ptxas may fuse; give settle the architecture or a Ptxas")
         ptxas = Ptxas.locate(arch)
-    done = _search(program, stated, ptxas, cubin, runs)
+    done = _search(program, found, stated, ptxas, cubin, runs)
     method, returned, fusions, reason, count = done
     lines = tuple((program.statements[f.product].line, program.statements[f.consumer].line) for f in fusions)
     seconds = time.perf_counter() - begin
@@ -115,16 +124,16 @@ def settle(
 
 
 def _search(
-    program: Program, stated: str, ptxas: Ptxas, cubin: bytes | None, runs: int
+    program: Program, open_pairs: tuple[Pair, ...], stated: str, ptxas: Ptxas, cubin: bytes | None, runs: int
 ) -> tuple[Method, str, tuple[Fusion, ...], str, int]:
     text = program.text
-    product, consumer = _lines(program, program.pairs[0])
+    product, consumer = _lines(program, open_pairs[0])
     count = 0
     with ThreadPoolExecutor(_BATCH) as pool:
         try:
             original = pool.submit(code_digest, cubin) if cubin is not None else pool.submit(ptxas.digest, text)
             count += cubin is None
-            pending = iter(_distinct(_attempts(program, stated)))
+            pending = iter(_distinct(_attempts(program, open_pairs, stated)))
             while count < runs and (batch := list(itertools.islice(pending, min(_BATCH - (count == 1), runs - count)))):
                 found = [pool.submit(ptxas.digest, attempt.assembled, fuse=attempt.fuse) for attempt in batch]
                 wanted = original.result()
@@ -144,42 +153,50 @@ def _search(
             return "unsettled", text, (), str(error), count
     reason = (
         f"ptxas may fuse the product of line {product} into line {consumer}, and none of {count} assemblies shows what "
-        f"it did with this and {len(program.pairs) - 1} other pairs; compile with fp fusion off to be certain"
+        f"it did with this and {len(open_pairs) - 1} other pairs; compile with fp fusion off to be certain"
     )
     return "unsettled", text, (), reason, count
 
 
-def _attempts(program: Program, stated: str) -> Iterator[_Attempt]:
+def _attempts(program: Program, open_pairs: tuple[Pair, ...], stated: str) -> Iterator[_Attempt]:
     """Texts that leave no choice, in the order in which they are worth assembling."""
     yield _Attempt(stated, False, stated)
-    guesses: list[tuple[Fusion, ...]] = choices(program)
-    if guesses:
-        yield from _guess(program, guesses[0], _DIVISIONS[0])
-    yield from _careful(program, (), _DIVISIONS[0])
-    for division in _DIVISIONS if guesses else ():
+    guesses: list[tuple[Fusion, ...]] = [*choices(program), ()]
+    for division in _DIVISIONS:
         for guess in guesses:
-            yield from _guess(program, guess, division)
-    for division in _DIVISIONS[1:]:
-        yield from _careful(program, (), division)
+            returned = rewrite(program, guess)
+            if guess:
+                yield _Attempt(rewrite(program, guess, division=division), False, returned, guess)
+            for products in (True, False):
+                if (assembled := _careful(program, open_pairs, guess, division, products)) is not None:
+                    yield _Attempt(assembled, True, returned, guess)
 
 
-def _guess(program: Program, fusions: tuple[Fusion, ...], division: Division) -> Iterator[_Attempt]:
-    returned = rewrite(program, fusions, division=division)
-    yield _Attempt(returned, False, returned, fusions)
-    yield from _careful(program, fusions, division)
+def _careful(
+    program: Program, open_pairs: tuple[Pair, ...], fusions: tuple[Fusion, ...], division: Division, products: bool
+) -> str | None:
+    """States only the roundings that matter, of products or else of sums; None if that leaves a pair open.
 
-
-def _careful(program: Program, fusions: tuple[Fusion, ...], division: Division) -> Iterator[_Attempt]:
-    """States only the roundings that matter: ptxas derives ranges from a plain add, not from one with `.rn`."""
+    ptxas derives ranges from a plain add, not from one with `.rn`, and drops checks of a division that never fire.
+    """
     statements = program.statements
     fused = {fusion.consumer for fusion in fusions}
-    open_pairs = [pair for pair in program.pairs if pair.consumer not in fused]
-    expand = frozenset(p.product for p in open_pairs if p.scale and statements[p.product].base == "div")
-    marked = {p.product for p in open_pairs if p.scale} | {p.consumer for p in open_pairs if not p.scale}
-    assembled = rewrite(program, fusions, round_only=frozenset(marked), expand=expand, division=division)
-    if not scan(assembled).pairs:
-        returned = rewrite(program, fusions, expand=expand, division=division)
-        yield _Attempt(assembled, True, returned, fusions)
+    marked = {i for i, s in enumerate(statements) if products and s.contractible and s.base == "mul"}
+    expand: set[int] = set()
+    for pair in open_pairs:
+        if pair.consumer in fused:
+            continue
+        product = statements[pair.product]
+        if not (pair.scale or products) or (product.hidden_product and not expandable(product)):
+            marked.add(pair.consumer)
+        elif product.hidden_product:
+            expand.add(pair.product)
+        else:
+            marked.add(pair.product)
+    assembled = rewrite(
+        program, fusions, round_only=frozenset(marked), expand=frozenset(expand), division=division
+    )
+    return None if pairs(scan(assembled)) else assembled
 
 
 def _distinct(attempts: Iterable[_Attempt]) -> Iterator[_Attempt]:

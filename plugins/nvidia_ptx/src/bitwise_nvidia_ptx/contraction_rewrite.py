@@ -31,10 +31,16 @@ class Fusion:
 
 @dataclass(frozen=True)
 class Division:
-    """Which range checks of an expanded division are written: large divisors scaled down, tiny ones scaled up."""
+    """Which range checks of an expanded division are written, and how.
+
+    `large` divisors are scaled down and `tiny` ones up, unless ptxas knows that there are none; `absolute`
+    is off where it knows the divisor's sign.
+    """
 
     large: bool = True
     tiny: bool = True
+    tiny_first: bool = False
+    absolute: bool = True
 
 
 def fusable(program: Program) -> list[list[Fusion]]:
@@ -116,8 +122,9 @@ def rewrite(
 ) -> str:
     """The text with these products fused into these sums by hand, and `.rn` on every other contractible instruction.
 
-    `round_only` limits `.rn` to these statements.  The divisions that are fused, and those in `expand`, are
-    written out as the steps ptxas takes for them, with the checks of `divisions[index]` (`division` otherwise).
+    `round_only` limits `.rn` to these statements.  The divisions that are fused, and those instructions of `expand`
+    (which must be `expandable`), are written out as the steps ptxas takes for them, a division with the checks of
+    `divisions[index]` (`division` otherwise).
     Every line keeps its number.
     """
     statements = program.statements
@@ -130,7 +137,8 @@ def rewrite(
             edits[index] = _fused(statements, by_consumer[index], registers)
         elif index in widened:
             chosen = (divisions or {}).get(index, division or Division())
-            edits[index] = _division(program, index, chosen, registers)
+            steps = _exponential if statement.base == "ex2" else _division
+            edits[index] = steps(program, index, chosen, registers)
         elif statement.contractible and (round_only is None or index in round_only):
             edits[index] = rounded(statement)
     pieces, position = [], 0
@@ -180,6 +188,22 @@ def _factors(product: Statement, index: int) -> tuple[str, str]:
     return product.operands[1], product.operands[2]
 
 
+def expandable(statement: Statement) -> bool:
+    """Whether `rewrite` can write out the steps of this instruction."""
+    return statement.hidden_product and statement.base in ("div", "ex2") and not statement.guard
+
+
+def _exponential(program: Program, index: int, division: Division, registers: list[str]) -> str:
+    """The steps of `ex2.approx.f32`: below -126 half the argument is taken and the result squared."""
+    result, argument = program.statements[index].operands
+    p, t, r = (f"%contraction_{letter}_{index}" for letter in "ptr")
+    registers.append(f".reg .b32 {t}, {r}; .reg .pred {p};")
+    return (
+        f"setp.geu.f32 {p}, {argument}, 0fC2FC0000; mov.b32 {t}, {argument}; @!{p} mul.rn.f32 {t}, {t}, 0f3F000000; "
+        f"ex2.approx.ftz.f32 {r}, {t}; @!{p} mul.rn.f32 {r}, {r}, {r}; mov.b32 {result}, {r}"
+    )
+
+
 def _literal(program: Program, operand: str) -> str | None:
     """The single-precision literal an operand is, directly or through one `mov`."""
     if _FLOAT.match(operand):
@@ -207,11 +231,11 @@ def _division(program: Program, index: int, division: Division, registers: list[
             return f"mov.b32 {a}, {numerator}; mov.b32 {r}, 0f{inverse}; mul.rn{ftz}.f32 {result}, {a}, {r}"
     large = division.large and "full" in statement.parts
     tiny = division.tiny and not ftz
-    steps = [f"abs{ftz}.f32 {t}, {divisor}", f"mov.b32 {b}, {divisor}"]
-    if large:
-        steps.append(f"setp.gt{ftz}.f32 {p}, {t}, 0f7E800000")
+    steps = [f"{f'abs{ftz}.f32' if division.absolute else 'mov.b32'} {t}, {divisor}", f"mov.b32 {b}, {divisor}"]
+    checks = [f"setp.gt{ftz}.f32 {p}, {t}, 0f7E800000"] if large else []
     if tiny:
-        steps.append(f"setp.geu.f32 {q}, {t}, 0f00800000")
+        checks.insert(0 if division.tiny_first else 1, f"setp.geu.f32 {q}, {t}, 0f00800000")
+    steps += checks
     for register, source in ((b, None), (a, numerator)):
         if source is not None:
             steps += [f"rcp.approx.ftz.f32 {r}, {b}", f"mov.b32 {a}, {source}"]

@@ -1,15 +1,4 @@
-"""Which products of a PTX text the assembler may still fuse: statements, data flow and candidate pairs.
-
-PTX lets ptxas treat a floating-point `add`, `sub` or `mul` without a rounding modifier "aggressively": a product
-may be fused into a sum (one rounding instead of two), and on some targets a product followed by a
-multiplication with 1/8, 1/4, 1/2, 2, 4 or 8 becomes one scaled product.  Three more products carry no rounding
-modifier at all, because they are inside the expansion of another instruction, and ptxas fuses these too:
-the last step of `div.full` and `div.approx` (reciprocal times numerator), of `rcp.approx`, `sqrt.approx` and
-`rsqrt.approx` (undoing a range scaling), and of `ex2.approx` (a squaring); the last four only without `.ftz`.
-
-The analysis is an over-approximation: flow-insensitive, scopes merged, every definition of a register counts.
-It works on the text, not on parsed records, because the rewriting needs exact positions.
-"""
+"""The instructions of a PTX text with their exact positions, for analyses that rewrite the text."""
 
 from __future__ import annotations
 
@@ -27,20 +16,7 @@ _INSTRUCTION = re.compile(r"(?:@(?P<guard>!?\s*[%\w$]+)\s+)?(?P<opcode>[a-z_][\w
 _LINE_DIRECTIVE = re.compile(r"\.(?:loc|file|version|target|address_size|minnctapersm)\b")
 _HEADER = re.compile(r"\.(?:visible|extern|weak|common|entry|func)\b")
 _COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.S)
-_ZERO = re.compile(r"[+-]?(?:0[xX]0+|0[fF]0+|0[dD]0+|0+|0[fF]80000000|0[dD]8000000000000000|0*\.0*)[uU]?$")
-
-# Results of these never carry an operand on unchanged, so a product does not flow through them.
-_OPAQUE = frozenset(
-    {"shfl", "mma", "wgmma", "tcgen05", "ldmatrix", "atom", "red", "vote", "match", "activemask", "setp", "ex2", "lg2"}
-    | {"sin", "cos", "tanh", "sqrt", "rsqrt", "rcp", "div", "cp", "mbarrier", "redux", "tex", "suld"}
-)
 _NO_RESULT = frozenset({"st", "bra", "brx", "bar", "barrier", "ret", "exit", "membar", "fence", "trap", "stmatrix"})
-# ptxas cannot know what these return.
-_UNKNOWN_RESULT = _OPAQUE - {"setp", "ex2", "lg2", "sin", "cos", "tanh", "sqrt", "rsqrt", "rcp", "div"}
-_KEEPS_ZERO = frozenset({"mov", "add", "sub", "mul", "fma", "mad", "cvt", "neg", "abs", "shl", "shr", "min", "max"})
-_KEEPS_ZERO_TOO = _KEEPS_ZERO | {"and", "or", "xor", "selp", "prmt", "bfe", "ld", "cvta"}
-_ARITHMETIC = frozenset({"add", "sub", "mul", "fma", "mad"})
-_STRICT = _ARITHMETIC | {"div", "ex2", "lg2", "sin", "cos", "tanh", "sqrt", "rsqrt", "rcp", "neg", "abs", "cvt", "mov"}
 
 
 @dataclass(frozen=True)
@@ -101,15 +77,6 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Indices of a product and of the instruction it may be fused into; `scale` if that is a multiplication."""
-
-    product: int
-    consumer: int
-    scale: bool
-
-
-@dataclass(frozen=True)
 class Program:
     """The instructions of a text and the position after each function's opening brace."""
 
@@ -137,10 +104,6 @@ class Program:
                 for name in statement.results:
                     found[name].append((index, -1))
         return found
-
-    @cached_property
-    def pairs(self) -> tuple[Pair, ...]:
-        return tuple(_pairs(self))
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -229,116 +192,3 @@ def _operands(text: str) -> Iterable[str]:
             yield text[start:index].strip()
             start = index + 1
     yield text[start:].strip()
-
-
-def _constants(program: Program) -> dict[str, int]:
-    """What ptxas may come to know of a register: 2 it may be a non-zero constant, 1 only a zero, absent nothing.
-
-    A register that is compared for equality counts as constant: behind the branch it may be replaced.
-    """
-    level: dict[str, int] = {}
-
-    def of(names: tuple[str, ...], operand: str) -> int:
-        if not names:
-            return 1 if _ZERO.match(operand) else 2
-        return max((0 if n.startswith("%") and "." in n else level.get(n, 0)) for n in names)
-
-    work = list(range(len(program.statements)))
-    for statement in program.statements:
-        if statement.base in ("setp", "set") and {"eq", "ne", "equ", "neu"}.intersection(statement.parts):
-            for names in statement.sources:
-                for name in names:
-                    level[name] = 2
-    while work:
-        changed: set[str] = set()
-        for index in work:
-            statement = program.statements[index]
-            if not statement.results or statement.base in _UNKNOWN_RESULT:
-                continue
-            if statement.base == "ld" and "const" not in statement.parts:
-                continue
-            read = statement.operands[1:]
-            levels = [of(names, operand) for names, operand in zip(statement.sources, read, strict=True)]
-            vector = any("{" in operand for operand in statement.operands)
-            strict = statement.base in _STRICT and not vector
-            if statement.base in _ARITHMETIC and statement.kind is None:
-                strict = False
-            if strict:
-                value = max(levels, default=2) if all(levels) else 0
-            else:
-                value = max(levels, default=2)
-                named = [names for names in statement.sources if names]
-                if len(set(named)) < len(named) and statement.base not in ("fma", "selp"):
-                    value = 2
-            if value and statement.base not in _KEEPS_ZERO_TOO:
-                value = 2
-            if statement.base == "ld":
-                value = 2
-            for name in statement.results:
-                if value > level.get(name, 0):
-                    level[name] = value
-                    changed.add(name)
-        work = sorted({use for name in changed for use, _ in program.uses.get(name, ())})
-    return level
-
-
-def _pairs(program: Program) -> Iterable[Pair]:
-    statements = program.statements
-    products = [i for i, s in enumerate(statements) if s.product]
-    if not products:
-        return
-    level = _constants(program)
-
-    def constant(index: int, position: int, least: int = 2) -> bool:
-        """Whether an operand other than `position` may be a constant (a non-zero one unless `least` is 1)."""
-        read = statements[index].operands[1:]
-        return any(
-            (max((level.get(n, 0) for n in names), default=0) >= least)
-            if names
-            else least < 2 or not _ZERO.match(operand)
-            for other, (names, operand) in enumerate(zip(statements[index].sources, read, strict=True))
-            if other != position
-        )
-
-    through_memory = [i for i, s in enumerate(statements) if s.base == "ld" and {"local", "param"} & set(s.parts)]
-    for product in products:
-        reached: set[str] = set()
-        fresh = list(statements[product].results)
-        own_constant = constant(product, -1)
-        consumers: dict[int, bool] = {}
-        memory = False
-        while fresh:
-            name = fresh.pop()
-            if name in reached:
-                continue
-            reached.add(name)
-            for index, position in program.uses.get(name, ()):
-                statement = statements[index]
-                if index == product and position < 0:
-                    continue
-                if statement.contractible and statement.base != "mul":
-                    consumers[index] = False
-                if statement.base == "mul" and statement.kind is not None:
-                    if constant(index, position) or (own_constant and statement.contractible):
-                        consumers.setdefault(index, True)
-                elif statement.base == "div" and statement.hidden_product and position == 0:
-                    if constant(index, position):
-                        consumers.setdefault(index, True)
-                if statement.base in _OPAQUE:
-                    continue
-                if statement.base in ("st", "call"):
-                    generic = not {"global", "shared"} & {part.split("::")[0] for part in statement.parts}
-                    if generic and not memory:
-                        memory = True
-                        fresh.extend(n for i in through_memory for n in statements[i].results)
-                        if statement.base == "call":
-                            fresh.extend(statement.results)
-                    continue
-                if statement.base == "ld":
-                    continue
-                if statement.base in _ARITHMETIC and statement.kind is not None:
-                    if not constant(index, position, 2 if statement.base == "mul" else 1):
-                        continue
-                fresh.extend(statement.results)
-        for index in sorted(consumers):
-            yield Pair(product, index, consumers[index])
