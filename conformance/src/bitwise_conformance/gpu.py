@@ -8,6 +8,7 @@ With `--dry-run` nothing is launched: every case is compiled here, and failures 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections import Counter
@@ -65,6 +66,7 @@ def _run(cases: list[Any], chosen: argparse.Namespace) -> list[dict[str, Any]]:
     from bitwise_conformance.compiling import compile_job, write_folders
     from bitwise_conformance.pool import run_all
 
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers are the parallelism
     settings: dict[str, Any] = {"repeats": chosen.repeats, "keep": bool(chosen.folder)}
     if chosen.dry_run:
         job = compile_job
