@@ -1,0 +1,67 @@
+"""The corpus is consistent, and compiles without a GPU."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from bitwise_conformance.cases import Array, Case, CaseError, Descriptor, Scalar
+
+
+def test_importing_the_package_imports_no_compiler() -> None:
+    modules = "bitwise_conformance, bitwise_conformance.gpu, bitwise_conformance.corpus, bitwise_conformance.launching"
+    found = subprocess.run(
+        [sys.executable, "-c", f"import sys, {modules}; print('triton' in sys.modules, 'torch' in sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.split() == ["False", "False"]
+
+
+def test_the_corpus_is_large_and_its_ids_are_file_names() -> None:
+    pytest.importorskip("triton")
+    from bitwise_conformance import corpus
+
+    cases = corpus.cases()
+    assert len(cases) >= 1500
+    assert len(corpus.families()) >= 25
+    assert len(corpus.by_id()) == len(cases)
+    assert all(re.fullmatch(r"[\w=,.\-]+", part) for case in cases for part in case.id.split("/"))
+    assert max(len(case.name) for case in cases) < 200
+    for case in cases:
+        known = {parameter.name for parameter in case.function.params}
+        assert {argument.name for argument in case.arguments} | set(case.constants) == known, case.id
+
+
+@pytest.mark.parametrize("family", ["row_sum", "gemm_warp_specialised", "attention_decode", "atomic_count"])
+def test_a_case_compiles_from_its_declared_launch(family: str) -> None:
+    pytest.importorskip("triton")
+    from bitwise_conformance import corpus
+    from bitwise_conformance.compiling import compile_case
+
+    case = next(case for case in corpus.cases() if case.family == family)
+    captured = compile_case(case)
+    assert captured.grid == case.grid
+    assert f".entry {case.function.__name__}" in captured.assembly
+
+
+def test_contradictions_are_named() -> None:
+    output = Array("c", "fp32", 4, "output")
+    with pytest.raises(CaseError, match="case f/g/n: no buffer has the role output or inout"):
+        Case("f", "g", "n", None, {}, {}, (1, 1, 1), (Array("a", "fp16", 4),))
+    with pytest.raises(CaseError, match="case f/g/n: two arguments have one name"):
+        Case("f", "g", "n", None, {"c": 1}, {}, (1, 1, 1), (output,))
+    with pytest.raises(CaseError, match="buffer a: f16 is no element type"):
+        Array("a", "f16", 4)
+    with pytest.raises(CaseError, match="buffer a: needs at least one element"):
+        Array("a", "fp16", 0)
+    with pytest.raises(CaseError, match="buffer a: an index draw needs `below`"):
+        Array("a", "i32", 4, kind="index")
+    with pytest.raises(CaseError, match="tensor map m: shape, strides and block"):
+        Descriptor("m", output, (4,), (1, 1), (4,))
+    case = Case("f", "g", "n", None, {}, {}, (1, 1, 1), (Scalar("n", 3), Descriptor("m", output, (4,), (1,), (4,))))
+    assert case.outputs == (output,)

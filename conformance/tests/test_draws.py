@@ -1,0 +1,99 @@
+"""Drawn inputs are exact bit patterns, and hashes see every bit but the payload of a NaN."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bitwise_conformance.cases import Array
+from bitwise_conformance.draws import DRAWS, FORMATS, canonical, digest_of, draw, round_to_format
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+def test_rounding_to_ieee_formats_is_numpys(dtype: str) -> None:
+    raw = np.random.PCG64(3).random_raw(40000)
+    values = np.ldexp((raw >> np.uint64(11)).astype(np.float64) - 2.0**52, (raw % np.uint64(40)).astype(np.int64) - 80)
+    native = {"fp16": np.float16, "fp32": np.float32}[dtype]
+    expected = values.astype(native).view(f"u{np.dtype(native).itemsize}")
+    assert np.array_equal(round_to_format(values, dtype), expected)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "pattern"),
+    [
+        ("bf16", 1.0, 0x3F80),
+        ("bf16", 1.0 + 2.0**-8, 0x3F80),  # a tie goes to the even pattern
+        ("bf16", 1.0 + 3 * 2.0**-8, 0x3F82),
+        ("bf16", -(2.0**-133), 0x8001),  # the least subnormal
+        ("bf16", 1e300, 0x7F7F),  # beyond the range: the largest finite number
+        ("fp8e4nv", 448.0, 0x7E),
+        ("fp8e4nv", 1e6, 0x7E),
+        ("fp8e4nv", -0.0, 0x80),
+        ("fp8e4nv", 2.0**-9, 0x01),
+        ("fp8e5", 1.125, 0x3C),  # a tie
+        ("fp8e5", 57344.0, 0x7B),
+        ("fp16", 2.0**-25, 0x0000),  # a tie between zero and the least subnormal
+    ],
+)
+def test_rounding_of_single_values(dtype: str, value: float, pattern: int) -> None:
+    assert round_to_format(np.array([value]), dtype).tolist() == [pattern]
+
+
+PINNED_NORMAL = ["0x3edc2725", "0xbf7f3859", "0x3edfeaa3", "0xbf7d86af"]
+PINNED_WIDE = ["0x46c7", "0xc6c0", "0x40a2", "0x4061"]
+
+
+def test_a_draw_is_pinned_to_its_bits() -> None:
+    array = Array("source", "fp32", 4)
+    assert [hex(bits) for bits in draw(array, "family/group", "normal").tolist()] == PINNED_NORMAL
+    assert [hex(bits) for bits in draw(Array("a", "bf16", 4), "family/group", "wide").tolist()] == PINNED_WIDE
+
+
+def test_draws_depend_on_group_buffer_and_kind_only() -> None:
+    array = Array("a", "fp16", 64)
+    same = Array("a", "fp16", 64, offset=3)
+    assert np.array_equal(draw(array, "g", "wide"), draw(same, "g", "wide"))
+    others = [draw(array, "h", "wide"), draw(Array("b", "fp16", 64), "g", "wide"), draw(array, "g", "normal")]
+    assert not any(np.array_equal(draw(array, "g", "wide"), other) for other in others)
+
+
+@pytest.mark.parametrize("dtype", sorted(FORMATS))
+def test_kinds_hold_what_they_are_named_after(dtype: str) -> None:
+    form = FORMATS[dtype]
+    drawn = {kind: draw(Array("a", dtype, 20000), "g", kind) for kind in DRAWS}
+    exponent = {kind: (bits.astype(np.uint64) & np.uint64(form.infinity)) for kind, bits in drawn.items()}
+    assert set(drawn["negative_zero"].tolist()) == {form.sign}
+    assert not exponent["subnormal"].any()
+    assert {0, form.sign} < set(drawn["zeros"].tolist())
+    for kind in ("normal", "wide", "zeros"):
+        assert np.array_equal(canonical(drawn[kind], dtype), drawn[kind])
+        assert form.quiet_nan not in drawn[kind]
+    assert form.quiet_nan in canonical(drawn["special"], dtype)
+    if form.infinite:
+        assert {form.infinity, form.infinity | form.sign} < set(drawn["special"].tolist())
+
+
+def test_positive_draws_have_no_sign() -> None:
+    for kind in DRAWS:
+        assert not (draw(Array("a", "fp32", 500, kind="positive"), "g", kind) >> np.uint32(31)).any()
+
+
+def test_indices_stay_below_their_bound_and_outputs_hold_the_pattern() -> None:
+    indices = draw(Array("a", "i64", 500, kind="index", below=7), "g", "normal")
+    assert sorted(set(indices.tolist())) == [0, 1, 2, 3, 4, 5, 6]
+    assert set(draw(Array("a", "bf16", 5, "output"), "g", "normal").tolist()) == {0xA5A5}
+    assert set(draw(Array("a", "fp32", 5, "scratch"), "g", "normal").tolist()) == {0}
+
+
+def test_hashes_count_all_nans_as_one_and_tell_zeros_apart() -> None:
+    def hashed(bits: int) -> str:
+        return digest_of(np.array([bits], dtype=np.uint32), "fp32")
+
+    assert hashed(0x7F800001) == hashed(0xFFC12345) == hashed(0x7FC00000)
+    assert len({hashed(0x7FC00000), hashed(0x7F800000), hashed(0), hashed(0x80000000)}) == 4
+    assert digest_of(np.array([0x7F, 0xFF], dtype=np.uint8), "fp8e4nv") == digest_of(
+        np.array([0x7F, 0x7F], dtype=np.uint8), "fp8e4nv"
+    )
+    assert digest_of(np.array([0x7E], dtype=np.uint8), "fp8e4nv") != digest_of(
+        np.array([0x7F], dtype=np.uint8), "fp8e4nv"
+    )
