@@ -129,7 +129,7 @@ class SharedMemory:
     """`size` bytes for each of `blocks` blocks, in cells of `granule` bytes; all undefined at first."""
 
     def __init__(self, size: int, blocks: int, granule: int) -> None:
-        self.granule, self.blocks = granule, blocks
+        self.granule, self.blocks, self.version = granule, blocks, 0
         self._reserve(max(size, 16))
 
     def _reserve(self, size: int) -> None:
@@ -161,6 +161,7 @@ class SharedMemory:
 
     def store(self, cells: Array, value: Value, mask: Array | None) -> None:
         """Writes the value at each active lane's cell (shape (1|blocks, lanes)) and those after it."""
+        self.version += 1
         for part, (words, meta) in enumerate(split(value, self.granule)):
             self._put(cells + part if part else cells, words, meta, mask)
 

@@ -54,11 +54,13 @@ class GlobalMemory:
         self.atomics: dict[int, list[tuple[str, Access]]] = {}
         self.watched: frozenset[int] = frozenset()
         self.gathered: set[int] = set()
+        self.seen: set[int] = set()
 
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
         """The content of memory at each active lane's address.  Raises Unreadable."""
         shape = np.broadcast_shapes(address.shape, mask.shape if mask is not None else (1, 1))
         buffers = self._buffers(address, mask)
+        self.seen |= buffers
         value = self.domain.load(address.astype(np.uint64, copy=False), bits)
         if not buffers & (self.stores.keys() | self.watched | self.atomics.keys()):
             return value

@@ -61,8 +61,8 @@ def fused(name: str, accumulator: Lanes, left: Vectors, right: Vectors) -> Lanes
     Where both vectors are all zeros the accumulator comes back unchanged: measured for fp16, bf16 and tf32
     with accumulators that were not -0 (the unit returns the accumulator when every product is zero).
     """
-    words = L.full_hash(accumulator) * hashing.multiplier(2)
-    words += left.words + right.words
+    words = left.words + right.words
+    words = words + L.full_hash(accumulator) * hashing.shaped(hashing.multiplier(2), words.ndim)
     words += hashing.shaped(hashing.constant("fused " + name), words.ndim)
     out = Lanes(accumulator.bits, hashing.scramble(words), L.TERM | _meta_or(accumulator.meta, left, right))
     if left.zero is None or right.zero is None:

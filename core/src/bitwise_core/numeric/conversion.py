@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from bitwise_core.numeric import softfloat
-from bitwise_core.numeric.floating import Mode, finish
+from bitwise_core.numeric.floating import Mode, clamp
 from bitwise_core.numeric.formats import FloatFormat, IntegerFormat
 from bitwise_core.numeric.integer import signed_words
 from bitwise_core.numeric.softfloat import Rounding, Unpacked
@@ -28,11 +28,11 @@ def float_to_float(
     if mode.ftz and source.name == FLUSHED_FORMAT:
         operand = softfloat.flush(operand, source)
     number = softfloat.unpack(operand, source)
-    result = softfloat.pack(number, target, rounding, saturate)
+    result = softfloat.pack(number, target, rounding, saturate, mode.ftz and target.name == FLUSHED_FORMAT)
     if target.canonical_nan is None:
         largest = result.dtype.type(target.largest_magnitude << target.padding)
         result = np.where(number.nan, largest, result)
-    return finish(result, target, Mode(mode.ftz and target.name == FLUSHED_FORMAT, mode.sat, mode.relu))
+    return clamp(result, target, mode)
 
 
 def _rounded_magnitude(number: Unpacked, rounding: Rounding) -> Words:
@@ -77,7 +77,7 @@ def integer_to_float(target: FloatFormat, source: IntegerFormat, rounding: Round
     exponent: Integers = wide.astype(np.int64)
     significand, exponent = normalise(np.where(wide, half, magnitude), exponent)
     none = np.zeros(operand.shape, dtype=np.bool_)
-    return finish(softfloat.pack(Unpacked(negative, exponent, significand, none, none), target, rounding), target, mode)
+    return clamp(softfloat.pack(Unpacked(negative, exponent, significand, none, none), target, rounding), target, mode)
 
 
 def float_to_integral(form: FloatFormat, rounding: IntegerRounding, mode: Mode, operand: Bits) -> Bits:
@@ -95,7 +95,7 @@ def float_to_integral(form: FloatFormat, rounding: IntegerRounding, mode: Mode, 
         number.nan,
         number.infinite,
     )
-    return finish(softfloat.pack(result, form, "rz"), form, mode)
+    return clamp(softfloat.pack(result, form, "rz"), form, mode)
 
 
 def integer_to_integer(target: IntegerFormat, source: IntegerFormat, saturate: bool, operand: Bits) -> Bits:

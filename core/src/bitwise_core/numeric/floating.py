@@ -23,7 +23,7 @@ class Mode:
     """How an operation treats its operands and its result, beyond rounding.
 
     `ftz` takes subnormal operands as zeros of their sign and returns zeros of their sign for subnormal results;
-    whether a result is subnormal is decided after rounding to the format.
+    whether a result is subnormal is decided before it is rounded.
     `sat` clamps the result to [0, 1] and turns NaN into +0; `relu` turns negative results into +0.
     """
 
@@ -56,16 +56,29 @@ def arithmetic(verb: str, form: FloatFormat, rounding: Rounding, mode: Mode, *op
         operands = tuple(softfloat.flush(bits, form) for bits in operands)
     if rounding == "rn" and native.supports(verb, form) and native.trusted():
         result = native.compute(verb, form, operands)
+        if mode.ftz:
+            result = _flush_tiny(verb, form, operands, result)
     else:
-        numbers = tuple(unpack(bits, form) for bits in operands)
-        result = softfloat.pack(_exact(verb, numbers, rounding, form), form, rounding)
-    return finish(result, form, mode)
+        result = _with_integers(verb, form, rounding, mode.ftz, operands)
+    return clamp(result, form, mode)
 
 
-def finish(result: Bits, form: FloatFormat, mode: Mode) -> Bits:
-    """Apply what a mode does to a rounded result."""
-    if mode.ftz:
-        result = softfloat.flush(result, form)
+def _with_integers(verb: str, form: FloatFormat, rounding: Rounding, ftz: bool, operands: tuple[Bits, ...]) -> Bits:
+    numbers = tuple(unpack(bits, form) for bits in operands)
+    return softfloat.pack(_exact(verb, numbers, rounding, form), form, rounding, flush_tiny=ftz)
+
+
+def _flush_tiny(verb: str, form: FloatFormat, operands: tuple[Bits, ...], result: Bits) -> Bits:
+    """Flush results rounded to nearest; the smallest normal number may have been subnormal before rounding."""
+    doubtful = magnitude_of(result, form) == np.uint64(1 << form.mantissa_bits)
+    if doubtful.any():
+        chosen = tuple(np.broadcast_to(bits, result.shape)[doubtful] for bits in operands)
+        result[doubtful] = _with_integers(verb, form, "rn", True, chosen)
+    return softfloat.flush(result, form)
+
+
+def clamp(result: Bits, form: FloatFormat, mode: Mode) -> Bits:
+    """Apply `sat` or `relu` to a rounded result."""
     if not (mode.sat or mode.relu):
         return result
     sign, magnitude, nan = sign_of(result, form), magnitude_of(result, form), nan_of(result, form)
@@ -97,7 +110,7 @@ def extremum(verb: str, form: FloatFormat, propagate: bool, mode: Mode, left: Bi
     chosen = np.where(take_left, left, right)
     nan = left_nan | right_nan if propagate else left_nan & right_nan
     result = join(sign_of(chosen, form), magnitude_of(chosen, form), np.asarray(nan), form)
-    return finish(result, form, Mode(sat=mode.sat, relu=mode.relu))
+    return clamp(result, form, mode)
 
 
 def change_sign(verb: str, form: FloatFormat, mode: Mode, operand: Bits) -> Bits:

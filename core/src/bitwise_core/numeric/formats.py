@@ -158,7 +158,7 @@ FLOAT_FORMATS: dict[str, FloatFormat] = {
     for row in (
         FloatFormat("fp64", 64, 11, 52, 1023, True, "exponent", 0x7FFFFFFFFFFFFFFF),
         FloatFormat("fp32", 32, 8, 23, 127, True, "exponent", 0x7FFFFFFF),
-        FloatFormat("tf32", 32, 8, 10, 127, True, "exponent", 0x7FFFFFFF, padding=13),
+        FloatFormat("tf32", 32, 8, 10, 127, True, "exponent", 0x7FFFE000, padding=13),
         FloatFormat("fp16", 16, 5, 10, 15, True, "exponent", 0x7FFF),
         FloatFormat("bf16", 16, 8, 7, 127, True, "exponent", 0x7FFF),
         FloatFormat("e4m3", 8, 4, 3, 7, False, "all_ones", 0x7F),

@@ -80,6 +80,18 @@ class Operation:
         return next((modifier for modifier in self.modifiers if modifier in known), None)
 
     @property
+    def sees_nan_patterns(self) -> bool:
+        """Whether operands that are different NaNs can give results other than NaNs, or other than each other's.
+
+        So it is for everything that reads patterns as integers.  Rounding to tf32, or reading as tf32, drops
+        low bits, which turns some NaNs into infinities.
+        """
+        formats = (self.result, *self.operands)
+        return any(isinstance(form, IntegerFormat) for form in self.operands) or any(
+            form.name == "tf32" for form in formats
+        )
+
+    @property
     def evaluable(self) -> bool:
         """Whether `evaluate` has an arithmetic."""
         return "approx" not in self.modifiers and "full" not in self.modifiers
@@ -259,6 +271,10 @@ def _between_floats(name: str, target: FloatFormat, source: FloatFormat, modifie
         taken = (None, *taken[1:])
     elif taken[0] is None:
         raise _unknown(name, f"{target.name} does not hold every {source.name}, so name a rounding")
+    if taken[1] and (target.name, source.name) == ("fp16", "fp32"):
+        if taken[0] not in ("rn", "rz", "rna"):
+            raise _unknown(name, "whether a subnormal operand is flushed before it is rounded up is not established")
+        taken = (taken[0], None, *taken[2:])  # a subnormal fp32 becomes a zero in either case
     if target.canonical_nan is None and taken[2] is None:
         raise _unknown(name, f"{target.name} has neither infinity nor NaN, so write satfinite")
     rounding = cast("Rounding", taken[0] or "rn")

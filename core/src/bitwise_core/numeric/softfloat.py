@@ -146,11 +146,16 @@ def split(significand: Words, drop: Integers) -> tuple[Words, Words, Words]:
     return value >> inside.astype(np.uint64), value & (unit - _ONE), unit >> _ONE
 
 
-def pack(number: Unpacked, form: FloatFormat, rounding: Rounding, saturate: bool = False) -> Bits:
+def pack(
+    number: Unpacked, form: FloatFormat, rounding: Rounding, saturate: bool = False, flush_tiny: bool = False
+) -> Bits:
     """Round to a format.  With `saturate`, what is too large (an infinity too) becomes the largest finite number.
 
     Without it an overflow gives what IEEE 754 says for the rounding, and a NaN where the format has no infinity.
+    With `flush_tiny`, what is smaller than every normal number before it is rounded becomes a zero of its sign.
     """
+    if not form.subnormals:
+        raise ValueError(f"rounding to {form.name} is not defined: it has neither zero nor sign")
     exponent = np.where(number.significand == 0, np.int64(form.smallest_exponent), number.exponent + LEADING_BIT)
     below = np.maximum(np.int64(form.smallest_exponent) - exponent, 0)
     kept, rest, half = split(number.significand, below + np.int64(LEADING_BIT - form.mantissa_bits))
@@ -159,8 +164,8 @@ def pack(number: Unpacked, form: FloatFormat, rounding: Rounding, saturate: bool
     # The implicit one adds 1 to the exponent field, and so does a carry out of the mantissa.
     field = np.clip(exponent - np.int64(form.smallest_exponent), 0, form.largest_exponent_field + 1)
     magnitude = (field.astype(np.uint64) << np.uint64(form.mantissa_bits)) + kept
-    if not form.subnormals:
-        raise ValueError(f"rounding to {form.name} is not defined: it has neither zero nor sign")
+    if flush_tiny:
+        magnitude = np.where(below > 0, _ZERO, magnitude)
     largest = np.uint64(form.largest_magnitude)
     overflow = (magnitude > largest) & ~number.infinite
     nan = number.nan

@@ -1,0 +1,142 @@
+"""The launch-exact reading: every block of a known launch is run, and each output element gets its term."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitwise_core.asm import Kernel, Module
+from bitwise_core.engine.program import Program, build
+from bitwise_core.engine.run import MAXIMUM_STEPS, Run
+from bitwise_core.machine.arch import Arch
+from bitwise_core.machine.cells import FinerGranule, SharedMemory
+from bitwise_core.machine.domain import Domain, Unreadable
+from bitwise_core.machine.global_memory import GlobalMemory, Output, outputs
+from bitwise_core.machine.lanes import STICKY
+from bitwise_core.machine.launch import Launch
+from bitwise_core.machine.races import RaceDetector
+from bitwise_core.machine.state import THREAD_SHIFT, Machine
+
+LANES = 8192
+"""Lanes that are run side by side: enough to make one NumPy step worth its cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A kernel made ready to be read at one launch."""
+
+    module: Module
+    kernel: Kernel
+    arch: Arch
+    launch: Launch
+    program: Program
+    block: tuple[int, int, int]
+
+    @property
+    def threads(self) -> int:
+        """Threads in a block."""
+        return self.block[0] * self.block[1] * self.block[2]
+
+
+def ready(module: Module, arch: Arch, launch: Launch) -> Ready:
+    """Builds the program of the launch's entry.  Raises Unreadable."""
+    try:
+        kernel = module.kernel(launch.entry)
+    except KeyError as error:
+        raise Unreadable(str(error.args[0])) from None
+    block = launch.block or kernel.threads
+    if block is None:
+        raise Unreadable(f"neither the launch nor the text says how many threads a block of {kernel.name} has", kernel.line)
+    if kernel.threads is not None and block[0] * block[1] * block[2] != kernel.threads[0] * kernel.threads[1] * kernel.threads[2]:
+        raise Unreadable(f"the text of {kernel.name} requires blocks of {kernel.threads} threads, the launch has {block}", kernel.line)
+    if not 1 <= block[0] * block[1] * block[2] <= 1024:
+        raise Unreadable("a block has 1 to 1024 threads", kernel.line)
+    return Ready(module, kernel, arch, launch, build(module, kernel, arch), block)
+
+
+def run_blocks(
+    prepared: Ready, domain: Domain, buffers: Mapping[str, int], blocks: Sequence[int] | None = None
+) -> tuple[GlobalMemory, frozenset[int]]:
+    """Runs the given blocks (all of them by default).  Gives back global memory and the compiler's scratch buffers.
+
+    Buffers that a launch both loads and stores are run a second time with every load recorded, so that
+    exchanges between blocks are noticed.  Raises Unreadable.
+    """
+    numbers = np.arange(prepared.launch.blocks) if blocks is None else np.asarray(sorted(blocks))
+    granule = prepared.arch.granule(prepared.kernel)
+    watched: frozenset[int] = frozenset()
+    while True:
+        memory = GlobalMemory(domain)
+        memory.watched = watched
+        try:
+            scratch, loaded = _run_all(prepared, memory, buffers, numbers, granule)
+        except FinerGranule as finer:
+            if finer.granule >= granule:
+                raise Unreadable("shared memory is accessed in units that do not fit its cells") from None
+            granule = finer.granule
+            continue
+        written = frozenset(memory.stores.keys() | memory.atomics.keys())
+        both = (written & loaded) - watched
+        if not both:
+            return memory, scratch
+        watched = watched | both
+
+
+def _run_all(
+    prepared: Ready, memory: GlobalMemory, buffers: Mapping[str, int], numbers: np.ndarray, granule: int  # type: ignore[type-arg]
+) -> tuple[frozenset[int], frozenset[int]]:
+    per_batch = max(1, LANES // prepared.threads)
+    scratch: frozenset[int] = frozenset()
+    budget = [MAXIMUM_STEPS]
+    for start in range(0, len(numbers), per_batch):
+        machine = machine_for(prepared, memory, buffers, numbers[start : start + per_batch], granule)
+        Run(prepared.program, machine, budget).start()
+        scratch = frozenset(machine.extra.get("scratch", ()))
+    return scratch, frozenset(memory.seen)
+
+
+def machine_for(
+    prepared: Ready, memory: GlobalMemory, buffers: Mapping[str, int], numbers: np.ndarray, granule: int  # type: ignore[type-arg]
+) -> Machine:
+    """A machine at the start of the launch for a batch of blocks."""
+    threads = prepared.threads
+    count = len(numbers)
+    local = np.arange(threads, dtype=np.int64)[None]
+    machine = Machine(
+        domain=memory.domain,
+        blocks=count,
+        threads=threads,
+        warp=prepared.arch.warp,
+        special={"block": numbers.reshape(count, 1)},
+        parameters={},
+        symbols={},
+        shared=SharedMemory(4096, count, granule),
+        races=RaceDetector(4096 // granule, threads, prepared.arch.warp),
+        memory=memory,
+        thread=(numbers.astype(np.int64).reshape(count, 1) << THREAD_SHIFT) + local,
+        local_thread=local,
+    )
+    machine.extra["block size"] = prepared.block
+    machine.extra["buffers"] = buffers
+    prepared.arch.special(machine, prepared.launch)
+    prepared.arch.prepare(machine, prepared.module, prepared.kernel, prepared.launch)
+    return machine
+
+
+def results(memory: GlobalMemory, scratch: frozenset[int]) -> dict[int, Output]:
+    """What the launch leaves in the caller's buffers.  Raises Unreadable on races and undefined values."""
+    found = {buffer: output for buffer, output in outputs(memory).items() if buffer not in scratch}
+    for output in found.values():
+        bad = (output.meta & np.uint32(STICKY)) != 0
+        undefined = (output.meta & np.uint32(8)) != 0
+        if undefined.any():
+            raise Unreadable("a stored value depends on a register or on memory that nothing wrote", int(output.line[undefined][0]))
+        if bad.any():
+            raise Undetermined("a stored value depends on the order in which threads run", int(output.line[bad][0]))
+    return found
+
+
+class Undetermined(Unreadable):
+    """The kernel's own result is not determined: it is equal to nothing, itself included."""

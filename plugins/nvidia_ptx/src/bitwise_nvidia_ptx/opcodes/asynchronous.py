@@ -1,0 +1,147 @@
+"""Asynchronous copies of threads and matrix groups: cp.async and its groups.
+
+Source: PTX ISA 8.7, "Data Movement: Asynchronous copy".
+A copy's bytes arrive when its thread waits for its group; until then the cells count as being written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bitwise_core.asm import Instruction, Operand
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.state import Machine, Step
+from bitwise_nvidia_ptx.opcodes import tensor_copy
+from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_of
+from bitwise_nvidia_ptx.shared_access import touched
+
+TABLE = OpcodeTable()
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One copy in flight: its cells and value in the lanes that issued it."""
+
+    cells: Array
+    value: Value
+    mask: Array | None
+    touched: Array
+    threads: Array
+
+
+@dataclass(slots=True)
+class Queue:
+    """The copies of a set of threads: those not yet committed, and the committed groups, oldest first."""
+
+    open: list[Copy] = field(default_factory=list)
+    groups: list[list[Copy]] = field(default_factory=list)
+
+
+def queue_of(machine: Machine) -> Queue:
+    """The queue of the active threads; threads that part keep queues of their own."""
+    queues = machine.extra.setdefault("copies", {})
+    key = machine.active_threads().tobytes()
+    queue = queues.get(key)
+    if queue is None:
+        threads = machine.active_threads()
+        for other, waiting in queues.items():
+            shared = np.frombuffer(other, dtype=bool) & threads
+            if shared.any() and (waiting.open or waiting.groups):
+                raise Unreadable("threads that copied together wait for their copies apart")
+        queue = queues[key] = Queue()
+    return queue  # type: ignore[no-any-return]
+
+
+@TABLE.opcode("cp")
+def copy(instruction: Instruction, context: Context) -> Step:
+    """cp.async.{ca,cg}, its groups and waits; bulk and tensor copies stand in their own module."""
+    parts = instruction.opcode.split(".")
+    if "bulk" in parts:
+        return tensor_copy.copy(instruction, context)
+    if parts[1] != "async":
+        raise UnknownInstruction(instruction)
+    if parts[2] == "commit_group":
+        return _commit
+    if parts[2] in ("wait_group", "wait_all"):
+        keep = literal_of(instruction.operands[0], instruction) if parts[2] == "wait_group" else 0
+        return _wait(keep, parts[2] == "wait_all")
+    if parts[2] not in ("ca", "cg") or parts[3] not in ("shared", "shared::cta") or "global" not in parts:
+        raise UnknownInstruction(instruction)
+    target, source, size, *rest = instruction.operands
+    bits = 8 * literal_of(size, instruction)
+    hinted = any("cache_hint" in each for each in parts)
+    used = rest[: len(rest) - 1] if hinted else rest
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        _issue(machine, target, source, bits, used[0] if used else None, line)
+
+    return step
+
+
+def _issue(machine: Machine, target: Operand, source: Operand, bits: int, size: Operand | None, line: int) -> None:
+    place, origin = machine.known(address_of(machine, target)), machine.known(address_of(machine, source))
+    if place is None or origin is None:
+        raise Unreadable("an asynchronous copy at a computed address", line)
+    if machine.condition is not None:
+        raise Unreadable("an asynchronous copy depends on data", line)
+    value = _source(machine, origin, bits, size, line)
+    shared = machine.shared
+    cells = shared.cells(place, machine.mask)
+    where, threads = touched(machine, cells, max(1, bits // 8 // shared.granule))
+    machine.races.writes(where, threads, pending=True)
+    queue_of(machine).open.append(Copy(cells, value, machine.mask, where, threads))
+
+
+def _source(machine: Machine, origin: Array, bits: int, size: Operand | None, line: int) -> Value:
+    zero = L.concat([np.zeros((1, 1), dtype=np.uint32)] * (bits // 32))
+    outer = machine.mask
+    if size is None:
+        return _leaves(machine, origin, bits, line)
+    count = machine.known(machine.read_bits(size, 32))
+    if count is None:
+        raise Unreadable("an asynchronous copy's size depends on data", line)
+    whole, none = count >= bits // 8, count == 0
+    active = machine.active()
+    if (~(whole | none) & active).any():
+        raise Unreadable("an asynchronous copy of part of its size", line)
+    reading = np.broadcast_to(whole, np.broadcast_shapes(whole.shape, (1, 1))) if outer is None else whole & outer
+    if not reading.any():
+        return zero
+    machine.mask = None if reading.all() else reading
+    value = _leaves(machine, origin, bits, line)
+    machine.mask = outer
+    return value if reading.all() else L.choose(whole, value, zero)
+
+
+def _leaves(machine: Machine, origin: Array, bits: int, line: int) -> Value:
+    where = origin.astype(np.uint64, copy=False)
+    parts = [
+        machine.memory.load(where + np.uint64(low // 8) if low else where, min(bits, 64), machine.mask, machine.thread, machine.epoch, line)
+        for low in range(0, bits, 64)
+    ]
+    return L.concat(parts)
+
+
+def _commit(machine: Machine) -> None:
+    queue = queue_of(machine)
+    queue.groups.append(queue.open)
+    queue.open = []
+
+
+def _wait(keep: int, everything: bool) -> Step:
+    def step(machine: Machine) -> None:
+        queue = queue_of(machine)
+        if everything:
+            _commit(machine)
+        while len(queue.groups) > keep:
+            for each in queue.groups.pop(0):
+                machine.shared.store(each.cells, each.value, each.mask)
+                machine.races.finished(each.touched, each.threads)
+
+    return step

@@ -1,0 +1,1 @@
+"""NVIDIA sm_90: warpgroup matrix instructions and the architecture's row."""

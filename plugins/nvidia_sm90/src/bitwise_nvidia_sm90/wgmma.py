@@ -1,0 +1,303 @@
+"""wgmma: fused steps of a warpgroup over tiles in shared memory, and their groups.
+
+Source: PTX ISA 8.7, "Asynchronous Warpgroup Level Matrix Instructions".  The accumulator's element
+(row 16 * warp + 8 * half + lane / 4, column 8j + 2 * (lane % 4) + e) lies in register 4j + 2 * half + e.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from bitwise_core.asm import Immediate, Instruction, Negated, Operand, Register, Vector
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine import matrix
+from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lanes import Array, Lanes, Value
+from bitwise_core.machine.matrix import Vectors
+from bitwise_core.machine.state import Machine, Step
+from bitwise_nvidia_ptx.opcodes.fragments import vectors
+from bitwise_nvidia_ptx.opcodes.matrix_sync import ELEMENT_BITS, items, step_name
+from bitwise_nvidia_ptx.opcodes.memory import literal_of
+from bitwise_nvidia_sm90.descriptors import tile_addresses
+
+TABLE = OpcodeTable()
+FAMILY = "fused"
+_SHAPE = re.compile(r"m64n(\d+)k(\d+)")
+_GROUP = 128
+
+
+@TABLE.opcode("wgmma")
+def warpgroup(instruction: Instruction, context: Context) -> Step:
+    """wgmma.mma_async, fence, commit_group and wait_group."""
+    parts = instruction.opcode.split(".")
+    if parts[1] == "fence":
+        return _nothing
+    if parts[1] == "commit_group":
+        return _commit
+    if parts[1] == "wait_group":
+        return _wait(literal_of(instruction.operands[0], instruction))
+    found = _SHAPE.fullmatch(parts[4]) if len(parts) > 4 else None
+    if parts[1] != "mma_async" or found is None or "sp" in parts:
+        raise UnknownInstruction(instruction)
+    *options, result, left, right = parts[5:]
+    if set(options) or left not in ELEMENT_BITS or right not in ELEMENT_BITS:
+        raise UnknownInstruction(instruction)
+    return _multiply(instruction, context, int(found[1]), int(found[2]), result, left, right)
+
+
+def _nothing(machine: Machine) -> None:
+    return None
+
+
+def _multiply(instruction: Instruction, context: Context, n: int, k: int, result: str, left: str, right: str) -> Step:
+    destination, a, b, *rest = instruction.operands
+    signed = result == "s32"
+    scale_d = rest[0] if rest else Immediate(1)
+    scales = [literal_of(each, instruction) for each in rest[1:]]
+    negations, transposes = ([], []) if signed else (scales[:2], scales[2:])
+    if any(each != 1 for each in negations):
+        raise UnknownInstruction(instruction, "negates an operand, which is not modelled")
+    in_registers = isinstance(a, Vector)
+    flags = [bool(each) for each in transposes]
+    trans_a = bool(flags[0]) if len(flags) == 2 else False
+    trans_b = bool(flags[-1]) if flags else False
+    family = FAMILY if left in ("f16", "bf16") else "wgmma"
+    name = step_name(family, k, result, left, right, result, context.arch.name)
+    bits = ELEMENT_BITS[left]
+    size = bits // 8
+    out = 16 if result == "f16" else 32
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        groups = _groups(machine, line)
+        rows = _register_rows(machine, items(a), bits, groups) if in_registers else _tile_rows(machine, a, 64, k, size, not trans_a, groups)
+        columns = _tile_rows(machine, b, n, k, size, not trans_b, groups)
+        old = _accumulator(machine, items(destination), out, n, scale_d, groups)
+        new = matrix.fused(name, old, *_spread(rows, columns, len(groups), n, in_registers))
+        _write(machine, items(destination), new, out, groups)
+
+    return step
+
+
+def _groups(machine: Machine, line: int) -> list[int]:
+    """The warpgroups that take part."""
+    active = machine.active_threads()
+    if machine.threads % _GROUP:
+        padded = np.zeros(-(-machine.threads // _GROUP) * _GROUP, dtype=bool)
+        padded[: machine.threads] = active
+        active = padded
+    by_group = active.reshape(-1, _GROUP)
+    if (by_group.any(axis=1) != by_group.all(axis=1)).any():
+        raise Unreadable("a warpgroup instruction runs in part of a warpgroup", line)
+    return [int(each) for each in np.flatnonzero(by_group.any(axis=1))]
+
+
+def _tile_rows(machine: Machine, operand: Operand, rows: int, k: int, size: int, k_major: bool, groups: list[int]) -> list[Vectors]:
+    """Per warpgroup, the vectors of a tile: words (2, blocks, rows)."""
+    value = machine.known(machine.read_bits(operand, 64))
+    if value is None:
+        raise Unreadable("a matrix descriptor depends on data")
+    result = []
+    for group in groups:
+        number = _uniform(machine, value, group)
+        result.append(_tile(machine, number, rows, k, size, k_major, group))
+    return result
+
+
+def _uniform(machine: Machine, value: Array, group: int) -> int:
+    part = value if value.shape[1] == 1 else value[:, group * _GROUP : (group + 1) * _GROUP]
+    if machine.mask is not None and part.shape[0] > 1:
+        active = np.broadcast_to(machine.mask, (part.shape[0], machine.mask.shape[1])).any(axis=1)
+        part = part[active]
+    if part.size == 0 or (part != part.flat[0]).any():
+        raise Unreadable("a matrix descriptor differs between threads")
+    return int(part.flat[0])
+
+
+def _tile(machine: Machine, descriptor: int, rows: int, k: int, size: int, k_major: bool, group: int) -> Vectors:
+    shared = machine.shared
+    cache = machine.extra.setdefault("tiles", {})
+    key = (descriptor, rows, k, size, k_major)
+    version = shared.version
+    address = tile_addresses(descriptor, rows, k, size, k_major).reshape(1, -1)
+    cells = shared.cells(address, None)
+    step = max(1, size // shared.granule)
+    flat = cells[0] if step == 1 else (cells[0][:, None] + np.arange(step)).ravel()
+    thread = group * _GROUP
+    machine.races.pending_reads(flat, thread)
+    machine.extra.setdefault("matrix reads", []).append((flat, thread))
+    found = cache.get(key)
+    if found is not None and found[0] == version:
+        return found[1]  # type: ignore[no-any-return]
+    value = L.as_lanes(shared.load(cells, size * 8))
+    blocks = value.words.shape[1]
+    meta = value.meta if isinstance(value.meta, int) else value.meta.reshape(value.meta.shape[0], rows, k)
+    words = np.broadcast_to(value.words, (2, blocks, rows * k)).reshape(2, blocks, rows, k)
+    result = matrix.rows(Lanes(size * 8, words, meta))
+    if len(cache) > 64:
+        cache.clear()
+    cache[key] = (version, result)
+    return result
+
+
+def _register_rows(machine: Machine, registers: Sequence[Operand], bits: int, groups: list[int]) -> list[Vectors]:
+    """A's fragment in registers: per half, words (2, blocks, warps, 8), cut to the warpgroups."""
+    values = [machine.read_bits(each, 32) for each in registers]
+    halves = vectors(machine, values, bits, 2)
+    warps = [warp for group in groups for warp in range(4 * group, 4 * group + 4)]
+    result = []
+    for half in halves:
+        zero = None if half.zero is None else half.zero[:, warps]
+        result.append(Vectors(half.words[:, :, warps], zero, half.sticky))
+    return result
+
+
+def _spread(rows: list[Vectors], columns: list[Vectors], groups: int, n: int, in_registers: bool) -> tuple[Vectors, Vectors]:
+    """Row and column vectors in the accumulator's axes (j, half, e, group, warp, lane / 4, lane % 4)."""
+    if in_registers:
+        words = np.stack([each.words for each in rows], axis=2)
+        words = words.reshape(2, words.shape[1], 1, 2, 1, groups, 4, 8, 1)
+        zero = None
+        if all(each.zero is not None for each in rows):
+            stacked = np.stack([each.zero for each in rows if each.zero is not None], axis=1)
+            zero = stacked.reshape(stacked.shape[0], 1, 2, 1, groups, 4, 8, 1)
+    else:
+        words, zero = _stack(rows)
+        words = words.reshape(2, words.shape[1], groups, 4, 2, 8).transpose(0, 1, 4, 2, 3, 5)[:, :, None, :, None, :, :, :, None]
+        if zero is not None:
+            zero = zero.reshape(zero.shape[0], groups, 4, 2, 8).transpose(0, 3, 1, 2, 4)[:, None, :, None, :, :, :, None]
+    left = Vectors(words, zero, _sticky(rows))
+    words, zero = _stack(columns)
+    words = words.reshape(2, words.shape[1], groups, n // 8, 4, 2).transpose(0, 1, 3, 5, 2, 4)[:, :, :, None, :, :, None, None, :]
+    if zero is not None:
+        zero = zero.reshape(zero.shape[0], groups, n // 8, 4, 2).transpose(0, 2, 4, 1, 3)[:, :, None, :, :, None, None, :]
+    return left, Vectors(words, zero, _sticky(columns))
+
+
+def _stack(parts: list[Vectors]) -> tuple[Array, Array | None]:
+    words = np.stack([each.words for each in parts], axis=2)
+    zeros = [each.zero for each in parts]
+    if any(each is None for each in zeros):
+        return words, None
+    return words, np.stack([each for each in zeros if each is not None], axis=1)
+
+
+def _sticky(parts: list[Vectors]) -> L.Meta:
+    total: L.Meta = 0
+    for each in parts:
+        total = total | each.sticky
+    return total
+
+
+def _accumulator(machine: Machine, registers: Sequence[Operand], bits: int, n: int, scale: Operand, groups: list[int]) -> Lanes:
+    """The accumulator in its axes, or +0 where scale-d says so."""
+    shape = (n // 8, 2, 2, len(groups), 4, 8, 4)
+    keep = machine.known(machine.read_bits(scale, 1) if not isinstance(scale, Immediate) else np.full((1, 1), bool(scale.value)))
+    if keep is None or (keep != keep.flat[0]).any():
+        raise Unreadable("a matrix instruction's scale-d varies")
+    if not keep.flat[0]:
+        zero = L.known_lanes(np.zeros((1, 1), dtype=L.UNSIGNED[bits]))
+        return Lanes(bits, zero.words.reshape(2, *(1,) * 8), zero.meta)
+    values = [_raw(machine, each) for each in registers]
+    bundled = _bundle(values)
+    if bundled is not None and bundled.words.shape[2:] == shape:
+        return bundled
+    if bits == 16:
+        values = [L.cut(value, low, 16) for value in values for low in (0, 16)]
+        order = [2 * (2 * j + half) + e for j in range(n // 8) for half in range(2) for e in range(2)]
+        values = [values[index] for index in order]
+    lanes = [L.as_lanes(value) for value in values]
+    blocks = max(each.words.shape[1] for each in lanes)
+    chosen = [thread for group in groups for thread in range(group * _GROUP, (group + 1) * _GROUP)]
+    whole = len(chosen) == machine.threads
+    words = np.empty((2, blocks, len(lanes), len(chosen)), dtype=np.uint64)
+    metas = [each.meta for each in lanes]
+    for index, each in enumerate(lanes):
+        full = np.broadcast_to(each.words, (2, blocks, machine.threads))
+        words[:, :, index] = full if whole else full[:, :, chosen]
+    meta: L.Meta
+    if all(isinstance(each, int) and each == metas[0] for each in metas):
+        meta = metas[0]
+    else:
+        table = np.empty((blocks, len(lanes), len(chosen)), dtype=np.uint32)
+        for index, each_meta in enumerate(metas):
+            full_meta = np.broadcast_to(np.uint32(each_meta) if isinstance(each_meta, int) else each_meta, (blocks, machine.threads))
+            table[:, index] = full_meta if whole else full_meta[:, chosen]
+        meta = table.reshape(blocks, *shape)
+    return Lanes(bits, words.reshape(2, blocks, *shape), meta)
+
+
+def _raw(machine: Machine, operand: Operand) -> Value:
+    assert isinstance(operand, Register)
+    value = machine.registers.get(operand.name)
+    return L.poison(32) if value is None else value
+
+
+def _bundle(values: list[Value]) -> Lanes | None:
+    first = values[0]
+    if not isinstance(first, Lanes) or first.bundle is None:
+        return None
+    whole = first.bundle[0]
+    for index, value in enumerate(values):
+        if not isinstance(value, Lanes) or value.bundle is None or value.bundle[0] is not whole or value.bundle[1] != index:
+            return None
+    return whole
+
+
+def _write(machine: Machine, registers: Sequence[Operand], value: Lanes, bits: int, groups: list[int]) -> None:
+    blocks = value.words.shape[1]
+    count = value.words.shape[2] * 4
+    words = np.broadcast_to(value.words, (2, blocks, *value.words.shape[2:])).reshape(2, blocks, count, -1)
+    threads = words.shape[-1]
+    meta = value.meta if isinstance(value.meta, int) else np.broadcast_to(value.meta, (value.meta.shape[0], *value.words.shape[2:])).reshape(value.meta.shape[0], count, threads)
+    if threads != machine.threads:
+        words, meta = _placed(machine, words, meta, groups)
+    lanes = []
+    for index in range(count):
+        each = Lanes(bits, words[:, :, index], meta if isinstance(meta, int) else meta[:, index])
+        each.bundle = (value, index) if bits == 32 and threads == machine.threads else None
+        lanes.append(each)
+    results: list[Value] = list(lanes)
+    if bits == 16:
+        places = [(j, half) for j in range(count // 4) for half in range(2)]
+        results = [L.concat([lanes[4 * j + 2 * half], lanes[4 * j + 2 * half + 1]]) for j, half in places]
+    group = machine.extra.get("matrix group", 0)
+    for register, result in zip(registers, results, strict=True):
+        machine.write(register, result)
+        assert isinstance(register, Register)
+        machine.pending[register.name] = group
+
+
+def _placed(machine: Machine, words: Array, meta: L.Meta, groups: list[int]) -> tuple[Array, L.Meta]:
+    chosen = [thread for group in groups for thread in range(group * _GROUP, (group + 1) * _GROUP)]
+    full = np.zeros((*words.shape[:-1], machine.threads), dtype=np.uint64)
+    full[..., chosen] = words
+    if isinstance(meta, int):
+        return full, meta
+    spread = np.zeros((*meta.shape[:-1], machine.threads), dtype=np.uint32)
+    spread[..., chosen] = meta
+    return full, spread
+
+
+def _commit(machine: Machine) -> None:
+    machine.extra["matrix group"] = machine.extra.get("matrix group", 0) + 1
+    reads = machine.extra.setdefault("matrix reads", [])
+    machine.extra.setdefault("matrix read groups", []).append(list(reads))
+    reads.clear()
+
+
+def _wait(keep: int) -> Step:
+    def step(machine: Machine) -> None:
+        newest = machine.extra.get("matrix group", 0)
+        for name in [name for name, group in machine.pending.items() if group < newest - keep]:
+            del machine.pending[name]
+        waiting = machine.extra.setdefault("matrix read groups", [])
+        while len(waiting) > keep:
+            for cells, thread in waiting.pop(0):
+                machine.races.finished_reads(cells, thread)
+
+    return step
