@@ -59,6 +59,9 @@ def number(text: str) -> Immediate:
 
 def pieces(text: str) -> list[str]:
     """The operands of a list, split at its outermost commas.  Raises RefusedError where a comma or bracket is amiss."""
+    text = text.strip()
+    if not text or text.endswith(","):
+        raise RefusedError(f"an operand is missing at the end of {snippet(text)}")
     found: list[str] = []
     position = 0
     while position < len(text):
@@ -69,8 +72,6 @@ def pieces(text: str) -> list[str]:
             )
         found.append(match[1])
         position = match.end()
-    if not found or text.rstrip().endswith(","):
-        raise RefusedError(f"{snippet(text)} ends in a comma; an operand is missing")
     return found
 
 
