@@ -23,7 +23,7 @@ class Mode:
     """How an operation treats its operands and its result, beyond rounding.
 
     `ftz` takes subnormal operands as zeros of their sign and returns zeros of their sign for subnormal results;
-    whether a result is subnormal is decided before it is rounded.
+    whether a result is subnormal is decided after rounding with exponents unbounded, as IEEE 754 allows.
     `sat` clamps the result to [0, 1] and turns NaN into +0; `relu` turns negative results into +0.
     """
 
@@ -69,7 +69,7 @@ def _with_integers(verb: str, form: FloatFormat, rounding: Rounding, ftz: bool, 
 
 
 def _flush_tiny(verb: str, form: FloatFormat, operands: tuple[Bits, ...], result: Bits) -> Bits:
-    """Flush results rounded to nearest; the smallest normal number may have been subnormal before rounding."""
+    """Flush results rounded to nearest; the smallest normal number may be what a subnormal result was rounded to."""
     doubtful = magnitude_of(result, form) == np.uint64(1 << form.mantissa_bits)
     if doubtful.any():
         chosen = tuple(np.broadcast_to(bits, result.shape)[doubtful] for bits in operands)

@@ -59,15 +59,13 @@ class Operation:
     """What an operation's name means.
 
     `commutative` says that the first two operands may change places (of an fma, the factors).
-    `evaluate` takes one array of patterns per operand, in the unsigned type of the operand's width, and returns
-    the array of results in that of the result's; shapes broadcast.  It raises TypeError for other types and
-    Unevaluable for an approximation.
+    `arithmetic` is None for an approximation.
     """
 
     name: str
     arity: int
     commutative: bool
-    evaluate: Callable[..., Bits]
+    arithmetic: Callable[..., Bits] | None
     verb: str
     modifiers: tuple[str, ...]
     result: Format
@@ -93,8 +91,19 @@ class Operation:
 
     @property
     def evaluable(self) -> bool:
-        """Whether `evaluate` has an arithmetic."""
-        return "approx" not in self.modifiers and "full" not in self.modifiers
+        """Whether there is an arithmetic."""
+        return self.arithmetic is not None
+
+    @property
+    def evaluate(self) -> Callable[..., Bits]:
+        """The function on patterns.  Raises Unevaluable for an approximation.
+
+        It takes one array per operand, in the unsigned type of the operand's width, and returns the array of
+        results in that of the result's; shapes broadcast.  It raises TypeError for other types.
+        """
+        if self.arithmetic is None:
+            raise Unevaluable(f"{self.name} is an approximation whose bits the hardware decides: it has no arithmetic")
+        return self.arithmetic
 
 
 @cache
@@ -161,17 +170,17 @@ def _make(
     modifiers: Sequence[str | None],
     result: Format,
     operands: tuple[Format, ...],
-    core: Callable[..., Bits],
+    core: Callable[..., Bits] | None,
     commutative: bool = False,
     formats: tuple[Format, ...] | None = None,
 ) -> Operation:
     kept = tuple(modifier for modifier in modifiers if modifier)
     name = ".".join((verb, *kept, *(form.name for form in formats or (operands[0],))))
     kinds = tuple(storage(form.bits) for form in operands)
-    if len(operands) == 1 and operands[0].bits <= 16:
+    if core is not None and len(operands) == 1 and operands[0].bits <= 16:
         core = partial(_look_up, core, operands[0].bits)
-    evaluate = partial(_evaluate, core, name, kinds)
-    return Operation(name, len(operands), commutative, evaluate, verb, kept, result, operands)
+    arithmetic = core and partial(_evaluate, core, name, kinds)
+    return Operation(name, len(operands), commutative, arithmetic, verb, kept, result, operands)
 
 
 def _mode(*modifiers: str | None) -> Mode:
@@ -201,18 +210,11 @@ def _floating(name: str, verb: str, form: FloatFormat, modifiers: tuple[str, ...
     raise _unknown(name, f"floating-point numbers have no {verb!r}")
 
 
-def _refuse(name: str, *_: Bits) -> Bits:
-    raise Unevaluable(f"{name} is an approximation whose bits the hardware decides; it has no arithmetic here")
-
-
 def _approximate(name: str, verb: str, form: FloatFormat, modifiers: tuple[str, ...]) -> Operation:
     if verb not in APPROXIMATE:
         raise _unknown(name, f"{verb!r} has no approximation; {', '.join(APPROXIMATE)} have")
     taken = _take(name, modifiers, ("approx", "full"), _FLAGS["ftz"], _CLAMPS)
-    made = _make(verb, taken, form, (form,) * APPROXIMATE[verb], partial(_refuse, name))
-    # Without the table that small operands get: the refusal must come at the call.
-    refuse = partial(_refuse, made.name)
-    return Operation(made.name, made.arity, False, refuse, verb, made.modifiers, form, made.operands)
+    return _make(verb, taken, form, (form,) * APPROXIMATE[verb], None)
 
 
 def _integer(name: str, verb: str, form: IntegerFormat, modifiers: tuple[str, ...]) -> Operation:

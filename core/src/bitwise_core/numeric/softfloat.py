@@ -152,7 +152,8 @@ def pack(
     """Round to a format.  With `saturate`, what is too large (an infinity too) becomes the largest finite number.
 
     Without it an overflow gives what IEEE 754 says for the rounding, and a NaN where the format has no infinity.
-    With `flush_tiny`, what is smaller than every normal number before it is rounded becomes a zero of its sign.
+    With `flush_tiny`, what is smaller than every normal number becomes a zero of its sign; that is decided after
+    rounding to the precision of the format with exponents unbounded.
     """
     if not form.subnormals:
         raise ValueError(f"rounding to {form.name} is not defined: it has neither zero nor sign")
@@ -165,7 +166,11 @@ def pack(
     field = np.clip(exponent - np.int64(form.smallest_exponent), 0, form.largest_exponent_field + 1)
     magnitude = (field.astype(np.uint64) << np.uint64(form.mantissa_bits)) + kept
     if flush_tiny:
-        magnitude = np.where(below > 0, _ZERO, magnitude)
+        # A carry to the next power of two, rounding as if exponents went on below, makes the result normal.
+        full, cut, unit = split(number.significand, np.full_like(below, LEADING_BIT - form.mantissa_bits))
+        full = full + round_increment(rounding, number.sign, np.asarray(full & _ONE, dtype=np.bool_), cut, unit)
+        carried = full >> np.uint64(form.precision) != 0
+        magnitude = np.where(below > carried, _ZERO, magnitude)
     largest = np.uint64(form.largest_magnitude)
     overflow = (magnitude > largest) & ~number.infinite
     nan = number.nan
