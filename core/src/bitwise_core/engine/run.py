@@ -22,7 +22,7 @@ from bitwise_core.machine.state import (
 MAXIMUM_STEPS = 20_000_000
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Group:
     """Lanes at one instruction.  `mask` None means all lanes of the batch; `waiting` names a barrier."""
 

@@ -35,26 +35,16 @@ class Copy:
 
 
 @dataclass(slots=True)
-class Queue:
-    """The copies of a set of threads: those not yet committed, and the committed groups, oldest first."""
+class Copies:
+    """The copies of a batch: those not yet committed, and per set of threads the committed groups, oldest first."""
 
     open: list[Copy] = field(default_factory=list)
-    groups: list[list[Copy]] = field(default_factory=list)
+    groups: dict[bytes, list[list[Copy]]] = field(default_factory=dict)
 
 
-def queue_of(machine: Machine) -> Queue:
-    """The queue of the active threads; threads that part keep queues of their own."""
-    queues = machine.extra.setdefault("copies", {})
-    key = machine.active_threads().tobytes()
-    queue = queues.get(key)
-    if queue is None:
-        threads = machine.active_threads()
-        for other, waiting in queues.items():
-            shared = np.frombuffer(other, dtype=bool) & threads
-            if shared.any() and (waiting.open or waiting.groups):
-                raise Unreadable("threads that copied together wait for their copies apart")
-        queue = queues[key] = Queue()
-    return queue  # type: ignore[no-any-return]
+def copies_of(machine: Machine) -> Copies:
+    """The batch's copies in flight."""
+    return machine.extra.setdefault("copies", Copies())  # type: ignore[no-any-return]
 
 
 @TABLE.opcode("cp")
@@ -95,7 +85,7 @@ def _issue(machine: Machine, target: Operand, source: Operand, bits: int, size: 
     cells = shared.cells(place, machine.mask)
     where, threads = touched(machine, cells, max(1, bits // 8 // shared.granule))
     machine.races.writes(where, threads, pending=True)
-    queue_of(machine).open.append(Copy(cells, value, machine.mask, where, threads))
+    copies_of(machine).open.append(Copy(cells, value, machine.mask, where, threads))
 
 
 def _source(machine: Machine, origin: Array, bits: int, size: Operand | None, line: int) -> Value:
@@ -129,19 +119,34 @@ def _leaves(machine: Machine, origin: Array, bits: int, line: int) -> Value:
 
 
 def _commit(machine: Machine) -> None:
-    queue = queue_of(machine)
-    queue.groups.append(queue.open)
-    queue.open = []
+    """The active threads close a group of all that they have issued."""
+    copies, acting = copies_of(machine), machine.active_threads()
+    group, left = [], []
+    for each in copies.open:
+        inside = acting[each.threads]
+        if inside.any() and not inside.all():
+            raise Unreadable("threads that copied together commit their copies apart")
+        (group if inside.all() else left).append(each)
+    copies.open = left
+    copies.groups.setdefault(acting.tobytes(), []).append(group)
 
 
 def _wait(keep: int, everything: bool) -> Step:
     def step(machine: Machine) -> None:
-        queue = queue_of(machine)
+        copies, acting = copies_of(machine), machine.active_threads()
         if everything:
             _commit(machine)
-        while len(queue.groups) > keep:
-            for each in queue.groups.pop(0):
-                machine.shared.store(each.cells, each.value, each.mask)
-                machine.races.finished(each.touched, each.threads)
+        for key, groups in copies.groups.items():
+            if not groups:
+                continue
+            members = np.frombuffer(key, dtype=bool)
+            if not (members & acting).any():
+                continue
+            if (members & ~acting).any():
+                raise Unreadable("threads that committed copies together wait for them apart")
+            while len(groups) > keep:
+                for each in groups.pop(0):
+                    machine.shared.store(each.cells, each.value, each.mask)
+                    machine.races.finished(each.touched, each.threads)
 
     return step
