@@ -26,6 +26,7 @@ from pathlib import Path
 
 from bitwise_nvidia_ptx.contraction_scan import without_debug
 
+NO_FUSION = "--fmad=false"
 _SECTIONS = (".text", ".nv.constant", ".nv.global", ".nv.shared", ".rel", ".nv.local")
 _IGNORED_RELOCATIONS = ("debug", "eh_frame")
 
@@ -49,13 +50,19 @@ class Ptxas:
 
     @classmethod
     def locate(
-        cls, arch: str, *, path: str | os.PathLike[str] | None = None, options: tuple[str, ...] | None = None
+        cls,
+        arch: str,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        options: tuple[str, ...] | None = None,
+        fp_fusion: bool = True,
     ) -> Ptxas:
         """The assembler for `arch` ("sm_90", "sm_90a"): `path`, else BITWISE_PTXAS, TRITON_PTXAS_PATH
         (TRITON_PTXAS_BLACKWELL_PATH where Triton would use that one), the installed Triton wheel, PATH.
 
-        `options` replaces the options that the installed Triton would give.  It must be the assembler that
-        builds the kernels that are launched: another version may fuse otherwise.
+        `options` replaces the options that the installed Triton would give; `fp_fusion=False` adds
+        `--fmad=false`, as Triton does.  It must be the assembler that builds the kernels that are launched:
+        another version may fuse otherwise.
         Raises PtxasNotFound, ValueError for an `arch` that is not of the form sm_NN.
         """
         match = re.fullmatch(r"sm_(\d+)([af]?)", arch)
@@ -67,6 +74,8 @@ class Ptxas:
         name = "ptxas-blackwell" if number >= (90 if version >= (3, 9) else 100) else "ptxas"
         if options is None:
             options = ("--regAllocOptLevel=2",) if version >= (3, 7, 1) else ()
+        if not fp_fusion:
+            options = (*options, NO_FUSION)
         if path is not None:
             if not os.access(path, os.X_OK):
                 raise PtxasNotFound(f"{path} is not an executable file; give the path of a ptxas")
@@ -94,7 +103,7 @@ class Ptxas:
         `fuse=False` adds `--fmad=false`.  Raises AssemblyFailed.
         """
         text = without_debug(text)
-        flags = [*self.options, *([] if fuse else ["--fmad=false"]), f"--gpu-name={self.gpu}"]
+        flags = self._flags(fuse)
         key = hashlib.sha256("\0".join([text, self.version, *flags]).encode()).hexdigest()
         store = cache_directory() / "ptxas" / key[:2] / key
         with contextlib.suppress(OSError):
@@ -111,8 +120,11 @@ class Ptxas:
 
     def assemble(self, text: str, *, fuse: bool = True) -> bytes:
         """The object file of a text, not cached.  Raises AssemblyFailed."""
-        flags = [*self.options, *([] if fuse else ["--fmad=false"]), f"--gpu-name={self.gpu}"]
-        return self._assemble(without_debug(text), flags)
+        return self._assemble(without_debug(text), self._flags(fuse))
+
+    def _flags(self, fuse: bool) -> list[str]:
+        options = [*self.options] if fuse or NO_FUSION in self.options else [*self.options, NO_FUSION]
+        return [*options, f"--gpu-name={self.gpu}"]
 
     def _assemble(self, text: str, flags: list[str]) -> bytes:
         with tempfile.TemporaryDirectory(prefix="bitwise-") as folder:
@@ -121,7 +133,10 @@ class Ptxas:
             try:
                 done = subprocess.run(
                     [self.path, *flags, str(source), "-o", str(target)],
-                    capture_output=True, text=True, timeout=self.timeout, check=False,
+                    capture_output=True,
+                    text=True,
+                    timeout=self.timeout,
+                    check=False,
                 )
             except (OSError, subprocess.TimeoutExpired) as error:
                 raise AssemblyFailed(f"{self.path} did not finish: {error}") from None
@@ -139,8 +154,8 @@ def cache_directory() -> Path:
 def code_digest(cubin: bytes) -> str:
     """SHA-256 over everything in an object file that decides what the GPU executes.
 
-    That is code, constant banks, initialised memory, sizes of shared memory, and the relocations of these with the names
-    of their symbols.  Debug sections, notes, and tables that only describe the kernel to the driver stay out.
+    That is code, constant banks, initialised memory, sizes of shared memory, and the relocations of these with
+    the names of their symbols.  Debug sections, notes, and tables that only describe the kernel stay out.
     Raises AssemblyFailed if the bytes are not a 64-bit ELF file.
     """
     digest = hashlib.sha256()

@@ -4,15 +4,20 @@ An `add`, `sub` or `mul` without `.rn` may be fused with others by ptxas (`contr
 text alone does not fix the bits.  `settle` looks for a text that does, and whose machine code is that of the
 original, byte for byte.  How the text was found is irrelevant; the proof has two premises only:
 
-1. *The rewritten text leaves ptxas no choice.*  Either each of its floating-point adds, subs and muls carries a rounding
-   modifier and it was assembled with `--fmad=false` (both documented to rule fusion out, and seen to rule out the
-   scaled products and the fused divisions too), or the analysis finds no candidate pair in it.
+1. *The rewritten text leaves ptxas no choice.*  Either each of its floating-point adds, subs and muls carries a
+   rounding modifier and it was assembled with `--fmad=false` (both documented to rule fusion out, and seen to
+   rule out the scaled products and the fused divisions too), or the analysis finds no candidate pair in it.
 2. *Equal machine code does equal things*: code, constant banks, initialised memory, shared sizes and relocations are
    compared; nothing is normalised, renamed or reordered.
 
-A text without candidate pairs needs no assembler.  The remaining trust is in ptxas compiling correctly what
-leaves it no choice, and in it being the ptxas, with the options, that made the kernel; hand over the kernel's
-own object file (`cubin`) to check the latter too, which saves one run as well.
+In a text found that way an approximate instruction may be written out as the steps ptxas takes for it; where none
+of them is fused, the returned text has the instruction itself, and where one is, the steps with all range
+checks.  That the checks which ptxas dropped never fire is ptxas's own deduction.
+
+A text without candidate pairs needs no assembler, nor does one assembled with `--fmad=false` (fp fusion off).
+The remaining trust is in ptxas compiling correctly what leaves it no choice, and in it being the ptxas, with the
+options, that made the kernel; hand over the kernel's own object file (`cubin`) to check the latter too, which
+saves one run as well.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
 
-from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas, PtxasNotFound, code_digest
+from bitwise_nvidia_ptx.assembler import NO_FUSION, AssemblyFailed, Ptxas, PtxasNotFound, code_digest
 from bitwise_nvidia_ptx.contraction_pairs import Pair, pairs
 from bitwise_nvidia_ptx.contraction_rewrite import Division, Fusion, choices, expandable, rewrite
 from bitwise_nvidia_ptx.contraction_scan import Program, scan
@@ -67,6 +72,7 @@ class Settled:
 
     @property
     def settled(self) -> bool:
+        """Whether `text` states what the machine does."""
         return self.method != "unsettled"
 
 
@@ -112,6 +118,9 @@ def settle(
     if not found:
         reason = "no product can reach an instruction that could be fused with it"
         return Settled(stated, "no candidates", (), reason, time.perf_counter() - begin, 0, "", ())
+    if ptxas is not None and NO_FUSION in ptxas.options:
+        reason = "fp fusion is off: ptxas runs with --fmad=false"
+        return Settled(stated, "no candidates", (), reason, time.perf_counter() - begin, 0, "", ptxas.options)
     if ptxas is None:
         if arch is None:
             raise ValueError("the text has pairs that ptxas may fuse; give settle the architecture or a Ptxas")
@@ -193,9 +202,7 @@ def _careful(
             expand.add(pair.product)
         else:
             marked.add(pair.product)
-    assembled = rewrite(
-        program, fusions, round_only=frozenset(marked), expand=frozenset(expand), division=division
-    )
+    assembled = rewrite(program, fusions, round_only=frozenset(marked), expand=frozenset(expand), division=division)
     return None if pairs(scan(assembled)) else assembled
 
 

@@ -230,9 +230,8 @@ def _pairs(program: Program) -> Iterable[Pair]:
                 if statement.base == "mul" and statement.kind is not None:
                     if constant(index, position) or (own_constant and statement.contractible):
                         consumers.setdefault(index, True)
-                elif statement.base == "div" and statement.hidden_product and position == 0:
-                    if constant(index, position):
-                        consumers.setdefault(index, True)
+                elif statement.base == "div" and statement.hidden_product and position == 0 and constant(index, 0):
+                    consumers.setdefault(index, True)
                 if statement.base in _OPAQUE:
                     continue
                 if statement.base in ("st", "call"):
@@ -245,9 +244,9 @@ def _pairs(program: Program) -> Iterable[Pair]:
                     continue
                 if statement.base == "ld":
                     continue
-                if statement.base in _ARITHMETIC and statement.kind is not None:
-                    if not constant(index, position, 2 if statement.base == "mul" else 1):
-                        continue
+                arithmetic = statement.base in _ARITHMETIC and statement.kind is not None
+                if arithmetic and not constant(index, position, 2 if statement.base == "mul" else 1):
+                    continue
                 fresh.extend(statement.results)
         for index in sorted(consumers):
             yield Pair(product, index, consumers[index])

@@ -2,8 +2,8 @@
 
 Nothing here has to be right for the result to be right: a rewritten text counts only if it leaves no freedom and
 its machine code equals that of the original (see `contraction`).  The choices follow what ptxas has been seen to
-do (12.8, 12.9, 13.1, 13.3, 13.4): a product is fused where all its uses are sums of its own block, type and flush mode; of a
-sum of two products the first operand is fused; a product used twice by one sum is not fused.
+do (12.8 and 13.4): a product is fused where all its uses are sums of its own block, type and flush mode; of a sum of
+two products the first operand is fused; a product used twice by one sum is not fused.
 """
 
 from __future__ import annotations
@@ -67,14 +67,17 @@ def _fusions(program: Program, index: int, product: Statement) -> list[Fusion]:
                 return []
             if statement.base in ("neg", "mov") and "{" not in "".join(statement.operands):
                 work += [(result, negated ^ (statement.base == "neg")) for result in statement.results]
-            elif not statement.contractible or statement.base == "mul" or statement.kind != product.kind:
-                return []
-            elif ("ftz" in statement.parts) != ("ftz" in product.parts):
-                return []
-            else:
+            elif _compatible(product, statement):
                 found.append(Fusion(index, use, position, negated))
+            else:
+                return []
     consumers = [fusion.consumer for fusion in found]
     return sorted(found, key=lambda f: f.consumer) if len(set(consumers)) == len(consumers) else []
+
+
+def _compatible(product: Statement, total: Statement) -> bool:
+    same_flush = ("ftz" in total.parts) == ("ftz" in product.parts)
+    return total.contractible and total.base != "mul" and total.kind == product.kind and same_flush
 
 
 def choices(program: Program) -> list[tuple[Fusion, ...]]:
@@ -141,8 +144,8 @@ def rewrite(
             edits[index] = steps(program, index, chosen, registers)
         elif statement.contractible and (round_only is None or index in round_only):
             edits[index] = rounded(statement)
-    pieces, position = [], 0
-    body = program.bodies[0] if program.bodies else 0
+    pieces: list[str] = []
+    position = 0
     bodies = iter([*program.bodies, len(program.text) + 1])
     body = next(bodies)
     declaration = " " + " ".join(registers) if registers else ""
@@ -151,7 +154,8 @@ def rewrite(
         while body <= statement.start:
             pieces += [program.text[position:body], declaration]
             position, body = body, next(bodies)
-        pieces += [program.text[position : statement.start], edits[index]]
+        lost = "\n" * program.text.count("\n", statement.start, statement.end)
+        pieces += [program.text[position : statement.start], edits[index], lost]
         position = statement.end
     return "".join([*pieces, program.text[position:]])
 

@@ -34,10 +34,12 @@ class Statement:
 
     @cached_property
     def parts(self) -> tuple[str, ...]:
+        """The mnemonic and its modifiers."""
         return tuple(self.opcode.split("."))
 
     @property
     def base(self) -> str:
+        """The mnemonic without modifiers."""
         return self.parts[0]
 
     @cached_property
@@ -61,10 +63,12 @@ class Statement:
 
     @property
     def product(self) -> bool:
+        """A multiplication that ptxas may fuse, written or hidden."""
         return self.hidden_product or (self.base == "mul" and self.contractible)
 
     @cached_property
     def results(self) -> tuple[str, ...]:
+        """Names of the registers that are written, and of what else stands in the first operand."""
         if self.base in _NO_RESULT or not self.operands:
             return ()
         return tuple(_REGISTER.findall(self.operands[0]))
@@ -86,6 +90,7 @@ class Program:
 
     @cached_property
     def definitions(self) -> dict[str, list[int]]:
+        """For each register: the statements that write it."""
         found: dict[str, list[int]] = defaultdict(list)
         for index, statement in enumerate(self.statements):
             for name in statement.results:
@@ -147,7 +152,7 @@ def scan(text: str) -> Program:
             if depth == 0 and _HEADER.match(masked, position):
                 header = True
             semicolon, brace = masked.find(";", position), masked.find("{", position)
-            if header and 0 <= brace and (semicolon < 0 or brace < semicolon) and "=" not in masked[position:brace]:
+            if header and brace >= 0 and (semicolon < 0 or brace < semicolon) and "=" not in masked[position:brace]:
                 position = brace
             else:
                 header = False
