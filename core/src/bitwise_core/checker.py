@@ -1,0 +1,190 @@
+"""One kernel's reading, and the verdict on two: Equal, Different or Unknown, with what it rests on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from hashlib import blake2b
+
+import numpy as np
+
+from bitwise_core.asm import AssemblyError, Module
+from bitwise_core.engine.launch_exact import Ready, Undetermined, ready, results, run_blocks
+from bitwise_core.machine.arch import Arch
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.global_memory import Output
+from bitwise_core.machine.launch import Launch, ManifestError
+from bitwise_core.machine.terms import TermDomain
+
+MAXIMUM_LANES = 1 << 21
+"""Launches of up to this many threads are run whole; larger ones are decided by translation."""
+
+ASSUMPTIONS = ("finite",)
+"""What `assume` may name: finite - no input and no intermediate value is infinite or NaN."""
+
+
+class Outcome(str, Enum):
+    """What is known of two kernels."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A kernel to be read: its text, its name for messages, and its launch (None: every launch)."""
+
+    name: str
+    text: str
+    launch: Launch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How kernels are read: for every launch or the given one, under which assumptions, and whether PTX is taken at its word."""
+
+    every_launch: bool = False
+    assume: frozenset[str] = frozenset()
+    trust_text: bool = False
+
+    def __post_init__(self) -> None:
+        unknown = sorted(self.assume - set(ASSUMPTIONS))
+        if unknown:
+            raise ValueError(f"nobody knows the assumption {unknown[0]!r}; there are: {', '.join(ASSUMPTIONS)}")
+
+    @property
+    def scope(self) -> str:
+        """What a verdict speaks of: `launch` or `every launch`."""
+        return "every launch" if self.every_launch else "launch"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read of one kernel.
+
+    `signature` is 16 bytes, equal for two kernels exactly when their outputs' canonical trees are equal (up to
+    hash collisions of about 2**-128 a pair); None where the reading stopped, with the reason in `unknown`.
+    `notes` names what the reading rests on beyond the text.
+    """
+
+    name: str
+    signature: bytes | None
+    unknown: str | None = None
+    undetermined: bool = False
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """Where two kernels part: an output element, and on each side the first node that differs with its lines."""
+
+    element: str
+    left: str
+    right: str
+    left_line: int | None = None
+    right_line: int | None = None
+    left_source: str | None = None
+    right_source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer on two kernels.
+
+    `confirmed` is the path of an input on which the bytes differ, where one was found and run.
+    """
+
+    outcome: Outcome
+    reason: str
+    scope: str
+    notes: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+    witness: Witness | None = None
+    confirmed: str | None = None
+
+
+STANDING_NOTES = (
+    "the launch's buffers do not overlap and no access leaves its buffer",
+    "an integer computed from the bits of a NaN is not told from one of another NaN",
+)
+"""What every verdict for a launch rests on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A text brought to the state in which it is run."""
+
+    ready: Ready
+    notes: tuple[str, ...] = field(default=())
+
+
+def buffer_numbers(names: set[str]) -> dict[str, int]:
+    """The number of each buffer, the same for all kernels that are compared."""
+    return {name: index + 1 for index, name in enumerate(sorted(names))}
+
+
+def prepare(source: Source, arch: Arch, options: Options) -> Prepared:
+    """Parses and settles the text and builds its program.  Raises Unreadable, AssemblyError."""
+    module: Module = arch.parse(source.text, source.name)
+    notes: tuple[str, ...] = ()
+    assert source.launch is not None
+    if arch.settle is not None and not options.trust_text:
+        text, method = arch.settle(source.text, module, source.launch.entry)
+        notes = (method,)
+        if text is not source.text and text != source.text:
+            module = arch.parse(text, source.name)
+    elif options.trust_text:
+        notes = ("the text is taken at its word: the assembler might fuse products into sums",)
+    return Prepared(ready(module, arch, source.launch), notes)
+
+
+def read(source: Source, arch: Arch, buffers: Mapping[str, int], options: Options) -> Reading:
+    """Reads one kernel; never raises for what a text or a launch says."""
+    start = time.perf_counter()
+
+    def stopped(reason: str, undetermined: bool = False) -> Reading:
+        return Reading(source.name, None, reason, undetermined, (), time.perf_counter() - start)
+
+    try:
+        prepared = prepare(source, arch, options)
+        if prepared.ready.launch.blocks * prepared.ready.threads > MAXIMUM_LANES:
+            return stopped("the grid is too large to be run whole")
+        memory, scratch = run_blocks(prepared.ready, TermDomain(options.assume), buffers)
+        signature = sign(results(memory, scratch))
+    except Undetermined as error:
+        return stopped(f"the kernel's own result is not determined: {error}", undetermined=True)
+    except (Unreadable, AssemblyError, ManifestError) as error:
+        return stopped(str(error))
+    except RecursionError:
+        return stopped("the text nests too deeply to be read")
+    except MemoryError:
+        return stopped("the reading ran out of memory")
+    return Reading(source.name, signature, None, False, prepared.notes, time.perf_counter() - start)
+
+
+def sign(outputs: Mapping[int, Output]) -> bytes:
+    """The signature of a launch's outputs: every element's buffer, address, width and term."""
+    digest = blake2b(digest_size=16)
+    for buffer in sorted(outputs):
+        output = outputs[buffer]
+        digest.update(buffer.to_bytes(8, "little"))
+        for column in (output.address, output.size, output.words):
+            digest.update(np.ascontiguousarray(column).tobytes())
+    return digest.digest()
+
+
+def verdict(left: Reading, right: Reading, options: Options) -> Verdict:
+    """The verdict on two readings made with the same buffers and options."""
+    notes = tuple(dict.fromkeys((*left.notes, *right.notes, *STANDING_NOTES)))
+    conditions = tuple(sorted(options.assume))
+    for each in (left, right):
+        if each.signature is None:
+            return Verdict(Outcome.UNKNOWN, f"{each.name}: {each.unknown}", options.scope, notes, conditions)
+    if left.signature == right.signature:
+        reason = "every output element has the same canonical dependence tree"
+        return Verdict(Outcome.EQUAL, reason, options.scope, notes, conditions)
+    return Verdict(Outcome.DIFFERENT, "the canonical dependence trees part", options.scope, notes, conditions)
