@@ -49,6 +49,12 @@ def test_a_draw_is_pinned_to_its_bits() -> None:
     assert [hex(bits) for bits in draw(Array("a", "bf16", 4), "family/group", "wide").tolist()] == PINNED_WIDE
 
 
+def test_signs_of_64_bit_numbers_are_drawn() -> None:
+    drawn = draw(Array("source", "fp64", 1000), "g", "zeros")
+    assert drawn.dtype == np.uint64
+    assert digest_of(drawn, "fp64") == "ffd15a009c16c2c6"
+
+
 def test_draws_depend_on_group_buffer_and_kind_only() -> None:
     array = Array("a", "fp16", 64)
     same = Array("a", "fp16", 64, offset=3)

@@ -129,7 +129,8 @@ def _float_bits(dtype: str, raw: Bits, kind: str) -> Bits:
         exponent = ((first >> np.uint64(8)) % span).astype(np.int64) + form.low
         significand = 1.0 + (second >> np.uint64(12)).astype(np.float64) * 2.0**-52
         return round_to_format(np.ldexp(np.where(first & np.uint64(1), -significand, significand), exponent), dtype)
-    signs = np.where(first & np.uint64(1), form.sign, 0).astype(width)
+    # The sign as an array of the element's width: NumPy refuses 2 ** 63 as a plain Python number.
+    signs = np.where(first & np.uint64(1), np.array(form.sign, dtype=width), np.array(0, dtype=width))
     if kind == "zeros":
         small = round_to_format(_bell(second, first) * 2.0**-5, dtype)
         return np.where((first >> np.uint64(60)) < 3, small, signs).astype(width)

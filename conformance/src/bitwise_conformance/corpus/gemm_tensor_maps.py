@@ -238,6 +238,8 @@ def _host() -> list[Case]:
                 maps = [_map("a", a, m, k, tile[0], tile[2]), _map("b", b, k, n, tile[2], tile[1])]
                 # The compiler halves a tile of 128 rows between two consumer groups, but not its tensor-map store.
                 halved = tile[0] == 128 and warps == 4
+                if halved and specialised:
+                    continue  # does not finish on hardware with Triton 3.6.0
                 arguments = (
                     [*maps, c, *numbers(m=m, n=n, k=k)]
                     if halved
