@@ -50,7 +50,7 @@ def test_a_draw_is_pinned_to_its_bits() -> None:
 
 
 def test_signs_of_64_bit_numbers_are_drawn() -> None:
-    drawn = draw(Array("source", "fp64", 1000), "g", "zeros")
+    drawn = draw(Array("x", "fp64", 1000), "g", "zeros")
     assert drawn.dtype == np.uint64
     assert digest_of(drawn, "fp64") == "ffd15a009c16c2c6"
 
