@@ -6,6 +6,7 @@ Constructors check their arguments and raise TreeError with a sentence.
 
 from __future__ import annotations
 
+import re
 import threading
 import weakref
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ N = TypeVar("N", bound="Node")
 
 _INTERNED: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
 _LOCK = threading.Lock()
+_WORD = re.compile(r"[\w.:/+-]+", re.ASCII)
 
 
 class TreeError(ValueError):
@@ -183,7 +185,10 @@ class Matrix(Node):
         if found is not None:
             return cast("Matrix", found)
         _require_text(instruction, "a matrix step names its instruction")
-        _require(not any(c.isspace() for c in instruction), f"an instruction is one word, not {instruction!r}")
+        _require(
+            _WORD.fullmatch(instruction) is not None,
+            f"the instruction {instruction!r} is not one word of letters, digits and . _ : / + -",
+        )
         _require_nodes((accumulator, *left, *right), instruction)
         _require(len(left) > 0, f"{instruction} has no products")
         _require(len(left) == len(right), f"{instruction} has {len(left)} left and {len(right)} right factors")

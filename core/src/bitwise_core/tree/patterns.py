@@ -115,6 +115,8 @@ def _parse(text: str) -> Term:
         if found is None:
             raise ValueError(f"the pattern {text!r} cannot be read from {text[position:]!r} on")
         token, position = found.group(1), found.end()
+        if (token == "(") != bool(word) and token not in ",)" and (word or token == "("):
+            raise ValueError(f"the pattern {text!r} has {token!r} where an operand ends or begins")
         if token == "(":
             opened.append((word, []))
             word = ""
@@ -123,6 +125,8 @@ def _parse(text: str) -> Term:
                 opened[-1][1].append(Term(word))
             word = ""
             if token == ")":
+                if len(opened) == 1:
+                    raise ValueError(f"the pattern {text!r} closes a bracket that it did not open")
                 verb, operands = opened.pop()
                 opened[-1][1].append(Term(verb, tuple(operands)))
         else:

@@ -73,12 +73,7 @@ def to_svg(node: Node, max_nodes: int = 200) -> str:
         f"<title>{escape(label(node))}: {total} nodes</title>",
     ]
     boxes = [box for level in levels for box in level]
-    for box in boxes:
-        for child in box.children:
-            lines.append(
-                f'<line x1="{_centre(box):g}" y1="{_top(box) + _HEIGHT:g}" x2="{_centre(child):g}" y2="{_top(child):g}" '
-                'stroke="#888888"/>'
-            )
+    lines.extend(_edge(box, child) for box in boxes for child in box.children)
     for box in boxes:
         dashed = ' stroke-dasharray="3 2"' if box.kind == "more" else ""
         title = escape(head(box.node)) if box.node is not None else "operands left out"
@@ -89,6 +84,11 @@ def to_svg(node: Node, max_nodes: int = 200) -> str:
         )
     lines.append("</svg>")
     return "\n".join(lines) + "\n"
+
+
+def _edge(box: _Box, child: _Box) -> str:
+    ends = f'x1="{_centre(box):g}" y1="{_top(box) + _HEIGHT:g}" x2="{_centre(child):g}" y2="{_top(child):g}"'
+    return f'<line {ends} stroke="#888888"/>'
 
 
 def _top(box: _Box) -> float:
@@ -129,14 +129,15 @@ def _unfold(root: Node, max_nodes: int) -> list[list[_Box]]:
 def _place(levels: list[list[_Box]]) -> float:
     """Put parents above the middle of their children, no two boxes of a level over each other; returns the width."""
     for level in reversed(levels):
-        free: float = _MARGIN
+        free, shift = float(_MARGIN), 0.0
         for box in level:
-            wanted = free
+            box.x = free
             if box.children:
                 wanted = (_centre(box.children[0]) + _centre(box.children[-1]) - box.width) / 2
-            shift = max(free - wanted, 0.0)
-            box.x = wanted + shift
-            _move(box.children, shift)
+                # Never less than the shift of the box before, or their children would meet.
+                shift = max(free - wanted, shift)
+                box.x = wanted + shift
+                _move(box.children, shift)
             free = box.x + box.width + _GAP
     return max(box.x + box.width for level in levels for box in level) + _MARGIN
 
