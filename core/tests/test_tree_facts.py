@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -36,18 +38,21 @@ EDGES = {
     "fp16": [0x0000, 0x8000, 0x3C00, 0xBC00, 0x0001, 0x8001, 0x0400, 0x83FF, 0x7C00, 0xFC00, 0x7E00, 0x7BFF, 0xFBFF],
     "bf16": [0x0000, 0x8000, 0x3F80, 0xBF80, 0x0001, 0x8001, 0x0080, 0x807F, 0x7F80, 0xFF80, 0x7FC0, 0x1A80, 0x9A81],
 }
-COUNT = 512
+PAIRS = len(EDGES["fp32"]) ** 2
+COUNT = PAIRS + 512
 
 
-def column(name: str, seed: int) -> np.ndarray:
-    generator = np.random.default_rng(seed)
+def column(name: str, offset: int) -> np.ndarray:
+    """All pairs of edges in the loads at offsets 0 and 4, then random patterns, some the negatives of others."""
+    generator = np.random.default_rng(offset)
     form = FLOAT_FORMATS[name]
     kind = f"uint{form.bits}"
     drawn = generator.integers(0, 1 << form.bits, COUNT, dtype=np.uint64).astype(kind)
     edges = np.array(EDGES[name], dtype=kind)
-    drawn[: COUNT // 2] = generator.choice(edges, COUNT // 2)
-    drawn[-COUNT // 4 :] = drawn[: COUNT // 4] ^ np.array(1 << (form.bits - 1), dtype=kind)
-    generator.shuffle(drawn)
+    index = np.arange(PAIRS)
+    drawn[:PAIRS] = edges[(index if offset == 0 else index // len(edges)) % len(edges)]
+    half = np.random.default_rng(99).integers(0, 1 << form.bits, 256, dtype=np.uint64).astype(kind)
+    drawn[-256:] = half ^ np.array((1 << (form.bits - 1)) * (offset != 0), dtype=kind)
     return drawn
 
 
@@ -110,6 +115,37 @@ def test_what_is_certain_is_true(tree: Node) -> None:
     found = facts(tree, WIDE)
     for pattern in np.unique(evaluate_many(tree, memory)).tolist():
         assert found.hold(pattern, WIDE), f"{found} does not hold for {pattern:#x}"
+
+
+HALVES = [Operation("convert.fp32.fp16", (Load("fp16", offset, 16),)) for offset in (0, 4)]
+LOADS = [Load("fp32", 0, 32), Load("fp32", 4, 32)]
+CLOSING = [Operation("add.rn.fp32", (load, Constant(32, 0))) for load in LOADS]
+BASES: list[Node] = [
+    *LOADS,
+    *HALVES,
+    *CLOSING,
+    Operation("abs.fp32", (LOADS[0],)),
+    Operation("mul.rn.fp32", (LOADS[1], LOADS[1])),
+    Operation("max.fp32", (LOADS[0], Constant(32, 0))),
+    Operation("add.rn.fp32", (HALVES[0], Constant(32, 0))),
+    Operation("convert.rn.fp32.s32", (Load("integers", 0, 32),)),
+    Constant(32, 0),
+    Constant(32, 0x80000000),
+]
+
+
+@pytest.mark.parametrize("verb", [*UNARY, *BINARY, *TERNARY])
+def test_one_operation_over_every_kind_of_operand(verb: str) -> None:
+    name = f"{verb}.fp32" if not verb.startswith("convert") else f"{verb}.fp32.fp32"
+    arity = operation(name).arity
+    computed = {base: evaluate_many(base, memory) for base in BASES}
+    for operands in itertools.product(BASES, repeat=arity):
+        found = facts(Operation(name, operands), WIDE)
+        if (found.never_minus_zero, found.never_nan, found.never_subnormal) == (False, False, False):
+            continue
+        columns = [np.broadcast_to(computed[operand], (COUNT,)) for operand in operands]
+        for pattern in np.unique(operation(name).evaluate(*columns)).tolist():
+            assert found.hold(pattern, WIDE), f"{name} {[BASES.index(node) for node in operands]} {pattern:#x}"
 
 
 def claims(node: Node, name: str = "fp32") -> set[str]:
