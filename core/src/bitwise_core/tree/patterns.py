@@ -25,13 +25,15 @@ _TOKEN = re.compile(r"\s*([A-Za-z]\w*\*?|[+-]\w+|[(),])")
 class Family:
     """One way to read a rule: the operation behind each word, and the format of its numbers and of its result.
 
-    `format` is None for integers.  `bits` is the width of the variables.
+    `format` is None for integers.  `bits` is the width of the variables, but for those that `narrow` names with
+    the format that they are in instead.
     """
 
     name: str
     operations: Mapping[str, str]
     format: str | None
     bits: int
+    narrow: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def form(self) -> FloatFormat | None:

@@ -8,200 +8,27 @@ NaN patterns (`numeric.Operation.sees_nan_patterns`), and not under slices, conc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from bitwise_core.numeric import FLOAT_FORMATS
+from bitwise_core.tree.conditions import ASSUMPTIONS, Requires, Rule, ZeroProducts
+from bitwise_core.tree.families import (
+    ALL,
+    BF16_IN_FP32,
+    EXTREMA,
+    NOT_DOWN,
+    SYMMETRIC,
+    choosing,
+    integers,
+    named,
+    of_widenings,
+    rings,
+    rounded,
+    signs,
+    widened,
+    widening,
+)
+from bitwise_core.tree.patterns import Family, Pattern
 
-from bitwise_core.numeric import FLOAT_FORMATS, FloatFormat, operation
-from bitwise_core.tree.facts import Facts, facts
-from bitwise_core.tree.nodes import Constant, Node
-from bitwise_core.tree.patterns import Bindings, Family, Pattern
-
-Assumption: TypeAlias = Literal["finite", "bounded"]
-ASSUMPTIONS: dict[Assumption, str] = {
-    "finite": "no input and no computed value is infinite or NaN",
-    "bounded": "no score is as low as the number that stands for a masked one",
-}
-"""What a conditional verdict takes for granted."""
-
-Known: TypeAlias = dict[tuple[Node, str], Facts]
-
-
-class Condition(Protocol):
-    """What must be certain of the variables."""
-
-    @property
-    def statement(self) -> str:
-        """The condition in words."""
-
-    def proved(self, family: Family, bindings: Bindings, known: Known) -> bool:
-        """Whether it is certain of these nodes; False where it may still be true."""
-
-
-@dataclass(frozen=True, slots=True)
-class Requires:
-    """Certainties about one variable, by the names of the fields of `Facts`."""
-
-    variable: str
-    facts: tuple[str, ...]
-
-    @property
-    def statement(self) -> str:
-        """The condition in words."""
-        return " and ".join(f"{self.variable} is {name.replace('_', ' ')}" for name in self.facts)
-
-    def proved(self, family: Family, bindings: Bindings, known: Known) -> bool:
-        """See Condition."""
-        assert family.form is not None
-        found = facts(bindings[self.variable][0], family.form, known)
-        return all(getattr(found, name) for name in self.facts)
-
-    def holds(self, pattern: int, form: FloatFormat) -> bool:
-        """Whether one pattern of the variable meets it."""
-        return all(Facts(**{name: True}).hold(pattern, form) for name in self.facts)
-
-
-@dataclass(frozen=True, slots=True)
-class ZeroProducts:
-    """Every product of a matrix step is a zero: one factor is a known zero, the other, unless assumed, known finite."""
-
-    left: str
-    right: str
-    other_finite: bool
-
-    @property
-    def statement(self) -> str:
-        """The condition in words."""
-        other = "and the other a finite constant" if self.other_finite else "whatever the other is"
-        return f"of every pair of factors one is a constant zero, {other}"
-
-    def proved(self, family: Family, bindings: Bindings, known: Known) -> bool:
-        """See Condition."""
-        form = family.form
-        assert form is not None
-        pairs = zip(bindings[self.left], bindings[self.right], strict=True)
-        return all(
-            (_is_zero(one, form) and self._harmless(other, form))
-            or (_is_zero(other, form) and self._harmless(one, form))
-            for one, other in pairs
-        )
-
-    def _harmless(self, node: Node, form: FloatFormat) -> bool:
-        if not self.other_finite:
-            return True
-        return (
-            isinstance(node, Constant) and node.bits == form.bits and _magnitude(node, form) <= form.largest_magnitude
-        )
-
-
-def _magnitude(node: Constant, form: FloatFormat) -> int:
-    return node.value >> form.padding & ((1 << form.magnitude_bits) - 1)
-
-
-def _is_zero(node: Node, form: FloatFormat) -> bool:
-    return isinstance(node, Constant) and node.bits == form.bits and _magnitude(node, form) == 0
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """`left` equals `right`, in every family, where the condition holds and the assumption, if any, is made.
-
-    `rewrites` says that `right` is the canonical form of `left`; otherwise the rule gives a freedom of order.
-    `evidence` is "proved", or "measured" where hardware was asked.
-    """
-
-    name: str
-    reason: str
-    left: Pattern
-    right: Pattern
-    families: tuple[Family, ...]
-    condition: Requires | ZeroProducts | None = None
-    assumption: Assumption | None = None
-    up_to_nan: bool = False
-    rewrites: bool = True
-    refuted: tuple[Family, ...] = ()
-    evidence: Literal["proved", "measured"] = "proved"
-
-    def apply(self, node: Node, known: Known | None = None) -> Node | None:
-        """The other side, where `left` is this node and the condition is certain; otherwise None.
-
-        It is for the caller to have made the assumption, and to see that no user of the node sees NaN patterns.
-        `known` keeps facts from call to call.
-        """
-        for family in self.families:
-            bindings = self.left.match(family, node)
-            if bindings is None:
-                continue
-            if self.condition is None or self.condition.proved(family, bindings, {} if known is None else known):
-                return self.right.build(family, bindings)
-        return None
-
-
-_FORMATS = ("fp64", "fp32", "fp16", "bf16")
-_NOT_DOWN = ("rn", "rz", "ru", "rna")
-_SYMMETRIC = ("rn", "rz", "rna")
-_ALL = ("rn", "rz", "ru", "rd", "rna")
-
-
-def _rounded(roundings: tuple[str, ...], flush: bool = False) -> tuple[Family, ...]:
-    """Arithmetic of one rounding in every format."""
-    families = []
-    for name in _FORMATS:
-        for rounding in roundings:
-            suffix = f"{rounding}{'.ftz' * flush}.{name}"
-            operations = {verb: f"{verb}.{suffix}" for verb in ("add", "sub", "mul", "fma")}
-            operations |= {verb: f"{verb}.{name}" for verb in ("neg", "abs")}
-            families.append(Family(suffix, operations, name, FLOAT_FORMATS[name].bits))
-    return tuple(families)
-
-
-def _choosing(verb: str, *modifiers: str) -> tuple[Family, ...]:
-    """Minimum or maximum, with the modifiers, in every format."""
-    return tuple(
-        Family(f"{verb}{modifier}.{name}", {"max": f"{verb}{modifier}.{name}"}, name, FLOAT_FORMATS[name].bits)
-        for name in _FORMATS
-        for modifier in modifiers
-    )
-
-
-def _named(*names: str) -> tuple[Family, ...]:
-    """One operation each, called `op` in the pattern."""
-    families = []
-    for name in names:
-        form = operation(name).operands[0]
-        families.append(Family(name, {"op": name}, form.name if isinstance(form, FloatFormat) else None, form.bits))
-    return tuple(families)
-
-
-def _integers(*verbs: str) -> tuple[Family, ...]:
-    kinds = {"min": "su", "max": "su"}
-    return _named(
-        *(f"{verb}.{letter}{bits}" for verb in verbs for letter in kinds.get(verb, "b") for bits in (8, 16, 32, 64))
-    )
-
-
-def _widened(*pairs: tuple[str, str]) -> tuple[Family, ...]:
-    """Conversions of the narrow format to the wide one and back, in every rounding."""
-    return tuple(
-        Family(
-            f"{rounding}.{narrow}.{wide}",
-            {"narrow": f"convert.{rounding}.{narrow}.{wide}", "widen": f"convert.{wide}.{narrow}"},
-            narrow,
-            FLOAT_FORMATS[narrow].bits,
-        )
-        for narrow, wide in pairs
-        for rounding in _ALL
-    )
-
-
-def _signs() -> tuple[Family, ...]:
-    return tuple(
-        Family(name, {verb: f"{verb}.{name}" for verb in ("neg", "abs")}, name, FLOAT_FORMATS[name].bits)
-        for name in _FORMATS
-    )
-
-
-_BF16_IN_FP32 = {"widen": "convert.fp32.bf16"}
-_EXTREMA = ("", ".nan", ".ftz", ".ftz.nan")
+__all__ = ["ASSUMPTIONS", "RULES", "Requires", "Rule", "ZeroProducts", "rule"]
 
 
 def _rule(name: str, left: str, right: str, families: tuple[Family, ...], reason: str, **more: object) -> Rule:
@@ -213,16 +40,16 @@ _SUMS = (
         "add_minus_zero",
         "add(x, -0)",
         "x",
-        _rounded(_NOT_DOWN),
+        rounded(NOT_DOWN),
         "-0 is the neutral element: it changes no number, and +0 + (-0) is +0 unless rounded down.",
         up_to_nan=True,
-        refuted=_rounded(("rd",)) + _rounded(("rn",), flush=True),
+        refuted=rounded(("rd",)) + rounded(("rn",), flush=True),
     ),
     _rule(
         "add_minus_zero_flushed",
         "add(x, -0)",
         "x",
-        _rounded(_NOT_DOWN, flush=True),
+        rounded(NOT_DOWN, flush=True),
         "As add_minus_zero, for numbers that flushing leaves alone.",
         condition=Requires("x", ("never_subnormal",)),
         up_to_nan=True,
@@ -231,17 +58,17 @@ _SUMS = (
         "add_plus_zero",
         "add(x, +0)",
         "x",
-        _rounded(_NOT_DOWN),
+        rounded(NOT_DOWN),
         "+0 changes only -0, which becomes +0.",
         condition=Requires("x", ("never_minus_zero",)),
         up_to_nan=True,
-        refuted=_rounded(("rn",), flush=True),
+        refuted=rounded(("rn",), flush=True),
     ),
     _rule(
         "add_plus_zero_flushed",
         "add(x, +0)",
         "x",
-        _rounded(_NOT_DOWN, flush=True),
+        rounded(NOT_DOWN, flush=True),
         "As add_plus_zero, for numbers that flushing leaves alone.",
         condition=Requires("x", ("never_minus_zero", "never_subnormal")),
         up_to_nan=True,
@@ -250,38 +77,38 @@ _SUMS = (
         "add_plus_zero_down",
         "add(x, +0)",
         "x",
-        _rounded(("rd",)),
+        rounded(("rd",)),
         "Rounded down, zeros of both signs add up to -0, so +0 is neutral.",
         up_to_nan=True,
-        refuted=_rounded(("rn", "rz", "ru")),
+        refuted=rounded(("rn", "rz", "ru")),
     ),
     _rule(
         "add_plus_zero_outward",
         "add(add(x, +0), y)",
         "add(add(x, y), +0)",
-        _rounded(_ALL),
+        rounded(ALL),
         "+0 only turns -0 into +0, and a sum is -0 only if both operands are: sums do not underflow.",
-        refuted=_rounded(("rn", "rz", "ru"), flush=True),
+        refuted=rounded(("rn", "rz", "ru"), flush=True),
     ),
     _rule(
         "add_plus_zero_twice",
         "add(add(x, +0), +0)",
         "add(x, +0)",
-        _rounded(_ALL) + _rounded(_ALL, flush=True),
+        rounded(ALL) + rounded(ALL, flush=True),
         "After one +0 there is nothing left to change.",
     ),
     _rule(
         "sub_is_add",
         "sub(x, y)",
         "add(x, neg(y))",
-        _rounded(_ALL) + _rounded(_ALL, flush=True),
+        rounded(ALL) + rounded(ALL, flush=True),
         "IEEE 754 defines the difference as this sum; flushing keeps signs.",
     ),
     _rule(
         "add_commutes",
         "add(x, y)",
         "add(y, x)",
-        _rounded(_ALL) + _rounded(_ALL, flush=True),
+        rounded(ALL) + rounded(ALL, flush=True),
         "The exact sum is commutative, and so is the rule for the sign of a zero.",
         rewrites=False,
     ),
@@ -292,7 +119,7 @@ _PRODUCTS = (
         "neg_neg",
         "neg(neg(x))",
         "x",
-        _signs(),
+        signs(),
         "Turning the sign twice turns it back.",
         up_to_nan=True,
     ),
@@ -300,34 +127,73 @@ _PRODUCTS = (
         "mul_neg",
         "mul(neg(x), y)",
         "neg(mul(x, y))",
-        _rounded(_SYMMETRIC) + _rounded(_SYMMETRIC, flush=True),
+        rounded(SYMMETRIC) + rounded(SYMMETRIC, flush=True),
         "A rounding that does not see the sign treats a product and its negative alike.",
         up_to_nan=True,
-        refuted=_rounded(("ru", "rd")),
+        refuted=rounded(("ru", "rd")),
     ),
     _rule(
         "mul_one",
         "mul(x, +1)",
         "x",
-        _rounded(_ALL),
+        rounded(ALL),
         "The exact product is x, which the format holds.",
         up_to_nan=True,
-        refuted=_rounded(("rn",), flush=True),
+        refuted=rounded(("rn",), flush=True),
     ),
     _rule(
         "mul_one_flushed",
         "mul(x, +1)",
         "x",
-        _rounded(_ALL, flush=True),
+        rounded(ALL, flush=True),
         "As mul_one, for numbers that flushing leaves alone.",
         condition=Requires("x", ("never_subnormal",)),
         up_to_nan=True,
     ),
     _rule(
+        "mul_minus_one",
+        "mul(x, -1)",
+        "neg(x)",
+        rounded(ALL),
+        "The exact product is -x, which the format holds.",
+        up_to_nan=True,
+        refuted=rounded(("rn",), flush=True),
+    ),
+    _rule(
+        "fma_signs_cancel",
+        "fma(neg(x), neg(y), z)",
+        "fma(x, y, z)",
+        rounded(ALL) + rounded(ALL, flush=True),
+        "The exact product is the same.",
+    ),
+    _rule(
+        "fma_sign_moves",
+        "fma(neg(x), y, z)",
+        "fma(x, neg(y), z)",
+        rounded(ALL) + rounded(ALL, flush=True),
+        "The exact product is the same.",
+        rewrites=False,
+    ),
+    _rule(
+        "fma_of_zeros",
+        "fma(+0, +0, z)",
+        "add(z, +0)",
+        rounded(ALL) + rounded(ALL, flush=True),
+        "The product is +0.",
+    ),
+    _rule(
+        "fma_of_exact_product",
+        "fma(widen(x), widen(y), z)",
+        "add(mul(widen(x), widen(y)), z)",
+        widening("fp16", "fp32", ALL, "x", "y") + widening("fp32", "fp64", ALL, "x", "y"),
+        "The wide format holds the product of two narrow numbers, so nothing is rounded in between.",
+        refuted=widening("bf16", "fp32", ("rn",), "x", "y"),
+    ),
+    _rule(
         "mul_commutes",
         "mul(x, y)",
         "mul(y, x)",
-        _rounded(_ALL) + _rounded(_ALL, flush=True),
+        rounded(ALL) + rounded(ALL, flush=True),
         "The exact product is commutative.",
         rewrites=False,
     ),
@@ -335,7 +201,7 @@ _PRODUCTS = (
         "fma_factors_commute",
         "fma(x, y, z)",
         "fma(y, x, z)",
-        _rounded(_ALL) + _rounded(_ALL, flush=True),
+        rounded(ALL) + rounded(ALL, flush=True),
         "The exact product is commutative.",
         rewrites=False,
     ),
@@ -344,9 +210,9 @@ _PRODUCTS = (
 
 def _extremum(verb: str, neutral: str) -> tuple[Rule, ...]:
     """Rules of the maximum and -inf, or of the minimum and +inf; the patterns say `max` for both."""
-    dropping = _choosing(verb, "", ".ftz")
-    plain, propagating = _choosing(verb, ""), _choosing(verb, ".nan")
-    every = _choosing(verb, *_EXTREMA)
+    dropping = choosing(verb, "", ".ftz")
+    plain, propagating = choosing(verb, ""), choosing(verb, ".nan")
+    every = choosing(verb, *EXTREMA)
     return (
         _rule(
             f"{verb}_commutes",
@@ -363,7 +229,7 @@ def _extremum(verb: str, neutral: str) -> tuple[Rule, ...]:
             every,
             "The outermost of totally ordered numbers; NaN is the neutral or the absorbing element.",
             rewrites=False,
-            refuted=() if verb == "min" else _named("add.rn.fp32", "mul.rn.fp32"),
+            refuted=() if verb == "min" else named("add.rn.fp32", "mul.rn.fp32"),
         ),
         _rule(
             f"{verb}_idempotent",
@@ -372,7 +238,7 @@ def _extremum(verb: str, neutral: str) -> tuple[Rule, ...]:
             plain + propagating,
             "The result is one of its operands.",
             up_to_nan=True,
-            refuted=_choosing(verb, ".ftz"),
+            refuted=choosing(verb, ".ftz"),
         ),
         _rule(
             f"{verb}_nan_neutral",
@@ -422,19 +288,50 @@ _INTEGERS = (
         "integers_associate",
         "op(op(x, y), z)",
         "op(x, op(y, z))",
-        _integers(*_SET_VERBS),
+        integers(*_SET_VERBS),
         "Arithmetic modulo a power of two is a ring; bits and ordered integers are lattices.",
         rewrites=False,
-        refuted=_named("sub.b32", "mulhi.u32"),
+        refuted=named("sub.b32", "mulhi.u32"),
     ),
     _rule(
         "integers_commute",
         "op(x, y)",
         "op(y, x)",
-        _integers(*_SET_VERBS),
+        integers(*_SET_VERBS),
         "Arithmetic modulo a power of two is a commutative ring; bits and ordered integers are lattices.",
         rewrites=False,
-        refuted=_named("sub.b32", "shl.b32"),
+        refuted=named("sub.b32", "shl.b32"),
+    ),
+)
+
+_LINEAR = (
+    _rule(
+        "integer_sub_is_add",
+        "sub(x, y)",
+        "add(x, neg(y))",
+        rings(),
+        "Arithmetic modulo a power of two is a ring.",
+    ),
+    _rule(
+        "integer_mul_distributes",
+        "mul(add(x, y), z)",
+        "add(mul(x, z), mul(y, z))",
+        rings(),
+        "Arithmetic modulo a power of two is a ring.",
+    ),
+    _rule(
+        "integer_shl_distributes",
+        "shl(add(x, y), z)",
+        "add(shl(x, z), shl(y, z))",
+        rings(),
+        "A shift to the left is a product with a power of two, or with zero.",
+    ),
+    _rule(
+        "integer_neg_distributes",
+        "neg(add(x, y))",
+        "add(neg(x), neg(y))",
+        rings(),
+        "Arithmetic modulo a power of two is a ring.",
     ),
 )
 
@@ -443,7 +340,7 @@ _CONVERSIONS = (
         "narrow_of_widened",
         "narrow(widen(x))",
         "x",
-        _widened(("fp16", "fp32"), ("bf16", "fp32"), ("fp32", "fp64"), ("fp16", "fp64"), ("bf16", "fp64")),
+        widened(("fp16", "fp32"), ("bf16", "fp32"), ("fp32", "fp64"), ("fp16", "fp64"), ("bf16", "fp64")),
         "Widening is exact, and a number that the narrow format holds is not rounded.",
         up_to_nan=True,
     ),
@@ -451,15 +348,40 @@ _CONVERSIONS = (
         "widened_bf16_is_its_bits",
         "widen(x)",
         "concat(zero16, x)",
-        (Family("fp32.bf16", _BF16_IN_FP32, "fp32", 16),),
+        (Family("fp32.bf16", BF16_IN_FP32, "fp32", 16, {"x": "bf16"}),),
         "bf16 is the upper half of fp32: subnormal numbers and infinities too.",
         up_to_nan=True,
+    ),
+    _rule(
+        "widened_neg",
+        "widen(neg_narrow(x))",
+        "neg(widen(x))",
+        of_widenings("x"),
+        "Widening keeps signs and sizes.",
+        up_to_nan=True,
+    ),
+    _rule(
+        "abs_of_widened",
+        "abs(widen(x))",
+        "widen(abs_narrow(x))",
+        of_widenings("x"),
+        "Widening keeps signs and sizes.",
+    ),
+    *(
+        _rule(
+            f"{verb}_of_widened",
+            f"{verb}(widen(x), widen(y))",
+            f"widen({verb}_narrow(x, y))",
+            of_widenings("x", "y"),
+            "Widening keeps the order of numbers, zeros too, and NaN.",
+        )
+        for verb in ("max", "min", "max_nan", "min_nan")
     ),
     _rule(
         "narrow_of_bf16_bits",
         "narrow(concat(zero16, x))",
         "x",
-        _widened(("bf16", "fp32")),
+        widened(("bf16", "fp32")),
         "The value is a bf16 number already, so nothing is rounded.",
         up_to_nan=True,
     ),
@@ -470,7 +392,7 @@ _ZERO_FACTORS = (
         "product_with_zero",
         "mul(x, +0)",
         "+0",
-        _rounded(_ALL) + _rounded(_ALL, flush=True),
+        rounded(ALL) + rounded(ALL, flush=True),
         "A finite number times zero is zero, of the number's sign.",
         condition=Requires("x", ("never_negative",)),
         assumption="finite",
@@ -479,7 +401,7 @@ _ZERO_FACTORS = (
         "sum_with_zero_product",
         "add(mul(x, +0), y)",
         "y",
-        _rounded(_NOT_DOWN),
+        rounded(NOT_DOWN),
         "The product is a zero of some sign, which changes no number but -0.",
         condition=Requires("y", ("never_minus_zero",)),
         assumption="finite",
@@ -488,7 +410,7 @@ _ZERO_FACTORS = (
         "fma_with_zero_product",
         "fma(x, +0, y)",
         "y",
-        _rounded(_NOT_DOWN),
+        rounded(NOT_DOWN),
         "The product is a zero of some sign, which changes no number but -0.",
         condition=Requires("y", ("never_minus_zero",)),
         assumption="finite",
@@ -497,7 +419,7 @@ _ZERO_FACTORS = (
         "size_of_zero_product",
         "abs(mul(x, +0))",
         "+0",
-        _rounded(_ALL) + _rounded(_ALL, flush=True),
+        rounded(ALL) + rounded(ALL, flush=True),
         "The product is a zero of some sign.",
         assumption="finite",
     ),
@@ -535,6 +457,7 @@ RULES: tuple[Rule, ...] = (
     *_extremum("max", "-inf"),
     *_extremum("min", "+inf"),
     *_INTEGERS,
+    *_LINEAR,
     *_CONVERSIONS,
     *_ZERO_FACTORS,
     *_MATRIX,
