@@ -258,7 +258,7 @@ def test_no_settled_text_differs_from_the_machine(ptxas: Ptxas, seed: int) -> No
 
 
 def test_most_random_kernels_are_settled(ptxas: Ptxas) -> None:
-    methods = [settle(kernel(*_random_body(seed)), ptxas=ptxas).method for seed in range(60)]
+    methods: list[str] = [settle(kernel(*_random_body(seed)), ptxas=ptxas).method for seed in range(60)]
     assert methods.count(NONE) == 31
     assert methods.count("unsettled") == 2
     assert methods.count(FUSED) == 5
