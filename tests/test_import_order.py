@@ -17,12 +17,14 @@ ORDER = [
     "machine",
     "engine",
     "checker",
-    "partition",
     "profiles",
     "launchers",
     "patches",
     "hookspecs",
     "registry",
+    "partition",
+    "folder",
+    "report",
     "cli",
 ]
 

@@ -35,11 +35,15 @@ class Outcome(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A kernel to be read: its text, its name for messages, and its launch (None: every launch)."""
+    """A kernel to be read: its text, its name for messages, and its launch (None: every launch).
+
+    `entry` names the entry of a kernel without a launch, where its text has several.
+    """
 
     name: str
     text: str
     launch: Launch | None = None
+    entry: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,8 @@ class Reading:
 
     `signature` is 16 bytes, equal for two kernels exactly when their outputs' canonical trees are equal (up to
     hash collisions of about 2**-128 a pair); None where the reading stopped, with the reason in `unknown`.
-    `notes` names what the reading rests on beyond the text.
+    `notes` names what the reading rests on beyond the text.  `malformed` says that the text or its launch is wrong, so
+    that there is nothing to be known: `unknown` is then the sentence for whoever made it.
     """
 
     name: str
@@ -76,6 +81,7 @@ class Reading:
     undetermined: bool = False
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+    malformed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,28 +134,43 @@ def buffer_numbers(names: set[str]) -> dict[str, int]:
 
 
 def prepare(source: Source, arch: Arch, options: Options) -> Prepared:
-    """Parses and settles the text and builds its program.  Raises Unreadable, AssemblyError."""
-    module: Module = arch.parse(source.text, source.name)
-    notes: tuple[str, ...] = ()
-    assert source.launch is not None
-    if arch.settle is not None and not options.trust_text:
-        text, method = arch.settle(source.text, module, source.launch.entry)
-        notes = (method,)
-        if text is not source.text and text != source.text:
-            module = arch.parse(text, source.name)
-    elif options.trust_text:
-        notes = ("the text is taken at its word: the assembler might fuse products into sums",)
+    """Parses and settles the text and builds its program.  Raises Unreadable, AssemblyError, ManifestError."""
+    if source.launch is None:
+        raise Unreadable("the manifest gives no launch of it")
+    module, notes = settled(source, source.launch.entry, arch, options)
     return Prepared(ready(module, arch, source.launch), notes)
+
+
+def settled(source: Source, entry: str | None, arch: Arch, options: Options) -> tuple[Module, tuple[str, ...]]:
+    """The text parsed, with every rounding stated, and how that was established.
+
+    Raises Unreadable where it cannot be, AssemblyError and ManifestError for a text or an entry that makes no sense.
+    """
+    module: Module = arch.parse(source.text, source.name)
+    if module.target not in arch.targets:
+        raise ManifestError(f"is for the target {module.target}, and kernels are read for {arch.name} here")
+    try:
+        module.kernel(entry)
+    except KeyError as error:
+        raise ManifestError(str(error.args[0]).removeprefix(f"{source.name} ")) from None
+    if options.trust_text:
+        return module, ("the text is taken at its word: the assembler might fuse products into sums",)
+    if arch.settle is None:
+        return module, ()
+    text, method = arch.settle(source.text, module, entry)
+    return (module if text == source.text else arch.parse(text, source.name)), (method,)
 
 
 def read(source: Source, arch: Arch, buffers: Mapping[str, int], options: Options) -> Reading:
     """Reads one kernel; never raises for what a text or a launch says."""
     start = time.perf_counter()
 
-    def stopped(reason: str, undetermined: bool = False) -> Reading:
-        return Reading(source.name, None, reason, undetermined, (), time.perf_counter() - start)
+    def stopped(reason: str, undetermined: bool = False, malformed: bool = False) -> Reading:
+        return Reading(source.name, None, reason, undetermined, (), time.perf_counter() - start, malformed)
 
     try:
+        if options.every_launch:
+            raise Unreadable("a reading for every launch is not available; give a manifest with the launch")
         prepared = prepare(source, arch, options)
         if prepared.ready.launch.blocks * prepared.ready.threads > MAXIMUM_LANES:
             return stopped("the grid is too large to be run whole")
@@ -157,12 +178,19 @@ def read(source: Source, arch: Arch, buffers: Mapping[str, int], options: Option
         signature = sign(results(memory, scratch))
     except Undetermined as error:
         return stopped(f"the kernel's own result is not determined: {error}", undetermined=True)
-    except (Unreadable, AssemblyError, ManifestError) as error:
+    except AssemblyError as error:
+        return stopped(str(error), malformed=True)
+    except ManifestError as error:
+        return stopped(f"{source.name}: {error}", malformed=True)
+    except Unreadable as error:
         return stopped(str(error))
     except RecursionError:
         return stopped("the text nests too deeply to be read")
     except MemoryError:
         return stopped("the reading ran out of memory")
+    except Exception as error:
+        # A fault of the reader must not take down the readings of other kernels, and may never merge anything.
+        return stopped(f"the reader failed on it, which is a fault of the reader ({type(error).__name__}: {error})")
     return Reading(source.name, signature, None, False, prepared.notes, time.perf_counter() - start)
 
 

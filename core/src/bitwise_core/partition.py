@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 
 from bitwise_core import registry
@@ -44,21 +47,36 @@ def read_all(sources: Sequence[Source], target: str, options: Options, *, worker
     """
     registry.default().arch(target)
     buffers = buffer_numbers({name for source in sources if source.launch is not None for name in source.launch.buffers()})
-    count = min(workers or os.cpu_count() or 1, len(sources))
+    count = min(workers or cores(), len(sources))
     jobs = [(source, target, buffers, options) for source in sources]
-    found: list[Reading] = []
     if count <= 1:
-        for job in jobs:
-            found.append(_read(job))
-            if progress is not None:
-                progress(len(found), len(jobs))
-        return found
-    with ProcessPoolExecutor(count) as pool:
-        for reading in pool.map(_read, jobs, chunksize=max(1, min(8, len(jobs) // (4 * count)))):
-            found.append(reading)
-            if progress is not None:
-                progress(len(found), len(jobs))
-    return found
+        return list(_counted(map(_read, jobs), len(jobs), progress))
+    # Workers touch neither the threads nor the device of this process, so a fork of it is safe and starts at once.
+    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
+        with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context(method)) as pool:
+            futures = [(source, pool.submit(_read, job)) for source, job in zip(sources, jobs, strict=True)]
+            return list(_counted((_result(source, future) for source, future in futures), len(jobs), progress))
+
+
+def cores() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _counted(readings: Iterable[Reading], total: int, progress: Progress | None) -> Iterator[Reading]:
+    for done, reading in enumerate(readings, 1):
+        if progress is not None:
+            progress(done, total)
+        yield reading
+
+
+def _result(source: Source, future: Future[Reading]) -> Reading:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        return Reading(source.name, None, "the process that read it ended without an answer, most likely for lack of memory")
 
 
 def _read(job: tuple[Source, str, Mapping[str, int], Options]) -> Reading:

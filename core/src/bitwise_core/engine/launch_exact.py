@@ -10,12 +10,13 @@ import numpy as np
 from bitwise_core.asm import Kernel, Module
 from bitwise_core.engine.program import Program, build
 from bitwise_core.engine.run import MAXIMUM_STEPS, Run
+from bitwise_core.machine import recording
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.cells import FinerGranule, SharedMemory
 from bitwise_core.machine.domain import Domain, Unreadable
 from bitwise_core.machine.global_memory import GlobalMemory, Output, outputs
 from bitwise_core.machine.lanes import STICKY
-from bitwise_core.machine.launch import Launch
+from bitwise_core.machine.launch import Launch, ManifestError
 from bitwise_core.machine.races import RaceDetector
 from bitwise_core.machine.state import THREAD_SHIFT, Machine
 
@@ -41,18 +42,18 @@ class Ready:
 
 
 def ready(module: Module, arch: Arch, launch: Launch) -> Ready:
-    """Builds the program of the launch's entry.  Raises Unreadable."""
+    """Builds the program of the launch's entry.  Raises ManifestError where the launch does not fit the entry."""
     try:
         kernel = module.kernel(launch.entry)
     except KeyError as error:
-        raise Unreadable(str(error.args[0])) from None
+        raise ManifestError(str(error.args[0])) from None
     block = launch.block or kernel.threads
     if block is None:
-        raise Unreadable(f"neither the launch nor the text says how many threads a block of {kernel.name} has", kernel.line)
+        raise ManifestError(f"neither the launch nor the text says how many threads a block of {kernel.name} has")
     if kernel.threads is not None and block[0] * block[1] * block[2] != kernel.threads[0] * kernel.threads[1] * kernel.threads[2]:
-        raise Unreadable(f"the text of {kernel.name} requires blocks of {kernel.threads} threads, the launch has {block}", kernel.line)
+        raise ManifestError(f"the text of {kernel.name} requires blocks of {kernel.threads} threads, the launch has {block}")
     if not 1 <= block[0] * block[1] * block[2] <= 1024:
-        raise Unreadable("a block has 1 to 1024 threads", kernel.line)
+        raise ManifestError(f"a block has 1 to 1024 threads, not {block[0] * block[1] * block[2]}")
     return Ready(module, kernel, arch, launch, build(module, kernel, arch), block)
 
 
@@ -118,6 +119,8 @@ def machine_for(
         thread=(numbers.astype(np.int64).reshape(count, 1) << THREAD_SHIFT) + local,
         local_thread=local,
     )
+    if recording.active is not None:
+        recording.active.place = machine
     machine.extra["block size"] = prepared.block
     machine.extra["buffers"] = buffers
     prepared.arch.special(machine, prepared.launch)

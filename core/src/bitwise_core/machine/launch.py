@@ -52,7 +52,11 @@ class Argument(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _short_form(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or "kind" in data:
+        if not isinstance(data, dict):
+            return data
+        if "kind" in data:
+            if data["kind"] not in ("buffer", "tensor_map", *_WIDTHS):
+                raise ValueError(f"no argument is of the kind {data['kind']!r}")
             return data
         if "buffer" in data:
             return {"kind": "buffer", **data}
@@ -152,6 +156,8 @@ def scalar_bits(argument: Argument) -> tuple[int, int]:
             return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16 if value == value else 0x7FC0, 2
     except OverflowError:
         raise ManifestError(f"the value {value!r} does not fit {kind}") from None
+    if value != value or value in (float("inf"), float("-inf")):
+        raise ManifestError(f"the value {value!r} does not fit {kind}")
     number = int(value)
     bits = 8 * size
     if not -(1 << (bits - 1)) <= number < 1 << bits:

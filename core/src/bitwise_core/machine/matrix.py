@@ -11,9 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitwise_core.machine import hashing
+from bitwise_core.machine import hashing, recording
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lanes import Array, Lanes
+
+
+VECTOR, MATRIX = "vector", "matrix "
+"""How a recorder names operand vectors, and begins the name of a fused step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +52,14 @@ def rows(elements: Lanes) -> Vectors:
     count = hashed.shape[-1]
     total = (hashed * hashing.row_multipliers(count)).sum(axis=-1, dtype=np.uint64)
     zero = known_zero(elements)
-    return Vectors(
-        hashing.finalise(total + hashing.constant(f"vector {count} of {elements.bits}")),
-        None if zero is None else zero.all(axis=-1),
-        sticky_of(elements.meta),
-    )
+    words = hashing.finalise(total + hashing.constant(f"vector {count} of {elements.bits}"))
+    recording.note(VECTOR, Lanes(elements.bits, words, L.TERM), lambda: [_element(elements, k) for k in range(count)])
+    return Vectors(words, None if zero is None else zero.all(axis=-1), sticky_of(elements.meta))
+
+
+def _element(elements: Lanes, k: int) -> Lanes:
+    meta = elements.meta
+    return Lanes(elements.bits, elements.words[..., k], meta if isinstance(meta, int) else meta[..., k])
 
 
 def fused(name: str, accumulator: Lanes, left: Vectors, right: Vectors) -> Lanes:
@@ -65,6 +72,7 @@ def fused(name: str, accumulator: Lanes, left: Vectors, right: Vectors) -> Lanes
     words = words + L.full_hash(accumulator) * hashing.shaped(hashing.multiplier(2), words.ndim)
     words += hashing.shaped(hashing.constant("fused " + name), words.ndim)
     out = Lanes(accumulator.bits, hashing.scramble(words), L.TERM | _meta_or(accumulator.meta, left, right))
+    recording.note(MATRIX + name, out, lambda: [accumulator, *(Lanes(out.bits, each.words, L.TERM) for each in (left, right))])
     if left.zero is None or right.zero is None:
         return out
     unchanged = np.broadcast_to(left.zero & right.zero, out.words.shape[1:])

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from bitwise_core.machine.domain import Unreadable
-
 if TYPE_CHECKING:
     from bitwise_core.machine.lanes import Lanes
 
@@ -21,6 +19,10 @@ MAXIMUM_BYTES = 2 << 30
 
 SAME = "same"
 """The name of a step whose result is its operand under another form."""
+
+
+class TooManyTerms(Exception):
+    """The replay was given up: it makes more terms than are kept."""
 
 
 class Placed(Protocol):
@@ -52,10 +54,10 @@ class Recorder:
         self.bytes = 0
 
     def add(self, name: str, result: Lanes, operands: Sequence[Lanes], commutes: bool) -> None:
-        """Remembers terms.  Raises Unreadable where they are too many to be kept."""
+        """Remembers terms.  Raises TooManyTerms where they are too many to be kept."""
         self.bytes += result.words.size * 8
         if self.bytes > MAXIMUM_BYTES:
-            raise Unreadable("the block makes too many values for its trees to be shown")
+            raise TooManyTerms("the block makes too many values for its trees to be shown")
         line = self.place.line if self.place is not None else 0
         self.made.append(Made(name, result, tuple(operands), commutes, line))
 

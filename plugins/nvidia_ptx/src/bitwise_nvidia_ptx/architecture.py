@@ -11,7 +11,7 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Arch, OpcodeTable
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.launch import POINTER_SHIFT, Argument, Launch, scalar_bits
+from bitwise_core.machine.launch import POINTER_SHIFT, Argument, Launch, ManifestError, scalar_bits
 from bitwise_core.machine.launch import TensorMap as TensorMapArgument
 from bitwise_core.machine.state import Machine, literal
 from bitwise_nvidia_ptx.opcodes import asynchronous, compare, control, floating, integer, logic, matrix_sync, memory, tensor_copy, warp
@@ -103,14 +103,14 @@ def prepare(machine: Machine, module: Module, kernel: Kernel, launch: Launch) ->
     """Lays out shared arrays and gives every kernel parameter its value.  Raises Unreadable."""
     _layout(machine, module, kernel)
     if len(launch.args) > len(kernel.parameters):
-        raise Unreadable(
-            f"the launch gives {len(launch.args)} arguments and the entry {kernel.name} takes {len(kernel.parameters)}", kernel.line
+        raise ManifestError(
+            f"the launch gives {len(launch.args)} arguments and the entry {kernel.name} takes {len(kernel.parameters)}"
         )
     buffers: Mapping[str, int] = machine.extra["buffers"]
     for index, parameter in enumerate(kernel.parameters):
         if index >= len(launch.args):
             if parameter.size != 8:
-                raise Unreadable(f"the parameter {parameter.name} has no argument in the launch", kernel.line)
+                raise ManifestError(f"the parameter {parameter.name} has no argument in the launch")
             pointer = (len(buffers) + 1 + index) << POINTER_SHIFT
             machine.extra.setdefault("scratch", set()).add(pointer >> POINTER_SHIFT)
             machine.parameters[parameter.name] = literal(pointer, 64)
@@ -128,12 +128,12 @@ def _argument(machine: Machine, argument: Argument, size: int, name: str, index:
         return literal(address, 64)
     if argument.kind == "buffer":
         if size != 8:
-            raise Unreadable(f"the parameter {name} is {size} bytes wide, but the launch gives it a buffer")
+            raise ManifestError(f"the parameter {name} is {size} bytes wide, but the launch gives it a buffer")
         pointer = 0 if argument.buffer is None else (buffers[argument.buffer] << POINTER_SHIFT) + argument.offset
         return literal(pointer, 64)
     number, width = scalar_bits(argument)
     if width != size:
-        raise Unreadable(f"the parameter {name} is {size} bytes wide, but the launch gives it a scalar of {width} ({argument.kind})")
+        raise ManifestError(f"the parameter {name} is {size} bytes wide, but the launch gives it a scalar of {width} ({argument.kind})")
     return np.full((1, 1), number, dtype=L.UNSIGNED[8 * size])
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
-from bitwise_core.machine import matrix
+from bitwise_core.machine import matrix, recording
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.matrix import Vectors
 from bitwise_core.machine.state import Machine
@@ -67,7 +67,23 @@ def _vector(machine: Machine, registers: Sequence[Value], element_bits: int) -> 
     if zero is not None:
         spread = np.broadcast_to(zero, (zero.shape[0], machine.threads))
         all_zero = spread.reshape(zero.shape[0], -1, 8, 4).all(axis=-1)
-    return Vectors(hashing.finalise(grouped + tag), all_zero, sticky)
+    result = hashing.finalise(grouped + tag)
+    recording.note(
+        matrix.VECTOR, Lanes(element_bits, result, L.TERM), lambda: _elements(machine, registers, element_bits, per_register)
+    )
+    return Vectors(result, all_zero, sticky)
+
+
+def _elements(machine: Machine, registers: Sequence[Value], element_bits: int, per_register: int) -> list[Lanes]:
+    """The elements of each vector in the order of k, each of shape (blocks, warps, 8)."""
+    found = []
+    for register in registers:
+        cuts = [_by_lane(machine, L.as_lanes(L.cut(register, e * element_bits, element_bits))) for e in range(per_register)]
+        for lane in range(4):
+            for cut in cuts:
+                meta = cut.meta if isinstance(cut.meta, int) else cut.meta[..., lane]
+                found.append(Lanes(element_bits, cut.words[..., lane], meta))
+    return found
 
 
 def accumulate(
