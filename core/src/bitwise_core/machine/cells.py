@@ -89,25 +89,26 @@ def join(cells: Sequence[tuple[hashing.Words, Array]], granule: int) -> Value:
         sticky = sticky | (meta & np.uint32(L.STICKY))
         if bits <= 64:
             number |= words[0] << np.uint64(8 * part * granule)
-    if bits <= 64 and (known | leaf | whole).all():
+    poisoned = (sticky & np.uint32(L.POISON)) != 0
+    if bits <= 64 and (known | leaf | whole | poisoned).all():
         words, meta = first_words, (first_meta & np.uint32(_MARKED)) | sticky
         if known.any():
             words = np.where(known, number, words)
             meta = np.where(known, np.uint32(0) | L.known_meta(number, bits) | sticky, meta)
-        return L.settle(Lanes(bits, words, uniform(meta)))
+        return L.settle(Lanes(bits, words, L.uniform(meta)))
     half = count // 2
     return L.concat([join(cells[:half], granule), join(cells[half:], granule)])
 
 
 def _lone(words: hashing.Words, meta: Array, bits: int) -> Value:
     code = meta & np.uint32(PART_CODE)
-    value = Lanes(bits, words, uniform(meta & np.uint32(_MARKED)))
+    value = Lanes(bits, words, L.uniform(meta & np.uint32(_MARKED)))
     if not code.any():
         known = L.known_where(value)
         if known is True:
             return L.settle(value)
         if known is not False and known.any():  # type: ignore[union-attr]
-            value.meta = uniform(np.where(known, np.uint32(0) | L.known_meta(words[0], bits), meta))
+            value.meta = L.uniform(np.where(known, np.uint32(0) | L.known_meta(words[0], bits), meta))
         return value
     result = value
     for each in np.unique(code):
@@ -117,12 +118,6 @@ def _lone(words: hashing.Words, meta: Array, bits: int) -> Value:
         sliced = L.term(bits, f"slice {part * bits} {bits} of {bits << log}", [Lanes(bits << log, words, value.meta)])
         result = L.as_lanes(L.choose(code == each, sliced, result))
     return result
-
-
-def uniform(meta: Array) -> L.Meta:
-    """One int where all lanes share their properties."""
-    first = meta.flat[0]
-    return int(first) if (meta == first).all() else meta
 
 
 class SharedMemory:

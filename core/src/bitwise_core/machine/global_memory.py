@@ -169,13 +169,17 @@ class GlobalMemory:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a launch leaves in one buffer: sorted addresses, widths in bytes, full hashes, properties, lines."""
+    """What a launch leaves in one buffer: sorted addresses, widths in bytes, full hashes, properties, lines, threads.
+
+    A thread is numbered as in `Access`; of an element made by atomic operations it says nothing.
+    """
 
     address: Array
     size: Array
     words: hashing.Words
     meta: Array
     line: Array
+    thread: Array
 
 
 def _columns(events: list[Access]) -> tuple[Array, Array, Array, hashing.Words, Array, Array, Array]:
@@ -227,16 +231,20 @@ def _narrow(events: list[Access]) -> list[Access]:
     return result
 
 
+def final_events(memory: GlobalMemory, buffer: int) -> list[Access]:
+    """The stores into a buffer in their order, or what atomic operations leave there.  Raises Unreadable."""
+    events = list(memory.stores.get(buffer, ()))
+    atomics = memory.atomics.get(buffer, [])
+    if atomics and events:
+        raise Unreadable("a buffer receives both plain stores and atomic operations", atomics[0][1].line)
+    return [_accumulated(memory.domain, atomics)] if atomics else events
+
+
 def outputs(memory: GlobalMemory) -> dict[int, Output]:
     """The final content of every buffer that the launch wrote.  Raises Unreadable on a race."""
     result: dict[int, Output] = {}
     for buffer in sorted(memory.stores.keys() | memory.atomics.keys()):
-        events = list(memory.stores.get(buffer, ()))
-        atomics = memory.atomics.get(buffer, [])
-        if atomics:
-            if events:
-                raise Unreadable("a buffer receives both plain stores and atomic operations", atomics[0][1].line)
-            events = [_accumulated(memory.domain, atomics)]
+        events = final_events(memory, buffer)
         address, thread, size, words, meta, line, epoch = _columns(_narrow(events))
         order = np.argsort(address, kind="stable")
         address, thread, size, words, meta, line, epoch = (
@@ -250,7 +258,7 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
         if clash.any():
             raise Unreadable("two threads store different values at one address (a race)", int(line[1:][clash][0]))
         last = np.append(~same, True)
-        result[buffer] = Output(address[last], size[last], words[:, last], meta[last], line[last])
+        result[buffer] = Output(address[last], size[last], words[:, last], meta[last], line[last], thread[last])
         _check_loads(memory, buffer, address, thread, size)
     return result
 

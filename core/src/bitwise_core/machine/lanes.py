@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bitwise_core.machine import hashing
+from bitwise_core.machine import hashing, recording
 
 Array: TypeAlias = npt.NDArray[Any]
 Meta: TypeAlias = int | npt.NDArray[np.uint32]
@@ -42,8 +42,15 @@ WITH_IDENTITY = 1 << 9
 """A set that also holds its operation's neutral infinity."""
 UNDETERMINED = 1 << 10
 """The value depends on the order in which threads happened to run."""
+WIDENED = 1 << 11
+"""The value is an fp32 that holds the payload, an fp16, exactly."""
+LOOSE = 1 << 12
+"""A rule gave back an operand for an arithmetic result: equal but for the bits of a NaN."""
+WITH_ZERO = 1 << 13
+"""A set of numbers that also holds +0, however often."""
+ABSORBED = WITH_IDENTITY | WITH_ZERO
 STICKY = POISON | UNDETERMINED
-FORM = KIND | PLUS_ZERO | NEGATED
+FORM = KIND | PLUS_ZERO | NEGATED | WIDENED
 SET_SHIFT = 16
 """Bits 16 to 23 number the operation of a set; bits 24 to 31 are free for memory."""
 
@@ -80,6 +87,45 @@ class Pieces:
 Value: TypeAlias = Array | Lanes | Pieces
 
 
+class Numbers:
+    """Known numbers kept in another form than one array, standing wherever an array may (`engine.separable`)."""
+
+    __slots__ = ()
+
+    def settled(self) -> Any:
+        """The numbers as a decision or an address: what `Machine.known` gives back."""
+        raise NotImplementedError
+
+    def lanes(self) -> Lanes:
+        """The numbers among data."""
+        raise NotImplementedError
+
+    def cut(self, low: int, bits: int) -> Any:
+        """See `cut`."""
+        raise NotImplementedError
+
+    def choose(self, mask: Array, new: Any, old: Any) -> Any:
+        """See `choose`; self is `new` or `old`."""
+        raise NotImplementedError
+
+    def join(self, parts: Sequence[Any]) -> Any:
+        """Known parts side by side, least significant first; self is one of them."""
+        raise NotImplementedError
+
+    def take_threads(self, index: Array) -> Any:
+        """See `take_threads`."""
+        raise NotImplementedError
+
+    def of_thread(self, thread: int) -> Any:
+        """The numbers of one thread."""
+        raise NotImplementedError
+
+
+def other_form(value: object) -> Numbers | None:
+    """The value if it is known numbers in a form of their own."""
+    return value if isinstance(value, Numbers) else None
+
+
 def width(value: Value) -> int:
     """The value's width in bits (1 for a predicate)."""
     if isinstance(value, np.ndarray):
@@ -114,6 +160,9 @@ def as_lanes(value: Value) -> Lanes:
         return known_lanes(value)
     if isinstance(value, Lanes):
         return value
+    special = other_form(value)
+    if special is not None:
+        return special.lanes()
     if value._joined is None:
         value._joined = _join(value)
     return value._joined
@@ -153,6 +202,8 @@ def kind_constant(kind: int, bits: int, operation: int = 0) -> hashing.Words:
 
 PLUS_ZERO_WORDS = hashing.constant("plus zero")
 NEGATED_WORDS = hashing.constant("negated")
+LOOSE_WORDS = hashing.constant("up to the bits of a NaN")
+ZERO_WORDS = hashing.constant("with zero")
 IDENTITY_WORDS = hashing.constant("with identity")
 
 
@@ -164,7 +215,7 @@ def base_hash(lanes: Lanes) -> hashing.Words:
     if isinstance(meta, int):
         words = _base_hash_uniform(lanes.words, meta, lanes.bits)
     else:
-        kinds = meta & np.uint32(KIND | WITH_IDENTITY | (255 << SET_SHIFT))
+        kinds = meta & np.uint32(KIND | WIDENED | ABSORBED | (255 << SET_SHIFT))
         present = np.unique(kinds)
         words = _base_hash_uniform(lanes.words, int(present[0]), lanes.bits)
         for kind in present[1:]:
@@ -173,8 +224,15 @@ def base_hash(lanes: Lanes) -> hashing.Words:
     return words
 
 
+WIDENING = "convert.fp32.fp16"
+
+
 def _base_hash_uniform(words: hashing.Words, meta: int, bits: int) -> hashing.Words:
     kind = meta & KIND
+    if meta & WIDENED:
+        inner = _base_hash_uniform(words, meta & ~WIDENED, 16)
+        factor, tag = hashing.multiplier(1), hashing.constant(WIDENING)
+        return hashing.finalise(inner * hashing.shaped(factor, inner.ndim) + hashing.shaped(tag, inner.ndim))
     if kind == TERM:
         return words
     tag = kind_constant(kind, bits, (meta >> SET_SHIFT) & 255)
@@ -182,8 +240,9 @@ def _base_hash_uniform(words: hashing.Words, meta: int, bits: int) -> hashing.Wo
     if words.ndim != 3:
         tag, factor = hashing.shaped(tag, words.ndim), hashing.shaped(factor, words.ndim)
     hashed = hashing.finalise(words * factor + tag)
-    if meta & WITH_IDENTITY:
-        hashed ^= hashing.shaped(IDENTITY_WORDS, words.ndim)
+    for flag, change in ((WITH_IDENTITY, IDENTITY_WORDS), (WITH_ZERO, ZERO_WORDS)):
+        if meta & flag:
+            hashed ^= hashing.shaped(change, words.ndim)
     return hashed
 
 
@@ -203,6 +262,11 @@ def full_hash(lanes: Lanes) -> hashing.Words:
     return _flagged(words, lanes.meta, PLUS_ZERO, PLUS_ZERO_WORDS)
 
 
+def exact_hash(lanes: Lanes) -> hashing.Words:
+    """The hash for an operation that looks at bits, those of a NaN included."""
+    return _flagged(full_hash(lanes), lanes.meta, LOOSE, LOOSE_WORDS)
+
+
 def _flagged(words: hashing.Words, meta: Meta, flag: int, change: hashing.Words) -> hashing.Words:
     change = change if words.ndim == 3 else hashing.shaped(change, words.ndim)
     if isinstance(meta, int):
@@ -219,20 +283,31 @@ def sticky(*lanes: Lanes) -> Meta:
     return result
 
 
-def term(bits: int, tag: str, operands: Sequence[Lanes], meta: Meta = 0, *, commutes: bool = False) -> Lanes:
-    """An operation's term over its operands in order, or in any order where it commutes."""
+def term(
+    bits: int, tag: str, operands: Sequence[Lanes], meta: Meta = 0, *, commutes: bool = False, exact: bool = False
+) -> Lanes:
+    """An operation's term over its operands in order, or in any order where it commutes.
+
+    `exact` says that the operation looks at its operands' bits, those of a NaN included.
+    """
     total = hashing.constant(tag)
     for position, operand in enumerate(operands):
-        words = full_hash(operand)
+        words = exact_hash(operand) if exact else full_hash(operand)
         total = total + (words if commutes else words * hashing.multiplier(position + 1))
     if total.base is None and not operands:
         total = total.copy()
-    return Lanes(bits, hashing.finalise(total), TERM | meta | sticky(*operands))
+    result = Lanes(bits, hashing.finalise(total), TERM | meta | sticky(*operands))
+    return recording.note(tag, result, operands, commutes=commutes)
 
 
 def poison(bits: int, reason: str = "undefined") -> Lanes:
     """Lanes that nothing has written."""
     return Lanes(bits, hashing.constant(f"poison {reason}"), TERM | POISON)
+
+
+def without(meta: Meta, flags: int) -> Meta:
+    """Properties with some of them cleared."""
+    return meta & ~flags if isinstance(meta, int) else meta & np.uint32(~flags & 0xFFFFFFFF)
 
 
 def select_meta(mask: Array, new: Meta, old: Meta) -> Meta:
@@ -246,6 +321,9 @@ def choose(mask: Array, new: Value, old: Value) -> Value:
     """Lane by lane: `new` where the known mask is set, else `old`."""
     if isinstance(new, np.ndarray) and isinstance(old, np.ndarray):
         return np.where(mask, new, old)
+    special = other_form(new) or other_form(old)
+    if special is not None:
+        return special.choose(mask, new, old)  # type: ignore[no-any-return]
     if isinstance(new, Pieces) or isinstance(old, Pieces):
         cuts = sorted(set(_cuts(new)) | set(_cuts(old)))
         starts = [0, *cuts[:-1]]
@@ -257,7 +335,16 @@ def choose(mask: Array, new: Value, old: Value) -> Value:
     if new is old:
         return new
     left, right = as_lanes(new), as_lanes(old)
-    return Lanes(left.bits, np.where(mask, left.words, right.words), select_meta(mask, left.meta, right.meta))
+    meta = select_meta(mask, left.meta, right.meta)
+    return Lanes(left.bits, np.where(mask, left.words, right.words), uniform(meta))
+
+
+def uniform(meta: Meta) -> Meta:
+    """One int where all lanes share their properties."""
+    if isinstance(meta, int):
+        return meta
+    first = meta.flat[0]
+    return int(first) if (meta == first).all() else meta
 
 
 def _cuts(value: Value) -> list[int]:
@@ -280,6 +367,9 @@ def cut(value: Value, low: int, bits: int) -> Value:
         return (value >> value.dtype.type(low)).astype(UNSIGNED[bits]) if bits in UNSIGNED and bits > 1 else _odd_cut(value, low, bits)
     if isinstance(value, Pieces):
         return _cut_pieces(value, low, bits)
+    special = other_form(value)
+    if special is not None:
+        return special.cut(low, bits)  # type: ignore[no-any-return]
     return _cut_lanes(value, low, bits)
 
 
@@ -302,16 +392,16 @@ def _cut_pieces(value: Pieces, low: int, bits: int) -> Value:
 def _cut_lanes(value: Lanes, low: int, bits: int) -> Lanes:
     meta = value.meta
     if isinstance(meta, int):
-        form = meta & (FORM | WITH_IDENTITY)
+        form = meta & (FORM | ABSORBED)
         if form == LEAF and low % 8 == 0 and bits % 8 == 0:
             result = Lanes(bits, value.words + np.uint64(low // 8), LEAF | (meta & STICKY))
         elif form == KNOWN:
             result = _cut_known(value, low, bits)
         else:
-            result = term(bits, f"slice {low} {bits} of {value.bits}", [value])
+            result = term(bits, f"slice {low} {bits} of {value.bits}", [value], exact=True)
     else:
         form_array = meta & np.uint32(FORM)
-        result = term(bits, f"slice {low} {bits} of {value.bits}", [value])
+        result = term(bits, f"slice {low} {bits} of {value.bits}", [value], exact=True)
         if low % 8 == 0 and bits % 8 == 0:
             leaf = Lanes(bits, value.words + np.uint64(low // 8), LEAF | (meta & np.uint32(STICKY)))
             result = as_lanes(choose(form_array == LEAF, leaf, result))
@@ -356,6 +446,9 @@ def _merge_neighbours(parts: list[Array | Lanes]) -> list[Array | Lanes]:
                 continue
         result.append(part)
         index += 1
+    special = next((part for part in result if isinstance(part, Numbers)), None)
+    if len(result) > 1 and special is not None and all(isinstance(part, np.ndarray | Numbers) for part in result):
+        return [special.join(result)]
     if len(result) > 1 and all(isinstance(part, np.ndarray) for part in result):
         total_bits = sum(width(part) for part in result)
         if total_bits in UNSIGNED:
@@ -396,6 +489,9 @@ def take_threads(value: Value, index: Array) -> Value:
         return _take(value, index)
     if isinstance(value, Pieces):
         return concat([take_threads(part, index) for part in value.parts])
+    special = other_form(value)
+    if special is not None:
+        return special.take_threads(index)  # type: ignore[no-any-return]
     meta = value.meta
     words = np.stack([_take(value.words[0], index), _take(value.words[1], index)])
     return Lanes(value.bits, words, meta if isinstance(meta, int) else _take(meta, index))

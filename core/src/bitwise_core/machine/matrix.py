@@ -48,7 +48,7 @@ def sticky_of(meta: L.Meta) -> int:
 
 def rows(elements: Lanes) -> Vectors:
     """Vectors along the last axis: elements of shape (blocks, rows * k) given as words (2, blocks, rows, k)."""
-    hashed = L.full_hash(elements)
+    hashed = L.exact_hash(elements) if elements.bits == 32 else L.full_hash(elements)
     count = hashed.shape[-1]
     total = (hashed * hashing.row_multipliers(count)).sum(axis=-1, dtype=np.uint64)
     zero = known_zero(elements)

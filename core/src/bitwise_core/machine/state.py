@@ -172,6 +172,9 @@ class Machine:
                 return None
             joined = L.concat([part for part in parts if part is not None])
             return joined if isinstance(joined, np.ndarray) else None
+        special = L.other_form(value)
+        if special is not None:
+            return special.settled()  # type: ignore[no-any-return]
         known = L.known_where(value)
         if known is True:
             return L.numbers_of(value)

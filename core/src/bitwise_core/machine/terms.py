@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from bitwise_core import numeric
-from bitwise_core.machine import hashing
+from bitwise_core.machine import hashing, recording
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value, as_lanes
 
@@ -70,7 +70,8 @@ def _put(mask: bool | Array, new: Lanes, old: Lanes) -> Lanes:
         return old
     if mask is True or mask.all():  # type: ignore[union-attr]
         return new
-    return Lanes(old.bits, np.where(mask, new.words, old.words), L.select_meta(mask, new.meta, old.meta))  # type: ignore[arg-type]
+    meta = L.uniform(L.select_meta(mask, new.meta, old.meta))  # type: ignore[arg-type]
+    return Lanes(old.bits, np.where(mask, new.words, old.words), meta)
 
 
 def _flag_where(lanes: Lanes, flag: int) -> Lanes:
@@ -108,19 +109,41 @@ class TermDomain:
         info = shape(name)
         if info.evaluate is not None and all(isinstance(operand, np.ndarray) for operand in operands):
             return info.evaluate(*operands)
+        high = self._in_high_half(info, operands)
+        if high is not None:
+            return high
         rule = _RULES.get(info.verb)
         values = [as_lanes(operand) for operand in operands]
+        for value in values:
+            value.meta = L.uniform(value.meta)
         result = rule(self, info, values, bits) if rule is not None and info.plain else None
         if result is None:
             commutes = info.verb in ("add", "mul", "min", "max")
             if info.verb == "fma":
                 product = L.term(bits, "product", values[:2], commutes=True)
                 values = [product, values[2]]
-            result = L.term(bits, name, values, properties, commutes=commutes)
+            looks = ".tf32" in name or info.verb == "convert" and not name.startswith(("convert.rn.", "convert.rz.", "convert.fp"))
+            result = L.term(bits, name, values, properties, commutes=commutes, exact=looks)
         return self._fold(info, operands, result)
+
+    def _in_high_half(self, info: Shape, operands: Sequence[Value]) -> Value | None:
+        """max, min, neg and abs of widened bf16 values, and their narrowing, act on the bf16 values."""
+        if info.name in ("convert.rn.bf16.fp32", "convert.rz.bf16.fp32"):
+            narrow = _high_half(operands[0]) if isinstance(operands[0], Pieces) else None
+            return None if narrow is None else L.settle(_flag_where(as_lanes(narrow), L.LOOSE))
+        if info.verb not in ("max", "min", "neg", "abs") or not info.name.endswith(".fp32"):
+            return None
+        if not any(isinstance(operand, Pieces) for operand in operands):
+            return None
+        halves = [_high_half(operand) for operand in operands]
+        if any(half is None for half in halves):
+            return None
+        inner = self.floating(info.name.replace("fp32", "bf16"), [half for half in halves if half is not None], 16)
+        return L.concat([np.zeros((1, 1), dtype=np.uint16), inner])
 
     def _fold(self, info: Shape, operands: Sequence[Value], result: Lanes) -> Value:
         """Lanes in which every operand is known hold the result's number."""
+        result.meta = L.uniform(result.meta)
         if info.evaluate is None:
             return result
         known: bool | Array = True
@@ -143,9 +166,10 @@ class TermDomain:
         flags = (either & (L.NOT_MINUS_ZERO | L.PLUS_ZERO | L.STICKY)) | _both(left.meta, right.meta, L.NOT_NEGATIVE)
         words = hashing.finalise(L.signed_hash(left) + L.signed_hash(right) + hashing.constant(info.name))
         result = Lanes(bits, words, _without(flags | L.TERM, L.PLUS_ZERO, L.NOT_MINUS_ZERO))
+        recording.note(info.name, result, lambda: [_bare(each, L.PLUS_ZERO) for each in values], commutes=True)
         for zero, other in ((left, right), (right, left)):
             result = _put(_is(zero, 0), _plus_zero(other), result)
-            result = _put(_is(zero, 1 << (bits - 1)), other, result)
+            result = _put(_is(zero, 1 << (bits - 1)), _flag_where(other, L.LOOSE), result)
         return result
 
     def _subtract(self, info: Shape, values: list[Lanes], bits: int) -> Lanes | None:
@@ -158,6 +182,7 @@ class TermDomain:
         plus_zero = meta & L.PLUS_ZERO
         if (plus_zero if isinstance(meta, int) else plus_zero.any()):  # type: ignore[union-attr]
             closed = Lanes(value.bits, L.full_hash(value), L.TERM | L.sticky(value))
+            recording.note(recording.SAME, closed, [value])
             mask = bool(plus_zero) if isinstance(meta, int) else plus_zero != 0
             value = _put(mask, closed, value)
             meta = value.meta
@@ -171,30 +196,36 @@ class TermDomain:
         return result
 
     def _negate(self, info: Shape, values: list[Lanes], bits: int) -> Lanes | None:
-        return self._negated(values[0])
+        return _flag_where(self._negated(values[0]), L.LOOSE)
 
     def _absolute(self, info: Shape, values: list[Lanes], bits: int) -> Lanes | None:
         value = values[0]
-        result = L.term(bits, info.name, [Lanes(bits, L.unsigned_hash(value), L.TERM | L.sticky(value))])
+        inner = Lanes(bits, L.unsigned_hash(value), L.TERM | L.sticky(value))
+        recording.note(recording.SAME, inner, lambda: [_bare(value, L.NEGATED)])
+        result = L.term(bits, info.name, [inner])
         result = _flag_where(result, L.NOT_NEGATIVE | L.NOT_MINUS_ZERO)
+        half = _half(value) if info.name == "abs.fp32" else None
+        if half is not None:
+            inner = self._absolute(shape("abs.fp16"), [half], 16)
+            assert inner is not None
+            result = as_lanes(self.floating(L.WIDENING, [inner], 32))
         kept = value.meta & L.NOT_NEGATIVE
-        return _put(bool(kept) if isinstance(kept, int) else kept != 0, value, result)
+        return _put(bool(kept) if isinstance(kept, int) else kept != 0, _flag_where(value, L.LOOSE), result)
 
     def _multiply(self, info: Shape, values: list[Lanes], bits: int) -> Lanes | None:
         if not info.nearest_or_zero:
             return None
         left, right = (_magnitude(value) for value in values)
         flags = L.sticky(left, right) | ((left.meta ^ right.meta) & L.NEGATED)
-        positive = _both(left.meta, right.meta, L.NOT_NEGATIVE)
-        if left.words is right.words:
-            positive = L.NOT_NEGATIVE
+        positive = _positive_product(left, right)
         flags = flags | positive | _implied(positive)
         words = hashing.finalise(L.unsigned_hash(left) + L.unsigned_hash(right) + hashing.constant(info.name))
         result = Lanes(bits, words, flags | L.TERM)
+        recording.note(info.name, result, lambda: [_bare(each, L.NEGATED) for each in (left, right)], commutes=True)
         one = _ONE.get(info.name.rsplit(".", 1)[1])
         if one is not None:
             for unit, other in (values, values[::-1]):
-                result = _put(_is(unit, one), other, result)
+                result = _put(_is(unit, one), _flag_where(other, L.LOOSE), result)
                 result = _put(_is(unit, one | 1 << (bits - 1)), self._negated(other), result)
         return result
 
@@ -202,6 +233,20 @@ class TermDomain:
         if not info.nearest_or_zero:
             return None
         left, right, addend = _magnitude(values[0]), _magnitude(values[1]), values[2]
+        exact = _half_range(left) & _half_range(right) if bits == 32 else False
+        if np.any(exact):
+            modifiers = info.name.split(".", 1)[1]
+            product = self._multiply(shape("mul." + modifiers), [left, right], bits)
+            assert product is not None
+            apart = self._add(shape("add." + modifiers), [product, addend], bits)
+            if np.all(exact):
+                return apart
+            together = self._fused_inexact(info, values, left, right, bits)
+            return _put(exact, as_lanes(apart), together)
+        return self._fused_inexact(info, values, left, right, bits)
+
+    def _fused_inexact(self, info: Shape, values: list[Lanes], left: Lanes, right: Lanes, bits: int) -> Lanes:
+        addend = values[2]
         negative = (left.meta ^ right.meta) & L.NEGATED
         product = (L.unsigned_hash(left) + L.unsigned_hash(right)) * hashing.multiplier(1)
         tag = hashing.constant(info.name)
@@ -210,20 +255,12 @@ class TermDomain:
         else:
             tag = np.where(negative != 0, hashing.constant(info.name + " negated product"), tag)
         words = hashing.finalise(product + L.full_hash(addend) * hashing.multiplier(2) + tag)
-        positive = _both(left.meta, right.meta, L.NOT_NEGATIVE)
-        if left.words is right.words:
-            positive = L.NOT_NEGATIVE
-        if not isinstance(negative, int) or negative:
-            positive = 0
-        positive = positive & addend.meta
+        positive = _positive_product(left, right) & addend.meta
         flags = L.sticky(left, right, addend) | L.TERM | positive | _implied(positive)
-        safe = left.meta & right.meta & L.HALF_RANGE
-        closed = addend.meta & (L.NOT_MINUS_ZERO | L.PLUS_ZERO)
-        if isinstance(safe, int) and isinstance(closed, int):
-            flags = flags | (L.NOT_MINUS_ZERO if safe and closed else 0)
-        else:
-            flags = flags | np.where((safe != 0) & (closed != 0), np.uint32(L.NOT_MINUS_ZERO), np.uint32(0))  # type: ignore[operator]
-        return Lanes(bits, words, flags)
+        result = Lanes(bits, words, flags)
+        recording.note(info.name, result, (*values[:2], addend), commutes=True)
+        zero = _is(values[0], 0) & np.logical_and(_is(values[1], 0), True) if _is(values[0], 0) is not False else False
+        return _put(zero if np.any(zero) else False, _plus_zero(addend), result)
 
     def _extremum(self, info: Shape, values: list[Lanes], bits: int) -> Lanes | None:
         index = _SET_INDEX.get(info.name)
@@ -231,23 +268,34 @@ class TermDomain:
             return None
         left, right = values
         if left is right:
-            return left
+            return _flag_where(left, L.LOOSE)
+        halves = [_half(value) for value in values] if info.name.endswith(".fp32") else []
+        if halves and halves[0] is not None and halves[1] is not None:
+            inner = self._extremum(shape(info.name.replace("fp32", "fp16")), [halves[0], halves[1]], 16)
+            assert inner is not None
+            return as_lanes(self.floating(L.WIDENING, [inner], 32))
         neutral = _NEUTRAL.get(info.name)
         return _set(info.name, index, left, right, bits, neutral, keeps_neutral=".nan." not in info.name)
 
     def _convert(self, info: Shape, values: list[Lanes], bits: int) -> Lanes | None:
-        if info.name != "convert.fp32.fp16" and info.name != "convert.fp64.fp32":
-            return None
         value = values[0]
-        kept = value.meta & (L.NOT_MINUS_ZERO | L.NOT_NEGATIVE)
-        widened = L.term(bits, info.name, [Lanes(value.bits, L.unsigned_hash(value), L.TERM | L.sticky(value))])
-        flags = kept | (value.meta & L.NEGATED) | (L.HALF_RANGE if info.name == "convert.fp32.fp16" else 0)
-        closed = value.meta & L.PLUS_ZERO
-        if isinstance(closed, int):
-            flags = flags | (L.NOT_MINUS_ZERO if closed else 0)
-        else:
-            flags = flags | np.where(closed != 0, np.uint32(L.NOT_MINUS_ZERO), np.uint32(0))
-        return Lanes(bits, widened.words, widened.meta | flags)
+        if info.name in ("convert.rn.fp16.fp32", "convert.rz.fp16.fp32") and isinstance(value.meta, int):
+            narrowed = _narrowed(value)
+            return None if narrowed is None else _flag_where(narrowed, L.LOOSE)
+        if info.name == "convert.fp64.fp32":
+            kept = value.meta & (L.NOT_MINUS_ZERO | L.NOT_NEGATIVE | L.NEGATED)
+            inner = Lanes(value.bits, L.unsigned_hash(value), L.TERM | L.sticky(value))
+            recording.note(recording.SAME, inner, lambda: [_bare(value, L.NEGATED)])
+            return _closed(_flags(L.term(bits, info.name, [inner]), kept), value.meta)
+        if info.name != L.WIDENING:
+            return None
+        plus_zero = value.meta & L.PLUS_ZERO
+        if np.any(plus_zero):
+            closed = Lanes(16, L.unsigned_hash(value), L.TERM | (value.meta & (L.STICKY | L.NEGATED | L.NOT_MINUS_ZERO | L.NOT_NEGATIVE)))
+            closed = _closed(closed, value.meta)
+            recording.note(recording.SAME, closed, lambda: [_bare(value, L.NEGATED)])
+            value = _put(bool(plus_zero) if isinstance(plus_zero, int) else plus_zero != 0, closed, value)
+        return Lanes(bits, value.words, value.meta | (L.WIDENED | L.HALF_RANGE))
 
     # -- integers and choices ---------------------------------------------------------------------------------------
 
@@ -255,12 +303,17 @@ class TermDomain:
         self, name: str, operands: Sequence[Value], bits: int, evaluate: Callable[..., Array], *, gathers: bool = False
     ) -> Value:
         """See `Domain.integer`."""
+        if name == "not.pred":
+            return L.settle(self._negated(as_lanes(operands[0])))
         values = [as_lanes(operand) for operand in operands]
+        result = linear(name, values, bits)
         index = _SET_INDEX.get(name) if gathers and len(values) == 2 else None
-        if index is not None:
+        if result is not None:
+            recording.note(name, result, values, commutes=name.startswith(("add", "mul")))
+        if result is None and index is not None:
             result = _set(name, index, values[0], values[1], bits, None, keeps_neutral=False)
-        else:
-            result = L.term(bits, name, values)
+        if result is None:
+            result = L.term(bits, name, values, exact=not name.startswith("compare.") or ".fp" not in name and ".bf" not in name)
         return self._fold(Shape(name, "", False, False, evaluate), operands, result)
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
@@ -277,6 +330,9 @@ class TermDomain:
                 for low, high in spans
             ])
         condition = as_lanes(predicate)
+        if isinstance(condition.meta, int) and condition.meta & L.NEGATED:
+            condition = Lanes(1, condition.words, condition.meta ^ L.NEGATED)
+            if_true, if_false = if_false, if_true
         left, right = as_lanes(if_true), as_lanes(if_false)
         kept = _both(left.meta, right.meta, L.NOT_NEGATIVE | L.HALF_RANGE) | _implied_by_both(left.meta, right.meta)
         result = L.term(left.bits, "select", [condition, left, right], kept)
@@ -301,6 +357,93 @@ class TermDomain:
         if known is not False and np.any(known):
             result = _put(known, as_lanes(self.load(where.words[0], bits)), result)
         return result
+
+
+def _bare(value: Lanes, flag: int) -> Lanes:
+    """The value without a part of its form that stands outside the operation on it."""
+    return Lanes(value.bits, value.words, L.without(value.meta, flag))
+
+
+def _high_half(value: Value) -> Value | None:
+    """The bf16 whose widening a value is, or None."""
+    if isinstance(value, np.ndarray):
+        return None if (value & np.uint32(0xFFFF)).any() else (value >> np.uint32(16)).astype(np.uint16)
+    if isinstance(value, Lanes) or len(value.parts) != 2:
+        return None
+    low, high = value.parts
+    if L.width(low) != 16:
+        return None
+    if isinstance(low, np.ndarray):
+        return None if low.any() else high
+    poisoned = (low.meta & L.POISON) != 0
+    if not np.all(np.logical_or(_is(low, 0), poisoned)):
+        return None
+    return _flags(as_lanes(high), np.where(poisoned, np.uint32(L.POISON), np.uint32(0)))
+
+
+def _positive_product(left: Lanes, right: Lanes) -> L.Meta:
+    """Where a product of these factors (sign flips counted) is never negative: NOT_NEGATIVE, else 0."""
+    flips = (left.meta ^ right.meta) & L.NEGATED
+    if left.words is right.words and isinstance(left.meta, int) and left.meta == right.meta:
+        return L.NOT_NEGATIVE
+    positive = _both(left.meta, right.meta, L.NOT_NEGATIVE)
+    if isinstance(flips, int) and isinstance(positive, int):
+        return 0 if flips else positive
+    return np.where(flips != 0, np.uint32(0), np.uint32(0) | positive)
+
+
+def _half_range(value: Lanes) -> bool | Array:
+    """Which lanes hold an fp32 that an fp16 holds exactly, as far as their form tells: widened ones and zeros."""
+    flagged = value.meta & L.HALF_RANGE
+    widened = bool(flagged) if isinstance(flagged, int) else flagged != 0
+    if widened is True:
+        return True
+    return widened | _is(value, 0)
+
+
+def _half(value: Lanes) -> Lanes | None:
+    """A value whose every lane holds an fp16 exactly, as that fp16: widened values and the infinities."""
+    meta = value.meta
+    if isinstance(meta, int):
+        if meta & (L.WIDENED | L.PLUS_ZERO | L.NEGATED) == L.WIDENED:
+            return _payload(value)
+        if meta & L.FORM != L.KNOWN:
+            return None
+    form = meta & L.FORM
+    widened = (form & L.WIDENED) != 0
+    plain = (form & (L.PLUS_ZERO | L.NEGATED)) == 0
+    high = np.uint64(0xFF800000)
+    infinite = (form == L.KNOWN) & ((value.words[0] == high) | (value.words[0] == np.uint64(0x7F800000)))
+    poisoned = (meta & L.POISON) != 0
+    if not np.all((widened & plain) | infinite | poisoned):
+        return None
+    half = np.where(value.words == high, np.uint64(0xFC00), np.uint64(0x7C00))
+    words = np.where(infinite, half, value.words)
+    kept = L.select_meta(infinite, L.known_meta(half[0], 16), meta)  # type: ignore[arg-type]
+    return Lanes(16, words, L.without(kept, L.WIDENED | L.HALF_RANGE))
+
+
+def _flags(lanes: Lanes, flags: L.Meta) -> Lanes:
+    return Lanes(lanes.bits, lanes.words, lanes.meta | flags)
+
+
+def _closed(lanes: Lanes, before: L.Meta) -> Lanes:
+    """A value made from x + (+0) is not -0."""
+    closed = before & L.PLUS_ZERO
+    if isinstance(closed, int):
+        return _flags(lanes, L.NOT_MINUS_ZERO if closed else 0)
+    return _flags(lanes, np.where(closed != 0, np.uint32(L.NOT_MINUS_ZERO), np.uint32(0)))
+
+
+def _payload(value: Lanes) -> Lanes:
+    """The fp16 behind a widened value."""
+    return Lanes(16, value.words, L.without(value.meta, L.WIDENED | L.HALF_RANGE))
+
+
+def _narrowed(value: Lanes) -> Lanes | None:
+    """Back to fp16 exactly, where the value was widened from it."""
+    assert isinstance(value.meta, int)
+    return _payload(value) if value.meta & L.WIDENED and not value.meta & L.PLUS_ZERO else None
 
 
 def _implied(positive: L.Meta) -> L.Meta:
@@ -333,30 +476,66 @@ def _magnitude(value: Lanes) -> Lanes:
     return Lanes(value.bits, positive.words, meta | L.NEGATED)
 
 
-_MEMBER = hashing.constant("set member")
+def linear(name: str, values: list[Lanes], bits: int) -> Lanes | None:
+    """Sums, differences and products with known numbers as one linear form modulo 2**bits, or None."""
+    verb = name.split(".")[0]
+    if bits not in (32, 64) or verb not in ("add", "sub", "mul", "shl", "neg") or name.startswith(("mul.wide", "mul.hi")):
+        return None
+    total = f"add.b{bits}"
+    index = _SET_INDEX[total]
+    if verb in ("add", "sub"):
+        (left, left_flags), (right, right_flags) = (_members(total, index, value, None) for value in values)
+        words = left + right if verb == "add" else left - right
+        return Lanes(bits, words, left_flags | right_flags | L.SET | index << L.SET_SHIFT)
+    if verb == "neg":
+        words, flags = _members(total, index, values[0], None)
+        return Lanes(bits, np.uint64(0) - words, flags | L.SET | index << L.SET_SHIFT)
+    for value, factor in (values, values[::-1]):
+        if L.known_where(factor) is not True:
+            if verb == "shl":
+                return None
+            continue
+        amount = factor.words[0]
+        if verb == "shl":
+            amount = np.where(amount >= np.uint64(bits), np.uint64(0), np.uint64(1) << np.minimum(amount, np.uint64(63)))
+        words, flags = _members(total, index, value, None)
+        return Lanes(bits, words * amount, flags | L.SET | index << L.SET_SHIFT)
+    return None
+
+
+_UNIT = hashing.constant("one in a linear form")
 
 
 def _members(name: str, index: int, value: Lanes, neutral: int | None) -> tuple[hashing.Words, L.Meta]:
     """The sum of the hashes of a value's members in a set of `name`, and its flags."""
     meta = value.meta
     tag = hashing.constant("member of " + name)
+    hash_of = L.full_hash if name.split(".")[-1].startswith(("fp", "bf")) else L.exact_hash
     own = L.SET | index << L.SET_SHIFT
     pattern = L.FORM | 255 << L.SET_SHIFT
     if isinstance(meta, int):
         if meta & pattern == own:
-            return value.words, meta & (L.WITH_IDENTITY | L.STICKY)
-        words = hashing.finalise(L.full_hash(value) * hashing.multiplier(3) + tag)
+            return value.words, meta & (L.ABSORBED | L.STICKY)
+        words = hashing.finalise(hash_of(value) * hashing.multiplier(3) + tag)
         flags: L.Meta = meta & L.STICKY
     else:
         inside = (meta & np.uint32(pattern)) == own
-        words = hashing.finalise(L.full_hash(value) * hashing.multiplier(3) + tag)
+        words = hashing.finalise(hash_of(value) * hashing.multiplier(3) + tag)
         words = np.where(inside, value.words, words)
-        flags = (meta & np.uint32(L.STICKY)) | np.where(inside, meta & np.uint32(L.WITH_IDENTITY), np.uint32(0))
+        flags = (meta & np.uint32(L.STICKY)) | np.where(inside, meta & np.uint32(L.ABSORBED), np.uint32(0))
+    if name.startswith("add.b"):
+        known = L.known_where(value)
+        if known is not False:
+            words = np.where(known, value.words * _UNIT, words)
     if neutral is not None:
         empty = _is(value, neutral)
         if empty is not False:
             words = np.where(empty, np.uint64(0), words)
             flags = L.select_meta(empty, L.WITH_IDENTITY, flags)  # type: ignore[arg-type]
+        zero = _is(value, 0)
+        if zero is not False:
+            words = np.where(zero, np.uint64(0), words)
+            flags = L.select_meta(zero, L.WITH_ZERO, flags)  # type: ignore[arg-type]
     return words, flags
 
 
@@ -372,10 +551,11 @@ def _set(name: str, index: int, left: Lanes, right: Lanes, bits: int, neutral: i
     if name.split(".")[-1].startswith(("fp", "bf")):
         meta = meta | positive | _implied(positive)
     result = Lanes(bits, left_words + right_words, meta)
+    recording.note(name, result, [left, right], commutes=True)
     if neutral is not None:
         left_empty, right_empty = _is(left, neutral), _is(right, neutral)
         if not keeps_neutral:
-            result = _put(right_empty, left, _put(left_empty, right, result))
+            result = _put(right_empty, _flag_where(left, L.LOOSE), _put(left_empty, _flag_where(right, L.LOOSE), result))
         if left_empty is not False and right_empty is not False:
             result = _put(left_empty & right_empty, left, result)
     return result

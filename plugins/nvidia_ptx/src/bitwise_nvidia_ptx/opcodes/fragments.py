@@ -54,7 +54,7 @@ def _vector(machine: Machine, registers: Sequence[Value], element_bits: int) -> 
     for block, register in enumerate(registers):
         for element in range(per_register):
             value = L.as_lanes(L.cut(register, element * element_bits, element_bits))
-            words = L.full_hash(value) * _coefficients(count, per_register, element, block, machine.threads)
+            words = (L.exact_hash(value) if element_bits == 32 else L.full_hash(value)) * _coefficients(count, per_register, element, block, machine.threads)
             total = words if total is None else total + words
             found = matrix.known_zero(value)
             zero = None if zero is None or found is None else zero & found

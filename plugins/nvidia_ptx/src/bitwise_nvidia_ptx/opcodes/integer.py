@@ -165,7 +165,8 @@ def shift(instruction: Instruction, context: Context) -> Step:
         if isinstance(value, np.ndarray) and isinstance(by, np.ndarray):
             machine.write(destination, evaluate(value, by))
             return
-        moved = None if is_signed and root == "shr" else _move_bytes(value, by, bits, root == "shl")
+        exact = is_signed and root == "shr" or L.other_form(value) is not None
+        moved = None if exact else _move_bytes(value, by, bits, root == "shl")
         if moved is None:
             moved = apply_integer(machine, name, [value, by], bits, evaluate)
         machine.write(destination, moved)

@@ -40,6 +40,8 @@ def combine(machine: Machine, root: str, left: Value, right: Value, bits: int) -
     """`left root right`, piece by piece where a register is packed or a known mask covers whole bytes."""
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
         return _FUNCTIONS[root](left, right)
+    if L.other_form(left) is not None or L.other_form(right) is not None:
+        return apply_integer(machine, f"{root}.{'pred' if bits == 1 else f'b{bits}'}", [left, right], bits, _FUNCTIONS[root], gathers=True)
     if bits == 1:
         return _predicates(machine, root, left, right)
     for mask, value in ((left, right), (right, left)):

@@ -172,6 +172,8 @@ def _load_one(machine: Machine, space: str, source: Operand, offset: int, bits: 
 
 def _global_only(machine: Machine, address: Array, line: int) -> None:
     """A global access must lie in some buffer; null and shared addresses do not."""
+    if L.other_form(address) is not None:
+        return
     lowest = address.min() if machine.mask is None else np.where(machine.mask, address, np.uint64(2**63)).min()
     if int(lowest) < 1 << 40:
         raise Unreadable("memory outside every buffer of the launch is accessed", line)

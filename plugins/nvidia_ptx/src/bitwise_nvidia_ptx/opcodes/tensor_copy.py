@@ -271,6 +271,9 @@ def _box(machine: Machine, operand: Operand, rank: int, line: int) -> Box:
 
 def _per_block(machine: Machine, value: Array) -> Array:
     """A value of the one thread that acts in each block, shape (blocks or 1, 1)."""
+    special = L.other_form(value)
+    if special is not None:
+        return special.of_thread(int(np.flatnonzero(machine.active_threads())[0]))  # type: ignore[no-any-return]
     if value.shape[1] == 1:
         return value
     if machine.mask is None:

@@ -81,6 +81,8 @@ def _varies(value: Value) -> bool:
         return value.shape[1] > 1
     if isinstance(value, L.Pieces):
         return any(_varies(part) for part in value.parts)
+    if L.other_form(value) is not None:
+        return True
     return value.words.shape[2] > 1 or not isinstance(value.meta, int) and value.meta.shape[1] > 1
 
 
