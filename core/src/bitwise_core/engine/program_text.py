@@ -1,0 +1,197 @@
+"""A kernel's text in a canonical form: what is left when names, comments and debug lines are taken away.
+
+Two kernels with the same canonical text are one program, so they return the same bits for every launch, provided that
+a program's result is determined at all: instructions whose result depends on the order in which threads run are
+refused here, and so is whatever the architecture does not state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+
+from bitwise_core.asm import Address, Immediate, Instruction, Kernel, Module, Negated, Operand, Paired, Register, SharedArray, Symbol, Vector
+from bitwise_core.machine.arch import Arch, Context, UnknownInstruction
+from bitwise_core.machine.domain import Unreadable
+
+_SPECIAL = ("%tid", "%ctaid", "%ntid", "%nctaid", "%laneid", "%warpid", "%nwarpid", "%lanemask", "WARP_SZ")
+"""Special registers that the launch fixes (with `%cluster...`, which is 0 or 1 without clusters)."""
+
+
+def text_signature(module: Module, kernel: Kernel, arch: Arch) -> bytes:
+    """16 bytes, equal for two kernels exactly when they are one program up to names.  Raises Unreadable."""
+    digest = blake2b(digest_size=16)
+    for part in _words(module, kernel, arch):
+        encoded = part.encode()
+        digest.update(len(encoded).to_bytes(4, "little"))
+        digest.update(encoded)
+    return digest.digest()
+
+
+def _words(module: Module, kernel: Kernel, arch: Arch) -> Iterator[str]:
+    if kernel.threads is None:
+        raise Unreadable(f"the text of {kernel.name} does not say how many threads a block has, so it cannot be read for every launch", kernel.line)
+    yield f"{arch.name} {kernel.threads} {sorted((k, v) for k, v in kernel.attributes.items())}"
+    names: dict[str, str] = {}
+    used = {symbol for instruction in _all(module, kernel) for symbol in _symbols(instruction)}
+    for space, group in (("shared", module.shared), ("constant", module.constants), ("global", module.globals)):
+        for array in group:
+            if array.name in used or space == "shared":
+                yield _array(space, array, names)
+    functions = _reachable(module, kernel)
+    for name in functions:
+        names.setdefault(name, f"function {len(names)}")
+    for body in (kernel, *(module.functions[name] for name in functions)):
+        yield from _body(module, body, arch, dict(names))
+
+
+def _array(space: str, array: SharedArray, names: dict[str, str]) -> str:
+    names[array.name] = f"{space} {len(names)}"
+    return f"{names[array.name]} {array.size} {array.align} {array.data!r}"
+
+
+def _all(module: Module, kernel: Kernel) -> Iterator[Instruction]:
+    yield from kernel.instructions
+    for name in _reachable(module, kernel):
+        yield from module.functions[name].instructions
+
+
+def _reachable(module: Module, kernel: Kernel) -> list[str]:
+    """The device functions that a kernel may call, in order of first mention."""
+    found: list[str] = []
+    stack = [kernel]
+    while stack:
+        for instruction in stack.pop().instructions:
+            for symbol in _symbols(instruction):
+                if symbol in module.functions and symbol not in found:
+                    found.append(symbol)
+                    stack.append(module.functions[symbol])
+    return found
+
+
+def _symbols(instruction: Instruction) -> Iterator[str]:
+    stack: list[Operand] = list(instruction.operands)
+    while stack:
+        operand = stack.pop()
+        if isinstance(operand, Symbol):
+            yield operand.name
+        elif isinstance(operand, Vector):
+            stack.extend(operand.items)
+        elif isinstance(operand, Address):
+            stack.extend(operand.extra)
+            if operand.base is not None:
+                stack.append(operand.base)
+
+
+def _body(module: Module, kernel: Kernel, arch: Arch, names: dict[str, str]) -> Iterator[str]:
+    for index, parameter in enumerate((*kernel.parameters, *kernel.returns)):
+        names[parameter.name] = f"parameter {index}"
+        yield f"parameter {index} {parameter.size}"
+    for array in (*kernel.shared, *kernel.local):
+        yield _array("own", array, names)
+    places = sorted(set(kernel.labels.values()))
+    for label, place in kernel.labels.items():
+        names[label] = f"label {places.index(place)}"
+    context = Context(module, kernel, arch)
+    joins = set(places)
+    writer = _Writer(kernel, names)
+    yield f"entry {kernel.entry} {len(kernel.instructions)}"
+    for index, instruction in enumerate(kernel.instructions):
+        _check(instruction, context)
+        if index in joins:
+            yield f"label {places.index(index)}:"
+        yield writer.instruction(instruction)
+
+
+def _check(instruction: Instruction, context: Context) -> None:
+    """Raises Unreadable where the program's result may not be determined, or an instruction is not stated."""
+    try:
+        context.arch.opcodes.build(instruction, context)
+    except UnknownInstruction as error:
+        raise Unreadable(str(error), instruction.line) from None
+    parts = instruction.opcode.split(".")
+    if parts[0] in ("atom", "red") and "shared" not in parts:
+        kind = parts[-1]
+        floats = kind.startswith(("f", "bf")) and "add" in parts
+        if parts[0] == "atom" and not _unused(instruction, context.kernel):
+            raise Unreadable("an atomic operation gives back a value that depends on the order of threads", instruction.line)
+        if floats or {"exch", "cas", "inc", "dec"} & set(parts):
+            raise Unreadable("an atomic operation's result depends on the order of threads", instruction.line)
+    if parts[0] == "ld" and {"acquire", "relaxed", "volatile"} & set(parts) and "shared" not in parts:
+        raise Unreadable("memory is read that other blocks may be writing", instruction.line)
+
+
+def _unused(instruction: Instruction, kernel: Kernel) -> bool:
+    destination = instruction.operands[0]
+    name = destination.name if isinstance(destination, Register | Symbol) else ""
+    if name == "_":
+        return True
+    return not any(
+        name in _registers(operand)
+        for other in kernel.instructions
+        for operand in (other.operands if other is not instruction else other.operands[1:])
+    )
+
+
+def _registers(operand: Operand) -> set[str]:
+    if isinstance(operand, Register):
+        return {operand.name}
+    if isinstance(operand, Vector):
+        return set().union(*(_registers(item) for item in operand.items)) if operand.items else set()
+    if isinstance(operand, Negated):
+        return {operand.operand.name}
+    if isinstance(operand, Paired):
+        return _registers(operand.first) | _registers(operand.second)
+    if isinstance(operand, Address):
+        inner = set().union(*(_registers(item) for item in operand.extra)) if operand.extra else set()
+        return inner | ({operand.base.name} if isinstance(operand.base, Register) else set())
+    return set()
+
+
+class _Writer:
+    """Writes instructions with registers numbered in order of appearance."""
+
+    def __init__(self, kernel: Kernel, names: dict[str, str]) -> None:
+        self.kernel, self.names = kernel, names
+        self.registers: dict[str, str] = {}
+
+    def register(self, name: str) -> str:
+        """The register's number and width; a special register's own name."""
+        found = self.registers.get(name)
+        if found is None:
+            bits = self.kernel.registers.get(name, self.kernel.registers.get(name.rstrip("0123456789")))
+            if bits is None:
+                if not name.startswith((*_SPECIAL, "%cluster")):
+                    raise Unreadable(f"the special register {name} is not fixed by a launch", self.kernel.line)
+                found = name
+            else:
+                found = f"r{len(self.registers)} b{bits}"
+            self.registers[name] = found
+        return found
+
+    def instruction(self, instruction: Instruction) -> str:
+        """One instruction as a line of text."""
+        guard = instruction.guard
+        front = "" if guard is None else f"@{'!' if guard.negated else ''}{self.register(guard.register)} "
+        try:
+            return front + instruction.opcode + " " + ", ".join(self.operand(each) for each in instruction.operands)
+        except Unreadable as error:
+            error.line = instruction.line
+            raise
+
+    def operand(self, operand: Operand) -> str:
+        """One operand; names of the text become numbers."""
+        if isinstance(operand, Register):
+            return self.register(operand.name)
+        if isinstance(operand, Immediate):
+            return f"{operand.kind} {operand.value}"
+        if isinstance(operand, Symbol):
+            return "_" if operand.name == "_" else self.names.get(operand.name, f"name {operand.name}")
+        if isinstance(operand, Vector):
+            return "{" + ", ".join(self.operand(item) for item in operand.items) + "}"
+        if isinstance(operand, Negated):
+            return "!" + self.register(operand.operand.name)
+        if isinstance(operand, Paired):
+            return f"{self.operand(operand.first)}|{self.operand(operand.second)}"
+        base = "absolute" if operand.base is None else self.operand(operand.base)
+        return f"[{base} + {operand.offset}" + "".join(f", {self.operand(item)}" for item in operand.extra) + "]"
