@@ -17,6 +17,7 @@ ORDER = [
     "machine",
     "engine",
     "checker",
+    "difference",
     "profiles",
     "launchers",
     "patches",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from hashlib import blake2b
 
 import numpy as np
@@ -25,7 +25,7 @@ ASSUMPTIONS = ("finite",)
 """What `assume` may name: finite - no input and no intermediate value is infinite or NaN."""
 
 
-class Outcome(str, Enum):
+class Outcome(StrEnum):
     """What is known of two kernels."""
 
     EQUAL = "equal"
@@ -48,7 +48,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How kernels are read: for every launch or the given one, under which assumptions, and whether PTX is taken at its word."""
+    """How kernels are read: for every launch or the given one, under which assumptions, and whether to trust the text.
+
+    A trusted text is taken to state every rounding; else what the assembler may fuse is audited first.
+    """
 
     every_launch: bool = False
     assume: frozenset[str] = frozenset()
@@ -85,16 +88,31 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class Side:
+    """The first node that differs, on one side: as an expression, its operation, and the lines behind it."""
+
+    node: str
+    operation: str
+    line: int | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Witness:
-    """Where two kernels part: an output element, and on each side the first node that differs with its lines."""
+    """Where two kernels part: an output element, and the first node that differs, `depth` operations below it.
+
+    `element` counts in elements of the stored `size` (bytes), `offset` in bytes of the buffer.  The sides are None
+    where the trees could not be shown, for the reason in `why_not`.
+    """
 
     element: str
-    left: str
-    right: str
-    left_line: int | None = None
-    right_line: int | None = None
-    left_source: str | None = None
-    right_source: str | None = None
+    buffer: str
+    offset: int
+    size: int
+    left: Side | None = None
+    right: Side | None = None
+    depth: int = 0
+    why_not: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,13 +40,22 @@ class Partition:
         }
 
 
-def read_all(sources: Sequence[Source], target: str, options: Options, *, workers: int | None = None, progress: Progress | None = None) -> list[Reading]:
+def read_all(
+    sources: Sequence[Source],
+    target: str,
+    options: Options,
+    *,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> list[Reading]:
     """The readings of all kernels, in their order, made by up to `workers` processes (all cores by default).
 
     Raises KeyError where no plugin has the target.
     """
     registry.default().arch(target)
-    buffers = buffer_numbers({name for source in sources if source.launch is not None for name in source.launch.buffers()})
+    buffers = buffer_numbers(
+        {name for source in sources if source.launch is not None for name in source.launch.buffers()}
+    )
     count = min(workers or cores(), len(sources))
     jobs = [(source, target, buffers, options) for source in sources]
     if count <= 1:
@@ -76,7 +85,9 @@ def _result(source: Source, future: Future[Reading]) -> Reading:
     try:
         return future.result()
     except BrokenProcessPool:
-        return Reading(source.name, None, "the process that read it ended without an answer, most likely for lack of memory")
+        return Reading(
+            source.name, None, "the process that read it ended without an answer, most likely for lack of memory"
+        )
 
 
 def _read(job: tuple[Source, str, Mapping[str, int], Options]) -> Reading:
@@ -84,7 +95,14 @@ def _read(job: tuple[Source, str, Mapping[str, int], Options]) -> Reading:
     return read(source, registry.default().arch(target), buffers, options)
 
 
-def partition(sources: Sequence[Source], target: str, options: Options, *, workers: int | None = None, progress: Progress | None = None) -> Partition:
+def partition(
+    sources: Sequence[Source],
+    target: str,
+    options: Options,
+    *,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Partition:
     """Partitions kernels by proved equality.  Raises KeyError where no plugin has the target."""
     start = time.perf_counter()
     readings = read_all(sources, target, options, workers=workers, progress=progress)
@@ -101,4 +119,11 @@ def partition(sources: Sequence[Source], target: str, options: Options, *, worke
             classes[reading.signature] = [reading.name]
             ordered.append(classes[reading.signature])
     notes = tuple(dict.fromkeys(note for reading in readings for note in reading.notes))
-    return Partition(tuple(tuple(each) for each in ordered), unknown, options.scope, time.perf_counter() - start, tuple(readings), notes)
+    return Partition(
+        tuple(tuple(each) for each in ordered),
+        unknown,
+        options.scope,
+        time.perf_counter() - start,
+        tuple(readings),
+        notes,
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from bitwise_core.machine.lanes import Lanes
@@ -66,7 +66,10 @@ active: Recorder | None = None
 """The recorder of the replay that is going on; None costs nothing."""
 
 
-def note(name: str, result: Lanes, operands: Callable[[], Sequence[Lanes]] | Sequence[Lanes], *, commutes: bool = False) -> Lanes:
+Operands: TypeAlias = "Callable[[], Sequence[Lanes]] | Sequence[Lanes]"
+
+
+def note(name: str, result: Lanes, operands: Operands, *, commutes: bool = False) -> Lanes:
     """Gives `result` back, after telling the active recorder, if any, from what it was made."""
     if active is not None:
         active.add(name, result, operands() if callable(operands) else operands, commutes)

@@ -13,6 +13,7 @@ from bitwise_core.tree.nodes import (
     Concat,
     Constant,
     Gather,
+    Instruction,
     Load,
     Matrix,
     Node,
@@ -114,6 +115,8 @@ def _value(
         return gather(parts[0], node.bits)
     if isinstance(node, Undefined):
         raise numeric.Unevaluable(f"the value is undefined: {node.reason}")
+    if isinstance(node, Instruction):
+        raise numeric.Unevaluable(f"{node.name} is an architecture's own operation: it has no arithmetic here")
     if isinstance(node, Matrix):
         raise numeric.Unevaluable(f"no matrix unit was given to evaluate {node.instruction}")
     raise numeric.Unevaluable("nothing was given that reads memory at computed addresses")

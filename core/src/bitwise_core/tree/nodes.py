@@ -300,6 +300,33 @@ class Gather(Node):
         return (self.address,)
 
 
+class Instruction(Node):
+    """An exact operation of an architecture that numeric's grammar does not name, under the architecture's name."""
+
+    __slots__ = ("name", "operands")
+    kind = "instruction"
+    name: str
+    operands: tuple[Node, ...]
+
+    def __new__(cls, name: str, operands: tuple[Node, ...], bits: int) -> Instruction:
+        """Find or make the node; raises TreeError for fields that make no sense."""
+        operands = tuple(operands)
+        _require_text(name, "an instruction has a name")
+        _require(not any(c.isspace() for c in name), f"an instruction's name is one word, not {name!r}")
+        _require_nodes(operands, name)
+        _require_integer(bits, f"the width of {name}")
+        _require(bits > 0, f"{name} has at least one bit, not {bits}")
+        key = (cls, name, operands, bits)
+        return cast("Instruction | None", _find(key)) or _intern(
+            cls, key, bits, ("name", name), ("operands", operands)
+        )
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """The operands."""
+        return self.operands
+
+
 class Undefined(Node):
     """A value that nothing determines, with the reason."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape
 
-from bitwise_core.tree.nodes import Constant, Load, Matrix, Node, Operation, descendants
+from bitwise_core.tree.nodes import Constant, Instruction, Load, Matrix, Node, Operation, descendants
 from bitwise_core.tree.text import head
 
 COLOURS: dict[str, str] = {
@@ -13,6 +13,7 @@ COLOURS: dict[str, str] = {
     "constant": "#eeeeee",
     "operation": "#d6e4f7",
     "matrix": "#f7ddc4",
+    "instruction": "#dcd6f7",
     "select": "#f4e9b8",
     "slice": "#e6dcf2",
     "concat": "#e6dcf2",
@@ -46,7 +47,7 @@ def label(node: Node) -> str:
         text = f"{node.buffer}[{node.offset}]"
     elif isinstance(node, Constant):
         text = f"{node.value:#x}"
-    elif isinstance(node, Operation):
+    elif isinstance(node, Operation | Instruction):
         text = node.name
     elif isinstance(node, Matrix):
         text = f"{node.instruction} ({len(node.left)} products)"

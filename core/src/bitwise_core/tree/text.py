@@ -10,6 +10,7 @@ from bitwise_core.tree.nodes import (
     Concat,
     Constant,
     Gather,
+    Instruction,
     Load,
     Matrix,
     Node,
@@ -46,6 +47,8 @@ def head(node: Node) -> str:
         return f"slice {node.low_bit} b{node.bits}"
     if isinstance(node, Gather):
         return f"gather b{node.bits}"
+    if isinstance(node, Instruction):
+        return f"instruction {node.name} b{node.bits}"
     if isinstance(node, Undefined):
         return f"undefined {json.dumps(node.reason)} b{node.bits}"
     return node.kind
@@ -172,6 +175,11 @@ def _read_gather(line: _Line, known: dict[str, Node]) -> Node:
     return Gather(line.node(known), bits)
 
 
+def _read_instruction(line: _Line, known: dict[str, Node]) -> Node:
+    name, bits = line.take("an instruction"), line.width()
+    return Instruction(name, line.rest(known), bits)
+
+
 def _read_undefined(line: _Line, known: dict[str, Node]) -> Node:
     reason = line.quoted("reason")
     return Undefined(reason, line.width())
@@ -185,6 +193,7 @@ _READERS: dict[str, Callable[[_Line, dict[str, Node]], Node]] = {
     "slice": _read_slice,
     "concat": _read_concat,
     "gather": _read_gather,
+    "instruction": _read_instruction,
     "undefined": _read_undefined,
 }
 

@@ -1,0 +1,127 @@
+"""The commands and their options; what each does stands in a module of its own."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bitwise_core.checker import Options
+from bitwise_core.cli import differing, partitioning, plugins, showing
+from bitwise_core.cli.inputs import as_errors, assumptions
+
+app = typer.Typer(
+    name="bitwise",
+    help="Say which bits a GPU kernel returns, and which kernels return the same ones.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Target = Annotated[
+    str | None, typer.Option("--target", metavar="ARCH", help="The architecture; by default what the files state.")
+]
+EveryLaunch = Annotated[
+    bool, typer.Option("--every-launch", help="Ask for proofs that hold for every launch, not only the manifest's.")
+]
+Assume = Annotated[
+    list[str] | None, typer.Option("--assume", metavar="CONDITION", help="A condition that a proof may use: finite.")
+]
+TrustText = Annotated[
+    bool,
+    typer.Option("--trust-text", help="Take the assembly at its word instead of auditing what the assembler fuses."),
+]
+ManifestFile = Annotated[
+    Path | None,
+    typer.Option("--manifest", metavar="FILE", help="Launches; by default manifest.json beside each file."),
+]
+Entry = Annotated[str | None, typer.Option("--entry", metavar="NAME", help="The entry, where a file has several.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+class Form(StrEnum):
+    """How a tree is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    SVG = "svg"
+
+
+def _options(every_launch: bool, assume: list[str] | None, trust_text: bool) -> Options:
+    return Options(every_launch=every_launch, assume=assumptions(assume or ()), trust_text=trust_text)
+
+
+@app.command()
+def partition(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A folder of assembly, with or without manifest.json.")],
+    target: Target = None,
+    every_launch: EveryLaunch = False,
+    assume: Assume = None,
+    trust_text: TrustText = False,
+    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes; by default one a core.")] = None,
+    as_json: AsJson = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a report for browsers too.")
+    ] = None,
+) -> None:
+    """Partition the kernels of a folder into classes that are proved to return the same bits.
+
+    Exit status: 0 done (Unknown kernels are classes of their own), 2 something is wrong in a file or an argument.
+    """
+    with as_errors():
+        partitioning.run(path, target, _options(every_launch, assume, trust_text), workers, as_json, html)
+
+
+@app.command()
+def diff(
+    left: Annotated[str, typer.Argument(metavar="A", help="An assembly file, or FILE#2 for its second launch.")],
+    right: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    manifest: ManifestFile = None,
+    entry: Entry = None,
+    target: Target = None,
+    every_launch: EveryLaunch = False,
+    assume: Assume = None,
+    trust_text: TrustText = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether two kernels return the same bits, and where they part.
+
+    Exit status: 0 Equal, 1 Different, 3 Unknown, 2 something is wrong in a file or an argument.
+    """
+    with as_errors():
+        status = differing.run(
+            left, right, manifest, entry, target, _options(every_launch, assume, trust_text), as_json
+        )
+    raise typer.Exit(status)
+
+
+@app.command()
+def tree(
+    kernel: Annotated[str, typer.Argument(metavar="A", help="An assembly file, or FILE#2 for its second launch.")],
+    element: Annotated[str, typer.Option("--element", metavar="Y[0]", help="A buffer and the index of an element.")],
+    manifest: ManifestFile = None,
+    entry: Entry = None,
+    target: Target = None,
+    assume: Assume = None,
+    trust_text: TrustText = False,
+    form: Annotated[Form, typer.Option("--format", help="How to print it.")] = Form.TEXT,
+    whole: Annotated[bool, typer.Option("--whole", help="Leave nothing out of a large tree.")] = False,
+) -> None:
+    """Print how one output element is computed: its dependence tree over the initial content of memory.
+
+    Exit status: 0 printed, 3 the kernel cannot be read, 2 something is wrong in a file or an argument.
+    """
+    with as_errors():
+        options = _options(False, assume, trust_text)
+        status = showing.run(kernel, element, manifest, entry, target, options, form.value, whole)
+    raise typer.Exit(status)
+
+
+@app.command(name="plugins")
+def list_plugins(as_json: AsJson = False) -> None:
+    """List the installed plugins, what each models, and those that could not be loaded."""
+    with as_errors():
+        plugins.run(as_json)

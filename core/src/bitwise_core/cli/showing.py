@@ -1,0 +1,116 @@
+"""`bitwise tree`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from bitwise_core.asm import AssemblyError
+from bitwise_core.checker import Options, Prepared, Source, buffer_numbers, prepare
+from bitwise_core.cli.inputs import kernels, print_json
+from bitwise_core.difference import outputs_of, shown_element
+from bitwise_core.engine.trees import MAXIMUM_NODES, Tree, build_tree
+from bitwise_core.folder import InputError
+from bitwise_core.machine.arch import Arch
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.global_memory import Output
+from bitwise_core.machine.launch import POINTER_SHIFT, ManifestError
+from bitwise_core.tree.nodes import Node, descendants
+from bitwise_core.tree.picture import to_svg
+from bitwise_core.tree.text import head, render
+
+UNKNOWN = 3
+_ELEMENT = re.compile(r"(?P<buffer>.+)\[(?P<index>\d{1,18})\]\Z", re.DOTALL)
+_WHOLE = 10**9
+
+
+def run(
+    kernel: str, element: str, manifest: Path | None, entry: str | None, target: str | None,
+    options: Options, form: str, whole: bool,
+) -> int:  # fmt: skip
+    """Prints the tree of one element and gives the exit status.  Raises InputError."""
+    (source,), arch, options = kernels((kernel,), manifest, entry, target, options)
+    if source.launch is None:
+        raise InputError(f"{source.name}: has no launch; a tree is shown for the launch of a manifest: give --manifest")
+    try:
+        tree, sources = tree_of(source, arch, options, element, None if whole else MAXIMUM_NODES)
+    except Unreadable as error:
+        typer.echo(f"Unknown: {source.name}: {error}", err=True)
+        return UNKNOWN
+    if form == "svg":
+        typer.echo(to_svg(tree.root, max_nodes=_WHOLE if whole else 200), nl=False)
+    elif form == "json":
+        print_json(as_record(tree, element, sources))
+    else:
+        limits = (_WHOLE, _WHOLE) if whole else (24, 200)
+        Console(highlight=False, soft_wrap=True).print(render(tree.root, *limits), markup=False, end="")
+    return 0
+
+
+def tree_of(
+    source: Source, arch: Arch, options: Options, element: str, maximum: int | None
+) -> tuple[Tree, dict[int, str]]:
+    """The tree of an element named `Y[0]`, and the kernel's source lines by the assembly's.
+
+    Raises InputError for a buffer or an element that the launch does not store, Unreadable where it cannot be read.
+    """
+    assert source.launch is not None
+    found = _ELEMENT.match(element)
+    if found is None:
+        raise InputError(f"--element: {element!r} is not of the form Y[0], a buffer and the index of a stored element")
+    names = source.launch.buffers()
+    if found["buffer"] not in names:
+        raise InputError(f"--element: {source.name} has no buffer {found['buffer']!r}; its buffers: {', '.join(names)}")
+    buffers = buffer_numbers(set(names))
+    try:
+        prepared = prepare(source, arch, options)
+        outputs = outputs_of(prepared, buffers, options)
+    except ManifestError as error:
+        raise InputError(f"{source.name}: {error}") from None
+    except AssemblyError as error:
+        raise InputError(str(error)) from None
+    number = buffers[found["buffer"]]
+    place = _place(outputs.get(number), int(found["index"]), number, element, source.name)
+    return _built(prepared, buffers, options, outputs[number], place, maximum)
+
+
+def _place(output: Output | None, index: int, number: int, element: str, name: str) -> int:
+    if output is None:
+        raise InputError(f"--element: {name} stores nothing into the buffer of {element}")
+    # An index counts elements of the width stored there, so that a buffer of mixed widths has none of its own.
+    offsets = output.address.astype("int64") - (number << POINTER_SHIFT)
+    places = (offsets == index * output.size.astype("int64")).nonzero()[0]
+    if not places.size:
+        last = int(offsets[-1]) // int(output.size[-1])
+        raise InputError(f"--element: {name} does not store {element}; the last element that it stores is {last}")
+    return int(places[0])
+
+
+def _built(
+    prepared: Prepared, buffers: dict[str, int], options: Options, output: Output, place: int, maximum: int | None
+) -> tuple[Tree, dict[int, str]]:
+    address, size, thread = (int(column[place]) for column in (output.address, output.size, output.thread))
+    replayed, scalar, _ = shown_element(prepared, buffers, options, address, size, thread)
+    tree = build_tree(replayed, scalar, maximum)
+    return tree, {line: str(each) for line, each in replayed.sources.items()}
+
+
+def as_record(tree: Tree, element: str, sources: dict[int, str]) -> dict[str, object]:
+    """The tree as JSON has it: nodes with the numbers of their operands before them, and the root's number."""
+    numbers: dict[Node, int] = {}
+    nodes = []
+    for node in descendants(tree.root):
+        numbers[node] = len(numbers)
+        record: dict[str, object] = {"node": head(node), "kind": node.kind, "bits": node.bits}
+        if node.children:
+            record["operands"] = [numbers[child] for child in node.children]
+        line = tree.lines.get(node)
+        if line is not None:
+            record["line"] = line
+            if line in sources:
+                record["source"] = sources[line]
+        nodes.append(record)
+    return {"element": element, "root": numbers[tree.root], "complete": tree.complete, "nodes": nodes}

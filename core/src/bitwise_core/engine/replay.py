@@ -1,0 +1,250 @@
+"""One block run again with every term's making recorded, so that a hash leads back to its operation and operands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from bitwise_core.asm import SourceLine
+from bitwise_core.engine.launch_exact import Ready, run_blocks
+from bitwise_core.machine import hashing, matrix, recording
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.global_memory import Access, GlobalMemory, final_events
+from bitwise_core.machine.lanes import Array, Lanes
+from bitwise_core.machine.recording import SAME, Made, TooManyTerms
+from bitwise_core.machine.state import THREAD_SHIFT
+from bitwise_core.machine.terms import TermDomain
+
+_KEPT = L.FORM | L.WITH_IDENTITY | 255 << L.SET_SHIFT
+MAXIMUM_ATOMIC_LANES = 1 << 16
+"""What atomic operations leave may come from any block: up to this many threads all blocks are replayed for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """What one lane holds: payload words and form, as in `machine.lanes`."""
+
+    first: int
+    second: int
+    meta: int
+    bits: int
+
+    @property
+    def kind(self) -> int:
+        """KNOWN, LEAF, TERM or SET, of the payload."""
+        return self.meta & L.KIND
+
+    def without(self, flag: int) -> Scalar:
+        """The value without a part of its form."""
+        return Scalar(self.first, self.second, self.meta & ~flag, 16 if flag == L.WIDENED else self.bits)
+
+    def lanes(self) -> Lanes:
+        """The value as the lanes of one thread."""
+        words = np.array([self.first, self.second], dtype=np.uint64).reshape(2, 1, 1)
+        return Lanes(self.bits, words, self.meta)
+
+    @property
+    def hash(self) -> tuple[int, int]:
+        """The hash of the value itself: equal for two values exactly when they are the same canonical tree."""
+        return _pair(L.full_hash(self.lanes()))
+
+
+def _pair(words: hashing.Words) -> tuple[int, int]:
+    flat = words.reshape(2, -1)
+    return int(flat[0, 0]), int(flat[1, 0])
+
+
+def known(number: int, bits: int) -> Scalar:
+    """A known number."""
+    return Scalar(number, number, L.KNOWN, bits)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A value taken apart: its operation's name, its operands, and which of them may change places.
+
+    `name` is "load", "constant" or "undefined" for what has no operands.  `line` is that of the assembly, 0 where the
+    value is none of the text's own instructions.
+    """
+
+    name: str
+    scalar: Scalar
+    operands: tuple[Scalar, ...] = ()
+    commuting: tuple[int, ...] = ()
+    line: int = 0
+
+
+_FORMAT = {16: "fp16", 32: "fp32", 64: "fp64"}
+
+
+@dataclass(eq=False)
+class Replay:
+    """What was recorded of a run of some blocks of a kernel."""
+
+    ready: Ready
+    memory: GlobalMemory
+    made: list[Made]
+    buffers: Mapping[str, int]
+    _starts: list[int] = field(default_factory=list)
+
+    @cached_property
+    def _index(self) -> tuple[Array, Array, Array]:
+        """First words of all results in order, with their second words and their places."""
+        first, second = [], []
+        total = 0
+        for each in self.made:
+            words = L.base_hash(each.result).reshape(2, -1)
+            self._starts.append(total)
+            total += words.shape[1]
+            first.append(words[0])
+            second.append(words[1])
+        if not first:
+            empty = np.zeros(0, dtype=np.uint64)
+            return empty, empty, np.zeros(0, dtype=np.int64)
+        keys = np.concatenate(first)
+        order = np.argsort(keys, kind="stable")
+        return keys[order], np.concatenate(second)[order], order
+
+    def find(self, scalar: Scalar) -> tuple[Made, int] | None:
+        """How a payload was made, and its place among the results made at once."""
+        keys, seconds, order = self._index
+        first, second = _pair(L.base_hash(scalar.lanes()))
+        place = int(np.searchsorted(keys, np.uint64(first)))
+        while place < len(keys) and int(keys[place]) == first:
+            if int(seconds[place]) == second:
+                flat = int(order[place])
+                number = int(np.searchsorted(self._starts, flat, side="right")) - 1
+                return self.made[number], flat - self._starts[number]
+            place += 1
+        return None
+
+    def part(self, scalar: Scalar) -> Part:
+        """A value taken apart by one operation."""
+        while True:
+            outer = _outer(scalar)
+            if outer is not None:
+                return outer
+            found = self.find(scalar)
+            if found is None:
+                return Part("undefined", scalar)
+            made, flat = found
+            operands = _operands(made, flat)
+            if made.name != SAME:
+                break
+            if operands[0] == scalar:
+                return Part("undefined", scalar)
+            scalar = operands[0]
+        if scalar.kind == L.SET and made.commutes:
+            operands = tuple(self._members(scalar, made, operands))
+        if made.name.startswith("fma") and len(operands) == 2:
+            # A product that may not be negated apart stands as one operand of such a sum.
+            product = self.part(operands[0])
+            operands = (*product.operands, operands[1])
+        return Part(made.name, scalar, operands, _commuting(made, len(operands)), made.line)
+
+    def _members(self, scalar: Scalar, made: Made, operands: tuple[Scalar, ...]) -> Iterator[Scalar]:
+        """The members of a set, however it was put together."""
+        name, own = made.name, scalar.meta & (255 << L.SET_SHIFT)
+        stack = list(reversed(operands))
+        while stack:
+            each = stack.pop()
+            inside = each.kind == L.SET and not each.meta & (L.PLUS_ZERO | L.NEGATED | L.WIDENED)
+            found = self.find(each) if inside and each.meta & (255 << L.SET_SHIFT) == own else None
+            if found is None or found[0].name != name:
+                yield each
+                continue
+            stack.extend(reversed(_operands(*found)))
+
+    def stored(self, buffer: int, address: int, size: int) -> tuple[Scalar, int]:
+        """The value that the run leaves at an address, and the line that stored it.  Raises Unreadable."""
+        for event in reversed(final_events(self.memory, buffer)):
+            wide = event.bits // 8
+            inside = (event.address <= np.uint64(address)) & (
+                event.address + np.uint64(wide) >= np.uint64(address + size)
+            )
+            if inside.any():
+                return _stored(event, int(np.flatnonzero(inside)[0]), address, size), event.line
+        raise Unreadable(f"the block replayed stores nothing of {size} bytes there")
+
+    @cached_property
+    def sources(self) -> Mapping[int, SourceLine]:
+        """The lines of the kernel's own source by the assembly's."""
+        kernels = [self.ready.kernel, *self.ready.module.functions.values()]
+        return {each.line: each.source for kernel in kernels for each in kernel.instructions if each.source is not None}
+
+
+def _stored(event: Access, lane: int, address: int, size: int) -> Scalar:
+    value = event.value
+    assert value is not None
+    whole = _scalar(value, (1, event.address.size), lane)
+    low = (address - int(event.address[lane])) * 8
+    if low == 0 and size * 8 == event.bits:
+        return whole
+    return _scalar(L.as_lanes(L.cut(whole.lanes(), low, size * 8)), (1, 1), 0)
+
+
+def replay(ready: Ready, buffers: Mapping[str, int], assume: frozenset[str], buffer: int, thread: int) -> Replay:
+    """Runs the block of a thread again, recorded; all blocks for a buffer that atomic operations write.
+
+    Raises Unreadable where that is too much to be kept.
+    """
+    block = thread >> THREAD_SHIFT
+    try:
+        with recording.recording() as recorder:
+            memory, _ = run_blocks(ready, TermDomain(assume), buffers, [block])
+            if buffer in memory.atomics and ready.launch.blocks > 1:
+                if ready.launch.blocks * ready.threads > MAXIMUM_ATOMIC_LANES:
+                    raise Unreadable("atomic operations of many blocks meet there, too many to be shown")
+                recorder.made.clear()
+                memory, _ = run_blocks(ready, TermDomain(assume), buffers)
+            if buffer in memory.atomics:
+                final_events(memory, buffer)
+    except TooManyTerms as error:
+        raise Unreadable(str(error)) from None
+    return Replay(ready, memory, recorder.made, buffers)
+
+
+def _operands(made: Made, flat: int) -> tuple[Scalar, ...]:
+    shape = made.result.words.shape[1:]
+    return tuple(_scalar(each, shape, flat) for each in made.operands)
+
+
+def _scalar(lanes: Lanes, shape: tuple[int, ...], flat: int) -> Scalar:
+    """What lanes hold at a place of the shape to which they broadcast."""
+    place = np.unravel_index(flat, shape)
+    first, second = (int(_at(lanes.words[half], place)) for half in (0, 1))
+    meta = lanes.meta if isinstance(lanes.meta, int) else int(_at(lanes.meta, place))
+    return Scalar(first, second, meta & _KEPT, lanes.bits)
+
+
+def _at(array: Array, place: tuple[np.intp, ...]) -> Array:
+    inner = place[len(place) - array.ndim :]
+    found: Array = array[tuple(0 if extent == 1 else index for index, extent in zip(inner, array.shape, strict=True))]
+    return found
+
+
+def _outer(scalar: Scalar) -> Part | None:
+    """What a value's form alone says: a sum with +0, a sign flip, a widening, a number, a load."""
+    if scalar.meta & L.PLUS_ZERO:
+        zero = known(0, scalar.bits)
+        return Part(f"add.rn.{_FORMAT[scalar.bits]}", scalar, (scalar.without(L.PLUS_ZERO), zero), (0, 1))
+    if scalar.meta & L.NEGATED:
+        name = "not.b1" if scalar.bits == 1 else f"neg.{_FORMAT[scalar.bits]}"
+        return Part(name, scalar, (scalar.without(L.NEGATED),))
+    if scalar.meta & L.WIDENED:
+        return Part(L.WIDENING, scalar, (scalar.without(L.WIDENED),))
+    if scalar.kind == L.KNOWN:
+        return Part("constant", scalar)
+    return Part("load", scalar) if scalar.kind == L.LEAF else None
+
+
+def _commuting(made: Made, count: int) -> tuple[int, ...]:
+    if made.name.startswith(matrix.MATRIX):
+        return (1, 2)
+    if not made.commutes:
+        return ()
+    return (0, 1) if made.name.startswith("fma") else tuple(range(count))
