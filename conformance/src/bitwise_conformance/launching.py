@@ -35,7 +35,8 @@ _CARRIERS = MappingProxyType({1: "uint8", 2: "int16", 4: "int32", 8: "int64"})
 
 
 @lru_cache(maxsize=96)
-def _bits(array: Array, group: str, kind: str) -> Bits:
+def drawn(array: Array, group: str, kind: str) -> Bits:
+    """`draw`, remembered for the repetitions of a case."""
     return draw(array, group, kind)
 
 
@@ -66,11 +67,11 @@ def prepare(case: Case, kind: str, device: str) -> tuple[dict[str, Any], dict[st
     group = f"{case.family}/{case.group}"
     for argument in case.arguments:
         if isinstance(argument, Array):
-            launch[argument.name] = tensors[argument.name] = upload(argument, _bits(argument, group, kind), device)
+            launch[argument.name] = tensors[argument.name] = upload(argument, drawn(argument, group, kind), device)
         elif isinstance(argument, Descriptor):
             from triton.tools.tensor_descriptor import TensorDescriptor
 
-            base = upload(argument.array, _bits(argument.array, group, kind), device)
+            base = upload(argument.array, drawn(argument.array, group, kind), device)
             tensors[argument.array.name] = base
             launch[argument.name] = TensorDescriptor(
                 base, list(argument.shape), list(argument.strides), list(argument.block)
