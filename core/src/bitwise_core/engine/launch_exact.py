@@ -17,7 +17,7 @@ from bitwise_core.machine.domain import Domain, Unreadable
 from bitwise_core.machine.global_memory import GlobalMemory, Output, outputs
 from bitwise_core.machine.lanes import STICKY
 from bitwise_core.machine.launch import Launch, ManifestError
-from bitwise_core.machine.races import RaceDetector
+from bitwise_core.machine.races import Races
 from bitwise_core.machine.state import THREAD_SHIFT, Machine
 
 LANES = 8192
@@ -114,7 +114,7 @@ def machine_for(
         parameters={},
         symbols={},
         shared=SharedMemory(4096, count, granule),
-        races=RaceDetector(4096 // granule, threads, prepared.arch.warp),
+        races=Races(4096 // granule, threads, prepared.arch.warp, count),
         memory=memory,
         thread=(numbers.astype(np.int64).reshape(count, 1) << THREAD_SHIFT) + local,
         local_thread=local,

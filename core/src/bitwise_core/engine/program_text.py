@@ -157,7 +157,7 @@ class _Writer:
 
     def register(self, name: str) -> str:
         """The register's number and width; a special register's own name."""
-        found = self.registers.get(name)
+        found = "_" if name == "_" else self.registers.get(name)
         if found is None:
             bits = self.kernel.registers.get(name, self.kernel.registers.get(name.rstrip("0123456789")))
             if bits is None:

@@ -265,12 +265,14 @@ class Run:
                 group.waiting = None
             if ready.any():
                 warps = np.unique(np.flatnonzero((present & ready[:, None]).any(axis=0)) // machine.warp)
-                machine.races.barrier(warps)
+                for races in machine.races.of_blocks(ready):
+                    races.barrier(warps)
                 machine.epoch += 1
 
     def _release(self, group: Group, groups: list[Group]) -> None:
         machine = self.machine
-        machine.races.barrier(np.arange(machine.races.warps))
+        for races in machine.races.acting(None):
+            races.barrier(np.arange(races.warps))
         machine.epoch += 1
         group.waiting = None
 

@@ -39,11 +39,12 @@ def known_zero(lanes: Lanes) -> Array | None:
     return found if found.any() else None
 
 
-def sticky_of(meta: L.Meta) -> int:
-    """The sticky properties of any lane, as one number (a matrix step spreads them over its tile)."""
+def sticky_of(meta: L.Meta) -> L.Meta:
+    """The sticky properties of any lane, one number for each block (a matrix step spreads them over its tile)."""
     if isinstance(meta, int):
         return meta & L.STICKY
-    return int(np.bitwise_or.reduce(meta, axis=None)) & L.STICKY
+    flat = meta.reshape(meta.shape[0], -1)
+    return L.uniform(np.bitwise_or.reduce(flat, axis=1) & np.uint32(L.STICKY))
 
 
 def rows(elements: Lanes) -> Vectors:
@@ -71,7 +72,7 @@ def fused(name: str, accumulator: Lanes, left: Vectors, right: Vectors) -> Lanes
     words = left.words + right.words
     words = words + L.full_hash(accumulator) * hashing.shaped(hashing.multiplier(2), words.ndim)
     words += hashing.shaped(hashing.constant("fused " + name), words.ndim)
-    out = Lanes(accumulator.bits, hashing.scramble(words), L.TERM | _meta_or(accumulator.meta, left, right))
+    out = Lanes(accumulator.bits, hashing.scramble(words), L.TERM | _meta_or(accumulator.meta, left, right, words.ndim - 1))
     recording.note(MATRIX + name, out, lambda: [accumulator, *(Lanes(out.bits, each.words, L.TERM) for each in (left, right))])
     if left.zero is None or right.zero is None:
         return out
@@ -84,5 +85,8 @@ def fused(name: str, accumulator: Lanes, left: Vectors, right: Vectors) -> Lanes
     return Lanes(out.bits, np.where(unchanged, accumulator.words, out.words), meta)
 
 
-def _meta_or(meta: L.Meta, left: Vectors, right: Vectors) -> L.Meta:
-    return (meta & L.STICKY) | left.sticky | right.sticky
+def _meta_or(meta: L.Meta, left: Vectors, right: Vectors, dimensions: int) -> L.Meta:
+    total = meta & L.STICKY
+    for each in (left.sticky, right.sticky):
+        total = total | (each if isinstance(each, int) else each.reshape(-1, *(1,) * (dimensions - 1)))
+    return total

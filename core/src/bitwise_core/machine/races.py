@@ -7,6 +7,8 @@ and a kernel with a race has no defined result.  Lanes of one warp are ordered b
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 
 from bitwise_core.machine.domain import Unreadable
@@ -90,6 +92,11 @@ class RaceDetector:
         """A pending write of `actor` threads is complete and visible to them."""
         self._record_write(cells, actor, False)
 
+    def arrived(self, cells: Array) -> None:
+        """A copy engine's write is complete and visible to whoever waited for it."""
+        self.read[cells] = 0
+        self.writer[cells] = -1
+
     def _record_write(self, cells: Array, actor: Array, pending: bool) -> None:
         warp = actor // self.warp
         self.writer[cells] = actor
@@ -108,7 +115,47 @@ class RaceDetector:
 
     def finished_reads(self, cells: Array, actor: int) -> None:
         """The agent's reads are done, as far as the warp of `actor` knows."""
+        if cells.size and int(cells.max()) >= self.writer.size:
+            self._resize(int(cells.max()) + 64)
         warp = actor // self.warp
         still = (self.reader[cells] == actor) & (self.read[cells] == PENDING)
         self.read[cells] = np.where(still, self.clock[warp, warp], self.read[cells])
         self.read_step[cells] = np.where(still, self.lockstep[warp], self.read_step[cells])
+
+
+DESIGNATED = 4
+"""How many blocks of a batch are watched once blocks have parted ways; before that one watch serves all."""
+
+
+class Races:
+    """The race detectors of a batch.
+
+    While all blocks do the same, one detector speaks for all of them.  When blocks part, a few of them (the first,
+    the last and some between) go on with detectors of their own; the others run the same code with other
+    trip counts and are not watched further.
+    """
+
+    def __init__(self, cells: int, threads: int, warp: int, blocks: int) -> None:
+        self.blocks = blocks
+        self.warps = -(-threads // warp)
+        self._by_block: dict[int, RaceDetector] = {}
+        self._shared: RaceDetector | None = RaceDetector(cells, threads, warp)
+
+    def acting(self, mask: Array | None) -> list[RaceDetector]:
+        """The detectors of the blocks that have an active lane."""
+        if mask is None or mask.shape[0] == 1:
+            return self._all()
+        return self.of_blocks(mask.any(axis=1))
+
+    def of_blocks(self, rows: Array) -> list[RaceDetector]:
+        """The detectors of the blocks in a boolean array of shape (blocks,)."""
+        if rows.all():
+            return self._all()
+        if self._shared is not None:
+            chosen = np.unique(np.linspace(0, self.blocks - 1, DESIGNATED).astype(int))
+            self._by_block = {int(block): deepcopy(self._shared) for block in chosen}
+            self._shared = None
+        return [detector for block, detector in self._by_block.items() if rows[block]]
+
+    def _all(self) -> list[RaceDetector]:
+        return [self._shared] if self._shared is not None else list(self._by_block.values())

@@ -14,7 +14,7 @@ from bitwise_core.machine.cells import SharedMemory
 from bitwise_core.machine.domain import Domain, Unreadable
 from bitwise_core.machine.global_memory import GlobalMemory
 from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.races import RaceDetector
+from bitwise_core.machine.races import Races
 
 THREAD_SHIFT = 20
 """A thread's number in the launch is its block's number times 2**20 plus its number in the block."""
@@ -83,7 +83,7 @@ class Machine:
     parameters: dict[str, Value]
     symbols: dict[str, int]
     shared: SharedMemory
-    races: RaceDetector
+    races: Races
     memory: GlobalMemory
     thread: Array
     local_thread: Array
@@ -94,7 +94,6 @@ class Machine:
     line: int = 0
     pc: int = 0
     extra: dict[str, Any] = field(default_factory=dict)
-    pending: dict[str, int] = field(default_factory=dict)
 
     def read(self, operand: Operand) -> Value:
         """The value of a register, special register, literal or symbol operand."""
@@ -102,8 +101,6 @@ class Machine:
             name = operand.name
             value = self.registers.get(name)
             if value is not None:
-                if self.pending and name in self.pending:
-                    raise Unreadable(f"{name} is read before the matrix instruction that writes it is waited for")
                 return value
             found = self.special.get(name)
             if found is not None:
@@ -194,6 +191,12 @@ class Machine:
         if self.mask is None:
             return np.ones(self.threads, dtype=bool)
         return np.broadcast_to(self.mask.any(axis=0), (self.threads,))
+
+    def active_blocks(self) -> Array:
+        """Which blocks have an active lane, shape (blocks,)."""
+        if self.mask is None or self.mask.shape[0] == 1:
+            return np.ones(self.blocks, dtype=bool)
+        return self.mask.any(axis=1)
 
     def active_warps(self) -> Array:
         """The numbers of the warps with an active lane."""

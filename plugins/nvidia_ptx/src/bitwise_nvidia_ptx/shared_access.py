@@ -33,7 +33,9 @@ def read_shared(machine: Machine, address: Array, bits: int) -> Value:
     """`bits` bits at each active thread's shared address."""
     shared = machine.shared
     cells = shared.cells(address, machine.mask)
-    machine.races.reads(*touched(machine, cells, max(1, bits // 8 // shared.granule)))
+    where = touched(machine, cells, max(1, bits // 8 // shared.granule))
+    for races in machine.races.acting(machine.mask):
+        races.reads(*where)
     return shared.load(cells, bits)
 
 
@@ -44,5 +46,7 @@ def write_shared(machine: Machine, address: Array, value: Value) -> None:
     bits = width(value)
     if machine.condition is not None:
         raise Unreadable("shared memory is written under a condition over data")
-    machine.races.writes(*touched(machine, cells, max(1, bits // 8 // shared.granule)))
+    where = touched(machine, cells, max(1, bits // 8 // shared.granule))
+    for races in machine.races.acting(machine.mask):
+        races.writes(*where)
     shared.store(cells, value, machine.mask)

@@ -1,5 +1,8 @@
 """wgmma: fused steps of a warpgroup over tiles in shared memory, and their groups.
 
+The assembler serialises matrix instructions whose accumulators are read before a wait, so a result counts as there
+when the instruction is issued; the tiles in shared memory count as being read until the wait.
+
 Source: PTX ISA 8.7, "Asynchronous Warpgroup Level Matrix Instructions".  The accumulator's element
 (row 16 * warp + 8 * half + lane / 4, column 8j + 2 * (lane % 4) + e) lies in register 4j + 2 * half + e.
 """
@@ -16,6 +19,7 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine import matrix
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.groups import Groups
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.matrix import Vectors
 from bitwise_core.machine.state import Machine, Step
@@ -128,7 +132,8 @@ def _tile(machine: Machine, descriptor: int, rows: int, k: int, size: int, k_maj
     step = max(1, size // shared.granule)
     flat = cells[0] if step == 1 else (cells[0][:, None] + np.arange(step)).ravel()
     thread = group * _GROUP
-    machine.races.pending_reads(flat, thread)
+    for races in machine.races.acting(machine.mask):
+        races.pending_reads(flat, thread)
     machine.extra.setdefault("matrix reads", []).append((flat, thread))
     found = cache.get(key)
     if found is not None and found[0] == version:
@@ -249,27 +254,26 @@ def _bundle(values: list[Value]) -> Lanes | None:
 
 
 def _write(machine: Machine, registers: Sequence[Operand], value: Lanes, bits: int, groups: list[int]) -> None:
-    blocks = value.words.shape[1]
-    count = value.words.shape[2] * 4
-    words = np.broadcast_to(value.words, (2, blocks, *value.words.shape[2:])).reshape(2, blocks, count, -1)
+    blocks, count = value.words.shape[1], len(registers) * (32 // bits)
+    shape = (count // 4, 2, 2, len(groups), 4, 8, 4)
+    words = np.broadcast_to(value.words, (2, blocks, *shape)).reshape(2, blocks, count, -1)
     threads = words.shape[-1]
-    meta = value.meta if isinstance(value.meta, int) else np.broadcast_to(value.meta, (value.meta.shape[0], *value.words.shape[2:])).reshape(value.meta.shape[0], count, threads)
+    meta = value.meta
+    if not isinstance(meta, int):
+        meta = np.broadcast_to(meta, (meta.shape[0], *shape)).reshape(meta.shape[0], count, threads)
     if threads != machine.threads:
         words, meta = _placed(machine, words, meta, groups)
     lanes = []
     for index in range(count):
         each = Lanes(bits, words[:, :, index], meta if isinstance(meta, int) else meta[:, index])
-        each.bundle = (value, index) if bits == 32 and threads == machine.threads else None
+        each.bundle = (value, index) if bits == 32 and threads == machine.threads and value.words.shape[2:] == shape else None
         lanes.append(each)
     results: list[Value] = list(lanes)
     if bits == 16:
         places = [(j, half) for j in range(count // 4) for half in range(2)]
         results = [L.concat([lanes[4 * j + 2 * half], lanes[4 * j + 2 * half + 1]]) for j, half in places]
-    group = machine.extra.get("matrix group", 0)
     for register, result in zip(registers, results, strict=True):
         machine.write(register, result)
-        assert isinstance(register, Register)
-        machine.pending[register.name] = group
 
 
 def _placed(machine: Machine, words: Array, meta: L.Meta, groups: list[int]) -> tuple[Array, L.Meta]:
@@ -284,20 +288,18 @@ def _placed(machine: Machine, words: Array, meta: L.Meta, groups: list[int]) -> 
 
 
 def _commit(machine: Machine) -> None:
-    machine.extra["matrix group"] = machine.extra.get("matrix group", 0) + 1
     reads = machine.extra.setdefault("matrix reads", [])
-    machine.extra.setdefault("matrix read groups", []).append(list(reads))
+    groups = machine.extra.setdefault("matrix read groups", Groups())
+    groups.commit(list(reads), machine.active_blocks())
     reads.clear()
 
 
 def _wait(keep: int) -> Step:
     def step(machine: Machine) -> None:
-        newest = machine.extra.get("matrix group", 0)
-        for name in [name for name, group in machine.pending.items() if group < newest - keep]:
-            del machine.pending[name]
-        waiting = machine.extra.setdefault("matrix read groups", [])
-        while len(waiting) > keep:
-            for cells, thread in waiting.pop(0):
-                machine.races.finished_reads(cells, thread)
+        groups = machine.extra.setdefault("matrix read groups", Groups())
+        for work, done in groups.wait(keep, machine.active_blocks()):
+            for cells, thread in work:
+                for races in machine.races.of_blocks(done):
+                    races.finished_reads(cells, thread)
 
     return step

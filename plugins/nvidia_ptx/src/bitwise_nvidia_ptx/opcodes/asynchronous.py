@@ -14,6 +14,7 @@ from bitwise_core.asm import Instruction, Operand
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.groups import Groups
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx.opcodes import tensor_copy
@@ -32,14 +33,15 @@ class Copy:
     mask: Array | None
     touched: Array
     threads: Array
+    blocks: Array
 
 
 @dataclass(slots=True)
 class Copies:
-    """The copies of a batch: those not yet committed, and per set of threads the committed groups, oldest first."""
+    """The copies of a batch: those not yet committed, and the groups of each set of threads."""
 
     open: list[Copy] = field(default_factory=list)
-    groups: dict[bytes, list[list[Copy]]] = field(default_factory=dict)
+    groups: dict[bytes, Groups[Copy]] = field(default_factory=dict)
 
 
 def copies_of(machine: Machine) -> Copies:
@@ -84,8 +86,9 @@ def _issue(machine: Machine, target: Operand, source: Operand, bits: int, size: 
     shared = machine.shared
     cells = shared.cells(place, machine.mask)
     where, threads = touched(machine, cells, max(1, bits // 8 // shared.granule))
-    machine.races.writes(where, threads, pending=True)
-    copies_of(machine).open.append(Copy(cells, value, machine.mask, where, threads))
+    for races in machine.races.acting(machine.mask):
+        races.writes(where, threads, pending=True)
+    copies_of(machine).open.append(Copy(cells, value, machine.mask, where, threads, np.flatnonzero(machine.active_blocks())))
 
 
 def _source(machine: Machine, origin: Array, bits: int, size: Operand | None, line: int) -> Value:
@@ -120,33 +123,39 @@ def _leaves(machine: Machine, origin: Array, bits: int, line: int) -> Value:
 
 def _commit(machine: Machine) -> None:
     """The active threads close a group of all that they have issued."""
-    copies, acting = copies_of(machine), machine.active_threads()
+    copies, acting, blocks = copies_of(machine), machine.active_threads(), machine.active_blocks()
     group, left = [], []
     for each in copies.open:
-        inside = acting[each.threads]
-        if inside.any() and not inside.all():
+        threads, rows = acting[each.threads], blocks[each.blocks]
+        if threads.any() and rows.any() and not (threads.all() and rows.all()):
             raise Unreadable("threads that copied together commit their copies apart")
-        (group if inside.all() else left).append(each)
+        (group if threads.all() and rows.all() else left).append(each)
     copies.open = left
-    copies.groups.setdefault(acting.tobytes(), []).append(group)
+    copies.groups.setdefault(acting.tobytes(), Groups()).commit(group, blocks)
 
 
 def _wait(keep: int, everything: bool) -> Step:
     def step(machine: Machine) -> None:
-        copies, acting = copies_of(machine), machine.active_threads()
+        copies, acting, blocks = copies_of(machine), machine.active_threads(), machine.active_blocks()
         if everything:
             _commit(machine)
         for key, groups in copies.groups.items():
-            if not groups:
-                continue
             members = np.frombuffer(key, dtype=bool)
-            if not (members & acting).any():
+            if not groups.groups or not (members & acting).any():
                 continue
             if (members & ~acting).any():
                 raise Unreadable("threads that committed copies together wait for them apart")
-            while len(groups) > keep:
-                for each in groups.pop(0):
-                    machine.shared.store(each.cells, each.value, each.mask)
-                    machine.races.finished(each.touched, each.threads)
+            for work, done in groups.wait(keep, blocks):
+                for each in work:
+                    _finish(machine, each, done)
 
     return step
+
+
+def _finish(machine: Machine, copy: Copy, done: Array) -> None:
+    mask = copy.mask
+    if not done.all():
+        mask = done[:, None] if mask is None else mask & done[:, None]
+    machine.shared.store(copy.cells, copy.value, mask)
+    for races in machine.races.of_blocks(done):
+        races.finished(copy.touched, copy.threads)

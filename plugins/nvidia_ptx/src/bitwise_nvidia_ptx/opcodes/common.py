@@ -77,11 +77,13 @@ def integer_step(
 def apply_integer(
     machine: Machine, name: str, values: Sequence[Value], bits: int, evaluate: Callable[..., Array], *, gathers: bool = False
 ) -> Value:
-    """`evaluate` where all values are known, else the domain's term."""
-    for value in values:
-        if not isinstance(value, np.ndarray):
-            return machine.domain.integer(name, values, bits, evaluate, gathers=gathers)
-    return evaluate(*values)
+    """`evaluate` where all values are known in the active lanes, else the domain's term."""
+    if all(isinstance(value, np.ndarray) for value in values):
+        return evaluate(*values)
+    known = [machine.known(value) for value in values]
+    if all(each is not None for each in known):
+        return evaluate(*known)
+    return machine.domain.integer(name, values, bits, evaluate, gathers=gathers)
 
 
 def read_all(machine: Machine, operands: Sequence[Operand], bits: int) -> list[Value]:

@@ -79,7 +79,8 @@ def barrier(instruction: Instruction, context: Context) -> Step:
     if "warp" in parts:
 
         def warp(machine: Machine) -> None:
-            machine.races.warp_barrier(machine.active_warps())
+            for races in machine.races.acting(machine.mask):
+                races.warp_barrier(machine.active_warps())
 
         return warp
     if "cluster" in parts or "red" in parts or not {"sync", "arrive"} & set(parts):

@@ -17,6 +17,7 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx.opcodes.common import BITS, FORMATS, PACKED, check_modifiers
+from bitwise_nvidia_ptx.literals import is_literal
 from bitwise_nvidia_ptx.opcodes.conversion import TABLE as CONVERSIONS
 
 TABLE = OpcodeTable(CONVERSIONS)
@@ -64,7 +65,8 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
     if root == "div" and ("full" in modifiers or "approx" in modifiers):
         check_modifiers(instruction, modifiers, {"full", "approx", "ftz"})
         method = "full" if "full" in modifiers else "approx"
-        return _lanewise(instruction, f"div.{method}{_suffix(modifiers)}.{form}@{context.arch.name}", kind, operands)
+        known = ".literal" if is_literal(operands[1], context.kernel) else ""
+        return _lanewise(instruction, f"div.{method}{known}{_suffix(modifiers)}.{form}@{context.arch.name}", kind, operands)
     if root in ("mad", "rem"):
         raise UnknownInstruction(instruction)
     check_modifiers(instruction, modifiers, ROUNDINGS | {"ftz", "sat"})
@@ -124,7 +126,8 @@ def function(instruction: Instruction, context: Context) -> Step:
         return _lanewise(instruction, f"{root}.{rounding}{_suffix(modifiers)}.{form}", kind, operands)
     if "approx" not in modifiers:
         raise UnknownInstruction(instruction)
-    name = f"{root}.approx{_suffix(modifiers)}.{form}@{context.arch.name}"
+    known = ".literal" if is_literal(operands[0], context.kernel) else ""
+    name = f"{root}.approx{known}{_suffix(modifiers)}.{form}@{context.arch.name}"
     return _lanewise(instruction, name, kind, operands, _POSITIVE if root == "ex2" else 0)
 
 

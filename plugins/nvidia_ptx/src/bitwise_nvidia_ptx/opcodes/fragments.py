@@ -50,7 +50,7 @@ def _vector(machine: Machine, registers: Sequence[Value], element_bits: int) -> 
     count = 4 * per_register * len(registers)
     total: hashing.Words | None = None
     zero: Array | None = np.ones((1, 1), dtype=bool)
-    sticky = 0
+    sticky: L.Meta = 0
     for block, register in enumerate(registers):
         for element in range(per_register):
             value = L.as_lanes(L.cut(register, element * element_bits, element_bits))
@@ -58,7 +58,7 @@ def _vector(machine: Machine, registers: Sequence[Value], element_bits: int) -> 
             total = words if total is None else total + words
             found = matrix.known_zero(value)
             zero = None if zero is None or found is None else zero & found
-            sticky |= matrix.sticky_of(value.meta)
+            sticky = sticky | matrix.sticky_of(value.meta)
     assert total is not None
     blocks = total.shape[1]
     grouped = total.reshape(2, blocks, -1, 8, 4).sum(axis=-1, dtype=np.uint64)
@@ -114,5 +114,7 @@ def _by_lane(machine: Machine, value: Lanes) -> Lanes:
 
 def _by_thread(value: Lanes) -> Lanes:
     words = value.words.reshape(2, value.words.shape[1], -1)
-    meta = value.meta if isinstance(value.meta, int) else value.meta.reshape(value.meta.shape[0], -1)
+    meta = value.meta
+    if not isinstance(meta, int):
+        meta = np.broadcast_to(meta, (meta.shape[0], *value.words.shape[2:])).reshape(meta.shape[0], -1)
     return Lanes(value.bits, words, meta)

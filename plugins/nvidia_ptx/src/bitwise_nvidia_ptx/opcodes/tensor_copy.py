@@ -5,6 +5,7 @@ Source: PTX ISA 8.7, "Tensors", "cp.async.bulk.tensor", "tensormap.replace" and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -140,7 +141,7 @@ def _initialise(instruction: Instruction) -> Step:
         arrivals = np.full(blocks, int(number.flat[0]), dtype=np.int64)
         zero = np.zeros(blocks, dtype=np.int64)
         address = _single(machine, target, "an mbarrier")
-        clock = np.zeros(machine.races.clock.shape[0], dtype=np.int32)
+        clock = np.zeros(machine.races.acting(None)[0].clock.shape[0], dtype=np.int32)
         machine.extra.setdefault("mbarriers", {})[address] = MemoryBarrier(arrivals, arrivals.copy(), zero, zero.copy(), clock)
 
     return step
@@ -162,7 +163,8 @@ def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
             if number is None or (number != number.flat[0]).any():
                 raise Unreadable("an mbarrier's operand varies", instruction.line)
             amount = int(number.flat[0])
-        barrier.clock = np.maximum(barrier.clock, machine.races.release(machine.active_warps()))
+        for races in machine.races.acting(machine.mask):
+            barrier.clock = np.maximum(barrier.clock, races.release(machine.active_warps()))
         if expects:
             barrier.bytes = barrier.bytes + amount * lanes
             if arrives:
@@ -182,7 +184,8 @@ def _wait(machine: Machine, barrier: MemoryBarrier, destination: Operand, parity
     ready = np.broadcast_to(ready, active.shape)
     if not (ready & active).any():
         return Blocked("an mbarrier")
-    machine.races.acquire(machine.active_warps(), barrier.clock)
+    for races in machine.races.acting(machine.mask):
+        races.acquire(machine.active_warps(), barrier.clock)
     kept = []
     blocks = (ready & active).any(axis=1)
     for copy in barrier.copies:
@@ -190,10 +193,8 @@ def _wait(machine: Machine, barrier: MemoryBarrier, destination: Operand, parity
         arrived = (barrier.phase > phase) & where & blocks
         if arrived.any():
             machine.shared.store(cells, value, None if arrived.all() else arrived[:, None])
-            threads = np.full(touched.shape, int(np.flatnonzero(machine.active_threads())[0]))
-            machine.races.finished(touched, threads)
-            machine.races.read[touched] = 0
-            machine.races.writer[touched] = -1
+            for races in machine.races.of_blocks(arrived):
+                races.arrived(touched)
             where = where & ~arrived
         if where.any():
             kept.append((phase, cells, value, where, touched))
@@ -219,15 +220,33 @@ def copy(instruction: Instruction, context: Context) -> Step:
         target, source, barrier = instruction.operands[:3]
 
         def load(machine: Machine) -> None:
-            _load_box(machine, target, source, barrier, rank, instruction.line)
+            _each_thread(machine, lambda: _load_box(machine, target, source, barrier, rank, instruction.line))
 
         return load
     target, source = instruction.operands[:2]
 
     def store(machine: Machine) -> None:
-        _store_box(machine, target, source, rank, instruction.line)
+        _each_thread(machine, lambda: _store_box(machine, target, source, rank, instruction.line))
 
     return store
+
+
+def _each_thread(machine: Machine, act: Callable[[], None]) -> None:
+    """Several threads may issue a copy each: one after the other, as the copies' places tell."""
+    outer = machine.mask
+    threads = np.flatnonzero(machine.active_threads())
+    if len(threads) == 1:
+        act()
+        return
+    active = machine.active()
+    try:
+        for thread in threads:
+            mask = np.zeros_like(active)
+            mask[:, thread] = active[:, thread]
+            machine.mask = mask
+            act()
+    finally:
+        machine.mask = outer
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +327,8 @@ def _load_box(machine: Machine, target: Operand, source: Operand, barrier_operan
     step = max(1, box.element // machine.shared.granule)
     touched = (cells[0][:, None] + np.arange(step)).ravel()
     thread = int(np.flatnonzero(machine.active_threads())[0])
-    machine.races.writes(touched, np.full(touched.shape, thread), pending=True)
+    for races in machine.races.acting(machine.mask):
+        races.writes(touched, np.full(touched.shape, thread), pending=True)
     where = lanes > 0
     barrier.copies.append((barrier.phase.copy(), cells, value, where, touched))
     barrier.bytes = barrier.bytes - box.bytes * where
@@ -323,7 +343,8 @@ def _store_box(machine: Machine, target: Operand, source: Operand, rank: int, li
     thread = int(np.flatnonzero(machine.active_threads())[0])
     step = max(1, box.element // machine.shared.granule)
     touched = (cells[0][:, None] + np.arange(step)).ravel()
-    machine.races.reads(touched, np.full(touched.shape, thread), "copies")
+    for races in machine.races.acting(machine.mask):
+        races.reads(touched, np.full(touched.shape, thread), "copies")
     value = machine.shared.load(cells, box.element * 8)
     acting = (_acting_blocks(machine) > 0)[:, None]
     mask = np.broadcast_to(box.inside & acting, (machine.blocks, box.offset.size))

@@ -1,0 +1,75 @@
+"""Registers that the assembler may know: those computed from literals of the text alone.
+
+The assembler evaluates an approximation of constants itself, and not to the bit as the machine would (a division by a
+literal becomes a product with its correctly rounded reciprocal), so an approximation of such a register is
+another operation than one of a register that holds the same number at run time.
+"""
+
+from __future__ import annotations
+
+from bitwise_core.asm import Address, Immediate, Instruction, Kernel, Negated, Operand, Paired, Register, Vector
+
+_FOUND: dict[int, tuple[tuple[Instruction, ...], frozenset[str]]] = {}
+_RUN_TIME = ("ld", "ldu", "atom", "shfl", "vote", "match", "activemask", "elect", "mbarrier", "ldmatrix", "mma", "wgmma", "call", "redux")
+
+
+def registers_of(operand: Operand) -> tuple[str, ...]:
+    """The registers named in an operand."""
+    if isinstance(operand, Register):
+        return (operand.name,)
+    if isinstance(operand, Negated):
+        return (operand.operand.name,)
+    if isinstance(operand, Vector):
+        return tuple(name for item in operand.items for name in registers_of(item))
+    if isinstance(operand, Paired):
+        return registers_of(operand.first) + registers_of(operand.second)
+    if isinstance(operand, Address):
+        base = registers_of(operand.base) if operand.base is not None else ()
+        return base + tuple(name for item in operand.extra for name in registers_of(item))
+    return ()
+
+
+def run_time_registers(kernel: Kernel) -> frozenset[str]:
+    """Registers that depend on something other than literals: on memory, parameters or special registers."""
+    cached = _FOUND.get(id(kernel.instructions))
+    if cached is not None and cached[0] is kernel.instructions:
+        return cached[1]
+    edges: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+    found: set[str] = set()
+    for instruction in kernel.instructions:
+        if not instruction.operands:
+            continue
+        written = registers_of(instruction.operands[0])
+        read = tuple(name for operand in instruction.operands[1:] for name in registers_of(operand))
+        if instruction.guard is not None:
+            read += (instruction.guard.register,)
+        symbols = any(not isinstance(each, Immediate) and not registers_of(each) for each in instruction.operands[1:])
+        root = instruction.opcode.split(".", 1)[0]
+        if root in _RUN_TIME or symbols or any(name.startswith(_SPECIAL) for name in read):
+            found.update(written)
+        edges.append((written, read))
+    changed = True
+    while changed:
+        changed = False
+        for written, read in edges:
+            if any(name in found for name in read) and any(name not in found for name in written):
+                found.update(written)
+                changed = True
+    result = frozenset(found)
+    if len(_FOUND) > 64:
+        _FOUND.clear()
+    _FOUND[id(kernel.instructions)] = (kernel.instructions, result)
+    return result
+
+
+_SPECIAL = (
+    "%tid", "%ctaid", "%ntid", "%nctaid", "%laneid", "%warpid", "%nwarpid", "%clock", "%globaltimer", "%smid", "%nsmid",
+    "%gridid", "%lanemask", "%cluster", "%nclusterid", "%is_explicit", "%envreg", "%dynamic", "%total", "%aggr",
+)  # fmt: skip
+
+
+def is_literal(operand: Operand, kernel: Kernel) -> bool:
+    """Whether the assembler may know the operand's value."""
+    if isinstance(operand, Immediate):
+        return True
+    return isinstance(operand, Register) and operand.name not in run_time_registers(kernel)
