@@ -1,0 +1,282 @@
+"""The domain of an address pass: integers of all blocks exactly, data as tokens that only know whether they are tainted.
+
+Data is tainted where a number that differs between blocks has entered it: such data is not the reference block's
+under a shift of addresses, and a pass that stores it proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bitwise_core.engine import block_arithmetic as arithmetic
+from bitwise_core.engine.grid import Column, Grid, NotTranslations
+from bitwise_core.engine.separable import TAINT, Separable, block_only, decide, exact, plain, token, unsigned
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.global_memory import GlobalMemory
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.races import RaceDetector, Races
+from bitwise_core.machine.terms import shape as floating_shape
+
+
+def taint_of(*values: Any) -> int:
+    """TAINT where some value is not the same in all blocks of the pass up to the addresses of its leaves."""
+    for value in values:
+        if isinstance(value, Separable):
+            if isinstance(plain(value), Separable):
+                return TAINT
+        elif isinstance(value, L.Pieces):
+            if taint_of(*value.parts):
+                return TAINT
+        elif isinstance(value, L.Lanes):
+            meta = value.meta
+            if meta & TAINT if isinstance(meta, int) else (meta & np.uint32(TAINT)).any():
+                return TAINT
+    return 0
+
+
+class AddressDomain:
+    """See `machine.domain.Domain`."""
+
+    name = "addresses"
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+
+    def floating(self, name: str, operands: Sequence[Value], bits: int, properties: int = 0) -> Value:
+        """See `Domain.floating`: known numbers are evaluated, everything else is a token."""
+        for each in operands:
+            if not isinstance(each, np.ndarray):
+                break
+        else:
+            evaluate = floating_shape(name).evaluate
+            if evaluate is not None:
+                return evaluate(*operands)
+        return token(bits, taint_of(*operands))
+
+    def integer(
+        self, name: str, operands: Sequence[Value], bits: int, evaluate: Callable[..., Array], *, gathers: bool = False
+    ) -> Any:
+        """See `Domain.integer`."""
+        values = [plain(each) for each in operands]
+        if all(isinstance(each, np.ndarray) for each in values):
+            return evaluate(*values)
+        if not all(isinstance(each, np.ndarray | Separable) for each in values):
+            return self._mixed(name, values, bits)
+        if all(block_only(each) for each in values):
+            return arithmetic.by_column(self.grid, (name, bits), values, evaluate)
+        result = _by_name(self.grid, name, values, bits)
+        return arithmetic.by_distinct_blocks(self.grid, values, evaluate) if result is None else result
+
+    def _mixed(self, name: str, values: Sequence[Any], bits: int) -> Value:
+        """Data meets integers; a predicate of the launch decides where it absorbs."""
+        if bits == 1 and name in ("and.pred", "or.pred") and len(values) == 2:
+            for known, other in (values, values[::-1]):
+                if isinstance(known, np.ndarray | Separable):
+                    decided = decide(known)
+                    absorbing = decided if name == "or.pred" else ~decided
+                    return decided if absorbing.all() else other if not absorbing.any() else L.choose(absorbing, decided, other)
+        return token(bits, taint_of(*values))
+
+    def select(self, predicate: Value, if_true: Value, if_false: Value) -> Any:
+        """See `Domain.select`."""
+        chosen: Any = plain(predicate)
+        if if_true is if_false:
+            return if_true
+        numbers = all(isinstance(each, np.ndarray | Separable) for each in (if_true, if_false))
+        if isinstance(chosen, Separable):
+            if numbers:
+                return arithmetic.select(self.grid, chosen, if_true, if_false)
+            return if_true if decide(chosen).all() else if_false
+        if isinstance(chosen, np.ndarray):
+            return L.choose(chosen, if_true, if_false)
+        return token(L.width(if_true), taint_of(predicate, if_true, if_false))
+
+    def load(self, address: Array, bits: int) -> Value:
+        """See `Domain.load`."""
+        return token(bits)
+
+    def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
+        """See `Domain.gather`."""
+        return token(bits, taint_of(address))
+
+    def matrix_rows(self, elements: Value, spec: str) -> Value:
+        """See `Domain.matrix_rows`."""
+        raise NotTranslations("rows of matrix operands have no token")
+
+
+def _signed(value: Any) -> Any:
+    return value.view(np.dtype(f"int{value.dtype.itemsize * 8}"))
+
+
+def _apply(grid: Grid, ufunc: np.ufunc, *values: Any) -> Any:
+    result = arithmetic.apply_ufunc(grid, ufunc, values)
+    return result if result.dtype == np.bool_ else unsigned(result)
+
+
+_WRAPPING = {"add": np.add, "sub": np.subtract, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+_COMPARISONS = {"eq": np.equal, "lt": np.less, "le": np.less_equal}
+
+
+def _by_name(grid: Grid, name: str, values: Sequence[Any], bits: int) -> Any:
+    """The exact rule of an integer operation by its name, None where there is none."""
+    verb, *rest = name.split(".")
+    if bits == 1 and verb != "compare" or not rest or rest[0] == "sat":
+        return None
+    if verb in _WRAPPING:
+        return _apply(grid, _WRAPPING[verb], *values)
+    if verb == "mul":
+        return _product(grid, rest, values)
+    if verb in ("shl", "shr"):
+        return _shift(grid, verb, rest[0], values, bits)
+    if verb == "not":
+        return _apply(grid, np.invert, *values)
+    if verb == "neg":
+        return _apply(grid, np.subtract, np.zeros((1, 1), dtype=L.UNSIGNED[bits]), *values)
+    if verb == "convert" and len(rest) == 2:
+        source = _signed(values[0]) if rest[1][0] == "s" else values[0]
+        return unsigned(source.astype(np.dtype(f"int{bits}") if rest[0][0] == "s" else L.UNSIGNED[bits]))
+    kind = rest[-1]
+    viewed = [_signed(each) if kind[0] == "s" else each for each in values]
+    if verb == "compare" and len(rest) == 2 and rest[0] in _COMPARISONS and kind[0] in "sub":
+        return _apply(grid, _COMPARISONS[rest[0]], *viewed)
+    if verb in ("min", "max") and len(rest) == 1:
+        less = arithmetic.apply_ufunc(grid, np.less, viewed)
+        return arithmetic.select(grid, less if verb == "min" else ~less, *values)
+    if verb in ("div", "rem") and len(rest) == 1:
+        return _quotient(grid, verb, viewed)
+    return None
+
+
+def _product(grid: Grid, rest: Sequence[str], values: Sequence[Any]) -> Any:
+    if rest[0] == "wide":
+        wide = np.dtype(f"{'int' if rest[1][0] == 's' else 'uint'}{values[0].dtype.itemsize * 16}")
+        viewed = [_signed(each) if rest[1][0] == "s" else each for each in values]
+        return _apply(grid, np.multiply, *(each.astype(wide) for each in viewed))
+    return _apply(grid, np.multiply, *values) if rest[0] != "hi" else None
+
+
+def _shift(grid: Grid, verb: str, kind: str, values: Sequence[Any], bits: int) -> Any:
+    value, by = values
+    if not isinstance(by, np.ndarray) or by.size != 1 or int(by.flat[0]) >= bits:
+        return None
+    amount = np.full((1, 1), int(by.flat[0]), dtype=L.UNSIGNED[bits])
+    if verb == "shl":
+        return _apply(grid, np.left_shift, value, amount)
+    if kind[0] == "s":
+        return _apply(grid, np.right_shift, _signed(value), _signed(amount))
+    return _apply(grid, np.right_shift, value, amount)
+
+
+def _quotient(grid: Grid, verb: str, values: Sequence[Any]) -> Any:
+    """Division of numbers that are not negative, where rounding down is rounding toward zero."""
+    value, by = values
+    if not isinstance(by, np.ndarray) or by.size != 1 or int(by.flat[0]) <= 0:
+        return None
+    found = exact(value)
+    if found is None or grid.bounds(found[0])[0] + int(found[1].min()) < 0:
+        return None
+    return _apply(grid, np.floor_divide if verb == "div" else np.remainder, value, by)
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """One access to global memory: in block b, active lane i touches `bits` bits at `column[b] + thread[i]` (wrapped)."""
+
+    kind: str
+    column: Column | None
+    thread: Array
+    bits: int
+    line: int
+    operation: str = ""
+
+
+class AddressMemory(GlobalMemory):
+    """Global memory of an address pass: what is touched, in order, and nothing else."""
+
+    def __init__(self, domain: AddressDomain) -> None:
+        super().__init__(domain)
+        self.touched: list[Touch] = []
+
+    def _touch(self, kind: str, address: Any, bits: int, mask: Array | None, line: int, operation: str = "") -> None:
+        value = plain(address)
+        column = value.column if isinstance(value, Separable) else None
+        thread = value.thread if isinstance(value, Separable) else value
+        if mask is not None:
+            thread = np.broadcast_to(thread, np.broadcast_shapes(thread.shape, mask.shape))[np.broadcast_to(mask, np.broadcast_shapes(thread.shape, mask.shape))]
+        if thread.size:
+            self.touched.append(Touch(kind, column, thread.reshape(-1).astype(np.uint64, copy=False), bits, line, operation))
+
+    def load(self, address: Any, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
+        """See `GlobalMemory.load`."""
+        self._touch("load", address, bits, mask, line)
+        return token(bits)
+
+    def gather(self, address: Value, bits: int, mask: Array | None, line: int) -> Value:
+        """See `GlobalMemory.gather`."""
+        return self.domain.gather(address, bits, mask)
+
+    def store(self, address: Any, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+        """See `GlobalMemory.store`."""
+        self._check(value, line)
+        self._touch("store", address, L.width(value), mask, line)
+
+    def atomic(self, name: str, address: Any, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+        """See `GlobalMemory.atomic`."""
+        self._check(value, line)
+        self._touch("atomic", address, L.width(value), mask, line, name)
+
+    def _check(self, value: Value, line: int) -> None:
+        if taint_of(value):
+            raise NotTranslations("a stored value depends on the block's number by more than addresses", line)
+
+
+class NoRaces(Races):
+    """Watches nothing: the blocks that are run in full are watched."""
+
+    def __init__(self, threads: int, warp: int) -> None:
+        super().__init__(1, threads, warp, 1)
+        self._nothing = [_Unwatched(1, threads, warp)]
+
+    def acting(self, mask: Array | None) -> list[RaceDetector]:
+        """See `Races.acting`."""
+        return self._nothing  # type: ignore[return-value]
+
+    def of_blocks(self, rows: Array) -> list[RaceDetector]:
+        """See `Races.of_blocks`."""
+        return self._nothing  # type: ignore[return-value]
+
+
+class _Unwatched(RaceDetector):
+    def barrier(self, warps: Array) -> None:
+        return None
+
+    def warp_barrier(self, warps: Array) -> None:
+        return None
+
+    def release(self, warps: Array) -> Array:
+        return self.clock[0]
+
+    def acquire(self, warps: Array, published: Array) -> None:
+        return None
+
+    def reads(self, cells: Array, actor: Array, what: str = "reads") -> None:
+        return None
+
+    def writes(self, cells: Array, actor: Array, *, pending: bool = False) -> None:
+        return None
+
+    def finished(self, cells: Array, actor: Array) -> None:
+        return None
+
+    def arrived(self, cells: Array) -> None:
+        return None
+
+    def pending_reads(self, cells: Array, actor: int) -> None:
+        return None
+
+    def finished_reads(self, cells: Array, actor: int) -> None:
+        return None
