@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from bitwise_triton.compilation import Captured
 from bitwise_triton.errors import CaptureError
+
+if TYPE_CHECKING:
+    from bitwise_core.checker import Source
 
 Outcome = Literal["equal", "different", "unknown"]
 
@@ -21,11 +24,61 @@ class Verdict:
 
 
 def equal_to_reference(
-    reference: Captured, candidates: Sequence[Captured], *, every_launch: bool, assume: Sequence[str]
+    reference: Captured,
+    candidates: Sequence[Captured],
+    *,
+    every_launch: bool,
+    assume: Sequence[str],
+    workers: int | None = None,
 ) -> list[Verdict]:
-    """A verdict on each candidate, in order.
+    """A verdict on each candidate, in order; equal kernels are read once, by up to `workers` processes.
 
     `every_launch` asks for a proof that holds for every launch rather than the captured one; `assume` names conditions
-    under which an Equal may hold ("finite"). Raises CaptureError when no checker is installed.
+    under which an Equal may hold ("finite"). Raises CaptureError when no checker of the target is installed, or when
+    `assume` names a condition that nobody knows.
     """
-    raise CaptureError("No checker is installed; install bitwise-core and the plugin of the target's architecture.")
+    from bitwise_core import registry
+    from bitwise_core.checker import Options, verdict
+    from bitwise_core.partition import read_all
+
+    try:
+        options = Options(every_launch=every_launch, assume=frozenset(assume))
+        registry.default().arch(reference.target)
+    except (ValueError, registry.UnknownPluginError) as error:
+        raise CaptureError(f"The kernels cannot be checked: {error}.") from None
+    except registry.UnknownArchError as error:
+        raise CaptureError(
+            f"No checker is installed for {reference.target}: {error}; install the plugin of that architecture."
+        ) from None
+    readable = [one for one in candidates if one.target == reference.target]
+    sources = [_source(one) for one in (reference, *readable)]
+    places: dict[object, int] = {}
+    distinct: list[Source] = []
+    for source in sources:
+        key = (source.text, source.launch)
+        if key not in places:
+            places[key] = len(distinct)
+            distinct.append(source)
+    readings = read_all(distinct, reference.target, options, workers=workers)
+    first = readings[0]
+    found = []
+    for one in candidates:
+        if one.target != reference.target:
+            found.append(Verdict("unknown", f"It is compiled for {one.target}, the reference for {reference.target}."))
+            continue
+        source = _source(one)
+        answer = verdict(first, readings[places[source.text, source.launch]], options)
+        found.append(Verdict(answer.outcome.value, _sentence(answer.reason)))
+    return found
+
+
+def _source(one: Captured) -> Source:
+    from bitwise_core.checker import Source
+    from bitwise_core.machine.launch import Launch
+
+    launch = Launch.model_validate({"file": f"{one.entry}.{one.extension}", **one.manifest_entry})
+    return Source(one.name, one.assembly, launch)
+
+
+def _sentence(reason: str) -> str:
+    return reason[:1].upper() + reason[1:] + ("" if reason.endswith(".") else ".")

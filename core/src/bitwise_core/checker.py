@@ -12,6 +12,7 @@ import numpy as np
 
 from bitwise_core.asm import AssemblyError, Module
 from bitwise_core.engine.launch_exact import Ready, Undetermined, ready, results, run_blocks
+from bitwise_core.engine.launch_free import launch_free_signature
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.global_memory import Output
@@ -131,6 +132,9 @@ class Verdict:
     confirmed: str | None = None
 
 
+TEXTUAL = "text:"
+"""How the note of a reading for every launch begins that compares programs rather than what they compute."""
+
 STANDING_NOTES = (
     "the launch's buffers do not overlap and no access leaves its buffer",
     "an integer computed from the bits of a NaN is not told from one of another NaN",
@@ -188,12 +192,9 @@ def read(source: Source, arch: Arch, buffers: Mapping[str, int], options: Option
 
     try:
         if options.every_launch:
-            raise Unreadable("a reading for every launch is not available; give a manifest with the launch")
-        prepared = prepare(source, arch, options)
-        if prepared.ready.launch.blocks * prepared.ready.threads > MAXIMUM_LANES:
-            return stopped("the grid is too large to be run whole")
-        memory, scratch = run_blocks(prepared.ready, TermDomain(options.assume), buffers)
-        signature = sign(results(memory, scratch))
+            signature, notes = _for_every_launch(source, arch, options)
+        else:
+            signature, notes = _for_its_launch(source, arch, buffers, options)
     except Undetermined as error:
         return stopped(f"the kernel's own result is not determined: {error}", undetermined=True)
     except AssemblyError as error:
@@ -209,7 +210,24 @@ def read(source: Source, arch: Arch, buffers: Mapping[str, int], options: Option
     except Exception as error:
         # A fault of the reader must not take down the readings of other kernels, and may never merge anything.
         return stopped(f"the reader failed on it, which is a fault of the reader ({type(error).__name__}: {error})")
-    return Reading(source.name, signature, None, False, prepared.notes, time.perf_counter() - start)
+    return Reading(source.name, signature, None, False, notes, time.perf_counter() - start)
+
+
+def _for_its_launch(
+    source: Source, arch: Arch, buffers: Mapping[str, int], options: Options
+) -> tuple[bytes, tuple[str, ...]]:
+    prepared = prepare(source, arch, options)
+    if prepared.ready.launch.blocks * prepared.ready.threads > MAXIMUM_LANES:
+        raise Unreadable("the grid is too large to be run whole")
+    memory, scratch = run_blocks(prepared.ready, TermDomain(options.assume), buffers)
+    return sign(results(memory, scratch)), prepared.notes
+
+
+def _for_every_launch(source: Source, arch: Arch, options: Options) -> tuple[bytes, tuple[str, ...]]:
+    entry = source.entry if source.launch is None else source.launch.entry
+    module, notes = settled(source, entry, arch, options)
+    found = launch_free_signature(module, module.kernel(entry), arch)
+    return found.value, (*notes, *found.notes)
 
 
 def sign(outputs: Mapping[int, Output]) -> bytes:
@@ -233,4 +251,7 @@ def verdict(left: Reading, right: Reading, options: Options) -> Verdict:
     if left.signature == right.signature:
         reason = "every output element has the same canonical dependence tree"
         return Verdict(Outcome.EQUAL, reason, options.scope, notes, conditions)
+    if options.every_launch and any(note.startswith(TEXTUAL) for note in notes):
+        reason = "they are not one program, and that does not tell whether their results differ; ask for one launch"
+        return Verdict(Outcome.UNKNOWN, reason, options.scope, notes, conditions)
     return Verdict(Outcome.DIFFERENT, "the canonical dependence trees part", options.scope, notes, conditions)

@@ -68,7 +68,7 @@ def _show_witness(witness: Witness, names: tuple[str, str], console: Console) ->
             console.print(f"  {name}{_place(side)}", style="bold", markup=False)
             console.print(f"    {side.node}", markup=False)
     if witness.left is not None:
-        count = f"{witness.depth} operations below the stored value" if witness.depth else "at the stored value"
+        count = f"{witness.depth} below the stored value" if witness.depth else "at the stored value"
         console.print(
             f"  the first node where the trees part, {count}; loads are X[offset/size] in bytes", markup=False
         )

@@ -98,9 +98,9 @@ def words(replay: Replay, part: Part, form: str = "", depth: int = _DEPTH) -> st
         return "an undefined value"
     name = part.name.removeprefix(matrix.MATRIX).split("@")[0]
     if depth == 0:
-        return f"{name}(…)"
+        return "[…]" if name == matrix.VECTOR else f"{name}(…)"
     inner = name.rsplit(".", 1)[-1]
     shown = [words(replay, replay.part(each), inner, depth - 1) for each in part.operands[:_WIDTH]]
     if len(part.operands) > _WIDTH:
         shown.append(f"… {len(part.operands) - _WIDTH} more")
-    return f"{name}({', '.join(shown)})"
+    return f"[{', '.join(shown)}]" if name == matrix.VECTOR else f"{name}({', '.join(shown)})"

@@ -1,0 +1,26 @@
+"""What a sample consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bitwise_triton.arguments import Argument
+from bitwise_triton.compilation import Grid
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A kernel, the configurations that it is tuned over, one launch, and an element of the result worth a look.
+
+    `element` is named as the `bitwise` command does, `Y[0]`.
+    """
+
+    name: str
+    title: str
+    kernel: Any
+    configurations: Sequence[Any]
+    arguments: Mapping[str, Argument]
+    grid: Grid
+    element: str
