@@ -72,6 +72,10 @@ class Lanes:
         self.bundle: tuple[Lanes, int] | None = None
         self._hash: hashing.Words | None = None
 
+    def part(self, low: int, bits: int) -> Value | None:
+        """The `bits` bits from bit `low` where the value knows how to cut itself, else None."""
+        return None
+
 
 class Pieces:
     """A row of narrower values, least significant first."""
@@ -118,6 +122,10 @@ class Numbers:
 
     def of_thread(self, thread: int) -> Any:
         """The numbers of one thread."""
+        raise NotImplementedError
+
+    def first(self) -> int:
+        """The number in the first block and thread."""
         raise NotImplementedError
 
 
@@ -321,7 +329,9 @@ def choose(mask: Array, new: Value, old: Value) -> Value:
     """Lane by lane: `new` where the known mask is set, else `old`."""
     if isinstance(new, np.ndarray) and isinstance(old, np.ndarray):
         return np.where(mask, new, old)
-    special = other_form(new) or other_form(old)
+    special = other_form(new)
+    if special is None:
+        special = other_form(old)
     if special is not None:
         return special.choose(mask, new, old)  # type: ignore[no-any-return]
     if isinstance(new, Pieces) or isinstance(old, Pieces):
@@ -370,7 +380,8 @@ def cut(value: Value, low: int, bits: int) -> Value:
     special = other_form(value)
     if special is not None:
         return special.cut(low, bits)  # type: ignore[no-any-return]
-    return _cut_lanes(value, low, bits)
+    part = value.part(low, bits)
+    return _cut_lanes(value, low, bits) if part is None else part
 
 
 def _odd_cut(value: Array, low: int, bits: int) -> Array:
