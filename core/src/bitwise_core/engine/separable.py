@@ -211,6 +211,10 @@ class Separable(L.Numbers):
             return self
         return Separable(self.grid, self.column, self.thread[:, thread : thread + 1], self.signed)
 
+    def identity(self) -> int:
+        """See `lanes.Numbers`: columns are kept by the grid, so one object is one column for good."""
+        return -1 - (id(self.column) << 64 | int(self.thread.flat[0]))
+
 
 def _rules() -> Any:
     """The arithmetic, which is stated over this class and so imported late."""

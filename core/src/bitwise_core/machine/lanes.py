@@ -124,8 +124,8 @@ class Numbers:
         """The numbers of one thread."""
         raise NotImplementedError
 
-    def first(self) -> int:
-        """The number in the first block and thread."""
+    def identity(self) -> int:
+        """A key that two numbers of one thread share only where they are equal in every block."""
         raise NotImplementedError
 
 

@@ -415,4 +415,6 @@ def _publish(machine: Machine, target: Operand, source: Operand) -> None:
 
 
 def _block_key(machine: Machine, address: Array) -> int:
-    return int(_per_block(machine, address).flat[0])
+    number = _per_block(machine, address)
+    special = L.other_form(number)
+    return int(number.flat[0]) if special is None else special.identity()
