@@ -8,6 +8,7 @@ A change that alters what a kernel returns must never come back Equal; a neutral
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import random
@@ -24,6 +25,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from bitwise_conformance.digest import normalised_digest
 from bitwise_conformance.ptx_mutations import KINDS
 from bitwise_conformance.ptx_text import Text, read_text
 from bitwise_conformance.ptx_variants import VARIANTS
@@ -35,8 +37,8 @@ OPTIONS = Options(trust_text=True)
 """A changed text is read as it is written: what the assembler fuses is no matter of the change."""
 
 
-CRASH = "the reading broke down:"
-"""How the reason starts where a reading raised what it must not raise."""
+CRASH = "the reader failed on it"
+"""In the reason where a reading broke down, which no text may bring about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +115,8 @@ def variants(text: str, seed: str, kinds: Iterable[str] = tuple(VARIANTS)) -> li
     return found
 
 
-class OutOfTime(Exception):
-    """A reading took longer than it was given."""
+class OutOfTime(BaseException):
+    """A reading took longer than it was given.  No failure of the reading, so no Exception."""
 
 
 @contextmanager
@@ -156,8 +158,6 @@ def judge(kernel: Kernel, changed: Sequence[Mutant], target: str = "sm_90") -> l
             found.append(Judged(kernel.name, mutant, said.outcome, said.reason))
         except OutOfTime:
             found.append(Judged(kernel.name, mutant, Outcome.UNKNOWN, "the reading takes far longer than the original's"))
-        except Exception as error:  # a defect of the reading: it must never raise for what a text says
-            found.append(Judged(kernel.name, mutant, Outcome.UNKNOWN, f"{CRASH} {type(error).__name__}: {error}"))
     return found
 
 
@@ -189,12 +189,12 @@ def compiled(name: str) -> Kernel:
 
 
 def sample(names: Mapping[str, Sequence[str]], each: int, seed: str) -> list[str]:
-    """`each` names of every family, drawn by seed."""
-    found = []
-    for family in sorted(names):
-        dice = random.Random(f"{seed}\0{family}")
-        found += dice.sample(list(names[family]), min(each, len(names[family])))
-    return found
+    """`each` names of every family, drawn by seed: a name that joins or leaves the corpus moves no other."""
+
+    def rank(name: str) -> str:
+        return hashlib.sha256(f"{seed}\0{name}".encode()).hexdigest()
+
+    return [name for family in sorted(names) for name in sorted(names[family], key=rank)[:each]]
 
 
 def survey(kernel: Kernel, seed: str, count: int) -> list[Judged]:
@@ -238,6 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", default="1", help="another seed draws other mutants")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
     parser.add_argument("--out", type=Path, help="write the table and the survivors here, as JSON")
+    parser.add_argument("--truth", type=Path, help="what `mutants_gpu` found of the survivors, for --out")
     parser.add_argument("--survivors", type=Path, help="write the texts of mutants that came back Equal to this folder")
     chosen = parser.parse_args(arguments)
     start = time.monotonic()
@@ -274,7 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     survivors = [one for one in judged if one.outcome is Outcome.EQUAL and not one.mutant.neutral]
     broken = [one for one in judged if one.outcome is not Outcome.EQUAL and one.mutant.neutral]
     for one in judged:
-        if one.reason.startswith(CRASH):
+        if CRASH in one.reason:
             print(f"BROKE DOWN {one.kernel}: {one.mutant.kind}: {one.mutant.before} -> {one.mutant.after}: {one.reason}")
     for one in broken:
         print(f"NOT EQUAL though neutral: {one.kernel}: {one.mutant.kind}: {one.reason}")
@@ -289,18 +290,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _write(path: Path, chosen: argparse.Namespace, rows: list[dict[str, Any]], survivors: list[Judged], failed: list[str]) -> None:
     from bitwise_conformance.environment import reading_environment
 
-    content = {
+    content: dict[str, Any] = {
         "environment": reading_environment(),
         "settings": {"seed": chosen.seed, "kernels": chosen.kernels, "mutants": chosen.mutants},
         "table": rows,
         "not surveyed": failed,
-        "equal": [
-            {"kernel": one.kernel, "kind": one.mutant.kind, "line": one.mutant.line, "before": one.mutant.before, "after": one.mutant.after}
-            for one in survivors
-        ],
     }
+    if chosen.truth:
+        truth = json.loads(chosen.truth.read_text())
+        by_digest = {entry["digest"]: entry for entry in truth["mutants"] if "digest" in entry}
+        equal = [(one, by_digest.get(normalised_digest(one.mutant.text)[:16])) for one in survivors]
+        content["hardware"] = {
+            "environment": truth["environment"],
+            "equal by text": len(equal),
+            "same bytes": Counter(one.mutant.kind for one, said in equal if said and not said["differs"]),
+            "other bytes": [_entry(one) | {"draws": said["differs"]} for one, said in equal if said and said["differs"]],
+            "not run": [_entry(one) for one, said in equal if said is None],
+            "digests of same bytes": sorted(
+                entry["digest"] for entry in truth["mutants"] if entry.get("differs") == [] and not entry["unsteady"]
+            ),
+        }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def _entry(one: Judged) -> dict[str, Any]:
+    mutant = one.mutant
+    return {"kernel": one.kernel, "kind": mutant.kind, "line": mutant.line, "before": mutant.before, "after": mutant.after}
 
 
 def _write_survivors(folder: Path, survivors: list[Judged], known: Mapping[str, Kernel]) -> None:
@@ -315,8 +331,7 @@ def _write_survivors(folder: Path, survivors: list[Judged], known: Mapping[str, 
             (folder / originals[one.kernel]).write_text(kernel.text)
         (folder / f"{index:04d}.ptx").write_text(one.mutant.text)
         launch = kernel.launch.model_dump(exclude={"args"}) | {"args": [each.short() for each in kernel.launch.args]}
-        entries.append({"file": f"{index:04d}.ptx", "original": originals[one.kernel], "kernel": one.kernel, "launch": launch,
-                        "kind": one.mutant.kind, "line": one.mutant.line, "before": one.mutant.before, "after": one.mutant.after})  # fmt: skip
+        entries.append({"file": f"{index:04d}.ptx", "original": originals[one.kernel], "launch": launch, **_entry(one)})
     (folder / "survivors.json").write_text(json.dumps(entries, indent=1) + "\n")
 
 

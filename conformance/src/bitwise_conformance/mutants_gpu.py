@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_conformance.cases import Array, Case
+from bitwise_conformance.digest import normalised_digest
 from bitwise_conformance.draws import digest_of
 from bitwise_conformance.launching import download, drawn, upload
 from bitwise_conformance.pool import PoisonedProcess, run_all
@@ -146,7 +147,7 @@ def truth_job(name: str, settings: dict[str, Any]) -> dict[str, Any]:
         found = [launch_bytes(mutant, launch, parameters, case, kind) for _ in range(2)]
         if any(row != expected for row in found):
             differs.append(kind)
-    return {"differs": differs, "unsteady": unsteady}
+    return {"digest": normalised_digest(Path(mutant).read_text())[:16], "differs": differs, "unsteady": unsteady}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -162,8 +163,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = [str(index) for index in range(len(entries))][: chosen.first]
     batches = [names[start : start + 8] for start in range(0, len(names), 8)]
     answers = run_all(truth_job, batches, {"folder": str(chosen.folder)}, processes=chosen.processes, seconds=chosen.seconds, report=lambda name, answer: None)
-    found = [{**{key: entry[key] for key in ("kernel", "kind", "line", "before", "after", "file")}, **answers[str(index)]} for index, entry in enumerate(entries) if str(index) in answers]
-    chosen.out.write_text(json.dumps(found, indent=1) + "\n")
+    keys = ("kernel", "kind", "line", "before", "after")
+    found = [
+        {**{key: entry[key] for key in keys}, **answers[str(index)]}
+        for index, entry in enumerate(entries)
+        if str(index) in answers
+    ]
+    from bitwise_conformance.launching import environment
+
+    chosen.out.write_text(json.dumps({"environment": environment(), "mutants": found}, indent=1) + "\n")
     for verdict in ("error", "unsteady", "differs"):
         print(verdict, dict(Counter(entry["kind"] for entry in found if entry.get(verdict))))
     print("same", dict(Counter(entry["kind"] for entry in found if entry.get("differs") == [] and not entry.get("unsteady"))))

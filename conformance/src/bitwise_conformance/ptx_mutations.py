@@ -40,7 +40,8 @@ def rounding(text: Text, dice: random.Random) -> Iterator[Site]:
     """To nearest becomes towards zero, in arithmetic and in narrowing conversions."""
     for each in text.statements:
         narrow = each.parts[0] in ("add", "sub", "mul", "fma", "div", "sqrt", "rcp") and each.parts[-1] in ("f32", "f64")
-        if "rn" in each.parts and (narrow or each.parts[0] == "cvt"):
+        converts = each.parts[0] == "cvt" and each.parts[-1] in ("f32", "f64", "s32", "u32") and not re.search(r"e[45]m|e2m", each.opcode)
+        if "rn" in each.parts and (narrow or converts):
             yield _site(each.with_opcode(each.opcode.replace(".rn", ".rz", 1)))
         elif narrow and each.parts[0] in ("add", "sub", "mul") and not {"rz", "rm", "rp"} & set(each.parts):
             yield _site(each.with_opcode(each.opcode.replace(each.parts[0], each.parts[0] + ".rz", 1)))

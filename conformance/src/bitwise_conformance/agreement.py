@@ -1,0 +1,108 @@
+"""Readings of the corpus held against recorded bytes: classes that mix bytes, and classes over byte classes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from bitwise_conformance.cases import Case
+from bitwise_conformance.digest import normalised_digest
+from bitwise_conformance.records import CaseRecord
+from bitwise_core.checker import Source, buffer_numbers
+from bitwise_core.machine.launch import Launch
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What was read of one case: its name, the digest of its text, its signature, or why there is none."""
+
+    id: str
+    digest: str
+    signature: str | None
+    unknown: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """The classes of a set of readings over the byte classes of the same kernels.
+
+    `compared` counts the kernels that were read and whose recorded bytes may be used; `unknown` those not read;
+    `left_out` those whose text is not the recorded one or whose bytes do not repeat.  `mixed` names a pair of
+    kernels of one class and different bytes for each class that has one: every such pair is a wrong Equal.
+    """
+
+    kernels: int
+    compared: int
+    unknown: int
+    left_out: int
+    classes: int
+    byte_classes: int
+    mixed: tuple[tuple[str, str], ...]
+
+    @property
+    def ratio(self) -> float:
+        """Classes over byte classes: 1 where nothing was split that has the same bytes."""
+        return self.classes / self.byte_classes if self.byte_classes else 1.0
+
+
+def compare(readings: Iterable[Read], recorded: Mapping[str, CaseRecord]) -> Agreement:
+    """Holds readings against the bytes of the kernels with the same text."""
+    classes: dict[tuple[str, str], list[CaseRecord]] = {}
+    byte_classes: set[tuple[str, int | None]] = set()
+    kernels = unknown = left_out = compared = 0
+    for reading in readings:
+        kernels += 1
+        group = reading.id.rsplit("/", 1)[0]
+        if reading.signature is None:
+            unknown += 1
+            continue
+        record = recorded.get(reading.id)
+        if record is None or not record.usable or record.digest != reading.digest:
+            left_out += 1
+            continue
+        compared += 1
+        classes.setdefault((group, reading.signature), []).append(record)
+        byte_classes.add((group, record.label))
+    mixed = []
+    for members in classes.values():
+        other = next((each for each in members if each.label != members[0].label), None)
+        if other is not None:
+            mixed.append((members[0].id, other.id))
+    return Agreement(kernels, compared, unknown, left_out, len(classes), len(byte_classes), tuple(mixed))
+
+
+@lru_cache(maxsize=None)
+def _buffers(family: str, group: str) -> tuple[tuple[str, int], ...]:
+    from bitwise_conformance import corpus
+
+    names = {array.name for case in corpus.cases() if (case.family, case.group) == (family, group) for array in case.arrays}
+    return tuple(buffer_numbers(names).items())
+
+
+def group_buffers(case: Case) -> dict[str, int]:
+    """The numbers of the buffers, the same for all cases of the case's group."""
+    return dict(_buffers(case.family, case.group))
+
+
+def compile_source(case: Case) -> tuple[Source, str, float]:
+    """The case compiled here: what is read of it, the digest of its text, and how long the compiler took, in seconds."""
+    from bitwise_conformance.compiling import compile_case
+
+    captured = compile_case(case)
+    launch = Launch.model_validate({"file": f"{case.name}.ptx", **captured.manifest_entry})
+    return Source(case.id, captured.assembly, launch), normalised_digest(captured.assembly), captured.compile_seconds
+
+
+def draw_pair(records: Sequence[CaseRecord], seed: str) -> list[CaseRecord]:
+    """Two usable cases of a group drawn by seed, of different bytes where the group has them."""
+
+    def rank(record: CaseRecord) -> str:
+        return hashlib.sha256(f"{seed}\0{record.id}".encode()).hexdigest()
+
+    ordered = sorted((record for record in records if record.usable), key=rank)
+    if len(ordered) < 2:
+        return ordered
+    other = next((record for record in ordered[1:] if record.label != ordered[0].label), ordered[1])
+    return [ordered[0], other]
