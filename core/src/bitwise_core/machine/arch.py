@@ -69,6 +69,7 @@ class Arch:
 
     `targets` are the spellings of the target in the text that mean it.  `settle` turns a text into one that
     states every rounding that the machine performs (with a note of how that was established), or raises.
+    `layout` gives shared arrays their addresses, the part of `prepare` that no launch decides.
     `symbols` lays out shared and constant arrays; `special` names the special registers' arrays.
     """
 
@@ -82,4 +83,5 @@ class Arch:
     special: Callable[[Machine, Launch], None]
     prepare: Callable[[Machine, Module, Kernel, Launch], None]
     settle: Callable[[str, Module, str | None], tuple[str, str]] | None = None
+    layout: Callable[[Machine, Module, Kernel], None] | None = None
     capabilities: Mapping[str, object] = field(default_factory=dict)

@@ -128,6 +128,10 @@ class GlobalMemory:
         self.gathered.add(line)
         return self.domain.gather(address, bits, mask)
 
+    def scatter(self, machine: object, address: Value, value: Value, line: int, operation: str = "store") -> None:
+        """A store at addresses that depend on data."""
+        raise Unreadable("memory is written at a computed address", line)
+
     def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
         """Stores the value at each active lane's address."""
         parts = _parts(value)

@@ -41,6 +41,7 @@ def nvidia_arch(name: str, targets: tuple[str, ...], own: OpcodeTable, capabilit
         special=special_registers,
         prepare=prepare,
         settle=settle_text,
+        layout=_layout,
         capabilities=capabilities,
     )
 

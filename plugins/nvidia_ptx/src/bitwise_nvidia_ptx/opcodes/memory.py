@@ -210,7 +210,11 @@ def store(instruction: Instruction, context: Context) -> Step:
         if space == "param":
             _store_parameter(machine, target, L.concat(values))
             return
-        address = machine.known(address_of(machine, target))
+        place = address_of(machine, target)
+        address = machine.known(place)
+        if address is None and space in ("global", "generic"):
+            machine.memory.scatter(machine, place, L.concat(values), line)
+            return
         if address is None:
             raise Unreadable("memory is written at a computed address", line)
         if space == "shared":
