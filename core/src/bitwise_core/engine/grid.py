@@ -58,6 +58,7 @@ class Grid:
         self.active: Array | None = None
         self.version = 0
         self.aside: list[Array] = []
+        self.kept: list[Column] = []
         self._memo: dict[Hashable, tuple[Column, tuple[Column, ...]]] = {}
         self._factors: dict[tuple[int, ...], tuple[int, Array, Array, tuple[Column, ...]]] = {}
 

@@ -212,7 +212,8 @@ class Separable(L.Numbers):
         return Separable(self.grid, self.column, self.thread[:, thread : thread + 1], self.signed)
 
     def identity(self) -> int:
-        """See `lanes.Numbers`: columns are kept by the grid, so one object is one column for good."""
+        """See `lanes.Numbers`; the grid keeps the column, so that its identity is its own for good."""
+        self.grid.kept.append(self.column)
         return -1 - (id(self.column) << 64 | int(self.thread.flat[0]))
 
 

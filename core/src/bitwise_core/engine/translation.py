@@ -1,0 +1,293 @@
+"""Large grids: the blocks of a launch as translations of a few, and the verdict on two kernels from few blocks.
+
+What is assumed.  The launch's buffers do not overlap and no access leaves its buffer (as in every reading of a
+launch).  The run of a block in full (`run_blocks`) is right.  Hashes of different terms differ.
+
+What is proved, for each kernel.  An address pass (`address_pass`) runs the program once with integers exact for all
+blocks of a part: a number of the block plus a number of the thread.  Every branch, mask, barrier, shared-memory
+address and number among the data comes out the same in all blocks of the part (blocks for which it does not are set
+aside into parts of their own; data into which a number of the block enters is tainted, and storing it ends the
+proof).  Each access to a buffer X lies, in block b, at D_X(b) plus an offset that the part's blocks share; accesses
+to one buffer that shift differently part the grid further.  So the run of block c of the part is the run of block b
+with each address a of X replaced by a + D_X(c) - D_X(b): the terms are the same up to that replacement of leaves, and
+the stored addresses are moved by it.  Buffers lie apart, the replacement is one-to-one, and canonical forms look at
+leaves only through equality and adjacency within a buffer, so canonical forms are the same up to it as well.
+
+What is proved between blocks of one kernel.  No two blocks store to one byte, and no block loads a byte that another
+block stores (or the kernel has a race, or the proof ends); each element is the result of one block, which a run of
+that block alone gives.
+
+The verdict on two kernels.  Every byte of the output lies in one block b1 of the first and b2 of the second kernel.
+Let the key of the pair be both blocks' parts and D1_X(b1) - D2_X(b2) for every buffer X that both parts touch.  If (b1,
+b2) and (c1, c2) have one key, going from b1 to c1 and from b2 to c2 moves every common buffer by the same number of
+bytes; a buffer that only one side touches occurs in no term that both sides share.  So the terms of c1 and c2 agree on
+what both store exactly if those of b1 and b2 do.  One pair for each key is run in full and compared, and every part of
+either kernel has a block run in full, which finds races, undefined values and results that depend on the order of
+threads.  What a block stored is compared with what the address pass said it stores.
+
+Parts with one block (where the proof gained nothing) are run as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+
+from bitwise_core.engine.address_pass import passes
+from bitwise_core.engine.grid import Limits, NotTranslations, distinct_rows
+from bitwise_core.engine.launch_exact import Ready, Undetermined, results, run_blocks
+from bitwise_core.engine.parts import Part, parts_of
+from bitwise_core.engine.spans import Owners, Runs, covers, intersection, merged, owners
+from bitwise_core.machine.domain import Domain, Unreadable
+from bitwise_core.machine.global_memory import Output, exact
+from bitwise_core.machine.lanes import Array
+from bitwise_core.machine.launch import POINTER_SHIFT
+
+DomainFactory = Callable[[], Domain]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Summary:
+    """A kernel's grid in parts.  `part[b]` and `place[b]` say where block b stands; `owners` who stores what in each buffer.
+
+    Blocks that were run in full stay in `ran`, by the domain they were run in.
+    """
+
+    prepared: Ready
+    buffers: Mapping[str, int]
+    limits: Limits
+    parts: tuple[Part, ...]
+    part: Array
+    place: Array
+    owners: Mapping[int, Owners]
+    ran: dict[DomainFactory, dict[int, dict[int, Output]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Whether two kernels leave equal terms; else an element where they part, and why.
+
+    `first` and `second` are the blocks of each kernel that the comparison rests on.
+    """
+
+    equal: bool
+    buffer: int | None
+    address: int | None
+    reason: str
+    first: tuple[int, ...]
+    second: tuple[int, ...]
+
+
+def summarise(prepared: Ready, buffers: Mapping[str, int], limits: Limits | None = None) -> Summary:
+    """Follows all blocks of the launch at once.
+
+    Raises NotTranslations where the proof fails, Unreadable or Undetermined where the kernel has no result of its own.
+    """
+    limits = limits or Limits()
+    found = passes(prepared, buffers, limits)
+    scratch = found[0].scratch
+    parts = tuple(part for each in found for part in parts_of(each, limits))
+    count = prepared.launch.blocks
+    part, place = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    for number, each in enumerate(parts):
+        part[each.blocks] = number
+        place[each.blocks] = np.arange(each.blocks.size)
+    stored = sorted({buffer for each in parts for buffer in each.stores})
+    owned: dict[int, Owners] = {}
+    for buffer in stored:
+        own = _owners(parts, buffer, limits)
+        _check_stores(parts, buffer, own)
+        _check_loads(parts, buffer, own, limits)
+        if buffer not in scratch:
+            owned[buffer] = own
+    return Summary(prepared, buffers, limits, parts, part, place, owned)
+
+
+def _spread(parts: Sequence[Part], runs: Sequence[Runs | None], buffer: int, limits: Limits) -> tuple[Array, Array, Array]:
+    """The runs of every block: starts, ends and blocks."""
+    total = sum(part.blocks.size * own.start.size for part, own in zip(parts, runs, strict=True) if own is not None)
+    if total > limits.spans:
+        raise NotTranslations("the grid touches memory in too many separate places")
+    columns: list[tuple[Array, Array, Array]] = []
+    for part, own in zip(parts, runs, strict=True):
+        if own is None:
+            continue
+        shift = part.shift[buffer][:, None]
+        start, end = shift + own.start, shift + own.end
+        columns.append((start.ravel(), end.ravel(), np.repeat(part.blocks, own.start.size)))
+    start, end, block = (np.concatenate([each[index] for each in columns]) for index in range(3))
+    return start, end, block
+
+
+def _owners(parts: Sequence[Part], buffer: int, limits: Limits) -> Owners:
+    return owners(*_spread(parts, [part.stores.get(buffer) for part in parts], buffer, limits))
+
+
+def _check_stores(parts: Sequence[Part], buffer: int, own: Owners) -> None:
+    """No two blocks store to one byte."""
+    if own.overlap() is None:
+        return
+    names = frozenset[str]().union(*(part.atomics.get(buffer, frozenset()) for part in parts))
+    if any(not exact(name) for name in names):
+        raise Undetermined("several blocks add to one element in the order in which they happen to run")
+    raise NotTranslations("several blocks store to one element")
+
+
+def _check_loads(parts: Sequence[Part], buffer: int, own: Owners, limits: Limits) -> None:
+    """No block loads what another stores."""
+    loads = [part.loads.get(buffer) for part in parts]
+    if all(each is None for each in loads):
+        return
+    if own.foreign(*_spread(parts, loads, buffer, limits)).any():
+        raise Unreadable("a block reads global memory that another block of the launch writes")
+
+
+# -- running blocks in full ------------------------------------------------------------------------------------------
+
+
+def run_in_full(summary: Summary, domain_factory: DomainFactory, blocks: Sequence[int]) -> dict[int, dict[int, Output]]:
+    """What each of these blocks stores in each buffer; blocks that were run before are not run again.  Raises Unreadable."""
+    ran = summary.ran.setdefault(domain_factory, {})
+    missing = sorted({int(block) for block in blocks} - ran.keys())
+    if len(missing) + len(ran) > summary.limits.blocks:
+        raise NotTranslations(f"more than {summary.limits.blocks} blocks would have to be run in full")
+    by_part: dict[int, list[int]] = {}
+    for block in missing:
+        by_part.setdefault(int(summary.part[block]), []).append(block)
+    for number, members in by_part.items():
+        memory, scratch = run_blocks(summary.prepared, domain_factory(), summary.buffers, members)
+        found = results(memory, scratch)
+        stored = {buffer for buffer in summary.parts[number].stores if buffer in summary.owners}
+        if stored != found.keys():
+            raise NotTranslations("a block stores to other buffers than its address pass says")
+        for block in members:
+            ran[block] = {buffer: _of_block(summary, block, buffer, output) for buffer, output in found.items()}
+    return ran
+
+
+def _of_block(summary: Summary, block: int, buffer: int, output: Output) -> Output:
+    runs = stored_runs(summary, block, buffer)
+    inside = np.flatnonzero(covers(runs, output.address.view(np.int64)))
+    found = merged(output.address.view(np.int64)[inside], (output.address + output.size).view(np.int64)[inside])
+    if not np.array_equal(found.start, runs.start) or not np.array_equal(found.end, runs.end):
+        raise NotTranslations("a block stores to other places than its address pass says")
+    return Output(**{each.name: getattr(output, each.name)[..., inside] for each in fields(Output)})
+
+
+def stored_runs(summary: Summary, block: int, buffer: int) -> Runs:
+    """Where a block stores in a buffer."""
+    part = summary.parts[int(summary.part[block])]
+    runs = part.stores.get(buffer)
+    if runs is None:
+        return Runs(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+    return runs.moved(int(part.shift[buffer][summary.place[block]]))
+
+
+def check(summary: Summary, domain_factory: DomainFactory) -> None:
+    """Runs one block of every part.  Raises Unreadable on races and undefined values, Undetermined."""
+    run_in_full(summary, domain_factory, [int(part.blocks[0]) for part in summary.parts])
+
+
+# -- comparing -------------------------------------------------------------------------------------------------------
+
+
+def compare(first: Summary, second: Summary, domain_factory: DomainFactory) -> Comparison:
+    """Whether two kernels of one launch's buffers leave equal terms in every element.
+
+    Raises NotTranslations where too many blocks would have to be run, Unreadable and Undetermined as `check`.
+    """
+    check(first, domain_factory)
+    check(second, domain_factory)
+    pairs: list[tuple[Array, Array]] = []
+    for buffer in sorted(first.owners.keys() | second.owners.keys()):
+        lone = _stored_by_one(first.owners.get(buffer), second.owners.get(buffer))
+        if lone is not None:
+            return Comparison(False, buffer, lone, "only one of the kernels stores this element", (), ())
+        pairs.append(_pairs(first.owners[buffer], second.owners[buffer], second.part.size))
+    if not pairs:
+        return Comparison(True, None, None, "neither kernel stores anything", (), ())
+    codes = np.unique(np.concatenate([a * second.part.size + b for a, b in pairs])) if len(pairs) > 1 else None
+    left, right = pairs[0] if codes is None else np.divmod(codes, second.part.size)
+    chosen = _choose(first, second, left, right)
+    one, two = left[chosen], right[chosen]
+    outputs = run_in_full(first, domain_factory, one), run_in_full(second, domain_factory, two)
+    used = tuple(sorted({int(each) for each in one})), tuple(sorted({int(each) for each in two}))
+    for a, b in zip(one, two, strict=True):
+        for buffer in sorted(first.owners):
+            both = intersection(stored_runs(first, int(a), buffer), stored_runs(second, int(b), buffer))
+            if not both.start.size:
+                continue
+            address = _first_difference(outputs[0][int(a)][buffer], outputs[1][int(b)][buffer], both)
+            if address is not None:
+                return Comparison(False, buffer, address, "the terms of this element differ", *used)
+    return Comparison(True, None, None, "one pair of blocks of every kind agrees", *used)
+
+
+def _stored_by_one(first: Owners | None, second: Owners | None) -> int | None:
+    """The address of a byte that only one of the kernels stores."""
+    if first is None or second is None:
+        present = first or second
+        assert present is not None
+        return int(present.start[0])
+    one, two = merged(first.start, first.end), merged(second.start, second.end)
+    if np.array_equal(one.start, two.start) and np.array_equal(one.end, two.end):
+        return None
+    points = np.unique(np.concatenate([one.start, one.end, two.start, two.end]))
+    return int(points[covers(one, points) != covers(two, points)][0])
+
+
+def _pairs(first: Owners, second: Owners, blocks: int) -> tuple[Array, Array]:
+    """The distinct pairs of blocks that store to common bytes, sorted; both kernels store to the same bytes."""
+    same = first.start.size == second.start.size and bool((first.start == second.start).all())
+    points = first.start if same else np.unique(np.concatenate([first.start, second.start]))
+    codes = first.of(points) * blocks + second.of(points)
+    if (codes[1:] <= codes[:-1]).any():
+        codes = np.unique(codes)
+    left, right = np.divmod(codes, blocks)
+    return left, right
+
+
+def _choose(first: Summary, second: Summary, left: Array, right: Array) -> Array:
+    """The place of one pair for each key."""
+    columns = [first.part[left], second.part[right]]
+    for buffer in sorted({b for part in first.parts for b in part.shift} & {b for part in second.parts for b in part.shift}):
+        one, has_one = _shifts(first, buffer)
+        two, has_two = _shifts(second, buffer)
+        columns.append(np.where(has_one[left] & has_two[right], one[left] - two[right], 0))
+    return distinct_rows(columns)[0]
+
+
+def _shifts(summary: Summary, buffer: int) -> tuple[Array, Array]:
+    """Where each block works in a buffer, and whether its part touches it."""
+    shift, touches = np.zeros(summary.part.size, dtype=np.int64), np.zeros(summary.part.size, dtype=bool)
+    for part in summary.parts:
+        if buffer in part.shift:
+            shift[part.blocks] = part.shift[buffer]
+            touches[part.blocks] = True
+    return shift, touches
+
+
+def _first_difference(first: Output, second: Output, both: Runs) -> int | None:
+    """The first address in `both` whose elements differ."""
+    chosen = []
+    for output in (first, second):
+        address = output.address.view(np.int64)
+        inside = covers(both, address) | covers(both, address + output.size.view(np.int64) - 1)
+        chosen.append((address[inside], output.size[inside], output.words[:, inside]))
+    (address, size, words), (other_address, other_size, other_words) = chosen
+    count = min(address.size, other_address.size)
+    wrong = address[:count] != other_address[:count]
+    wrong |= (size[:count] != other_size[:count]) | (words[:, :count] != other_words[:, :count]).any(axis=0)
+    if wrong.any():
+        place = int(np.flatnonzero(wrong)[0])
+        return min(int(address[place]), int(other_address[place]))
+    if address.size != other_address.size:
+        return int((address if address.size > count else other_address)[count])
+    return None
+
+
+def offset_in_buffer(address: int) -> int:
+    """The byte offset of an address in its buffer."""
+    return address & ((1 << POINTER_SHIFT) - 1)
