@@ -1,0 +1,348 @@
+"""The domain of a reading for every launch: `TermDomain` for data, polynomials for what the launch would fix.
+
+Integer operations on symbols are exact modulo their width.  Where an index of 32 bits is widened or compared, it is
+taken to be the integer that its polynomial says: this is the named condition WITHOUT_WRAPPING.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from bitwise_core.engine import polynomial as P
+from bitwise_core.engine.polynomial import Atom, Polynomial
+from bitwise_core.engine.symbolic import Chosen, Predicate, Symbolic, plain
+from bitwise_core.engine.symbolic_integers import OPERATIONS
+from bitwise_core.engine.tiles import Coordinates
+from bitwise_core.machine import hashing
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
+from bitwise_core.machine.terms import TermDomain
+
+WITHOUT_WRAPPING = "32-bit indices do not wrap around where they are widened or compared"
+
+_NOT_NEGATIVE = hashing.constant("not negative")
+_ALL_OF = hashing.constant("all of")
+_MASKED = hashing.constant("masked content of memory")
+
+
+class SymbolicDomain(TermDomain):
+    """Terms over memory at symbolic addresses; `rows` instances of the launch run side by side."""
+
+    name = "terms of every launch"
+
+    def __init__(self, rows: int, coordinates: Coordinates) -> None:
+        super().__init__()
+        self.rows, self.coordinates = rows, coordinates
+        self.atoms: list[Atom] = []
+        self.wraps_assumed = False
+        self._interned: dict[tuple[Any, ...], int] = {}
+        coordinates.attach(self)
+
+    # -- atoms and polynomials --------------------------------------------------------------------------------------
+
+    def atom(
+        self, words: hashing.Words, *, block: bool = False, pointer: int | None = None, definition: tuple[Any, ...] | None = None
+    ) -> int:
+        """The number of the atom with this hash."""
+        key = (words.shape, words.tobytes())
+        found = self._interned.get(key)
+        if found is None:
+            found = self._interned[key] = len(self.atoms)
+            self.atoms.append(Atom(found, words, block, pointer, definition))
+        return found
+
+    def symbol(self, tag: str, bits: int, *, block: bool = False, pointer: int | None = None, axis: str = "") -> Symbolic:
+        """A symbol of the launch; a block coordinate has another name in the instance that renames its axis."""
+        words = np.repeat(hashing.constant(tag), self.rows, axis=1) if block else hashing.constant(tag)
+        if block:
+            row = self.coordinates.renaming.get(axis or tag)
+            if row is not None:
+                words[:, row] = hashing.constant(f"another {tag}")[:, 0]
+        return Symbolic(self, P.of_atom(self.atom(words, block=block, pointer=pointer), bits))
+
+    def polynomial(self, value: Value, bits: int) -> Polynomial | None:
+        """Any value as a polynomial; data is an atom.  None where nothing wrote it."""
+        if isinstance(value, np.ndarray):
+            return P.constant_of(value, bits)
+        if isinstance(value, Symbolic):
+            return value.polynomial
+        lanes = L.as_lanes(value)
+        if np.any(np.bitwise_and(lanes.meta, L.STICKY)):
+            return None
+        words = hashing.finalise(L.exact_hash(lanes) + hashing.constant(f"data as an integer of {bits} bits"))
+        return P.of_atom(self.atom(words), bits)
+
+    def canonical(self, value: Polynomial) -> Polynomial:
+        """The polynomial in terms of the output coordinates that are known by now."""
+        return self.coordinates.rewritten(value)
+
+    def integer_of(self, value: Polynomial) -> Value:
+        """A value for the polynomial: a plain array where no symbol occurs."""
+        if not value.terms:
+            number = value.constant
+            dtype = L.UNSIGNED[value.bits]
+            return np.full((1, 1), number, dtype=dtype) if isinstance(number, int) else number.astype(dtype)
+        value = self.coordinates.noticed(value)
+        if not value.terms:
+            return self.integer_of(value)
+        return Symbolic(self, value)
+
+    def widened(self, value: Polynomial, bits: int) -> Polynomial | None:
+        """The same integer in more bits, under the named condition."""
+        found = P.widened(value, bits)
+        if found is not None and value.terms:
+            self.wraps_assumed = True
+        return found
+
+    def words_of(self, value: Polynomial) -> hashing.Words:
+        """The hash of a polynomial, linear in its constant."""
+        return P.words(self.atoms, self.canonical(value))
+
+    def opaque(self, name: str, operands: Sequence[Polynomial], bits: int, *, commutes: bool = False, definition: tuple[Any, ...] | None = None) -> Value:
+        """The result of an operation that is not taken apart."""
+        total = hashing.constant(f"{name} to {bits}")
+        for position, operand in enumerate(operands):
+            hashed = hashing.finalise(self.words_of(operand) * hashing.multiplier(31) + hashing.constant(f"operand of {operand.bits}"))
+            total = total + (hashed if commutes else hashed * hashing.multiplier(position + 1))
+        block = any(self.atoms[number].block for operand in operands for number in operand.atoms())
+        number = self.atom(hashing.finalise(total), block=block, definition=definition)
+        return self.integer_of(P.of_atom(number, bits))
+
+    # -- operations -------------------------------------------------------------------------------------------------
+
+    def integer(
+        self, name: str, operands: Sequence[Value], bits: int, evaluate: Callable[..., Array], *, gathers: bool = False
+    ) -> Value:
+        """See `Domain.integer`."""
+        if bits == 1 and name in ("not.pred", "and.pred"):
+            if name == "not.pred" and isinstance(operands[0], Predicate):
+                return self._inverse(operands[0], evaluate)
+            if name == "and.pred" and any(isinstance(each, Predicate) for each in operands):
+                return self.all_of(operands)
+        if any(isinstance(each, Symbolic) for each in operands):
+            found = self._symbolic(name, operands, bits, gathers)
+            if found is not None:
+                return found
+        return super().integer(name, [self._bare(each) for each in operands], bits, evaluate, gathers=gathers)
+
+    def floating(self, name: str, operands: Sequence[Value], bits: int, properties: int = 0) -> Value:
+        """See `Domain.floating`."""
+        return super().floating(name, [self._bare(each) for each in operands], bits, properties)
+
+    @staticmethod
+    def _bare(value: Value) -> Value:
+        return plain(value) if isinstance(value, Symbolic | Predicate) else value
+
+    def _symbolic(self, name: str, operands: Sequence[Value], bits: int, gathers: bool) -> Value | None:
+        if name.startswith("compare."):
+            return self._compare(name, operands)
+        values = []
+        for operand in operands:
+            width = L.width(operand)
+            value = self.polynomial(operand, width)
+            if value is None:
+                return None
+            values.append(value)
+        verb = name.split(".")[0]
+        rule = OPERATIONS.get(verb)
+        if rule is not None:
+            found = rule(self, name, values, bits)
+            if found is not None:
+                return self.integer_of(found)
+        return self.opaque(name, values, bits, commutes=gathers)
+
+    def _compare(self, name: str, operands: Sequence[Value]) -> Value | None:
+        _, base, kind = name.split(".")
+        left, right = (self.polynomial(each, L.width(each)) for each in operands)
+        if left is None or right is None:
+            return None
+        if base == "eq":
+            difference = self.canonical(P.subtract(left, right))
+            if not difference.terms:
+                found = difference.constant
+                return np.full((1, 1), found == 0) if isinstance(found, int) else found == 0
+            words = sum(hashing.finalise(P.words(self.atoms, each) * hashing.multiplier(14)) for each in (difference, P.negate(difference)))
+            return Lanes(1, hashing.finalise(words + hashing.constant(f"zero of {left.bits} bits")), L.TERM)  # type: ignore[operator]
+        if kind[0] == "s":
+            if left.bits < 64:
+                first, second = self.widened(left, 64), self.widened(right, 64)
+            else:
+                first, second = left, right
+                self.wraps_assumed = True
+            if first is not None and second is not None:
+                difference = P.subtract(second, first)
+                return self.not_negative(P.shifted(difference, -1) if base == "lt" else difference)
+        if base == "le":
+            swapped = self._compare(f"compare.lt.{kind}", operands[::-1])
+            return None if swapped is None else super().integer("not.pred", [swapped], 1, np.logical_not)
+        hashed = [
+            hashing.finalise(self.words_of(each) * hashing.multiplier(31 + index)) for index, each in enumerate((left, right))
+        ]
+        return Lanes(1, hashing.finalise(hashed[0] + hashed[1] + hashing.constant(name)), L.TERM)
+
+    # -- predicates -------------------------------------------------------------------------------------------------
+
+    def not_negative(self, value: Polynomial) -> Value:
+        """Whether the integer is 0 or more."""
+        return self._predicate((self._tightened(self.canonical(value)),), (), None)
+
+    def _tightened(self, value: Polynomial) -> Polynomial:
+        """Divided by what all its coefficients share."""
+        shared: Any = 0
+        for coefficient in value.terms.values():
+            number = P.signed(coefficient, 64)
+            shared = gcd(shared, number) if isinstance(number, int) and isinstance(shared, int) else np.gcd(shared, number)
+        if isinstance(shared, int):
+            if shared <= 1:
+                return value
+            terms = {m: P.quotient(c, shared, 64) for m, c in value.terms.items()}
+            return Polynomial(64, terms, P.quotient(value.constant, shared, 64))
+        shared = np.maximum(shared, np.int64(1))
+        if (shared == 1).all():
+            return value
+        terms = {m: P.unsigned(np.asarray(P.signed(c, 64)) // shared, 64) for m, c in value.terms.items()}
+        return Polynomial(64, terms, P.unsigned(np.asarray(P.signed(value.constant, 64)) // shared, 64))
+
+    def _predicate(self, polynomials: Sequence[Polynomial], opaque: Sequence[Lanes], known: Array | None) -> Value:
+        """All of these conditions, and the known one."""
+        total: Any = hashing.constant("all of")
+        failed: Any = False if known is None else ~known
+        undecided: Any = bool(opaque)
+        for value in polynomials:
+            hashed = hashing.finalise(P.words(self.atoms, value) * hashing.multiplier(13) + _NOT_NEGATIVE)
+            decided = _constant_lanes(value)
+            if decided is not False:
+                truth = np.asarray(P.signed(value.constant, 64) >= 0)
+                failed = failed | (decided & ~truth)
+                hashed = np.where(decided, np.uint64(0), hashed)
+                undecided = undecided | ~np.asarray(decided)
+            else:
+                undecided = True
+            total = total + hashed
+        for lanes in opaque:
+            total = total + hashing.finalise(L.full_hash(lanes) * hashing.multiplier(15) + _ALL_OF)
+        words = hashing.finalise(total + _ALL_OF)
+        if failed is False and undecided is True:
+            return Predicate(self, tuple(polynomials), tuple(opaque), Lanes(1, words, L.TERM | _sticky(opaque)))
+        failed = np.atleast_2d(np.asarray(failed))
+        settled = np.atleast_2d(np.asarray(failed | ~np.asarray(undecided)))
+        if settled.all():
+            return np.atleast_2d(~failed)
+        words = np.where(settled, (~failed).astype(np.uint64), words)
+        meta = np.where(settled, np.uint32(L.KNOWN), np.uint32(L.TERM)) | np.uint32(_sticky(opaque))
+        lanes = Lanes(1, words, L.uniform(np.broadcast_to(meta, words.shape[1:])))
+        if known is None:
+            return Predicate(self, tuple(polynomials), tuple(opaque), lanes)
+        return lanes
+
+    def all_of(self, values: Sequence[Value]) -> Value:
+        """The conjunction of predicates."""
+        polynomials: list[Polynomial] = []
+        opaque: list[Lanes] = []
+        known: Array | None = None
+        for value in values:
+            if isinstance(value, np.ndarray):
+                known = value if known is None else known & value
+            elif isinstance(value, Predicate):
+                for each in value.polynomials:
+                    _merge(polynomials, each)
+                opaque.extend(each for each in value.opaque if not any(each.words is other.words for other in opaque))
+            else:
+                opaque.append(plain(value))
+        if known is not None and known.all():
+            known = None
+        return self._predicate(polynomials, opaque, known)
+
+    def _inverse(self, value: Predicate, evaluate: Callable[..., Array]) -> Value:
+        if len(value.polynomials) == 1 and not value.opaque:
+            return self.not_negative(P.shifted(P.negate(value.polynomials[0]), -1))
+        return super().integer("not.pred", [plain(value)], 1, evaluate)
+
+    def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
+        """See `Domain.select`."""
+        if isinstance(predicate, np.ndarray) or if_true is if_false or isinstance(if_true, Pieces) or isinstance(if_false, Pieces):
+            return super().select(predicate, if_true, if_false)
+        if isinstance(if_true, Symbolic) or isinstance(if_false, Symbolic):
+            return self._select_integer(predicate, if_true, if_false)
+        if isinstance(if_true, Chosen) and _same(if_true.if_false, if_false):
+            return self.select(self.all_of([predicate, if_true.predicate]), if_true.if_true, if_false)
+        if isinstance(if_true, Predicate | Symbolic):
+            if_true = plain(if_true)
+        if isinstance(if_false, Predicate | Symbolic):
+            if_false = plain(if_false)
+        condition = plain(predicate)
+        if isinstance(if_false, np.ndarray) and not if_false.any() and isinstance(if_true, Lanes) and if_true.meta == L.LEAF:
+            return self._masked(predicate, condition, if_true, if_false)
+        result = super().select(condition, if_true, if_false)
+        if isinstance(result, Lanes) and not (isinstance(condition.meta, int) and condition.meta & L.NEGATED):
+            return Chosen(self, result, predicate, if_true, if_false)
+        return result
+
+    def _masked(self, predicate: Value, condition: Lanes, leaf: Lanes, zero: Array) -> Value:
+        """A leaf where the predicate holds, else 0: a leaf of masked memory."""
+        mask = hashing.finalise(L.full_hash(condition) * hashing.multiplier(16) + _MASKED)
+        words, meta = leaf.words + mask, L.LEAF | L.sticky(condition)
+        known = L.known_where(condition)
+        if known is not False:
+            taken = condition.words[0] != 0
+            words = np.where(known & taken, leaf.words, words)
+            words = np.where(known & ~taken, np.uint64(0), words)
+            meta = L.uniform(np.where(known & ~taken, np.uint32(0) | L.known_meta(zero, leaf.bits), np.uint32(0) | meta))
+        return Chosen(self, Lanes(leaf.bits, words, meta), predicate, leaf, zero)
+
+    def _select_integer(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
+        bits = L.width(if_true)
+        left, right = self.polynomial(if_true, bits), self.polynomial(if_false, bits)
+        condition = plain(predicate)
+        if left is None or right is None or np.any(np.bitwise_and(condition.meta, L.STICKY)):
+            return super().select(condition, plain(if_true), plain(if_false))
+        chosen = P.of_atom(self.atom(L.full_hash(condition)), 1)
+        return self.opaque("select", [Polynomial(bits, chosen.terms), left, right], bits)
+
+    def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
+        """See `Domain.gather`: a leaf named by its address's polynomial."""
+        if not isinstance(address, Symbolic):
+            raise Unreadable("memory is read at an address that is no sum over one pointer")
+        return Lanes(bits, self.words_of(address.polynomial), L.LEAF)
+
+
+def _constant_lanes(value: Polynomial) -> Any:
+    """The lanes in which no symbol occurs; False where none."""
+    lanes: Any = True
+    for coefficient in value.terms.values():
+        if isinstance(coefficient, int):
+            return False
+        lanes = lanes & (coefficient == 0)
+    return lanes if lanes is True or lanes.any() else False
+
+
+def _merge(polynomials: list[Polynomial], new: Polynomial) -> None:
+    """Adds a condition; of two that differ in their constants only, the stronger one stays."""
+    for index, old in enumerate(polynomials):
+        if old.terms.keys() == new.terms.keys() and all(_equal(old.terms[m], new.terms[m]) for m in new.terms):
+            least = np.minimum(P.signed(old.constant, 64), P.signed(new.constant, 64))
+            polynomials[index] = Polynomial(64, old.terms, P.unsigned(int(least) if np.ndim(least) == 0 else least, 64))
+            return
+    polynomials.append(new)
+
+
+def _equal(left: P.Coefficient, right: P.Coefficient) -> bool:
+    if isinstance(left, int) and isinstance(right, int):
+        return left == right
+    return bool(np.all(P.wide(left) == P.wide(right)))
+
+
+def _same(left: Value, right: Value) -> bool:
+    return isinstance(left, np.ndarray) and isinstance(right, np.ndarray) and bool(np.all(left == right))
+
+
+def _sticky(opaque: Sequence[Lanes]) -> int:
+    found = 0
+    for each in opaque:
+        found |= int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(each.meta)), axis=None)) & L.STICKY
+    return found

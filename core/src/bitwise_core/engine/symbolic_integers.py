@@ -1,0 +1,114 @@
+"""Integer operations on polynomials: what each does where it is exact, else None.
+
+Rules that look at an integer's size (shifts to the right, widening) hold under the condition that indices do not wrap
+around; the others hold modulo the width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bitwise_core.engine import polynomial as P
+from bitwise_core.engine.polynomial import Polynomial
+
+if TYPE_CHECKING:
+    from bitwise_core.engine.symbolic_domain import SymbolicDomain
+
+Rule = Callable[["SymbolicDomain", str, list[Polynomial], int], "Polynomial | None"]
+
+
+def _add(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
+    return P.add(values[0], values[1])
+
+
+def _subtract(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
+    return P.subtract(values[0], values[1])
+
+
+def _negate(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
+    return P.negate(values[0])
+
+
+def _complement(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
+    return P.shifted(P.negate(values[0]), -1)
+
+
+def _multiply(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
+    if name.startswith("mul.hi"):
+        return None
+    if name.startswith("mul.wide"):
+        left, right = domain.widened(values[0], bits), domain.widened(values[1], bits)
+        return None if left is None or right is None else P.multiply(left, right)
+    return P.multiply(values[0], values[1])
+
+
+def _amount(value: Polynomial) -> int | None:
+    return value.constant if not value.terms and isinstance(value.constant, int) else None
+
+
+def _shift_left(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
+    amount = _amount(values[1])
+    if amount is None:
+        return None
+    return P.scale(values[0], 1 << amount) if amount < bits else Polynomial(bits)
+
+
+def _shift_right(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
+    """2**s * q + c shifted by s is q + floor(c / 2**s), for a number that does not wrap around (and is not negative)."""
+    amount = _amount(values[1])
+    if amount is None or not 0 < amount < bits - 1:
+        return None
+    value, by = values[0], 1 << amount
+    if P.widened(value, 64) is None or not all(P.divisible(c, by, bits) for c in value.terms.values()):
+        return None
+    domain.wraps_assumed = True
+    return Polynomial(bits, {m: P.quotient(c, by, bits) for m, c in value.terms.items()}, P.quotient(value.constant, by, bits))
+
+
+def _alignment(value: Polynomial) -> int:
+    """The largest power of two that divides every symbol's coefficient, modulo the width."""
+    least = value.bits
+    for coefficient in value.terms.values():
+        bits = coefficient if isinstance(coefficient, int) else int(np.bitwise_or.reduce(coefficient, axis=None))
+        least = min(least, (bits & -bits).bit_length() - 1)
+    return 1 << least
+
+
+def _bitwise(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
+    """With a known number that lies below (or, for and, whose clear bits lie below) what the symbols are multiples of."""
+    value, mask = values if not values[1].terms else values[::-1]
+    if mask.terms:
+        return None
+    verb = name.split(".")[0]
+    step = _alignment(value)
+    full = (1 << bits) - 1
+    number, low = np.atleast_2d(P.wide(mask.constant)), np.atleast_2d(P.wide(value.constant)) & np.uint64((step - 1) & P.FULL)
+    if verb == "and":
+        above = number & np.uint64(full & ~(step - 1) & P.FULL)
+        if not np.any(above):
+            return Polynomial(bits, {}, P.reduced(low & number, bits))
+        if not np.all(above == np.uint64(full & ~(step - 1))):
+            return None
+        change = (low & number) - low
+    else:
+        if step <= full and np.any(number >= np.uint64(step)):
+            return None
+        change = ((low | number) if verb == "or" else (low ^ number)) - low
+    constant = P.reduced(np.atleast_2d(P.wide(value.constant)) + change, bits)
+    return Polynomial(bits, value.terms, constant)
+
+
+def _convert(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
+    if name.startswith("convert.sat") or not all(each[0] in "su" and each[1:].isdigit() for each in name.split(".")[1:]):
+        return None
+    value = values[0]
+    return P.resized(value, bits) if bits <= value.bits else domain.widened(value, bits)
+
+
+OPERATIONS: dict[str, Rule] = {
+    "add": _add, "sub": _subtract, "neg": _negate, "not": _complement, "mul": _multiply, "shl": _shift_left,
+    "shr": _shift_right, "and": _bitwise, "or": _bitwise, "xor": _bitwise, "convert": _convert,
+}  # fmt: skip
