@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -51,14 +52,12 @@ def equal_to_reference(
             f"No checker is installed for {reference.target}: {error}; install the plugin of that architecture."
         ) from None
     readable = [one for one in candidates if one.target == reference.target]
-    sources = [_source(one) for one in (reference, *readable)]
     places: dict[object, int] = {}
     distinct: list[Source] = []
-    for source in sources:
-        key = (source.text, source.launch)
-        if key not in places:
-            places[key] = len(distinct)
-            distinct.append(source)
+    for one in (reference, *readable):
+        if _identity(one) not in places:
+            places[_identity(one)] = len(distinct)
+            distinct.append(source_of(one))
     readings = read_all(distinct, reference.target, options, workers=workers)
     first = readings[0]
     found = []
@@ -66,18 +65,22 @@ def equal_to_reference(
         if one.target != reference.target:
             found.append(Verdict("unknown", f"It is compiled for {one.target}, the reference for {reference.target}."))
             continue
-        source = _source(one)
-        answer = verdict(first, readings[places[source.text, source.launch]], options)
+        answer = verdict(first, readings[places[_identity(one)]], options)
         found.append(Verdict(answer.outcome.value, _sentence(answer.reason)))
     return found
 
 
-def _source(one: Captured) -> Source:
+def _identity(one: Captured) -> tuple[str, str]:
+    return one.assembly, json.dumps(one.manifest_entry, sort_keys=True, default=str)
+
+
+def source_of(one: Captured, name: str | None = None) -> Source:
+    """A compiled configuration as the checker reads it, under `name` or its own."""
     from bitwise_core.checker import Source
     from bitwise_core.machine.launch import Launch
 
-    launch = Launch.model_validate({"file": f"{one.entry}.{one.extension}", **one.manifest_entry})
-    return Source(one.name, one.assembly, launch)
+    name = one.name if name is None else name
+    return Source(name, one.assembly, Launch.model_validate({"file": name, **one.manifest_entry}))
 
 
 def _sentence(reason: str) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bitwise_core.asm import AssemblyError
@@ -31,10 +31,14 @@ class InputError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """The kernels of a folder, in the manifest's order or by name, and whether a manifest gives their launches."""
+    """The kernels of a folder, in the manifest's order or by name, and whether a manifest gives their launches.
+
+    `configurations` describes files, as a manifest's `configurations` do.
+    """
 
     sources: tuple[Source, ...]
     has_manifest: bool
+    configurations: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_text(path: Path) -> str:
@@ -92,7 +96,8 @@ def read_folder(folder: Path, endings: Sequence[str]) -> Folder:
         raise InputError(f"{folder}: is not a folder" if folder.exists() else f"{folder}: there is no such folder")
     present = sorted(path.name for path in folder.iterdir() if path.suffix in endings)
     has_manifest = (folder / MANIFEST).exists()
-    launches = manifest_of(folder / MANIFEST).kernels if has_manifest else ()
+    manifest = manifest_of(folder / MANIFEST) if has_manifest else Manifest(kernels=())
+    launches = manifest.kernels
     listed = {launch.file for launch in launches}
     rest = [name for name in present if name not in listed]
     if not launches and not rest:
@@ -105,7 +110,9 @@ def read_folder(folder: Path, endings: Sequence[str]) -> Folder:
     sources = [
         Source(name, texts[launch.file], launch) for name, launch in zip(_names(launches), launches, strict=True)
     ]
-    return Folder((*sources, *(Source(name, texts[name]) for name in rest)), has_manifest)
+    titles = manifest.configurations if isinstance(manifest.configurations, dict) else {}
+    configurations = {str(file): str(title) for file, title in titles.items()}
+    return Folder((*sources, *(Source(name, texts[name]) for name in rest)), has_manifest, configurations)
 
 
 def _texts(folder: Path, names: Iterable[str], missing: str) -> tuple[dict[str, str], list[str]]:

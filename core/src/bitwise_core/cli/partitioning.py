@@ -36,7 +36,9 @@ def run(
     if wrong:
         raise InputError(*wrong)
     if html is not None:
-        write_report(html, report.page(found, folder.sources, arch, options, title=path.resolve().name))
+        title = path.resolve().name
+        part = report.section(found, folder.sources, arch, options, title, folder.configurations)
+        write_report(html, report.render(f"bitwise: {title}", [part]))
     if as_json:
         print_json({**found.as_json(), "target": arch.name})
     else:

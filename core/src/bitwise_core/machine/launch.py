@@ -115,11 +115,12 @@ class Launch(BaseModel):
 
 
 class Manifest(BaseModel):
-    """The launches of a folder of kernels."""
+    """The launches of a folder of kernels; `configurations` may describe its files, for people."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     kernels: tuple[Launch, ...]
+    configurations: Any = None
 
 
 def read_manifest(path: Path) -> Manifest:

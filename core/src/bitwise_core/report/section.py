@@ -1,0 +1,184 @@
+"""What a page says of one partition, gathered from readings, replays and the folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bitwise_core.checker import STANDING_NOTES, Options, Source, Witness, buffer_numbers, prepare
+from bitwise_core.difference import outputs_of, shown_element, witness
+from bitwise_core.engine.parting import buffer_name
+from bitwise_core.engine.trees import build_tree
+from bitwise_core.machine.arch import Arch
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.launch import POINTER_SHIFT
+from bitwise_core.partition import Partition
+from bitwise_core.report.condense import condense
+from bitwise_core.tree.nodes import descendants
+from bitwise_core.tree.picture import to_svg
+
+MAXIMUM_PARTINGS = 8
+"""For so many classes the page says where they part from the first."""
+
+MAXIMUM_BOXES = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A kernel: its name, its settings by name where they are known, its launch, and its class (None: unknown)."""
+
+    name: str
+    settings: Mapping[str, str]
+    launch: str
+    number: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """A class of proved equals, and where its first kernel parts from that of class 1."""
+
+    number: int
+    members: tuple[Member, ...]
+    witness: Witness | None
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A tree as SVG, of which element of which kernel, and how many nodes the whole tree has."""
+
+    svg: str
+    element: str
+    kernel: str
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Everything that the page says of one partition.
+
+    `columns` are the settings in which kernels differ, `common` those that all share.
+    """
+
+    title: str
+    target: str
+    scope: str
+    seconds: float
+    columns: tuple[str, ...]
+    common: Mapping[str, str]
+    classes: tuple[Class, ...]
+    unknown: Mapping[str, str]
+    unknown_members: tuple[Member, ...]
+    conditions: tuple[str, ...]
+    notes: tuple[str, ...]
+    picture: Picture | None
+
+    @property
+    def kernels(self) -> int:
+        """How many kernels there are."""
+        return sum(len(each.members) for each in self.classes) + len(self.unknown_members)
+
+
+def section(
+    found: Partition,
+    sources: Sequence[Source],
+    arch: Arch,
+    options: Options,
+    title: str,
+    configurations: Mapping[str, str] | None = None,
+    element: str | None = None,
+) -> Section:
+    """What to say of a partition.
+
+    `configurations` describes files, as `BLOCK=64, num_warps=4`.  `element`, such as `Y[0]`, is the one whose tree is
+    drawn; without it the first that the first kernel stores.
+    """
+    by_name = {source.name: source for source in sources}
+    settings = {name: _settings((configurations or {}).get(_file(source))) for name, source in by_name.items()}
+    proved = [names for names in found.classes if names[0] not in found.unknown]
+    numbers = {name: number for number, names in enumerate(proved, 1) for name in names}
+    members = {name: Member(name, settings[name], _launch(by_name[name]), numbers.get(name)) for name in by_name}
+    columns = _columns(list(settings.values()))
+    classes = []
+    for number, names in enumerate(proved, 1):
+        parts = None
+        if 1 < number <= MAXIMUM_PARTINGS + 1 and not options.every_launch:
+            parts = _witness(by_name[proved[0][0]], by_name[names[0]], arch, options)
+        classes.append(Class(number, tuple(members[name] for name in names), parts))
+    return Section(
+        title=title,
+        target=arch.name,
+        scope="every launch" if options.every_launch else "the given launch",
+        seconds=found.seconds,
+        columns=tuple(name for name, values in columns.items() if len(values) > 1),
+        common={name: values[0] for name, values in columns.items() if len(values) == 1},
+        classes=tuple(classes),
+        unknown=found.unknown,
+        unknown_members=tuple(members[name] for name in found.unknown),
+        conditions=tuple(sorted(options.assume)),
+        notes=(*found.notes, *STANDING_NOTES),
+        picture=_picture(by_name[proved[0][0]], arch, options, element) if proved else None,
+    )
+
+
+def _columns(settings: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
+    """The different values of each setting; one that some kernel lacks has the value "" as well."""
+    names = dict.fromkeys(name for each in settings for name in each)
+    return {name: list(dict.fromkeys(each.get(name, "") for each in settings)) for name in names}
+
+
+def _file(source: Source) -> str:
+    return source.name if source.launch is None else source.launch.file
+
+
+def _settings(text: str | None) -> dict[str, str]:
+    pairs = [part.partition("=") for part in (text or "").split(", ") if part]
+    return {name: value or "yes" for name, _, value in pairs}
+
+
+def _launch(source: Source) -> str:
+    launch = source.launch
+    if launch is None:
+        return "every launch"
+    block = f" blocks of {_extent(launch.block)} threads" if launch.block else " blocks"
+    return f"{_extent(launch.grid)}{block}"
+
+
+def _extent(extent: tuple[int, int, int]) -> str:
+    """An extent without the trailing ones."""
+    shown = [str(each) for each in extent]
+    while len(shown) > 1 and shown[-1] == "1":
+        shown.pop()
+    return " x ".join(shown)
+
+
+def _witness(first: Source, other: Source, arch: Arch, options: Options) -> Witness | None:
+    launches = [source.launch for source in (first, other) if source.launch is not None]
+    buffers = buffer_numbers({name for launch in launches for name in launch.buffers()})
+    return witness(first, other, arch, buffers, options)
+
+
+def _picture(source: Source, arch: Arch, options: Options, element: str | None) -> Picture | None:
+    """The tree of an element of one kernel; None where there is no launch or it cannot be shown."""
+    if source.launch is None or options.every_launch:
+        return None
+    buffers = buffer_numbers(set(source.launch.buffers()))
+    try:
+        prepared = prepare(source, arch, options)
+        outputs = outputs_of(prepared, buffers, options)
+        for number, output in outputs.items():
+            for place in range(min(1 if element is None else output.address.size, output.address.size)):
+                address, size = int(output.address[place]), int(output.size[place])
+                index = (address - (number << POINTER_SHIFT)) // size
+                name = f"{next((n for n, each in buffers.items() if each == number), number)}[{index}]"
+                if element is not None and name != element:
+                    continue
+                replayed, scalar, _ = shown_element(
+                    prepared, buffers, options, address, size, int(output.thread[place])
+                )
+                tree = build_tree(replayed, scalar)
+                svg = to_svg(condense(tree.root), max_nodes=MAXIMUM_BOXES)
+                shown = f"{buffer_name(replayed, number)}[{index}]"
+                return Picture(svg, shown, source.name, sum(1 for _ in descendants(tree.root)))
+    except Unreadable:
+        return None
+    return None
