@@ -47,10 +47,16 @@ class Agreement:
         return self.classes / self.byte_classes if self.byte_classes else 1.0
 
 
-def compare(readings: Iterable[Read], recorded: Mapping[str, CaseRecord]) -> Agreement:
-    """Holds readings against the bytes of the kernels with the same text."""
+def compare(
+    readings: Iterable[Read], recorded: Mapping[str, CaseRecord], draws: Sequence[int] | None = None
+) -> Agreement:
+    """Holds readings against the bytes of the kernels with the same text, of the given draws (default: all)."""
+
+    def bytes_of(record: CaseRecord) -> object:
+        return record.label if draws is None else tuple(record.hashes[index] for index in draws)
+
     classes: dict[tuple[str, str], list[CaseRecord]] = {}
-    byte_classes: set[tuple[str, int | None]] = set()
+    byte_classes: set[tuple[str, object]] = set()
     kernels = unknown = left_out = compared = 0
     for reading in readings:
         kernels += 1
@@ -64,10 +70,10 @@ def compare(readings: Iterable[Read], recorded: Mapping[str, CaseRecord]) -> Agr
             continue
         compared += 1
         classes.setdefault((group, reading.signature), []).append(record)
-        byte_classes.add((group, record.label))
+        byte_classes.add((group, bytes_of(record)))
     mixed = []
     for members in classes.values():
-        other = next((each for each in members if each.label != members[0].label), None)
+        other = next((each for each in members if bytes_of(each) != bytes_of(members[0])), None)
         if other is not None:
             mixed.append((members[0].id, other.id))
     return Agreement(kernels, compared, unknown, left_out, len(classes), len(byte_classes), tuple(mixed))

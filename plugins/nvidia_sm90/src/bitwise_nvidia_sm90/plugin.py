@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from bitwise_core.hookspecs import hookimpl
 from bitwise_core.machine.arch import Arch
@@ -17,3 +18,11 @@ SM90 = nvidia_arch("sm_90", ("sm_90", "sm_90a"), wgmma.TABLE, {f"mma.sync {kind}
 def bitwise_arches() -> Iterable[Arch]:
     """sm_90."""
     return [SM90]
+
+
+@hookimpl(optionalhook=True)
+def bitwise_samples(arch: Arch) -> Iterable[dict[str, Any]]:
+    """Small kernels for the conformance suite."""
+    from bitwise_nvidia_sm90.samples import samples
+
+    return list(samples()) if arch is SM90 else []

@@ -1,0 +1,191 @@
+"""Measure the readings over the whole corpus: precision against recorded bytes, and time.
+
+    python -m bitwise_conformance.bench --out records/reading-sm90.json
+
+Every kernel is compiled here, read for its launch, with and without the assumption that all values are finite,
+and for every launch.  Times are wall-clock seconds of one process on one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from bitwise_conformance.agreement import Agreement, Read, compare, compile_source, group_buffers
+from bitwise_conformance.cases import Array, Case, Scalar
+from bitwise_conformance.draws import DRAWS
+from bitwise_conformance.environment import reading_environment
+from bitwise_conformance.records import CaseRecord, load_records
+from bitwise_core import registry
+from bitwise_core.asm import AssemblyError
+from bitwise_core.checker import Options, Source, read
+from bitwise_core.machine.domain import Unreadable
+
+TARGET = "sm_90"
+MODES: Mapping[str, Options] = {
+    "launch": Options(trust_text=True),
+    "finite": Options(trust_text=True, assume=frozenset({"finite"})),
+    "every launch": Options(trust_text=True, every_launch=True),
+}
+"""How each kernel is read, once its roundings are settled."""
+
+ROW_FAMILIES = ("row_", "softmax_row", "layer_norm", "rms_norm", "log_sum_exp", "square_sum", "cross_entropy", "welford")
+
+
+def measure(case: Case, modes: Iterable[str] = tuple(MODES)) -> dict[str, Any]:
+    """Compiles and reads one case: digest, signatures or reasons by mode, and seconds by step."""
+    source, digest, compile_seconds = compile_source(case)
+    arch = registry.default().arch(TARGET)
+    assert source.launch is not None
+    seconds = {"compile": compile_seconds}
+    result: dict[str, Any] = {"id": case.id, "digest": digest, "seconds": seconds, "signatures": {}, "unknown": {}}
+    start = time.perf_counter()
+    try:
+        module = arch.parse(source.text, source.name)
+        seconds["parse"] = time.perf_counter() - start
+        start = time.perf_counter()
+        text = source.text if arch.settle is None else arch.settle(source.text, module, source.launch.entry)[0]
+        seconds["audit"] = time.perf_counter() - start
+    except (AssemblyError, Unreadable) as error:
+        result["unknown"] = {mode: str(error) for mode in modes}
+        return result
+    buffers = group_buffers(case)
+    for mode in modes:
+        found = read(Source(source.name, text, source.launch), arch, buffers, MODES[mode])
+        seconds[mode] = found.seconds
+        if found.signature is None:
+            result["unknown"][mode] = found.unknown
+        else:
+            result["signatures"][mode] = found.signature.hex()
+    return result
+
+
+def measure_named(name: str) -> dict[str, Any]:
+    """`measure` of the case of that name; a failure is an answer."""
+    from bitwise_conformance import corpus
+
+    try:
+        return measure(corpus.by_id()[name])
+    except Exception as error:  # one case that cannot be compiled must not end the run
+        reason = " ".join(str(error).split())[:300]
+        return {"id": name, "digest": "", "seconds": {}, "signatures": {}, "unknown": dict.fromkeys(MODES, reason)}
+
+
+def gemm_cases(m: int = 256, n: int = 256, k: int = 1024) -> list[Case]:
+    """The configurations of one group of the corpus on a larger product."""
+    from bitwise_conformance import corpus
+
+    numbers = {"m": m, "n": n, "k": k}
+    sizes = {"a": m * k, "b": k * n, "c": m * n}
+    found = []
+    for case in corpus.cases():
+        if (case.family, case.group) != ("gemm", "fp16-128x128x96"):
+            continue
+        strides = {"stride_am": k, "stride_bk": n, "stride_cm": n}
+        arguments = []
+        for argument in case.arguments:
+            if isinstance(argument, Array):
+                arguments.append(replace(argument, elements=sizes[argument.name]))
+            elif isinstance(argument, Scalar):
+                arguments.append(replace(argument, value={**numbers, **strides}.get(argument.name, argument.value)))
+        blocks = -(-m // case.constants["BM"]) * -(-n // case.constants["BN"])
+        found.append(replace(case, arguments=tuple(arguments), grid=(blocks, 1, 1)))
+    return found
+
+
+def measure_gemm(index: int) -> dict[str, Any]:
+    """`measure` of one of `gemm_cases`, for its launch."""
+    return measure(gemm_cases()[index], ("launch",))
+
+
+def quantiles(values: Iterable[float]) -> dict[str, float | int]:
+    """Median, ninth decile and number of some seconds."""
+    ordered = sorted(values)
+    if not ordered:
+        return {"kernels": 0}
+    return {
+        "kernels": len(ordered),
+        "median": round(ordered[len(ordered) // 2], 4),
+        "p90": round(ordered[int(0.9 * len(ordered))], 4),
+        "longest": round(ordered[-1], 4),
+    }
+
+
+def agreement_of(results: Sequence[Mapping[str, Any]], mode: str, recorded: Mapping[str, CaseRecord]) -> Agreement:
+    """The classes of one mode over byte classes: under `finite`, those of the draws without infinities and NaNs."""
+    readings = [Read(r["id"], r["digest"], r["signatures"].get(mode), r["unknown"].get(mode)) for r in results]
+    draws = [index for index, kind in enumerate(DRAWS) if kind != "special"] if mode == "finite" else None
+    return compare(readings, recorded, draws)
+
+
+def summarise(
+    results: Sequence[Mapping[str, Any]], gemms: Sequence[Mapping[str, Any]], recorded: Mapping[str, CaseRecord]
+) -> dict[str, Any]:
+    """The record: agreement by mode and family, reasons of Unknown, and times."""
+    families = list(dict.fromkeys(str(r["id"]).split("/")[0] for r in results))
+    summary: dict[str, Any] = {"environment": reading_environment(), "modes": {}, "families": {}, "unknown": {}, "seconds": {}}
+    for mode in MODES:
+        summary["modes"][mode] = _plain(agreement_of(results, mode, recorded))
+        reasons = Counter(re.sub(r" at line \d+|%\w+", "", str(r["unknown"][mode]))[:160] for r in results if mode in r["unknown"])
+        summary["unknown"][mode] = dict(reasons.most_common(40))
+    for family in families:
+        members = [r for r in results if str(r["id"]).split("/")[0] == family]
+        summary["families"][family] = {mode: _plain(agreement_of(members, mode, recorded)) for mode in MODES}
+    rows = [r for r in results if str(r["id"]).startswith(ROW_FAMILIES)]
+    for name, members in (("all", results), ("rows", rows), ("gemm 256x256x1024", gemms)):
+        steps = ("compile", "parse", "audit", *MODES)
+        summary["seconds"][name] = {
+            step: quantiles(r["seconds"][step] for r in members if step in r["seconds"] and step not in r["unknown"])
+            for step in steps
+        }
+    return summary
+
+
+def _plain(agreement: Agreement) -> dict[str, Any]:
+    return {**asdict(agreement), "mixed": [list(pair) for pair in agreement.mixed], "ratio": round(agreement.ratio, 3)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure; the exit status is 1 where a class read for its launch mixes bytes."""
+    parser = argparse.ArgumentParser(prog="bitwise_conformance.bench", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--records", type=Path, default=Path("records/bytes-sm90-h100-triton-3.6.0.json"))
+    parser.add_argument("--families", nargs="*", default=[], help="these families only")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
+    parser.add_argument("--out", type=Path, help="write the measurements here, as JSON")
+    chosen = parser.parse_args(arguments)
+    from bitwise_conformance import corpus
+
+    names = [case.id for case in corpus.cases() if not chosen.families or case.family in chosen.families]
+    start = time.monotonic()
+    results: list[dict[str, Any]] = []
+    with ProcessPoolExecutor(chosen.workers) as pool:
+        for result in pool.map(measure_named, names, chunksize=4):
+            results.append(result)
+            if len(results) % 100 == 0:
+                print(f"{len(results)} of {len(names)} after {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+        gemms = list(pool.map(measure_gemm, range(len(gemm_cases())))) if not chosen.families else []
+    summary = summarise(results, gemms, load_records(chosen.records).by_id())
+    for mode, agreement in summary["modes"].items():
+        print(f"{mode:14} {agreement['classes']} classes, {agreement['byte_classes']} byte classes, ratio {agreement['ratio']}, "
+              f"{agreement['unknown']} of {agreement['kernels']} unknown, {len(agreement['mixed'])} mixed")  # fmt: skip
+    for pair in summary["modes"]["launch"]["mixed"]:
+        print(f"DIFFERENT BYTES IN ONE CLASS: {pair[0]} and {pair[1]}")
+    for name, steps in summary["seconds"].items():
+        print(name, {step: (each.get("median"), each.get("p90")) for step, each in steps.items()})
+    if chosen.out:
+        chosen.out.write_text(json.dumps(summary, indent=1) + "\n")
+    return 1 if summary["modes"]["launch"]["mixed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

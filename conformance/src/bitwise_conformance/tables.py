@@ -1,0 +1,102 @@
+"""The tables of README.md, made from the records.
+
+    python -m bitwise_conformance.tables
+
+rewrites what stands between `<!-- table: NAME -->` and `<!-- end table -->` in the README of the working folder.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+_BLOCK = re.compile(r"<!-- table: ([\w-]+) -->\n.*?<!-- end table -->", re.DOTALL)
+_MODES = MappingProxyType({"launch": "the launch", "finite": "the launch, all values finite", "every launch": "every launch"})
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def reading(record: Mapping[str, Any]) -> str:
+    """Classes over byte classes and Unknown kernels, by what is read."""
+    rows = [
+        [_MODES[mode], each["kernels"], f"{each['classes']} / {each['byte_classes']}", f"{each['ratio']:.2f}",
+         f"{100 * each['unknown'] / each['kernels']:.1f} %", len(each["mixed"])]
+        for mode, each in record["modes"].items()
+    ]  # fmt: skip
+    head = ("read for", "kernels", "classes / byte classes", "ratio", "Unknown", "classes that mix bytes")
+    environment = record["environment"]
+    return _markdown(head, rows) + f"\n\nTriton {environment['triton']} for sm_90, against the bytes of an H100."
+
+
+def seconds(record: Mapping[str, Any]) -> str:
+    """Median and ninth decile of the time a kernel takes, by step, in milliseconds."""
+    steps = {"compile": "Triton compiles it", "parse": "parsing", "audit": "what the assembler fuses", "launch": "reading, its launch",
+             "every launch": "reading, every launch"}  # fmt: skip
+    sets = list(record["seconds"])
+
+    def cell(step: Mapping[str, Any]) -> str:
+        return f"{1000 * step['median']:.0f} / {1000 * step['p90']:.0f}" if step["kernels"] else "-"
+
+    rows = [[title, *(cell(record["seconds"][name][step]) for name in sets)] for step, title in steps.items()]
+    environment = record["environment"]
+    head = ("median / ninth decile, ms", *sets)
+    return _markdown(head, rows) + f"\n\nOne core of {environment['cpu']}, Python {environment['python']}, NumPy {environment['numpy']}."
+
+
+def mutants(record: Mapping[str, Any]) -> str:
+    """What became of changed kernels, by kind of change."""
+    rows = [
+        [row["kind"], row["mutants"], row["different"], row["unknown"], row["equal"]]
+        for row in sorted(record["table"], key=lambda row: bool(row["neutral"]))
+        if not row["neutral"]
+    ]
+    neutral = [row for row in record["table"] if row["neutral"]]
+    total = sum(row["mutants"] for row in neutral)
+    equal = sum(row["equal"] for row in neutral)
+    hardware = record["hardware"]
+    note = (
+        f"\n\nOf the {hardware['equal by text']} that came back Equal, {sum(hardware['same bytes'].values())} returned the same bytes "
+        f"on an {hardware['environment']['gpu'].split()[1]}, {len(hardware['other bytes'])} other bytes, and {len(hardware['not run'])} "
+        f"did not run. Of {total} texts that differ in names, order or debug lines only, {equal} came back Equal."
+    )
+    return _markdown(("change", "mutants", "Different", "Unknown", "Equal"), rows) + note
+
+
+SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingProxyType(
+    {
+        "reading": ("reading-sm90.json", reading),
+        "seconds": ("reading-sm90.json", seconds),
+        "mutants": ("mutants.json", mutants),
+    }
+)
+"""Each table's record and how it is made."""
+
+
+def rewritten(page: str, records: Path) -> str:
+    """The page with every table made anew.  Raises KeyError for a table that nobody makes."""
+
+    def fill(found: re.Match[str]) -> str:
+        file, make = SOURCES[found[1]]
+        content = make(json.loads((records / file).read_text(encoding="utf-8")))
+        return f"<!-- table: {found[1]} -->\n{content}\n<!-- end table -->"
+
+    return _BLOCK.sub(fill, page)
+
+
+def main() -> int:
+    """Rewrite README.md in the working folder."""
+    page = Path("README.md")
+    page.write_text(rewritten(page.read_text(encoding="utf-8"), Path("records")), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
