@@ -39,6 +39,15 @@ def known_zero(lanes: Lanes) -> Array | None:
     return found if found.any() else None
 
 
+def plus_zero(lanes: Lanes) -> Lanes:
+    """x + (+0)."""
+    meta = lanes.meta
+    if isinstance(meta, int):
+        return lanes if meta & L.NOT_MINUS_ZERO else Lanes(lanes.bits, lanes.words, meta | L.PLUS_ZERO)
+    closed = (meta & np.uint32(L.NOT_MINUS_ZERO)) != 0
+    return Lanes(lanes.bits, lanes.words, np.where(closed, meta, meta | np.uint32(L.PLUS_ZERO)))
+
+
 def sticky_of(meta: L.Meta) -> L.Meta:
     """The sticky properties of any lane, one number for each block (a matrix step spreads them over its tile)."""
     if isinstance(meta, int):
@@ -63,20 +72,22 @@ def _element(elements: Lanes, k: int) -> Lanes:
     return Lanes(elements.bits, elements.words[..., k], meta if isinstance(meta, int) else meta[..., k])
 
 
-def fused(name: str, accumulator: Lanes, left: Vectors, right: Vectors) -> Lanes:
+def fused(name: str, accumulator: Lanes, left: Vectors, right: Vectors, *, positive_zero: bool) -> Lanes:
     """One fused step, elementwise over broadcastable shapes: accumulator words (2, blocks, ...).
 
-    Where both vectors are all zeros the accumulator comes back unchanged: measured for fp16, bf16 and tf32
-    with accumulators that were not -0 (the unit returns the accumulator when every product is zero).
+    Where both vectors hold nothing but zeros, the step adds +0 to the accumulator (measured: an accumulator of -0
+    comes back as +0, every other one as it was).  `positive_zero` says that the unit's zero results are +0,
+    underflow included: one exact sum, normalised once, has no other zero.
     """
     words = left.words + right.words
     words = words + L.full_hash(accumulator) * hashing.shaped(hashing.multiplier(2), words.ndim)
     words += hashing.shaped(hashing.constant("fused " + name), words.ndim)
-    out = Lanes(accumulator.bits, hashing.scramble(words), L.TERM | _meta_or(accumulator.meta, left, right, words.ndim - 1))
+    out = Lanes(accumulator.bits, hashing.scramble(words), L.TERM | (L.NOT_MINUS_ZERO if positive_zero else 0) | _meta_or(accumulator.meta, left, right, words.ndim - 1))
     recording.note(MATRIX + name, out, lambda: [accumulator, *(Lanes(out.bits, each.words, L.TERM) for each in (left, right))])
     if left.zero is None or right.zero is None:
         return out
     unchanged = np.broadcast_to(left.zero & right.zero, out.words.shape[1:])
+    accumulator = plus_zero(accumulator)
     if unchanged.all():
         return accumulator
     if not unchanged.any():

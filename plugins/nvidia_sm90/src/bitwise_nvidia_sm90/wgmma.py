@@ -69,7 +69,7 @@ def _multiply(instruction: Instruction, context: Context, n: int, k: int, result
     flags = [bool(each) for each in transposes]
     trans_a = bool(flags[0]) if len(flags) == 2 else False
     trans_b = bool(flags[-1]) if flags else False
-    family = FAMILY if left in ("f16", "bf16") else "wgmma"
+    family = FAMILY if result == "f32" and left in ("f16", "bf16", "tf32") else "wgmma"
     name = step_name(family, k, result, left, right, result, context.arch.name)
     bits = ELEMENT_BITS[left]
     size = bits // 8
@@ -81,7 +81,7 @@ def _multiply(instruction: Instruction, context: Context, n: int, k: int, result
         rows = _register_rows(machine, items(a), bits, groups) if in_registers else _tile_rows(machine, a, 64, k, size, not trans_a, groups)
         columns = _tile_rows(machine, b, n, k, size, not trans_b, groups)
         old = _accumulator(machine, items(destination), out, n, scale_d, groups)
-        new = matrix.fused(name, old, *_spread(rows, columns, len(groups), n, in_registers))
+        new = matrix.fused(name, old, *_spread(rows, columns, len(groups), n, in_registers), positive_zero=out == 32)
         _write(machine, items(destination), new, out, groups)
 
     return step

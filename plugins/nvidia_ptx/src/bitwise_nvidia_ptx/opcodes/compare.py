@@ -14,7 +14,7 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.state import Machine, Step, invert
-from bitwise_nvidia_ptx.opcodes.common import FORMATS, PACKED, check_modifiers, is_integer, signed, type_bits
+from bitwise_nvidia_ptx.opcodes.common import FORMATS, PACKED, apply_integer, check_modifiers, is_integer, signed, type_bits
 from bitwise_nvidia_ptx.opcodes.logic import combine
 
 TABLE = OpcodeTable()
@@ -70,10 +70,7 @@ def compare(machine: Machine, operator: str, kind: str, left: Value, right: Valu
             return compare_floats(base, form, a, b)
 
     pair = (right, left) if swap else (left, right)
-    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
-        result: Value = evaluate(*pair)
-    else:
-        result = machine.domain.integer(f"compare.{tag}", pair, 1, evaluate)
+    result = apply_integer(machine, f"compare.{tag}", pair, 1, evaluate)
     return invert(machine.domain, result) if negate else result
 
 

@@ -97,7 +97,7 @@ def accumulate(
             row = Vectors(vector.words[..., None], None if vector.zero is None else vector.zero[..., None], vector.sticky)
             words = right.words.reshape(*right.words.shape[:-1], 4, 2)[..., element][..., None, :]
             zero = None if right.zero is None else right.zero.reshape(*right.zero.shape[:-1], 4, 2)[..., element][..., None, :]
-            new = matrix.fused(name, old, row, Vectors(words, zero, right.sticky))
+            new = matrix.fused(name, old, row, Vectors(words, zero, right.sticky), positive_zero=bits == 32)
             result.append(_by_thread(new))
     assert bits == result[0].bits
     return result

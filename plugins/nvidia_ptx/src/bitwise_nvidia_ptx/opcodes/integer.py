@@ -162,8 +162,9 @@ def shift(instruction: Instruction, context: Context) -> Step:
 
     def step(machine: Machine) -> None:
         value, by = machine.read_bits(source, bits), machine.read_bits(amount, 32)
-        if isinstance(value, np.ndarray) and isinstance(by, np.ndarray):
-            machine.write(destination, evaluate(value, by))
+        numbers = machine.known(value), machine.known(by)
+        if numbers[0] is not None and numbers[1] is not None:
+            machine.write(destination, evaluate(*numbers))
             return
         exact = is_signed and root == "shr" or L.other_form(value) is not None
         moved = None if exact else _move_bytes(value, by, bits, root == "shl")

@@ -46,7 +46,7 @@ def multiply(instruction: Instruction, context: Context) -> Step:
     bits, halves = ELEMENT_BITS[left], m // 8
     if bits != ELEMENT_BITS[right] or (m == 8 and left != "f64"):
         raise UnknownInstruction(instruction)
-    family = str(context.arch.capabilities.get(f"mma.sync {left} k{k}", "mma.sync"))
+    family = str(context.arch.capabilities.get(f"mma.sync {result} {left} k{k}", "mma.sync"))
     name = step_name(family, k, result, left, right, accumulator, context.arch.name, "".join(f" {each}" for each in options))
     out = {"f64": 64, "f32": 32, "s32": 32, "f16": 16}[result]
     destination, a, b, c = instruction.operands
