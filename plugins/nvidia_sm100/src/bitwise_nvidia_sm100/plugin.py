@@ -1,0 +1,29 @@
+"""What this distribution hands over: the rows of sm_100 and sm_103."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bitwise_core.asm import Instruction
+from bitwise_core.hookspecs import hookimpl
+from bitwise_core.machine.arch import Arch, Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.state import Step
+from bitwise_nvidia_ptx.architecture import nvidia_arch
+
+TABLE = OpcodeTable()
+
+
+@TABLE.opcode("tcgen05")
+def tensor_memory(instruction: Instruction, context: Context) -> Step:
+    """Fifth-generation tensor cores and tensor memory: a kernel that reaches one is Unknown, with its line."""
+    raise UnknownInstruction(instruction, "works on tensor memory, which is not modelled")
+
+
+SM100 = nvidia_arch("sm_100", ("sm_100", "sm_100a", "sm_100f"), TABLE, {})
+SM103 = nvidia_arch("sm_103", ("sm_103", "sm_103a", "sm_103f"), TABLE, {})
+
+
+@hookimpl
+def bitwise_arches() -> Iterable[Arch]:
+    """sm_100 and sm_103: their approximations and matrix steps carry their own names and equal no other's."""
+    return [SM100, SM103]

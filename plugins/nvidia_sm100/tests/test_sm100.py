@@ -1,0 +1,56 @@
+"""sm_100 and sm_103: shared instructions are read, tensor memory stops the reading with its line."""
+
+from __future__ import annotations
+
+import pytest
+
+from bitwise_core import registry
+from bitwise_core.checker import Options, Source, read
+from bitwise_core.machine.launch import Launch
+
+KERNEL = """
+.version 8.7
+.target {target}
+.address_size 64
+.visible .entry k(.param .u64 .ptr .global k_param_0, .param .u64 .ptr .global k_param_1)
+.reqntid 32
+{{
+  .reg .b32 %r<6>;
+  .reg .b64 %rd<5>;
+  ld.param.b64 %rd1, [k_param_0];
+  ld.param.b64 %rd2, [k_param_1];
+  mov.u32 %r1, %tid.x;
+  mad.wide.u32 %rd3, %r1, 4, %rd1;
+  mad.wide.u32 %rd4, %r1, 4, %rd2;
+  ld.global.b32 %r2, [%rd3];
+  {instruction}
+  st.global.b32 [%rd4], %r3;
+  ret;
+}}
+"""
+
+
+def _read(target: str, instruction: str) -> object:
+    arch = registry.default().arch(target)
+    text = KERNEL.format(target=target, instruction=instruction)
+    launch = Launch.model_validate({"file": "k.ptx", "grid": [1], "args": [{"buffer": "X"}, {"buffer": "Y"}]})
+    return read(Source("k.ptx", text, launch), arch, {"X": 1, "Y": 2}, Options())
+
+
+@pytest.mark.parametrize("target", ["sm_100", "sm_103"])
+def test_shared_instructions_are_read(target: str) -> None:
+    reading = _read(target, "add.rn.f32 %r3, %r2, %r2;")
+    assert reading.unknown is None  # type: ignore[attr-defined]
+    assert reading.signature is not None  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("target", ["sm_100", "sm_103"])
+def test_tensor_memory_is_unknown_with_its_line(target: str) -> None:
+    reading = _read(target, "mov.b32 %r3, 0;\n  tcgen05.wait::ld.sync.aligned;")
+    assert reading.signature is None  # type: ignore[attr-defined]
+    assert "tcgen05" in reading.unknown and "line 18" in reading.unknown  # type: ignore[attr-defined]
+
+
+def test_an_approximation_of_one_architecture_is_not_that_of_another() -> None:
+    left, right = (_read(target, "ex2.approx.f32 %r3, %r2;") for target in ("sm_100", "sm_103"))
+    assert left.signature != right.signature  # type: ignore[attr-defined]
