@@ -29,7 +29,8 @@ class Atom:
     """A value that is not taken apart: its hash (2, rows or 1, threads or 1), and what is known of it.
 
     `block` says that it may depend on the block's coordinates; `pointer` is the parameter's number of a pointer;
-    `definition` tells the operation and operands of a result that rules look into.
+    `definition` tells the operation and operands of a result that rules look into; `alignment` is a power of two
+    that divides the value.
     """
 
     number: int
@@ -37,6 +38,7 @@ class Atom:
     block: bool = False
     pointer: int | None = None
     definition: tuple[Any, ...] | None = None
+    alignment: int = 1
 
 
 def wide(value: Coefficient) -> Any:

@@ -46,14 +46,20 @@ class SymbolicDomain(TermDomain):
     # -- atoms and polynomials --------------------------------------------------------------------------------------
 
     def atom(
-        self, words: hashing.Words, *, block: bool = False, pointer: int | None = None, definition: tuple[Any, ...] | None = None
+        self,
+        words: hashing.Words,
+        *,
+        block: bool = False,
+        pointer: int | None = None,
+        definition: tuple[Any, ...] | None = None,
+        alignment: int = 1,
     ) -> int:
         """The number of the atom with this hash."""
         key = (words.shape, words.tobytes())
         found = self._interned.get(key)
         if found is None:
             found = self._interned[key] = len(self.atoms)
-            self.atoms.append(Atom(found, words, block, pointer, definition))
+            self.atoms.append(Atom(found, words, block, pointer, definition, alignment))
         return found
 
     def symbol(self, tag: str, bits: int, *, block: bool = False, pointer: int | None = None, axis: str = "") -> Symbolic:
@@ -78,8 +84,8 @@ class SymbolicDomain(TermDomain):
         return P.of_atom(self.atom(words), bits)
 
     def canonical(self, value: Polynomial) -> Polynomial:
-        """The polynomial in terms of the output coordinates that are known by now."""
-        return self.coordinates.rewritten(value)
+        """The polynomial in terms of the output coordinates that are known by now, in every instance."""
+        return self.coordinates.instanced(value)
 
     def integer_of(self, value: Polynomial) -> Value:
         """A value for the polynomial: a plain array where no symbol occurs."""
@@ -189,7 +195,7 @@ class SymbolicDomain(TermDomain):
 
     def not_negative(self, value: Polynomial) -> Value:
         """Whether the integer is 0 or more."""
-        return self._predicate((self._tightened(self.canonical(value)),), (), None)
+        return self._predicate((self.coordinates.rewritten(value),), (), None)
 
     def _tightened(self, value: Polynomial) -> Polynomial:
         """Divided by what all its coefficients share."""
@@ -213,7 +219,7 @@ class SymbolicDomain(TermDomain):
         total: Any = hashing.constant("all of")
         failed: Any = False if known is None else ~known
         undecided: Any = bool(opaque)
-        for value in polynomials:
+        for value in map(self._tightened, map(self.canonical, polynomials)):
             hashed = hashing.finalise(P.words(self.atoms, value) * hashing.multiplier(13) + _NOT_NEGATIVE)
             decided = _constant_lanes(value)
             if decided is not False:

@@ -68,12 +68,13 @@ def _shift_right(domain: SymbolicDomain, name: str, values: list[Polynomial], bi
     return Polynomial(bits, {m: P.quotient(c, by, bits) for m, c in value.terms.items()}, P.quotient(value.constant, by, bits))
 
 
-def _alignment(value: Polynomial) -> int:
-    """The largest power of two that divides every symbol's coefficient, modulo the width."""
+def _alignment(domain: SymbolicDomain, value: Polynomial) -> int:
+    """The largest power of two that divides every symbol's term, modulo the width."""
     least = value.bits
-    for coefficient in value.terms.values():
+    for monomial, coefficient in value.terms.items():
         bits = coefficient if isinstance(coefficient, int) else int(np.bitwise_or.reduce(coefficient, axis=None))
-        least = min(least, (bits & -bits).bit_length() - 1)
+        zeros = (bits & -bits).bit_length() - 1
+        least = min(least, zeros + sum(domain.atoms[number].alignment.bit_length() - 1 for number in monomial))
     return 1 << least
 
 
@@ -83,7 +84,7 @@ def _bitwise(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: 
     if mask.terms:
         return None
     verb = name.split(".")[0]
-    step = _alignment(value)
+    step = _alignment(domain, value)
     full = (1 << bits) - 1
     number, low = np.atleast_2d(P.wide(mask.constant)), np.atleast_2d(P.wide(value.constant)) & np.uint64((step - 1) & P.FULL)
     if verb == "and":

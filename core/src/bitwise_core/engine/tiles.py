@@ -18,6 +18,7 @@ import numpy as np
 from bitwise_core.engine import polynomial as P
 from bitwise_core.engine.polynomial import Monomial, Polynomial
 from bitwise_core.machine import hashing
+from bitwise_core.machine.domain import Unreadable
 
 if TYPE_CHECKING:
     from bitwise_core.engine.symbolic_domain import SymbolicDomain
@@ -92,15 +93,31 @@ class Coordinates:
         return None
 
     def _substitute(self, coordinate: Coordinate, bits: int) -> Polynomial:
-        """extent * lead: the symbol, larger in its own instances, less the definition's other terms."""
-        shift = np.zeros((self.rows, 1), dtype=np.uint64)
-        for stride, amount in enumerate(STRIDES):
-            shift[self.row(coordinate, stride)] = amount
+        """extent * lead: the symbol less the definition's other terms."""
         rest = {m: c for m, c in coordinate.definition.terms.items() if m != (coordinate.lead,)}
         other = Polynomial(32, rest, coordinate.definition.constant)
         moved = other if bits == 32 else P.widened(other, bits)
         assert moved is not None
-        return P.subtract(Polynomial(bits, {(coordinate.symbol,): 1}, shift), moved)
+        return P.subtract(Polynomial(bits, {(coordinate.symbol,): 1}), moved)
+
+    def instanced(self, value: Polynomial) -> Polynomial:
+        """The polynomial in every instance: a coordinate is larger in its own rows.  For hashing only."""
+        value = self.rewritten(value)
+        for coordinate in self.found:
+            for monomial in [m for m in value.terms if coordinate.symbol in m]:
+                others = list(monomial)
+                others.remove(coordinate.symbol)
+                if coordinate.symbol in others:
+                    raise Unreadable("a block's coordinate is squared")
+                moved = P.times(self._shift(coordinate), value.terms[monomial], value.bits)
+                value = P.add(value, Polynomial(value.bits, {tuple(others): moved} if others else {}, 0 if others else moved))
+        return value
+
+    def _shift(self, coordinate: Coordinate) -> P.Coefficient:
+        shift = np.zeros((self.rows, 1), dtype=np.uint64)
+        for stride, amount in enumerate(STRIDES):
+            shift[self.row(coordinate, stride)] = amount
+        return shift
 
     def _create(self, value: Polynomial) -> bool:
         """A sum of multiples of some extent in the block's coordinates, and an offset that is none."""
@@ -124,7 +141,7 @@ class Coordinates:
         if P.signed(terms[(lead,)], 32) != extent or P.widened(definition, 64) is None:
             return False
         index = len(self.found)
-        symbol = self.domain.atom(hashing.constant(f"output coordinate {index}"))
+        symbol = self.domain.atom(hashing.constant(f"output coordinate {index}"), alignment=extent & -extent)
         self.found.append(Coordinate(index, symbol, definition, lead, extent))
         self._leads.add(lead)
         return True
