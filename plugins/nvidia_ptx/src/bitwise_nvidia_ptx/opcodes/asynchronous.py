@@ -77,12 +77,17 @@ def copy(instruction: Instruction, context: Context) -> Step:
 
 
 def _issue(machine: Machine, target: Operand, source: Operand, bits: int, size: Operand | None, line: int) -> None:
-    place, origin = machine.known(address_of(machine, target)), machine.known(address_of(machine, source))
-    if place is None or origin is None:
-        raise Unreadable("an asynchronous copy at a computed address", line)
+    begin = address_of(machine, source)
+    place, origin = machine.known(address_of(machine, target)), machine.known(begin)
+    if place is None:
+        raise Unreadable("an asynchronous copy to a computed address", line)
     if machine.condition is not None:
         raise Unreadable("an asynchronous copy depends on data", line)
-    value = _source(machine, origin, bits, size, line)
+    if origin is None:
+        count = None if size is None else machine.read_bits(size, 32)
+        value = machine.memory.copied(machine, begin, bits, count, line)
+    else:
+        value = _source(machine, origin, bits, size, line)
     shared = machine.shared
     cells = shared.cells(place, machine.mask)
     where, threads = touched(machine, cells, max(1, bits // 8 // shared.granule))
