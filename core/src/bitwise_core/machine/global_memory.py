@@ -132,6 +132,10 @@ class GlobalMemory:
         """A store at addresses that depend on data."""
         raise Unreadable("memory is written at a computed address", line)
 
+    def copied(self, machine: object, address: Value, bits: int, count: Value | None, line: int) -> Value:
+        """What an asynchronous copy reads at an address that depends on data: `count` bytes, and zeros."""
+        raise Unreadable("an asynchronous copy at a computed address", line)
+
     def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
         """Stores the value at each active lane's address."""
         parts = _parts(value)
