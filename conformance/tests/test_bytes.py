@@ -65,7 +65,9 @@ def test_classes_never_mix_bytes(family: str, record_property: Callable[[str, ob
         found = read(source, arch, group_buffers(one), Options())
         readings.append(Read(one.id, digest, found.signature.hex() if found.signature else None, found.unknown))
     agreement = compare(readings, recorded().by_id())
-    record_property("agreement", f"{agreement.classes} classes, {agreement.byte_classes} byte classes, {agreement.unknown} unknown")
+    record_property(
+        "agreement", f"{agreement.classes} classes, {agreement.byte_classes} byte classes, {agreement.unknown} unknown"
+    )
     assert agreement.left_out == 0
     assert agreement.mixed == ()
     assert agreement.classes >= agreement.byte_classes

@@ -15,7 +15,16 @@ from bitwise_conformance.ptx_variants import VARIANTS
 from bitwise_core.checker import Outcome
 
 RECORDS = Path(__file__).parents[2] / "records" / "mutants.json"
-FAMILIES = ("row_sum", "softmax_row", "layer_norm", "column_sum", "rotate", "gemm", "gemm_bias_relu", "attention_decode")
+FAMILIES = (
+    "row_sum",
+    "softmax_row",
+    "layer_norm",
+    "column_sum",
+    "rotate",
+    "gemm",
+    "gemm_bias_relu",
+    "attention_decode",
+)
 
 TEXT = """.version 8.7
 .target sm_90a
@@ -98,9 +107,7 @@ def test_mutants_of_compiled_kernels(family: str) -> None:
     assert len(changed) >= 24
     assert len({one.mutant.kind for one in changed}) >= 8
     unverified = [
-        one
-        for one in changed
-        if one.outcome is Outcome.EQUAL and normalised_digest(one.mutant.text)[:16] not in same
+        one for one in changed if one.outcome is Outcome.EQUAL and normalised_digest(one.mutant.text)[:16] not in same
     ]
     assert [(one.kernel, one.mutant.kind, one.mutant.before, one.mutant.after) for one in unverified] == []
     caught = sum(one.outcome is not Outcome.EQUAL for one in changed)

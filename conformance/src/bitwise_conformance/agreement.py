@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 from bitwise_conformance.cases import Case
 from bitwise_conformance.digest import normalised_digest
@@ -79,11 +79,13 @@ def compare(
     return Agreement(kernels, compared, unknown, left_out, len(classes), len(byte_classes), tuple(mixed))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _buffers(family: str, group: str) -> tuple[tuple[str, int], ...]:
     from bitwise_conformance import corpus
 
-    names = {array.name for case in corpus.cases() if (case.family, case.group) == (family, group) for array in case.arrays}
+    names = {
+        array.name for case in corpus.cases() if (case.family, case.group) == (family, group) for array in case.arrays
+    }
     return tuple(buffer_numbers(names).items())
 
 
@@ -93,7 +95,7 @@ def group_buffers(case: Case) -> dict[str, int]:
 
 
 def compile_source(case: Case) -> tuple[Source, str, float]:
-    """The case compiled here: what is read of it, the digest of its text, and how long the compiler took, in seconds."""
+    """The case compiled here: what is read of it, the digest of its text, and the compiler's time in seconds."""
     from bitwise_conformance.compiling import compile_case
 
     captured = compile_case(case)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_conformance.agreement import Agreement, Read, compare, compile_source, group_buffers
-from bitwise_conformance.cases import Array, Case, Scalar
+from bitwise_conformance.cases import Argument, Array, Case, Scalar
 from bitwise_conformance.draws import DRAWS
 from bitwise_conformance.environment import reading_environment
 from bitwise_conformance.records import CaseRecord, load_records
@@ -39,7 +39,16 @@ MODES: Mapping[str, Options] = {
 }
 """How each kernel is read, once its roundings are settled."""
 
-ROW_FAMILIES = ("row_", "softmax_row", "layer_norm", "rms_norm", "log_sum_exp", "square_sum", "cross_entropy", "welford")
+ROW_FAMILIES = (
+    "row_",
+    "softmax_row",
+    "layer_norm",
+    "rms_norm",
+    "log_sum_exp",
+    "square_sum",
+    "cross_entropy",
+    "welford",
+)
 
 
 def measure(case: Case, modes: Iterable[str] = tuple(MODES)) -> dict[str, Any]:
@@ -92,7 +101,7 @@ def gemm_cases(m: int = 256, n: int = 256, k: int = 1024) -> list[Case]:
         if (case.family, case.group) != ("gemm", "fp16-128x128x96"):
             continue
         strides = {"stride_am": k, "stride_bk": n, "stride_cm": n}
-        arguments = []
+        arguments: list[Argument] = []
         for argument in case.arguments:
             if isinstance(argument, Array):
                 arguments.append(replace(argument, elements=sizes[argument.name]))
@@ -133,19 +142,28 @@ def summarise(
 ) -> dict[str, Any]:
     """The record: agreement by mode and family, reasons of Unknown, and times."""
     families = list(dict.fromkeys(str(r["id"]).split("/")[0] for r in results))
-    summary: dict[str, Any] = {"environment": reading_environment(), "modes": {}, "families": {}, "unknown": {}, "seconds": {}}
+    summary: dict[str, Any] = {
+        "environment": reading_environment(),
+        "modes": {},
+        "families": {},
+        "unknown": {},
+        "seconds": {},
+    }
     for mode in MODES:
         summary["modes"][mode] = _plain(agreement_of(results, mode, recorded))
-        reasons = Counter(re.sub(r" at line \d+|%\w+", "", str(r["unknown"][mode]))[:160] for r in results if mode in r["unknown"])
+        reasons = Counter(
+            re.sub(r" at line \d+|%\w+", "", str(r["unknown"][mode]))[:160] for r in results if mode in r["unknown"]
+        )
         summary["unknown"][mode] = dict(reasons.most_common(40))
     for family in families:
         members = [r for r in results if str(r["id"]).split("/")[0] == family]
         summary["families"][family] = {mode: _plain(agreement_of(members, mode, recorded)) for mode in MODES}
     rows = [r for r in results if str(r["id"]).startswith(ROW_FAMILIES)]
-    for name, members in (("all", results), ("rows", rows), ("gemm 256x256x1024", gemms)):
-        steps = ("compile", "parse", "audit", *MODES)
+    sets: dict[str, Sequence[Mapping[str, Any]]] = {"all": results, "rows": rows, "gemm 256x256x1024": gemms}
+    steps = ("compile", "parse", "audit", *MODES)
+    for name, measured in sets.items():
         summary["seconds"][name] = {
-            step: quantiles(r["seconds"][step] for r in members if step in r["seconds"] and step not in r["unknown"])
+            step: quantiles(r["seconds"][step] for r in measured if step in r["seconds"] and step not in r["unknown"])
             for step in steps
         }
     return summary
@@ -172,12 +190,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for result in pool.map(measure_named, names, chunksize=4):
             results.append(result)
             if len(results) % 100 == 0:
-                print(f"{len(results)} of {len(names)} after {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+                print(
+                    f"{len(results)} of {len(names)} after {time.monotonic() - start:.0f} s",
+                    file=sys.stderr,
+                    flush=True,
+                )
         gemms = list(pool.map(measure_gemm, range(len(gemm_cases())))) if not chosen.families else []
     summary = summarise(results, gemms, load_records(chosen.records).by_id())
     for mode, agreement in summary["modes"].items():
-        print(f"{mode:14} {agreement['classes']} classes, {agreement['byte_classes']} byte classes, ratio {agreement['ratio']}, "
-              f"{agreement['unknown']} of {agreement['kernels']} unknown, {len(agreement['mixed'])} mixed")  # fmt: skip
+        print(
+            f"{mode:14} {agreement['classes']} classes, {agreement['byte_classes']} byte classes, "
+            f"ratio {agreement['ratio']}, "
+            f"{agreement['unknown']} of {agreement['kernels']} unknown, {len(agreement['mixed'])} mixed"
+        )
     for pair in summary["modes"]["launch"]["mixed"]:
         print(f"DIFFERENT BYTES IN ONE CLASS: {pair[0]} and {pair[1]}")
     for name, steps in summary["seconds"].items():

@@ -73,12 +73,10 @@ class Judged:
 
 
 def mutants(text: str, seed: str, count: int, kinds: Iterable[str] = tuple(KINDS)) -> list[Mutant]:
-    """Up to `count` different changes of a PTX text, spread over the kinds that it offers; the same for the same seed."""
+    """Up to `count` different changes of a PTX text, spread over the kinds that it offers; a seed draws the same."""
     parsed = read_text(text)
     found: list[Mutant] = []
-    queues: list[Iterator[Mutant]] = []
-    for kind in kinds:
-        queues.append(_of_kind(parsed, kind, random.Random(f"{seed}\0{kind}")))
+    queues = [_of_kind(parsed, kind, random.Random(f"{seed}\0{kind}")) for kind in kinds]
     random.Random(seed).shuffle(queues)
     seen = {text}
     while queues and len(found) < count:
@@ -157,7 +155,9 @@ def judge(kernel: Kernel, changed: Sequence[Mutant], target: str = "sm_90") -> l
                 said = verdict(original, reading(mutant.text), OPTIONS)
             found.append(Judged(kernel.name, mutant, said.outcome, said.reason))
         except OutOfTime:
-            found.append(Judged(kernel.name, mutant, Outcome.UNKNOWN, "the reading takes far longer than the original's"))
+            found.append(
+                Judged(kernel.name, mutant, Outcome.UNKNOWN, "the reading takes far longer than the original's")
+            )
     return found
 
 
@@ -213,7 +213,12 @@ def _survey_job(job: tuple[Kernel | str, str, int]) -> tuple[list[Judged], str |
     except Exception as error:  # a kernel that cannot be surveyed is named in the summary
         name = kernel if isinstance(kernel, str) else kernel.name
         return [], f"{name}: {' '.join(str(error).split())[:200]}"
-    keep = [one if one.outcome is Outcome.EQUAL and not one.mutant.neutral else replace(one, mutant=replace(one.mutant, text="")) for one in judged]
+    keep = [
+        one
+        if one.outcome is Outcome.EQUAL and not one.mutant.neutral
+        else replace(one, mutant=replace(one.mutant, text=""))
+        for one in judged
+    ]
     return keep, None
 
 
@@ -222,9 +227,18 @@ def table(judged: Sequence[Judged]) -> list[dict[str, Any]]:
     rows = []
     for neutral in (False, True):
         for kind in VARIANTS if neutral else KINDS:
-            of_kind = Counter(one.outcome.value for one in judged if one.mutant.kind == kind and one.mutant.neutral == neutral)
+            of_kind = Counter(
+                one.outcome.value for one in judged if one.mutant.kind == kind and one.mutant.neutral == neutral
+            )
             if of_kind:
-                rows.append({"kind": kind, "neutral": neutral, "mutants": of_kind.total(), **{o.value: of_kind[o.value] for o in Outcome}})
+                rows.append(
+                    {
+                        "kind": kind,
+                        "neutral": neutral,
+                        "mutants": of_kind.total(),
+                        **{o.value: of_kind[o.value] for o in Outcome},
+                    }
+                )
     return rows
 
 
@@ -256,7 +270,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             names.setdefault(case.family, []).append(case.id)
     if chosen.families:
         names = {family: names[family] for family in chosen.families}
-    jobs = [(by_name.get(name, name), chosen.seed, chosen.mutants) for name in sample(names, chosen.kernels, chosen.seed)]
+    jobs = [
+        (by_name.get(name, name), chosen.seed, chosen.mutants) for name in sample(names, chosen.kernels, chosen.seed)
+    ]
     judged: list[Judged] = []
     failed: list[str] = []
     with ProcessPoolExecutor(max(1, chosen.workers)) as pool:
@@ -264,22 +280,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
             judged += found
             failed += [error] if error else []
             if index % 20 == 0:
-                print(f"{index} of {len(jobs)} kernels after {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+                print(
+                    f"{index} of {len(jobs)} kernels after {time.monotonic() - start:.0f} s",
+                    file=sys.stderr,
+                    flush=True,
+                )
     rows = table(judged)
     print(f"{'kind':24} {'mutants':>8} {'different':>10} {'unknown':>8} {'equal':>6} {'caught':>8}")
     for row in rows:
         caught = f"{100 * (1 - row['equal'] / row['mutants']):.1f} %" if not row["neutral"] else "neutral"
-        print(f"{row['kind']:24} {row['mutants']:8} {row['different']:10} {row['unknown']:8} {row['equal']:6} {caught:>8}")
+        print(
+            f"{row['kind']:24} {row['mutants']:8} {row['different']:10} {row['unknown']:8} {row['equal']:6} {caught:>8}"
+        )
     for line in failed:
         print(f"not surveyed: {line}")
     survivors = [one for one in judged if one.outcome is Outcome.EQUAL and not one.mutant.neutral]
     broken = [one for one in judged if one.outcome is not Outcome.EQUAL and one.mutant.neutral]
     for one in judged:
         if CRASH in one.reason:
-            print(f"BROKE DOWN {one.kernel}: {one.mutant.kind}: {one.mutant.before} -> {one.mutant.after}: {one.reason}")
+            print(
+                f"BROKE DOWN {one.kernel}: {one.mutant.kind}: {one.mutant.before} -> {one.mutant.after}: {one.reason}"
+            )
     for one in broken:
         print(f"NOT EQUAL though neutral: {one.kernel}: {one.mutant.kind}: {one.reason}")
-    print(f"{len(jobs)} kernels, {len(judged)} texts, {len(survivors)} mutants came back Equal, {time.monotonic() - start:.0f} s")
+    print(
+        f"{len(jobs)} kernels, {len(judged)} texts, {len(survivors)} mutants came back Equal, "
+        f"{time.monotonic() - start:.0f} s"
+    )
     if chosen.out:
         _write(chosen.out, chosen, rows, survivors, failed)
     if chosen.survivors:
@@ -287,7 +314,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if broken else 0
 
 
-def _write(path: Path, chosen: argparse.Namespace, rows: list[dict[str, Any]], survivors: list[Judged], failed: list[str]) -> None:
+def _write(
+    path: Path, chosen: argparse.Namespace, rows: list[dict[str, Any]], survivors: list[Judged], failed: list[str]
+) -> None:
     from bitwise_conformance.environment import reading_environment
 
     content: dict[str, Any] = {
@@ -304,7 +333,9 @@ def _write(path: Path, chosen: argparse.Namespace, rows: list[dict[str, Any]], s
             "environment": truth["environment"],
             "equal by text": len(equal),
             "same bytes": Counter(one.mutant.kind for one, said in equal if said and not said["differs"]),
-            "other bytes": [_entry(one) | {"draws": said["differs"]} for one, said in equal if said and said["differs"]],
+            "other bytes": [
+                _entry(one) | {"draws": said["differs"]} for one, said in equal if said and said["differs"]
+            ],
             "not run": [_entry(one) for one, said in equal if said is None],
             "digests of same bytes": sorted(
                 entry["digest"] for entry in truth["mutants"] if entry.get("differs") == [] and not entry["unsteady"]
@@ -316,7 +347,13 @@ def _write(path: Path, chosen: argparse.Namespace, rows: list[dict[str, Any]], s
 
 def _entry(one: Judged) -> dict[str, Any]:
     mutant = one.mutant
-    return {"kernel": one.kernel, "kind": mutant.kind, "line": mutant.line, "before": mutant.before, "after": mutant.after}
+    return {
+        "kernel": one.kernel,
+        "kind": mutant.kind,
+        "line": mutant.line,
+        "before": mutant.before,
+        "after": mutant.after,
+    }
 
 
 def _write_survivors(folder: Path, survivors: list[Judged], known: Mapping[str, Kernel]) -> None:

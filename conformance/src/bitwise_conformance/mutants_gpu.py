@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from bitwise_conformance.cases import Array, Case
+from bitwise_conformance.cases import Case
 from bitwise_conformance.digest import normalised_digest
 from bitwise_conformance.draws import digest_of
 from bitwise_conformance.launching import download, drawn, upload
@@ -30,8 +30,20 @@ from bitwise_core.machine.launch import Launch, TensorMap, scalar_bits
 DRAWS = ("normal", "wide", "zeros", "special")
 SHARED_BYTES = 227 * 1024
 SCRATCH_BYTES = 1 << 24
-_ELEMENT_KINDS = {"u8": (0, 1), "i8": (0, 1), "fp8e4nv": (0, 1), "fp8e5": (0, 1), "u16": (1, 2), "i16": (1, 2), "u32": (2, 4), "i32": (3, 4),
-                  "fp16": (6, 2), "fp32": (7, 4), "fp64": (8, 8), "bf16": (9, 2)}  # fmt: skip
+_ELEMENT_KINDS = {
+    "u8": (0, 1),
+    "i8": (0, 1),
+    "fp8e4nv": (0, 1),
+    "fp8e5": (0, 1),
+    "u16": (1, 2),
+    "i16": (1, 2),
+    "u32": (2, 4),
+    "i32": (3, 4),
+    "fp16": (6, 2),
+    "fp32": (7, 4),
+    "fp64": (8, 8),
+    "bf16": (9, 2),
+}
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 
 
@@ -81,9 +93,19 @@ def _tensor_map(described: TensorMap, address: int) -> Any:
     box = (ctypes.c_uint32 * rank)(*described.block[::-1])
     steps = (ctypes.c_uint32 * rank)(*[1] * rank)
     status = _driver().cuTensorMapEncodeTiled(
-        ctypes.c_void_p(place), kind, rank, ctypes.c_void_p(address + described.offset), sizes, strides, box, steps, 0,
-        _SWIZZLES[described.swizzle], 2, 0,
-    )  # fmt: skip
+        ctypes.c_void_p(place),
+        kind,
+        rank,
+        ctypes.c_void_p(address + described.offset),
+        sizes,
+        strides,
+        box,
+        steps,
+        0,
+        _SWIZZLES[described.swizzle],
+        2,
+        0,
+    )
     if status:
         raise ValueError(f"the tensor map cannot be encoded: CUDA error {status}")
     return store, place
@@ -99,7 +121,7 @@ def launch_bytes(path: str, launch: Launch, parameters: int, case: Case, kind: s
     group = f"{case.family}/{case.group}"
     tensors: dict[str, Any] = {}
     for array in case.arrays:
-        if isinstance(array, Array) and array.name not in tensors:
+        if array.name not in tensors:
             tensors[array.name] = upload(array, drawn(array, group, kind), "cuda")
     held: list[Any] = []
     pointers: list[int] = []
@@ -162,7 +184,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     entries = json.loads((chosen.folder / "survivors.json").read_text())
     names = [str(index) for index in range(len(entries))][: chosen.first]
     batches = [names[start : start + 8] for start in range(0, len(names), 8)]
-    answers = run_all(truth_job, batches, {"folder": str(chosen.folder)}, processes=chosen.processes, seconds=chosen.seconds, report=lambda name, answer: None)
+    answers = run_all(
+        truth_job,
+        batches,
+        {"folder": str(chosen.folder)},
+        processes=chosen.processes,
+        seconds=chosen.seconds,
+        report=lambda name, answer: None,
+    )
     keys = ("kernel", "kind", "line", "before", "after")
     found = [
         {**{key: entry[key] for key in keys}, **answers[str(index)]}
@@ -174,7 +203,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen.out.write_text(json.dumps({"environment": environment(), "mutants": found}, indent=1) + "\n")
     for verdict in ("error", "unsteady", "differs"):
         print(verdict, dict(Counter(entry["kind"] for entry in found if entry.get(verdict))))
-    print("same", dict(Counter(entry["kind"] for entry in found if entry.get("differs") == [] and not entry.get("unsteady"))))
+    print(
+        "same",
+        dict(Counter(entry["kind"] for entry in found if entry.get("differs") == [] and not entry.get("unsteady"))),
+    )
     return 1 if any(entry.get("differs") for entry in found) else 0
 
 

@@ -39,8 +39,15 @@ def _is_float(statement: Statement) -> bool:
 def rounding(text: Text, dice: random.Random) -> Iterator[Site]:
     """To nearest becomes towards zero, in arithmetic and in narrowing conversions."""
     for each in text.statements:
-        narrow = each.parts[0] in ("add", "sub", "mul", "fma", "div", "sqrt", "rcp") and each.parts[-1] in ("f32", "f64")
-        converts = each.parts[0] == "cvt" and each.parts[-1] in ("f32", "f64", "s32", "u32") and not re.search(r"e[45]m|e2m", each.opcode)
+        narrow = each.parts[0] in ("add", "sub", "mul", "fma", "div", "sqrt", "rcp") and each.parts[-1] in (
+            "f32",
+            "f64",
+        )
+        converts = (
+            each.parts[0] == "cvt"
+            and each.parts[-1] in ("f32", "f64", "s32", "u32")
+            and not re.search(r"e[45]m|e2m", each.opcode)
+        )
         if "rn" in each.parts and (narrow or converts):
             yield _site(each.with_opcode(each.opcode.replace(".rn", ".rz", 1)))
         elif narrow and each.parts[0] in ("add", "sub", "mul") and not {"rz", "rm", "rp"} & set(each.parts):
@@ -65,7 +72,10 @@ def operand(text: Text, dice: random.Random) -> Iterator[Site]:
         near = [
             other
             for other in by_family.get(family(name), ())
-            if other != name and text.defined_before[other] < each.number and abs(int(other.lstrip("%abcdefghijklmnopqrstuvwxyz")) - int(name.lstrip("%abcdefghijklmnopqrstuvwxyz"))) <= 12
+            if other != name
+            and text.defined_before[other] < each.number
+            and abs(int(other.lstrip("%abcdefghijklmnopqrstuvwxyz")) - int(name.lstrip("%abcdefghijklmnopqrstuvwxyz")))
+            <= 12
         ]
         if near:
             changed = re.sub(re.escape(name) + r"\b", dice.choice(near), each.operands[index], count=1)
@@ -75,9 +85,10 @@ def operand(text: Text, dice: random.Random) -> Iterator[Site]:
 def swap(text: Text, dice: random.Random) -> Iterator[Site]:
     """The two operands of an operation that does not commute change places."""
     for each in text.statements:
-        if each.parts[0] in ("sub", "div", "selp", "shl", "shr", "rem") or each.parts[0] == "setp" and each.parts[1] not in ("eq", "ne"):
-            left, right = each.operands[1:3]
-        elif each.parts[0] == "cvt" and each.parts[-2].endswith("x2") and len(each.operands) == 3:
+        if (
+            each.parts[0] in ("sub", "div", "selp", "shl", "shr", "rem")
+            or (each.parts[0] == "setp" and each.parts[1] not in ("eq", "ne"))
+        ) or (each.parts[0] == "cvt" and each.parts[-2].endswith("x2") and len(each.operands) == 3):
             left, right = each.operands[1:3]
         elif each.parts[0] == "fma":
             left, right = each.operands[1], each.operands[3]
@@ -115,7 +126,12 @@ def reassociate(text: Text, dice: random.Random) -> Iterator[Site]:
         if len(readers) != 1 or len(text.writers.get(total, ())) != 1:
             continue
         second = readers[0]
-        if second.opcode != first.opcode or second.guard or second.number < first.number or not text.straight(first, second):
+        if (
+            second.opcode != first.opcode
+            or second.guard
+            or second.number < first.number
+            or not text.straight(first, second)
+        ):
             continue
         others = [name for name in second.operands[1:] if name != total]
         if len(others) != 1:
@@ -145,7 +161,9 @@ def loop(text: Text, dice: random.Random) -> Iterator[Site]:
         if each.parts[0] == "add" and each.operands[0] == each.operands[1] and not _is_float(each):
             step = integer(each.operands[2])
             if step:
-                yield _site(each.with_operand(2, str(step * 2 if dice.random() < 0.5 else step + (1 if step > 0 else -1))))
+                yield _site(
+                    each.with_operand(2, str(step * 2 if dice.random() < 0.5 else step + (1 if step > 0 else -1)))
+                )
         elif each.parts[0] == "setp" and not _is_float(each) and (bound := integer(each.operands[2])) is not None:
             yield _site(each.with_operand(2, str(bound + dice.choice((-1, 1)))))
 
@@ -169,7 +187,11 @@ def matrix(text: Text, dice: random.Random) -> Iterator[Site]:
                 literal = integer(each.operands[index])
                 if literal is not None and index >= 6:
                     yield _site(each.with_operand(index, str(1 - literal)))
-            yield _site(each.with_operand(3, "0" if integer(each.operands[3]) else "1") if integer(each.operands[3]) is not None else each)
+            yield _site(
+                each.with_operand(3, "0" if integer(each.operands[3]) else "1")
+                if integer(each.operands[3]) is not None
+                else each
+            )
         elif len(each.operands) == 4 and each.operands[1] != each.operands[2]:
             names = registers(each.operands[1])
             if len(names) > 1:
@@ -184,15 +206,28 @@ def _exchanged(into: Statement, source: Statement, places: tuple[int, ...]) -> S
 
 def descriptor(text: Text, dice: random.Random) -> Iterator[Site]:
     """Another offset in a matrix descriptor: the tile of another step."""
-    used = {name for each in text.statements if each.parts[:2] == ("wgmma", "mma_async") for name in registers(",".join(each.operands[1:3]))}
+    used = {
+        name
+        for each in text.statements
+        if each.parts[:2] == ("wgmma", "mma_async")
+        for name in registers(",".join(each.operands[1:3]))
+    }
     for each in text.statements:
-        if each.parts[0] in ("add", "or") and each.operands[0] in used and (offset := integer(each.operands[2])) is not None:
+        if (
+            each.parts[0] in ("add", "or")
+            and each.operands[0] in used
+            and (offset := integer(each.operands[2])) is not None
+        ):
             yield _site(each.with_operand(2, str(offset + dice.choice((-2, 2, 4)))))
 
 
 def scale(text: Text, dice: random.Random) -> Iterator[Site]:
     """The predicate behind scale-d becomes false: an accumulator starts anew."""
-    used = {registers(each.operands[3])[0] for each in text.statements if each.parts[:2] == ("wgmma", "mma_async") and registers(each.operands[3])}
+    used = {
+        registers(each.operands[3])[0]
+        for each in text.statements
+        if each.parts[:2] == ("wgmma", "mma_async") and registers(each.operands[3])
+    }
     for each in text.statements:
         if each.opcode == "mov.pred" and each.operands[0] in used and (value := integer(each.operands[1])) is not None:
             yield _site(each.with_operand(1, "0" if value else "-1"))
@@ -219,10 +254,16 @@ def fuse(text: Text, dice: random.Random) -> Iterator[Site]:
         if len(readers) != 1 or len(text.writers.get(each.operands[0], ())) != 1:
             continue
         sum_of = readers[0]
-        if sum_of.opcode not in (f"add.{each.parts[-1]}", f"add.rn.{each.parts[-1]}") or not text.straight(each, sum_of) or sum_of.number < each.number:
+        if (
+            sum_of.opcode not in (f"add.{each.parts[-1]}", f"add.rn.{each.parts[-1]}")
+            or not text.straight(each, sum_of)
+            or sum_of.number < each.number
+        ):
             continue
         others = [name for name in sum_of.operands[1:] if name != each.operands[0]]
-        if len(others) != 1 or any(each.number < w.number < sum_of.number for name in each.operands[1:] for w in text.writers.get(name, ())):
+        if len(others) != 1 or any(
+            each.number < w.number < sum_of.number for name in each.operands[1:] for w in text.writers.get(name, ())
+        ):
             continue
         fused = f"\tfma.rn.{each.parts[-1]} {sum_of.operands[0]}, {each.operands[1]}, {each.operands[2]}, {others[0]};"
         yield Site(each.number, {sum_of.number: fused})
@@ -274,7 +315,9 @@ def expect(text: Text, dice: random.Random) -> Iterator[Site]:
         if each.parts[0] == "mbarrier" and each.parts[1] in ("arrive", "init", "expect_tx"):
             value = integer(each.operands[-1])
             if value is not None:
-                yield _site(each.with_operand(len(each.operands) - 1, str(value + (1 if each.parts[1] == "init" else 16))))
+                yield _site(
+                    each.with_operand(len(each.operands) - 1, str(value + (1 if each.parts[1] == "init" else 16)))
+                )
 
 
 _ADDRESS = re.compile(r"\[\s*([%$\w]+)\s*(?:\+\s*(-?\d+))?\s*\]")
@@ -290,25 +333,32 @@ def _moved(statement: Statement, index: int, dice: random.Random) -> Iterator[Si
         yield _site(statement.with_operand(index, f"[{found[1]}+{offset}]"))
 
 
+def _copies(statement: Statement) -> bool:
+    return statement.parts[:2] == ("cp", "async") and "global" in statement.parts and "bulk" not in statement.parts
+
+
 def load_offset(text: Text, dice: random.Random) -> Iterator[Site]:
     """A load, from global or shared memory, from another offset."""
     for each in text.statements:
-        if each.parts[0] in ("ld", "ldmatrix") and "param" not in each.parts:
-            yield from _moved(each, 1, dice)
-        elif each.parts[:2] == ("cp", "async") and "global" in each.parts and "bulk" not in each.parts:
+        loads = each.parts[0] in ("ld", "ldmatrix") and "param" not in each.parts
+        if loads or _copies(each):
             yield from _moved(each, 1, dice)
 
 
 def store_offset(text: Text, dice: random.Random) -> Iterator[Site]:
     """A store, atomics and asynchronous copies included, to another offset."""
     for each in text.statements:
-        if each.parts[0] in ("st", "red", "stmatrix") or each.parts[:2] == ("cp", "async") and "global" in each.parts and "bulk" not in each.parts:
+        if each.parts[0] in ("st", "red", "stmatrix") or (
+            each.parts[:2] == ("cp", "async") and "global" in each.parts and "bulk" not in each.parts
+        ):
             yield from _moved(each, 0, dice)
         elif each.parts[0] == "atom":
             yield from _moved(each, 1, dice)
 
 
-_COMPARISONS = MappingProxyType({"lt": "le", "le": "lt", "gt": "ge", "ge": "gt", "eq": "ne", "ne": "eq", "ltu": "lt", "neu": "ne", "num": "nan"})
+_COMPARISONS = MappingProxyType(
+    {"lt": "le", "le": "lt", "gt": "ge", "ge": "gt", "eq": "ne", "ne": "eq", "ltu": "lt", "neu": "ne", "num": "nan"}
+)
 
 
 def predicate(text: Text, dice: random.Random) -> Iterator[Site]:
@@ -320,19 +370,32 @@ def predicate(text: Text, dice: random.Random) -> Iterator[Site]:
             if each.parts[0] != "bra":
                 yield Site(each.number, {each.number: each.text().replace(each.guard + " ", "", 1)})
         if each.parts[0] == "setp" and each.parts[1] in _COMPARISONS:
-            yield _site(each.with_opcode(each.opcode.replace(f".{each.parts[1]}", f".{_COMPARISONS[each.parts[1]]}", 1)))
+            yield _site(
+                each.with_opcode(each.opcode.replace(f".{each.parts[1]}", f".{_COMPARISONS[each.parts[1]]}", 1))
+            )
         if each.opcode in ("and.pred", "or.pred"):
             yield _site(each.with_opcode("or.pred" if each.opcode == "and.pred" else "and.pred"))
 
 
 _CONVERSIONS = (
-    (r"cvt\.f32\.bf16", "cvt.f32.f16"), (r"cvt\.f32\.f16", "cvt.f32.bf16"), (r"cvt\.rn\.bf16x2\.f32", "cvt.rn.f16x2.f32"),
-    (r"cvt\.rn\.f16x2\.f32", "cvt.rn.bf16x2.f32"), (r"cvt\.rn\.f16\.f32", "cvt.rn.bf16.f32"), (r"cvt\.rn\.bf16\.f32", "cvt.rn.f16.f32"),
-    (r"cvt\.u64\.u32", "cvt.s64.s32"), (r"cvt\.s64\.s32", "cvt.u64.u32"), (r"cvt\.rn\.f32\.s32", "cvt.rn.f32.u32"),
-    (r"cvt\.rna\.tf32\.f32", "mov.b32"), (r"mad\.wide\.s32", "mad.wide.u32"), (r"mul\.wide\.u32", "mul.wide.s32"),
-    (r"cvt\.rni\.f32\.f32", "cvt.rmi.f32.f32"), (r"shr\.s32", "shr.u32"), (r"ex2\.approx\.ftz\.f32", "ex2.approx.f32"),
-    (r"ex2\.approx\.f32", "lg2.approx.f32"), (r"div\.full\.f32", "div.rn.f32"),
-)  # fmt: skip
+    (r"cvt\.f32\.bf16", "cvt.f32.f16"),
+    (r"cvt\.f32\.f16", "cvt.f32.bf16"),
+    (r"cvt\.rn\.bf16x2\.f32", "cvt.rn.f16x2.f32"),
+    (r"cvt\.rn\.f16x2\.f32", "cvt.rn.bf16x2.f32"),
+    (r"cvt\.rn\.f16\.f32", "cvt.rn.bf16.f32"),
+    (r"cvt\.rn\.bf16\.f32", "cvt.rn.f16.f32"),
+    (r"cvt\.u64\.u32", "cvt.s64.s32"),
+    (r"cvt\.s64\.s32", "cvt.u64.u32"),
+    (r"cvt\.rn\.f32\.s32", "cvt.rn.f32.u32"),
+    (r"cvt\.rna\.tf32\.f32", "mov.b32"),
+    (r"mad\.wide\.s32", "mad.wide.u32"),
+    (r"mul\.wide\.u32", "mul.wide.s32"),
+    (r"cvt\.rni\.f32\.f32", "cvt.rmi.f32.f32"),
+    (r"shr\.s32", "shr.u32"),
+    (r"ex2\.approx\.ftz\.f32", "ex2.approx.f32"),
+    (r"ex2\.approx\.f32", "lg2.approx.f32"),
+    (r"div\.full\.f32", "div.rn.f32"),
+)
 
 
 def conversion(text: Text, dice: random.Random) -> Iterator[Site]:
@@ -360,9 +423,22 @@ def constant(text: Text, dice: random.Random) -> Iterator[Site]:
 
 def operation(text: Text, dice: random.Random) -> Iterator[Site]:
     """Another operation of the same shape."""
-    others = {"add": "sub", "sub": "add", "max": "min", "min": "max", "and": "or", "or": "xor", "xor": "or", "shl": "shr"}
+    others = {
+        "add": "sub",
+        "sub": "add",
+        "max": "min",
+        "min": "max",
+        "and": "or",
+        "or": "xor",
+        "xor": "or",
+        "shl": "shr",
+    }
     for each in text.statements:
-        if each.parts[0] in others and each.parts[-1] != "pred" and not (each.parts[0] == "shl" and each.parts[1][0] != "b"):
+        if (
+            each.parts[0] in others
+            and each.parts[-1] != "pred"
+            and not (each.parts[0] == "shl" and each.parts[1][0] != "b")
+        ):
             opcode = each.opcode.replace(each.parts[0], others[each.parts[0]], 1)
             yield _site(each.with_opcode(opcode))
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 _STATEMENT = re.compile(r"^(\s*)(@!?%?\w+\s+)?([a-z][\w.:]*)(?:\s+([^;]*?))?\s*;\s*(?://.*)?$")
 _REGISTER = re.compile(r"%[A-Za-z_]\w*(?:\.[xyzw])?")
@@ -14,10 +15,27 @@ _SILENT = re.compile(r"^\s*(?://.*|\.loc\b.*|\$L__tmp\d+:\s*)?$")
 _SPECIAL = ("%tid", "%ntid", "%ctaid", "%nctaid", "%laneid", "%warpid", "%clock", "%globaltimer", "%cluster", "%smid")
 _NO_RESULT = frozenset(
     {
-        "st", "red", "bar", "barrier", "bra", "cp", "ret", "exit", "membar", "fence", "prefetch", "stmatrix", "trap", "call",
-        "tensormap", "setmaxnreg", "griddepcontrol", "nanosleep", "discard",
+        "st",
+        "red",
+        "bar",
+        "barrier",
+        "bra",
+        "cp",
+        "ret",
+        "exit",
+        "membar",
+        "fence",
+        "prefetch",
+        "stmatrix",
+        "trap",
+        "call",
+        "tensormap",
+        "setmaxnreg",
+        "griddepcontrol",
+        "nanosleep",
+        "discard",
     }
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -134,7 +152,8 @@ class Text:
     def straight(self, first: Statement, second: Statement) -> bool:
         """Whether no label and no branch stands between two statements, so that both run or neither."""
         between = self.lines[first.number : second.number - 1]
-        return not any(_LABEL.match(line) and not _SILENT.match(line) or re.search(r"\b(bra|ret|exit)\b", line) for line in between)
+        labelled = any(_LABEL.match(line) and not _SILENT.match(line) for line in between)
+        return not labelled and not any(re.search(r"\b(bra|ret|exit)\b", line) for line in between)
 
     def silent_between(self, first: Statement, second: Statement) -> bool:
         """Whether two statements are neighbours but for comments and debug lines."""
@@ -173,4 +192,4 @@ def integer(operand: str) -> int | None:
 
 def consecutive(statements: Sequence[Statement]) -> list[tuple[Statement, Statement]]:
     """Each statement with the next one."""
-    return list(zip(statements, statements[1:], strict=False))
+    return list(pairwise(statements))

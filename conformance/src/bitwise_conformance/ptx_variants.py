@@ -14,10 +14,42 @@ Variant: TypeAlias = Callable[[str, random.Random], str]
 
 _PURE = frozenset(
     {
-        "mov", "add", "sub", "mul", "mad", "fma", "shl", "shr", "and", "or", "xor", "not", "setp", "selp", "cvt", "min", "max",
-        "bfe", "bfi", "neg", "abs", "ex2", "lg2", "rcp", "sqrt", "rsqrt", "div", "rem", "prmt", "shf", "cvta", "sin", "cos", "tanh",
+        "mov",
+        "add",
+        "sub",
+        "mul",
+        "mad",
+        "fma",
+        "shl",
+        "shr",
+        "and",
+        "or",
+        "xor",
+        "not",
+        "setp",
+        "selp",
+        "cvt",
+        "min",
+        "max",
+        "bfe",
+        "bfi",
+        "neg",
+        "abs",
+        "ex2",
+        "lg2",
+        "rcp",
+        "sqrt",
+        "rsqrt",
+        "div",
+        "rem",
+        "prmt",
+        "shf",
+        "cvta",
+        "sin",
+        "cos",
+        "tanh",
     }
-)  # fmt: skip
+)
 _COMMUTES = frozenset({"add", "mul", "min", "max", "and", "or", "xor", "fma", "mad"})
 
 
@@ -26,9 +58,13 @@ def rename(text: str, dice: random.Random) -> str:
     for prefix, count in re.findall(r"\.reg\s+\.\w+\s+(%[a-z]+)<(\d+)>;", text):
         numbers = list(range(int(count)))
         dice.shuffle(numbers)
-        pattern = re.compile(re.escape(prefix) + r"(\d+)\b")
-        text = pattern.sub(lambda found, p=prefix, n=numbers: f"{p}{n[int(found[1])]}" if int(found[1]) < len(n) else found[0], text)
+        table = {f"{prefix}{number}": f"{prefix}{other}" for number, other in enumerate(numbers)}
+        text = _replaced(text, re.escape(prefix) + r"\d+\b", table)
     return text
+
+
+def _replaced(text: str, pattern: str, table: Mapping[str, str]) -> str:
+    return re.sub(pattern, lambda found: table.get(found[0], found[0]), text)
 
 
 def relabel(text: str, dice: random.Random) -> str:
@@ -37,7 +73,7 @@ def relabel(text: str, dice: random.Random) -> str:
     names = [f"$L__other_{index}" for index in range(len(labels))]
     dice.shuffle(names)
     table = dict(zip(labels, names, strict=True))
-    return re.sub(r"\$L__BB\w+", lambda found: table.get(found[0], found[0]), text)
+    return _replaced(text, r"\$L__BB\w+", table)
 
 
 def strip(text: str, dice: random.Random) -> str:
@@ -65,7 +101,9 @@ def _independent(first: Statement, second: Statement) -> bool:
 
 
 def _movable(statement: Statement) -> bool:
-    return statement.parts[0] in _PURE and not any("clock" in operand or "timer" in operand for operand in statement.operands)
+    return statement.parts[0] in _PURE and not any(
+        "clock" in operand or "timer" in operand for operand in statement.operands
+    )
 
 
 def _swapped(text: str, dice: random.Random, allowed: Callable[[Statement, Statement], bool], rounds: int) -> str:
@@ -92,7 +130,7 @@ def reorder_loads(text: str, dice: random.Random) -> str:
 
     def loads(statement: Statement) -> bool:
         plain = statement.parts[0] == "ld" and not {"volatile", "acquire", "relaxed"} & set(statement.parts)
-        return plain or statement.parts[:2] == ("cp", "async") and statement.parts[2] in ("ca", "cg")
+        return plain or (statement.parts[:2] == ("cp", "async") and statement.parts[2] in ("ca", "cg"))
 
     def allowed(first: Statement, second: Statement) -> bool:
         return (loads(first) or _movable(first)) and (loads(second) or _movable(second))

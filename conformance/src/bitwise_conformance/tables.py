@@ -16,7 +16,9 @@ from types import MappingProxyType
 from typing import Any
 
 _BLOCK = re.compile(r"<!-- table: ([\w-]+) -->\n.*?<!-- end table -->", re.DOTALL)
-_MODES = MappingProxyType({"launch": "the launch", "finite": "the launch, all values finite", "every launch": "every launch"})
+_MODES = MappingProxyType(
+    {"launch": "the launch", "finite": "the launch, all values finite", "every launch": "every launch"}
+)
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -27,10 +29,16 @@ def _markdown(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 def reading(record: Mapping[str, Any]) -> str:
     """Classes over byte classes and Unknown kernels, by what is read."""
     rows = [
-        [_MODES[mode], each["kernels"], f"{each['classes']} / {each['byte_classes']}", f"{each['ratio']:.2f}",
-         f"{100 * each['unknown'] / each['kernels']:.1f} %", len(each["mixed"])]
+        [
+            _MODES[mode],
+            each["kernels"],
+            f"{each['classes']} / {each['byte_classes']}",
+            f"{each['ratio']:.2f}",
+            f"{100 * each['unknown'] / each['kernels']:.1f} %",
+            len(each["mixed"]),
+        ]
         for mode, each in record["modes"].items()
-    ]  # fmt: skip
+    ]
     head = ("read for", "kernels", "classes / byte classes", "ratio", "Unknown", "classes that mix bytes")
     environment = record["environment"]
     return _markdown(head, rows) + f"\n\nTriton {environment['triton']} for sm_90, against the bytes of an H100."
@@ -38,8 +46,13 @@ def reading(record: Mapping[str, Any]) -> str:
 
 def seconds(record: Mapping[str, Any]) -> str:
     """Median and ninth decile of the time a kernel takes, by step, in milliseconds."""
-    steps = {"compile": "Triton compiles it", "parse": "parsing", "audit": "what the assembler fuses", "launch": "reading, its launch",
-             "every launch": "reading, every launch"}  # fmt: skip
+    steps = {
+        "compile": "Triton compiles it",
+        "parse": "parsing",
+        "audit": "what the assembler fuses",
+        "launch": "reading, its launch",
+        "every launch": "reading, every launch",
+    }
     sets = list(record["seconds"])
 
     def cell(step: Mapping[str, Any]) -> str:
@@ -48,7 +61,10 @@ def seconds(record: Mapping[str, Any]) -> str:
     rows = [[title, *(cell(record["seconds"][name][step]) for name in sets)] for step, title in steps.items()]
     environment = record["environment"]
     head = ("median / ninth decile, ms", *sets)
-    return _markdown(head, rows) + f"\n\nOne core of {environment['cpu']}, Python {environment['python']}, NumPy {environment['numpy']}."
+    return (
+        _markdown(head, rows)
+        + f"\n\nOne core of {environment['cpu']}, Python {environment['python']}, NumPy {environment['numpy']}."
+    )
 
 
 def mutants(record: Mapping[str, Any]) -> str:
@@ -62,10 +78,12 @@ def mutants(record: Mapping[str, Any]) -> str:
     total = sum(row["mutants"] for row in neutral)
     equal = sum(row["equal"] for row in neutral)
     hardware = record["hardware"]
+    other, not_run = len(hardware["other bytes"]), len(hardware["not run"])
+    gpu = hardware["environment"]["gpu"].split()[1]
     note = (
-        f"\n\nOf the {hardware['equal by text']} that came back Equal, {sum(hardware['same bytes'].values())} returned the same bytes "
-        f"on an {hardware['environment']['gpu'].split()[1]}, {len(hardware['other bytes'])} other bytes, and {len(hardware['not run'])} "
-        f"did not run. Of {total} texts that differ in names, order or debug lines only, {equal} came back Equal."
+        f"\n\nOf the {hardware['equal by text']} that came back Equal, {sum(hardware['same bytes'].values())} returned "
+        f"the same bytes on an {gpu}, {other} other bytes, and {not_run} did not run. "
+        f"Of {total} texts that differ in names, order or debug lines only, {equal} came back Equal."
     )
     return _markdown(("change", "mutants", "Different", "Unknown", "Equal"), rows) + note
 

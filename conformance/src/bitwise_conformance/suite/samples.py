@@ -1,8 +1,8 @@
 """The samples that plugins hand to the suite, and the hook by which they do.
 
-    @hookimpl(optionalhook=True)
-    def bitwise_samples(arch):
-        return [{"name": ..., "text": ..., "launch": {...}, "group": ..., "value": ...}]
+@hookimpl(optionalhook=True)
+def bitwise_samples(arch):
+    return [{"name": ..., "text": ..., "launch": {...}, "group": ..., "value": ...}]
 """
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# ruff: noqa: D103 - the name of a test says what it asserts
 """Every architecture's samples: they parse, every instruction is stated, and verdicts are what they must be."""
 
 from __future__ import annotations
@@ -14,13 +15,17 @@ from bitwise_core.checker import Options, Outcome, Reading, Source, buffer_numbe
 from bitwise_core.machine.arch import Context
 
 SAMPLES = every_sample()
-each_sample = pytest.mark.parametrize(("target", "sample"), SAMPLES, ids=[f"{target}-{s.name}" for target, s in SAMPLES])
+each_sample = pytest.mark.parametrize(
+    ("target", "sample"), SAMPLES, ids=[f"{target}-{s.name}" for target, s in SAMPLES]
+)
 OPTIONS = Options(trust_text=True)
 
 
 def reading_of(target: str, sample: Sample, text: str) -> Reading:
     names = {name for each in samples_of(target) if each.group == sample.group for name in each.launch.buffers()}
-    return read(Source(sample.name, text, sample.launch), registry.default().arch(target), buffer_numbers(names), OPTIONS)
+    return read(
+        Source(sample.name, text, sample.launch), registry.default().arch(target), buffer_numbers(names), OPTIONS
+    )
 
 
 @cache
@@ -99,6 +104,18 @@ def test_random_changes_of_ptx(target: str, sample: Sample) -> None:
     assert [(one.mutant.kind, one.reason) for one in same if one.outcome is not Outcome.EQUAL] == []
 
 
-VALUE_KINDS = ("rounding", "swapped operands", "swapped lanes", "reassociated", "shuffle distance", "load offset", "store offset",
-               "matrix step", "matrix descriptor", "operation", "wait dropped", "barrier dropped")  # fmt: skip
+VALUE_KINDS = (
+    "rounding",
+    "swapped operands",
+    "swapped lanes",
+    "reassociated",
+    "shuffle distance",
+    "load offset",
+    "store offset",
+    "matrix step",
+    "matrix descriptor",
+    "operation",
+    "wait dropped",
+    "barrier dropped",
+)
 """Kinds of change that nearly always change what a kernel returns."""
