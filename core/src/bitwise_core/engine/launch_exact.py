@@ -14,7 +14,7 @@ from bitwise_core.machine import recording
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.cells import FinerGranule, SharedMemory
 from bitwise_core.machine.domain import Domain, Unreadable
-from bitwise_core.machine.global_memory import GlobalMemory, Output, outputs
+from bitwise_core.machine.global_memory import GlobalMemory, Output, Undetermined, outputs
 from bitwise_core.machine.lanes import STICKY
 from bitwise_core.machine.launch import Launch, ManifestError
 from bitwise_core.machine.races import Races
@@ -139,7 +139,3 @@ def results(memory: GlobalMemory, scratch: frozenset[int]) -> dict[int, Output]:
         if bad.any():
             raise Undetermined("a stored value depends on the order in which threads run", int(output.line[bad][0]))
     return found
-
-
-class Undetermined(Unreadable):
-    """The kernel's own result is not determined: it is equal to nothing, itself included."""

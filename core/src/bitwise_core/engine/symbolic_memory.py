@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +65,10 @@ class SymbolicMemory:
         """Known addresses do not occur here."""
         raise Unreadable("an atomic operation at an absolute address", line)
 
+    def contribute(self, name: str, parts: Sequence[Value], mask: Array | None, shape: tuple[int, int], line: int) -> None:
+        """Contributions at addresses that depend on data."""
+        raise Unreadable("an atomic operation at a computed address", line)
+
     def gather(self, address: Value, bits: int, mask: Array | None, line: int) -> Value:
         """The content before the launch; the launch must not have written the buffer yet."""
         pointer = self.pointer(address, line)
@@ -70,6 +76,25 @@ class SymbolicMemory:
             raise Unreadable("a buffer is read after the kernel has written it", line)
         self.read.add(pointer)
         return self.domain.gather(address, bits, mask)
+
+    def copied(self, machine: Machine, address: Value, bits: int, count: Value | None, line: int) -> Value:
+        """What an asynchronous copy reads: all of it, or zeros where its byte count is chosen to be 0."""
+        parts: list[Value] = []
+        predicate: Value | None = None
+        if count is not None:
+            known = machine.known(count)
+            if known is not None and ((known == bits // 8) | (known == 0)).all():
+                predicate = known != 0
+            elif isinstance(count, Chosen) and _is_number(count.if_true, bits // 8) and _is_number(count.if_false, 0):
+                predicate = count.predicate
+            else:
+                raise Unreadable("an asynchronous copy of a computed part of its size", line)
+        for low in range(0, bits, 32):
+            offset = np.full((1, 1), low // 8, dtype=np.uint64)
+            place = self.domain.integer("add.b64", [address, offset], 64, np.add, gathers=True) if low else address
+            leaf = self.gather(place, 32, machine.mask, line)
+            parts.append(leaf if predicate is None else self.domain.select(predicate, leaf, np.zeros((1, 1), dtype=np.uint32)))
+        return L.concat(parts)
 
     def scatter(self, machine: Machine, address: Value, value: Value, line: int, operation: str = "store") -> None:
         """Records a store (or an atomic operation whose result no order changes) in the active lanes."""
@@ -134,6 +159,10 @@ class SymbolicMemory:
             raise Unreadable("one address is written twice", stored[-1].line)
         if operation.split(".")[0] in ("add", "xor") and elements != whole.shape[1]:
             raise Unreadable("equal contributions to one sum are not counted", stored[-1].line)
+
+
+def _is_number(value: Value, number: int) -> bool:
+    return isinstance(value, np.ndarray) and bool((value == number).all())
 
 
 def _count(words: hashing.Words) -> int:

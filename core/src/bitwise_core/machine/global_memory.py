@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,14 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Domain, Unreadable
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.launch import POINTER_SHIFT
+
+
+COMPUTED = 0
+"""The place in the outputs of what went to computed addresses, whatever the buffer."""
+
+
+class Undetermined(Unreadable):
+    """The kernel's own result is not determined: it is equal to nothing, itself included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,7 @@ class GlobalMemory:
         self.atomics: dict[int, list[tuple[str, Access]]] = {}
         self.watched: frozenset[int] = frozenset()
         self.gathered: set[int] = set()
+        self.scattered: list[tuple[str, hashing.Words, int]] = []
         self.seen: set[int] = set()
 
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
@@ -160,6 +170,26 @@ class GlobalMemory:
                              flat.meta if isinstance(flat.meta, int) else flat.meta[:, chosen])  # fmt: skip
                 access = Access(where[chosen] + np.uint64(offset), who[chosen], epoch, part, lanes.bits, line)
                 self.stores.setdefault(int(buffer), []).append(access)
+
+    def contribute(self, name: str, parts: Sequence[Value], mask: Array | None, shape: tuple[int, int], line: int) -> None:
+        """Contributions by the operation `name` whose address, value or condition depends on data.
+
+        Where the operation is exact in any order, what they leave is a function of the multiset of contributions.
+        Raises Unreadable where it is not, or where operations mix.
+        """
+        if not exact(name):
+            raise Undetermined("a floating-point sum at computed addresses may have several contributors", line)
+        if any(other != name for other, _, _ in self.scattered):
+            raise Unreadable("different atomic operations at computed addresses", line)
+        contribution = L.term(64, "contribution " + name, [L.as_lanes(part) for part in parts], exact=True)
+        active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
+        words = np.broadcast_to(contribution.words, (2, *shape))[:, active].sum(axis=1, dtype=np.uint64)
+        meta = contribution.meta if isinstance(contribution.meta, int) else int(
+            np.bitwise_or.reduce(np.broadcast_to(contribution.meta, shape)[active], initial=np.uint32(0))
+        )
+        if meta & L.STICKY:
+            raise Unreadable("a contribution depends on something that is not determined", line)
+        self.scattered.append((name, words, line))
 
     def atomic(self, name: str, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
         """Contributes `value` to each active lane's address by the operation `name`."""
@@ -268,6 +298,12 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
         last = np.append(~same, True)
         result[buffer] = Output(address[last], size[last], words[:, last], meta[last], line[last], thread[last])
         _check_loads(memory, buffer, address, thread, size)
+    if memory.scattered:
+        total = np.sum([words for _, words, _ in memory.scattered], axis=0, dtype=np.uint64)
+        words = hashing.finalise(total.reshape(2, 1, 1) + hashing.constant("contributions " + memory.scattered[0][0]))
+        one = np.zeros(1, dtype=np.uint64)
+        line = np.array([memory.scattered[0][2]])
+        result[COMPUTED] = Output(one, one, words[:, 0], np.full(1, L.TERM, dtype=np.uint32), line, np.zeros(1, dtype=np.int64))
     return result
 
 

@@ -15,6 +15,7 @@ from bitwise_core.machine.launch import POINTER_SHIFT, Argument, Launch, Manifes
 from bitwise_core.machine.launch import TensorMap as TensorMapArgument
 from bitwise_core.machine.state import Machine, literal
 from bitwise_nvidia_ptx.opcodes import asynchronous, compare, control, floating, integer, logic, matrix_sync, memory, tensor_copy, warp
+from bitwise_nvidia_ptx.opcodes.local_memory import CONSTANT_BASE, LOCAL_BASE
 from bitwise_nvidia_ptx.parser import parse
 
 SHARED_BASE = 1024
@@ -159,6 +160,23 @@ def host_tensor_map(argument: TensorMapArgument, buffers: Mapping[str, int]) -> 
 
 
 def _layout(machine: Machine, module: Module, kernel: Kernel) -> None:
+    place = LOCAL_BASE
+    for array in kernel.local:
+        place = -(-place // 16) * 16
+        machine.symbols[array.name] = place
+        place += max(array.size, 1)
+    data = bytearray()
+    for array in (*module.constants, *module.globals):
+        if array.data is not None:
+            data.extend(b"\0" * (-len(data) % max(array.align, 16)))
+            machine.symbols[array.name] = CONSTANT_BASE + len(data)
+            data.extend(array.data)
+    if data:
+        machine.extra["constants"] = np.frombuffer(bytes(data), dtype=np.uint8)
+    _layout_shared(machine, module, kernel)
+
+
+def _layout_shared(machine: Machine, module: Module, kernel: Kernel) -> None:
     """Static shared arrays first, then the dynamic one, as the assembler lays them out up to their order."""
     place = SHARED_BASE
     for array in (*module.shared, *kernel.shared):

@@ -289,6 +289,18 @@ def bit_count(instruction: Instruction, context: Context) -> Step:
     return integer_step(instruction, f"{root}.{kind}", evaluate, (bits,), out)
 
 
+@TABLE.opcode("copysign")
+def copy_sign(instruction: Instruction, context: Context) -> Step:
+    """copysign.{f32,f64} d, a, b: the sign of a on the magnitude of b."""
+    bits = type_bits(instruction.opcode.split(".")[1])
+
+    def evaluate(a: Array, b: Array) -> Array:
+        sign = a.dtype.type(1 << (bits - 1))
+        return (a & sign) | (b & ~sign)
+
+    return integer_step(instruction, f"copysign.b{bits}", evaluate, (bits, bits), bits)
+
+
 @TABLE.opcode("sad", "mul24", "mad24", "dp4a", "dp2a")
 def small_products(instruction: Instruction, context: Context) -> Step:
     """dp4a: four byte products added to an accumulator."""

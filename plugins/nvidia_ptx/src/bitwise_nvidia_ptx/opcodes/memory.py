@@ -14,6 +14,7 @@ from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.state import Machine, Step
+from bitwise_nvidia_ptx.opcodes import local_memory
 from bitwise_nvidia_ptx.opcodes.common import FORMATS, PACKED, type_bits
 from bitwise_nvidia_ptx.shared_access import read_shared, write_shared
 
@@ -157,8 +158,10 @@ def _load_one(machine: Machine, space: str, source: Operand, offset: int, bits: 
         if known is None:
             raise Unreadable("shared memory is read at a computed address", line)
         return read_shared(machine, known + np.uint64(offset) if offset else known, bits)
-    if space in ("const", "local"):
-        raise Unreadable(f"{space} memory is not modelled", line)
+    if space == "local":
+        return local_memory.load(machine, address, offset, bits, line)
+    if space == "const":
+        raise Unreadable("constant memory is not modelled", line)
     if known is None:
         if offset:
             amount = np.full((1, 1), offset, dtype=np.uint64)
@@ -166,6 +169,9 @@ def _load_one(machine: Machine, space: str, source: Operand, offset: int, bits: 
         return machine.memory.gather(address, bits, machine.mask, line)
     where = known.astype(np.uint64, copy=False)
     where = where + np.uint64(offset) if offset else where
+    constant = local_memory.load_constant(machine, where, bits)
+    if constant is not None:
+        return constant
     _global_only(machine, where, line)
     return machine.memory.load(where, bits, machine.mask, machine.thread, machine.epoch, line)
 
@@ -220,8 +226,11 @@ def store(instruction: Instruction, context: Context) -> Step:
         if space == "shared":
             write_shared(machine, address, L.concat(values))
             return
-        if space in ("const", "local"):
-            raise Unreadable(f"{space} memory is not modelled", line)
+        if space == "local":
+            local_memory.store(machine, address, values, bits, line)
+            return
+        if space == "const":
+            raise Unreadable("constant memory is written", line)
         where = address.astype(np.uint64, copy=False)
         _global_only(machine, where, line)
         for index, value in enumerate(values):
@@ -273,11 +282,12 @@ def atomic(instruction: Instruction, context: Context) -> Step:
     line = instruction.line
 
     def step(machine: Machine) -> None:
-        if machine.condition is not None:
-            raise Unreadable("an atomic operation depends on data", line)
-        address = machine.known(address_of(machine, target))
-        if address is None:
-            raise Unreadable("an atomic operation at a computed address", line)
+        target_address = address_of(machine, target)
+        address = machine.known(target_address)
+        if address is None or machine.condition is not None:
+            _contribute(machine, name, target_address, [machine.read_bits(item, bits * packed) for item in items], line)
+            _write_old(machine, destination, bits * packed, line)
+            return
         where = address.astype(np.uint64, copy=False)
         _global_only(machine, where, line)
         place = 0
@@ -287,14 +297,26 @@ def atomic(instruction: Instruction, context: Context) -> Step:
                 part = L.cut(value, low, bits)
                 machine.memory.atomic(name, where + np.uint64(place), part, machine.mask, machine.thread, machine.epoch, line)
                 place += bits // 8
-        if destination is not None:
-            old = L.term(bits * packed, f"old value at line {line}", [], L.UNDETERMINED)
-            for each in destination.items if isinstance(destination, Vector) else (destination,):
-                machine.write(each, old)
+        _write_old(machine, destination, bits * packed, line)
 
     if count != len(items):
         raise UnknownInstruction(instruction)
     return step
+
+
+def _write_old(machine: Machine, destination: Operand | None, bits: int, line: int) -> None:
+    """The value that an atomic operation found depends on the order of threads."""
+    if destination is None:
+        return
+    old = L.term(bits, f"old value at line {line}", [], L.UNDETERMINED)
+    for each in destination.items if isinstance(destination, Vector) else (destination,):
+        machine.write(each, old)
+
+
+def _contribute(machine: Machine, name: str, address: Value, values: list[Value], line: int) -> None:
+    condition = [machine.condition] if machine.condition is not None else []
+    parts = [address, *values, *condition]
+    machine.memory.contribute(name, parts, machine.mask, (machine.blocks, machine.threads), line)
 
 
 def _integer_name(operation: str, kind: str) -> str:

@@ -1,0 +1,90 @@
+"""Local memory: each thread's own arrays; and the module's arrays of known numbers.
+
+A store goes to one offset that all threads share; a load at an offset that depends on data is a term over
+all that lies there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.state import Machine
+
+LOCAL_BASE = 1 << 33
+CONSTANT_BASE = 1 << 34
+"""Where local arrays and the module's arrays of known numbers lie: below every buffer, above shared memory."""
+
+
+def _contents(machine: Machine) -> dict[int, Value]:
+    return machine.extra.setdefault("local", {})  # type: ignore[no-any-return]
+
+
+def _uniform(machine: Machine, address: Array) -> int | None:
+    if address.size > 1 and machine.mask is not None:
+        shape = np.broadcast_shapes(address.shape, machine.mask.shape)
+        address = np.broadcast_to(address, shape)[np.broadcast_to(machine.mask, shape)]
+    return int(address.flat[0]) if address.size and (address == address.flat[0]).all() else None
+
+
+def _collides(contents: dict[int, Value], where: int, bits: int) -> bool:
+    for start, old in contents.items():
+        size = L.width(old)
+        if where < start + size // 8 and start < where + bits // 8 and (start != where or size != bits):
+            return True
+    return False
+
+
+def store(machine: Machine, address: Array, values: list[Value], bits: int, line: int) -> None:
+    """Stores values side by side at an offset that all active threads share.  Raises Unreadable."""
+    place = _uniform(machine, address)
+    if place is None:
+        raise Unreadable("local memory is written at offsets that differ between threads", line)
+    contents = _contents(machine)
+    for index, value in enumerate(values):
+        where = place + index * bits // 8
+        if _collides(contents, where, bits):
+            raise Unreadable("local memory is written in overlapping widths", line)
+        old = contents.get(where, L.poison(bits))
+        chosen = value if machine.condition is None else machine.domain.select(machine.condition, value, old)
+        contents[where] = chosen if machine.mask is None else L.choose(machine.mask, chosen, old)
+
+
+def load(machine: Machine, address: Value, offset: int, bits: int, line: int) -> Value:
+    """The value at a thread's own address.  Raises Unreadable."""
+    contents = _contents(machine)
+    known = machine.known(address)
+    place = None if known is None else _uniform(machine, known)
+    if place is not None:
+        found = contents.get(place + offset)
+        if found is None:
+            return L.poison(bits)
+        if L.width(found) != bits:
+            raise Unreadable("local memory is read in another width than it was written", line)
+        return found
+    if any(L.width(value) != bits for value in contents.values()):
+        raise Unreadable("local memory is read at a computed address in another width than it was written", line)
+    shift = np.full((1, 1), offset, dtype=np.uint64)
+    where = address if not offset else machine.domain.integer("add.b64", [address, shift], 64, np.add, gathers=True)
+    cells = [contents[start] for start in sorted(contents)]
+    layout = " ".join(str(start) for start in sorted(contents))
+    return L.term(bits, f"local gather {layout}", [L.as_lanes(each) for each in (where, *cells)], exact=True)
+
+
+def load_constant(machine: Machine, address: Array, bits: int) -> Array | None:
+    """The number at an address inside the module's arrays, or None where the address lies elsewhere."""
+    table: Array | None = machine.extra.get("constants")
+    if table is None or not isinstance(address, np.ndarray):
+        return None
+    shape = np.broadcast_shapes(address.shape, (1, 1) if machine.mask is None else machine.mask.shape)
+    where = np.broadcast_to(address, shape).astype(np.int64) - CONSTANT_BASE
+    if machine.mask is not None:
+        where = np.where(machine.mask, where, 0)
+    if where.size == 0 or int(where.min()) < 0 or int(where.max()) + bits // 8 > table.size:
+        return None
+    number = np.zeros(shape, dtype=np.uint64)
+    for byte in range(bits // 8):
+        number |= table[where + byte].astype(np.uint64) << np.uint64(8 * byte)
+    return number.astype(L.UNSIGNED[bits])
