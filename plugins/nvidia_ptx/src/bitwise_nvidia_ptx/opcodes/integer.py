@@ -15,6 +15,7 @@ from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx.opcodes import floating
+from bitwise_nvidia_ptx.opcodes.carries import with_carry
 from bitwise_nvidia_ptx.opcodes.common import apply_integer, check_modifiers, integer_step, is_integer, signed, type_bits
 
 TABLE = OpcodeTable()
@@ -72,10 +73,12 @@ def _remainder(a: Array, b: Array, is_signed: bool) -> Array:
     return np.where(b == 0, a, a - divide(a, b, is_signed) * b)
 
 
-@TABLE.opcode("add", "sub", "mul", "mad", "div", "rem")
+@TABLE.opcode("add", "sub", "mul", "mad", "div", "rem", "addc", "madc")
 def arithmetic(instruction: Instruction, context: Context) -> Step:
     """add, sub, mul.{lo,hi,wide}, mad, div, rem; floating-point forms go to their own table."""
     root, *modifiers, kind = instruction.opcode.split(".")
+    if "cc" in modifiers or root in ("addc", "madc"):
+        return with_carry(instruction, context)
     if not is_integer(kind):
         return floating.arithmetic(instruction, context)
     bits, is_signed = type_bits(kind), kind[0] == "s"

@@ -38,7 +38,11 @@ def _collides(contents: dict[int, Value], where: int, bits: int) -> bool:
 
 
 def store(machine: Machine, address: Array, values: list[Value], bits: int, line: int) -> None:
-    """Stores values side by side at an offset that all active threads share.  Raises Unreadable."""
+    """Stores values side by side at an offset that all active threads share.  Raises Unreadable.
+
+    Under a condition over data the first value stands for all: where the condition does not hold nothing was
+    written there, and a program that reads it has no defined result.
+    """
     place = _uniform(machine, address)
     if place is None:
         raise Unreadable("local memory is written at offsets that differ between threads", line)
@@ -47,9 +51,10 @@ def store(machine: Machine, address: Array, values: list[Value], bits: int, line
         where = place + index * bits // 8
         if _collides(contents, where, bits):
             raise Unreadable("local memory is written in overlapping widths", line)
-        old = contents.get(where, L.poison(bits))
-        chosen = value if machine.condition is None else machine.domain.select(machine.condition, value, old)
-        contents[where] = chosen if machine.mask is None else L.choose(machine.mask, chosen, old)
+        old = contents.get(where)
+        if machine.condition is not None and old is not None:
+            value = machine.domain.select(machine.condition, value, old)
+        contents[where] = value if machine.mask is None else L.choose(machine.mask, value, L.poison(bits) if old is None else old)
 
 
 def load(machine: Machine, address: Value, offset: int, bits: int, line: int) -> Value:
