@@ -153,14 +153,16 @@ def launch_bytes(path: str, launch: Launch, parameters: int, case: Case, kind: s
 def truth_job(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Whether the survivor of that number returns the original's bytes; a job for the pool."""
     from bitwise_conformance import corpus
-    from bitwise_nvidia_ptx.parser import parse
+    from bitwise_core import registry
 
     folder = Path(settings["folder"])
     entry = json.loads((folder / "survivors.json").read_text())[int(name)]
     case = corpus.by_id()[entry["kernel"]]
     launch = Launch.model_validate(entry["launch"])
     original, mutant = str(folder / entry["original"]), str(folder / entry["file"])
-    parameters = len(parse(Path(original).read_text(), original).kernel(launch.entry).parameters)
+    parameters = len(
+        registry.default().arch("sm_90").parse(Path(original).read_text(), original).kernel(launch.entry).parameters
+    )
     differs, unsteady = [], []
     for kind in DRAWS:
         expected = launch_bytes(original, launch, parameters, case, kind)

@@ -4,32 +4,14 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TypeAlias
 
+from bitwise_conformance import ptx_order_mutations as order
+from bitwise_conformance.ptx_sites import Finder, Site, site
 from bitwise_conformance.ptx_text import Statement, Text, consecutive, family, integer, numbered, registers
 
-Changes: TypeAlias = dict[int, str | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """A place that can be changed: the line, and the new lines (None: left out)."""
-
-    line: int
-    changes: Changes
-
-
-Finder: TypeAlias = Callable[[Text, random.Random], Iterator[Site]]
-
 _FLOAT = frozenset({"f32", "f64", "f16", "bf16", "f16x2", "bf16x2"})
-_ARITHMETIC = frozenset({"add", "sub", "mul", "fma"})
-
-
-def _site(*statements: Statement) -> Site:
-    return Site(statements[0].number, {each.number: each.text() for each in statements})
 
 
 def _is_float(statement: Statement) -> bool:
@@ -49,9 +31,9 @@ def rounding(text: Text, dice: random.Random) -> Iterator[Site]:
             and not re.search(r"e[45]m|e2m", each.opcode)
         )
         if "rn" in each.parts and (narrow or converts):
-            yield _site(each.with_opcode(each.opcode.replace(".rn", ".rz", 1)))
+            yield site(each.with_opcode(each.opcode.replace(".rn", ".rz", 1)))
         elif narrow and each.parts[0] in ("add", "sub", "mul") and not {"rz", "rm", "rp"} & set(each.parts):
-            yield _site(each.with_opcode(each.opcode.replace(each.parts[0], each.parts[0] + ".rz", 1)))
+            yield site(each.with_opcode(each.opcode.replace(each.parts[0], each.parts[0] + ".rz", 1)))
 
 
 def operand(text: Text, dice: random.Random) -> Iterator[Site]:
@@ -79,7 +61,7 @@ def operand(text: Text, dice: random.Random) -> Iterator[Site]:
         ]
         if near:
             changed = re.sub(re.escape(name) + r"\b", dice.choice(near), each.operands[index], count=1)
-            yield _site(each.with_operand(index, changed))
+            yield site(each.with_operand(index, changed))
 
 
 def swap(text: Text, dice: random.Random) -> Iterator[Site]:
@@ -93,12 +75,12 @@ def swap(text: Text, dice: random.Random) -> Iterator[Site]:
         elif each.parts[0] == "fma":
             left, right = each.operands[1], each.operands[3]
             if left != right:
-                yield _site(each.with_operand(1, right).with_operand(3, left))
+                yield site(each.with_operand(1, right).with_operand(3, left))
             continue
         else:
             continue
         if left != right and not (each.parts[0] in ("shl", "shr") and integer(right) is not None):
-            yield _site(each.with_operand(1, right).with_operand(2, left))
+            yield site(each.with_operand(1, right).with_operand(2, left))
 
 
 def lanes(text: Text, dice: random.Random) -> Iterator[Site]:
@@ -112,7 +94,7 @@ def lanes(text: Text, dice: random.Random) -> Iterator[Site]:
                 first, second = dice.sample(range(len(names)), 2)
                 if names[first] != names[second]:
                     names[first], names[second] = names[second], names[first]
-                    yield _site(each.with_operand(index, "{" + ", ".join(names) + "}"))
+                    yield site(each.with_operand(index, "{" + ", ".join(names) + "}"))
                     break
 
 
@@ -152,7 +134,7 @@ def shuffle(text: Text, dice: random.Random) -> Iterator[Site]:
     for each in text.statements:
         if each.parts[0] == "shfl" and (distance := integer(each.operands[2])) is not None:
             other = dice.choice([value for value in (1, 2, 4, 8, 16) if value != distance])
-            yield _site(each.with_operand(2, str(other)))
+            yield site(each.with_operand(2, str(other)))
 
 
 def loop(text: Text, dice: random.Random) -> Iterator[Site]:
@@ -161,11 +143,11 @@ def loop(text: Text, dice: random.Random) -> Iterator[Site]:
         if each.parts[0] == "add" and each.operands[0] == each.operands[1] and not _is_float(each):
             step = integer(each.operands[2])
             if step:
-                yield _site(
+                yield site(
                     each.with_operand(2, str(step * 2 if dice.random() < 0.5 else step + (1 if step > 0 else -1)))
                 )
         elif each.parts[0] == "setp" and not _is_float(each) and (bound := integer(each.operands[2])) is not None:
-            yield _site(each.with_operand(2, str(bound + dice.choice((-1, 1)))))
+            yield site(each.with_operand(2, str(bound + dice.choice((-1, 1)))))
 
 
 def matrix(text: Text, dice: random.Random) -> Iterator[Site]:
@@ -178,16 +160,16 @@ def matrix(text: Text, dice: random.Random) -> Iterator[Site]:
         between = [each for each in text.statements if first.number < each.number < second.number]
         late = {name for each in between for name in each.defines}
         if first.parts[0] == "mma" or not set(registers(",".join(second.operands[1:3]))) & late:
-            yield _site(_exchanged(first, second, (1, 2)), _exchanged(second, first, (1, 2)))
+            yield site(_exchanged(first, second, (1, 2)), _exchanged(second, first, (1, 2)))
         if first.parts[0] == "mma" and first.operands[3] != second.operands[3]:
-            yield _site(_exchanged(first, second, (3,)), _exchanged(second, first, (3,)))
+            yield site(_exchanged(first, second, (3,)), _exchanged(second, first, (3,)))
     for each in steps:
         if each.parts[0] == "wgmma":
             for index in range(4, len(each.operands)):
                 literal = integer(each.operands[index])
                 if literal is not None and index >= 6:
-                    yield _site(each.with_operand(index, str(1 - literal)))
-            yield _site(
+                    yield site(each.with_operand(index, str(1 - literal)))
+            yield site(
                 each.with_operand(3, "0" if integer(each.operands[3]) else "1")
                 if integer(each.operands[3]) is not None
                 else each
@@ -195,7 +177,7 @@ def matrix(text: Text, dice: random.Random) -> Iterator[Site]:
         elif len(each.operands) == 4 and each.operands[1] != each.operands[2]:
             names = registers(each.operands[1])
             if len(names) > 1:
-                yield _site(each.with_operand(1, "{ " + ", ".join([*names[1:], names[0]]) + " }"))
+                yield site(each.with_operand(1, "{ " + ", ".join([*names[1:], names[0]]) + " }"))
 
 
 def _exchanged(into: Statement, source: Statement, places: tuple[int, ...]) -> Statement:
@@ -218,7 +200,7 @@ def descriptor(text: Text, dice: random.Random) -> Iterator[Site]:
             and each.operands[0] in used
             and (offset := integer(each.operands[2])) is not None
         ):
-            yield _site(each.with_operand(2, str(offset + dice.choice((-2, 2, 4)))))
+            yield site(each.with_operand(2, str(offset + dice.choice((-2, 2, 4)))))
 
 
 def scale(text: Text, dice: random.Random) -> Iterator[Site]:
@@ -230,7 +212,7 @@ def scale(text: Text, dice: random.Random) -> Iterator[Site]:
     }
     for each in text.statements:
         if each.opcode == "mov.pred" and each.operands[0] in used and (value := integer(each.operands[1])) is not None:
-            yield _site(each.with_operand(1, "0" if value else "-1"))
+            yield site(each.with_operand(1, "0" if value else "-1"))
 
 
 def fuse(text: Text, dice: random.Random) -> Iterator[Site]:
@@ -269,114 +251,6 @@ def fuse(text: Text, dice: random.Random) -> Iterator[Site]:
         yield Site(each.number, {sum_of.number: fused})
 
 
-def barrier(text: Text, dice: random.Random) -> Iterator[Site]:
-    """A barrier of the block or of a warp is left out."""
-    for each in text.statements:
-        if each.parts[0] in ("bar", "barrier"):
-            yield Site(each.number, {each.number: None})
-
-
-def wait(text: Text, dice: random.Random) -> Iterator[Site]:
-    """A wait for an asynchronous copy or matrix product is left out, or waits for one group less."""
-    for each in text.statements:
-        if "wait_group" in each.parts or "wait_all" in each.parts:
-            yield Site(each.number, {each.number: None})
-            keep = integer(each.operands[0]) if each.operands else None
-            if keep is not None:
-                yield _site(each.with_operand(0, str(keep + 1)))
-        elif each.parts[:2] in (("mbarrier", "try_wait"), ("mbarrier", "test_wait")):
-            yield Site(each.number, {each.number: None, each.number + 1: None})
-
-
-def spin(text: Text, dice: random.Random) -> Iterator[Site]:
-    """A wait for a barrier in memory is tried once only."""
-    for each in text.statements:
-        if each.parts[:2] in (("mbarrier", "try_wait"), ("mbarrier", "test_wait")):
-            yield Site(each.number, {each.number + 1: None})
-
-
-def fence(text: Text, dice: random.Random) -> Iterator[Site]:
-    """A fence between proxies or around matrix products is left out."""
-    for each in text.statements:
-        if each.parts[0] in ("fence", "membar") or each.parts[:2] == ("wgmma", "fence"):
-            yield Site(each.number, {each.number: None})
-
-
-def commit(text: Text, dice: random.Random) -> Iterator[Site]:
-    """A group of asynchronous work is not closed."""
-    for each in text.statements:
-        if "commit_group" in each.parts:
-            yield Site(each.number, {each.number: None})
-
-
-def expect(text: Text, dice: random.Random) -> Iterator[Site]:
-    """A barrier in memory expects other bytes, or starts with another count."""
-    for each in text.statements:
-        if each.parts[0] == "mbarrier" and each.parts[1] in ("arrive", "init", "expect_tx"):
-            value = integer(each.operands[-1])
-            if value is not None:
-                yield _site(
-                    each.with_operand(len(each.operands) - 1, str(value + (1 if each.parts[1] == "init" else 16)))
-                )
-
-
-_ADDRESS = re.compile(r"\[\s*([%$\w]+)\s*(?:\+\s*(-?\d+))?\s*\]")
-
-
-def _moved(statement: Statement, index: int, dice: random.Random) -> Iterator[Site]:
-    found = _ADDRESS.fullmatch(statement.operands[index])
-    if found is not None and not found[1].startswith("$"):
-        size = {"b8": 1, "b16": 2, "u8": 1, "u16": 2, "b64": 8}.get(statement.parts[-1], 4)
-        if statement.parts[0] in ("cp", "ldmatrix", "stmatrix") or "v4" in statement.parts:
-            size = 16
-        offset = int(found[2] or 0) + dice.choice((-1, 1, 2)) * size
-        yield _site(statement.with_operand(index, f"[{found[1]}+{offset}]"))
-
-
-def _copies(statement: Statement) -> bool:
-    return statement.parts[:2] == ("cp", "async") and "global" in statement.parts and "bulk" not in statement.parts
-
-
-def load_offset(text: Text, dice: random.Random) -> Iterator[Site]:
-    """A load, from global or shared memory, from another offset."""
-    for each in text.statements:
-        loads = each.parts[0] in ("ld", "ldmatrix") and "param" not in each.parts
-        if loads or _copies(each):
-            yield from _moved(each, 1, dice)
-
-
-def store_offset(text: Text, dice: random.Random) -> Iterator[Site]:
-    """A store, atomics and asynchronous copies included, to another offset."""
-    for each in text.statements:
-        if each.parts[0] in ("st", "red", "stmatrix") or (
-            each.parts[:2] == ("cp", "async") and "global" in each.parts and "bulk" not in each.parts
-        ):
-            yield from _moved(each, 0, dice)
-        elif each.parts[0] == "atom":
-            yield from _moved(each, 1, dice)
-
-
-_COMPARISONS = MappingProxyType(
-    {"lt": "le", "le": "lt", "gt": "ge", "ge": "gt", "eq": "ne", "ne": "eq", "ltu": "lt", "neu": "ne", "num": "nan"}
-)
-
-
-def predicate(text: Text, dice: random.Random) -> Iterator[Site]:
-    """A guard is negated or dropped, a comparison moves by one case, or two conditions join otherwise."""
-    for each in text.statements:
-        if each.guard and not each.guard.endswith("complete"):
-            other = each.guard.replace("@!", "@") if each.guard.startswith("@!") else each.guard.replace("@", "@!")
-            yield Site(each.number, {each.number: each.text().replace(each.guard, other, 1)})
-            if each.parts[0] != "bra":
-                yield Site(each.number, {each.number: each.text().replace(each.guard + " ", "", 1)})
-        if each.parts[0] == "setp" and each.parts[1] in _COMPARISONS:
-            yield _site(
-                each.with_opcode(each.opcode.replace(f".{each.parts[1]}", f".{_COMPARISONS[each.parts[1]]}", 1))
-            )
-        if each.opcode in ("and.pred", "or.pred"):
-            yield _site(each.with_opcode("or.pred" if each.opcode == "and.pred" else "and.pred"))
-
-
 _CONVERSIONS = (
     (r"cvt\.f32\.bf16", "cvt.f32.f16"),
     (r"cvt\.f32\.f16", "cvt.f32.bf16"),
@@ -403,7 +277,7 @@ def conversion(text: Text, dice: random.Random) -> Iterator[Site]:
     for each in text.statements:
         for pattern, other in _CONVERSIONS:
             if re.fullmatch(pattern, each.opcode):
-                yield _site(each.with_opcode(other))
+                yield site(each.with_opcode(other))
                 break
 
 
@@ -416,9 +290,9 @@ def constant(text: Text, dice: random.Random) -> Iterator[Site]:
             value = each.operands[index]
             if re.fullmatch(r"0[fF][0-9A-Fa-f]{8}|0[dD][0-9A-Fa-f]{16}", value):
                 number = int(value[2:], 16) ^ 1 << dice.choice((0, 3, 20))
-                yield _site(each.with_operand(index, f"{value[:2]}{number:0{len(value) - 2}X}"))
+                yield site(each.with_operand(index, f"{value[:2]}{number:0{len(value) - 2}X}"))
             elif (number_or_none := integer(value)) is not None and abs(number_or_none) < 2**31:
-                yield _site(each.with_operand(index, str(number_or_none ^ 1 << dice.choice((0, 1, 2, 4)))))
+                yield site(each.with_operand(index, str(number_or_none ^ 1 << dice.choice((0, 1, 2, 4)))))
 
 
 def operation(text: Text, dice: random.Random) -> Iterator[Site]:
@@ -440,7 +314,7 @@ def operation(text: Text, dice: random.Random) -> Iterator[Site]:
             and not (each.parts[0] == "shl" and each.parts[1][0] != "b")
         ):
             opcode = each.opcode.replace(each.parts[0], others[each.parts[0]], 1)
-            yield _site(each.with_opcode(opcode))
+            yield site(each.with_opcode(opcode))
 
 
 KINDS: Mapping[str, Finder] = MappingProxyType(
@@ -456,15 +330,15 @@ KINDS: Mapping[str, Finder] = MappingProxyType(
         "matrix descriptor": descriptor,
         "matrix scale-d": scale,
         "fused or not": fuse,
-        "barrier dropped": barrier,
-        "wait dropped": wait,
-        "wait tried once": spin,
-        "fence dropped": fence,
-        "commit dropped": commit,
-        "mbarrier count": expect,
-        "load offset": load_offset,
-        "store offset": store_offset,
-        "predicate": predicate,
+        "barrier dropped": order.barrier,
+        "wait dropped": order.wait,
+        "wait tried once": order.spin,
+        "fence dropped": order.fence,
+        "commit dropped": order.commit,
+        "mbarrier count": order.expect,
+        "load offset": order.load_offset,
+        "store offset": order.store_offset,
+        "predicate": order.predicate,
         "conversion": conversion,
         "constant": constant,
         "operation": operation,
