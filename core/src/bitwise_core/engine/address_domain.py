@@ -1,4 +1,4 @@
-"""The domain of an address pass: integers of all blocks exactly, data as tokens that only know whether they are tainted.
+"""The domain of an address pass: integers of all blocks exactly, data as tokens that only know their taint.
 
 Data is tainted where a number that differs between blocks has entered it: such data is not the reference block's
 under a shift of addresses, and a pass that stores it proves nothing.
@@ -16,6 +16,7 @@ from bitwise_core.engine import block_arithmetic as arithmetic
 from bitwise_core.engine.grid import Column, Grid, NotTranslations
 from bitwise_core.engine.separable import TAINT, Separable, block_only, decide, exact, plain, token, unsigned
 from bitwise_core.machine import lanes as L
+from bitwise_core.machine.cells import SharedMemory
 from bitwise_core.machine.global_memory import GlobalMemory
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.races import RaceDetector, Races
@@ -46,6 +47,10 @@ class AddressDomain:
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
 
+    def assumes(self, assumption: str) -> bool:
+        """See `Domain.assumes`: a pass assumes nothing, and so follows at least what a run follows."""
+        return False
+
     def floating(self, name: str, operands: Sequence[Value], bits: int, properties: int = 0) -> Value:
         """See `Domain.floating`: known numbers are evaluated, everything else is a token."""
         for each in operands:
@@ -61,29 +66,38 @@ class AddressDomain:
         self, name: str, operands: Sequence[Value], bits: int, evaluate: Callable[..., Array], *, gathers: bool = False
     ) -> Any:
         """See `Domain.integer`."""
-        values = [plain(each) for each in operands]
+        values = [_numbers(each) for each in operands]
         if all(isinstance(each, np.ndarray) for each in values):
             return evaluate(*values)
         if not all(isinstance(each, np.ndarray | Separable) for each in values):
-            return self._mixed(name, values, bits)
+            return self._mixed(name, values, bits, evaluate)
         if all(block_only(each) for each in values):
             return arithmetic.by_column(self.grid, (name, bits), values, evaluate)
         result = _by_name(self.grid, name, values, bits)
         return arithmetic.by_distinct_blocks(self.grid, values, evaluate) if result is None else result
 
-    def _mixed(self, name: str, values: Sequence[Any], bits: int) -> Value:
+    def _mixed(self, name: str, values: Sequence[Any], bits: int, evaluate: Callable[..., Array]) -> Value:
         """Data meets integers; a predicate of the launch decides where it absorbs."""
         if bits == 1 and name in ("and.pred", "or.pred") and len(values) == 2:
-            for known, other in (values, values[::-1]):
-                if isinstance(known, np.ndarray | Separable):
-                    decided = decide(known)
+            for fixed, other in (values, values[::-1]):
+                if isinstance(fixed, np.ndarray | Separable):
+                    decided = decide(fixed)
                     absorbing = decided if name == "or.pred" else ~decided
-                    return decided if absorbing.all() else other if not absorbing.any() else L.choose(absorbing, decided, other)
-        return token(bits, taint_of(*values))
+                    if absorbing.all():
+                        return decided
+                    return L.choose(absorbing, decided, other) if absorbing.any() else other
+        result = token(bits, taint_of(*values))
+        known: Any = True
+        for each in values:
+            known = known & (isinstance(each, np.ndarray) or (isinstance(each, L.Lanes) and L.known_where(each)))
+        if not np.any(known):
+            return result
+        numbers = [each if isinstance(each, np.ndarray) else L.numbers_of(each) for each in values]
+        return L.choose(known, evaluate(*numbers), result)
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Any:
         """See `Domain.select`."""
-        chosen: Any = plain(predicate)
+        chosen: Any = _numbers(predicate)
         if if_true is if_false:
             return if_true
         numbers = all(isinstance(each, np.ndarray | Separable) for each in (if_true, if_false))
@@ -108,6 +122,15 @@ class AddressDomain:
         raise NotTranslations("rows of matrix operands have no token")
 
 
+def _numbers(value: Any) -> Any:
+    """Numbers in some lanes and nothing yet in the others as numbers: a run tells if the others are read."""
+    if isinstance(value, L.Lanes) and not isinstance(value.meta, int) and value.bits in L.UNSIGNED:
+        unwritten = (value.meta & np.uint32(L.POISON)) != 0
+        if ((value.meta & np.uint32(L.FORM | L.STICKY) == L.KNOWN) | unwritten).all() and not unwritten.all():
+            return L.numbers_of(value)
+    return plain(value)
+
+
 def _signed(value: Any) -> Any:
     return value.view(np.dtype(f"int{value.dtype.itemsize * 8}"))
 
@@ -124,7 +147,7 @@ _COMPARISONS = {"eq": np.equal, "lt": np.less, "le": np.less_equal}
 def _by_name(grid: Grid, name: str, values: Sequence[Any], bits: int) -> Any:
     """The exact rule of an integer operation by its name, None where there is none."""
     verb, *rest = name.split(".")
-    if bits == 1 and verb != "compare" or not rest or rest[0] == "sat":
+    if (bits == 1 and verb != "compare") or not rest or rest[0] == "sat":
         return None
     if verb in _WRAPPING:
         return _apply(grid, _WRAPPING[verb], *values)
@@ -184,7 +207,7 @@ def _quotient(grid: Grid, verb: str, values: Sequence[Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """One access to global memory: in block b, active lane i touches `bits` bits at `column[b] + thread[i]` (wrapped)."""
+    """One access to global memory: in block b, active lane i touches `bits` bits at `column[b] + thread[i]`, wrapped."""
 
     kind: str
     column: Column | None
@@ -206,9 +229,12 @@ class AddressMemory(GlobalMemory):
         column = value.column if isinstance(value, Separable) else None
         thread = value.thread if isinstance(value, Separable) else value
         if mask is not None:
-            thread = np.broadcast_to(thread, np.broadcast_shapes(thread.shape, mask.shape))[np.broadcast_to(mask, np.broadcast_shapes(thread.shape, mask.shape))]
+            shape = np.broadcast_shapes(thread.shape, mask.shape)
+            thread = np.broadcast_to(thread, shape)[np.broadcast_to(mask, shape)]
         if thread.size:
-            self.touched.append(Touch(kind, column, thread.reshape(-1).astype(np.uint64, copy=False), bits, line, operation))
+            self.touched.append(
+                Touch(kind, column, thread.reshape(-1).astype(np.uint64, copy=False), bits, line, operation)
+            )
 
     def load(self, address: Any, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
         """See `GlobalMemory.load`."""
@@ -224,7 +250,9 @@ class AddressMemory(GlobalMemory):
         self._check(value, line)
         self._touch("store", address, L.width(value), mask, line)
 
-    def atomic(self, name: str, address: Any, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+    def atomic(
+        self, name: str, address: Any, value: Value, mask: Array | None, thread: Array, epoch: int, line: int
+    ) -> None:
         """See `GlobalMemory.atomic`."""
         self._check(value, line)
         self._touch("atomic", address, L.width(value), mask, line, name)
@@ -232,6 +260,30 @@ class AddressMemory(GlobalMemory):
     def _check(self, value: Value, line: int) -> None:
         if taint_of(value):
             raise NotTranslations("a stored value depends on the block's number by more than addresses", line)
+
+
+class OpaqueShared(SharedMemory):
+    """Shared memory of which the pass only knows whether something tainted was stored: enough where it holds data."""
+
+    def __init__(self) -> None:
+        super().__init__(16, 1, 1)
+        self.taint = 0
+
+    def cells(self, address: Array, mask: Array | None) -> Array:
+        """See `SharedMemory.cells`."""
+        if isinstance(plain(address), Separable):
+            raise NotTranslations("an address in shared memory differs between blocks")
+        return address.astype(np.int64)
+
+    def store(self, cells: Array, value: Value, mask: Array | None) -> None:
+        """See `SharedMemory.store`."""
+        taint = self.taint | taint_of(value)
+        self.version += taint != self.taint
+        self.taint = taint
+
+    def load(self, cells: Array, bits: int) -> Value:
+        """See `SharedMemory.load`."""
+        return token(bits, self.taint)
 
 
 class NoRaces(Races):
@@ -258,7 +310,8 @@ class _Unwatched(RaceDetector):
         return None
 
     def release(self, warps: Array) -> Array:
-        return self.clock[0]
+        clock: Array = self.clock[0]
+        return clock
 
     def acquire(self, warps: Array, published: Array) -> None:
         return None

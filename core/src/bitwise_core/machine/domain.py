@@ -27,6 +27,9 @@ class Domain(Protocol):
 
     name: str
 
+    def assumes(self, assumption: str) -> bool:
+        """Whether rules that need the assumption may be used."""
+
     def floating(self, name: str, operands: Sequence[Value], bits: int, properties: int = 0) -> Value:
         """The floating-point operation `name` (core's operation grammar) lane by lane."""
 

@@ -49,6 +49,8 @@ LOOSE = 1 << 12
 WITH_ZERO = 1 << 13
 """A set of numbers that also holds +0, however often."""
 ABSORBED = WITH_IDENTITY | WITH_ZERO
+IS_ZERO = 1 << 14
+"""The value is a zero of one sign or the other (under an assumption)."""
 STICKY = POISON | UNDETERMINED
 FORM = KIND | PLUS_ZERO | NEGATED | WIDENED
 SET_SHIFT = 16

@@ -72,21 +72,24 @@ def _element(elements: Lanes, k: int) -> Lanes:
     return Lanes(elements.bits, elements.words[..., k], meta if isinstance(meta, int) else meta[..., k])
 
 
-def fused(name: str, accumulator: Lanes, left: Vectors, right: Vectors, *, positive_zero: bool) -> Lanes:
+def fused(name: str, accumulator: Lanes, left: Vectors, right: Vectors, *, positive_zero: bool, finite: bool = False) -> Lanes:
     """One fused step, elementwise over broadcastable shapes: accumulator words (2, blocks, ...).
 
     Where both vectors hold nothing but zeros, the step adds +0 to the accumulator (measured: an accumulator of -0
     comes back as +0, every other one as it was).  `positive_zero` says that the unit's zero results are +0,
-    underflow included: one exact sum, normalised once, has no other zero.
+    underflow included: one exact sum, normalised once, has no other zero.  If all operands are `finite`, one vector of
+    zeros is enough.
     """
     words = left.words + right.words
     words = words + L.full_hash(accumulator) * hashing.shaped(hashing.multiplier(2), words.ndim)
     words += hashing.shaped(hashing.constant("fused " + name), words.ndim)
     out = Lanes(accumulator.bits, hashing.scramble(words), L.TERM | (L.NOT_MINUS_ZERO if positive_zero else 0) | _meta_or(accumulator.meta, left, right, words.ndim - 1))
     recording.note(MATRIX + name, out, lambda: [accumulator, *(Lanes(out.bits, each.words, L.TERM) for each in (left, right))])
-    if left.zero is None or right.zero is None:
+    zeros = [each.zero for each in (left, right) if each.zero is not None]
+    if not zeros or len(zeros) == 1 and not finite:
         return out
-    unchanged = np.broadcast_to(left.zero & right.zero, out.words.shape[1:])
+    both = zeros[0] if len(zeros) == 1 else zeros[0] | zeros[1] if finite else zeros[0] & zeros[1]
+    unchanged = np.broadcast_to(both, out.words.shape[1:])
     accumulator = plus_zero(accumulator)
     if unchanged.all():
         return accumulator

@@ -102,6 +102,10 @@ class TermDomain:
     def __init__(self, assumptions: frozenset[str] = frozenset()) -> None:
         self.assumptions = assumptions
 
+    def assumes(self, assumption: str) -> bool:
+        """See `Domain.assumes`."""
+        return assumption in self.assumptions
+
     # -- floating point -------------------------------------------------------------------------------------------
 
     def floating(self, name: str, operands: Sequence[Value], bits: int, properties: int = 0) -> Value:
@@ -117,6 +121,11 @@ class TermDomain:
         for value in values:
             value.meta = L.uniform(value.meta)
         result = rule(self, info, values, bits) if rule is not None and info.plain else None
+        if info.verb == "ex2" and "finite" in self.assumptions and result is None and bits == 32:
+            low = _is(values[0], 0xFF800000)
+            if low is not False:
+                powers = L.term(bits, name, values, properties)
+                return L.settle(_put(low, L.known_lanes(np.zeros((1, 1), dtype=np.uint32)), powers))
         if result is None:
             commutes = info.verb in ("add", "mul", "min", "max")
             if info.verb == "fma":
@@ -168,6 +177,9 @@ class TermDomain:
         result = Lanes(bits, words, _without(flags | L.TERM, L.PLUS_ZERO, L.NOT_MINUS_ZERO))
         recording.note(info.name, result, lambda: [_bare(each, L.PLUS_ZERO) for each in values], commutes=True)
         for zero, other in ((left, right), (right, left)):
+            if "finite" in self.assumptions:
+                result = _put(_infinite(zero, bits), zero, result)
+                result = _put(_vanishes(zero, other), other, result)
             result = _put(_is(zero, 0), _plus_zero(other), result)
             result = _put(_is(zero, 1 << (bits - 1)), _flag_where(other, L.LOOSE), result)
         return result
@@ -222,6 +234,10 @@ class TermDomain:
         words = hashing.finalise(L.unsigned_hash(left) + L.unsigned_hash(right) + hashing.constant(info.name))
         result = Lanes(bits, words, flags | L.TERM)
         recording.note(info.name, result, lambda: [_bare(each, L.NEGATED) for each in (left, right)], commutes=True)
+        if "finite" in self.assumptions:
+            zeroed = np.logical_or(_is(values[0], 0), _is(values[1], 0))
+            if np.any(zeroed):
+                result = _put(_some(zeroed), _flag_where(result, L.IS_ZERO), result)
         one = _ONE.get(info.name.rsplit(".", 1)[1])
         if one is not None:
             for unit, other in (values, values[::-1]):
@@ -233,6 +249,14 @@ class TermDomain:
         if not info.nearest_or_zero:
             return None
         left, right, addend = _magnitude(values[0]), _magnitude(values[1]), values[2]
+        if "finite" in self.assumptions:
+            absorbed = _infinite(addend, bits)
+            zeroed = np.logical_or(_is(values[0], 0), _is(values[1], 0))
+            if np.any(absorbed) or np.any(zeroed):
+                result = self._fused_inexact(info, values, left, right, bits)
+                closed = (addend.meta & (L.NOT_MINUS_ZERO | L.PLUS_ZERO)) != 0
+                result = _put(_some(zeroed & np.asarray(closed)), addend, result)
+                return _put(absorbed, addend, result)
         exact = _half_range(left) & _half_range(right) if bits == 32 else False
         if np.any(exact):
             modifiers = info.name.split(".", 1)[1]
@@ -275,7 +299,8 @@ class TermDomain:
             assert inner is not None
             return as_lanes(self.floating(L.WIDENING, [inner], 32))
         neutral = _NEUTRAL.get(info.name)
-        return _set(info.name, index, left, right, bits, neutral, keeps_neutral=".nan." not in info.name)
+        keeps = ".nan." not in info.name and "finite" not in self.assumptions
+        return _set(info.name, index, left, right, bits, neutral, keeps_neutral=keeps)
 
     def _convert(self, info: Shape, values: list[Lanes], bits: int) -> Lanes | None:
         value = values[0]
@@ -379,6 +404,22 @@ def _high_half(value: Value) -> Value | None:
     if not np.all(np.logical_or(_is(low, 0), poisoned)):
         return None
     return _flags(as_lanes(high), np.where(poisoned, np.uint32(L.POISON), np.uint32(0)))
+
+
+def _some(mask: Array) -> bool | Array:
+    return mask if mask.any() else False
+
+
+def _infinite(value: Lanes, bits: int) -> bool | Array:
+    """Which lanes hold a known infinity."""
+    found = [_is(value, number) for number in _INFINITIES.get(bits, ())]
+    return _some(np.logical_or(*found)) if len(found) == 2 else False
+
+
+def _vanishes(zero: Lanes, other: Lanes) -> bool | Array:
+    """Where `zero` is a zero of either sign and `other` is not -0, so that their sum is `other`."""
+    found = np.logical_and((zero.meta & L.IS_ZERO) != 0, (other.meta & (L.NOT_MINUS_ZERO | L.PLUS_ZERO)) != 0)
+    return _some(np.asarray(found))
 
 
 def _positive_product(left: Lanes, right: Lanes) -> L.Meta:
@@ -561,6 +602,7 @@ def _set(name: str, index: int, left: Lanes, right: Lanes, bits: int, neutral: i
     return result
 
 
+_INFINITIES = {64: (0x7FF0000000000000, 0xFFF0000000000000), 32: (0x7F800000, 0xFF800000)}
 _ONE = {"fp64": 0x3FF0000000000000, "fp32": 0x3F800000, "fp16": 0x3C00, "bf16": 0x3F80}
 _MINUS_INFINITY = {"fp64": 0xFFF0000000000000, "fp32": 0xFF800000, "fp16": 0xFC00, "bf16": 0xFF80}
 _NEUTRAL = {

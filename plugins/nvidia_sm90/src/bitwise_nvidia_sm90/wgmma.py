@@ -81,7 +81,9 @@ def _multiply(instruction: Instruction, context: Context, n: int, k: int, result
         rows = _register_rows(machine, items(a), bits, groups) if in_registers else _tile_rows(machine, a, 64, k, size, not trans_a, groups)
         columns = _tile_rows(machine, b, n, k, size, not trans_b, groups)
         old = _accumulator(machine, items(destination), out, n, scale_d, groups)
-        new = matrix.fused(name, old, *_spread(rows, columns, len(groups), n, in_registers), positive_zero=out == 32)
+        vectors_of_tile = _spread(rows, columns, len(groups), n, in_registers)
+        finite = machine.domain.assumes("finite")
+        new = matrix.fused(name, old, *vectors_of_tile, positive_zero=out == 32, finite=finite)
         _write(machine, items(destination), new, out, groups)
 
     return step

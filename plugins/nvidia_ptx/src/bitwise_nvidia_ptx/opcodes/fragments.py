@@ -91,13 +91,14 @@ def accumulate(
 ) -> list[Lanes]:
     """One warp-level step m16n8 (or m8n8): new accumulator elements in the order 2 * half + e."""
     result = []
+    finite = machine.domain.assumes("finite")
     for half, vector in enumerate(left):
         for element in range(2):
             old = _by_lane(machine, L.as_lanes(accumulators[2 * half + element]))
             row = Vectors(vector.words[..., None], None if vector.zero is None else vector.zero[..., None], vector.sticky)
             words = right.words.reshape(*right.words.shape[:-1], 4, 2)[..., element][..., None, :]
             zero = None if right.zero is None else right.zero.reshape(*right.zero.shape[:-1], 4, 2)[..., element][..., None, :]
-            new = matrix.fused(name, old, row, Vectors(words, zero, right.sticky), positive_zero=bits == 32)
+            new = matrix.fused(name, old, row, Vectors(words, zero, right.sticky), positive_zero=bits == 32, finite=finite)
             result.append(_by_thread(new))
     assert bits == result[0].bits
     return result
