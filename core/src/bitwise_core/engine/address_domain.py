@@ -207,7 +207,7 @@ def _quotient(grid: Grid, verb: str, values: Sequence[Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """One access to global memory: in block b, active lane i touches `bits` bits at `column[b] + thread[i]`, wrapped."""
+    """One access to global memory: in block b, lane i touches `bits` bits at `column[b] + thread[i]`, wrapped."""
 
     kind: str
     column: Column | None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitwise_core.engine.address_domain import AddressDomain, AddressMemory, NoRaces, Touch
+from bitwise_core.engine.address_domain import AddressDomain, AddressMemory, NoRaces, OpaqueShared, Touch
 from bitwise_core.engine.grid import Column, Grid, Limits, NotTranslations
 from bitwise_core.engine.launch_exact import Ready, machine_for
 from bitwise_core.engine.run import MAXIMUM_STEPS, Run
@@ -27,30 +27,45 @@ class Pass:
 
 
 def passes(prepared: Ready, buffers: Mapping[str, int], limits: Limits) -> list[Pass]:
-    """The grid in parts.  Raises NotTranslations where a part cannot be followed or there are too many."""
+    """The grid in parts.  Raises NotTranslations where a part cannot be followed or there are too many.
+
+    A pass that fails after it has shrunk starts again with what it has shrunk to, where more numbers are the same in
+    all blocks.  Shared memory is opaque at first; a kernel that keeps integers there is followed again with all of
+    its content.
+    """
     waiting: list[Array] = [np.arange(prepared.launch.blocks, dtype=np.int64)]
     granule = prepared.arch.granule(prepared.kernel)
     found: list[Pass] = []
+    opaque = True
     while waiting:
         if len(waiting) + len(found) > limits.parts:
             raise NotTranslations(f"the grid falls into more than {limits.parts} parts that act differently")
-        numbers = waiting.pop()
+        grid = Grid(waiting.pop(), limits)
         try:
-            found.append(_one(prepared, buffers, numbers, granule, limits))
+            found.append(_one(prepared, buffers, grid, granule, opaque=opaque))
+            waiting.extend(grid.aside)
         except FinerGranule as finer:
             if finer.granule >= granule:
                 raise NotTranslations("shared memory is accessed in units that do not fit its cells") from None
             granule = finer.granule
-            waiting.append(numbers)
-            continue
-        waiting.extend(found[-1].grid.aside)
+            waiting.append(grid.numbers)
+        except NotTranslations:
+            if grid.active is not None and grid.blocks.size < grid.numbers.size:
+                waiting.extend([*grid.aside, grid.blocks])
+            elif opaque:
+                opaque = False
+                waiting.append(grid.numbers)
+            else:
+                raise
     return found
 
 
-def _one(prepared: Ready, buffers: Mapping[str, int], numbers: Array, granule: int, limits: Limits) -> Pass:
-    grid = Grid(numbers, limits)
+def _one(prepared: Ready, buffers: Mapping[str, int], grid: Grid, granule: int, *, opaque: bool) -> Pass:
+    numbers = grid.numbers
     memory = AddressMemory(AddressDomain(grid))
     machine = machine_for(prepared, memory, buffers, numbers[:1], granule)
+    if opaque:
+        machine.shared = OpaqueShared()
     machine.races = NoRaces(prepared.threads, prepared.arch.warp)
     machine.thread = machine.local_thread
     if numbers.size > 1:

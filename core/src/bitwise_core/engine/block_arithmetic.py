@@ -41,19 +41,25 @@ def by_column(grid: Grid, key: tuple[Any, ...], values: Sequence[Any], evaluate:
     """A function of numbers that do not depend on the thread, evaluated on every block."""
     columns = [value.column for value in values if isinstance(value, Separable)]
     rest = tuple(
-        ("block", value.dtype.str, int(value.thread.flat[0])) if isinstance(value, Separable) else (value.dtype.str, int(value.flat[0]))
+        ("block", value.dtype.str, int(value.thread.flat[0]))
+        if isinstance(value, Separable)
+        else (value.dtype.str, int(value.flat[0]))
         for value in values
     )
 
     def make() -> Array:
         arrays = [
-            _with_thread(value).reshape(-1, 1).view(value.dtype) if isinstance(value, Separable) else value.reshape(1, 1)
+            _with_thread(value).reshape(-1, 1).view(value.dtype)
+            if isinstance(value, Separable)
+            else value.reshape(1, 1)
             for value in values
         ]
         return unsigned(np.broadcast_to(evaluate(*arrays), (grid.numbers.size, 1)))[:, 0]  # type: ignore[no-any-return]
 
     column = grid.derived((key, rest), make, *columns)
-    signed = bool(values) and isinstance(key[-1], str) and np.dtype(key[-1]).kind == "i" and column.values.dtype != np.bool_
+    signed = (
+        bool(values) and isinstance(key[-1], str) and np.dtype(key[-1]).kind == "i" and column.values.dtype != np.bool_
+    )
     return plain(Separable(grid, column, np.zeros((1, 1), dtype=column.values.dtype), signed))
 
 
@@ -93,7 +99,7 @@ def by_distinct_blocks(grid: Grid, values: Sequence[Any], evaluate: Callable[...
 
 def _predicates(grid: Grid, rows: Array, inverse: Array) -> Any:
     """Predicates that hold in all threads of a block, or in none, go together; other patterns part the grid."""
-    uniform = rows.all(axis=1) | ~rows.any(axis=1)
+    uniform: Array = np.asarray(rows.all(axis=1) | ~rows.any(axis=1))
     inverse = _narrow(grid, np.where(uniform, 0, 1 + _row_numbers(rows)), inverse)
     if uniform[inverse[0]]:
         return plain(Separable(grid, grid.spread(rows[inverse, 0]), np.zeros((1, 1), dtype=bool)))
@@ -112,14 +118,16 @@ def _narrow(grid: Grid, numbers: Array, inverse: Array) -> Array:
     keys = numbers[inverse]
     kept = keys == keys[0]
     grid.narrow(keys)
-    return inverse[kept]
+    remaining: Array = inverse[kept]
+    return remaining
 
 
 # -- rules: operands of one type, at least one a Separable ----------------------------------------------------------
 
 
 def _thread(value: Any) -> Array:
-    return value.thread if isinstance(value, Separable) else unsigned(value)  # type: ignore[no-any-return]
+    thread: Array = value.thread if isinstance(value, Separable) else unsigned(value)
+    return thread
 
 
 def _number(value: Any) -> int | None:
@@ -216,7 +224,9 @@ def _divide(grid: Grid, value: Separable, number: int, dtype: np.dtype[Any]) -> 
     low, high = grid.bounds(rest)
     whole = _of_exact(grid, quotient, np.zeros((1, 1), dtype=np.int64), dtype)
     if low == high:
-        return _sum(grid, whole, ((low + thread) // number).astype(np.dtype(f"int{dtype.itemsize * 8}")).view(dtype), dtype)
+        return _sum(
+            grid, whole, ((low + thread) // number).astype(np.dtype(f"int{dtype.itemsize * 8}")).view(dtype), dtype
+        )
     if low + int(thread.min()) >= 0 and high + int(thread.max()) < number:
         return whole
     inner = _of_exact(grid, rest, thread, np.dtype(np.int64))
@@ -268,7 +278,13 @@ def _low_or_high(grid: Grid, value: Separable, mask: int, dtype: np.dtype[Any]) 
     low = full & ~mask
     if low & (low + 1) == 0 and low < 1 << 62:
         rest = _rest(grid, value, low + 1, dtype)
-        return None if rest is None else subtract(grid, value, rest, dtype) if isinstance(plain(value), Separable) else plain(value) - rest
+        return (
+            None
+            if rest is None
+            else subtract(grid, value, rest, dtype)
+            if isinstance(plain(value), Separable)
+            else plain(value) - rest
+        )
     return None
 
 
@@ -294,7 +310,9 @@ def _by_fields(grid: Grid, ufunc: np.ufunc, values: Sequence[Any], dtype: np.dty
     highs, lows = split
     blocks = [each for each in highs if isinstance(each, Column)]
     key = (ufunc.__name__, tuple(-1 if isinstance(each, Column) else each for each in highs))
-    column = grid.derived(key, lambda: ufunc(*(each.values if isinstance(each, Column) else np.int64(each) for each in highs)), *blocks)
+    column = grid.derived(
+        key, lambda: ufunc(*(each.values if isinstance(each, Column) else np.int64(each) for each in highs)), *blocks
+    )
     return _of_exact(grid, column, ufunc(*lows), dtype)
 
 
@@ -302,7 +320,11 @@ def _split_fields(
     grid: Grid, columns: Sequence[Column | int], threads: Sequence[Array]
 ) -> tuple[list[Column | int], list[Array]] | None:
     for _ in range(4):
-        wide = [thread for thread, column in zip(threads, columns, strict=True) if isinstance(column, Column) or thread.size > 1]
+        wide = [
+            thread
+            for thread, column in zip(threads, columns, strict=True)
+            if isinstance(column, Column) or thread.size > 1
+        ]
         if min(int(each.min()) for each in threads) < 0:
             return None
         unit = 1 << max(int(each.max()) for each in wide).bit_length()
@@ -314,16 +336,23 @@ def _split_fields(
                 highs.append(number)
                 lows.append(thread - number)
                 continue
-            rest = grid.derived(("rest", unit), lambda c=column: c.values % unit, column)  # type: ignore[misc]
-            low, high = grid.bounds(rest)
+            low, high = grid.bounds(_modulo(grid, column, unit))
             if low != high:
                 return None
-            highs.append(grid.derived(("plus", -low), lambda c=column, n=low: c.values - n, column) if low else column)  # type: ignore[misc]
+            highs.append(_shifted(grid, column, -low))
             lows.append(thread + low)
         if all(int(each.max()) < unit for each in lows):
             return highs, lows
         columns, threads = highs, lows
     return None
+
+
+def _modulo(grid: Grid, column: Column, unit: int) -> Column:
+    return grid.derived(("rest", unit), lambda: column.values % unit, column)
+
+
+def _shifted(grid: Grid, column: Column, by: int) -> Column:
+    return grid.derived(("plus", by), lambda: column.values + by, column) if by else column
 
 
 def _comparison(compare: Callable[[Any, Any], Any], swap: bool) -> Rule:
@@ -332,10 +361,10 @@ def _comparison(compare: Callable[[Any, Any], Any], swap: bool) -> Rule:
     def rule(grid: Grid, left: Any, right: Any, dtype: np.dtype[Any]) -> Any:
         if dtype.kind == "b":
             return None
-        pair = [_exact_or_plain(value) for value in ((right, left) if swap else (left, right))]
-        if pair[0] is None or pair[1] is None:
+        one, two = (_exact_or_plain(value) for value in ((right, left) if swap else (left, right)))
+        if one is None or two is None:
             return None
-        (a, x), (b, y) = pair
+        (a, x), (b, y) = one, two
         if min(int(x.min()), int(y.min())) < -(1 << 61) or max(int(x.max()), int(y.max())) > 1 << 61:
             return None
         return _compare(grid, compare, a, b, x - y)
@@ -408,7 +437,8 @@ def invert(grid: Grid, value: Any, _: Any, dtype: np.dtype[Any]) -> Any:
 _RULES: dict[str, Rule] = {
     "add": add, "subtract": subtract, "multiply": multiply, "left_shift": left_shift, "right_shift": right_shift,
     "floor_divide": floor_divide, "remainder": remainder, "invert": invert,
-    "bitwise_and": _bitwise(np.bitwise_and), "bitwise_or": _bitwise(np.bitwise_or), "bitwise_xor": _bitwise(np.bitwise_xor),
+    "bitwise_and": _bitwise(np.bitwise_and), "bitwise_or": _bitwise(np.bitwise_or),
+    "bitwise_xor": _bitwise(np.bitwise_xor),
     "less": _comparison(np.less, False), "less_equal": _comparison(np.less_equal, False),
     "greater": _comparison(np.less, True), "greater_equal": _comparison(np.less_equal, True),
     "equal": _comparison(np.equal, False), "not_equal": _unequal,
@@ -426,11 +456,16 @@ def select(grid: Grid, mask: Any, new: Any, old: Any) -> Any:
         if isinstance(new, np.ndarray) and isinstance(old, np.ndarray):
             return np.where(mask, new, old)
         return _select_threads(grid, mask, new, old)
-    if isinstance(new, np.ndarray) and isinstance(old, np.ndarray) and new.size == old.size == 1 or all(
+    if (isinstance(new, np.ndarray) and isinstance(old, np.ndarray) and new.size == old.size == 1) or all(
         block_only(value) for value in (new, old)
     ):
         return by_column(grid, ("where", new.dtype.str), [mask, new, old], np.where)
-    if new.dtype != np.bool_ and isinstance(new, Separable) and isinstance(old, Separable) and np.array_equal(new.thread, old.thread):
+    if (
+        new.dtype != np.bool_
+        and isinstance(new, Separable)
+        and isinstance(old, Separable)
+        and np.array_equal(new.thread, old.thread)
+    ):
         a, b, chosen = new.column, old.column, mask.column
         column = grid.derived("where", lambda: np.where(chosen.values, a.values, b.values), chosen, a, b)
         return plain(Separable(grid, column, new.thread, new.signed))

@@ -58,7 +58,6 @@ class Grid:
         self.active: Array | None = None
         self.version = 0
         self.aside: list[Array] = []
-        self.kept: list[Column] = []
         self._memo: dict[Hashable, tuple[Column, tuple[Column, ...]]] = {}
         self._factors: dict[tuple[int, ...], tuple[int, Array, Array, tuple[Column, ...]]] = {}
 
@@ -118,7 +117,7 @@ class Grid:
         return Column(full)
 
     def distinct(self, columns: Sequence[Column]) -> tuple[Array, Array]:
-        """One block for each distinct row of the columns (places among those still in the pass), and each block's row."""
+        """One place for each distinct row of the columns, and each block's row; of blocks still in the pass."""
         key = tuple(id(column) for column in columns)
         found = self._factors.get(key)
         if found is None or found[0] != self.version:

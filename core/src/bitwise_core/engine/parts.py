@@ -40,8 +40,16 @@ class _Use:
     touches: list[Touch]
 
 
-def parts_of(found: Pass, limits: Limits) -> list[Part]:
-    """The parts of one pass.  Raises NotTranslations, or Unreadable where memory outside every buffer is touched."""
+def written_buffers(found: Sequence[Pass]) -> frozenset[int]:
+    """The buffers that some block of the grid writes."""
+    return frozenset(_buffer(each, touch) for each in found for touch in each.touched if touch.kind != "load")
+
+
+def parts_of(found: Pass, written: frozenset[int], limits: Limits) -> list[Part]:
+    """The parts of one pass; loads are kept of `written` buffers.
+
+    Raises NotTranslations, or Unreadable where memory outside every buffer is touched.
+    """
     uses: dict[int, dict[int, _Use]] = {}
     for touch in found.touched:
         buffer = _buffer(found, touch)
@@ -57,12 +65,16 @@ def parts_of(found: Pass, limits: Limits) -> list[Part]:
         places[buffer] = numbers[0]
         apart[buffer] = [each - numbers[0] for each in numbers]
     differences = [each for group in apart.values() for each in group[1:]]
-    first, inverse = distinct_rows(differences) if differences else (np.zeros(1, dtype=np.int64), np.zeros(found.grid.blocks.size, dtype=np.int64))
+    first, inverse = (
+        distinct_rows(differences)
+        if differences
+        else (np.zeros(1, dtype=np.int64), np.zeros(found.grid.blocks.size, dtype=np.int64))
+    )
     if len(first) > limits.parts:
         raise NotTranslations(f"accesses to one buffer shift in more than {limits.parts} ways from block to block")
     order = np.argsort(inverse, kind="stable") if len(first) > 1 else np.arange(inverse.size)
     groups = np.split(order, np.cumsum(np.bincount(inverse))[:-1]) if len(first) > 1 else [order]
-    return [_part(found, uses, places, apart, group) for group in groups]
+    return [_part(found, uses, written, places, apart, group) for group in groups]
 
 
 def _buffer(found: Pass, touch: Touch) -> int:
@@ -85,11 +97,16 @@ def _signed_bounds(found: Pass, column: Column) -> tuple[int, int]:
 def _places(found: Pass, column: Column | None) -> Array:
     if column is None:
         return np.zeros(found.grid.blocks.size, dtype=np.int64)
-    return found.grid.on(column).view(np.int64)  # type: ignore[no-any-return]
+    return found.grid.on(column).view(np.int64)
 
 
 def _part(
-    found: Pass, uses: Mapping[int, Mapping[int, _Use]], places: Mapping[int, Array], apart: Mapping[int, Sequence[Array]], group: Array
+    found: Pass,
+    uses: Mapping[int, Mapping[int, _Use]],
+    kept: frozenset[int],
+    places: Mapping[int, Array],
+    apart: Mapping[int, Sequence[Array]],
+    group: Array,
 ) -> Part:
     stores: dict[int, Runs] = {}
     loads: dict[int, Runs] = {}
@@ -106,12 +123,16 @@ def _part(
             names = frozenset(touch.operation for touch, _ in written if touch.kind == "atomic")
             if names:
                 atomics[buffer] = names
-        if read:
+        if read and buffer in kept:
             loads[buffer] = _runs(read)
     blocks = found.grid.blocks[group]
     return Part(blocks, {buffer: numbers[group] for buffer, numbers in places.items()}, stores, loads, atomics)
 
 
 def _runs(touches: Sequence[tuple[Touch, int]]) -> Runs:
-    pieces = [merged(start, start + touch.bits // 8) for touch, offset in touches for start in (touch.thread.view(np.int64) + offset,)]
+    pieces = [
+        merged(start, start + touch.bits // 8)
+        for touch, offset in touches
+        for start in (touch.thread.view(np.int64) + offset,)
+    ]
     return merged(np.concatenate([each.start for each in pieces]), np.concatenate([each.end for each in pieces]))

@@ -10,6 +10,7 @@ narrowed.  Whatever has no meaning here raises NotTranslations: nothing reads a 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,7 @@ class Separable(L.Numbers):
     def __bool__(self) -> bool:
         raise NotTranslations("a number that differs between blocks is used as a truth")
 
-    __int__ = __len__ = __iter__ = __array__ = __index__ = __float__ = __bool__  # type: ignore[assignment]
+    __int__ = __len__ = __iter__ = __array__ = __index__ = __float__ = __bool__
 
     def __getitem__(self, key: Any) -> Any:
         raise NotTranslations("an instruction picks lanes of a number that differs between blocks")
@@ -179,13 +180,16 @@ class Separable(L.Numbers):
         if low == 0:
             return convert(self, dtype)
         amount = np.full((1, 1), low, dtype=self.thread.dtype)
-        return _rules().apply_ufunc(self.grid, np.right_shift, (Separable(self.grid, self.column, self.thread), amount)).astype(dtype)
+        return (
+            _rules()
+            .apply_ufunc(self.grid, np.right_shift, (Separable(self.grid, self.column, self.thread), amount))
+            .astype(dtype)
+        )
 
     def choose(self, mask: Array, new: Any, old: Any) -> Any:
-        """See `lanes.choose`.  Lanes that hold nothing yet may as well hold the new numbers: a run tells if they are read."""
-        for kept, other in ((new, old), (old, new)):
-            if isinstance(other, L.Lanes) and isinstance(other.meta, int) and other.meta & L.POISON and kept is new:
-                return kept
+        """See `lanes.choose`.  Lanes that nothing wrote may hold the new numbers: a run tells if they are read."""
+        if isinstance(old, L.Lanes) and isinstance(old.meta, int) and old.meta & L.POISON:
+            return new
         if isinstance(new, L.Lanes | L.Pieces) or isinstance(old, L.Lanes | L.Pieces):
             return L.choose(mask, L.as_lanes(new), L.as_lanes(old))
         return _rules().select(self.grid, mask, new, old)
@@ -212,9 +216,9 @@ class Separable(L.Numbers):
         return Separable(self.grid, self.column, self.thread[:, thread : thread + 1], self.signed)
 
     def identity(self) -> int:
-        """See `lanes.Numbers`; the grid keeps the column, so that its identity is its own for good."""
-        self.grid.kept.append(self.column)
-        return -1 - (id(self.column) << 64 | int(self.thread.flat[0]))
+        """See `lanes.Numbers`: a digest of the thread's number in every block of the pass."""
+        numbers = self.column.values + self.thread.reshape(-1)[:1]
+        return -1 - int.from_bytes(blake2b(numbers.tobytes(), digest_size=16).digest())
 
 
 def _rules() -> Any:
@@ -254,7 +258,7 @@ def decide(value: Any) -> Array:
 
 def block_only(value: Any) -> bool:
     """Whether the value does not depend on the thread."""
-    return (value.thread if isinstance(value, Separable) else value).size == 1  # type: ignore[no-any-return]
+    return (value.thread if isinstance(value, Separable) else value).size == 1
 
 
 def operand(grid: Grid, value: Any, others: Sequence[Any]) -> Any:
@@ -320,7 +324,9 @@ def exact(value: Separable) -> tuple[Column, Array] | None:
 
 def _exact(value: Separable) -> tuple[Column, Array] | None:
     grid, bits = value.grid, value.bits
-    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if value.signed else (0, min((1 << bits) - 1, (1 << 63) - 1))
+    low, high = (
+        (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if value.signed else (0, min((1 << bits) - 1, (1 << 63) - 1))
+    )
     rows = [_numbers(value.thread, each) for each in (True, False)]
     for column_signed in (value.signed, not value.signed):
         column = _true(grid, value.column, column_signed)

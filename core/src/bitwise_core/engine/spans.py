@@ -51,7 +51,7 @@ def covers(runs: Runs, address: Array) -> Array:
     if not runs.start.size:
         return np.zeros(address.shape, dtype=bool)
     place = np.searchsorted(runs.start, address, side="right") - 1
-    return (place >= 0) & (runs.end[np.maximum(place, 0)] > address)  # type: ignore[no-any-return]
+    return (place >= 0) & (runs.end[np.maximum(place, 0)] > address)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Owners:
 
     def of(self, address: Array) -> Array:
         """The block that owns each address, all of which are owned."""
-        return self.block[np.searchsorted(self.start, address, side="right") - 1]  # type: ignore[no-any-return]
+        return self.block[np.searchsorted(self.start, address, side="right") - 1]
 
     def foreign(self, start: Array, end: Array, block: Array) -> Array:
         """Which of the ranges meet a range of another block; the owners' ranges are disjoint."""
@@ -78,7 +78,8 @@ class Owners:
         turns = np.concatenate([[0], np.cumsum(self.block[1:] != self.block[:-1])])
         met = low < high
         first, last = np.minimum(low, self.start.size - 1), np.maximum(high - 1, 0)
-        return met & ((self.block[first] != block) | (turns[first] != turns[last]))  # type: ignore[no-any-return]
+        other: Array = met & ((self.block[first] != block) | (turns[first] != turns[last]))
+        return other
 
 
 def owners(start: Array, end: Array, block: Array) -> Owners:

@@ -37,11 +37,11 @@ import numpy as np
 
 from bitwise_core.engine.address_pass import passes
 from bitwise_core.engine.grid import Limits, NotTranslations, distinct_rows
-from bitwise_core.engine.launch_exact import Ready, Undetermined, results, run_blocks
-from bitwise_core.engine.parts import Part, parts_of
+from bitwise_core.engine.launch_exact import Ready, results, run_blocks
+from bitwise_core.engine.parts import Part, parts_of, written_buffers
 from bitwise_core.engine.spans import Owners, Runs, covers, intersection, merged, owners
 from bitwise_core.machine.domain import Domain, Unreadable
-from bitwise_core.machine.global_memory import Output, exact
+from bitwise_core.machine.global_memory import Output, Undetermined, exact
 from bitwise_core.machine.lanes import Array
 from bitwise_core.machine.launch import POINTER_SHIFT
 
@@ -50,9 +50,10 @@ DomainFactory = Callable[[], Domain]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Summary:
-    """A kernel's grid in parts.  `part[b]` and `place[b]` say where block b stands; `owners` who stores what in each buffer.
+    """A kernel's grid in parts.
 
-    Blocks that were run in full stay in `ran`, by the domain they were run in.
+    `part[b]` and `place[b]` say where block b stands; `owners` says who stores what in each buffer.  Blocks that were
+    run in full stay in `ran`, by the domain they were run in.
     """
 
     prepared: Ready
@@ -88,7 +89,8 @@ def summarise(prepared: Ready, buffers: Mapping[str, int], limits: Limits | None
     limits = limits or Limits()
     found = passes(prepared, buffers, limits)
     scratch = found[0].scratch
-    parts = tuple(part for each in found for part in parts_of(each, limits))
+    written = written_buffers(found)
+    parts = tuple(part for each in found for part in parts_of(each, written, limits))
     count = prepared.launch.blocks
     part, place = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
     for number, each in enumerate(parts):
@@ -105,7 +107,9 @@ def summarise(prepared: Ready, buffers: Mapping[str, int], limits: Limits | None
     return Summary(prepared, buffers, limits, parts, part, place, owned)
 
 
-def _spread(parts: Sequence[Part], runs: Sequence[Runs | None], buffer: int, limits: Limits) -> tuple[Array, Array, Array]:
+def _spread(
+    parts: Sequence[Part], runs: Sequence[Runs | None], buffer: int, limits: Limits
+) -> tuple[Array, Array, Array]:
     """The runs of every block: starts, ends and blocks."""
     total = sum(part.blocks.size * own.start.size for part, own in zip(parts, runs, strict=True) if own is not None)
     if total > limits.spans:
@@ -148,7 +152,7 @@ def _check_loads(parts: Sequence[Part], buffer: int, own: Owners, limits: Limits
 
 
 def run_in_full(summary: Summary, domain_factory: DomainFactory, blocks: Sequence[int]) -> dict[int, dict[int, Output]]:
-    """What each of these blocks stores in each buffer; blocks that were run before are not run again.  Raises Unreadable."""
+    """What each of these blocks stores in each buffer; no block is run twice.  Raises Unreadable, NotTranslations."""
     ran = summary.ran.setdefault(domain_factory, {})
     missing = sorted({int(block) for block in blocks} - ran.keys())
     if len(missing) + len(ran) > summary.limits.blocks:
@@ -212,7 +216,7 @@ def compare(first: Summary, second: Summary, domain_factory: DomainFactory) -> C
     left, right = pairs[0] if codes is None else np.divmod(codes, second.part.size)
     chosen = _choose(first, second, left, right)
     one, two = left[chosen], right[chosen]
-    outputs = run_in_full(first, domain_factory, one), run_in_full(second, domain_factory, two)
+    outputs = run_in_full(first, domain_factory, one.tolist()), run_in_full(second, domain_factory, two.tolist())
     used = tuple(sorted({int(each) for each in one})), tuple(sorted({int(each) for each in two}))
     for a, b in zip(one, two, strict=True):
         for buffer in sorted(first.owners):
@@ -252,7 +256,8 @@ def _pairs(first: Owners, second: Owners, blocks: int) -> tuple[Array, Array]:
 def _choose(first: Summary, second: Summary, left: Array, right: Array) -> Array:
     """The place of one pair for each key."""
     columns = [first.part[left], second.part[right]]
-    for buffer in sorted({b for part in first.parts for b in part.shift} & {b for part in second.parts for b in part.shift}):
+    touched = [{buffer for part in summary.parts for buffer in part.shift} for summary in (first, second)]
+    for buffer in sorted(touched[0] & touched[1]):
         one, has_one = _shifts(first, buffer)
         two, has_two = _shifts(second, buffer)
         columns.append(np.where(has_one[left] & has_two[right], one[left] - two[right], 0))
