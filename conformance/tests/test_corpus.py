@@ -27,8 +27,8 @@ def test_the_corpus_is_large_and_its_ids_are_file_names() -> None:
     from bitwise_conformance import corpus
 
     cases = corpus.cases()
-    assert len(cases) >= 1500
-    assert len(corpus.families()) >= 25
+    assert len(cases) >= 1700
+    assert len(corpus.families()) >= 100
     assert len(corpus.by_id()) == len(cases)
     assert all(re.fullmatch(r"[\w=,.\-]+", part) for case in cases for part in case.id.split("/"))
     assert max(len(case.name) for case in cases) < 200
@@ -65,3 +65,22 @@ def test_contradictions_are_named() -> None:
         Descriptor("m", output, (4,), (1, 1), (4,))
     case = Case("f", "g", "n", None, {}, {}, (1, 1, 1), (Scalar("n", 3), Descriptor("m", output, (4,), (1,), (4,))))
     assert case.outputs == (output,)
+
+
+def test_only_a_sample_of_the_reductions_is_rounded_to_16_bits() -> None:
+    pytest.importorskip("triton")
+    from bitwise_conformance import corpus
+
+    reductions = re.compile(r"softmax|layer_norm|rms_norm|cross_entropy|gemm_(bias|gated)|attention|inductor|narrow")
+    narrow = {
+        (case.family, case.group)
+        for case in corpus.cases()
+        if reductions.search(case.family) and any(array.dtype in ("fp16", "bf16") for array in case.outputs)
+    }
+    assert narrow == {
+        ("narrow_outputs", "attention-bf16-32x200--inf"),
+        ("narrow_outputs", "gemm_bias_relu-fp16-128x128x200"),
+        ("narrow_outputs", "rms_norm-bf16-20x1024"),
+        ("narrow_outputs", "silu-activation-bf16-4096"),
+        ("narrow_outputs", "softmax_row-fp16-16x700"),
+    }

@@ -48,6 +48,17 @@ def power_of_two(count: int) -> int:
     return 1 << (count - 1).bit_length()
 
 
+def stored_as(family: str, dtype: str, out: str, rest: str) -> tuple[str, str]:
+    """The family and group of cases that read `dtype` and store `out`.
+
+    Most cases store fp32, so that a sum that differs in its last bit shows in the bytes.  Cases that round the
+    result to 16 bits go to the family `narrow_outputs`: a sample of what that rounding hides.
+    """
+    if out in ("fp16", "bf16"):
+        return "narrow_outputs", f"{family}-{dtype}-{rest}"
+    return family, f"{dtype}-{rest}" if out == dtype else f"{dtype}-{out}-{rest}"
+
+
 def configure(
     family: str,
     group: str,

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from bitwise_conformance.cases import Case
-from bitwise_conformance.corpus._build import ceil_div, configure, given, numbers, result
+from bitwise_conformance.corpus._build import ceil_div, configure, given, numbers, result, stored_as
 
 LOG2E = 1.4426950408889634
 
@@ -233,23 +233,25 @@ def cases() -> tuple[Case, ...]:
 
 def _forward() -> list[Case]:
     found = []
-    for causal, skip, fill, dtype, head, length in (
-        (False, False, -1e6, "fp16", 64, 256),
-        (False, False, float("-inf"), "bf16", 32, 200),
-        (False, False, -1e6, "fp16", 128, 192),
-        (True, False, -1e6, "fp16", 64, 256),
-        (True, True, -1e6, "fp16", 64, 256),
-        (True, True, float("-inf"), "bf16", 128, 192),
-        (True, False, float("-inf"), "fp16", 32, 256),
-        (False, False, -1e6, "fp32", 32, 128),
+    for causal, skip, fill, dtype, out, head, length in (
+        (False, False, -1e6, "fp16", "fp32", 64, 256),
+        (False, False, float("-inf"), "bf16", "fp32", 32, 200),
+        (False, False, -1e6, "fp16", "fp32", 128, 192),
+        (True, False, -1e6, "fp16", "fp32", 64, 256),
+        (True, True, -1e6, "fp16", "fp32", 64, 256),
+        (True, True, float("-inf"), "bf16", "fp32", 128, 192),
+        (True, False, float("-inf"), "fp16", "fp32", 32, 256),
+        (False, False, -1e6, "fp32", "fp32", 32, 128),
+        (False, False, float("-inf"), "bf16", "bf16", 32, 200),
     ):
+        family, group = stored_as("attention_causal" if causal else "attention", dtype, out, f"{head}x{length}-{fill}")
         heads = 2
         size = heads * length * head
         arguments = [
             given("query", dtype, size),
             given("key", dtype, size),
             given("value", dtype, size),
-            result("output", dtype, size),
+            result("output", out, size),
             result("statistics", "fp32", heads * length),
             *numbers(length=length, scale=LOG2E / head**0.5),
         ]
@@ -259,8 +261,8 @@ def _forward() -> list[Case]:
                 continue
             found.append(
                 configure(
-                    "attention_causal" if causal else "attention",
-                    f"{dtype}-{head}x{length}-{fill}",
+                    family,
+                    group,
                     attention_forward,
                     arguments,
                     (ceil_div(length, tall), heads),
@@ -346,7 +348,7 @@ def _backward() -> list[Case]:
             given("delta", "fp32", 2 * length),
             *numbers(length=length, scale=LOG2E / head**0.5),
         ]
-        group = f"{dtype}-{head}x{length}-{'causal' if causal else 'full'}"
+        rest = f"{head}x{length}-{'causal' if causal else 'full'}"
         for tall, wide, warps, stages in (
             (32, 32, 4, 2),
             (32, 64, 4, 2),
@@ -357,10 +359,9 @@ def _backward() -> list[Case]:
         ):
             found.append(
                 configure(
-                    "attention_key_gradient",
-                    group,
+                    *stored_as("attention_key_gradient", dtype, "fp32", rest),
                     attention_key_gradient,
-                    [*common, result("key_gradient", dtype, size), result("value_gradient", dtype, size)],
+                    [*common, result("key_gradient", "fp32", size), result("value_gradient", "fp32", size)],
                     (length // wide, 2),
                     warps=warps,
                     stages=stages,
@@ -372,10 +373,9 @@ def _backward() -> list[Case]:
             )
             found.append(
                 configure(
-                    "attention_query_gradient",
-                    group,
+                    *stored_as("attention_query_gradient", dtype, "fp32", rest),
                     attention_query_gradient,
-                    [*common, result("query_gradient", dtype, size)],
+                    [*common, result("query_gradient", "fp32", size)],
                     (length // wide, 2),
                     warps=warps,
                     stages=stages,

@@ -10,7 +10,17 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 from bitwise_conformance.cases import Case
-from bitwise_conformance.corpus._build import ceil_div, configure, given, index, numbers, power_of_two, result, updated
+from bitwise_conformance.corpus._build import (
+    ceil_div,
+    configure,
+    given,
+    index,
+    numbers,
+    power_of_two,
+    result,
+    stored_as,
+    updated,
+)
 
 
 @triton.jit
@@ -104,15 +114,16 @@ def cast(source, target, size, scale, BLOCK: tl.constexpr, TO: tl.constexpr):
 
 
 @triton.jit
-def quantise_row(source, target, scales, columns, BLOCK: tl.constexpr):
+def quantise_row(source, target, quotients, scales, columns, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     position = tl.arange(0, BLOCK)
     inside = position < columns
     x = tl.load(source + row * columns + position, mask=inside, other=0.0).to(tl.float32)
     largest = tl.max(tl.abs(x), axis=0)
     scale = tl.maximum(largest, 1e-6) / 127.0
-    y = libdevice.rint(x / scale)
-    y = tl.minimum(tl.maximum(y, -127.0), 127.0)
+    quotient = x / scale
+    tl.store(quotients + row * columns + position, quotient, mask=inside)
+    y = tl.minimum(tl.maximum(libdevice.rint(quotient), -127.0), 127.0)
     tl.store(target + row * columns + position, y.to(tl.int8), mask=inside)
     tl.store(scales + row, scale)
 
@@ -212,21 +223,23 @@ def _flat(
 
 def _activations() -> list[Case]:
     found = []
-    for kind, dtype, size in (
-        ("gelu_tanh", "fp16", 3000),
-        ("gelu_erf", "fp32", 3000),
-        ("silu", "bf16", 4096),
-        ("swiglu", "fp16", 2500),
-        ("softplus", "fp32", 3000),
-        ("elu", "fp32", 2000),
+    for kind, dtype, out, size in (
+        ("gelu_tanh", "fp16", "fp32", 3000),
+        ("gelu_erf", "fp32", "fp32", 3000),
+        ("silu", "bf16", "fp32", 4096),
+        ("swiglu", "fp16", "fp32", 2500),
+        ("softplus", "fp32", "fp32", 3000),
+        ("elu", "fp32", "fp32", 2000),
+        ("silu", "bf16", "bf16", 4096),
     ):
         arguments = [
             given("source", dtype, size),
             given("gate", dtype, size),
-            result("target", dtype, size),
+            result("target", out, size),
             *numbers(size=size),
         ]
-        found += _flat("activation", f"{kind}-{dtype}-{size}", activation, arguments, size, KIND=kind)
+        family, group = stored_as("activation", dtype, out, f"{size}")
+        found += _flat(family, f"{kind}-{group}", activation, arguments, size, KIND=kind)
     return found
 
 
@@ -322,6 +335,7 @@ def _quantised() -> list[Case]:
         arguments = [
             given("source", dtype, rows * columns),
             result("target", "i8", rows * columns),
+            result("quotients", "fp32", rows * columns),
             result("scales", "fp32", rows),
             *numbers(columns=columns),
         ]
@@ -330,7 +344,7 @@ def _quantised() -> list[Case]:
                 found.append(
                     configure(
                         "quantise_row",
-                        f"{dtype}-{rows}x{columns}",
+                        f"{dtype}-quotients-{rows}x{columns}",
                         quantise_row,
                         arguments,
                         (rows,),

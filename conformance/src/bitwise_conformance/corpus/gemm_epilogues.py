@@ -8,7 +8,7 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 from bitwise_conformance.cases import Case
-from bitwise_conformance.corpus._build import ceil_div, configure, given, numbers, result
+from bitwise_conformance.corpus._build import ceil_div, configure, given, numbers, result, stored_as
 
 
 @triton.jit
@@ -103,17 +103,19 @@ def cases() -> tuple[Case, ...]:
 
 def _bias() -> list[Case]:
     found = []
-    for activation, dtype, m, n, k in (
-        ("relu", "fp16", 128, 128, 200),
-        ("relu", "fp32", 96, 128, 96),
-        ("gelu", "bf16", 128, 96, 128),
-        ("leaky", "fp16", 100, 128, 144),
+    for activation, dtype, out, m, n, k in (
+        ("relu", "fp16", "fp32", 128, 128, 200),
+        ("relu", "fp32", "fp32", 96, 128, 96),
+        ("gelu", "bf16", "fp32", 128, 96, 128),
+        ("leaky", "fp16", "fp32", 100, 128, 144),
+        ("relu", "fp16", "fp16", 128, 128, 200),
     ):
+        family, group = stored_as(f"gemm_bias_{activation}", dtype, out, f"{m}x{n}x{k}")
         arguments = [
             given("a", dtype, m * k),
             given("b", dtype, k * n),
             given("bias", dtype, n),
-            result("c", dtype, m * n),
+            result("c", out, m * n),
             *numbers(m=m, n=n, k=k, scale=0.37),
         ]
         for tile, warps, stages in (
@@ -125,8 +127,8 @@ def _bias() -> list[Case]:
             for fusion in (True, False):
                 found.append(
                     configure(
-                        f"gemm_bias_{activation}",
-                        f"{dtype}-{m}x{n}x{k}",
+                        family,
+                        group,
                         gemm_bias,
                         arguments,
                         (ceil_div(m, tile[0]), ceil_div(n, tile[1])),
@@ -251,11 +253,12 @@ def _softmax() -> list[Case]:
 def _gated() -> list[Case]:
     found = []
     for dtype, m, n, k in (("fp16", 128, 96, 160), ("bf16", 96, 128, 136)):
+        family, group = stored_as("gemm_gated", dtype, "fp32", f"{m}x{n}x{k}")
         arguments = [
             given("a", dtype, m * k),
             given("b", dtype, k * n),
             given("gate", dtype, k * n),
-            result("c", dtype, m * n),
+            result("c", "fp32", m * n),
             *numbers(m=m, n=n, k=k),
         ]
         for tile, warps, stages in (
@@ -266,8 +269,8 @@ def _gated() -> list[Case]:
         ):
             found.append(
                 configure(
-                    "gemm_gated",
-                    f"{dtype}-{m}x{n}x{k}",
+                    family,
+                    group,
                     gemm_gated,
                     arguments,
                     (ceil_div(m, tile[0]), ceil_div(n, tile[1])),

@@ -249,7 +249,7 @@ def _fused() -> list[Case]:
         given("left", "bf16", size),
         given("right", "bf16", size),
         given("bias", "fp32", columns),
-        result("out", "bf16", size),
+        result("out", "fp32", size),
         *numbers(xnumel=size, columns=columns),
     ]
     for xblock, warps in ((128, 2), (256, 4), (512, 8), (1024, 4)):
@@ -257,7 +257,7 @@ def _fused() -> list[Case]:
             found.append(
                 configure(
                     "inductor_pointwise",
-                    f"bf16-{size}",
+                    f"bf16-fp32-{size}",
                     fused_pointwise,
                     arguments,
                     (ceil_div(size, xblock),),

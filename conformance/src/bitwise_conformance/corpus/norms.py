@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from bitwise_conformance.cases import Case
-from bitwise_conformance.corpus._build import ceil_div, configure, given, numbers, power_of_two, result
+from bitwise_conformance.corpus._build import ceil_div, configure, given, numbers, power_of_two, result, stored_as
 
 
 @triton.jit
@@ -193,11 +193,12 @@ def cases() -> tuple[Case, ...]:
 def _layers() -> list[Case]:
     found = []
     for dtype, rows, columns in (("fp16", 16, 768), ("fp32", 16, 500), ("bf16", 16, 1152)):
+        family, group = stored_as("layer_norm", dtype, "fp32", f"{rows}x{columns}")
         arguments = [
             given("source", dtype, rows * columns),
             given("weight", dtype, columns),
             given("bias", dtype, columns),
-            result("target", dtype, rows * columns),
+            result("target", "fp32", rows * columns),
             result("means", "fp32", rows),
             result("scales", "fp32", rows),
             *numbers(columns=columns, epsilon=1e-5),
@@ -207,8 +208,8 @@ def _layers() -> list[Case]:
                 for fusion in (True, False):
                     found.append(
                         configure(
-                            "layer_norm",
-                            f"{dtype}-{rows}x{columns}",
+                            family,
+                            group,
                             layer_norm,
                             arguments,
                             (rows,),
@@ -224,21 +225,22 @@ def _layers() -> list[Case]:
 def _input_gradients() -> list[Case]:
     found = []
     for dtype, rows, columns in (("fp16", 16, 512), ("fp32", 16, 700)):
+        family, group = stored_as("layer_norm_input_gradient", dtype, "fp32", f"{rows}x{columns}")
         arguments = [
             given("gradient", dtype, rows * columns),
             given("source", dtype, rows * columns),
             given("weight", dtype, columns),
             given("means", "fp32", rows),
             given("scales", "fp32", rows),
-            result("target", dtype, rows * columns),
+            result("target", "fp32", rows * columns),
             *numbers(columns=columns),
         ]
         for warps in (1, 2, 4, 8):
             for fusion in (True, False):
                 found.append(
                     configure(
-                        "layer_norm_input_gradient",
-                        f"{dtype}-{rows}x{columns}",
+                        family,
+                        group,
                         layer_norm_input_gradient,
                         arguments,
                         (rows,),
@@ -283,19 +285,25 @@ def _weight_gradients() -> list[Case]:
 
 def _rms() -> list[Case]:
     found = []
-    for dtype, rows, columns in (("fp16", 24, 640), ("bf16", 20, 1024), ("fp32", 20, 300)):
+    for dtype, out, rows, columns in (
+        ("fp16", "fp32", 24, 640),
+        ("bf16", "fp32", 20, 1024),
+        ("fp32", "fp32", 20, 300),
+        ("bf16", "bf16", 20, 1024),
+    ):
+        family, group = stored_as("rms_norm", dtype, out, f"{rows}x{columns}")
         arguments = [
             given("source", dtype, rows * columns),
             given("weight", dtype, columns),
-            result("target", dtype, rows * columns),
+            result("target", out, rows * columns),
             *numbers(rows=rows, columns=columns, epsilon=1e-6),
         ]
         for tile, warps in ((1, 1), (1, 4), (1, 8), (4, 4), (4, 8)):
             for fusion in (True, False):
                 found.append(
                     configure(
-                        "rms_norm",
-                        f"{dtype}-{rows}x{columns}",
+                        family,
+                        group,
                         rms_norm,
                         arguments,
                         (ceil_div(rows, tile),),

@@ -7,7 +7,16 @@ import triton
 import triton.language as tl
 
 from bitwise_conformance.cases import Case
-from bitwise_conformance.corpus._build import ceil_div, configure, given, index, numbers, power_of_two, result
+from bitwise_conformance.corpus._build import (
+    ceil_div,
+    configure,
+    given,
+    index,
+    numbers,
+    power_of_two,
+    result,
+    stored_as,
+)
 
 
 @triton.jit
@@ -139,18 +148,25 @@ def cases() -> tuple[Case, ...]:
 
 def _softmaxes() -> list[Case]:
     found = []
-    for dtype, rows, columns in (("fp16", 16, 700), ("fp32", 16, 1024), ("bf16", 24, 300), ("fp32", 16, 1823)):
+    for dtype, out, rows, columns in (
+        ("fp16", "fp32", 16, 700),
+        ("fp32", "fp32", 16, 1024),
+        ("bf16", "fp32", 24, 300),
+        ("fp32", "fp32", 16, 1823),
+        ("fp16", "fp16", 16, 700),
+    ):
+        family, group = stored_as("softmax_row", dtype, out, f"{rows}x{columns}")
         arguments = [
             given("source", dtype, rows * columns),
-            result("target", dtype, rows * columns),
+            result("target", out, rows * columns),
             *numbers(columns=columns),
         ]
         least = power_of_two(columns)
         for block, warps in ((least, 1), (least, 2), (least, 4), (least, 8), (2 * least, 4)):
             found.append(
                 configure(
-                    "softmax_row",
-                    f"{dtype}-{rows}x{columns}",
+                    family,
+                    group,
                     softmax_row,
                     arguments,
                     (rows,),
@@ -159,17 +175,18 @@ def _softmaxes() -> list[Case]:
                 )
             )
     for dtype, rows, columns in (("fp16", 40, 128), ("fp32", 36, 200)):
+        family, group = stored_as("softmax_rows", dtype, "fp32", f"{rows}x{columns}")
         arguments = [
             given("source", dtype, rows * columns),
-            result("target", dtype, rows * columns),
+            result("target", "fp32", rows * columns),
             *numbers(rows=rows, columns=columns),
         ]
         for tile in (1, 4, 16):
             for warps in (1, 4, 8):
                 found.append(
                     configure(
-                        "softmax_rows",
-                        f"{dtype}-{rows}x{columns}",
+                        family,
+                        group,
                         softmax_rows,
                         arguments,
                         (ceil_div(rows, tile),),
@@ -179,17 +196,18 @@ def _softmaxes() -> list[Case]:
                     )
                 )
     for dtype, rows, columns in (("fp32", 16, 1500), ("fp16", 16, 900)):
+        family, group = stored_as("softmax_online", dtype, "fp32", f"{rows}x{columns}")
         arguments = [
             given("source", dtype, rows * columns),
-            result("target", dtype, rows * columns),
+            result("target", "fp32", rows * columns),
             *numbers(columns=columns),
         ]
         for lanes in (False, True):
             for block, warps, stages in ((128, 1, 3), (256, 4, 2), (512, 4, 3), (1024, 8, 1)):
                 found.append(
                     configure(
-                        "softmax_online",
-                        f"{dtype}-{rows}x{columns}",
+                        family,
+                        group,
                         softmax_online,
                         arguments,
                         (rows,),
@@ -253,19 +271,20 @@ def _log_sums() -> list[Case]:
 def _entropies() -> list[Case]:
     found = []
     for dtype, rows, columns in (("fp16", 16, 1000), ("fp32", 24, 500)):
+        family, group = stored_as("cross_entropy", dtype, "fp32", f"{rows}x{columns}")
         arguments = [
             given("logits", dtype, rows * columns),
             index("labels", "i64", rows, columns),
             result("loss", "fp32", rows),
-            result("gradient", dtype, rows * columns),
+            result("gradient", "fp32", rows * columns),
             *numbers(columns=columns),
         ]
         for warps in (1, 2, 4, 8):
             for block in (power_of_two(columns), 2 * power_of_two(columns)):
                 found.append(
                     configure(
-                        "cross_entropy",
-                        f"{dtype}-{rows}x{columns}",
+                        family,
+                        group,
                         cross_entropy,
                         arguments,
                         (rows,),
