@@ -19,6 +19,7 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine.cells import SharedMemory
 from bitwise_core.machine.global_memory import GlobalMemory
 from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.races import RaceDetector, Races
 from bitwise_core.machine.terms import shape as floating_shape
 
@@ -46,6 +47,8 @@ class AddressDomain:
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
+        self.pointers: set[int] = set()
+        """The buffers whose addresses data was added to: what a gather may read."""
 
     def assumes(self, assumption: str) -> bool:
         """See `Domain.assumes`: a pass assumes nothing, and so follows at least what a run follows."""
@@ -72,7 +75,8 @@ class AddressDomain:
         if not all(isinstance(each, np.ndarray | Separable) for each in values):
             return self._mixed(name, values, bits, evaluate)
         if all(block_only(each) for each in values):
-            return arithmetic.by_column(self.grid, (name, bits), values, evaluate)
+            named = name.partition(".")[0] in _NAMED
+            return arithmetic.by_column(self.grid, (name, bits) if named else (name, evaluate, bits), values, evaluate)
         result = _by_name(self.grid, name, values, bits)
         return arithmetic.by_distinct_blocks(self.grid, values, evaluate) if result is None else result
 
@@ -86,6 +90,7 @@ class AddressDomain:
                     if absorbing.all():
                         return decided
                     return L.choose(absorbing, decided, other) if absorbing.any() else other
+        self._note_pointers(values)
         result = token(bits, taint_of(*values))
         known: Any = True
         for each in values:
@@ -107,7 +112,16 @@ class AddressDomain:
             return if_true if decide(chosen).all() else if_false
         if isinstance(chosen, np.ndarray):
             return L.choose(chosen, if_true, if_false)
+        self._note_pointers([if_true, if_false])
         return token(L.width(if_true), taint_of(predicate, if_true, if_false))
+
+    def _note_pointers(self, values: Sequence[Any]) -> None:
+        """Numbers that meet data and are addresses of buffers."""
+        for value in values:
+            if isinstance(value, np.ndarray | Separable) and value.dtype.itemsize == 8:
+                first = value if isinstance(value, np.ndarray) else value.grid.on(value.column)[:1] + value.thread
+                buffers = np.unique(first >> np.uint64(POINTER_SHIFT))
+                self.pointers.update(int(each) for each in buffers if each)
 
     def load(self, address: Array, bits: int) -> Value:
         """See `Domain.load`."""
@@ -139,6 +153,9 @@ def _apply(grid: Grid, ufunc: np.ufunc, *values: Any) -> Any:
     result = arithmetic.apply_ufunc(grid, ufunc, values)
     return result if result.dtype == np.bool_ else unsigned(result)
 
+
+_NAMED = {"add", "sub", "and", "or", "xor", "mul", "shl", "shr", "not", "neg", "min", "max", "div", "rem", "compare"}
+"""Operations whose names say all of their meaning."""
 
 _WRAPPING = {"add": np.add, "sub": np.subtract, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 _COMPARISONS = {"eq": np.equal, "lt": np.less, "le": np.less_equal}
@@ -222,7 +239,9 @@ class AddressMemory(GlobalMemory):
 
     def __init__(self, domain: AddressDomain) -> None:
         super().__init__(domain)
+        self.addresses = domain
         self.touched: list[Touch] = []
+        self.read_by_data: set[int] = set()
 
     def _touch(self, kind: str, address: Any, bits: int, mask: Array | None, line: int, operation: str = "") -> None:
         value = plain(address)
@@ -243,6 +262,9 @@ class AddressMemory(GlobalMemory):
 
     def gather(self, address: Value, bits: int, mask: Array | None, line: int) -> Value:
         """See `GlobalMemory.gather`."""
+        if not self.addresses.pointers:
+            raise NotTranslations("memory is read at a computed address in a buffer that is not known", line)
+        self.read_by_data |= self.addresses.pointers
         return self.domain.gather(address, bits, mask)
 
     def store(self, address: Any, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
@@ -266,7 +288,7 @@ class OpaqueShared(SharedMemory):
     """Shared memory of which the pass only knows whether something tainted was stored: enough where it holds data."""
 
     def __init__(self) -> None:
-        super().__init__(16, 1, 1)
+        super().__init__(16, 1, 16)
         self.taint = 0
 
     def cells(self, address: Array, mask: Array | None) -> Array:

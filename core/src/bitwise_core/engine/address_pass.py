@@ -24,6 +24,8 @@ class Pass:
     grid: Grid
     touched: tuple[Touch, ...]
     scratch: frozenset[int]
+    gathered: frozenset[int]
+    """Buffers that may be read at addresses made from data."""
 
 
 def passes(prepared: Ready, buffers: Mapping[str, int], limits: Limits) -> list[Pass]:
@@ -80,4 +82,6 @@ def _one(prepared: Ready, buffers: Mapping[str, int], grid: Grid, granule: int, 
         raise
     except Unreadable as error:
         raise NotTranslations(f"following all blocks at once fails: {error.reason}", error.line) from None
-    return Pass(grid, tuple(memory.touched), frozenset(machine.extra.get("scratch", ())))
+    return Pass(
+        grid, tuple(memory.touched), frozenset(machine.extra.get("scratch", ())), frozenset(memory.read_by_data)
+    )

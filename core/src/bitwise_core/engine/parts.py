@@ -79,7 +79,8 @@ def parts_of(found: Pass, written: frozenset[int], limits: Limits) -> list[Part]
 
 def _buffer(found: Pass, touch: Touch) -> int:
     """The one buffer that all blocks and lanes touch."""
-    low, high = int(touch.thread.min()), int(touch.thread.max())
+    offsets = touch.thread.view(np.int64)
+    low, high = int(offsets.min()), int(offsets.max())
     least, most = (0, 0) if touch.column is None else _signed_bounds(found, touch.column)
     first, last = low + least, high + most + touch.bits // 8 - 1
     if first < 1 << POINTER_SHIFT and first >= 0 and last < 1 << POINTER_SHIFT:

@@ -14,7 +14,7 @@ the stored addresses are moved by it.  Buffers lie apart, the replacement is one
 leaves only through equality and adjacency within a buffer, so canonical forms are the same up to it as well.
 
 What is proved between blocks of one kernel.  No two blocks store to one byte, and no block loads a byte that another
-block stores (or the kernel has a race, or the proof ends); each element is the result of one block, which a run of
+block stores (or the kernel has a race, or the proof ends); what is read at computed addresses lies in buffers that the launch does not write; each element is the result of one block, which a run of
 that block alone gives.
 
 The verdict on two kernels.  Every byte of the output lies in one block b1 of the first and b2 of the second kernel.
@@ -37,7 +37,7 @@ import numpy as np
 
 from bitwise_core.engine.address_pass import passes
 from bitwise_core.engine.grid import Limits, NotTranslations, distinct_rows
-from bitwise_core.engine.launch_exact import Ready, results, run_blocks
+from bitwise_core.engine.launch_exact import LANES, Ready, results, run_blocks
 from bitwise_core.engine.parts import Part, parts_of, written_buffers
 from bitwise_core.engine.spans import Owners, Runs, covers, intersection, merged, owners
 from bitwise_core.machine.domain import Domain, Unreadable
@@ -90,6 +90,8 @@ def summarise(prepared: Ready, buffers: Mapping[str, int], limits: Limits | None
     found = passes(prepared, buffers, limits)
     scratch = found[0].scratch
     written = written_buffers(found)
+    if written & frozenset[int]().union(*(each.gathered for each in found)):
+        raise NotTranslations("memory is read at computed addresses in a buffer that the launch writes")
     parts = tuple(part for each in found for part in parts_of(each, written, limits))
     count = prepared.launch.blocks
     part, place = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
@@ -161,14 +163,24 @@ def run_in_full(summary: Summary, domain_factory: DomainFactory, blocks: Sequenc
     for block in missing:
         by_part.setdefault(int(summary.part[block]), []).append(block)
     for number, members in by_part.items():
-        memory, scratch = run_blocks(summary.prepared, domain_factory(), summary.buffers, members)
-        found = results(memory, scratch)
-        stored = {buffer for buffer in summary.parts[number].stores if buffer in summary.owners}
-        if stored != found.keys():
-            raise NotTranslations("a block stores to other buffers than its address pass says")
-        for block in members:
-            ran[block] = {buffer: _of_block(summary, block, buffer, output) for buffer, output in found.items()}
+        together = max(1, LANES // summary.prepared.threads)
+        for start in range(0, len(members), together):
+            ran.update(_run_alike(summary, domain_factory, number, members[start : start + together]))
     return ran
+
+
+def _run_alike(
+    summary: Summary, domain_factory: DomainFactory, part: int, blocks: Sequence[int]
+) -> dict[int, dict[int, Output]]:
+    """Blocks of one part take the same steps, so that races in each of them are noticed."""
+    memory, scratch = run_blocks(summary.prepared, domain_factory(), summary.buffers, blocks)
+    found = results(memory, scratch)
+    if found.keys() != {buffer for buffer in summary.parts[part].stores if buffer in summary.owners}:
+        raise NotTranslations("a block stores to other buffers than its address pass says")
+    return {
+        block: {buffer: _of_block(summary, block, buffer, output) for buffer, output in found.items()}
+        for block in blocks
+    }
 
 
 def _of_block(summary: Summary, block: int, buffer: int, output: Output) -> Output:
@@ -202,6 +214,8 @@ def compare(first: Summary, second: Summary, domain_factory: DomainFactory) -> C
 
     Raises NotTranslations where too many blocks would have to be run, Unreadable and Undetermined as `check`.
     """
+    if first.buffers != second.buffers:
+        raise ValueError("kernels are compared on one numbering of buffers: summarise both with the same `buffers`")
     check(first, domain_factory)
     check(second, domain_factory)
     pairs: list[tuple[Array, Array]] = []
