@@ -90,7 +90,9 @@ def _multiply(instruction: Instruction, context: Context, n: int, k: int, result
 
 
 def _groups(machine: Machine, line: int) -> list[int]:
-    """The warpgroups that take part."""
+    """The warpgroups that take part.  Raises Unreadable."""
+    if machine.condition is not None:
+        raise Unreadable("a warpgroup instruction depends on data", line)
     active = machine.active_threads()
     if machine.threads % _GROUP:
         padded = np.zeros(-(-machine.threads // _GROUP) * _GROUP, dtype=bool)

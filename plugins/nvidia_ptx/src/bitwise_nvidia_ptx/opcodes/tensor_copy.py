@@ -78,12 +78,19 @@ def _single(machine: Machine, operand: Operand, what: str) -> int:
     return int(value.flat[0])
 
 
+def _needs_no_data(machine: Machine, what: str) -> None:
+    """Raises Unreadable where a condition over data decides whether `what` happens."""
+    if machine.condition is not None:
+        raise Unreadable(f"{what} depends on data")
+
+
 def _acting_blocks(machine: Machine) -> Array:
     """How many lanes of each block are active, shape (blocks,)."""
     return machine.active().sum(axis=1)
 
 
 def _barrier(machine: Machine, operand: Operand) -> MemoryBarrier:
+    _needs_no_data(machine, "an mbarrier operation")
     address = _single(machine, operand, "an mbarrier")
     found = machine.extra.setdefault("mbarriers", {}).get(address)
     if found is None:
@@ -233,6 +240,7 @@ def copy(instruction: Instruction, context: Context) -> Step:
 
 def _each_thread(machine: Machine, act: Callable[[], None]) -> None:
     """Several threads may issue a copy each: one after the other, as the copies' places tell."""
+    _needs_no_data(machine, "a tensor copy")
     outer = machine.mask
     threads = np.flatnonzero(machine.active_threads())
     if len(threads) == 1:

@@ -100,7 +100,9 @@ def _spread(machine: Machine, per_warp: Array) -> Array:
 
 
 def ballot(machine: Machine, predicate: Array) -> Array:
-    """Each warp's bits of the predicate over its active lanes, given to all its lanes."""
+    """Each warp's bits of the predicate over its active lanes, given to all its lanes.  Raises Unreadable."""
+    if machine.condition is not None:
+        raise Unreadable("the set of lanes that vote depends on data")
     lanes = _warps(machine, np.broadcast_to(predicate, (machine.blocks, machine.threads)) & machine.active())
     bits = (lanes.astype(np.uint32) << np.arange(32, dtype=np.uint32)).sum(axis=2, dtype=np.uint32)
     return _spread(machine, bits)
