@@ -39,8 +39,8 @@ def equal_to_reference(
     `assume` names a condition that nobody knows.
     """
     from bitwise_core import registry
-    from bitwise_core.checker import Options, verdict
-    from bitwise_core.partition import read_all
+    from bitwise_core.checker import Options
+    from bitwise_core.partition import verdicts
 
     try:
         options = Options(every_launch=every_launch, assume=frozenset(assume))
@@ -51,21 +51,20 @@ def equal_to_reference(
         raise CaptureError(
             f"No checker is installed for {reference.target}: {error}; install the plugin of that architecture."
         ) from None
-    readable = [one for one in candidates if one.target == reference.target]
-    places: dict[object, int] = {}
-    distinct: list[Source] = []
-    for one in (reference, *readable):
-        if _identity(one) not in places:
-            places[_identity(one)] = len(distinct)
-            distinct.append(source_of(one))
-    readings = read_all(distinct, reference.target, options, workers=workers)
-    first = readings[0]
+    places = {_identity(reference): 0}
+    others: list[Captured] = []
+    for one in candidates:
+        if one.target == reference.target and _identity(one) not in places:
+            others.append(one)
+            places[_identity(one)] = len(others)
+    sources = [source_of(one) for one in others]
+    answers = verdicts(source_of(reference), sources, reference.target, options, workers=workers)
     found = []
     for one in candidates:
         if one.target != reference.target:
             found.append(Verdict("unknown", f"It is compiled for {one.target}, the reference for {reference.target}."))
             continue
-        answer = verdict(first, readings[places[_identity(one)]], options)
+        answer = answers[places[_identity(one)]]
         found.append(Verdict(answer.outcome.value, _sentence(answer.reason)))
     return found
 

@@ -10,17 +10,23 @@ from hashlib import blake2b
 
 import numpy as np
 
+from bitwise_core import large
 from bitwise_core.asm import AssemblyError, Module
-from bitwise_core.engine.launch_exact import Ready, Undetermined, ready, results, run_blocks
+from bitwise_core.engine.grid import NotTranslations
+from bitwise_core.engine.launch_exact import Ready, TooMuchWork, ready, results, run_blocks
 from bitwise_core.engine.launch_free import launch_free_signature
+from bitwise_core.engine.translation import Summary
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.global_memory import Output
+from bitwise_core.machine.global_memory import Output, Undetermined
 from bitwise_core.machine.launch import Launch, ManifestError
 from bitwise_core.machine.terms import TermDomain
 
 MAXIMUM_LANES = 1 << 21
-"""Launches of up to this many threads are run whole; larger ones are decided by translation."""
+"""Launches of more threads are never run whole."""
+
+MAXIMUM_WORK = 200_000_000
+"""Launches whose threads together take up to this many steps are run whole; larger ones are decided by translation."""
 
 ASSUMPTIONS = ("finite",)
 """What `assume` may name: finite - no input and no intermediate value is infinite or NaN."""
@@ -76,7 +82,8 @@ class Reading:
     `signature` is 16 bytes, equal for two kernels exactly when their outputs' canonical trees are equal (up to
     hash collisions of about 2**-128 a pair); None where the reading stopped, with the reason in `unknown`.
     `notes` names what the reading rests on beyond the text.  `malformed` says that the text or its launch is wrong, so
-    that there is nothing to be known: `unknown` is then the sentence for whoever made it.
+    that there is nothing to be known: `unknown` is then the sentence for whoever made it.  `large` says that the kernel
+    was read, but has no signature: two such kernels are compared with each other (`difference.compare_large`).
     """
 
     name: str
@@ -86,6 +93,13 @@ class Reading:
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     malformed: bool = False
+    large: bool = False
+
+    @property
+    def textual(self) -> str | None:
+        """Why the kernel was compared as a program only, in a reading for every launch that came no further."""
+        found = (note.removeprefix(TEXTUAL).strip() for note in self.notes if note.startswith(TEXTUAL))
+        return next(found, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +209,10 @@ def read(source: Source, arch: Arch, buffers: Mapping[str, int], options: Option
             signature, notes = _for_every_launch(source, arch, options)
         else:
             signature, notes = _for_its_launch(source, arch, buffers, options)
+    except NotTranslations as error:
+        return stopped(
+            f"the grid is too large to be run whole, and its blocks are not proved to be translations: {error}"
+        )
     except Undetermined as error:
         return stopped(f"the kernel's own result is not determined: {error}", undetermined=True)
     except AssemblyError as error:
@@ -210,20 +228,44 @@ def read(source: Source, arch: Arch, buffers: Mapping[str, int], options: Option
     except Exception as error:
         # A fault of the reader must not take down the readings of other kernels, and may never merge anything.
         return stopped(f"the reader failed on it, which is a fault of the reader ({type(error).__name__}: {error})")
-    return Reading(source.name, signature, None, False, notes, time.perf_counter() - start)
+    return Reading(source.name, signature, None, False, notes, time.perf_counter() - start, large=signature is None)
 
 
 def _for_its_launch(
     source: Source, arch: Arch, buffers: Mapping[str, int], options: Options
-) -> tuple[bytes, tuple[str, ...]]:
+) -> tuple[bytes | None, tuple[str, ...]]:
     prepared = prepare(source, arch, options)
-    if prepared.ready.launch.blocks * prepared.ready.threads > MAXIMUM_LANES:
-        raise Unreadable("the grid is too large to be run whole")
-    memory, scratch = run_blocks(prepared.ready, TermDomain(options.assume), buffers)
-    return sign(results(memory, scratch)), prepared.notes
+    outputs = small_outputs(prepared.ready, buffers, options)
+    if outputs is not None:
+        return sign(outputs), prepared.notes
+    try:
+        large.summary_of((source.text, source.launch), lambda: prepared.ready, buffers, options.assume)
+    except NotTranslations:
+        if prepared.ready.launch.blocks * prepared.ready.threads > MAXIMUM_LANES:
+            raise
+        memory, scratch = run_blocks(prepared.ready, TermDomain(options.assume), buffers)
+        return sign(results(memory, scratch)), prepared.notes
+    return None, (*prepared.notes, large.NOTE)
 
 
-def _for_every_launch(source: Source, arch: Arch, options: Options) -> tuple[bytes, tuple[str, ...]]:
+def small_outputs(ready: Ready, buffers: Mapping[str, int], options: Options) -> dict[int, Output] | None:
+    """What a launch leaves in every buffer, or None where it is too large to be run whole.  Raises Unreadable."""
+    if ready.launch.blocks * ready.threads > MAXIMUM_LANES:
+        return None
+    try:
+        memory, scratch = run_blocks(ready, TermDomain(options.assume), buffers, work=MAXIMUM_WORK)
+    except TooMuchWork:
+        return None
+    return results(memory, scratch)
+
+
+def summary(source: Source, arch: Arch, buffers: Mapping[str, int], options: Options) -> Summary:
+    """The checked summary of a kernel's grid.  Raises NotTranslations, Unreadable."""
+    key = source.text, source.launch
+    return large.summary_of(key, lambda: prepare(source, arch, options).ready, buffers, options.assume)
+
+
+def _for_every_launch(source: Source, arch: Arch, options: Options) -> tuple[bytes | None, tuple[str, ...]]:
     entry = source.entry if source.launch is None else source.launch.entry
     module, notes = settled(source, entry, arch, options)
     found = launch_free_signature(module, module.kernel(entry), arch)
@@ -246,12 +288,15 @@ def verdict(left: Reading, right: Reading, options: Options) -> Verdict:
     notes = tuple(dict.fromkeys((*left.notes, *right.notes, *STANDING_NOTES)))
     conditions = tuple(sorted(options.assume))
     for each in (left, right):
-        if each.signature is None:
+        if each.unknown is not None:
             return Verdict(Outcome.UNKNOWN, f"{each.name}: {each.unknown}", options.scope, notes, conditions)
+    if left.large or right.large:
+        reason = "their grids are too large to be told apart by signatures; compare them with each other"
+        return Verdict(Outcome.UNKNOWN, reason, options.scope, notes, conditions)
     if left.signature == right.signature:
         reason = "every output element has the same canonical dependence tree"
         return Verdict(Outcome.EQUAL, reason, options.scope, notes, conditions)
-    if options.every_launch and any(note.startswith(TEXTUAL) for note in notes):
-        reason = "they are not one program, and that does not tell whether their results differ; ask for one launch"
-        return Verdict(Outcome.UNKNOWN, reason, options.scope, notes, conditions)
+    for each in (left, right):
+        if each.textual is not None:
+            return Verdict(Outcome.UNKNOWN, f"{each.name}: {each.textual}", options.scope, notes, conditions)
     return Verdict(Outcome.DIFFERENT, "the canonical dependence trees part", options.scope, notes, conditions)

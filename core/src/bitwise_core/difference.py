@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bitwise_core.asm import AssemblyError
 from bitwise_core.checker import (
-    MAXIMUM_LANES,
     Options,
     Outcome,
     Prepared,
@@ -20,16 +20,21 @@ from bitwise_core.checker import (
     buffer_numbers,
     prepare,
     read,
+    small_outputs,
+    summary,
     verdict,
 )
-from bitwise_core.engine.launch_exact import results, run_blocks
+from bitwise_core.engine import translation
+from bitwise_core.engine.grid import NotTranslations
 from bitwise_core.engine.parting import part_trees, words
 from bitwise_core.engine.replay import Part, Replay, Scalar, replay
+from bitwise_core.engine.spans import covers, merged
+from bitwise_core.engine.translation import Summary
+from bitwise_core.large import terms_under
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.global_memory import Output
-from bitwise_core.machine.launch import POINTER_SHIFT
-from bitwise_core.machine.terms import TermDomain
+from bitwise_core.machine.launch import POINTER_SHIFT, ManifestError
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,28 +59,129 @@ def compare(left: Source, right: Source, arch: Arch, options: Options) -> Compar
     launches = [source.launch for source in (left, right) if source.launch is not None]
     buffers = buffer_numbers({name for launch in launches for name in launch.buffers()})
     readings = read(left, arch, buffers, options), read(right, arch, buffers, options)
-    found = verdict(*readings, options)
+    found = decide(*readings, left, right, arch, buffers, options)
     if found.outcome is not Outcome.DIFFERENT or options.every_launch:
         return Comparison(readings, found)
     return Comparison(readings, replace(found, witness=witness(left, right, arch, buffers, options)))
 
 
-def outputs_of(prepared: Prepared, buffers: Mapping[str, int], options: Options) -> dict[int, Output]:
-    """What a launch leaves in every buffer.  Raises Unreadable."""
-    if prepared.ready.launch.blocks * prepared.ready.threads > MAXIMUM_LANES:
-        raise Unreadable("the grid is too large to be run whole")
-    memory, scratch = run_blocks(prepared.ready, TermDomain(options.assume), buffers)
-    return results(memory, scratch)
+def decide(
+    left: Reading,
+    right: Reading,
+    left_source: Source,
+    right_source: Source,
+    arch: Arch,
+    buffers: Mapping[str, int],
+    options: Options,
+) -> Verdict:
+    """The verdict on two readings, which for large grids takes another look at both kernels."""
+    found = verdict(left, right, options)
+    if left.unknown is not None or right.unknown is not None or not (left.large or right.large):
+        return found
+    outcome, reason = compare_large(left_source, right_source, arch, buffers, options)
+    return replace(found, outcome=outcome, reason=reason)
+
+
+def compare_large(
+    left: Source, right: Source, arch: Arch, buffers: Mapping[str, int], options: Options
+) -> tuple[Outcome, str]:
+    """Whether two kernels on large grids are equal, from few blocks, and why; never raises for what a text says."""
+    try:
+        summaries = [summary(source, arch, buffers, options) for source in (left, right)]
+        found = translation.compare(summaries[0], summaries[1], terms_under(options.assume))
+    except (NotTranslations, Unreadable, AssemblyError, ManifestError) as error:
+        return Outcome.UNKNOWN, f"{left.name} and {right.name} could not be compared block by block: {error}"
+    except MemoryError:
+        return Outcome.UNKNOWN, f"comparing {left.name} and {right.name} ran out of memory"
+    return (Outcome.EQUAL if found.equal else Outcome.DIFFERENT), found.reason
+
+
+def _difference_of_large(
+    left: Source, right: Source, arch: Arch, buffers: Mapping[str, int], options: Options
+) -> Element | None:
+    """An element in which two kernels on large grids differ.  Raises Unreadable, NotTranslations."""
+    domain = terms_under(options.assume)
+    summaries = [summary(source, arch, buffers, options) for source in (left, right)]
+    found = translation.compare(summaries[0], summaries[1], domain)
+    if found.equal or found.address is None or found.buffer is None:
+        return None
+    columns: list[tuple[int, int] | None] = []
+    for each in summaries:
+        output = None
+        if found.buffer in each.owners:
+            block = int(each.owners[found.buffer].of(np.array([found.address]))[0])
+            output = translation.run_in_full(each, domain, [block])[block].get(found.buffer)
+        places = (
+            np.zeros(0, dtype=np.int64)
+            if output is None
+            else np.flatnonzero(output.address == np.uint64(found.address))
+        )
+        if output is None or not places.size:
+            columns.append(None)
+        else:
+            columns.append((int(output.size[places[0]]), int(output.thread[places[0]])))
+    if not any(columns):
+        return None
+    size = min(each[0] for each in columns if each is not None)
+    left_thread, right_thread = (each[1] if each is not None and each[0] == size else None for each in columns)
+    return Element(found.address, size, (left_thread, right_thread))
+
+
+def find_element(
+    source: Source,
+    prepared: Prepared,
+    arch: Arch,
+    buffers: Mapping[str, int],
+    options: Options,
+    buffer: int,
+    index: int,
+) -> Element | str:
+    """The element of that index, in elements of the width stored there, or a sentence that says there is none.
+
+    Raises Unreadable, NotTranslations.
+    """
+    outputs: Mapping[int, Output] | None = small_outputs(prepared.ready, buffers, options)
+    if outputs is None:
+        outputs = _around(summary(source, arch, buffers, options), options, buffer, index)
+    output = outputs.get(buffer)
+    if output is None or not output.address.size:
+        return "nothing is stored there"
+    # A buffer may be stored in several widths, and then an index has one meaning for each.
+    offsets = output.address.astype(np.int64) - (buffer << POINTER_SHIFT)
+    places = np.flatnonzero(offsets == index * output.size.astype(np.int64))
+    if not places.size:
+        return f"the last element stored is {int(offsets[-1]) // int(output.size[-1])}"
+    place = int(places[0])
+    return Element(int(output.address[place]), int(output.size[place]), (int(output.thread[place]), None))
+
+
+def _around(found: Summary, options: Options, buffer: int, index: int) -> Mapping[int, Output]:
+    """What the block stores that may store an element."""
+    owners = found.owners.get(buffer)
+    if owners is None:
+        return {}
+    for size in (4, 2, 8, 1):
+        address = np.array([(buffer << POINTER_SHIFT) + index * size])
+        if not covers(merged(owners.start, owners.end), address)[0]:
+            continue
+        block = int(owners.of(address)[0])
+        output = translation.run_in_full(found, terms_under(options.assume), [block])[block].get(buffer)
+        if output is not None and ((output.address == np.uint64(address[0])) & (output.size == size)).any():
+            return {buffer: output}
+    return {}
 
 
 def witness(left: Source, right: Source, arch: Arch, buffers: Mapping[str, int], options: Options) -> Witness | None:
     """Where two kernels part that were read and differ; None where the outputs cannot be compared one by one."""
     try:
         prepared = [prepare(source, arch, options) for source in (left, right)]
-        outputs = [outputs_of(each, buffers, options) for each in prepared]
-    except Unreadable:
+        outputs = [small_outputs(each.ready, buffers, options) for each in prepared]
+        if outputs[0] is None or outputs[1] is None:
+            element = _difference_of_large(left, right, arch, buffers, options)
+        else:
+            element = first_difference(outputs[0], outputs[1])
+    except (Unreadable, NotTranslations):
         return None
-    element = first_difference(outputs[0], outputs[1])
     if element is None:
         return None
     names = {number: name for name, number in buffers.items()}

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import time
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bitwise_core import registry
-from bitwise_core.checker import Options, Reading, Source, buffer_numbers, read
+from bitwise_core.checker import Options, Outcome, Reading, Source, Verdict, buffer_numbers, read, verdict
+from bitwise_core.difference import compare_large
+from bitwise_core.workers import Progress, Workers
 
-Progress = Callable[[int, int], None]
-"""Called with the number of kernels read and their total."""
+_NO_ANSWER = "the process that read it ended without an answer, most likely for lack of memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +36,44 @@ class Partition:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What every job of one partition shares."""
+
+    target: str
+    buffers: Mapping[str, int]
+    options: Options
+
+
+def _task(sources: Sequence[Source], target: str, options: Options) -> _Task:
+    registry.default().arch(target)
+    launches = [source.launch for source in sources if source.launch is not None]
+    return _Task(target, buffer_numbers({name for launch in launches for name in launch.buffers()}), options)
+
+
+def _read(job: tuple[_Task, Source]) -> Reading:
+    task, source = job
+    return read(source, registry.default().arch(task.target), task.buffers, task.options)
+
+
+def _compare(job: tuple[_Task, Source, Source]) -> tuple[Outcome, str]:
+    task, left, right = job
+    return compare_large(left, right, registry.default().arch(task.target), task.buffers, task.options)
+
+
+def _read_all(task: _Task, sources: Sequence[Source], workers: Workers) -> list[Reading]:
+    found = workers.map(_read, [(task, source) for source in sources])
+    return [
+        Reading(source.name, None, _NO_ANSWER) if reading is None else reading
+        for source, reading in zip(sources, found, strict=True)
+    ]
+
+
+def _compare_all(task: _Task, left: Source, others: Sequence[Source], workers: Workers) -> list[tuple[Outcome, str]]:
+    found = workers.map(_compare, [(task, left, other) for other in others])
+    return [(Outcome.UNKNOWN, f"{_NO_ANSWER} ({left.name})") if each is None else each for each in found]
+
+
 def read_all(
     sources: Sequence[Source],
     target: str,
@@ -52,47 +86,43 @@ def read_all(
 
     Raises KeyError where no plugin has the target.
     """
-    registry.default().arch(target)
-    buffers = buffer_numbers(
-        {name for source in sources if source.launch is not None for name in source.launch.buffers()}
-    )
-    count = min(workers or cores(), len(sources))
-    jobs = [(source, target, buffers, options) for source in sources]
-    if count <= 1:
-        return list(_counted(map(_read, jobs), len(jobs), progress))
-    # Workers touch neither the threads nor the device of this process, so a fork of it is safe and starts at once.
-    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
-        with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context(method)) as pool:
-            futures = [(source, pool.submit(_read, job)) for source, job in zip(sources, jobs, strict=True)]
-            return list(_counted((_result(source, future) for source, future in futures), len(jobs), progress))
+    task = _task(sources, target, options)
+    with Workers(min(workers, len(sources)) if workers else None, len(sources), progress) as pool:
+        return _read_all(task, sources, pool)
 
 
-def cores() -> int:
-    """The processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def verdicts(
+    reference: Source,
+    others: Sequence[Source],
+    target: str,
+    options: Options,
+    *,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> list[Verdict]:
+    """The verdict on the reference itself and then on each of the others against it, in their order.
+
+    The first is Equal unless the reference could not be read.  Raises KeyError where no plugin has the target.
+    """
+    sources = [reference, *others]
+    task = _task(sources, target, options)
+    with Workers(workers, len(sources), progress) as pool:
+        first, *rest = _read_all(task, sources, pool)
+        answers = [_itself(first, options), *(verdict(first, reading, options) for reading in rest)]
+        if first.unknown is not None:
+            return answers
+        places = [n for n, each in enumerate(rest, 1) if each.unknown is None and (first.large or each.large)]
+        compared = _compare_all(task, reference, [sources[n] for n in places], pool)
+    for place, (outcome, reason) in zip(places, compared, strict=True):
+        before = answers[place]
+        answers[place] = Verdict(outcome, reason, before.scope, before.notes, before.conditions)
+    return answers
 
 
-def _counted(readings: Iterable[Reading], total: int, progress: Progress | None) -> Iterator[Reading]:
-    for done, reading in enumerate(readings, 1):
-        if progress is not None:
-            progress(done, total)
-        yield reading
-
-
-def _result(source: Source, future: Future[Reading]) -> Reading:
-    try:
-        return future.result()
-    except BrokenProcessPool:
-        return Reading(
-            source.name, None, "the process that read it ended without an answer, most likely for lack of memory"
-        )
-
-
-def _read(job: tuple[Source, str, Mapping[str, int], Options]) -> Reading:
-    source, target, buffers, options = job
-    return read(source, registry.default().arch(target), buffers, options)
+def _itself(reading: Reading, options: Options) -> Verdict:
+    if reading.unknown is not None:
+        return verdict(reading, reading, options)
+    return Verdict(Outcome.EQUAL, "it is the reference", options.scope, reading.notes, tuple(sorted(options.assume)))
 
 
 def partition(
@@ -105,25 +135,66 @@ def partition(
 ) -> Partition:
     """Partitions kernels by proved equality.  Raises KeyError where no plugin has the target."""
     start = time.perf_counter()
-    readings = read_all(sources, target, options, workers=workers, progress=progress)
-    classes: dict[bytes, list[str]] = {}
-    ordered: list[list[str]] = []
-    unknown: dict[str, str] = {}
-    for reading in readings:
-        if reading.signature is None:
-            unknown[reading.name] = reading.unknown or "unknown"
-            ordered.append([reading.name])
-        elif reading.signature in classes:
-            classes[reading.signature].append(reading.name)
-        else:
-            classes[reading.signature] = [reading.name]
-            ordered.append(classes[reading.signature])
+    task = _task(sources, target, options)
+    with Workers(workers, len(sources), progress) as pool:
+        readings = _read_all(task, sources, pool)
+        classes, unknown = _by_signature(readings)
+        for group in _large_groups(sources, readings):
+            doubts = _by_comparison(task, group, sources, readings, classes, pool)
+            unknown |= doubts
+    ordered = sorted(classes, key=min)
     notes = tuple(dict.fromkeys(note for reading in readings for note in reading.notes))
-    return Partition(
-        tuple(tuple(each) for each in ordered),
-        unknown,
-        options.scope,
-        time.perf_counter() - start,
-        tuple(readings),
-        notes,
-    )
+    names = tuple(tuple(sources[place].name for place in sorted(members)) for members in ordered)
+    by_name = {sources[place].name: reason for place, reason in sorted(unknown.items())}
+    return Partition(names, by_name, options.scope, time.perf_counter() - start, tuple(readings), notes)
+
+
+def _by_signature(readings: Sequence[Reading]) -> tuple[list[list[int]], dict[int, str]]:
+    """Classes of the places of equal signatures, and why those that have none, or a lone program, are unknown."""
+    classes: dict[object, list[int]] = {}
+    unknown: dict[int, str] = {}
+    for place, reading in enumerate(readings):
+        if reading.unknown is not None:
+            unknown[place] = reading.unknown
+        classes.setdefault(reading.signature if reading.signature is not None else place, []).append(place)
+    for members in classes.values():
+        reason = readings[members[0]].textual
+        if len(members) == 1 and reason is not None:
+            unknown[members[0]] = reason
+    return list(classes.values()), unknown
+
+
+def _large_groups(sources: Sequence[Source], readings: Sequence[Reading]) -> list[list[int]]:
+    """The places of kernels that write the same buffers, where one of them at least has a large grid."""
+    groups: dict[frozenset[str], list[int]] = {}
+    for place, (source, reading) in enumerate(zip(sources, readings, strict=True)):
+        if source.launch is not None and reading.unknown is None:
+            groups.setdefault(frozenset(source.launch.buffers()), []).append(place)
+    return [group for group in groups.values() if len(group) > 1 and any(readings[place].large for place in group)]
+
+
+def _by_comparison(
+    task: _Task,
+    group: Sequence[int],
+    sources: Sequence[Source],
+    readings: Sequence[Reading],
+    classes: list[list[int]],
+    pool: Workers,
+) -> dict[int, str]:
+    """Merges classes of a group by comparing their first kernels; says why kernels that stay alone may not differ."""
+    doubts: dict[int, str] = {}
+    waiting = [members for members in classes if members[0] in group]
+    while waiting:
+        first, *others = waiting
+        asked = [each for each in others if readings[first[0]].large or readings[each[0]].large]
+        found = _compare_all(task, sources[first[0]], [sources[each[0]] for each in asked], pool)
+        for members, (outcome, reason) in zip(asked, found, strict=True):
+            if outcome is Outcome.EQUAL:
+                first.extend(members)
+                classes.remove(members)
+                others.remove(members)
+            elif outcome is Outcome.UNKNOWN:
+                doubts.setdefault(members[0], reason)
+        waiting = others
+    alone = {members[0] for members in classes if len(members) == 1}
+    return {place: reason for place, reason in doubts.items() if place in alone}

@@ -17,8 +17,8 @@ from bitwise_core.checker import STANDING_NOTES, Options
 from bitwise_core.cli.inputs import print_json
 from bitwise_core.folder import InputError, extensions, find_arch, read_folder
 from bitwise_core.partition import Partition
-from bitwise_core.partition import Progress as Report
 from bitwise_core.partition import partition as partition_of
+from bitwise_core.workers import Progress as Report
 
 
 def run(

@@ -9,15 +9,15 @@ import typer
 from rich.console import Console
 
 from bitwise_core.asm import AssemblyError
-from bitwise_core.checker import Options, Prepared, Source, buffer_numbers, prepare
+from bitwise_core.checker import Options, Source, buffer_numbers, prepare
 from bitwise_core.cli.inputs import kernels, print_json
-from bitwise_core.difference import outputs_of, shown_element
+from bitwise_core.difference import find_element, shown_element
+from bitwise_core.engine.grid import NotTranslations
 from bitwise_core.engine.trees import MAXIMUM_NODES, Tree, build_tree
 from bitwise_core.folder import InputError
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.global_memory import Output
-from bitwise_core.machine.launch import POINTER_SHIFT, ManifestError
+from bitwise_core.machine.launch import ManifestError
 from bitwise_core.tree.nodes import Node, descendants
 from bitwise_core.tree.picture import to_svg
 from bitwise_core.tree.text import head, render
@@ -65,37 +65,20 @@ def tree_of(
     if found["buffer"] not in names:
         raise InputError(f"--element: {source.name} has no buffer {found['buffer']!r}; its buffers: {', '.join(names)}")
     buffers = buffer_numbers(set(names))
+    number = buffers[found["buffer"]]
     try:
         prepared = prepare(source, arch, options)
-        outputs = outputs_of(prepared, buffers, options)
+        place = find_element(source, prepared, arch, buffers, options, number, int(found["index"]))
     except ManifestError as error:
         raise InputError(f"{source.name}: {error}") from None
     except AssemblyError as error:
         raise InputError(str(error)) from None
-    number = buffers[found["buffer"]]
-    place = _place(outputs.get(number), int(found["index"]), number, element, source.name)
-    return _built(prepared, buffers, options, outputs[number], place, maximum)
-
-
-def _place(output: Output | None, index: int, number: int, element: str, name: str) -> int:
-    if output is None:
-        raise InputError(f"--element: {name} stores nothing into the buffer of {element}")
-    # An index counts elements of the width stored there, so that a buffer of mixed widths has none of its own.
-    offsets = output.address.astype("int64") - (number << POINTER_SHIFT)
-    places = (offsets == index * output.size.astype("int64")).nonzero()[0]
-    if not places.size:
-        last = int(offsets[-1]) // int(output.size[-1])
-        raise InputError(f"--element: {name} does not store {element}; the last element that it stores is {last}")
-    return int(places[0])
-
-
-def _built(
-    prepared: Prepared, buffers: dict[str, int], options: Options, output: Output, place: int, maximum: int | None
-) -> tuple[Tree, dict[int, str]]:
-    address, size, thread = (int(column[place]) for column in (output.address, output.size, output.thread))
-    replayed, scalar, _ = shown_element(prepared, buffers, options, address, size, thread)
-    tree = build_tree(replayed, scalar, maximum)
-    return tree, {line: str(each) for line, each in replayed.sources.items()}
+    except NotTranslations as error:
+        raise Unreadable(f"the grid is too large to be run whole: {error}") from None
+    if isinstance(place, str):
+        raise InputError(f"--element: {source.name} does not store {element}; {place}")
+    replayed, scalar, _ = shown_element(prepared, buffers, options, place.address, place.size, place.threads[0] or 0)
+    return build_tree(replayed, scalar, maximum), {line: str(each) for line, each in replayed.sources.items()}
 
 
 def as_record(tree: Tree, element: str, sources: dict[int, str]) -> dict[str, object]:

@@ -50,20 +50,34 @@ def ready(module: Module, arch: Arch, launch: Launch) -> Ready:
     block = launch.block or kernel.threads
     if block is None:
         raise ManifestError(f"neither the launch nor the text says how many threads a block of {kernel.name} has")
-    if kernel.threads is not None and block[0] * block[1] * block[2] != kernel.threads[0] * kernel.threads[1] * kernel.threads[2]:
-        raise ManifestError(f"the text of {kernel.name} requires blocks of {kernel.threads} threads, the launch has {block}")
+    if (
+        kernel.threads is not None
+        and block[0] * block[1] * block[2] != kernel.threads[0] * kernel.threads[1] * kernel.threads[2]
+    ):
+        raise ManifestError(
+            f"the text of {kernel.name} requires blocks of {kernel.threads} threads, the launch has {block}"
+        )
     if not 1 <= block[0] * block[1] * block[2] <= 1024:
         raise ManifestError(f"a block has 1 to 1024 threads, not {block[0] * block[1] * block[2]}")
     return Ready(module, kernel, arch, launch, build(module, kernel, arch), block)
 
 
+class TooMuchWork(Exception):
+    """Running the blocks takes more steps of threads than was allowed."""
+
+
 def run_blocks(
-    prepared: Ready, domain: Domain, buffers: Mapping[str, int], blocks: Sequence[int] | None = None
+    prepared: Ready,
+    domain: Domain,
+    buffers: Mapping[str, int],
+    blocks: Sequence[int] | None = None,
+    work: int | None = None,
 ) -> tuple[GlobalMemory, frozenset[int]]:
     """Runs the given blocks (all of them by default).  Gives back global memory and the compiler's scratch buffers.
 
     Buffers that a launch both loads and stores are run a second time with every load recorded, so that
-    exchanges between blocks are noticed.  Raises Unreadable.
+    exchanges between blocks are noticed.  Raises Unreadable, and TooMuchWork where the blocks' threads together
+    take more than `work` steps.
     """
     numbers = np.arange(prepared.launch.blocks) if blocks is None else np.asarray(sorted(blocks))
     granule = prepared.arch.granule(prepared.kernel)
@@ -72,7 +86,7 @@ def run_blocks(
         memory = GlobalMemory(domain)
         memory.watched = watched
         try:
-            scratch, loaded = _run_all(prepared, memory, buffers, numbers, granule)
+            scratch, loaded = _run_all(prepared, memory, buffers, numbers, granule, work)
         except FinerGranule as finer:
             if finer.granule >= granule:
                 raise Unreadable("shared memory is accessed in units that do not fit its cells") from None
@@ -86,20 +100,40 @@ def run_blocks(
 
 
 def _run_all(
-    prepared: Ready, memory: GlobalMemory, buffers: Mapping[str, int], numbers: np.ndarray, granule: int  # type: ignore[type-arg]
+    prepared: Ready,
+    memory: GlobalMemory,
+    buffers: Mapping[str, int],
+    numbers: np.ndarray,  # type: ignore[type-arg]
+    granule: int,
+    work: int | None,
 ) -> tuple[frozenset[int], frozenset[int]]:
     per_batch = max(1, LANES // prepared.threads)
     scratch: frozenset[int] = frozenset()
-    budget = [MAXIMUM_STEPS]
+    batches = -(-len(numbers) // per_batch)
+    # Batches differ in length: one may take a few times its share, all together no more than is allowed.
+    allowed = MAXIMUM_STEPS if work is None else work // (min(per_batch, len(numbers)) * prepared.threads)
+    left = allowed
     for start in range(0, len(numbers), per_batch):
         machine = machine_for(prepared, memory, buffers, numbers[start : start + per_batch], granule)
-        Run(prepared.program, machine, budget).start()
+        share = left if work is None else min(left, 4 * allowed // batches)
+        budget = [share]
+        try:
+            Run(prepared.program, machine, budget).start()
+        except Unreadable:
+            if work is not None and budget[0] < 0:
+                raise TooMuchWork from None
+            raise
+        left -= share - budget[0]
         scratch = frozenset(machine.extra.get("scratch", ()))
     return scratch, frozenset(memory.seen)
 
 
 def machine_for(
-    prepared: Ready, memory: GlobalMemory, buffers: Mapping[str, int], numbers: np.ndarray, granule: int  # type: ignore[type-arg]
+    prepared: Ready,
+    memory: GlobalMemory,
+    buffers: Mapping[str, int],
+    numbers: np.ndarray,
+    granule: int,  # type: ignore[type-arg]
 ) -> Machine:
     """A machine at the start of the launch for a batch of blocks."""
     threads = prepared.threads
@@ -135,7 +169,9 @@ def results(memory: GlobalMemory, scratch: frozenset[int]) -> dict[int, Output]:
         bad = (output.meta & np.uint32(STICKY)) != 0
         undefined = (output.meta & np.uint32(8)) != 0
         if undefined.any():
-            raise Unreadable("a stored value depends on a register or on memory that nothing wrote", int(output.line[undefined][0]))
+            raise Unreadable(
+                "a stored value depends on a register or on memory that nothing wrote", int(output.line[undefined][0])
+            )
         if bad.any():
             raise Undetermined("a stored value depends on the order in which threads run", int(output.line[bad][0]))
     return found

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bitwise_core.checker import STANDING_NOTES, Options, Source, Witness, buffer_numbers, prepare
-from bitwise_core.difference import outputs_of, shown_element, witness
-from bitwise_core.engine.parting import buffer_name
+from bitwise_core.difference import Element, find_element, shown_element, witness
+from bitwise_core.engine.grid import NotTranslations
 from bitwise_core.engine.trees import build_tree
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.partition import Partition
 from bitwise_core.report.condense import condense
 from bitwise_core.tree.nodes import descendants
@@ -164,21 +163,20 @@ def _picture(source: Source, arch: Arch, options: Options, element: str | None) 
     buffers = buffer_numbers(set(source.launch.buffers()))
     try:
         prepared = prepare(source, arch, options)
-        outputs = outputs_of(prepared, buffers, options)
-        for number, output in outputs.items():
-            for place in range(min(1 if element is None else output.address.size, output.address.size)):
-                address, size = int(output.address[place]), int(output.size[place])
-                index = (address - (number << POINTER_SHIFT)) // size
-                name = f"{next((n for n, each in buffers.items() if each == number), number)}[{index}]"
-                if element is not None and name != element:
-                    continue
-                replayed, scalar, _ = shown_element(
-                    prepared, buffers, options, address, size, int(output.thread[place])
-                )
-                tree = build_tree(replayed, scalar)
-                svg = to_svg(condense(tree.root), max_nodes=MAXIMUM_BOXES)
-                shown = f"{buffer_name(replayed, number)}[{index}]"
-                return Picture(svg, shown, source.name, sum(1 for _ in descendants(tree.root)))
-    except Unreadable:
+        found = None
+        for name in [element] if element is not None else [f"{buffer}[0]" for buffer in buffers]:
+            buffer, _, index = name.rstrip("]").rpartition("[")
+            number = buffers.get(buffer, 0)
+            found = find_element(source, prepared, arch, buffers, options, number, int(index))
+            if isinstance(found, Element):
+                break
+        if not isinstance(found, Element):
+            return None
+        replayed, scalar, _ = shown_element(
+            prepared, buffers, options, found.address, found.size, found.threads[0] or 0
+        )
+    except (Unreadable, NotTranslations):
         return None
-    return None
+    tree = build_tree(replayed, scalar)
+    svg = to_svg(condense(tree.root), max_nodes=MAXIMUM_BOXES)
+    return Picture(svg, name, source.name, sum(1 for _ in descendants(tree.root)))

@@ -1,0 +1,70 @@
+"""A pool of processes that is started once, and only where there is something to share out."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from types import TracebackType
+from typing import TypeVar
+
+Job = TypeVar("Job")
+Answer = TypeVar("Answer")
+Progress = Callable[[int, int], None]
+"""Called with the number of jobs done and their total."""
+
+
+def cores() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Workers:
+    """Up to `count` processes (by default one for each core), but no more than `jobs`; one means this process itself.
+
+    A process keeps what it learnt from one call of `map` to the next.
+    """
+
+    def __init__(self, count: int | None, jobs: int, progress: Progress | None = None) -> None:
+        self.count, self.progress = min(count or cores(), jobs), progress
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Workers:
+        if self.count > 1:
+            # Workers touch neither the threads nor the device of this process, so a fork of it is safe, and quick.
+            method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
+            self._pool = ProcessPoolExecutor(self.count, mp_context=multiprocessing.get_context(method))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=kind is not None)
+
+    def map(self, task: Callable[[Job], Answer], jobs: Sequence[Job]) -> list[Answer | None]:
+        """The task's answer for every job, in order; None where the process that had it ended without an answer."""
+        if self._pool is None:
+            return [self._counted(task(job), done, len(jobs)) for done, job in enumerate(jobs, 1)]
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
+            try:
+                futures = [self._pool.submit(task, job) for job in jobs]
+            except BrokenProcessPool:
+                return [None for _ in jobs]
+            return [self._counted(_result(future), done, len(jobs)) for done, future in enumerate(futures, 1)]
+
+    def _counted(self, answer: Answer, done: int, total: int) -> Answer:
+        if self.progress is not None:
+            self.progress(done, total)
+        return answer
+
+
+def _result(future: Future[Answer]) -> Answer | None:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        return None
