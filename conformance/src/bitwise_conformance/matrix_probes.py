@@ -58,9 +58,16 @@ def _zeros(name: str) -> dict[str, dict[str, list[str]]]:
     import torch
 
     kind, depth = getattr(torch, name), DEPTH[name]
-    tiny = {"float16": 2.0**-14, "bfloat16": 2.0**-100, "float32": 2.0**-100, "float8_e4m3fn": 2.0**-9, "float8_e5m2": 2.0**-16}[name]
+    tiny = {
+        "float16": 2.0**-14,
+        "bfloat16": 2.0**-100,
+        "float32": 2.0**-100,
+        "float8_e4m3fn": 2.0**-9,
+        "float8_e5m2": 2.0**-16,
+    }[name]
     found: dict[str, dict[str, list[str]]] = {}
     for unit, rows in (("mma.sync", 16), ("wgmma", 64)):
+
         def filled(value: float, *shape: int) -> Any:
             return torch.full(shape, value, device="cuda", dtype=torch.float32)
 
@@ -80,6 +87,7 @@ def _compare(name: str, tiles: int) -> dict[str, int]:
     generator = torch.Generator(device="cuda").manual_seed(20)
     differing = total = 0
     for _ in range(tiles):
+
         def wide(*shape: int) -> Any:
             span = {"float16": 10, "bfloat16": 30, "float32": 30, "float8_e4m3fn": 6, "float8_e5m2": 12}[name]
             exponent = torch.randint(-span, span, shape, device="cuda", generator=generator).float()

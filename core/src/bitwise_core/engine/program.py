@@ -137,7 +137,9 @@ def _under_condition(machine: Machine, step: Step, predicate: object, line: int)
     return None
 
 
-def merge_registers(machine: Machine, predicate: object, if_true: dict[str, object], if_false: dict[str, object]) -> None:
+def merge_registers(
+    machine: Machine, predicate: object, if_true: dict[str, object], if_false: dict[str, object]
+) -> None:
     """Registers after two alternatives: each lane's own, chosen by a predicate over data."""
     from bitwise_core.machine import lanes as L
 

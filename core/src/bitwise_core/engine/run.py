@@ -16,7 +16,17 @@ from bitwise_core.engine.program import Program, merge_registers
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.state import (
-    Barrier, Blocked, Branch, Call, Control, Exit, Machine, Return, both, invert, unwritten,
+    Barrier,
+    Blocked,
+    Branch,
+    Call,
+    Control,
+    Exit,
+    Machine,
+    Return,
+    both,
+    invert,
+    unwritten,
 )  # fmt: skip
 
 MAXIMUM_STEPS = 20_000_000
@@ -62,14 +72,20 @@ class Run:
         return None
 
     def _hang(self, groups: list[Group]) -> str:
-        what = ", ".join(sorted({each.blocked or (f"barrier {each.waiting.number}" if each.waiting else "its end") for each in groups}))
+        what = ", ".join(
+            sorted(
+                {each.blocked or (f"barrier {each.waiting.number}" if each.waiting else "its end") for each in groups}
+            )
+        )
         return f"the kernel hangs on this launch: threads wait for {what}"
 
     def _line(self, pc: int) -> int | None:
         instructions = self.program.kernel.instructions
         return instructions[min(pc, len(instructions) - 1)].line if instructions else None
 
-    def _advance(self, group: Group, groups: list[Group], stop: int | None, alive: Array | None, outer: Array | None) -> Array | None:
+    def _advance(
+        self, group: Group, groups: list[Group], stop: int | None, alive: Array | None, outer: Array | None
+    ) -> Array | None:
         """Runs one group until it parts, waits, ends or meets another group.  Gives back the lanes still alive."""
         machine, program = self.machine, self.program
         steps, instructions, joins = program.steps, program.kernel.instructions, program.joins
@@ -96,7 +112,9 @@ class Run:
                 raise
             except Exception as error:
                 if unwritten(error):
-                    raise Unreadable(f"the register {error} is read before it is written", instructions[pc].line) from None
+                    raise Unreadable(
+                        f"the register {error} is read before it is written", instructions[pc].line
+                    ) from None
                 raise
             if control is None:
                 pc += 1
@@ -118,7 +136,9 @@ class Run:
         self._join(groups)
         return alive
 
-    def _control(self, control: Control, group: Group, groups: list[Group], alive: Array | None, outer: Array | None) -> Array | None:
+    def _control(
+        self, control: Control, group: Group, groups: list[Group], alive: Array | None, outer: Array | None
+    ) -> Array | None:
         machine = self.machine
         pc = group.pc
         if isinstance(control, Branch):
@@ -251,7 +271,15 @@ class Run:
             for group in waiting:
                 present |= machine.active(full) if group.mask is None else np.broadcast_to(group.mask, full)
             there = present.sum(axis=1)
-            needed = (np.full(machine.blocks, machine.threads) if alive is None else np.broadcast_to(alive, full).sum(axis=1)) if first.count is None else first.count
+            needed = (
+                (
+                    np.full(machine.blocks, machine.threads)
+                    if alive is None
+                    else np.broadcast_to(alive, full).sum(axis=1)
+                )
+                if first.count is None
+                else first.count
+            )
             ready = (there >= needed) & (there > 0)
             for group in waiting:
                 mask = np.broadcast_to(np.True_ if group.mask is None else group.mask, full)
@@ -275,5 +303,3 @@ class Run:
             races.barrier(np.arange(races.warps))
         machine.epoch += 1
         group.waiting = None
-
-

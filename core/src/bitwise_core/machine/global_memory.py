@@ -13,7 +13,6 @@ from bitwise_core.machine.domain import Domain, Unreadable
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.launch import POINTER_SHIFT
 
-
 COMPUTED = 0
 """The place in the outputs of what went to computed addresses, whatever the buffer."""
 
@@ -124,10 +123,14 @@ class GlobalMemory:
         assert store.value is not None
         lanes = L.as_lanes(value)
         words = np.broadcast_to(lanes.words, (2, *active.shape)).copy()
-        meta = np.broadcast_to(np.uint32(lanes.meta) if isinstance(lanes.meta, int) else lanes.meta, active.shape).copy()
+        meta = np.broadcast_to(
+            np.uint32(lanes.meta) if isinstance(lanes.meta, int) else lanes.meta, active.shape
+        ).copy()
         block, lane = (axis[hit] for axis in np.nonzero(active))
         taken = source[hit]
-        words[:, block, lane] = store.value.words[:, 0, :][:, taken] if store.value.words.shape[2] > 1 else store.value.words[:, 0, :]
+        words[:, block, lane] = (
+            store.value.words[:, 0, :][:, taken] if store.value.words.shape[2] > 1 else store.value.words[:, 0, :]
+        )
         meta[block, lane] = store.value.meta if isinstance(store.value.meta, int) else store.value.meta[0][taken]
         return L.settle(Lanes(bits, words, meta))
 
@@ -150,7 +153,10 @@ class GlobalMemory:
         """Stores the value at each active lane's address."""
         parts = _parts(value)
         shape = np.broadcast_shapes(
-            address.shape, thread.shape, mask.shape if mask is not None else (1, 1), *(p.words.shape[1:] for _, p in parts)
+            address.shape,
+            thread.shape,
+            mask.shape if mask is not None else (1, 1),
+            *(p.words.shape[1:] for _, p in parts),
         )
         active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
         where = np.broadcast_to(address, shape)[active].astype(np.uint64, copy=False)
@@ -171,7 +177,9 @@ class GlobalMemory:
                 access = Access(where[chosen] + np.uint64(offset), who[chosen], epoch, part, lanes.bits, line)
                 self.stores.setdefault(int(buffer), []).append(access)
 
-    def contribute(self, name: str, parts: Sequence[Value], mask: Array | None, shape: tuple[int, int], line: int) -> None:
+    def contribute(
+        self, name: str, parts: Sequence[Value], mask: Array | None, shape: tuple[int, int], line: int
+    ) -> None:
         """Contributions by the operation `name` whose address, value or condition depends on data.
 
         Where the operation is exact in any order, what they leave is a function of the multiset of contributions.
@@ -184,14 +192,18 @@ class GlobalMemory:
         contribution = L.term(64, "contribution " + name, [L.as_lanes(part) for part in parts], exact=True)
         active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
         words = np.broadcast_to(contribution.words, (2, *shape))[:, active].sum(axis=1, dtype=np.uint64)
-        meta = contribution.meta if isinstance(contribution.meta, int) else int(
-            np.bitwise_or.reduce(np.broadcast_to(contribution.meta, shape)[active], initial=np.uint32(0))
+        meta = (
+            contribution.meta
+            if isinstance(contribution.meta, int)
+            else int(np.bitwise_or.reduce(np.broadcast_to(contribution.meta, shape)[active], initial=np.uint32(0)))
         )
         if meta & L.STICKY:
             raise Unreadable("a contribution depends on something that is not determined", line)
         self.scattered.append((name, words, line))
 
-    def atomic(self, name: str, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+    def atomic(
+        self, name: str, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int
+    ) -> None:
         """Contributes `value` to each active lane's address by the operation `name`."""
         before = {buffer: len(events) for buffer, events in self.stores.items()}
         self.store(address, value, mask, thread, epoch, line)
@@ -253,7 +265,9 @@ def _narrow(events: list[Access]) -> list[Access]:
         if event.bits <= copies or not np.any(exact):
             result.append(event)
             continue
-        chosen = np.broadcast_to(exact if isinstance(exact, np.ndarray) else np.bool_(exact), (1, event.address.size))[0]
+        chosen = np.broadcast_to(exact if isinstance(exact, np.ndarray) else np.bool_(exact), (1, event.address.size))[
+            0
+        ]
         for keep, narrow in ((~chosen, False), (chosen, True)):
             if not keep.any():
                 continue
@@ -265,7 +279,9 @@ def _narrow(events: list[Access]) -> list[Access]:
                 continue
             for low in range(0, event.bits, copies):
                 piece = L.as_lanes(L.cut(lanes, low, copies))
-                result.append(Access(base.address + np.uint64(low // 8), base.thread, base.epoch, piece, copies, base.line))
+                result.append(
+                    Access(base.address + np.uint64(low // 8), base.thread, base.epoch, piece, copies, base.line)
+                )
     return result
 
 
@@ -303,7 +319,9 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
         words = hashing.finalise(total.reshape(2, 1, 1) + hashing.constant("contributions " + memory.scattered[0][0]))
         one = np.zeros(1, dtype=np.uint64)
         line = np.array([memory.scattered[0][2]])
-        result[COMPUTED] = Output(one, one, words[:, 0], np.full(1, L.TERM, dtype=np.uint32), line, np.zeros(1, dtype=np.int64))
+        result[COMPUTED] = Output(
+            one, one, words[:, 0], np.full(1, L.TERM, dtype=np.uint32), line, np.zeros(1, dtype=np.int64)
+        )
     return result
 
 
@@ -332,7 +350,9 @@ def _accumulated(domain: Domain, atomics: list[tuple[str, Access]]) -> Access:
         assert event.value is not None
         meta = event.value.meta
         words = np.broadcast_to(event.value.words, (2, 1, event.address.size))
-        lanes.append((words, np.broadcast_to(np.uint32(meta) if isinstance(meta, int) else meta, (1, event.address.size))))
+        lanes.append(
+            (words, np.broadcast_to(np.uint32(meta) if isinstance(meta, int) else meta, (1, event.address.size)))
+        )
     words = np.concatenate([w for w, _ in lanes], axis=2)
     meta = np.concatenate([m for _, m in lanes], axis=1)
     order = np.argsort(address, kind="stable")
@@ -345,7 +365,11 @@ def _accumulated(domain: Domain, atomics: list[tuple[str, Access]]) -> Access:
         value = Lanes(bits, words[:, :, index], meta[:, index])
         total = L.choose(present[None], combine(domain, name, total, value, bits), total)
         if turn == 0 and not exact(name) and (count > 1).any():
-            many = Lanes(bits, np.broadcast_to(hashing.constant("undetermined sum"), (2, 1, unique.size)), L.TERM | L.UNDETERMINED)
+            many = Lanes(
+                bits,
+                np.broadcast_to(hashing.constant("undetermined sum"), (2, 1, unique.size)),
+                L.TERM | L.UNDETERMINED,
+            )
             total = L.choose((count > 1)[None], many, total)
             break
     return Access(unique, np.zeros(unique.size, dtype=np.int64), 0, L.as_lanes(total), bits, events[0].line)
@@ -354,7 +378,7 @@ def _accumulated(domain: Domain, atomics: list[tuple[str, Access]]) -> Access:
 def exact(name: str) -> bool:
     """Whether an atomic operation's result is the same in every order."""
     verb, last = name.split(".")[0], name.split(".")[-1]
-    return verb in ("max", "min", "and", "or", "xor") or verb == "add" and not last.startswith(("fp", "bf"))
+    return verb in ("max", "min", "and", "or", "xor") or (verb == "add" and not last.startswith(("fp", "bf")))
 
 
 def combine(domain: Domain, name: str, left: Value, right: Value, bits: int) -> Value:

@@ -9,7 +9,7 @@ real trees.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from hashlib import blake2b
 
 import numpy as np
@@ -22,13 +22,13 @@ _SHIFT_HIGH = np.uint64(32)
 _SHIFT_LOW = np.uint64(29)
 
 
-@lru_cache(maxsize=None)
+@cache
 def constant(tag: str) -> Words:
     """The hash constant of a readable tag, shape (2, 1, 1)."""
     return np.frombuffer(blake2b(tag.encode(), digest_size=16).digest(), dtype=np.uint64).reshape(2, 1, 1).copy()
 
 
-@lru_cache(maxsize=None)
+@cache
 def multiplier(position: int) -> Words:
     """An odd multiplier for the operand at `position`, shape (2, 1, 1)."""
     return constant(f"multiplier {position}") | np.uint64(1)
@@ -75,7 +75,7 @@ def of_numbers(numbers: npt.NDArray[np.uint64], tag: str) -> Words:
     return finalise(numbers[None] * multiplier(0) + constant(tag))
 
 
-@lru_cache(maxsize=None)
+@cache
 def row_multipliers(count: int) -> Words:
     """Multipliers of an ordered vector of `count` elements, shape (2, 1, 1, count)."""
     return np.stack([multiplier(1000 + i) for i in range(count)], axis=-1)

@@ -324,7 +324,9 @@ def select_meta(mask: Array, new: Meta, old: Meta) -> Meta:
     """Lane by lane: `new` where the mask is set."""
     if isinstance(new, int) and isinstance(old, int) and new == old:
         return new
-    return np.where(mask, np.uint32(new) if isinstance(new, int) else new, np.uint32(old) if isinstance(old, int) else old)
+    return np.where(
+        mask, np.uint32(new) if isinstance(new, int) else new, np.uint32(old) if isinstance(old, int) else old
+    )
 
 
 def choose(mask: Array, new: Value, old: Value) -> Value:
@@ -376,7 +378,11 @@ def cut(value: Value, low: int, bits: int) -> Value:
     if isinstance(value, np.ndarray):
         if value.dtype == np.bool_:
             raise ValueError("a predicate has no bits to cut")
-        return (value >> value.dtype.type(low)).astype(UNSIGNED[bits]) if bits in UNSIGNED and bits > 1 else _odd_cut(value, low, bits)
+        return (
+            (value >> value.dtype.type(low)).astype(UNSIGNED[bits])
+            if bits in UNSIGNED and bits > 1
+            else _odd_cut(value, low, bits)
+        )
     if isinstance(value, Pieces):
         return _cut_pieces(value, low, bits)
     special = other_form(value)

@@ -64,7 +64,9 @@ class Argument(BaseModel):
             return {"kind": "tensor_map", **data}
         names = [name for name in data if name in _WIDTHS]
         if len(names) != 1 or len(data) != 1:
-            raise ValueError(f"an argument is a buffer, a tensor_map or one scalar of {', '.join(_WIDTHS)}; this one is {data!r}")
+            raise ValueError(
+                f"an argument is a buffer, a tensor_map or one scalar of {', '.join(_WIDTHS)}; this one is {data!r}"
+            )
         return {"kind": names[0], "value": data[names[0]]}
 
     def short(self) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from bitwise_core.machine import hashing, recording
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lanes import Array, Lanes
 
-
 VECTOR, MATRIX = "vector", "matrix "
 """How a recorder names operand vectors, and begins the name of a fused step."""
 
@@ -72,7 +71,9 @@ def _element(elements: Lanes, k: int) -> Lanes:
     return Lanes(elements.bits, elements.words[..., k], meta if isinstance(meta, int) else meta[..., k])
 
 
-def fused(name: str, accumulator: Lanes, left: Vectors, right: Vectors, *, positive_zero: bool, finite: bool = False) -> Lanes:
+def fused(
+    name: str, accumulator: Lanes, left: Vectors, right: Vectors, *, positive_zero: bool, finite: bool = False
+) -> Lanes:
     """One fused step, elementwise over broadcastable shapes: accumulator words (2, blocks, ...).
 
     Where both vectors hold nothing but zeros, the step adds +0 to the accumulator (measured: an accumulator of -0
@@ -83,10 +84,16 @@ def fused(name: str, accumulator: Lanes, left: Vectors, right: Vectors, *, posit
     words = left.words + right.words
     words = words + L.full_hash(accumulator) * hashing.shaped(hashing.multiplier(2), words.ndim)
     words += hashing.shaped(hashing.constant("fused " + name), words.ndim)
-    out = Lanes(accumulator.bits, hashing.scramble(words), L.TERM | (L.NOT_MINUS_ZERO if positive_zero else 0) | _meta_or(accumulator.meta, left, right, words.ndim - 1))
-    recording.note(MATRIX + name, out, lambda: [accumulator, *(Lanes(out.bits, each.words, L.TERM) for each in (left, right))])
+    out = Lanes(
+        accumulator.bits,
+        hashing.scramble(words),
+        L.TERM | (L.NOT_MINUS_ZERO if positive_zero else 0) | _meta_or(accumulator.meta, left, right, words.ndim - 1),
+    )
+    recording.note(
+        MATRIX + name, out, lambda: [accumulator, *(Lanes(out.bits, each.words, L.TERM) for each in (left, right))]
+    )
     zeros = [each.zero for each in (left, right) if each.zero is not None]
-    if not zeros or len(zeros) == 1 and not finite:
+    if not zeros or (len(zeros) == 1 and not finite):
         return out
     both = zeros[0] if len(zeros) == 1 else zeros[0] | zeros[1] if finite else zeros[0] & zeros[1]
     unchanged = np.broadcast_to(both, out.words.shape[1:])

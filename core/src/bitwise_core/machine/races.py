@@ -33,7 +33,11 @@ class RaceDetector:
     def _resize(self, cells: int) -> None:
         fresh = [np.full(cells, fill, dtype=np.int32) for fill in (-1, 0, 0, -1, 0, 0)]
         if hasattr(self, "writer"):
-            for new, old in zip(fresh, (self.writer, self.written, self.written_step, self.reader, self.read, self.read_step), strict=True):
+            for new, old in zip(
+                fresh,
+                (self.writer, self.written, self.written_step, self.reader, self.read, self.read_step),
+                strict=True,
+            ):
                 new[: old.size] = old
         self.writer, self.written, self.written_step, self.reader, self.read, self.read_step = fresh
 
@@ -63,8 +67,10 @@ class RaceDetector:
         warp, other_warp = actor // self.warp, other // self.warp
         seen = self.clock[warp, other_warp] >= time
         same_warp = warp == other_warp
-        return (other < 0) | (actor == other) & (time != PENDING) | np.where(
-            same_warp, (self.lockstep[warp] > step) & (time != PENDING), seen
+        return (
+            (other < 0)
+            | (actor == other) & (time != PENDING)
+            | np.where(same_warp, (self.lockstep[warp] > step) & (time != PENDING), seen)
         )
 
     def reads(self, cells: Array, actor: Array, what: str = "reads") -> None:
@@ -109,7 +115,9 @@ class RaceDetector:
             self._resize(int(cells.max()) + 64)
         who = np.full(cells.shape, actor, dtype=np.int64)
         if not self._ordered(who, self.writer[cells], self.written[cells], self.written_step[cells]).all():
-            raise Unreadable("a matrix instruction reads shared memory that another thread wrote with no barrier between (a race)")
+            raise Unreadable(
+                "a matrix instruction reads shared memory that another thread wrote with no barrier between (a race)"
+            )
         self.reader[cells] = actor
         self.read[cells] = PENDING
 

@@ -244,5 +244,3 @@ def both(domain: Domain, left: Value | None, right: Value) -> Value:
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
         return left & right
     return domain.integer("and.pred", [left, right], 1, np.logical_and, gathers=True)
-
-

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class Shape:
     evaluate: Callable[..., Array] | None
 
 
-@lru_cache(maxsize=None)
+@cache
 def shape(name: str) -> Shape:
     """Takes an operation's name apart once."""
     verb, *modifiers = name.split(".")
@@ -131,7 +131,9 @@ class TermDomain:
             if info.verb == "fma":
                 product = L.term(bits, "product", values[:2], commutes=True)
                 values = [product, values[2]]
-            looks = ".tf32" in name or info.verb == "convert" and not name.startswith(("convert.rn.", "convert.rz.", "convert.fp"))
+            looks = ".tf32" in name or (
+                info.verb == "convert" and not name.startswith(("convert.rn.", "convert.rz.", "convert.fp"))
+            )
             result = L.term(bits, name, values, properties, commutes=commutes, exact=looks)
         return self._fold(info, operands, result)
 
@@ -164,7 +166,9 @@ class TermDomain:
             known = known & L.known_where(operand)
         if known is False or not np.any(known):
             return result
-        numbers = [operand if isinstance(operand, np.ndarray) else L.numbers_of(as_lanes(operand)) for operand in operands]
+        numbers = [
+            operand if isinstance(operand, np.ndarray) else L.numbers_of(as_lanes(operand)) for operand in operands
+        ]
         return L.settle(_put(known, L.known_lanes(info.evaluate(*numbers)), result))
 
     def _add(self, info: Shape, values: list[Lanes], bits: int) -> Lanes | None:
@@ -187,24 +191,32 @@ class TermDomain:
     def _subtract(self, info: Shape, values: list[Lanes], bits: int) -> Lanes | None:
         if not info.nearest_or_zero:
             return None
-        return self._add(shape(info.name.replace("sub.", "add.", 1)), [values[0], as_lanes(self._negated(values[1]))], bits)
+        return self._add(
+            shape(info.name.replace("sub.", "add.", 1)), [values[0], as_lanes(self._negated(values[1]))], bits
+        )
 
     def _negated(self, value: Lanes) -> Lanes:
         meta = value.meta
         plus_zero = meta & L.PLUS_ZERO
-        if (plus_zero if isinstance(meta, int) else plus_zero.any()):  # type: ignore[union-attr]
+        if plus_zero if isinstance(meta, int) else plus_zero.any():  # type: ignore[union-attr]
             closed = Lanes(value.bits, L.full_hash(value), L.TERM | L.sticky(value))
             recording.note(recording.SAME, closed, [value])
             mask = bool(plus_zero) if isinstance(meta, int) else plus_zero != 0
             value = _put(mask, closed, value)
             meta = value.meta
-        cleared = meta & ~(L.NOT_MINUS_ZERO | L.NOT_NEGATIVE) if isinstance(meta, int) else meta & np.uint32(
-            ~(L.NOT_MINUS_ZERO | L.NOT_NEGATIVE) & 0xFFFFFFFF
+        cleared = (
+            meta & ~(L.NOT_MINUS_ZERO | L.NOT_NEGATIVE)
+            if isinstance(meta, int)
+            else meta & np.uint32(~(L.NOT_MINUS_ZERO | L.NOT_NEGATIVE) & 0xFFFFFFFF)
         )
-        result = Lanes(value.bits, value.words, cleared ^ (L.NEGATED if isinstance(meta, int) else np.uint32(L.NEGATED)))
+        result = Lanes(
+            value.bits, value.words, cleared ^ (L.NEGATED if isinstance(meta, int) else np.uint32(L.NEGATED))
+        )
         known = L.known_where(value)
         if known is not False and np.any(known):
-            result = _put(known, L.known_lanes(L.numbers_of(value) ^ L.UNSIGNED[value.bits](1 << (value.bits - 1))), result)
+            result = _put(
+                known, L.known_lanes(L.numbers_of(value) ^ L.UNSIGNED[value.bits](1 << (value.bits - 1))), result
+            )
         return result
 
     def _negate(self, info: Shape, values: list[Lanes], bits: int) -> Lanes | None:
@@ -316,7 +328,11 @@ class TermDomain:
             return None
         plus_zero = value.meta & L.PLUS_ZERO
         if np.any(plus_zero):
-            closed = Lanes(16, L.unsigned_hash(value), L.TERM | (value.meta & (L.STICKY | L.NEGATED | L.NOT_MINUS_ZERO | L.NOT_NEGATIVE)))
+            closed = Lanes(
+                16,
+                L.unsigned_hash(value),
+                L.TERM | (value.meta & (L.STICKY | L.NEGATED | L.NOT_MINUS_ZERO | L.NOT_NEGATIVE)),
+            )
             closed = _closed(closed, value.meta)
             recording.note(recording.SAME, closed, lambda: [_bare(value, L.NEGATED)])
             value = _put(bool(plus_zero) if isinstance(plus_zero, int) else plus_zero != 0, closed, value)
@@ -338,7 +354,9 @@ class TermDomain:
         if result is None and index is not None:
             result = _set(name, index, values[0], values[1], bits, None, keeps_neutral=False)
         if result is None:
-            result = L.term(bits, name, values, exact=not name.startswith("compare.") or ".fp" not in name and ".bf" not in name)
+            result = L.term(
+                bits, name, values, exact=not name.startswith("compare.") or (".fp" not in name and ".bf" not in name)
+            )
         return self._fold(Shape(name, "", False, False, evaluate), operands, result)
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
@@ -350,10 +368,12 @@ class TermDomain:
         if isinstance(if_true, Pieces) or isinstance(if_false, Pieces):
             cuts = sorted(set(L._cuts(if_true)) | set(L._cuts(if_false)))
             spans = list(zip([0, *cuts[:-1]], cuts, strict=True))
-            return L.concat([
-                self.select(predicate, L.cut(if_true, low, high - low), L.cut(if_false, low, high - low))
-                for low, high in spans
-            ])
+            return L.concat(
+                [
+                    self.select(predicate, L.cut(if_true, low, high - low), L.cut(if_false, low, high - low))
+                    for low, high in spans
+                ]
+            )
         condition = as_lanes(predicate)
         if isinstance(condition.meta, int) and condition.meta & L.NEGATED:
             condition = Lanes(1, condition.words, condition.meta ^ L.NEGATED)
@@ -520,7 +540,11 @@ def _magnitude(value: Lanes) -> Lanes:
 def linear(name: str, values: list[Lanes], bits: int) -> Lanes | None:
     """Sums, differences and products with known numbers as one linear form modulo 2**bits, or None."""
     verb = name.split(".")[0]
-    if bits not in (32, 64) or verb not in ("add", "sub", "mul", "shl", "neg") or name.startswith(("mul.wide", "mul.hi")):
+    if (
+        bits not in (32, 64)
+        or verb not in ("add", "sub", "mul", "shl", "neg")
+        or name.startswith(("mul.wide", "mul.hi"))
+    ):
         return None
     total = f"add.b{bits}"
     index = _SET_INDEX[total]
@@ -538,7 +562,9 @@ def linear(name: str, values: list[Lanes], bits: int) -> Lanes | None:
             continue
         amount = factor.words[0]
         if verb == "shl":
-            amount = np.where(amount >= np.uint64(bits), np.uint64(0), np.uint64(1) << np.minimum(amount, np.uint64(63)))
+            amount = np.where(
+                amount >= np.uint64(bits), np.uint64(0), np.uint64(1) << np.minimum(amount, np.uint64(63))
+            )
         words, flags = _members(total, index, value, None)
         return Lanes(bits, words * amount, flags | L.SET | index << L.SET_SHIFT)
     return None
@@ -580,7 +606,9 @@ def _members(name: str, index: int, value: Lanes, neutral: int | None) -> tuple[
     return words, flags
 
 
-def _set(name: str, index: int, left: Lanes, right: Lanes, bits: int, neutral: int | None, *, keeps_neutral: bool) -> Lanes:
+def _set(
+    name: str, index: int, left: Lanes, right: Lanes, bits: int, neutral: int | None, *, keeps_neutral: bool
+) -> Lanes:
     """The set of two values' members under an operation that is associative and commutes."""
     left_words, left_flags = _members(name, index, left, neutral)
     right_words, right_flags = _members(name, index, right, neutral)
@@ -596,7 +624,9 @@ def _set(name: str, index: int, left: Lanes, right: Lanes, bits: int, neutral: i
     if neutral is not None:
         left_empty, right_empty = _is(left, neutral), _is(right, neutral)
         if not keeps_neutral:
-            result = _put(right_empty, _flag_where(left, L.LOOSE), _put(left_empty, _flag_where(right, L.LOOSE), result))
+            result = _put(
+                right_empty, _flag_where(left, L.LOOSE), _put(left_empty, _flag_where(right, L.LOOSE), result)
+            )
         if left_empty is not False and right_empty is not False:
             result = _put(left_empty & right_empty, left, result)
     return result

@@ -14,7 +14,18 @@ from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.launch import POINTER_SHIFT, Argument, Launch, ManifestError, scalar_bits
 from bitwise_core.machine.launch import TensorMap as TensorMapArgument
 from bitwise_core.machine.state import Machine, literal
-from bitwise_nvidia_ptx.opcodes import asynchronous, compare, control, floating, integer, logic, matrix_sync, memory, tensor_copy, warp
+from bitwise_nvidia_ptx.opcodes import (
+    asynchronous,
+    compare,
+    control,
+    floating,
+    integer,
+    logic,
+    matrix_sync,
+    memory,
+    tensor_copy,
+    warp,
+)
 from bitwise_nvidia_ptx.opcodes.local_memory import CONSTANT_BASE, LOCAL_BASE
 from bitwise_nvidia_ptx.parser import parse
 
@@ -117,7 +128,9 @@ def prepare(machine: Machine, module: Module, kernel: Kernel, launch: Launch) ->
             machine.extra.setdefault("scratch", set()).add(pointer >> POINTER_SHIFT)
             machine.parameters[parameter.name] = literal(pointer, 64)
             continue
-        machine.parameters[parameter.name] = _argument(machine, launch.args[index], parameter.size, parameter.name, index)
+        machine.parameters[parameter.name] = _argument(
+            machine, launch.args[index], parameter.size, parameter.name, index
+        )
 
 
 def _argument(machine: Machine, argument: Argument, size: int, name: str, index: int) -> Value:
@@ -135,11 +148,25 @@ def _argument(machine: Machine, argument: Argument, size: int, name: str, index:
         return literal(pointer, 64)
     number, width = scalar_bits(argument)
     if width != size:
-        raise ManifestError(f"the parameter {name} is {size} bytes wide, but the launch gives it a scalar of {width} ({argument.kind})")
+        raise ManifestError(
+            f"the parameter {name} is {size} bytes wide, but the launch gives it a scalar of {width} ({argument.kind})"
+        )
     return np.full((1, 1), number, dtype=L.UNSIGNED[8 * size])
 
 
-_WIDTH = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "i64": 8, "u64": 8, "i32": 4, "u32": 4, "i16": 2, "u16": 2}
+_WIDTH = {
+    "fp64": 8,
+    "fp32": 4,
+    "tf32": 4,
+    "fp16": 2,
+    "bf16": 2,
+    "i64": 8,
+    "u64": 8,
+    "i32": 4,
+    "u32": 4,
+    "i16": 2,
+    "u16": 2,
+}
 
 
 def host_tensor_map(argument: TensorMapArgument, buffers: Mapping[str, int]) -> tensor_copy.TensorMap:

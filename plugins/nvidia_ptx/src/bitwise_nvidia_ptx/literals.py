@@ -10,7 +10,22 @@ from __future__ import annotations
 from bitwise_core.asm import Address, Immediate, Instruction, Kernel, Negated, Operand, Paired, Register, Vector
 
 _FOUND: dict[int, tuple[tuple[Instruction, ...], frozenset[str]]] = {}
-_RUN_TIME = ("ld", "ldu", "atom", "shfl", "vote", "match", "activemask", "elect", "mbarrier", "ldmatrix", "mma", "wgmma", "call", "redux")
+_RUN_TIME = (
+    "ld",
+    "ldu",
+    "atom",
+    "shfl",
+    "vote",
+    "match",
+    "activemask",
+    "elect",
+    "mbarrier",
+    "ldmatrix",
+    "mma",
+    "wgmma",
+    "call",
+    "redux",
+)
 
 
 def registers_of(operand: Operand) -> tuple[str, ...]:

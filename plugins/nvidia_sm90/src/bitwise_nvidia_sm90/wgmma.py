@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bitwise_core.asm import Immediate, Instruction, Negated, Operand, Register, Vector
+from bitwise_core.asm import Immediate, Instruction, Operand, Register, Vector
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine import matrix
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
@@ -78,7 +78,11 @@ def _multiply(instruction: Instruction, context: Context, n: int, k: int, result
 
     def step(machine: Machine) -> None:
         groups = _groups(machine, line)
-        rows = _register_rows(machine, items(a), bits, groups) if in_registers else _tile_rows(machine, a, 64, k, size, not trans_a, groups)
+        rows = (
+            _register_rows(machine, items(a), bits, groups)
+            if in_registers
+            else _tile_rows(machine, a, 64, k, size, not trans_a, groups)
+        )
         columns = _tile_rows(machine, b, n, k, size, not trans_b, groups)
         old = _accumulator(machine, items(destination), out, n, scale_d, groups)
         vectors_of_tile = _spread(rows, columns, len(groups), n, in_registers)
@@ -104,7 +108,9 @@ def _groups(machine: Machine, line: int) -> list[int]:
     return [int(each) for each in np.flatnonzero(by_group.any(axis=1))]
 
 
-def _tile_rows(machine: Machine, operand: Operand, rows: int, k: int, size: int, k_major: bool, groups: list[int]) -> list[Vectors]:
+def _tile_rows(
+    machine: Machine, operand: Operand, rows: int, k: int, size: int, k_major: bool, groups: list[int]
+) -> list[Vectors]:
     """Per warpgroup, the vectors of a tile: words (2, blocks, rows)."""
     value = machine.known(machine.read_bits(operand, 64))
     if value is None:
@@ -165,7 +171,9 @@ def _register_rows(machine: Machine, registers: Sequence[Operand], bits: int, gr
     return result
 
 
-def _spread(rows: list[Vectors], columns: list[Vectors], groups: int, n: int, in_registers: bool) -> tuple[Vectors, Vectors]:
+def _spread(
+    rows: list[Vectors], columns: list[Vectors], groups: int, n: int, in_registers: bool
+) -> tuple[Vectors, Vectors]:
     """Row and column vectors in the accumulator's axes (j, half, e, group, warp, lane / 4, lane % 4)."""
     if in_registers:
         words = np.stack([each.words for each in rows], axis=2)
@@ -176,14 +184,22 @@ def _spread(rows: list[Vectors], columns: list[Vectors], groups: int, n: int, in
             zero = stacked.reshape(stacked.shape[0], 1, 2, 1, groups, 4, 8, 1)
     else:
         words, zero = _stack(rows)
-        words = words.reshape(2, words.shape[1], groups, 4, 2, 8).transpose(0, 1, 4, 2, 3, 5)[:, :, None, :, None, :, :, :, None]
+        words = words.reshape(2, words.shape[1], groups, 4, 2, 8).transpose(0, 1, 4, 2, 3, 5)[
+            :, :, None, :, None, :, :, :, None
+        ]
         if zero is not None:
-            zero = zero.reshape(zero.shape[0], groups, 4, 2, 8).transpose(0, 3, 1, 2, 4)[:, None, :, None, :, :, :, None]
+            zero = zero.reshape(zero.shape[0], groups, 4, 2, 8).transpose(0, 3, 1, 2, 4)[
+                :, None, :, None, :, :, :, None
+            ]
     left = Vectors(words, zero, _sticky(rows))
     words, zero = _stack(columns)
-    words = words.reshape(2, words.shape[1], groups, n // 8, 4, 2).transpose(0, 1, 3, 5, 2, 4)[:, :, :, None, :, :, None, None, :]
+    words = words.reshape(2, words.shape[1], groups, n // 8, 4, 2).transpose(0, 1, 3, 5, 2, 4)[
+        :, :, :, None, :, :, None, None, :
+    ]
     if zero is not None:
-        zero = zero.reshape(zero.shape[0], groups, n // 8, 4, 2).transpose(0, 2, 4, 1, 3)[:, :, None, :, :, None, None, :]
+        zero = zero.reshape(zero.shape[0], groups, n // 8, 4, 2).transpose(0, 2, 4, 1, 3)[
+            :, :, None, :, :, None, None, :
+        ]
     return left, Vectors(words, zero, _sticky(columns))
 
 
@@ -202,10 +218,14 @@ def _sticky(parts: list[Vectors]) -> L.Meta:
     return total
 
 
-def _accumulator(machine: Machine, registers: Sequence[Operand], bits: int, n: int, scale: Operand, groups: list[int]) -> Lanes:
+def _accumulator(
+    machine: Machine, registers: Sequence[Operand], bits: int, n: int, scale: Operand, groups: list[int]
+) -> Lanes:
     """The accumulator in its axes, or +0 where scale-d says so."""
     shape = (n // 8, 2, 2, len(groups), 4, 8, 4)
-    keep = machine.known(machine.read_bits(scale, 1) if not isinstance(scale, Immediate) else np.full((1, 1), bool(scale.value)))
+    keep = machine.known(
+        machine.read_bits(scale, 1) if not isinstance(scale, Immediate) else np.full((1, 1), bool(scale.value))
+    )
     if keep is None or (keep != keep.flat[0]).any():
         raise Unreadable("a matrix instruction's scale-d varies")
     if not keep.flat[0]:
@@ -234,7 +254,9 @@ def _accumulator(machine: Machine, registers: Sequence[Operand], bits: int, n: i
     else:
         table = np.empty((blocks, len(lanes), len(chosen)), dtype=np.uint32)
         for index, each_meta in enumerate(metas):
-            full_meta = np.broadcast_to(np.uint32(each_meta) if isinstance(each_meta, int) else each_meta, (blocks, machine.threads))
+            full_meta = np.broadcast_to(
+                np.uint32(each_meta) if isinstance(each_meta, int) else each_meta, (blocks, machine.threads)
+            )
             table[:, index] = full_meta if whole else full_meta[:, chosen]
         meta = table.reshape(blocks, *shape)
     return Lanes(bits, words.reshape(2, blocks, *shape), meta)
@@ -252,7 +274,12 @@ def _bundle(values: list[Value]) -> Lanes | None:
         return None
     whole = first.bundle[0]
     for index, value in enumerate(values):
-        if not isinstance(value, Lanes) or value.bundle is None or value.bundle[0] is not whole or value.bundle[1] != index:
+        if (
+            not isinstance(value, Lanes)
+            or value.bundle is None
+            or value.bundle[0] is not whole
+            or value.bundle[1] != index
+        ):
             return None
     return whole
 
@@ -270,7 +297,9 @@ def _write(machine: Machine, registers: Sequence[Operand], value: Lanes, bits: i
     lanes = []
     for index in range(count):
         each = Lanes(bits, words[:, :, index], meta if isinstance(meta, int) else meta[:, index])
-        each.bundle = (value, index) if bits == 32 and threads == machine.threads and value.words.shape[2:] == shape else None
+        each.bundle = (
+            (value, index) if bits == 32 and threads == machine.threads and value.words.shape[2:] == shape else None
+        )
         lanes.append(each)
     results: list[Value] = list(lanes)
     if bits == 16:

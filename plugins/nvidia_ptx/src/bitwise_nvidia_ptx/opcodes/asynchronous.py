@@ -93,7 +93,9 @@ def _issue(machine: Machine, target: Operand, source: Operand, bits: int, size: 
     where, threads = touched(machine, cells, max(1, bits // 8 // shared.granule))
     for races in machine.races.acting(machine.mask):
         races.writes(where, threads, pending=True)
-    copies_of(machine).open.append(Copy(cells, value, machine.mask, where, threads, np.flatnonzero(machine.active_blocks())))
+    copies_of(machine).open.append(
+        Copy(cells, value, machine.mask, where, threads, np.flatnonzero(machine.active_blocks()))
+    )
 
 
 def _source(machine: Machine, origin: Array, bits: int, size: Operand | None, line: int) -> Value:
@@ -120,7 +122,14 @@ def _source(machine: Machine, origin: Array, bits: int, size: Operand | None, li
 def _leaves(machine: Machine, origin: Array, bits: int, line: int) -> Value:
     where = origin.astype(np.uint64, copy=False)
     parts = [
-        machine.memory.load(where + np.uint64(low // 8) if low else where, min(bits, 64), machine.mask, machine.thread, machine.epoch, line)
+        machine.memory.load(
+            where + np.uint64(low // 8) if low else where,
+            min(bits, 64),
+            machine.mask,
+            machine.thread,
+            machine.epoch,
+            line,
+        )
         for low in range(0, bits, 64)
     ]
     return L.concat(parts)

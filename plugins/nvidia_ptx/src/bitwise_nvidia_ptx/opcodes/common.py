@@ -75,7 +75,13 @@ def integer_step(
 
 
 def apply_integer(
-    machine: Machine, name: str, values: Sequence[Value], bits: int, evaluate: Callable[..., Array], *, gathers: bool = False
+    machine: Machine,
+    name: str,
+    values: Sequence[Value],
+    bits: int,
+    evaluate: Callable[..., Array],
+    *,
+    gathers: bool = False,
 ) -> Value:
     """`evaluate` where all values are known in the active lanes, else the domain's term."""
     if all(isinstance(value, np.ndarray) for value in values):

@@ -5,7 +5,6 @@ Source: PTX ISA 8.7, "Comparison and Selection Instructions".
 
 from __future__ import annotations
 
-
 import numpy as np
 
 from bitwise_core import numeric
@@ -14,7 +13,15 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.state import Machine, Step, invert
-from bitwise_nvidia_ptx.opcodes.common import FORMATS, PACKED, apply_integer, check_modifiers, is_integer, signed, type_bits
+from bitwise_nvidia_ptx.opcodes.common import (
+    FORMATS,
+    PACKED,
+    apply_integer,
+    check_modifiers,
+    is_integer,
+    signed,
+    type_bits,
+)
 from bitwise_nvidia_ptx.opcodes.logic import combine
 
 TABLE = OpcodeTable()
@@ -145,5 +152,3 @@ def select(instruction: Instruction, context: Context) -> Step:
 
 def _select_predicate(machine: Machine, chosen: Value, if_true: Value, if_false: Value) -> Value:
     return machine.domain.select(chosen, if_true, if_false)
-
-

@@ -12,7 +12,16 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.state import Machine, Step
-from bitwise_nvidia_ptx.opcodes.common import BITS, FORMATS, PACKED, apply_integer, check_modifiers, is_integer, signed, type_bits
+from bitwise_nvidia_ptx.opcodes.common import (
+    BITS,
+    FORMATS,
+    PACKED,
+    apply_integer,
+    check_modifiers,
+    is_integer,
+    signed,
+    type_bits,
+)
 
 TABLE = OpcodeTable()
 
@@ -108,7 +117,11 @@ def _integers(instruction: Instruction, to: str, source: str, saturates: bool) -
                 number = np.clip(number, max(low, -(1 << 63)), min(high, (1 << 63) - 1))
             else:
                 number = np.minimum(number, np.uint64(high))
-        return number.astype(f"int{bits}").view(L.UNSIGNED[bits]) if number.dtype == np.int64 else number.astype(L.UNSIGNED[bits])
+        return (
+            number.astype(f"int{bits}").view(L.UNSIGNED[bits])
+            if number.dtype == np.int64
+            else number.astype(L.UNSIGNED[bits])
+        )
 
     name = f"convert{'.sat' if saturates else ''}.{to}.{source}"
 
@@ -137,11 +150,16 @@ def _pack(instruction: Instruction, modifiers: list[str], to: str, source: str) 
     least, most = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind[0] == "s" else (0, (1 << bits) - 1)
 
     def evaluate(a: Array) -> Array:
-        return np.clip(signed(a), least, most).astype(f"int{bits}" if kind[0] == "s" else f"uint{bits}").view(L.UNSIGNED[bits])
+        return (
+            np.clip(signed(a), least, most)
+            .astype(f"int{bits}" if kind[0] == "s" else f"uint{bits}")
+            .view(L.UNSIGNED[bits])
+        )
 
     def step(machine: Machine) -> None:
         parts = [
-            apply_integer(machine, f"convert.sat.{kind}.s32", [machine.read_bits(each, 32)], bits, evaluate) for each in (low, high)
+            apply_integer(machine, f"convert.sat.{kind}.s32", [machine.read_bits(each, 32)], bits, evaluate)
+            for each in (low, high)
         ]
         if rest:
             parts.append(L.cut(machine.read_bits(rest[0], 32), 0, 32 - 2 * bits))

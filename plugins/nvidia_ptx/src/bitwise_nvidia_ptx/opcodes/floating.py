@@ -16,8 +16,8 @@ from bitwise_core.asm import Instruction, Operand
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.state import Machine, Step
-from bitwise_nvidia_ptx.opcodes.common import BITS, FORMATS, PACKED, check_modifiers
 from bitwise_nvidia_ptx.literals import is_literal
+from bitwise_nvidia_ptx.opcodes.common import BITS, FORMATS, PACKED, check_modifiers
 from bitwise_nvidia_ptx.opcodes.conversion import TABLE as CONVERSIONS
 
 TABLE = OpcodeTable(CONVERSIONS)
@@ -66,7 +66,9 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
         check_modifiers(instruction, modifiers, {"full", "approx", "ftz"})
         method = "full" if "full" in modifiers else "approx"
         known = ".literal" if is_literal(operands[1], context.kernel) else ""
-        return _lanewise(instruction, f"div.{method}{known}{_suffix(modifiers)}.{form}@{context.arch.name}", kind, operands)
+        return _lanewise(
+            instruction, f"div.{method}{known}{_suffix(modifiers)}.{form}@{context.arch.name}", kind, operands
+        )
     if root in ("mad", "rem"):
         raise UnknownInstruction(instruction)
     check_modifiers(instruction, modifiers, ROUNDINGS | {"ftz", "sat"})
@@ -156,5 +158,3 @@ def test_property(instruction: Instruction, context: Context) -> Step:
             machine.write(destination, machine.domain.integer(f"testp.{prop}.{FORMATS[kind]}", [value], 1, evaluate))
 
     return step
-
-

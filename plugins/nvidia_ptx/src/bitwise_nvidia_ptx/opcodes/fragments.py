@@ -9,19 +9,18 @@ k = 4E * (i / 2) + E * c + e; register i of B holds column q and k = 4E * i + E 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
-from bitwise_core.machine import hashing
+from bitwise_core.machine import hashing, matrix, recording
 from bitwise_core.machine import lanes as L
-from bitwise_core.machine import matrix, recording
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.matrix import Vectors
 from bitwise_core.machine.state import Machine
 
 
-@lru_cache(maxsize=None)
+@cache
 def _coefficients(count: int, per_register: int, element: int, block: int, threads: int) -> hashing.Words:
     """The multiplier of each thread's element, shape (2, 1, threads)."""
     lane = np.arange(threads) % 4
@@ -54,7 +53,9 @@ def _vector(machine: Machine, registers: Sequence[Value], element_bits: int) -> 
     for block, register in enumerate(registers):
         for element in range(per_register):
             value = L.as_lanes(L.cut(register, element * element_bits, element_bits))
-            words = (L.exact_hash(value) if element_bits == 32 else L.full_hash(value)) * _coefficients(count, per_register, element, block, machine.threads)
+            words = (L.exact_hash(value) if element_bits == 32 else L.full_hash(value)) * _coefficients(
+                count, per_register, element, block, machine.threads
+            )
             total = words if total is None else total + words
             found = matrix.known_zero(value)
             zero = None if zero is None or found is None else zero & found
@@ -69,7 +70,9 @@ def _vector(machine: Machine, registers: Sequence[Value], element_bits: int) -> 
         all_zero = spread.reshape(zero.shape[0], -1, 8, 4).all(axis=-1)
     result = hashing.finalise(grouped + tag)
     recording.note(
-        matrix.VECTOR, Lanes(element_bits, result, L.TERM), lambda: _elements(machine, registers, element_bits, per_register)
+        matrix.VECTOR,
+        Lanes(element_bits, result, L.TERM),
+        lambda: _elements(machine, registers, element_bits, per_register),
     )
     return Vectors(result, all_zero, sticky)
 
@@ -78,7 +81,9 @@ def _elements(machine: Machine, registers: Sequence[Value], element_bits: int, p
     """The elements of each vector in the order of k, each of shape (blocks, warps, 8)."""
     found = []
     for register in registers:
-        cuts = [_by_lane(machine, L.as_lanes(L.cut(register, e * element_bits, element_bits))) for e in range(per_register)]
+        cuts = [
+            _by_lane(machine, L.as_lanes(L.cut(register, e * element_bits, element_bits))) for e in range(per_register)
+        ]
         for lane in range(4):
             for cut in cuts:
                 meta = cut.meta if isinstance(cut.meta, int) else cut.meta[..., lane]
@@ -95,10 +100,18 @@ def accumulate(
     for half, vector in enumerate(left):
         for element in range(2):
             old = _by_lane(machine, L.as_lanes(accumulators[2 * half + element]))
-            row = Vectors(vector.words[..., None], None if vector.zero is None else vector.zero[..., None], vector.sticky)
+            row = Vectors(
+                vector.words[..., None], None if vector.zero is None else vector.zero[..., None], vector.sticky
+            )
             words = right.words.reshape(*right.words.shape[:-1], 4, 2)[..., element][..., None, :]
-            zero = None if right.zero is None else right.zero.reshape(*right.zero.shape[:-1], 4, 2)[..., element][..., None, :]
-            new = matrix.fused(name, old, row, Vectors(words, zero, right.sticky), positive_zero=bits == 32, finite=finite)
+            zero = (
+                None
+                if right.zero is None
+                else right.zero.reshape(*right.zero.shape[:-1], 4, 2)[..., element][..., None, :]
+            )
+            new = matrix.fused(
+                name, old, row, Vectors(words, zero, right.sticky), positive_zero=bits == 32, finite=finite
+            )
             result.append(_by_thread(new))
     assert bits == result[0].bits
     return result
@@ -106,7 +119,9 @@ def accumulate(
 
 def _by_lane(machine: Machine, value: Lanes) -> Lanes:
     """Words (2, blocks, threads) as (2, blocks, warps, 8, 4)."""
-    words = np.broadcast_to(value.words, (2, value.words.shape[1], machine.threads)).reshape(2, value.words.shape[1], -1, 8, 4)
+    words = np.broadcast_to(value.words, (2, value.words.shape[1], machine.threads)).reshape(
+        2, value.words.shape[1], -1, 8, 4
+    )
     meta = value.meta
     if not isinstance(meta, int):
         meta = np.broadcast_to(meta, (meta.shape[0], machine.threads)).reshape(meta.shape[0], -1, 8, 4)

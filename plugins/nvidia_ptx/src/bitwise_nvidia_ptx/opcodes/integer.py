@@ -16,7 +16,14 @@ from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx.opcodes import floating
 from bitwise_nvidia_ptx.opcodes.carries import with_carry
-from bitwise_nvidia_ptx.opcodes.common import apply_integer, check_modifiers, integer_step, is_integer, signed, type_bits
+from bitwise_nvidia_ptx.opcodes.common import (
+    apply_integer,
+    check_modifiers,
+    integer_step,
+    is_integer,
+    signed,
+    type_bits,
+)
 
 TABLE = OpcodeTable()
 
@@ -47,7 +54,11 @@ def _multiply_wide(a: Array, b: Array, is_signed: bool) -> Array:
 def _multiply_high(a: Array, b: Array, is_signed: bool) -> Array:
     size = a.dtype.itemsize
     if size < 8:
-        return (_multiply_wide(a, b, is_signed) >> np.uint64(8 * size) if size == 4 else _multiply_wide(a, b, is_signed) >> np.uint32(16)).astype(a.dtype)
+        return (
+            _multiply_wide(a, b, is_signed) >> np.uint64(8 * size)
+            if size == 4
+            else _multiply_wide(a, b, is_signed) >> np.uint32(16)
+        ).astype(a.dtype)
     half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
     a0, a1, b0, b1 = a & low, a >> half, b & low, b >> half
     middle = a1 * b0 + (a0 * b0 >> half)
@@ -169,7 +180,7 @@ def shift(instruction: Instruction, context: Context) -> Step:
         if numbers[0] is not None and numbers[1] is not None:
             machine.write(destination, evaluate(*numbers))
             return
-        exact = is_signed and root == "shr" or L.other_form(value) is not None
+        exact = (is_signed and root == "shr") or L.other_form(value) is not None
         moved = None if exact else _move_bytes(value, by, bits, root == "shl")
         if moved is None:
             moved = apply_integer(machine, name, [value, by], bits, evaluate)
@@ -224,7 +235,9 @@ def bit_field_extract(instruction: Instruction, context: Context) -> Step:
         count = (length & np.uint32(0xFF)).astype(np.uint64)
         if not is_signed:
             moved = np.where(start >= bits, np.uint64(0), wide >> np.minimum(start, np.uint64(63)))
-            keep = np.where(count >= 64, ~np.uint64(0), (np.uint64(1) << np.minimum(count, np.uint64(63))) - np.uint64(1))
+            keep = np.where(
+                count >= 64, ~np.uint64(0), (np.uint64(1) << np.minimum(count, np.uint64(63))) - np.uint64(1)
+            )
             return (moved & keep).astype(a.dtype)
         moved = (wide.view(np.int64) >> np.minimum(start, np.uint64(63)).view(np.int64)).view(np.uint64)
         room = np.minimum(np.maximum(np.uint64(64) - np.minimum(count, np.uint64(64)), np.uint64(0)), np.uint64(63))
@@ -321,5 +334,3 @@ def small_products(instruction: Instruction, context: Context) -> Step:
         return total
 
     return integer_step(instruction, instruction.opcode, evaluate, (32, 32, 32), 32)
-
-

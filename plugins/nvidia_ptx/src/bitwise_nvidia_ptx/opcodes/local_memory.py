@@ -54,7 +54,9 @@ def store(machine: Machine, address: Array, values: list[Value], bits: int, line
         old = contents.get(where)
         if machine.condition is not None and old is not None:
             value = machine.domain.select(machine.condition, value, old)
-        contents[where] = value if machine.mask is None else L.choose(machine.mask, value, L.poison(bits) if old is None else old)
+        contents[where] = (
+            value if machine.mask is None else L.choose(machine.mask, value, L.poison(bits) if old is None else old)
+        )
 
 
 def load(machine: Machine, address: Value, offset: int, bits: int, line: int) -> Value:

@@ -41,7 +41,14 @@ def combine(machine: Machine, root: str, left: Value, right: Value, bits: int) -
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
         return _FUNCTIONS[root](left, right)
     if L.other_form(left) is not None or L.other_form(right) is not None:
-        return apply_integer(machine, f"{root}.{'pred' if bits == 1 else f'b{bits}'}", [left, right], bits, _FUNCTIONS[root], gathers=True)
+        return apply_integer(
+            machine,
+            f"{root}.{'pred' if bits == 1 else f'b{bits}'}",
+            [left, right],
+            bits,
+            _FUNCTIONS[root],
+            gathers=True,
+        )
     if bits == 1:
         return _predicates(machine, root, left, right)
     for mask, value in ((left, right), (right, left)):
@@ -52,10 +59,12 @@ def combine(machine: Machine, root: str, left: Value, right: Value, bits: int) -
         cuts = sorted(set(L._cuts(left)) | set(L._cuts(right)))
         spans = list(zip([0, *cuts[:-1]], cuts, strict=True))
         if len(spans) > 1:
-            return L.concat([
-                combine(machine, root, L.cut(left, low, high - low), L.cut(right, low, high - low), high - low)
-                for low, high in spans
-            ])
+            return L.concat(
+                [
+                    combine(machine, root, L.cut(left, low, high - low), L.cut(right, low, high - low), high - low)
+                    for low, high in spans
+                ]
+            )
     return apply_integer(machine, f"{root}.b{bits}", [left, right], bits, _FUNCTIONS[root], gathers=True)
 
 
@@ -91,11 +100,19 @@ def _with_mask(machine: Machine, root: str, mask: Value, value: Value, bits: int
         pieces = [(number >> low) & ((1 << size) - 1) for low in range(0, bits, size)]
         whole = (1 << size) - 1
         useful = all(piece in (0, whole) for piece in pieces) if root in ("and", "or") else isinstance(value, L.Pieces)
-        if useful or isinstance(value, L.Pieces) and size in {L.width(part) for part in value.parts}:
-            return L.concat([
-                combine(machine, root, np.full((1, 1), piece, dtype=L.UNSIGNED[size]), L.cut(value, index * size, size), size)
-                for index, piece in enumerate(pieces)
-            ])
+        if useful or (isinstance(value, L.Pieces) and size in {L.width(part) for part in value.parts}):
+            return L.concat(
+                [
+                    combine(
+                        machine,
+                        root,
+                        np.full((1, 1), piece, dtype=L.UNSIGNED[size]),
+                        L.cut(value, index * size, size),
+                        size,
+                    )
+                    for index, piece in enumerate(pieces)
+                ]
+            )
     return None
 
 
@@ -146,7 +163,9 @@ def three_operands(instruction: Instruction, context: Context) -> Step:
         return result
 
     destination, *sources = instruction.operands[:4]
-    shorter = Instruction(instruction.opcode, (destination, *sources), instruction.guard, instruction.line, instruction.source)
+    shorter = Instruction(
+        instruction.opcode, (destination, *sources), instruction.guard, instruction.line, instruction.source
+    )
     return integer_step(shorter, f"lop3 {truth}", evaluate, (32, 32, 32), 32)
 
 

@@ -26,7 +26,9 @@ _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 ELEMENT_BITS = {"f64": 64, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
 
 
-def step_name(family: str, k: int, result: str, left: str, right: str, accumulator: str, arch: str, options: str = "") -> str:
+def step_name(
+    family: str, k: int, result: str, left: str, right: str, accumulator: str, arch: str, options: str = ""
+) -> str:
     """The name of a fused step: what decides its bits."""
     types = " ".join(FORMATS.get(each, each) for each in (result, left, right, accumulator))
     return f"{family} k{k} {types}{options} {arch}"
@@ -41,13 +43,21 @@ def multiply(instruction: Instruction, context: Context) -> Step:
         raise UnknownInstruction(instruction)
     m, n, k = (int(each) for each in found.groups())
     *options, result, left, right, accumulator = parts[6:]
-    if n != 8 or m not in (8, 16) or set(options) - {"satfinite"} or left not in ELEMENT_BITS or right not in ELEMENT_BITS:
+    if (
+        n != 8
+        or m not in (8, 16)
+        or set(options) - {"satfinite"}
+        or left not in ELEMENT_BITS
+        or right not in ELEMENT_BITS
+    ):
         raise UnknownInstruction(instruction)
     bits, halves = ELEMENT_BITS[left], m // 8
     if bits != ELEMENT_BITS[right] or (m == 8 and left != "f64"):
         raise UnknownInstruction(instruction)
     family = str(context.arch.capabilities.get(f"mma.sync {result} {left} k{k}", "mma.sync"))
-    name = step_name(family, k, result, left, right, accumulator, context.arch.name, "".join(f" {each}" for each in options))
+    name = step_name(
+        family, k, result, left, right, accumulator, context.arch.name, "".join(f" {each}" for each in options)
+    )
     out = {"f64": 64, "f32": 32, "s32": 32, "f16": 16}[result]
     destination, a, b, c = instruction.operands
 

@@ -295,7 +295,9 @@ def atomic(instruction: Instruction, context: Context) -> Step:
             value = machine.read_bits(item, bits * packed)
             for low in range(0, bits * packed, bits):
                 part = L.cut(value, low, bits)
-                machine.memory.atomic(name, where + np.uint64(place), part, machine.mask, machine.thread, machine.epoch, line)
+                machine.memory.atomic(
+                    name, where + np.uint64(place), part, machine.mask, machine.thread, machine.epoch, line
+                )
                 place += bits // 8
         _write_old(machine, destination, bits * packed, line)
 

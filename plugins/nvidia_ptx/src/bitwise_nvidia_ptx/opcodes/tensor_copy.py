@@ -149,7 +149,9 @@ def _initialise(instruction: Instruction) -> Step:
         zero = np.zeros(blocks, dtype=np.int64)
         address = _single(machine, target, "an mbarrier")
         clock = np.zeros(machine.races.acting(None)[0].clock.shape[0], dtype=np.int32)
-        machine.extra.setdefault("mbarriers", {})[address] = MemoryBarrier(arrivals, arrivals.copy(), zero, zero.copy(), clock)
+        machine.extra.setdefault("mbarriers", {})[address] = MemoryBarrier(
+            arrivals, arrivals.copy(), zero, zero.copy(), clock
+        )
 
     return step
 
@@ -219,7 +221,9 @@ def copy(instruction: Instruction, context: Context) -> Step:
             return None
 
         return nothing
-    if "tensor" not in parts or any(each in parts for each in ("im2col", "multicast::cluster", "gather4", "scatter4", "reduce")):
+    if "tensor" not in parts or any(
+        each in parts for each in ("im2col", "multicast::cluster", "gather4", "scatter4", "reduce")
+    ):
         raise UnknownInstruction(instruction)
     rank = next(int(each[0]) for each in parts if each in ("1d", "2d", "3d", "4d", "5d"))
     direction = parts.index("global") - next(i for i, each in enumerate(parts) if each.startswith("shared"))
@@ -319,7 +323,9 @@ def _swizzled(address: Array, mode: int) -> Array:
     return address ^ (((address >> 7) & mask) << 4)
 
 
-def _load_box(machine: Machine, target: Operand, source: Operand, barrier_operand: Operand, rank: int, line: int) -> None:
+def _load_box(
+    machine: Machine, target: Operand, source: Operand, barrier_operand: Operand, rank: int, line: int
+) -> None:
     box = _box(machine, source, rank, line)
     base = _single(machine, target, "a tensor copy's destination")
     barrier = _barrier(machine, barrier_operand)
@@ -327,7 +333,14 @@ def _load_box(machine: Machine, target: Operand, source: Operand, barrier_operan
     if (lanes > 1).any():
         raise Unreadable("several threads issue one tensor copy", line)
     bits = box.element * 8
-    value: Value = machine.memory.load(box.address, bits, np.broadcast_to(box.inside, np.broadcast_shapes(box.inside.shape, box.address.shape)), np.zeros((1, 1), dtype=np.int64), machine.epoch, line)
+    value: Value = machine.memory.load(
+        box.address,
+        bits,
+        np.broadcast_to(box.inside, np.broadcast_shapes(box.inside.shape, box.address.shape)),
+        np.zeros((1, 1), dtype=np.int64),
+        machine.epoch,
+        line,
+    )
     if not box.inside.all():
         value = L.choose(box.inside, value, np.zeros((1, 1), dtype=L.UNSIGNED[bits]))
     places = _swizzled(base + box.offset, box.swizzle)[None]
@@ -382,7 +395,11 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
         raise UnknownInstruction(instruction)
     name = _REPLACED[parts[3]]
     place = instruction.operands[0]
-    number, value = (instruction.operands[1], instruction.operands[2]) if len(instruction.operands) == 3 else (None, instruction.operands[1])
+    number, value = (
+        (instruction.operands[1], instruction.operands[2])
+        if len(instruction.operands) == 3
+        else (None, instruction.operands[1])
+    )
     ordinal = literal_of(number, instruction) if number is not None else None
     bits = 64 if parts[-1] == "b64" else 32
 

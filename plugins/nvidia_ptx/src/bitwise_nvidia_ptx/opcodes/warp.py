@@ -83,7 +83,7 @@ def _varies(value: Value) -> bool:
         return any(_varies(part) for part in value.parts)
     if L.other_form(value) is not None:
         return True
-    return value.words.shape[2] > 1 or not isinstance(value.meta, int) and value.meta.shape[1] > 1
+    return value.words.shape[2] > 1 or (not isinstance(value.meta, int) and value.meta.shape[1] > 1)
 
 
 def _warps(machine: Machine, predicate: Array) -> Array:
