@@ -14,8 +14,8 @@ the stored addresses are moved by it.  Buffers lie apart, the replacement is one
 leaves only through equality and adjacency within a buffer, so canonical forms are the same up to it as well.
 
 What is proved between blocks of one kernel.  No two blocks store to one byte, and no block loads a byte that another
-block stores (or the kernel has a race, or the proof ends); what is read at computed addresses lies in buffers that the launch does not write; each element is the result of one block, which a run of
-that block alone gives.
+block stores (or the kernel has a race, or the proof ends); what is read at computed addresses lies in buffers that
+the launch does not write; each element is the result of one block, which a run of that block alone gives.
 
 The verdict on two kernels.  Every byte of the output lies in one block b1 of the first and b2 of the second kernel.
 Let the key of the pair be both blocks' parts and D1_X(b1) - D2_X(b2) for every buffer X that both parts touch.  If (b1,
