@@ -127,7 +127,8 @@ def test_named_operations_agree_with_their_evaluation(
         if verb == "mul":
             wide = "int64" if is_signed else "uint64"
             product = (x.astype(wide) * y.astype(wide)).view(np.uint64)
-            return (product >> np.uint64(32)).astype(np.uint32) if "hi" in name else product
+            high: Array = (product >> np.uint64(32)).astype(np.uint32)
+            return high if "hi" in name else product
         safe = np.where(y == 0, y.dtype.type(1), y)
         up = is_signed & (x < 0) & (x % safe != 0)
         quotient = np.where(up, x // safe + y.dtype.type(1), x // safe)
