@@ -163,7 +163,8 @@ def read_kernel(name: str, manifest: Path | None = None, entry: str | None = Non
         if manifest is not None:
             raise InputError(f"{where}: has no launch of {path.name}")
         return Source(path.name, text, entry=entry)
-    return Source(path.name, text, _chosen(launches, where, path.name, number, entry))
+    chosen = _chosen(launches, where, path.name, number, entry)
+    return Source(f"{path.name}#{number}" if number else path.name, text, chosen)
 
 
 def _same_file(left: Path, right: Path) -> bool:
@@ -184,7 +185,7 @@ def _chosen(launches: Sequence[Launch], where: Path, name: str, number: int, ent
         raise InputError(f"{where}: has no launch of the entry {entry!r} of {name}, only of {named}")
     if len(matching) > 1:
         raise InputError(
-            f"{where}: has {len(matching)} launches of {name}; name one, {name}#1 to {name}#{len(launches)}"
+            f"{where}: has {len(matching)} launches of {name}; name one by its number from 1, as in FILE#2"
         )
     if entry is not None and matching[0].entry is None:
         return matching[0].model_copy(update={"entry": entry})

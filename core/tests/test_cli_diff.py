@@ -1,0 +1,200 @@
+"""`bitwise diff` and `bitwise tree` on kernels written by hand: where trees part, and the trees themselves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from toy_texts import launch, row_sum, write
+from typer.testing import CliRunner
+
+from bitwise_core.cli import app
+
+pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
+
+PLAIN, SWAPPED, NEIGHBOURS = row_sum(), row_sum(swapped=True), row_sum(neighbours=True)
+LAUNCHES = [launch("a.ptx"), launch("b.ptx"), launch("c.ptx")]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    texts: dict[str, str | bytes] = {"a.ptx": PLAIN, "b.ptx": SWAPPED, "c.ptx": NEIGHBOURS}
+    return write(tmp_path, texts, LAUNCHES)
+
+
+def line_of(text: str, begin: str) -> int:
+    """The line of the first instruction that begins so."""
+    return next(number for number, line in enumerate(text.split("\n"), 1) if line.startswith(begin))
+
+
+def diff(folder: Path, left: str, right: str, *options: str) -> tuple[int, dict[str, Any]]:
+    done = CliRunner().invoke(app, ["diff", str(folder / left), str(folder / right), "--json", *options])
+    assert done.stderr == ""
+    return done.exit_code, json.loads(done.stdout)
+
+
+def test_equal(folder: Path) -> None:
+    status, found = diff(folder, "a.ptx", "b.ptx")
+    assert (status, found["outcome"], found["scope"], found["witness"]) == (0, "equal", "launch", None)
+
+
+def test_different_names_the_element_the_node_and_the_lines(folder: Path) -> None:
+    status, found = diff(folder, "a.ptx", "c.ptx")
+    line = line_of(PLAIN, "add.rn.f32")
+    assert (status, found["outcome"], found["confirmed"]) == (1, "different", None)
+    assert found["witness"] == {
+        "element": "Y[0]",
+        "buffer": "Y",
+        "offset": 0,
+        "size": 4,
+        "left": {
+            "node": "add.rn.fp32(X[0/4], X[128/4])",
+            "operation": "add.rn.fp32",
+            "line": line,
+            "source": "kernel.py:4",
+        },
+        "right": {
+            "node": "add.rn.fp32(X[0/4], X[4/4])",
+            "operation": "add.rn.fp32",
+            "line": line,
+            "source": "kernel.py:4",
+        },
+        "depth": 5,
+        "why_not": None,
+    }
+
+
+def test_another_operation_is_the_node(folder: Path) -> None:
+    maximum = PLAIN.replace("add.rn.f32 %f5, %f1, %f2;", "max.f32 %f5, %f1, %f2;")
+    write(folder, {"c.ptx": maximum}, LAUNCHES)
+    _, found = diff(folder, "a.ptx", "c.ptx")
+    assert found["witness"]["left"]["node"] == "add.rn.fp32(X[0/4], X[128/4])"
+    assert found["witness"]["right"]["node"] == "max.fp32(X[0/4], X[128/4])"
+    assert found["witness"]["depth"] == 5
+
+
+def test_the_first_element_that_differs_is_named(folder: Path) -> None:
+    # Only the last row's block takes another second element.
+    line = "ld.global.f32 %f2, [%rd4+128];"
+    own = f"setp.eq.u32 %p2, %r2, 3;\n{line}\n@%p2 ld.global.f32 %f2, [%rd4+64];"
+    write(folder, {"c.ptx": PLAIN.replace(line, own)}, LAUNCHES)
+    _, found = diff(folder, "a.ptx", "c.ptx")
+    witness = found["witness"]
+    assert (witness["element"], witness["offset"], witness["size"]) == ("Y[3]", 12, 4)
+    assert witness["right"]["node"] == "add.rn.fp32(X[768/4], X[832/4])"
+
+
+def test_an_element_that_one_side_does_not_store(folder: Path) -> None:
+    write(folder, {}, [launch("a.ptx"), launch("b.ptx", grid=[3])])
+    status, found = diff(folder, "a.ptx", "b.ptx")
+    assert (status, found["witness"]["element"]) == (1, "Y[3]")
+    assert found["witness"]["why_not"] == "b.ptx stores nothing of that width there"
+
+
+def test_people_read_where_the_trees_part(folder: Path) -> None:
+    done = CliRunner().invoke(app, ["diff", str(folder / "a.ptx"), str(folder / "c.ptx")])
+    line = line_of(PLAIN, "add.rn.f32")
+    assert done.exit_code == 1
+    assert "not confirmed by an input" in done.stdout
+    assert "first at Y[0]: 4 bytes at byte 0 of Y" in done.stdout
+    assert f"a.ptx:{line}, from kernel.py:4" in done.stdout
+
+
+def test_unknown(folder: Path) -> None:
+    strange = PLAIN.replace("mov.u32 %r1, %tid.x;", "frobnicate.b32 %r1, %r1;")
+    write(folder, {"c.ptx": strange}, LAUNCHES)
+    status, found = diff(folder, "a.ptx", "c.ptx")
+    line = line_of(strange, "frobnicate")
+    assert (status, found["outcome"]) == (3, "unknown")
+    assert found["reason"] == f"c.ptx: the instruction frobnicate.b32 is not modelled at line {line}"
+
+
+def test_a_manifest_may_be_named(folder: Path, tmp_path: Path) -> None:
+    (folder / "manifest.json").rename(tmp_path / "launches.json")
+    assert diff(folder, "a.ptx", "b.ptx", "--manifest", str(tmp_path / "launches.json"))[0] == 0
+
+
+def test_without_a_manifest_the_verdict_is_for_every_launch(folder: Path) -> None:
+    (folder / "manifest.json").unlink()
+    write(folder, {"b.ptx": PLAIN.replace("%f5", "%f8")}, None)
+    status, found = diff(folder, "a.ptx", "b.ptx")
+    assert (status, found["outcome"], found["scope"]) == (0, "equal", "every launch")
+
+
+def test_a_launch_may_be_named_by_its_number(folder: Path) -> None:
+    write(folder, {}, [launch("a.ptx"), launch("a.ptx", grid=[2]), launch("b.ptx", grid=[2])])
+    assert diff(folder, "a.ptx#2", "b.ptx")[0] == 0
+    assert diff(folder, "a.ptx#1", "b.ptx")[0] == 1
+
+
+def wrong(*arguments: str) -> str:
+    """The one line that a command prints about a mistake."""
+    done = CliRunner().invoke(app, list(arguments))
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    return done.stderr.removeprefix("bitwise: ").removesuffix("\n")
+
+
+def test_mistakes(folder: Path) -> None:
+    a, manifest = str(folder / "a.ptx"), folder / "manifest.json"
+    write(folder, {"bad.ptx": PLAIN[:400]}, [launch("a.ptx"), launch("a.ptx"), launch("b.ptx"), launch("bad.ptx")])
+    b = str(folder / "b.ptx")
+    assert wrong("diff", a, b) == f"{manifest}: has 2 launches of a.ptx; name one by its number from 1, as in FILE#2"
+    assert wrong("diff", f"{a}#3", b) == f"{manifest}: has 2 launches of a.ptx, so there is no a.ptx#3"
+    assert wrong("diff", str(folder / "gone.ptx"), b) == f"{folder / 'gone.ptx'}: there is no such file"
+    assert wrong("diff", str(folder), b) == f"{folder}: is a folder; name a file"
+    assert wrong("diff", b, str(folder / "bad.ptx")).startswith("bad.ptx:")
+    assert wrong("diff", b, str(folder / "c.ptx")).startswith("c.ptx: has no launch and the other kernel has")
+    assert (
+        wrong("diff", b, b, "--entry", "other")
+        == f"{manifest}: has no launch of the entry 'other' of b.ptx, only of row_sum"
+    )
+
+
+def tree(folder: Path, element: str, form: str = "text") -> str:
+    done = CliRunner().invoke(app, ["tree", str(folder / "a.ptx"), "--element", element, "--format", form])
+    assert (done.exit_code, done.stderr) == (0, "")
+    return done.stdout
+
+
+def butterfly(lane: int, base: int, distance: int = 1) -> list[str]:
+    """The lines of the tree of one lane's sum after the rounds down to a distance."""
+    if distance == 32:
+        return ["add.rn.fp32", f"  load X+{base + 4 * lane} b32", f"  load X+{base + 4 * lane + 128} b32"]
+    sides = [butterfly(each, base, 2 * distance) for each in (lane, lane ^ distance)]
+    return ["add.rn.fp32", *(f"  {line}" for side in sides for line in side)]
+
+
+def test_the_tree_is_the_real_one(folder: Path) -> None:
+    assert tree(folder, "Y[2]").split("\n") == [*butterfly(0, 512), ""]
+
+
+def test_the_tree_as_json_names_lines(folder: Path) -> None:
+    found = json.loads(tree(folder, "Y[0]", "json"))
+    root = found["nodes"][found["root"]]
+    assert (found["element"], found["complete"], len(found["nodes"])) == ("Y[0]", True, 127)
+    last = [number for number, line in enumerate(PLAIN.split("\n"), 1) if line.startswith("add.rn.f32")][-1]
+    assert (root["node"], root["bits"], root["line"], root["source"]) == ("add.rn.fp32", 32, last, "kernel.py:5")
+    loads = {node["node"] for node in found["nodes"] if node["kind"] == "load"}
+    assert loads == {f"load X+{4 * index} b32" for index in range(64)}
+    assert all(operand < number for number, node in enumerate(found["nodes"]) for operand in node.get("operands", ()))
+
+
+def test_the_tree_as_a_picture(folder: Path) -> None:
+    picture = ElementTree.fromstring(tree(folder, "Y[0]", "svg"))
+    titles = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}title")]
+    assert titles[0] == "add.rn.fp32: 127 nodes"
+
+
+def test_mistakes_in_elements(folder: Path) -> None:
+    a = str(folder / "a.ptx")
+    assert wrong("tree", a, "--element", "Y") == (
+        "--element: 'Y' is not of the form Y[0], a buffer and the index of a stored element"
+    )
+    assert wrong("tree", a, "--element", "Z[0]") == "--element: a.ptx has no buffer 'Z'; its buffers: X, Y"
+    assert wrong("tree", a, "--element", "X[0]") == "--element: a.ptx does not store X[0]; nothing is stored there"
+    assert wrong("tree", a, "--element", "Y[4]") == "--element: a.ptx does not store Y[4]; the last element stored is 3"
+    (folder / "manifest.json").unlink()
+    assert wrong("tree", a, "--element", "Y[0]").startswith("a.ptx: has no launch")

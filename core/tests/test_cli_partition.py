@@ -1,0 +1,249 @@
+"""`bitwise partition` on kernels written by hand: exact classes, reasons, statuses and words."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_texts import launch, row_sum, write
+from typer.testing import CliRunner
+
+from bitwise_core import registry
+from bitwise_core.cli import app
+
+pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
+
+PLAIN, SWAPPED, NEIGHBOURS, TWO_ROWS = row_sum(), row_sum(swapped=True), row_sum(neighbours=True), row_sum(rows=2)
+TEXTS = {"a.ptx": PLAIN, "b.ptx": SWAPPED, "c.ptx": NEIGHBOURS, "d.ptx": TWO_ROWS}
+LAUNCHES = [launch("a.ptx"), launch("b.ptx"), launch("c.ptx"), launch("d.ptx", rows=2)]
+
+
+def partition(folder: Path, *options: str) -> dict[str, Any]:
+    done = CliRunner().invoke(app, ["partition", str(folder), "--json", "--workers", "1", *options])
+    assert (done.exit_code, done.stderr) == (0, "")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_the_same_tree_is_one_class_whatever_the_layout(tmp_path: Path) -> None:
+    found = partition(write(tmp_path, dict(TEXTS), LAUNCHES))
+    assert found["classes"] == [["a.ptx", "b.ptx", "d.ptx"], ["c.ptx"]]
+    assert (found["unknown"], found["scope"], found["target"]) == ({}, "launch", "sm_90")
+    assert isinstance(found["seconds"], float)
+
+
+def test_the_order_of_a_maximum_does_not_matter(tmp_path: Path) -> None:
+    texts: dict[str, str | bytes] = {
+        "a.ptx": row_sum(combine="max.f32"),
+        "b.ptx": row_sum(combine="max.f32", neighbours=True),
+    }
+    found = partition(write(tmp_path, texts, LAUNCHES[:2]))
+    assert found["classes"] == [["a.ptx", "b.ptx"]]
+
+
+def test_several_processes_find_the_same(tmp_path: Path) -> None:
+    found = partition(write(tmp_path, dict(TEXTS), LAUNCHES), "--workers", "2")
+    assert found["classes"] == [["a.ptx", "b.ptx", "d.ptx"], ["c.ptx"]]
+
+
+def test_several_launches_of_a_file_are_numbered(tmp_path: Path) -> None:
+    again = launch("a.ptx", grid=[2])
+    found = partition(write(tmp_path, {"a.ptx": PLAIN, "b.ptx": SWAPPED}, [*LAUNCHES[:2], again]))
+    assert found["classes"] == [["a.ptx", "b.ptx"], ["a.ptx#2"]]
+
+
+def test_an_instruction_that_is_not_modelled_is_unknown_and_its_line_named(tmp_path: Path) -> None:
+    line = PLAIN.split("\n").index("ld.param.u64 %rd1, [x];") + 1
+    strange = PLAIN.replace("ld.param.u64 %rd1, [x];", "frobnicate.b32 %r1, %r1;")
+    found = partition(write(tmp_path, {"a.ptx": PLAIN, "b.ptx": strange}, LAUNCHES[:2]))
+    assert found["classes"] == [["a.ptx"], ["b.ptx"]]
+    assert found["unknown"] == {"b.ptx": f"the instruction frobnicate.b32 is not modelled at line {line}"}
+
+
+def test_a_file_without_a_launch_is_unknown(tmp_path: Path) -> None:
+    found = partition(write(tmp_path, {"a.ptx": PLAIN, "b.ptx": SWAPPED}, LAUNCHES[:1]))
+    assert found["classes"] == [["a.ptx"], ["b.ptx"]]
+    assert found["unknown"] == {"b.ptx": "the manifest gives no launch of it"}
+
+
+def test_without_a_manifest_the_reading_is_for_every_launch(tmp_path: Path) -> None:
+    renamed = PLAIN.replace("%f5", "%f8").replace("row_sum", "another_name")
+    found = partition(write(tmp_path, {"a.ptx": PLAIN, "b.ptx": renamed, "c.ptx": NEIGHBOURS}, None))
+    assert found["scope"] == "every launch"
+    assert found["classes"] == [["a.ptx", "b.ptx"], ["c.ptx"]]
+
+
+def test_every_launch_may_be_asked_for(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": PLAIN}, LAUNCHES[:2])
+    assert partition(folder, "--every-launch")["scope"] == "every launch"
+
+
+def test_people_get_a_table_and_what_the_proofs_rest_on(tmp_path: Path) -> None:
+    strange = PLAIN.replace("mov.u32 %r1, %tid.x;", "frobnicate.b32 %r1, %r1;")
+    folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": SWAPPED, "c.ptx": strange}, LAUNCHES[:3])
+    done = CliRunner().invoke(app, ["partition", str(folder), "--workers", "1"])
+    assert done.exit_code == 0
+    assert "3 kernels, 1 classes, 1 unknown, for the given launch" in done.stdout
+    assert "a.ptx, b.ptx" in done.stdout
+    assert "frobnicate" in done.stdout
+    assert "note: the launch's buffers do not overlap and no access leaves its buffer" in done.stdout
+    assert done.stderr == ""
+
+
+def test_the_report_is_one_page_that_needs_nothing_beside_it(tmp_path: Path) -> None:
+    folder = write(tmp_path, dict(TEXTS), LAUNCHES)
+    page = tmp_path / "page.html"
+    partition(folder, "--html", str(page))
+    text = page.read_text()
+    assert "How Y[0] is computed" in text
+    assert "<svg" in text
+    assert "parts at Y[0]" in text
+    assert "add.rn.fp32(X[0/4], X[128/4])" in text
+    assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
+
+
+BAD: dict[str, tuple[str | bytes, str]] = {
+    "empty": ("", "is empty"),
+    "blank": (" \n\n", "is empty"),
+    "binary": (b"\x7fELF\x02\x01\x00\x00", "is not text (a zero byte at offset 6); give the assembly, not a binary"),
+    "not UTF-8": (b".version 8.3\n\xff\xfe\n", "is not UTF-8 text (byte 0xff at offset 13)"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_file_that_cannot_be_read_is_named_in_one_line(what: str, tmp_path: Path) -> None:
+    content, sentence = BAD[what]
+    folder = write(tmp_path, {"a.ptx": PLAIN, "bad.ptx": content}, None)
+    done = CliRunner().invoke(app, ["partition", str(folder), "--json"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == f"bitwise: {folder / 'bad.ptx'}: {sentence}\n"
+
+
+def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"a.ptx": PLAIN}, None)
+    with (folder / "huge.ptx").open("wb") as file:
+        file.truncate(50 << 20)
+    done = CliRunner().invoke(app, ["partition", str(folder)])
+    assert done.exit_code == 2
+    assert done.stderr == f"bitwise: {folder / 'huge.ptx'}: is 50 MiB large; files of up to 32 MiB are read\n"
+
+
+MALFORMED = {
+    "truncated": PLAIN[: len(PLAIN) // 2],
+    "truncated in its head": PLAIN[:30],
+    "garbled": PLAIN.replace("ld.param.u64 %rd1, [x];", "ld.param.u64 %rd1, [x;"),
+    "noise": "The quick brown fox\njumps over the lazy dog.\n" * 5,
+    "a megabyte of brackets": "{" * (1 << 20),
+}
+
+
+@pytest.mark.parametrize("what", MALFORMED)
+def test_a_text_that_cannot_be_parsed_is_an_error(what: str, tmp_path: Path) -> None:
+    texts: dict[str, str | bytes] = {"a.ptx": PLAIN, "bad.ptx": MALFORMED[what]}
+    folder = write(tmp_path, texts, [launch("a.ptx"), launch("bad.ptx")])
+    done = CliRunner().invoke(app, ["partition", str(folder), "--workers", "1"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("bitwise: bad.ptx:")
+    assert "Traceback" not in done.stderr
+
+
+def test_every_bad_file_has_a_line(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"a.ptx": "", "b.ptx": b"\0", "c.ptx": PLAIN}, None)
+    done = CliRunner().invoke(app, ["partition", str(folder)])
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 2)
+
+
+MANIFESTS: dict[str, tuple[str, str]] = {
+    "no JSON": ("{", "is not JSON"),
+    "no kernels": ('{"kernels": []}', "names no kernels"),
+    "another shape": ("[1, 2]", "manifest.json: "),
+    "a missing file": (
+        json.dumps({"kernels": [launch("gone.ptx")]}),
+        "gone.ptx: {folder}/manifest.json names it, and there is no such file",
+    ),
+    "a grid of nothing": (json.dumps({"kernels": [launch("a.ptx", grid=[0])]}), "kernels.0.grid.0: "),
+    "an unknown entry": (
+        json.dumps({"kernels": [launch("a.ptx", entry="column_sum")]}),
+        "bitwise: a.ptx: has no entry 'column_sum'; its entries: row_sum\n",
+    ),
+    "too many arguments": (
+        json.dumps({"kernels": [launch("a.ptx", args=[{"buffer": "X"}, {"buffer": "Y"}, {"i32": 3}])]}),
+        "bitwise: a.ptx: the launch gives 3 arguments and the entry row_sum takes 2\n",
+    ),
+    "an argument of another width": (
+        json.dumps({"kernels": [launch("a.ptx", args=[{"buffer": "X"}, {"i32": 3}])]}),
+        "bitwise: a.ptx: the parameter y is 8 bytes wide, but the launch gives it a scalar of 4 (i32)\n",
+    ),
+    "an argument of no kind": (json.dumps({"kernels": [launch("a.ptx", args=[{"kind": "i33"}])]}), "kind 'i33'"),
+    "another block": (
+        json.dumps({"kernels": [launch("a.ptx", block=[64])]}),
+        "bitwise: a.ptx: the text of row_sum requires blocks of (32, 1, 1) threads, the launch has (64, 1, 1)\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MANIFESTS)
+def test_what_is_wrong_in_a_manifest_is_said_in_one_line(what: str, tmp_path: Path) -> None:
+    text, sentence = MANIFESTS[what]
+    folder = write(tmp_path, {"a.ptx": PLAIN, "manifest.json": text}, None)
+    done = CliRunner().invoke(app, ["partition", str(folder), "--workers", "1"])
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert sentence.format(folder=folder) in done.stderr
+
+
+def test_targets(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": PLAIN.replace("sm_90", "sm_90a")}, LAUNCHES[:2])
+    assert partition(folder)["classes"] == [["a.ptx", "b.ptx"]]
+    assert partition(folder, "--target", "sm_90a")["target"] == "sm_90"
+    done = CliRunner().invoke(app, ["partition", str(folder), "--target", "sm_12345"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("bitwise: no plugin models the target sm_12345; those modelled: sm_")
+
+
+def test_files_for_different_targets_are_not_compared(tmp_path: Path) -> None:
+    texts: dict[str, str | bytes] = {"a.ptx": PLAIN, "b.ptx": PLAIN.replace("sm_90", "sm_80")}
+    done = CliRunner().invoke(app, ["partition", str(write(tmp_path, texts, LAUNCHES[:2])), "--workers", "1"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == "bitwise: b.ptx: is for the target sm_80, and kernels are read for sm_90 here\n"
+
+
+def test_a_folder_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    write(tmp_path, {"a.ptx": PLAIN}, None)
+    for name, sentence in (
+        ("gone", "there is no such folder"),
+        ("empty", "holds no assembly (.ptx)"),
+        ("a.ptx", "is not a folder"),
+    ):
+        done = CliRunner().invoke(app, ["partition", str(tmp_path / name)])
+        assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"bitwise: {tmp_path / name}: {sentence}\n")
+
+
+def test_an_unknown_condition(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["partition", str(tmp_path), "--assume", "sunshine"])
+    assert done.exit_code == 2
+    assert done.stderr == "bitwise: --assume: nobody knows the condition 'sunshine'; there are: finite\n"
+
+
+def test_plugins_are_listed() -> None:
+    done = CliRunner().invoke(app, ["plugins", "--json"])
+    found = json.loads(done.stdout)
+    names = {arch["name"] for plugin in found["plugins"] for arch in plugin["architectures"]}
+    assert names == set(registry.default().arches)
+    assert [broken["name"] for broken in found["broken"]] == [broken.name for broken in registry.default().broken]
+
+
+def test_the_command_as_a_process(tmp_path: Path) -> None:
+    folder = write(tmp_path, dict(TEXTS), LAUNCHES)
+    command = [sys.executable, "-c", "from bitwise_core.cli import main; main()", "partition"]
+    done = subprocess.run([*command, str(folder), "--json"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["classes"] == [["a.ptx", "b.ptx", "d.ptx"], ["c.ptx"]]
+    done = subprocess.run([*command, str(folder / "gone")], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"bitwise: {folder / 'gone'}: there is no such folder\n"
