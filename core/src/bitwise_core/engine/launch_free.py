@@ -15,9 +15,10 @@ from bitwise_core.asm import Kernel, Module, Operand, Register, Vector
 from bitwise_core.machine.state import THREAD_SHIFT, Machine
 from bitwise_core.engine.program import build
 from bitwise_core.engine.program_text import text_signature
-from bitwise_core.engine.run import Run
+from bitwise_core.engine.loops import INSTANCES
 from bitwise_core.engine.symbolic_domain import WITHOUT_WRAPPING, SymbolicDomain
 from bitwise_core.engine.symbolic_memory import SymbolicMemory
+from bitwise_core.engine.symbolic_run import SymbolicProgram, SymbolicRun
 from bitwise_core.engine.tiles import Coordinates, signature_of
 from bitwise_core.machine import hashing
 from bitwise_core.machine.arch import Arch
@@ -62,12 +63,13 @@ def symbolic_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
     program = build(module, kernel, arch)
     granule = arch.granule(kernel)
     while True:
-        coordinates = Coordinates(_block_symbols(kernel), SLOTS)
+        looping = SymbolicProgram(program)
+        coordinates = Coordinates(_block_symbols(kernel), SLOTS, INSTANCES if looping.loops else 0)
         domain = SymbolicDomain(coordinates.rows, coordinates)
         memory = SymbolicMemory(domain, coordinates.rows)
         machine = machine_for(module, kernel, arch, domain, memory, granule)
         try:
-            Run(program, machine, [MAXIMUM_STEPS]).start()
+            SymbolicRun(looping, machine, [MAXIMUM_STEPS]).start()
         except FinerGranule as finer:
             if finer.granule >= granule:
                 raise Unreadable("shared memory is accessed in units that do not fit its cells") from None

@@ -20,7 +20,9 @@ from bitwise_core.engine.tiles import Coordinates
 from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lane_hash import exact_hash, full_hash
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
+from bitwise_core.machine.pieces import as_lanes
 from bitwise_core.machine.terms import TermDomain
 
 WITHOUT_WRAPPING = "32-bit indices do not wrap around where they are widened or compared"
@@ -41,6 +43,7 @@ class SymbolicDomain(TermDomain):
         self.atoms: list[Atom] = []
         self.wraps_assumed = False
         self._interned: dict[tuple[Any, ...], int] = {}
+        self._interned_natural = self.not_less_than_zero()
         coordinates.attach(self)
 
     # -- atoms and polynomials --------------------------------------------------------------------------------------
@@ -77,10 +80,10 @@ class SymbolicDomain(TermDomain):
             return P.constant_of(value, bits)
         if isinstance(value, Symbolic):
             return value.polynomial
-        lanes = L.as_lanes(value)
+        lanes = as_lanes(value)
         if np.any(np.bitwise_and(lanes.meta, L.STICKY)):
             return None
-        words = hashing.finalise(L.exact_hash(lanes) + hashing.constant(f"data as an integer of {bits} bits"))
+        words = hashing.finalise(exact_hash(lanes) + hashing.constant(f"data as an integer of {bits} bits"))
         return P.of_atom(self.atom(words), bits)
 
     def canonical(self, value: Polynomial) -> Polynomial:
@@ -221,9 +224,8 @@ class SymbolicDomain(TermDomain):
         undecided: Any = bool(opaque)
         for value in map(self._tightened, map(self.canonical, polynomials)):
             hashed = hashing.finalise(P.words(self.atoms, value) * hashing.multiplier(13) + _NOT_NEGATIVE)
-            decided = _constant_lanes(value)
+            decided, truth = self._decided(value)
             if decided is not False:
-                truth = np.asarray(P.signed(value.constant, 64) >= 0)
                 failed = failed | (decided & ~truth)
                 hashed = np.where(decided, np.uint64(0), hashed)
                 undecided = undecided | ~np.asarray(decided)
@@ -231,7 +233,7 @@ class SymbolicDomain(TermDomain):
                 undecided = True
             total = total + hashed
         for lanes in opaque:
-            total = total + hashing.finalise(L.full_hash(lanes) * hashing.multiplier(15) + _ALL_OF)
+            total = total + hashing.finalise(full_hash(lanes) * hashing.multiplier(15) + _ALL_OF)
         words = hashing.finalise(total + _ALL_OF)
         if failed is False and undecided is True:
             return Predicate(self, tuple(polynomials), tuple(opaque), Lanes(1, words, L.TERM | _sticky(opaque)))
@@ -245,6 +247,28 @@ class SymbolicDomain(TermDomain):
         if known is None:
             return Predicate(self, tuple(polynomials), tuple(opaque), lanes)
         return lanes
+
+    def not_less_than_zero(self) -> int:
+        """A symbol for some integer that is not negative."""
+        return self.atom(hashing.constant("an integer that is not negative"))
+
+    def _decided(self, value: Polynomial) -> tuple[Any, Any]:
+        """The lanes in which the polynomial's sign is known (False: none), and whether it is not negative there."""
+        free = self._interned_natural
+        lanes: Any = True
+        rising: Any = True
+        falling: Any = True
+        for monomial, coefficient in value.terms.items():
+            if monomial == (free,):
+                number = np.asarray(P.signed(coefficient, 64))
+                rising, falling = number >= 0, number <= 0
+                continue
+            if isinstance(coefficient, int):
+                return False, False
+            lanes = lanes & (coefficient == 0)
+        constant = np.asarray(P.signed(value.constant, 64))
+        lanes = lanes & ((rising & (constant >= 0)) | (falling & (constant < 0)))
+        return (lanes, constant >= 0) if np.any(lanes) else (False, False)
 
     def all_of(self, values: Sequence[Value]) -> Value:
         """The conjunction of predicates."""
@@ -291,7 +315,7 @@ class SymbolicDomain(TermDomain):
 
     def _masked(self, predicate: Value, condition: Lanes, leaf: Lanes, zero: Array) -> Value:
         """A leaf where the predicate holds, else 0: a leaf of masked memory."""
-        mask = hashing.finalise(L.full_hash(condition) * hashing.multiplier(16) + _MASKED)
+        mask = hashing.finalise(full_hash(condition) * hashing.multiplier(16) + _MASKED)
         words, meta = leaf.words + mask, L.LEAF | L.sticky(condition)
         known = L.known_where(condition)
         if known is not False:
@@ -307,7 +331,7 @@ class SymbolicDomain(TermDomain):
         condition = plain(predicate)
         if left is None or right is None or np.any(np.bitwise_and(condition.meta, L.STICKY)):
             return super().select(condition, plain(if_true), plain(if_false))
-        chosen = P.of_atom(self.atom(L.full_hash(condition)), 1)
+        chosen = P.of_atom(self.atom(full_hash(condition)), 1)
         return self.opaque("select", [Polynomial(bits, chosen.terms), left, right], bits)
 
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
@@ -315,16 +339,6 @@ class SymbolicDomain(TermDomain):
         if not isinstance(address, Symbolic):
             raise Unreadable("memory is read at an address that is no sum over one pointer")
         return Lanes(bits, self.words_of(address.polynomial), L.LEAF)
-
-
-def _constant_lanes(value: Polynomial) -> Any:
-    """The lanes in which no symbol occurs; False where none."""
-    lanes: Any = True
-    for coefficient in value.terms.values():
-        if isinstance(coefficient, int):
-            return False
-        lanes = lanes & (coefficient == 0)
-    return lanes if lanes is True or lanes.any() else False
 
 
 def _merge(polynomials: list[Polynomial], new: Polynomial) -> None:

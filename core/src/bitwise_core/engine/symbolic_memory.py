@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,9 @@ from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.global_memory import _parts, exact, stored_hash
+from bitwise_core.machine.lane_hash import full_hash
 from bitwise_core.machine.lanes import Array, Lanes, Value
+from bitwise_core.machine.pieces import as_lanes, concat, cut
 from bitwise_core.machine.state import Machine
 
 COPIED_BITS = 16
@@ -41,6 +42,7 @@ class SymbolicMemory:
         self.stored: list[Stored] = []
         self.written: dict[int, str] = {}
         self.read: set[int] = set()
+        self.path: list[Value] = []
 
     def pointer(self, address: Value, line: int) -> int:
         """The parameter that an address starts from.  Raises Unreadable."""
@@ -94,7 +96,7 @@ class SymbolicMemory:
             place = self.domain.integer("add.b64", [address, offset], 64, np.add, gathers=True) if low else address
             leaf = self.gather(place, 32, machine.mask, line)
             parts.append(leaf if predicate is None else self.domain.select(predicate, leaf, np.zeros((1, 1), dtype=np.uint32)))
-        return L.concat(parts)
+        return concat(parts)
 
     def scatter(self, machine: Machine, address: Value, value: Value, line: int, operation: str = "store") -> None:
         """Records a store (or an atomic operation whose result no order changes) in the active lanes."""
@@ -106,10 +108,12 @@ class SymbolicMemory:
             raise Unreadable("an atomic operation's result depends on the order of threads", line)
         known: Array | None = machine.mask
         condition: Lanes | None = None
-        if machine.condition is not None:
-            settled = machine.known(machine.condition)
+        conditions = [*self.path, *(() if machine.condition is None else (machine.condition,))]
+        if conditions:
+            whole = self.domain.all_of(conditions)
+            settled = machine.known(whole)
             if settled is None:
-                condition = L.as_lanes(machine.condition)
+                condition = as_lanes(whole)
             else:
                 known = settled if known is None else known & settled
         places = self.domain.words_of(address.polynomial)
@@ -127,7 +131,7 @@ class SymbolicMemory:
         address = total
         total = total + hashed * hashing.multiplier(52)
         if condition is not None:
-            total = total + hashing.finalise(L.full_hash(condition) * hashing.multiplier(53) + hashing.constant("where"))
+            total = total + hashing.finalise(full_hash(condition) * hashing.multiplier(53) + hashing.constant("where"))
         total = hashing.finalise(total.copy())
         threads = max(total.shape[2], 1 if known is None else known.shape[-1])
         shape = (2, self.rows, threads)
@@ -176,7 +180,7 @@ def _elements(value: Value) -> list[tuple[int, Lanes]]:
         whole = value if part is value else part
         if part.bits > COPIED_BITS and _copied(whole):
             for low in range(0, part.bits, COPIED_BITS):
-                result.append((offset + low // 8, L.as_lanes(L.cut(whole, low, COPIED_BITS))))
+                result.append((offset + low // 8, as_lanes(cut(whole, low, COPIED_BITS))))
         else:
             result.append((offset, part))
     return result

@@ -39,16 +39,45 @@ class Coordinate:
     extent: int
 
 
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What a symbol is in the instances: `kept` times itself (0 or 1 a row) plus another integer."""
+
+    symbol: int
+    kept: P.Coefficient
+    plus: Polynomial
+
+    def applied(self, value: Polynomial, monomial: Monomial) -> Polynomial:
+        """The polynomial with the symbol replaced in one of its monomials."""
+        others = list(monomial)
+        others.remove(self.symbol)
+        if self.symbol in others:
+            raise Unreadable("a symbol that differs between instances is squared")
+        coefficient = value.terms[monomial]
+        rest = {m: c for m, c in value.terms.items() if m != monomial}
+        kept = P.times(coefficient, self.kept, value.bits)
+        base = Polynomial(value.bits, rest if P.is_zero(kept) else {**rest, monomial: kept}, value.constant)
+        other = P.resized(self.plus, value.bits) if value.bits < 64 else self.plus
+        added = P.multiply(other, Polynomial(value.bits, {tuple(others): coefficient})) if others else P.scale(other, coefficient)
+        if added is None:
+            raise Unreadable("an index has too many terms")
+        return P.add(base, added)
+
+
 class Coordinates:
     """The coordinates met so far, and the instances (rows) that belong to them."""
 
-    def __init__(self, block_symbols: Sequence[str], slots: int) -> None:
+    def __init__(self, block_symbols: Sequence[str], slots: int, others: int = 0) -> None:
         self.renaming = {name: 1 + index for index, name in enumerate(block_symbols)}
         self.first, self.slots = 1 + len(block_symbols), slots
-        self.rows = self.first + slots * len(STRIDES)
+        self.exchanged = self.first + slots * len(STRIDES)
+        """The instance in which the first two coordinates have each other's names."""
+        self.others = self.exchanged + 1
+        self.rows = self.others + others
+        self.environments: list[Environment] = []
         self.found: list[Coordinate] = []
         self._leads: set[int] = set()
-        self._uniform: dict[int, bool] = {}
+        self._symbols: dict[int, int] = {}
 
     def attach(self, domain: SymbolicDomain) -> None:
         """The domain whose atoms the coordinates are made of."""
@@ -101,23 +130,12 @@ class Coordinates:
         return P.subtract(Polynomial(bits, {(coordinate.symbol,): 1}), moved)
 
     def instanced(self, value: Polynomial) -> Polynomial:
-        """The polynomial in every instance: a coordinate is larger in its own rows.  For hashing only."""
+        """The polynomial in every instance: each symbol as its environments say.  For hashing only."""
         value = self.rewritten(value)
-        for coordinate in self.found:
-            for monomial in [m for m in value.terms if coordinate.symbol in m]:
-                others = list(monomial)
-                others.remove(coordinate.symbol)
-                if coordinate.symbol in others:
-                    raise Unreadable("a block's coordinate is squared")
-                moved = P.times(self._shift(coordinate), value.terms[monomial], value.bits)
-                value = P.add(value, Polynomial(value.bits, {tuple(others): moved} if others else {}, 0 if others else moved))
+        for environment in self.environments:
+            for monomial in [m for m in value.terms if environment.symbol in m]:
+                value = environment.applied(value, monomial)
         return value
-
-    def _shift(self, coordinate: Coordinate) -> P.Coefficient:
-        shift = np.zeros((self.rows, 1), dtype=np.uint64)
-        for stride, amount in enumerate(STRIDES):
-            shift[self.row(coordinate, stride)] = amount
-        return shift
 
     def _create(self, value: Polynomial) -> bool:
         """A sum of multiples of some extent in the block's coordinates, and an offset that is none."""
@@ -129,9 +147,9 @@ class Coordinates:
             if not isinstance(coefficient, int) or any(self._varies(number) for number in monomial):
                 return False
             number = P.signed(coefficient, 32)
-            extent = gcd(extent, number)
+            extent = gcd(extent, number * self._multiple(monomial))
             terms[monomial] = coefficient
-            if len(monomial) == 1 and (lead is None or abs(number) < abs(P.signed(terms[(lead,)], 32))):
+            if len(monomial) == 1 and monomial[0] not in self._symbols and (lead is None or abs(number) < abs(P.signed(terms[(lead,)], 32))):
                 lead = monomial[0]
         if lead is None or not 2 <= extent <= LARGEST_TILE or P.divisible(value.constant, extent, 32):
             return False
@@ -141,10 +159,29 @@ class Coordinates:
         if P.signed(terms[(lead,)], 32) != extent or P.widened(definition, 64) is None:
             return False
         index = len(self.found)
-        symbol = self.domain.atom(hashing.constant(f"output coordinate {index}"), alignment=extent & -extent)
+        words = np.repeat(hashing.constant(f"output coordinate {index}"), self.rows, axis=1)
+        words[:, self.exchanged] = hashing.constant(f"output coordinate {self.name(index, True)}")[:, 0]
+        symbol = self.domain.atom(words, block=True, alignment=extent & -extent)
+        self._symbols[symbol] = extent
         self.found.append(Coordinate(index, symbol, definition, lead, extent))
         self._leads.add(lead)
+        shift = np.zeros((self.rows, 1), dtype=np.uint64)
+        for stride, amount in enumerate(STRIDES):
+            shift[self.row(self.found[-1], stride)] = amount
+        self.environments.insert(0, Environment(symbol, 1, Polynomial(64, {}, shift)))
         return True
+
+    @staticmethod
+    def name(index: int, exchanged: bool) -> int:
+        """The number by which a coordinate is named."""
+        return 1 - index if exchanged and index < 2 else index
+
+    def _multiple(self, monomial: Monomial) -> int:
+        """What the coordinates in a monomial are multiples of."""
+        found = 1
+        for number in monomial:
+            found *= self._symbols.get(number, 1)
+        return found
 
     def _varies(self, number: int) -> bool:
         return self.domain.atoms[number].words.shape[2] > 1
@@ -167,7 +204,7 @@ def signature_of(elements: Elements, coordinates: Coordinates) -> tuple[hashing.
     keys, first = _distinct(elements.whole[:, 0])
     whole, address = elements.whole[:, :, first], elements.address[:, :, first]
     renamed = {name: bool((whole[:, row] != whole[:, 0]).any()) for name, row in coordinates.renaming.items()}
-    free: dict[int, tuple[int, Any]] = {}
+    free: dict[int, tuple[int | None, Any]] = {}
     for coordinate in coordinates.found:
         steps = _steps(whole, address, keys, coordinate, coordinates)
         if steps is not None:
@@ -185,32 +222,47 @@ def signature_of(elements: Elements, coordinates: Coordinates) -> tuple[hashing.
                 del free[coordinate.index]
                 tied[coordinate.index] = axes
                 changed = True
-    total = hashing.constant("function of every launch")
     starts = np.ones(whole.shape[2], dtype=bool)
     notes = []
     for coordinate in coordinates.found:
-        if coordinate.index not in free:
-            unused = all((whole[:, coordinates.row(coordinate, s)] == whole[:, 0]).all() for s in range(len(STRIDES)))
-            if not unused:
-                definition = P.words(coordinates.domain.atoms, coordinate.definition)[:, :1]
-                total = total + hashing.finalise(definition + hashing.constant(f"coordinate {coordinate.index} is"))
-            continue
-        stride, begins = free[coordinate.index]
-        starts &= begins
-        if stride is not None:
-            total = total + hashing.constant(f"coordinate {coordinate.index} by {STRIDES[stride]}")
-            notes.append(f"coordinate {coordinate.index}: any tile of multiples of {STRIDES[stride]}")
-    chosen = whole[:, 0, starts]
+        if coordinate.index in free:
+            stride, begins = free[coordinate.index]
+            starts &= begins
+            if stride is not None:
+                notes.append(f"an output coordinate in tiles of any multiple of {STRIDES[stride]}")
+    variants = [_total(whole, starts, coordinates, free, exchanged) for exchanged in (False, True)]
+    return min(variants, key=lambda words: words.tobytes()), tuple(notes)
+
+
+def _total(
+    whole: hashing.Words, starts: Any, coordinates: Coordinates, free: dict[int, tuple[int | None, Any]], exchanged: bool
+) -> hashing.Words:
+    """The hash of the function, with the first two coordinates named either way."""
+    row = coordinates.exchanged if exchanged else 0
+    total = hashing.constant("function of every launch")
+    for coordinate in coordinates.found:
+        name = coordinates.name(coordinate.index, exchanged)
+        if coordinate.index in free:
+            stride, _ = free[coordinate.index]
+            if stride is not None:
+                total = total + hashing.constant(f"coordinate {name} by {STRIDES[stride]}")
+        elif not all((whole[:, coordinates.row(coordinate, s)] == whole[:, 0]).all() for s in range(len(STRIDES))):
+            definition = P.words(coordinates.domain.atoms, coordinate.definition)
+            definition = definition[:, min(row, definition.shape[1] - 1)][:, None]
+            total = total + hashing.finalise(definition + hashing.constant(f"coordinate {name} is"))
+    chosen = whole[:, row, starts]
     members = hashing.finalise(chosen[:, :, None] * hashing.multiplier(41) + hashing.constant("stored element"))
-    return hashing.finalise(total + members.sum(axis=1, dtype=np.uint64)[:, :, None]), tuple(notes)
+    return hashing.finalise(total + members.sum(axis=1, dtype=np.uint64)[:, :, None])
 
 
 def _axes(coordinate: Coordinate, coordinates: Coordinates) -> set[str]:
     """The block symbols that a coordinate's definition depends on."""
     words = P.words(coordinates.domain.atoms, coordinate.definition)
+    inner = [each for each in coordinates.found if each.symbol in coordinate.definition.atoms()]
+    found = {name for each in inner for name in _axes(each, coordinates)}
     if words.shape[1] == 1:
-        return set()
-    return {name for name, row in coordinates.renaming.items() if (words[:, row] != words[:, 0]).any()}
+        return found
+    return found | {name for name, row in coordinates.renaming.items() if (words[:, row] != words[:, 0]).any()}
 
 
 def _distinct(words: hashing.Words) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

@@ -1,0 +1,177 @@
+"""States of a machine at the head of a loop: remembered, watched and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bitwise_core.machine import hashing
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.cells import SharedMemory
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lane_hash import full_hash
+from bitwise_core.machine.lanes import Array, Lanes, Value
+from bitwise_core.machine.pieces import as_lanes
+from bitwise_core.machine.state import Machine
+
+
+def hash_of(value: Value) -> tuple[hashing.Words, int]:
+    """A value's hash, and all properties that any lane inherits."""
+    lanes = as_lanes(value)
+    meta = int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(lanes.meta)), axis=None))
+    return full_hash(lanes), meta & L.STICKY
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Registers, cells of shared memory, and the asynchronous copies in flight."""
+
+    registers: dict[str, Value]
+    words: hashing.Words
+    meta: Array
+    copies: tuple[Any, ...]
+
+    @staticmethod
+    def of(machine: Machine) -> State:
+        """The machine's state now."""
+        shared = machine.shared
+        copies = machine.extra.get("copies")
+        return State(dict(machine.registers), shared.words.copy(), shared.meta.copy(), _copies(copies))
+
+    def agrees(self, row: int, other: State, other_row: int, names: Iterable[str], live: Array) -> bool:
+        """Whether two states agree, each in an instance of its own: on these registers, these cells, and the copies."""
+        for name in names:
+            left, right = self.registers.get(name), other.registers.get(name)
+            if left is None or right is None or not _same_value(left, row, right, other_row):
+                return False
+        cells = live[live < min(self.words.shape[2], other.words.shape[2])]
+        if cells.size != live.size:
+            return False
+        if (self.words[:, row][:, cells] != other.words[:, other_row][:, cells]).any():
+            return False
+        if (self.meta[row, cells] != other.meta[other_row, cells]).any() or (self.meta[row, cells] & np.uint32(L.POISON)).any():
+            return False
+        if len(self.copies) != len(other.copies):
+            return False
+        return all(_same_copy(left, row, right, other_row) for left, right in zip(self.copies, other.copies, strict=True))
+
+
+def _same(left: hashing.Words, row: int, right: hashing.Words, other_row: int) -> bool:
+    first, second = left[:, min(row, left.shape[1] - 1)], right[:, min(other_row, right.shape[1] - 1)]
+    return bool((first == second).all())
+
+
+def _same_value(left: Value, row: int, right: Value, other_row: int) -> bool:
+    """Part by part: a row of parts that are known in some instances only is no single leaf."""
+    first = left.parts if isinstance(left, L.Pieces) else (left,)
+    second = right.parts if isinstance(right, L.Pieces) else (right,)
+    if [L.width(part) for part in first] != [L.width(part) for part in second]:
+        return False
+    return all(_same(hash_of(a)[0], row, hash_of(b)[0], other_row) for a, b in zip(first, second, strict=True))
+
+
+def _copies(copies: Any) -> tuple[Any, ...]:
+    """The copies in flight as (place in the order of groups, cells, value)."""
+    if copies is None:
+        return ()
+    found: list[Any] = [("open", each.cells, each.value, each.mask) for each in copies.open]
+    for key in sorted(copies.groups):
+        for number, group in enumerate(copies.groups[key].groups):
+            if not group.blocks.all():
+                raise Unreadable("copies are in flight in some instances only")
+            found.append(((key, number), None, None, None))
+            found.extend(((key, number), each.cells, each.value, each.mask) for each in group.work)
+    return tuple(found)
+
+
+def _same_copy(left: Any, row: int, right: Any, other_row: int) -> bool:
+    if left[0] != right[0] or (left[1] is None) != (right[1] is None):
+        return False
+    if left[1] is None:
+        return True
+    if (left[3] is None) != (right[3] is None) or left[3] is not None and not np.array_equal(left[3], right[3]):
+        return False
+    return np.array_equal(left[1], right[1]) and _same_value(left[2], row, right[2], other_row)
+
+
+class EnteredMemory(SharedMemory):
+    """Shared memory that notices which cells a period reads before it writes them."""
+
+    @staticmethod
+    def around(machine: Machine) -> EnteredMemory:
+        """Replaces the machine's shared memory by one that is watched, without copies in flight."""
+        memory = EnteredMemory.__new__(EnteredMemory)
+        old = machine.shared
+        memory.granule, memory.blocks, memory.version = old.granule, old.blocks, old.version + 1
+        memory.words, memory.meta = old.words.copy(), old.meta.copy()
+        memory.filled, memory.watching = np.zeros(0, dtype=bool), False
+        memory.overwritten = np.zeros(0, dtype=bool)
+        memory.read = np.zeros(0, dtype=bool)
+        memory.machine = machine
+        machine.shared = memory
+        machine.extra.pop("copies", None)
+        return memory
+
+    machine: Machine
+    filled: Array
+    overwritten: Array
+    read: Array
+    watching: bool
+
+    def _marked(self, flags: Array, cells: Array, count: int) -> Array:
+        size = self.words.shape[2]
+        if flags.size < size:
+            flags = np.concatenate([flags, np.zeros(size - flags.size, dtype=bool)])
+        for part in range(count):
+            flags[np.unique(cells) + part] = True
+        return flags
+
+    def watch(self) -> None:
+        """From here on a period runs."""
+        self.watching = True
+
+    def store(self, cells: Array, value: Value, mask: Array | None) -> None:
+        """See `SharedMemory.store`."""
+        super().store(cells, value, mask)
+        columns = cells if mask is None else cells[..., np.broadcast_to(mask[:1], (1, cells.shape[-1]))[0]]
+        count = L.width(value) // (8 * self.granule)
+        self.filled = self._marked(self.filled, columns, count)
+        if self.watching:
+            self.overwritten = self._marked(self.overwritten, columns, count)
+
+    def load(self, cells: Array, bits: int) -> Value:
+        """See `SharedMemory.load`."""
+        if self.watching:
+            before = self._marked(np.zeros(0, dtype=bool), cells, max(1, bits // (8 * self.granule)))
+            size = before.size
+            written = np.zeros(size, dtype=bool)
+            written[: min(size, self.overwritten.size)] = self.overwritten[:size]
+            seen = np.zeros(size, dtype=bool)
+            seen[: min(size, self.read.size)] = self.read[:size]
+            self.read = seen | (before & ~written)
+        return super().load(cells, bits)
+
+    def live(self) -> Array:
+        """The cells whose content a period takes over from the one before."""
+        return np.flatnonzero(self.read)
+
+    def leave(self) -> None:
+        """After the loop nothing is known of shared memory, nor of copies that have not arrived."""
+        self.watching = False
+        self.words[:] = hashing.constant("shared memory after a loop")
+        self.meta[:] = L.TERM | L.POISON
+        self.version += 1
+        copies = self.machine.extra.get("copies")
+        if copies is None:
+            return
+        def emptied(copy: Any) -> Any:
+            bits = L.width(copy.value)
+            return replace(copy, value=Lanes(bits, hashing.constant("a copy after a loop"), L.TERM | L.POISON))
+
+        copies.open = [emptied(each) for each in copies.open]
+        for groups in copies.groups.values():
+            for group in groups.groups:
+                group.work = [emptied(each) for each in group.work]

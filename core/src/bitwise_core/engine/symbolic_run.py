@@ -1,0 +1,186 @@
+"""Running a kernel for every launch: loops become folds, and a branch that all threads take alike is run both ways."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bitwise_core.engine.loop_shape import Loop, effect, find_loops
+from bitwise_core.engine.loop_state import hash_of
+from bitwise_core.engine.loops import Folded, LoopReader
+from bitwise_core.engine.polynomial import Polynomial
+from bitwise_core.engine.program import Program
+from bitwise_core.engine.run import Group, Run
+from bitwise_core.engine.symbolic import Predicate
+from bitwise_core.engine.symbolic_domain import SymbolicDomain
+from bitwise_core.engine.symbolic_memory import SymbolicMemory
+from bitwise_core.machine import hashing
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lane_hash import poison
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.pieces import as_lanes
+from bitwise_core.machine.state import Branch, Control, Machine, Step, invert
+
+
+@dataclass(slots=True)
+class LoopHead:
+    """Control has come to the head of a loop from outside."""
+
+    loop: Loop
+
+
+class SymbolicProgram:
+    """A program whose loops are noticed at their heads; `plain` is the program itself."""
+
+    def __init__(self, plain: Program) -> None:
+        self.plain = plain
+        self.loops = find_loops(plain.kernel)
+        self.counted: set[int] = set()
+        steps = list(plain.steps)
+        for head, loop in self.loops.items():
+            steps[head] = self._noticing(head, loop, plain.steps[head])
+        self.noticing = replace(plain, steps=tuple(steps))
+        self.read_after: dict[int, frozenset[str]] = {}
+
+    def _noticing(self, head: int, loop: Loop, step: Step) -> Step:
+        def run(machine: Machine) -> Control | None:
+            if head in self.counted:
+                return step(machine)
+            return LoopHead(loop)  # type: ignore[return-value]
+
+        return run
+
+    def reads_from(self, place: int) -> frozenset[str]:
+        """The registers that instructions from `place` on may read (all, where control goes back from there)."""
+        found = self.read_after.get(place)
+        if found is None:
+            kernel = self.plain.kernel
+            back = any(loop.head < place <= loop.back for loop in self.loops.values())
+            first = 0 if back else place
+            found = frozenset(name for each in kernel.instructions[first:] for name in effect(each).reads)
+            self.read_after[place] = found
+        return found
+
+
+class SymbolicRun(Run):
+    """See the module."""
+
+    def __init__(self, program: SymbolicProgram, machine: Machine, budget: list[int], path: tuple[Polynomial, ...] = (), depth: int = 0) -> None:
+        super().__init__(program.noticing, machine, budget, depth)
+        self.symbolic, self.path = program, path
+        assert isinstance(machine.domain, SymbolicDomain)
+        self.domain = machine.domain
+
+    def _control(self, control: Control, group: Group, groups: list[Group], alive: Array | None, outer: Array | None) -> Array | None:
+        if isinstance(control, LoopHead):
+            self._loop(control.loop, group)
+            self._wake(groups)
+            self._join(groups)
+            return alive
+        return super()._control(control, group, groups, alive, outer)
+
+    def _loop(self, loop: Loop, group: Group) -> None:
+        machine = self.machine
+        line = self._line(loop.head)
+        reader = LoopReader(self.symbolic.plain, machine, loop, list(self.path))
+        if reader.counted():
+            self.symbolic.counted.add(loop.head)
+            return
+        if group.mask is not None or machine.condition is not None:
+            raise Unreadable("a part of the block runs a loop whose length only the launch decides", line)
+        reader.summarise()
+        group.pc = loop.back + 1
+
+    def _both_ways(self, control: Branch, taken: Value, group: Group) -> None:
+        machine, pc = self.machine, group.pc
+        lanes = as_lanes(taken)
+        words = lanes.words
+        uniform = isinstance(lanes.meta, int) and bool((words == words[:, :, :1]).all()) and isinstance(taken, Predicate)
+        meeting = self.program.reconvergence.get(pc)
+        if not uniform or group.mask is not None or machine.condition is not None:
+            super()._both_ways(control, taken, group)
+            return
+        if meeting is None or meeting >= len(self.program.steps) or meeting <= pc or control.target <= pc:
+            raise Unreadable("the kernel's control flow depends on the launch in a way that is not followed", self._line(pc))
+        self._sides(control, taken, group, meeting)
+
+    def _sides(self, control: Branch, taken: Value, group: Group, meeting: int) -> None:
+        """All threads go one way, and the launch says which: both ways are run, and each register chosen."""
+        machine, pc = self.machine, group.pc
+        memory = machine.memory
+        assert isinstance(memory, SymbolicMemory)
+        shared, copies = machine.shared, machine.extra.get("copies")
+        before, words, meta, version = dict(machine.registers), shared.words.copy(), shared.meta.copy(), shared.version
+        changed = False
+        sides: list[tuple[dict[str, Value], tuple[Polynomial, ...]]] = []
+        order = [(taken, control.target), (invert(machine.domain, taken), pc + 1)]
+        if self._holds_loop(control.target, meeting):
+            order.reverse()
+        for predicate, start in order:
+            machine.registers = dict(before)
+            machine.shared, machine.mask = shared, None
+            shared.words[:, :, : words.shape[2]], shared.meta[:, : words.shape[2]] = words, meta
+            if copies is not None:
+                machine.extra["copies"] = copies
+            facts = predicate.polynomials if isinstance(predicate, Predicate) else ()
+            memory.path.append(predicate)
+            if start != meeting:
+                SymbolicRun(self.symbolic, machine, self.budget, (*self.path, *facts), self.depth + 1).start(start, meeting)
+            memory.path.pop()
+            changed = changed or machine.shared is not shared or shared.version != version
+            sides.append((machine.registers, facts))
+        if changed:
+            machine.shared.words[:] = hashing.constant("shared memory after a branch")
+            machine.shared.meta[:] = L.TERM | L.POISON
+            machine.shared.version += 1
+        if order[0][0] is not taken:
+            sides.reverse()
+        self._merge(taken, sides, before, self.symbolic.reads_from(meeting))
+        machine.mask, group.pc = group.mask, meeting
+
+    def _holds_loop(self, start: int, meeting: int) -> bool:
+        return any(start <= head < meeting for head in self.symbolic.loops)
+
+    def _merge(
+        self,
+        taken: Value,
+        sides: list[tuple[dict[str, Value], tuple[Polynomial, ...]]],
+        before: dict[str, Value],
+        wanted: frozenset[str],
+    ) -> None:
+        merged = dict(before)
+        (left, _), (right, _) = sides
+        for name in left.keys() | right.keys():
+            first, second = left.get(name), right.get(name)
+            if first is second and first is not None:
+                merged[name] = first
+                continue
+            if name not in wanted:
+                merged.pop(name, None)
+                continue
+            bits = L.width(first if first is not None else second)  # type: ignore[arg-type]
+            first = poison(bits) if first is None else first
+            second = poison(bits) if second is None else second
+            folded = _without_turns(first, second, sides[0][1]) or _without_turns(second, first, sides[1][1])
+            merged[name] = folded if folded is not None else self._choice(taken, first, second)
+        self.machine.registers = merged
+
+    def _choice(self, taken: Value, first: Value, second: Value) -> Value:
+        if isinstance(first, np.ndarray) and isinstance(second, np.ndarray) and np.array_equal(first, second):
+            return first
+        if not isinstance(first, np.ndarray | L.Pieces) and not isinstance(second, np.ndarray | L.Pieces):
+            if np.array_equal(hash_of(first)[0], hash_of(second)[0]):
+                return first
+        return self.domain.select(taken, first, second)
+
+
+def _without_turns(folded: Value, other: Value, facts: tuple[Polynomial, ...]) -> Value | None:
+    """A fold where the loop is entered exactly under its own condition, and the other side leaves the start."""
+    if not isinstance(folded, Folded) or folded.entry is None or len(facts) != 1:
+        return None
+    if facts[0].terms != folded.entry.terms or facts[0].constant != folded.entry.constant:
+        return None
+    start, left = hash_of(folded.start)[0], hash_of(other)[0]
+    return folded if np.array_equal(np.broadcast_to(start, np.broadcast_shapes(start.shape, left.shape)), np.broadcast_to(left, np.broadcast_shapes(start.shape, left.shape))) else None
