@@ -20,6 +20,7 @@ from bitwise_core.machine.cells import SharedMemory
 from bitwise_core.machine.global_memory import GlobalMemory
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.launch import POINTER_SHIFT
+from bitwise_core.machine.pieces import choose
 from bitwise_core.machine.races import RaceDetector, Races
 from bitwise_core.machine.terms import shape as floating_shape
 
@@ -89,7 +90,7 @@ class AddressDomain:
                     absorbing = decided if name == "or.pred" else ~decided
                     if absorbing.all():
                         return decided
-                    return L.choose(absorbing, decided, other) if absorbing.any() else other
+                    return choose(absorbing, decided, other) if absorbing.any() else other
         self._note_pointers(values)
         result = token(bits, taint_of(*values))
         known: Any = True
@@ -98,7 +99,7 @@ class AddressDomain:
         if not np.any(known):
             return result
         numbers = [each if isinstance(each, np.ndarray) else L.numbers_of(each) for each in values]
-        return L.choose(known, evaluate(*numbers), result)
+        return choose(known, evaluate(*numbers), result)
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Any:
         """See `Domain.select`."""
@@ -111,7 +112,7 @@ class AddressDomain:
                 return arithmetic.select(self.grid, chosen, if_true, if_false)
             return if_true if decide(chosen).all() else if_false
         if isinstance(chosen, np.ndarray):
-            return L.choose(chosen, if_true, if_false)
+            return choose(chosen, if_true, if_false)
         self._note_pointers([if_true, if_false])
         return token(L.width(if_true), taint_of(predicate, if_true, if_false))
 

@@ -11,6 +11,7 @@ from bitwise_core.asm import Instruction, Kernel, Module, Symbol
 from bitwise_core.engine.flow import EXIT, postdominators
 from bitwise_core.machine.arch import Arch, Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.state import Control, Machine, Step, both, invert
 
 
@@ -149,6 +150,6 @@ def merge_registers(
         if other is value:
             continue
         if other is None or L.width(other) != L.width(value):  # type: ignore[arg-type]
-            other = L.poison(L.width(value))  # type: ignore[arg-type]
+            other = poison(L.width(value))  # type: ignore[arg-type]
         merged[name] = machine.domain.select(predicate, value, other)  # type: ignore[arg-type]
     machine.registers = merged  # type: ignore[assignment]

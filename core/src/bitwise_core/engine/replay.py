@@ -14,7 +14,9 @@ from bitwise_core.machine import hashing, matrix, recording
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.global_memory import Access, GlobalMemory, final_events
+from bitwise_core.machine.lane_hash import WIDENING, base_hash, full_hash
 from bitwise_core.machine.lanes import Array, Lanes
+from bitwise_core.machine.pieces import as_lanes, cut
 from bitwise_core.machine.recording import SAME, Made, TooManyTerms
 from bitwise_core.machine.state import THREAD_SHIFT
 from bitwise_core.machine.terms import TermDomain
@@ -50,7 +52,7 @@ class Scalar:
     @property
     def hash(self) -> tuple[int, int]:
         """The hash of the value itself: equal for two values exactly when they are the same canonical tree."""
-        return _pair(L.full_hash(self.lanes()))
+        return _pair(full_hash(self.lanes()))
 
 
 def _pair(words: hashing.Words) -> tuple[int, int]:
@@ -97,7 +99,7 @@ class Replay:
         first, second = [], []
         total = 0
         for each in self.made:
-            words = L.base_hash(each.result).reshape(2, -1)
+            words = base_hash(each.result).reshape(2, -1)
             self._starts.append(total)
             total += words.shape[1]
             first.append(words[0])
@@ -112,7 +114,7 @@ class Replay:
     def find(self, scalar: Scalar) -> tuple[Made, int] | None:
         """How a payload was made, and its place among the results made at once."""
         keys, seconds, order = self._index
-        first, second = _pair(L.base_hash(scalar.lanes()))
+        first, second = _pair(base_hash(scalar.lanes()))
         place = int(np.searchsorted(keys, np.uint64(first)))
         while place < len(keys) and int(keys[place]) == first:
             if int(seconds[place]) == second:
@@ -184,7 +186,7 @@ def _stored(event: Access, lane: int, address: int, size: int) -> Scalar:
     low = (address - int(event.address[lane])) * 8
     if low == 0 and size * 8 == event.bits:
         return whole
-    return _scalar(L.as_lanes(L.cut(whole.lanes(), low, size * 8)), (1, 1), 0)
+    return _scalar(as_lanes(cut(whole.lanes(), low, size * 8)), (1, 1), 0)
 
 
 def replay(ready: Ready, buffers: Mapping[str, int], assume: frozenset[str], buffer: int, thread: int) -> Replay:
@@ -236,7 +238,7 @@ def _outer(scalar: Scalar) -> Part | None:
         name = "not.b1" if scalar.bits == 1 else f"neg.{_FORMAT[scalar.bits]}"
         return Part(name, scalar, (scalar.without(L.NEGATED),))
     if scalar.meta & L.WIDENED:
-        return Part(L.WIDENING, scalar, (scalar.without(L.WIDENED),))
+        return Part(WIDENING, scalar, (scalar.without(L.WIDENED),))
     if scalar.kind == L.KNOWN:
         return Part("constant", scalar)
     return Part("load", scalar) if scalar.kind == L.LEAF else None

@@ -19,6 +19,7 @@ from bitwise_core.engine.grid import Column, Grid, NotTranslations
 from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lanes import Array
+from bitwise_core.machine.pieces import as_lanes, choose, take
 
 TAINT = L.UNDETERMINED
 """In an address pass: the data depends on a number that differs between blocks by more than a leaf's address."""
@@ -187,15 +188,15 @@ class Separable(L.Numbers):
         )
 
     def choose(self, mask: Array, new: Any, old: Any) -> Any:
-        """See `lanes.choose`.  Lanes that nothing wrote may hold the new numbers: a run tells if they are read."""
+        """See `pieces.choose`.  Lanes that nothing wrote may hold the new numbers: a run tells if they are read."""
         if isinstance(old, L.Lanes) and isinstance(old.meta, int) and old.meta & L.POISON:
             return new
         if isinstance(new, L.Lanes | L.Pieces) or isinstance(old, L.Lanes | L.Pieces):
-            return L.choose(mask, L.as_lanes(new), L.as_lanes(old))
+            return choose(mask, as_lanes(new), as_lanes(old))
         return _rules().select(self.grid, mask, new, old)
 
     def join(self, parts: Sequence[Any]) -> Any:
-        """See `lanes.concat`."""
+        """See `pieces.concat`."""
         total = np.dtype(L.UNSIGNED[sum(L.width(part) for part in parts)])
         result: Any = np.zeros((1, 1), dtype=total)
         shift = 0
@@ -206,8 +207,8 @@ class Separable(L.Numbers):
         return result
 
     def take_threads(self, index: Array) -> Any:
-        """See `lanes.take_threads`."""
-        return Separable(self.grid, self.column, L._take(self.thread, index), self.signed)
+        """See `pieces.take_threads`."""
+        return Separable(self.grid, self.column, take(self.thread, index), self.signed)
 
     def of_thread(self, thread: int) -> Any:
         """The numbers of one thread."""

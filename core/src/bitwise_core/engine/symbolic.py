@@ -16,6 +16,7 @@ from bitwise_core.engine.polynomial import Polynomial
 from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
+from bitwise_core.machine.pieces import as_lanes, cut, cut_lanes, take_threads
 
 if TYPE_CHECKING:
     from bitwise_core.engine.symbolic_domain import SymbolicDomain
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 def plain(value: Value) -> Lanes:
     """The value as lanes without its structure."""
-    lanes = L.as_lanes(value)
+    lanes = as_lanes(value)
     return Lanes(lanes.bits, lanes.words, lanes.meta)
 
 
@@ -37,7 +38,7 @@ class Symbolic(Lanes, L.Numbers):
         self.meta = L.TERM
         self.origin = None
         self.bundle = None
-        self._hash = None
+        self.hashed = None
         self._words: hashing.Words | None = None
 
     @property
@@ -66,7 +67,7 @@ class Symbolic(Lanes, L.Numbers):
         """The low bits of an integer are exact; others are a term."""
         if low == 0:
             return self.domain.integer_of(P.resized(self.polynomial, bits))
-        return L._cut_lanes(plain(self), low, bits)
+        return cut_lanes(plain(self), low, bits)
 
     def choose(self, mask: Array, new: Any, old: Any) -> Any:
         """Lane by lane."""
@@ -85,7 +86,7 @@ class Symbolic(Lanes, L.Numbers):
         uniform = all(self.domain.atoms[number].words.shape[2] == 1 for number in self.polynomial.atoms())
         if uniform and index.shape[0] == 1:
             return self.domain.integer_of(P.taken(self.polynomial, index))
-        return L.take_threads(plain(self), index)
+        return take_threads(plain(self), index)
 
 
 def _choose_plain(mask: Array, new: Any, old: Any) -> Lanes:
@@ -119,7 +120,7 @@ class Chosen(Lanes):
 
     def part(self, low: int, bits: int) -> Any:
         """The choice between the parts."""
-        return self.domain.select(self.predicate, L.cut(self.if_true, low, bits), L.cut(self.if_false, low, bits))
+        return self.domain.select(self.predicate, cut(self.if_true, low, bits), cut(self.if_false, low, bits))
 
 
 class Predicate(Lanes, L.Numbers):
@@ -157,4 +158,4 @@ class Predicate(Lanes, L.Numbers):
 
     def take_threads(self, index: Array) -> Any:
         """Each thread's from another; the structure is lost."""
-        return L.take_threads(plain(self), index)
+        return take_threads(plain(self), index)

@@ -13,7 +13,9 @@ import numpy as np
 from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lane_hash import term
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
+from bitwise_core.machine.pieces import as_lanes, choose, concat, cut_lanes
 
 PART_SHIFT, COUNT_SHIFT = 24, 28
 PART_CODE = 0xFF000000
@@ -39,7 +41,7 @@ def _split_lanes(value: Lanes, count: int, granule: int) -> list[tuple[hashing.W
         code = part << PART_SHIFT | log << COUNT_SHIFT
         if isinstance(form, int):
             if form in (L.LEAF, L.KNOWN):
-                piece = L._cut_lanes(value, part * granule * 8, granule * 8)
+                piece = cut_lanes(value, part * granule * 8, granule * 8)
                 result.append((piece.words, piece.meta))
             else:
                 result.append((value.words, meta | code))
@@ -64,7 +66,7 @@ def split(value: Value, granule: int) -> list[tuple[hashing.Words, L.Meta]]:
         return [cell for part in value.parts for cell in split(part, granule)]
     if L.width(value) % bits:
         raise FinerGranule(max(1, L.width(value) // 8))
-    return _split_lanes(L.as_lanes(value), L.width(value) // bits, granule)
+    return _split_lanes(as_lanes(value), L.width(value) // bits, granule)
 
 
 def join(cells: Sequence[tuple[hashing.Words, Array]], granule: int) -> Value:
@@ -97,7 +99,7 @@ def join(cells: Sequence[tuple[hashing.Words, Array]], granule: int) -> Value:
             meta = np.where(known, np.uint32(0) | L.known_meta(number, bits) | sticky, meta)
         return L.settle(Lanes(bits, words, L.uniform(meta)))
     half = count // 2
-    return L.concat([join(cells[:half], granule), join(cells[half:], granule)])
+    return concat([join(cells[:half], granule), join(cells[half:], granule)])
 
 
 def _lone(words: hashing.Words, meta: Array, bits: int) -> Value:
@@ -115,8 +117,8 @@ def _lone(words: hashing.Words, meta: Array, bits: int) -> Value:
         if each == 0:
             continue
         part, log = (int(each) >> PART_SHIFT) & 15, int(each) >> COUNT_SHIFT
-        sliced = L.term(bits, f"slice {part * bits} {bits} of {bits << log}", [Lanes(bits << log, words, value.meta)])
-        result = L.as_lanes(L.choose(code == each, sliced, result))
+        sliced = term(bits, f"slice {part * bits} {bits} of {bits << log}", [Lanes(bits << log, words, value.meta)])
+        result = as_lanes(choose(code == each, sliced, result))
     return result
 
 

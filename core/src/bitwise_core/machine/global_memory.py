@@ -10,8 +10,10 @@ import numpy as np
 from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Domain, Unreadable
+from bitwise_core.machine.lane_hash import full_hash, term
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.launch import POINTER_SHIFT
+from bitwise_core.machine.pieces import as_lanes, choose, cut
 
 COMPUTED = 0
 """The place in the outputs of what went to computed addresses, whatever the buffer."""
@@ -49,7 +51,7 @@ def _parts(value: Value) -> list[tuple[int, Lanes]]:
             result.extend((offset + inner, lanes) for inner, lanes in _parts(part))
             offset += L.width(part) // 8
         return result
-    return [(0, L.as_lanes(value))]
+    return [(0, as_lanes(value))]
 
 
 class GlobalMemory:
@@ -121,7 +123,7 @@ class GlobalMemory:
         if (hit & ((writer >> 20) != (who >> 20))).any():
             raise Unreadable("a block reads global memory that another block of the launch writes", line)
         assert store.value is not None
-        lanes = L.as_lanes(value)
+        lanes = as_lanes(value)
         words = np.broadcast_to(lanes.words, (2, *active.shape)).copy()
         meta = np.broadcast_to(
             np.uint32(lanes.meta) if isinstance(lanes.meta, int) else lanes.meta, active.shape
@@ -189,7 +191,7 @@ class GlobalMemory:
             raise Undetermined("a floating-point sum at computed addresses may have several contributors", line)
         if any(other != name for other, _, _ in self.scattered):
             raise Unreadable("different atomic operations at computed addresses", line)
-        contribution = L.term(64, "contribution " + name, [L.as_lanes(part) for part in parts], exact=True)
+        contribution = term(64, "contribution " + name, [as_lanes(part) for part in parts], exact=True)
         active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
         words = np.broadcast_to(contribution.words, (2, *shape))[:, active].sum(axis=1, dtype=np.uint64)
         meta = (
@@ -249,7 +251,7 @@ def _columns(events: list[Access]) -> tuple[Array, Array, Array, hashing.Words, 
 
 def stored_hash(value: Lanes) -> tuple[hashing.Words, L.Meta]:
     """The hash by which a stored element is compared."""
-    return L.full_hash(value), value.meta
+    return full_hash(value), value.meta
 
 
 def _narrow(events: list[Access]) -> list[Access]:
@@ -278,7 +280,7 @@ def _narrow(events: list[Access]) -> list[Access]:
                 result.append(base)
                 continue
             for low in range(0, event.bits, copies):
-                piece = L.as_lanes(L.cut(lanes, low, copies))
+                piece = as_lanes(cut(lanes, low, copies))
                 result.append(
                     Access(base.address + np.uint64(low // 8), base.thread, base.epoch, piece, copies, base.line)
                 )
@@ -313,7 +315,7 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
             raise Unreadable("two threads store different values at one address (a race)", int(line[1:][clash][0]))
         last = np.append(~same, True)
         result[buffer] = Output(address[last], size[last], words[:, last], meta[last], line[last], thread[last])
-        _check_loads(memory, buffer, address, thread, size)
+        _check_loads(memory, buffer, address, thread, size, epoch)
     if memory.scattered:
         total = np.sum([words for _, words, _ in memory.scattered], axis=0, dtype=np.uint64)
         words = hashing.finalise(total.reshape(2, 1, 1) + hashing.constant("contributions " + memory.scattered[0][0]))
@@ -325,13 +327,19 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
     return result
 
 
-def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Array, size: Array) -> None:
+def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Array, size: Array, epoch: Array) -> None:
+    """No load may meet a store of another block, or one of another thread that no barrier orders.  Raises Unreadable."""
     for load in memory.loads.get(buffer, ()):
-        place = np.searchsorted(address, load.address, side="right") - 1
-        found = (place >= 0) & (address[np.maximum(place, 0)] + size[np.maximum(place, 0)] > load.address)
-        other = found & (thread[np.maximum(place, 0)] >> 20 != load.thread >> 20)
-        if other.any():
-            raise Unreadable("a block reads global memory that another block of the launch writes", load.line)
+        first = np.searchsorted(address, load.address, side="right") - 1
+        for step in range(1 + load.bits // 8):
+            place = np.clip(first + step, 0, address.size - 1)
+            met = (first + step >= 0) & (first + step < address.size)
+            met &= (address[place] < load.address + np.uint64(load.bits // 8)) & (address[place] + size[place] > load.address)
+            other = met & (thread[place] != load.thread)
+            if (other & (thread[place] >> 20 != load.thread >> 20)).any():
+                raise Unreadable("a block reads global memory that another block of the launch writes", load.line)
+            if (other & (epoch[place] == load.epoch)).any():
+                raise Unreadable("a thread reads global memory that another writes with no barrier between (a race)", load.line)
 
 
 def _accumulated(domain: Domain, atomics: list[tuple[str, Access]]) -> Access:
@@ -363,16 +371,16 @@ def _accumulated(domain: Domain, atomics: list[tuple[str, Access]]) -> Access:
         present = count > turn
         index = np.minimum(start + turn, address.size - 1)
         value = Lanes(bits, words[:, :, index], meta[:, index])
-        total = L.choose(present[None], combine(domain, name, total, value, bits), total)
+        total = choose(present[None], combine(domain, name, total, value, bits), total)
         if turn == 0 and not exact(name) and (count > 1).any():
             many = Lanes(
                 bits,
                 np.broadcast_to(hashing.constant("undetermined sum"), (2, 1, unique.size)),
                 L.TERM | L.UNDETERMINED,
             )
-            total = L.choose((count > 1)[None], many, total)
+            total = choose((count > 1)[None], many, total)
             break
-    return Access(unique, np.zeros(unique.size, dtype=np.int64), 0, L.as_lanes(total), bits, events[0].line)
+    return Access(unique, np.zeros(unique.size, dtype=np.int64), 0, as_lanes(total), bits, events[0].line)
 
 
 def exact(name: str) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 
 from bitwise_core.machine import hashing, recording
 from bitwise_core.machine import lanes as L
+from bitwise_core.machine.lane_hash import exact_hash, full_hash
 from bitwise_core.machine.lanes import Array, Lanes
 
 VECTOR, MATRIX = "vector", "matrix "
@@ -57,7 +58,7 @@ def sticky_of(meta: L.Meta) -> L.Meta:
 
 def rows(elements: Lanes) -> Vectors:
     """Vectors along the last axis: elements of shape (blocks, rows * k) given as words (2, blocks, rows, k)."""
-    hashed = L.exact_hash(elements) if elements.bits == 32 else L.full_hash(elements)
+    hashed = exact_hash(elements) if elements.bits == 32 else full_hash(elements)
     count = hashed.shape[-1]
     total = (hashed * hashing.row_multipliers(count)).sum(axis=-1, dtype=np.uint64)
     zero = known_zero(elements)
@@ -82,7 +83,7 @@ def fused(
     zeros is enough.
     """
     words = left.words + right.words
-    words = words + L.full_hash(accumulator) * hashing.shaped(hashing.multiplier(2), words.ndim)
+    words = words + full_hash(accumulator) * hashing.shaped(hashing.multiplier(2), words.ndim)
     words += hashing.shaped(hashing.constant("fused " + name), words.ndim)
     out = Lanes(
         accumulator.bits,

@@ -13,7 +13,9 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine.cells import SharedMemory
 from bitwise_core.machine.domain import Domain, Unreadable
 from bitwise_core.machine.global_memory import GlobalMemory
+from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.pieces import choose, concat, cut
 from bitwise_core.machine.races import Races
 
 THREAD_SHIFT = 20
@@ -113,7 +115,7 @@ class Machine:
                 return literal(self.symbols[operand.name], 64)
             raise Unreadable(f"the symbol {operand.name} has no address")
         if type(operand) is Vector:
-            return L.concat([self.read(item) for item in operand.items])
+            return concat([self.read(item) for item in operand.items])
         if type(operand) is Negated:
             value = self.read(operand.operand)
             return invert(self.domain, value)
@@ -126,12 +128,12 @@ class Machine:
         try:
             value = self.read(operand)
         except _Unwritten:
-            return L.poison(bits)
+            return poison(bits)
         have = L.width(value)
         if have == bits:
             return value
         if have > bits:
-            return L.cut(value, 0, bits)
+            return cut(value, 0, bits)
         if isinstance(value, np.ndarray) and type(operand) is Symbol:
             return value.astype(L.UNSIGNED[bits])
         raise Unreadable(f"a {have}-bit register is read as {bits} bits")
@@ -145,7 +147,7 @@ class Machine:
                 low = 0
                 bits = L.width(value) // len(operand.items)
                 for item in operand.items:
-                    self.write(item, L.cut(value, low, bits))
+                    self.write(item, cut(value, low, bits))
                     low += bits
                 return
             raise Unreadable(f"the operand {operand} cannot be written")
@@ -155,8 +157,8 @@ class Machine:
         if self.mask is not None:
             old = self.registers.get(name)
             if old is None or L.width(old) != L.width(value):
-                old = L.poison(L.width(value))
-            value = L.choose(self.mask, value, old)
+                old = poison(L.width(value))
+            value = choose(self.mask, value, old)
         self.registers[name] = value
 
     def known(self, value: Value) -> Array | None:
@@ -167,7 +169,7 @@ class Machine:
             parts = [self.known(part) for part in value.parts]
             if any(part is None for part in parts):
                 return None
-            joined = L.concat([part for part in parts if part is not None])
+            joined = concat([part for part in parts if part is not None])
             return joined if isinstance(joined, np.ndarray) else None
         special = L.other_form(value)
         if special is not None:

@@ -14,7 +14,9 @@ import numpy as np
 from bitwise_core import numeric
 from bitwise_core.machine import hashing, recording
 from bitwise_core.machine import lanes as L
-from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value, as_lanes
+from bitwise_core.machine.lane_hash import WIDENING, exact_hash, full_hash, signed_hash, term, unsigned_hash
+from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
+from bitwise_core.machine.pieces import as_lanes, choose, concat, cut, ends
 
 _FORMATS = ("fp64", "fp32", "fp16", "bf16")
 _SIGNED = ("s8", "s16", "s32", "s64")
@@ -124,17 +126,17 @@ class TermDomain:
         if info.verb == "ex2" and "finite" in self.assumptions and result is None and bits == 32:
             low = _is(values[0], 0xFF800000)
             if low is not False:
-                powers = L.term(bits, name, values, properties)
+                powers = term(bits, name, values, properties)
                 return L.settle(_put(low, L.known_lanes(np.zeros((1, 1), dtype=np.uint32)), powers))
         if result is None:
             commutes = info.verb in ("add", "mul", "min", "max")
             if info.verb == "fma":
-                product = L.term(bits, "product", values[:2], commutes=True)
+                product = term(bits, "product", values[:2], commutes=True)
                 values = [product, values[2]]
             looks = ".tf32" in name or (
                 info.verb == "convert" and not name.startswith(("convert.rn.", "convert.rz.", "convert.fp"))
             )
-            result = L.term(bits, name, values, properties, commutes=commutes, exact=looks)
+            result = term(bits, name, values, properties, commutes=commutes, exact=looks)
         return self._fold(info, operands, result)
 
     def _in_high_half(self, info: Shape, operands: Sequence[Value]) -> Value | None:
@@ -150,7 +152,7 @@ class TermDomain:
         if any(half is None for half in halves):
             return None
         inner = self.floating(info.name.replace("fp32", "bf16"), [half for half in halves if half is not None], 16)
-        return L.concat([np.zeros((1, 1), dtype=np.uint16), inner])
+        return concat([np.zeros((1, 1), dtype=np.uint16), inner])
 
     def _fold(self, info: Shape, operands: Sequence[Value], result: Lanes) -> Value:
         """Lanes in which every operand is known hold the result's number."""
@@ -177,7 +179,7 @@ class TermDomain:
         left, right = values
         either = left.meta | right.meta
         flags = (either & (L.NOT_MINUS_ZERO | L.PLUS_ZERO | L.STICKY)) | _both(left.meta, right.meta, L.NOT_NEGATIVE)
-        words = hashing.finalise(L.signed_hash(left) + L.signed_hash(right) + hashing.constant(info.name))
+        words = hashing.finalise(signed_hash(left) + signed_hash(right) + hashing.constant(info.name))
         result = Lanes(bits, words, _without(flags | L.TERM, L.PLUS_ZERO, L.NOT_MINUS_ZERO))
         recording.note(info.name, result, lambda: [_bare(each, L.PLUS_ZERO) for each in values], commutes=True)
         for zero, other in ((left, right), (right, left)):
@@ -199,7 +201,7 @@ class TermDomain:
         meta = value.meta
         plus_zero = meta & L.PLUS_ZERO
         if plus_zero if isinstance(meta, int) else plus_zero.any():  # type: ignore[union-attr]
-            closed = Lanes(value.bits, L.full_hash(value), L.TERM | L.sticky(value))
+            closed = Lanes(value.bits, full_hash(value), L.TERM | L.sticky(value))
             recording.note(recording.SAME, closed, [value])
             mask = bool(plus_zero) if isinstance(meta, int) else plus_zero != 0
             value = _put(mask, closed, value)
@@ -224,15 +226,15 @@ class TermDomain:
 
     def _absolute(self, info: Shape, values: list[Lanes], bits: int) -> Lanes | None:
         value = values[0]
-        inner = Lanes(bits, L.unsigned_hash(value), L.TERM | L.sticky(value))
+        inner = Lanes(bits, unsigned_hash(value), L.TERM | L.sticky(value))
         recording.note(recording.SAME, inner, lambda: [_bare(value, L.NEGATED)])
-        result = L.term(bits, info.name, [inner])
+        result = term(bits, info.name, [inner])
         result = _flag_where(result, L.NOT_NEGATIVE | L.NOT_MINUS_ZERO)
         half = _half(value) if info.name == "abs.fp32" else None
         if half is not None:
             inner = self._absolute(shape("abs.fp16"), [half], 16)
             assert inner is not None
-            result = as_lanes(self.floating(L.WIDENING, [inner], 32))
+            result = as_lanes(self.floating(WIDENING, [inner], 32))
         kept = value.meta & L.NOT_NEGATIVE
         return _put(bool(kept) if isinstance(kept, int) else kept != 0, _flag_where(value, L.LOOSE), result)
 
@@ -243,7 +245,7 @@ class TermDomain:
         flags = L.sticky(left, right) | ((left.meta ^ right.meta) & L.NEGATED)
         positive = _positive_product(left, right)
         flags = flags | positive | _implied(positive)
-        words = hashing.finalise(L.unsigned_hash(left) + L.unsigned_hash(right) + hashing.constant(info.name))
+        words = hashing.finalise(unsigned_hash(left) + unsigned_hash(right) + hashing.constant(info.name))
         result = Lanes(bits, words, flags | L.TERM)
         recording.note(info.name, result, lambda: [_bare(each, L.NEGATED) for each in (left, right)], commutes=True)
         if "finite" in self.assumptions:
@@ -284,13 +286,13 @@ class TermDomain:
     def _fused_inexact(self, info: Shape, values: list[Lanes], left: Lanes, right: Lanes, bits: int) -> Lanes:
         addend = values[2]
         negative = (left.meta ^ right.meta) & L.NEGATED
-        product = (L.unsigned_hash(left) + L.unsigned_hash(right)) * hashing.multiplier(1)
+        product = (unsigned_hash(left) + unsigned_hash(right)) * hashing.multiplier(1)
         tag = hashing.constant(info.name)
         if isinstance(negative, int):
             tag = hashing.constant(info.name + " negated product") if negative else tag
         else:
             tag = np.where(negative != 0, hashing.constant(info.name + " negated product"), tag)
-        words = hashing.finalise(product + L.full_hash(addend) * hashing.multiplier(2) + tag)
+        words = hashing.finalise(product + full_hash(addend) * hashing.multiplier(2) + tag)
         positive = _positive_product(left, right) & addend.meta
         flags = L.sticky(left, right, addend) | L.TERM | positive | _implied(positive)
         result = Lanes(bits, words, flags)
@@ -309,7 +311,7 @@ class TermDomain:
         if halves and halves[0] is not None and halves[1] is not None:
             inner = self._extremum(shape(info.name.replace("fp32", "fp16")), [halves[0], halves[1]], 16)
             assert inner is not None
-            return as_lanes(self.floating(L.WIDENING, [inner], 32))
+            return as_lanes(self.floating(WIDENING, [inner], 32))
         neutral = _NEUTRAL.get(info.name)
         keeps = ".nan." not in info.name and "finite" not in self.assumptions
         return _set(info.name, index, left, right, bits, neutral, keeps_neutral=keeps)
@@ -321,16 +323,16 @@ class TermDomain:
             return None if narrowed is None else _flag_where(narrowed, L.LOOSE)
         if info.name == "convert.fp64.fp32":
             kept = value.meta & (L.NOT_MINUS_ZERO | L.NOT_NEGATIVE | L.NEGATED)
-            inner = Lanes(value.bits, L.unsigned_hash(value), L.TERM | L.sticky(value))
+            inner = Lanes(value.bits, unsigned_hash(value), L.TERM | L.sticky(value))
             recording.note(recording.SAME, inner, lambda: [_bare(value, L.NEGATED)])
-            return _closed(_flags(L.term(bits, info.name, [inner]), kept), value.meta)
-        if info.name != L.WIDENING:
+            return _closed(_flags(term(bits, info.name, [inner]), kept), value.meta)
+        if info.name != WIDENING:
             return None
         plus_zero = value.meta & L.PLUS_ZERO
         if np.any(plus_zero):
             closed = Lanes(
                 16,
-                L.unsigned_hash(value),
+                unsigned_hash(value),
                 L.TERM | (value.meta & (L.STICKY | L.NEGATED | L.NOT_MINUS_ZERO | L.NOT_NEGATIVE)),
             )
             closed = _closed(closed, value.meta)
@@ -354,23 +356,23 @@ class TermDomain:
         if result is None and index is not None:
             result = _set(name, index, values[0], values[1], bits, None, keeps_neutral=False)
         if result is None:
-            result = L.term(
-                bits, name, values, exact=not name.startswith("compare.") or (".fp" not in name and ".bf" not in name)
-            )
+            looks = not name.startswith("compare.") or (".fp" not in name and ".bf" not in name)
+            symmetric = name.startswith(("compare.eq.", "compare.ne.", "compare.num."))
+            result = term(bits, name, values, commutes=symmetric, exact=looks)
         return self._fold(Shape(name, "", False, False, evaluate), operands, result)
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
         """See `Domain.select`."""
         if isinstance(predicate, np.ndarray):
-            return L.choose(predicate, if_true, if_false)
+            return choose(predicate, if_true, if_false)
         if if_true is if_false:
             return if_true
         if isinstance(if_true, Pieces) or isinstance(if_false, Pieces):
-            cuts = sorted(set(L._cuts(if_true)) | set(L._cuts(if_false)))
+            cuts = sorted(set(ends(if_true)) | set(ends(if_false)))
             spans = list(zip([0, *cuts[:-1]], cuts, strict=True))
-            return L.concat(
+            return concat(
                 [
-                    self.select(predicate, L.cut(if_true, low, high - low), L.cut(if_false, low, high - low))
+                    self.select(predicate, cut(if_true, low, high - low), cut(if_false, low, high - low))
                     for low, high in spans
                 ]
             )
@@ -380,7 +382,7 @@ class TermDomain:
             if_true, if_false = if_false, if_true
         left, right = as_lanes(if_true), as_lanes(if_false)
         kept = _both(left.meta, right.meta, L.NOT_NEGATIVE | L.HALF_RANGE) | _implied_by_both(left.meta, right.meta)
-        result = L.term(left.bits, "select", [condition, left, right], kept)
+        result = term(left.bits, "select", [condition, left, right], kept)
         known = L.known_where(condition)
         if known is not False:
             taken = condition.words[0] != 0
@@ -397,7 +399,7 @@ class TermDomain:
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """See `Domain.gather`."""
         where = as_lanes(address)
-        result = L.term(bits, "gather", [where])
+        result = term(bits, "gather", [where])
         known = L.known_where(where)
         if known is not False and np.any(known):
             result = _put(known, as_lanes(self.load(where.words[0], bits)), result)
@@ -577,7 +579,7 @@ def _members(name: str, index: int, value: Lanes, neutral: int | None) -> tuple[
     """The sum of the hashes of a value's members in a set of `name`, and its flags."""
     meta = value.meta
     tag = hashing.constant("member of " + name)
-    hash_of = L.full_hash if name.split(".")[-1].startswith(("fp", "bf")) else L.exact_hash
+    hash_of = full_hash if name.split(".")[-1].startswith(("fp", "bf")) else exact_hash
     own = L.SET | index << L.SET_SHIFT
     pattern = L.FORM | 255 << L.SET_SHIFT
     if isinstance(meta, int):

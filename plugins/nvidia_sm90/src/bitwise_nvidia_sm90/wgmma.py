@@ -20,8 +20,10 @@ from bitwise_core.machine import matrix
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.groups import Groups
+from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.matrix import Vectors
+from bitwise_core.machine.pieces import as_lanes, concat, cut
 from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx.opcodes.fragments import vectors
 from bitwise_nvidia_ptx.opcodes.matrix_sync import ELEMENT_BITS, items, step_name
@@ -148,7 +150,7 @@ def _tile(machine: Machine, descriptor: int, rows: int, k: int, size: int, k_maj
     found = cache.get(key)
     if found is not None and found[0] == version:
         return found[1]  # type: ignore[no-any-return]
-    value = L.as_lanes(shared.load(cells, size * 8))
+    value = as_lanes(shared.load(cells, size * 8))
     blocks = value.words.shape[1]
     meta = value.meta if isinstance(value.meta, int) else value.meta.reshape(value.meta.shape[0], rows, k)
     words = np.broadcast_to(value.words, (2, blocks, rows * k)).reshape(2, blocks, rows, k)
@@ -236,10 +238,10 @@ def _accumulator(
     if bundled is not None and bundled.words.shape[2:] == shape:
         return bundled
     if bits == 16:
-        values = [L.cut(value, low, 16) for value in values for low in (0, 16)]
+        values = [cut(value, low, 16) for value in values for low in (0, 16)]
         order = [2 * (2 * j + half) + e for j in range(n // 8) for half in range(2) for e in range(2)]
         values = [values[index] for index in order]
-    lanes = [L.as_lanes(value) for value in values]
+    lanes = [as_lanes(value) for value in values]
     blocks = max(each.words.shape[1] for each in lanes)
     chosen = [thread for group in groups for thread in range(group * _GROUP, (group + 1) * _GROUP)]
     whole = len(chosen) == machine.threads
@@ -265,7 +267,7 @@ def _accumulator(
 def _raw(machine: Machine, operand: Operand) -> Value:
     assert isinstance(operand, Register)
     value = machine.registers.get(operand.name)
-    return L.poison(32) if value is None else value
+    return poison(32) if value is None else value
 
 
 def _bundle(values: list[Value]) -> Lanes | None:
@@ -304,7 +306,7 @@ def _write(machine: Machine, registers: Sequence[Operand], value: Lanes, bits: i
     results: list[Value] = list(lanes)
     if bits == 16:
         places = [(j, half) for j in range(count // 4) for half in range(2)]
-        results = [L.concat([lanes[4 * j + 2 * half], lanes[4 * j + 2 * half + 1]]) for j, half in places]
+        results = [concat([lanes[4 * j + 2 * half], lanes[4 * j + 2 * half + 1]]) for j, half in places]
     for register, result in zip(registers, results, strict=True):
         machine.write(register, result)
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bitwise_core.asm import Instruction, Operand
-from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.groups import Groups
 from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.pieces import choose, concat
 from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx.opcodes import tensor_copy
-from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_of
+from bitwise_nvidia_ptx.opcodes.memory import address_of, aligned, literal_of
 from bitwise_nvidia_ptx.shared_access import touched
 
 TABLE = OpcodeTable()
@@ -83,6 +83,9 @@ def _issue(machine: Machine, target: Operand, source: Operand, bits: int, size: 
         raise Unreadable("an asynchronous copy to a computed address", line)
     if machine.condition is not None:
         raise Unreadable("an asynchronous copy depends on data", line)
+    for address in (place, origin):
+        if isinstance(address, np.ndarray):
+            aligned(machine, address, bits // 8, line)
     if origin is None:
         count = None if size is None else machine.read_bits(size, 32)
         value = machine.memory.copied(machine, begin, bits, count, line)
@@ -99,24 +102,24 @@ def _issue(machine: Machine, target: Operand, source: Operand, bits: int, size: 
 
 
 def _source(machine: Machine, origin: Array, bits: int, size: Operand | None, line: int) -> Value:
-    zero = L.concat([np.zeros((1, 1), dtype=np.uint32)] * (bits // 32))
+    zero = concat([np.zeros((1, 1), dtype=np.uint32)] * (bits // 32))
     outer = machine.mask
     if size is None:
         return _leaves(machine, origin, bits, line)
     count = machine.known(machine.read_bits(size, 32))
     if count is None:
         raise Unreadable("an asynchronous copy's size depends on data", line)
-    whole, none = count >= bits // 8, count == 0
+    whole, none = count == bits // 8, count == 0
     active = machine.active()
     if (~(whole | none) & active).any():
-        raise Unreadable("an asynchronous copy of part of its size", line)
+        raise Unreadable("an asynchronous copy of another size than its own or none", line)
     reading = np.broadcast_to(whole, np.broadcast_shapes(whole.shape, (1, 1))) if outer is None else whole & outer
     if not reading.any():
         return zero
     machine.mask = None if reading.all() else reading
     value = _leaves(machine, origin, bits, line)
     machine.mask = outer
-    return value if reading.all() else L.choose(whole, value, zero)
+    return value if reading.all() else choose(whole, value, zero)
 
 
 def _leaves(machine: Machine, origin: Array, bits: int, line: int) -> Value:
@@ -132,7 +135,7 @@ def _leaves(machine: Machine, origin: Array, bits: int, line: int) -> Value:
         )
         for low in range(0, bits, 64)
     ]
-    return L.concat(parts)
+    return concat(parts)
 
 
 def _commit(machine: Machine) -> None:

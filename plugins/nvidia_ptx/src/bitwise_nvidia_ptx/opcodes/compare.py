@@ -9,9 +9,9 @@ import numpy as np
 
 from bitwise_core import numeric
 from bitwise_core.asm import Instruction, Paired
-from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.pieces import choose
 from bitwise_core.machine.state import Machine, Step, invert
 from bitwise_nvidia_ptx.opcodes.common import (
     FORMATS,
@@ -140,7 +140,7 @@ def select(instruction: Instruction, context: Context) -> Step:
         chosen = machine.read_bits(predicate, 1)
         values = machine.read_bits(left, bits), machine.read_bits(right, bits)
         if isinstance(chosen, np.ndarray):
-            result = L.choose(chosen, *values)
+            result = choose(chosen, *values)
         elif bits == 1:
             result = _select_predicate(machine, chosen, *values)
         else:

@@ -11,6 +11,7 @@ from bitwise_core.asm import Instruction
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx.opcodes.common import (
     BITS,
@@ -73,7 +74,7 @@ def _scalar(instruction: Instruction, to: str, source: str, rounding: str | None
 def float_conversion(machine: Machine, name: str, value: Value, bits: int) -> Value:
     """A conversion by its name; bf16 to fp32 moves the bits."""
     if name == "convert.fp32.bf16":
-        return L.concat([np.zeros((1, 1), dtype=np.uint16), value])
+        return concat([np.zeros((1, 1), dtype=np.uint16), value])
     return machine.domain.floating(name, [value], bits)
 
 
@@ -89,8 +90,8 @@ def _packed(instruction: Instruction, to: str, source: str, rounding: str | None
 
         def unpack(machine: Machine) -> None:
             value = machine.read_bits(operands[0], width * count)
-            parts = [float_conversion(machine, name, L.cut(value, width * i, width), bits) for i in range(count)]
-            machine.write(destination, L.concat(parts))
+            parts = [float_conversion(machine, name, cut(value, width * i, width), bits) for i in range(count)]
+            machine.write(destination, concat(parts))
 
         return unpack
     if len(operands) != count or source not in BITS:
@@ -99,7 +100,7 @@ def _packed(instruction: Instruction, to: str, source: str, rounding: str | None
 
     def pack(machine: Machine) -> None:
         parts = [float_conversion(machine, name, machine.read_bits(each, width), bits) for each in reversed(operands)]
-        machine.write(destination, L.concat(parts))
+        machine.write(destination, concat(parts))
 
     return pack
 
@@ -130,9 +131,9 @@ def _integers(instruction: Instruction, to: str, source: str, saturates: bool) -
         if isinstance(value, np.ndarray):
             machine.write(destination, evaluate(value))
         elif bits <= wide and not saturates:
-            machine.write(destination, L.cut(value, 0, bits))
+            machine.write(destination, cut(value, 0, bits))
         elif not from_signed and not saturates:
-            machine.write(destination, L.concat([value, np.zeros((1, 1), dtype=L.UNSIGNED[bits - wide])] if bits - wide in L.UNSIGNED
+            machine.write(destination, concat([value, np.zeros((1, 1), dtype=L.UNSIGNED[bits - wide])] if bits - wide in L.UNSIGNED
                                                 else [value, *(np.zeros((1, 1), dtype=np.uint8) for _ in range((bits - wide) // 8))]))  # fmt: skip
         else:
             machine.write(destination, apply_integer(machine, name, [value], bits, evaluate))
@@ -162,7 +163,7 @@ def _pack(instruction: Instruction, modifiers: list[str], to: str, source: str) 
             for each in (low, high)
         ]
         if rest:
-            parts.append(L.cut(machine.read_bits(rest[0], 32), 0, 32 - 2 * bits))
-        machine.write(destination, L.concat(parts))
+            parts.append(cut(machine.read_bits(rest[0], 32), 0, 32 - 2 * bits))
+        machine.write(destination, concat(parts))
 
     return step

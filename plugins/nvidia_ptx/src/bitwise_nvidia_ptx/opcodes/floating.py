@@ -15,6 +15,7 @@ import numpy as np
 from bitwise_core.asm import Instruction, Operand
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx.literals import is_literal
 from bitwise_nvidia_ptx.opcodes.common import BITS, FORMATS, PACKED, check_modifiers
@@ -38,10 +39,10 @@ def _lanewise(instruction: Instruction, name: str, kind: str, sources: Sequence[
             machine.write(destination, machine.domain.floating(name, values, bits, properties))
             return
         parts = [
-            machine.domain.floating(name, [L.cut(value, low, bits) for value in values], bits, properties)
+            machine.domain.floating(name, [cut(value, low, bits) for value in values], bits, properties)
             for low in range(0, bits * count, bits)
         ]
-        machine.write(destination, L.concat(parts))
+        machine.write(destination, concat(parts))
 
     return step
 

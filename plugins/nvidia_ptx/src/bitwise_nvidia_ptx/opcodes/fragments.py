@@ -15,8 +15,10 @@ import numpy as np
 
 from bitwise_core.machine import hashing, matrix, recording
 from bitwise_core.machine import lanes as L
+from bitwise_core.machine.lane_hash import exact_hash, full_hash
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.matrix import Vectors
+from bitwise_core.machine.pieces import as_lanes, cut
 from bitwise_core.machine.state import Machine
 
 
@@ -52,8 +54,8 @@ def _vector(machine: Machine, registers: Sequence[Value], element_bits: int) -> 
     sticky: L.Meta = 0
     for block, register in enumerate(registers):
         for element in range(per_register):
-            value = L.as_lanes(L.cut(register, element * element_bits, element_bits))
-            words = (L.exact_hash(value) if element_bits == 32 else L.full_hash(value)) * _coefficients(
+            value = as_lanes(cut(register, element * element_bits, element_bits))
+            words = (exact_hash(value) if element_bits == 32 else full_hash(value)) * _coefficients(
                 count, per_register, element, block, machine.threads
             )
             total = words if total is None else total + words
@@ -81,13 +83,13 @@ def _elements(machine: Machine, registers: Sequence[Value], element_bits: int, p
     """The elements of each vector in the order of k, each of shape (blocks, warps, 8)."""
     found = []
     for register in registers:
-        cuts = [
-            _by_lane(machine, L.as_lanes(L.cut(register, e * element_bits, element_bits))) for e in range(per_register)
+        elements = [
+            _by_lane(machine, as_lanes(cut(register, e * element_bits, element_bits))) for e in range(per_register)
         ]
         for lane in range(4):
-            for cut in cuts:
-                meta = cut.meta if isinstance(cut.meta, int) else cut.meta[..., lane]
-                found.append(Lanes(element_bits, cut.words[..., lane], meta))
+            for each in elements:
+                meta = each.meta if isinstance(each.meta, int) else each.meta[..., lane]
+                found.append(Lanes(element_bits, each.words[..., lane], meta))
     return found
 
 
@@ -99,7 +101,7 @@ def accumulate(
     finite = machine.domain.assumes("finite")
     for half, vector in enumerate(left):
         for element in range(2):
-            old = _by_lane(machine, L.as_lanes(accumulators[2 * half + element]))
+            old = _by_lane(machine, as_lanes(accumulators[2 * half + element]))
             row = Vectors(
                 vector.words[..., None], None if vector.zero is None else vector.zero[..., None], vector.sticky
             )

@@ -13,6 +13,7 @@ from bitwise_core.asm import Instruction
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx.opcodes import floating
 from bitwise_nvidia_ptx.opcodes.carries import with_carry
@@ -200,7 +201,7 @@ def _move_bytes(value: Value, by: Value, bits: int, left: bool) -> Value | None:
         return None
     fill = _zeros(count)
     part = _bytes(value, 0 if left else count, kept)
-    return L.concat([*fill, *part] if left else [*part, *fill])
+    return concat([*fill, *part] if left else [*part, *fill])
 
 
 def _zeros(bits: int) -> list[Value]:
@@ -213,10 +214,10 @@ def _sizes(bits: int) -> list[int]:
 
 def _bytes(value: Value, low: int, bits: int) -> list[Value]:
     if bits in (8, 16, 32):
-        return [L.cut(value, low, bits)]
+        return [cut(value, low, bits)]
     parts: list[Value] = []
     for size in _sizes(bits) if low % 16 else _sizes(bits)[::-1]:
-        parts.append(L.cut(value, low, size))
+        parts.append(cut(value, low, size))
         low += size
     return parts
 

@@ -10,7 +10,9 @@ import numpy as np
 
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lane_hash import poison, term
 from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.pieces import as_lanes, choose
 from bitwise_core.machine.state import Machine
 
 LOCAL_BASE = 1 << 33
@@ -55,7 +57,7 @@ def store(machine: Machine, address: Array, values: list[Value], bits: int, line
         if machine.condition is not None and old is not None:
             value = machine.domain.select(machine.condition, value, old)
         contents[where] = (
-            value if machine.mask is None else L.choose(machine.mask, value, L.poison(bits) if old is None else old)
+            value if machine.mask is None else choose(machine.mask, value, poison(bits) if old is None else old)
         )
 
 
@@ -67,7 +69,7 @@ def load(machine: Machine, address: Value, offset: int, bits: int, line: int) ->
     if place is not None:
         found = contents.get(place + offset)
         if found is None:
-            return L.poison(bits)
+            return poison(bits)
         if L.width(found) != bits:
             raise Unreadable("local memory is read in another width than it was written", line)
         return found
@@ -77,7 +79,7 @@ def load(machine: Machine, address: Value, offset: int, bits: int, line: int) ->
     where = address if not offset else machine.domain.integer("add.b64", [address, shift], 64, np.add, gathers=True)
     cells = [contents[start] for start in sorted(contents)]
     layout = " ".join(str(start) for start in sorted(contents))
-    return L.term(bits, f"local gather {layout}", [L.as_lanes(each) for each in (where, *cells)], exact=True)
+    return term(bits, f"local gather {layout}", [as_lanes(each) for each in (where, *cells)], exact=True)
 
 
 def load_constant(machine: Machine, address: Array, bits: int) -> Array | None:

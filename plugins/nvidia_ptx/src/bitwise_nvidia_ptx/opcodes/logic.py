@@ -13,6 +13,7 @@ from bitwise_core.asm import Immediate, Instruction
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.lanes import Array, Lanes, Value
+from bitwise_core.machine.pieces import choose, concat, cut, ends
 from bitwise_core.machine.state import Machine, Step, invert
 from bitwise_nvidia_ptx.opcodes.common import apply_integer, integer_step, type_bits
 
@@ -56,12 +57,12 @@ def combine(machine: Machine, root: str, left: Value, right: Value, bits: int) -
         if changed is not None:
             return changed
     if isinstance(left, L.Pieces) or isinstance(right, L.Pieces):
-        cuts = sorted(set(L._cuts(left)) | set(L._cuts(right)))
+        cuts = sorted(set(ends(left)) | set(ends(right)))
         spans = list(zip([0, *cuts[:-1]], cuts, strict=True))
         if len(spans) > 1:
-            return L.concat(
+            return concat(
                 [
-                    combine(machine, root, L.cut(left, low, high - low), L.cut(right, low, high - low), high - low)
+                    combine(machine, root, cut(left, low, high - low), cut(right, low, high - low), high - low)
                     for low, high in spans
                 ]
             )
@@ -76,7 +77,7 @@ def _predicates(machine: Machine, root: str, left: Value, right: Value) -> Value
                 return known
             if not absorbing.any():
                 return other
-            return L.choose(absorbing, known, other)
+            return choose(absorbing, known, other)
     return apply_integer(machine, f"{root}.pred", [left, right], 1, _FUNCTIONS[root], gathers=True)
 
 
@@ -101,13 +102,13 @@ def _with_mask(machine: Machine, root: str, mask: Value, value: Value, bits: int
         whole = (1 << size) - 1
         useful = all(piece in (0, whole) for piece in pieces) if root in ("and", "or") else isinstance(value, L.Pieces)
         if useful or (isinstance(value, L.Pieces) and size in {L.width(part) for part in value.parts}):
-            return L.concat(
+            return concat(
                 [
                     combine(
                         machine,
                         root,
                         np.full((1, 1), piece, dtype=L.UNSIGNED[size]),
-                        L.cut(value, index * size, size),
+                        cut(value, index * size, size),
                         size,
                     )
                     for index, piece in enumerate(pieces)
@@ -199,7 +200,7 @@ def permute_bytes(instruction: Instruction, context: Context) -> Step:
                 result = apply_integer(machine, "prmt.b32", values, 32, evaluate)
                 break
             chosen = _pick(values[0], values[1], int(number))
-            result = chosen if result is None else L.choose((control & np.uint32(0xFFFF)) == number, chosen, result)
+            result = chosen if result is None else choose((control & np.uint32(0xFFFF)) == number, chosen, result)
         assert result is not None
         machine.write(destination, result)
 
@@ -212,7 +213,7 @@ def _pick(left: Value, right: Value, selector: int) -> Value:
     parts: list[Value] = []
     for low, high in ((chosen[0], chosen[1]), (chosen[2], chosen[3])):
         if high == low + 1 and low % 2 == 0:
-            parts.append(L.cut(left if low < 4 else right, 8 * (low % 4), 16))
+            parts.append(cut(left if low < 4 else right, 8 * (low % 4), 16))
         else:
-            parts.extend(L.cut(left if byte < 4 else right, 8 * (byte % 4), 8) for byte in (low, high))
-    return L.concat(parts)
+            parts.extend(cut(left if byte < 4 else right, 8 * (byte % 4), 8) for byte in (low, high))
+    return concat(parts)

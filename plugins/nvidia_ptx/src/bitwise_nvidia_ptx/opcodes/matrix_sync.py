@@ -15,6 +15,7 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.pieces import concat, cut, take_threads
 from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx.opcodes.common import FORMATS
 from bitwise_nvidia_ptx.opcodes.fragments import accumulate, vectors
@@ -83,12 +84,12 @@ def _elements(machine: Machine, registers: tuple[Operand, ...], bits: int) -> li
     if bits != 16:
         return [machine.read_bits(each, bits) for each in registers]
     values = [machine.read_bits(each, 32) for each in registers]
-    return [L.cut(value, low, 16) for value in values for low in (0, 16)]
+    return [cut(value, low, 16) for value in values for low in (0, 16)]
 
 
 def _write_elements(machine: Machine, registers: tuple[Operand, ...], values: list[L.Lanes], bits: int) -> None:
     if bits == 16:
-        joined = [L.concat([values[index], values[index + 1]]) for index in range(0, len(values), 2)]
+        joined = [concat([values[index], values[index + 1]]) for index in range(0, len(values), 2)]
         for register, value in zip(registers, joined, strict=True):
             machine.write(register, value)
         return
@@ -134,16 +135,16 @@ def load_matrices(instruction: Instruction, context: Context) -> Step:
 def _read_matrix(machine: Machine, address: Array, index: int, transposed: bool) -> Value:
     lane = np.arange(machine.threads) & 31
     if not transposed:
-        rows = L.take_threads(address, _pointer_threads(machine.threads, index))
+        rows = take_threads(address, _pointer_threads(machine.threads, index))
         where = rows + (4 * (lane % 4)).astype(rows.dtype)
-        return L.concat([read_shared(machine, where, 16), read_shared(machine, where + rows.dtype.type(2), 16)])
+        return concat([read_shared(machine, where, 16), read_shared(machine, where + rows.dtype.type(2), 16)])
     halves = []
     base = np.arange(machine.threads) & ~31
     for element in range(2):
         holder = (base + 8 * index + 2 * (lane % 4) + element)[None]
-        rows = L.take_threads(address, holder)
+        rows = take_threads(address, holder)
         halves.append(read_shared(machine, rows + (2 * (lane // 4)).astype(rows.dtype), 16))
-    return L.concat(halves)
+    return concat(halves)
 
 
 @TABLE.opcode("stmatrix")
@@ -166,11 +167,11 @@ def store_matrices(instruction: Instruction, context: Context) -> Step:
         for index, item in enumerate(items(source)):
             value = machine.read_bits(item, 32)
             if not transposed:
-                rows = L.take_threads(address, _pointer_threads(machine.threads, index))
+                rows = take_threads(address, _pointer_threads(machine.threads, index))
                 write_shared(machine, rows + (4 * (lane % 4)).astype(rows.dtype), value)
                 continue
             for element in range(2):
-                rows = L.take_threads(address, (base + 8 * index + 2 * (lane % 4) + element)[None])
-                write_shared(machine, rows + (2 * (lane // 4)).astype(rows.dtype), L.cut(value, 16 * element, 16))
+                rows = take_threads(address, (base + 8 * index + 2 * (lane % 4) + element)[None])
+                write_shared(machine, rows + (2 * (lane // 4)).astype(rows.dtype), cut(value, 16 * element, 16))
 
     return step

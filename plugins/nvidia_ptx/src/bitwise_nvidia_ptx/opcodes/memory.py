@@ -12,7 +12,9 @@ from bitwise_core.asm import Address, Immediate, Instruction, Operand, Register,
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lane_hash import term
 from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx.opcodes import local_memory
 from bitwise_nvidia_ptx.opcodes.common import FORMATS, PACKED, type_bits
@@ -41,7 +43,7 @@ def move(instruction: Instruction, context: Context) -> Step:
         items = source.items
 
         def pack(machine: Machine) -> None:
-            machine.write(destination, L.concat([machine.read_bits(item, width) for item in items]))
+            machine.write(destination, concat([machine.read_bits(item, width) for item in items]))
 
         return pack
 
@@ -110,6 +112,10 @@ def load(instruction: Instruction, context: Context) -> Step:
     widths = [_register_bits(target, context, bits) for target in targets]
 
     def step(machine: Machine) -> None:
+        if space not in ("param", "local"):
+            whole = machine.known(address_of(machine, source))
+            if isinstance(whole, np.ndarray):
+                aligned(machine, whole, bits * count // 8, line)
         for index, target in enumerate(targets):
             value = _load_one(machine, space, source, index * bits // 8, bits, line)
             machine.write(target, _extend(machine, value, bits, widths[index], extends))
@@ -146,7 +152,7 @@ def _extend(machine: Machine, value: Value, bits: int, width: int, signed: bool)
         size = min(32, left & -left)
         fill.append(np.zeros((1, 1), dtype=L.UNSIGNED[size]))
         left -= size
-    return L.concat([value, *fill])
+    return concat([value, *fill])
 
 
 def _load_one(machine: Machine, space: str, source: Operand, offset: int, bits: int, line: int) -> Value:
@@ -197,7 +203,7 @@ def _parameter(machine: Machine, source: Operand, offset: int, bits: int) -> Val
         return value
     if low + bits > L.width(value):
         raise Unreadable(f"the parameter {source.base.name} is read past its end")
-    return L.cut(value, low, bits)
+    return cut(value, low, bits)
 
 
 @TABLE.opcode("st")
@@ -214,17 +220,19 @@ def store(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         values = [machine.read_bits(item, bits) for item in items]
         if space == "param":
-            _store_parameter(machine, target, L.concat(values))
+            _store_parameter(machine, target, concat(values))
             return
         place = address_of(machine, target)
         address = machine.known(place)
         if address is None and space in ("global", "generic"):
-            machine.memory.scatter(machine, place, L.concat(values), line)
+            machine.memory.scatter(machine, place, concat(values), line)
             return
         if address is None:
             raise Unreadable("memory is written at a computed address", line)
+        if isinstance(address, np.ndarray):
+            aligned(machine, address, bits * count // 8, line)
         if space == "shared":
-            write_shared(machine, address, L.concat(values))
+            write_shared(machine, address, concat(values))
             return
         if space == "local":
             local_memory.store(machine, address, values, bits, line)
@@ -254,8 +262,8 @@ def _store_parameter(machine: Machine, target: Operand, value: Value) -> None:
         raise Unreadable("a parameter is written at a computed address")
     old = machine.parameters.get(target.base.name)
     if target.offset and old is not None:
-        parts: list[Value] = [L.cut(old, 0, target.offset * 8), value]
-        value = L.concat(parts)
+        parts: list[Value] = [cut(old, 0, target.offset * 8), value]
+        value = concat(parts)
     machine.parameters[target.base.name] = value
 
 
@@ -294,7 +302,7 @@ def atomic(instruction: Instruction, context: Context) -> Step:
         for item in items:
             value = machine.read_bits(item, bits * packed)
             for low in range(0, bits * packed, bits):
-                part = L.cut(value, low, bits)
+                part = cut(value, low, bits)
                 machine.memory.atomic(
                     name, where + np.uint64(place), part, machine.mask, machine.thread, machine.epoch, line
                 )
@@ -310,7 +318,7 @@ def _write_old(machine: Machine, destination: Operand | None, bits: int, line: i
     """The value that an atomic operation found depends on the order of threads."""
     if destination is None:
         return
-    old = L.term(bits, f"old value at line {line}", [], L.UNDETERMINED)
+    old = term(bits, f"old value at line {line}", [], L.UNDETERMINED)
     for each in destination.items if isinstance(destination, Vector) else (destination,):
         machine.write(each, old)
 
@@ -332,12 +340,29 @@ def no_value(instruction: Instruction, context: Context) -> Step:
     """Prefetches, cache policies and fences: nothing is computed.  A policy register holds 0."""
     root = instruction.opcode.split(".")[0]
     destination = instruction.operands[0] if root == "createpolicy" else None
+    if instruction.opcode.startswith("fence.proxy.async"):
+        return _proxy_fence
 
     def step(machine: Machine) -> None:
         if destination is not None:
             machine.write(destination, np.zeros((1, 1), dtype=np.uint64))
 
     return step
+
+
+def _proxy_fence(machine: Machine) -> None:
+    """What the active threads have written to shared memory is visible to asynchronous instructions."""
+    for races in machine.races.acting(machine.mask):
+        races.fence(machine.active_threads())
+
+
+def aligned(machine: Machine, address: Array, size: int, line: int) -> None:
+    """Raises Unreadable where an active thread's address is no multiple of the access's size in bytes."""
+    if size == 1:
+        return
+    astray = (address & address.dtype.type(size - 1)) != 0
+    if astray.any() and (machine.mask is None or (astray & machine.mask).any()):
+        raise Unreadable(f"an access of {size} bytes is not aligned to its size", line)
 
 
 def literal_of(operand: Operand, instruction: Instruction) -> int:

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bitwise_core.asm import Address, Instruction, Operand, Vector
+from bitwise_core.asm import Address, Instruction, Operand, Register, Symbol, Vector
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.groups import Groups
 from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.pieces import choose
 from bitwise_core.machine.state import Blocked, Control, Machine, Step
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_of
 
@@ -125,6 +127,8 @@ def memory_barrier(instruction: Instruction, context: Context) -> Step:
     if verb in ("try_wait", "test_wait"):
         if "parity" not in parts:
             raise UnknownInstruction(instruction)
+        if not _waited_for(instruction, context):
+            raise UnknownInstruction(instruction, "is not repeated by a branch until it succeeds, which is not modelled")
         destination, target, parity = instruction.operands[:3]
 
         def wait(machine: Machine) -> Control | None:
@@ -135,6 +139,20 @@ def memory_barrier(instruction: Instruction, context: Context) -> Step:
 
         return wait
     raise UnknownInstruction(instruction)
+
+
+def _waited_for(instruction: Instruction, context: Context) -> bool:
+    """Whether the next instruction branches back to this one (or before it) while the wait has not succeeded."""
+    instructions = context.kernel.instructions
+    place = next((index for index, each in enumerate(instructions) if each is instruction), None)
+    if place is None or place + 1 >= len(instructions):
+        return False
+    following = instructions[place + 1]
+    destination, target = instruction.operands[0], following.operands[0] if following.operands else None
+    if not following.opcode.startswith("bra") or following.guard is None or not isinstance(target, Symbol):
+        return False
+    returns = context.kernel.labels.get(target.name, place + 1) <= place
+    return returns and following.guard.negated and Register(following.guard.register) == destination
 
 
 def _initialise(instruction: Instruction) -> Step:
@@ -215,12 +233,10 @@ def _wait(machine: Machine, barrier: MemoryBarrier, destination: Operand, parity
 def copy(instruction: Instruction, context: Context) -> Step:
     """cp.async.bulk.tensor loads into shared memory and stores out of it, and the groups of bulk stores."""
     parts = instruction.opcode.split(".")
-    if "commit_group" in parts or "wait_group" in parts:
-
-        def nothing(machine: Machine) -> None:
-            return None
-
-        return nothing
+    if "commit_group" in parts:
+        return _commit_stores
+    if "wait_group" in parts:
+        return _wait_stores(literal_of(instruction.operands[0], instruction))
     if "tensor" not in parts or any(
         each in parts for each in ("im2col", "multicast::cluster", "gather4", "scatter4", "reduce")
     ):
@@ -240,6 +256,27 @@ def copy(instruction: Instruction, context: Context) -> Step:
         _each_thread(machine, lambda: _store_box(machine, target, source, rank, instruction.line))
 
     return store
+
+
+def _commit_stores(machine: Machine) -> None:
+    """Closes a group of the bulk stores issued so far."""
+    _needs_no_data(machine, "a group of bulk copies")
+    reads = machine.extra.setdefault("bulk reads", [])
+    machine.extra.setdefault("bulk groups", Groups()).commit(list(reads), machine.active_blocks())
+    reads.clear()
+
+
+def _wait_stores(keep: int) -> Step:
+    """Waits until the bulk stores of all but the newest groups have read shared memory."""
+
+    def step(machine: Machine) -> None:
+        groups = machine.extra.setdefault("bulk groups", Groups())
+        for work, done in groups.wait(keep, machine.active_blocks()):
+            for cells, thread in work:
+                for races in machine.races.of_blocks(done):
+                    races.finished_reads(cells, thread)
+
+    return step
 
 
 def _each_thread(machine: Machine, act: Callable[[], None]) -> None:
@@ -342,7 +379,7 @@ def _load_box(
         line,
     )
     if not box.inside.all():
-        value = L.choose(box.inside, value, np.zeros((1, 1), dtype=L.UNSIGNED[bits]))
+        value = choose(box.inside, value, np.zeros((1, 1), dtype=L.UNSIGNED[bits]))
     places = _swizzled(base + box.offset, box.swizzle)[None]
     cells = machine.shared.cells(places, None)
     step = max(1, box.element // machine.shared.granule)
@@ -365,7 +402,8 @@ def _store_box(machine: Machine, target: Operand, source: Operand, rank: int, li
     step = max(1, box.element // machine.shared.granule)
     touched = (cells[0][:, None] + np.arange(step)).ravel()
     for races in machine.races.acting(machine.mask):
-        races.reads(touched, np.full(touched.shape, thread), "copies")
+        races.pending_reads(touched, thread)
+    machine.extra.setdefault("bulk reads", []).append((touched, thread))
     value = machine.shared.load(cells, box.element * 8)
     acting = (_acting_blocks(machine) > 0)[:, None]
     mask = np.broadcast_to(box.inside & acting, (machine.blocks, box.offset.size))

@@ -12,6 +12,7 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.pieces import take_threads
 from bitwise_core.machine.state import Machine, Step
 
 TABLE = OpcodeTable()
@@ -48,13 +49,14 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
     if len(parts) != 4 or parts[1] != "sync" or parts[2] not in _MODES or parts[3] != "b32":
         raise UnknownInstruction(instruction)
     mode = parts[2]
-    destination, source, by, clamp, _ = instruction.operands
+    destination, source, by, clamp, members = instruction.operands
     line = instruction.line
 
     def step(machine: Machine) -> None:
         amounts = [machine.known(machine.read_bits(each, 32)) for each in (by, clamp)]
         if amounts[0] is None or amounts[1] is None:
             raise Unreadable("a shuffle's distance depends on data", line)
+        _check_members(machine, machine.known(machine.read_bits(members, 32)), line)
         thread = np.arange(machine.threads, dtype=np.int64)[None]
         lane, base = thread & 31, thread & ~31
         chosen, valid = source_lanes(mode, lane, amounts[0].astype(np.int64), amounts[1].astype(np.int64))
@@ -66,7 +68,7 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
             inside = where < machine.threads
             if (~np.take_along_axis(active, np.where(inside, where, 0), axis=1) & active).any():
                 raise Unreadable("a shuffle reads a lane that does not take part", line)
-        result = L.take_threads(value, np.minimum(index, machine.threads - 1)) if _varies(value) else value
+        result = take_threads(value, np.minimum(index, machine.threads - 1)) if _varies(value) else value
         if isinstance(destination, Paired):
             machine.write(destination.first, result)
             machine.write(destination.second, np.broadcast_to(valid, index.shape))
@@ -74,6 +76,17 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
             machine.write(destination, result)
 
     return step
+
+
+def _check_members(machine: Machine, members: Array | None, line: int) -> None:
+    """Every lane that executes a shuffle must be in its member mask.  Raises Unreadable."""
+    if members is None:
+        raise Unreadable("a shuffle's member mask depends on data", line)
+    if members.size == 1 and int(members.flat[0]) == 0xFFFFFFFF:
+        return
+    lane = (np.arange(machine.threads, dtype=np.uint32) & np.uint32(31))[None]
+    if ((members >> lane & np.uint32(1) == 0) & machine.active()).any():
+        raise Unreadable("a lane executes a shuffle whose member mask leaves it out", line)
 
 
 def _varies(value: Value) -> bool:
@@ -184,7 +197,7 @@ def redux(instruction: Instruction, context: Context) -> Step:
             raise Unreadable("redux over part of a warp", line)
         thread = np.arange(machine.threads, dtype=np.int64)[None]
         for distance in (1, 2, 4, 8, 16):
-            other = L.take_threads(value, thread ^ distance) if _varies(value) else value
+            other = take_threads(value, thread ^ distance) if _varies(value) else value
             value = _exact(machine, name, kind, value, other)
         machine.write(destination, value)
 

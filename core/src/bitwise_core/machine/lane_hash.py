@@ -1,0 +1,129 @@
+"""Hashes of lanes: of the payload, of the value, and of the operations made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bitwise_core.machine import hashing, recording
+from bitwise_core.machine.lanes import (
+    ABSORBED,
+    KIND,
+    LOOSE,
+    NEGATED,
+    PLUS_ZERO,
+    POISON,
+    SET_SHIFT,
+    TERM,
+    WIDENED,
+    WITH_IDENTITY,
+    WITH_ZERO,
+    Lanes,
+    Meta,
+    sticky,
+)
+
+
+def kind_constant(kind: int, bits: int, operation: int = 0) -> hashing.Words:
+    """The hash constant of a payload that is not a term's hash."""
+    return hashing.constant(f"kind {kind} bits {bits} operation {operation}")
+
+
+PLUS_ZERO_WORDS = hashing.constant("plus zero")
+NEGATED_WORDS = hashing.constant("negated")
+LOOSE_WORDS = hashing.constant("up to the bits of a NaN")
+ZERO_WORDS = hashing.constant("with zero")
+IDENTITY_WORDS = hashing.constant("with identity")
+
+
+def base_hash(lanes: Lanes) -> hashing.Words:
+    """The hash of the payload alone: PLUS_ZERO and NEGATED are left out."""
+    if lanes.hashed is not None:
+        return lanes.hashed
+    meta = lanes.meta
+    if isinstance(meta, int):
+        words = _base_hash_uniform(lanes.words, meta, lanes.bits)
+    else:
+        kinds = meta & np.uint32(KIND | WIDENED | ABSORBED | (255 << SET_SHIFT))
+        present = np.unique(kinds)
+        words = _base_hash_uniform(lanes.words, int(present[0]), lanes.bits)
+        for kind in present[1:]:
+            words = np.where(kinds == kind, _base_hash_uniform(lanes.words, int(kind), lanes.bits), words)
+    lanes.hashed = words
+    return words
+
+
+WIDENING = "convert.fp32.fp16"
+
+
+def _base_hash_uniform(words: hashing.Words, meta: int, bits: int) -> hashing.Words:
+    kind = meta & KIND
+    if meta & WIDENED:
+        inner = _base_hash_uniform(words, meta & ~WIDENED, 16)
+        factor, tag = hashing.multiplier(1), hashing.constant(WIDENING)
+        return hashing.finalise(inner * hashing.shaped(factor, inner.ndim) + hashing.shaped(tag, inner.ndim))
+    if kind == TERM:
+        return words
+    tag = kind_constant(kind, bits, (meta >> SET_SHIFT) & 255)
+    factor = hashing.multiplier(0)
+    if words.ndim != 3:
+        tag, factor = hashing.shaped(tag, words.ndim), hashing.shaped(factor, words.ndim)
+    hashed = hashing.finalise(words * factor + tag)
+    for flag, change in ((WITH_IDENTITY, IDENTITY_WORDS), (WITH_ZERO, ZERO_WORDS)):
+        if meta & flag:
+            hashed ^= hashing.shaped(change, words.ndim)
+    return hashed
+
+
+def signed_hash(lanes: Lanes) -> hashing.Words:
+    """The hash with the sign flip counted and +0 left out: the operand of an addition."""
+    return _flagged(base_hash(lanes), lanes.meta, NEGATED, NEGATED_WORDS)
+
+
+def unsigned_hash(lanes: Lanes) -> hashing.Words:
+    """The hash with +0 counted and the sign flip left out: the factor of a product."""
+    return _flagged(base_hash(lanes), lanes.meta, PLUS_ZERO, PLUS_ZERO_WORDS)
+
+
+def full_hash(lanes: Lanes) -> hashing.Words:
+    """The hash of the value itself."""
+    words = _flagged(base_hash(lanes), lanes.meta, NEGATED, NEGATED_WORDS)
+    return _flagged(words, lanes.meta, PLUS_ZERO, PLUS_ZERO_WORDS)
+
+
+def exact_hash(lanes: Lanes) -> hashing.Words:
+    """The hash for an operation that looks at bits, those of a NaN included."""
+    return _flagged(full_hash(lanes), lanes.meta, LOOSE, LOOSE_WORDS)
+
+
+def _flagged(words: hashing.Words, meta: Meta, flag: int, change: hashing.Words) -> hashing.Words:
+    change = change if words.ndim == 3 else hashing.shaped(change, words.ndim)
+    if isinstance(meta, int):
+        return words ^ change if meta & flag else words
+    chosen = (meta & np.uint32(flag)) != 0
+    return np.where(chosen, words ^ change, words) if chosen.any() else words
+
+
+def term(
+    bits: int, tag: str, operands: Sequence[Lanes], meta: Meta = 0, *, commutes: bool = False, exact: bool = False
+) -> Lanes:
+    """An operation's term over its operands in order, or in any order where it commutes.
+
+    `exact` says that the operation looks at its operands' bits, those of a NaN included.
+    """
+    total = hashing.constant(tag)
+    for position, operand in enumerate(operands):
+        words = exact_hash(operand) if exact else full_hash(operand)
+        total = total + (words if commutes else words * hashing.multiplier(position + 1))
+    if total.base is None and not operands:
+        total = total.copy()
+    result = Lanes(bits, hashing.finalise(total), TERM | meta | sticky(*operands))
+    return recording.note(tag, result, operands, commutes=commutes)
+
+
+def poison(bits: int, reason: str = "undefined") -> Lanes:
+    """Lanes that nothing has written."""
+    return Lanes(bits, hashing.constant(f"poison {reason}"), TERM | POISON)
+
+

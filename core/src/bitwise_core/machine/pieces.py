@@ -1,0 +1,260 @@
+"""Values put together, cut and chosen: what moves bits and computes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bitwise_core.machine.lane_hash import term
+from bitwise_core.machine.lanes import (
+    ABSORBED,
+    FORM,
+    KNOWN,
+    LEAF,
+    NOT_MINUS_ZERO,
+    NOT_NEGATIVE,
+    PLUS_ZERO,
+    STICKY,
+    UNSIGNED,
+    Array,
+    Lanes,
+    Meta,
+    Numbers,
+    Pieces,
+    Value,
+    known_lanes,
+    known_meta,
+    other_form,
+    select_meta,
+    sticky,
+    uniform,
+    width,
+)
+
+
+def as_lanes(value: Value) -> Lanes:
+    """Any value in the form of lanes; pieces are joined into one term or leaf."""
+    if isinstance(value, np.ndarray):
+        return known_lanes(value)
+    if isinstance(value, Lanes):
+        return value
+    special = other_form(value)
+    if special is not None:
+        return special.lanes()
+    if value.joined is None:
+        value.joined = _join(value)
+    return value.joined
+
+
+def choose(mask: Array, new: Value, old: Value) -> Value:
+    """Lane by lane: `new` where the known mask is set, else `old`."""
+    if isinstance(new, np.ndarray) and isinstance(old, np.ndarray):
+        return np.where(mask, new, old)
+    special = other_form(new)
+    if special is None:
+        special = other_form(old)
+    if special is not None:
+        return special.choose(mask, new, old)
+    if isinstance(new, Pieces) or isinstance(old, Pieces):
+        cuts = sorted(set(ends(new)) | set(ends(old)))
+        starts = [0, *cuts[:-1]]
+        parts = [
+            choose(mask, cut(new, low, high - low), cut(old, low, high - low))
+            for low, high in zip(starts, cuts, strict=True)
+        ]
+        return concat(parts)
+    if new is old:
+        return new
+    left, right = as_lanes(new), as_lanes(old)
+    meta = select_meta(mask, left.meta, right.meta)
+    return Lanes(left.bits, np.where(mask, left.words, right.words), uniform(meta))
+
+
+def ends(value: Value) -> list[int]:
+    """The bits at which the value's parts end."""
+    if not isinstance(value, Pieces):
+        return [width(value)]
+    cuts, total = [], 0
+    for part in value.parts:
+        total += width(part)
+        cuts.append(total)
+    return cuts
+
+
+def cut(value: Value, low: int, bits: int) -> Value:
+    """The `bits` bits of the value that start at bit `low`."""
+    if low == 0 and bits == width(value):
+        return value
+    if isinstance(value, np.ndarray):
+        if value.dtype == np.bool_:
+            raise ValueError("a predicate has no bits to cut")
+        if bits == 1 or bits not in UNSIGNED:
+            raise ValueError(f"no register is {bits} bits wide")
+        return (value >> value.dtype.type(low)).astype(UNSIGNED[bits])
+    if isinstance(value, Pieces):
+        return _cut_pieces(value, low, bits)
+    special = other_form(value)
+    if special is not None:
+        return special.cut(low, bits)
+    part = value.part(low, bits)
+    return cut_lanes(value, low, bits) if part is None else part
+
+
+def _cut_pieces(value: Pieces, low: int, bits: int) -> Value:
+    parts: list[Value] = []
+    start = 0
+    for part in value.parts:
+        end = start + width(part)
+        first, last = max(start, low), min(end, low + bits)
+        if first < last:
+            parts.append(cut(part, first - start, last - first))
+        start = end
+    return concat(parts)
+
+
+def cut_lanes(value: Lanes, low: int, bits: int) -> Lanes:
+    """See `cut`: known numbers and leaves exactly, a term as a slice of it."""
+    meta = value.meta
+    if isinstance(meta, int):
+        form = meta & (FORM | ABSORBED)
+        if form == LEAF and low % 8 == 0 and bits % 8 == 0:
+            result = Lanes(bits, value.words + np.uint64(low // 8), LEAF | (meta & STICKY))
+        elif form == KNOWN:
+            result = _cut_known(value, low, bits)
+        else:
+            result = term(bits, f"slice {low} {bits} of {value.bits}", [value], exact=True)
+    else:
+        form_array = meta & np.uint32(FORM)
+        result = term(bits, f"slice {low} {bits} of {value.bits}", [value], exact=True)
+        if low % 8 == 0 and bits % 8 == 0:
+            leaf = Lanes(bits, value.words + np.uint64(low // 8), LEAF | (meta & np.uint32(STICKY)))
+            result = as_lanes(choose(form_array == LEAF, leaf, result))
+        result = as_lanes(choose(form_array == KNOWN, _cut_known(value, low, bits), result))
+    result.origin = (value, low)
+    return result
+
+
+def _cut_known(value: Lanes, low: int, bits: int) -> Lanes:
+    numbers = (value.words[0] >> np.uint64(low)) & np.uint64((1 << bits) - 1)
+    meta = known_meta(numbers, bits)
+    return Lanes(bits, np.broadcast_to(numbers[None], (2, *numbers.shape)), meta | (value.meta & STICKY))
+
+
+def concat(parts: Sequence[Value]) -> Value:
+    """The values side by side, least significant first; known parts and slices of one value are joined."""
+    flat: list[Array | Lanes] = []
+    for part in parts:
+        flat.extend(part.parts if isinstance(part, Pieces) else (part,))
+    merged = _merge_neighbours(flat)
+    if len(merged) == 1:
+        return merged[0]
+    return Pieces(tuple(merged))
+
+
+def _merge_neighbours(parts: list[Array | Lanes]) -> list[Array | Lanes]:
+    result: list[Array | Lanes] = []
+    index = 0
+    while index < len(parts):
+        part = parts[index]
+        if isinstance(part, Lanes) and part.origin is not None and part.origin[1] == 0:
+            whole, total, end = part.origin[0], 0, index
+            while end < len(parts) and total < whole.bits:
+                other = parts[end]
+                if not (isinstance(other, Lanes) and other.origin == (whole, total)):
+                    break
+                total += other.bits
+                end += 1
+            if total == whole.bits:
+                result.append(whole)
+                index = end
+                continue
+        result.append(part)
+        index += 1
+    special = next((part for part in result if isinstance(part, Numbers)), None)
+    if len(result) > 1 and special is not None and all(isinstance(part, np.ndarray | Numbers) for part in result):
+        return [special.join(result)]
+    if len(result) > 1 and all(isinstance(part, np.ndarray) for part in result):
+        total_bits = sum(width(part) for part in result)
+        if total_bits in UNSIGNED:
+            dtype = UNSIGNED[total_bits]
+            joined = result[0].astype(dtype)  # type: ignore[union-attr]
+            shift = width(result[0])
+            for part in result[1:]:
+                joined = joined | (part.astype(dtype) << dtype(shift))  # type: ignore[union-attr]
+                shift += width(part)
+            return [joined]
+    return result
+
+
+def _join(pieces: Pieces) -> Lanes:
+    parts = [as_lanes(part) for part in pieces.parts]
+    first = parts[0]
+    if all(isinstance(part.meta, int) and part.meta & FORM == LEAF for part in parts):
+        offset = 0
+        for part in parts:
+            if part is not first and not np.array_equal(part.words, first.words + np.uint64(offset)):
+                break
+            offset += part.bits // 8
+        else:
+            return Lanes(pieces.bits, first.words, LEAF | sticky(*parts))
+    layout = " ".join(str(part.bits) for part in parts)
+    meta: Meta = 0
+    low = pieces.parts[0]
+    if len(parts) == 2 and parts[0].bits == 16 and isinstance(low, np.ndarray) and not low.any():
+        meta = parts[1].meta & (NOT_MINUS_ZERO | NOT_NEGATIVE)
+        zero_safe = parts[1].meta & PLUS_ZERO
+        meta = meta | (NOT_MINUS_ZERO if isinstance(zero_safe, int) and zero_safe else 0)
+    joined = term(pieces.bits, f"concat {layout}", parts, meta)
+    return _exact_lanes(parts, pieces.bits, joined)
+
+
+def _exact_lanes(parts: list[Lanes], bits: int, joined: Lanes) -> Lanes:
+    """The joined term, but for lanes in which all parts are leaves side by side, or all are known."""
+    forms = [part.meta & FORM for part in parts]
+    if bits > 64 or any(isinstance(form, int) and form not in (LEAF, KNOWN) for form in forms):
+        return joined
+    first = parts[0].words[0]
+    leaf: Any = True
+    known: Any = True
+    number = np.zeros((1, 1), dtype=np.uint64)
+    low = 0
+    for part, form in zip(parts, forms, strict=True):
+        leaf = leaf & (form == LEAF) & (part.words[0] == first + np.uint64(low // 8))
+        known = known & (form == KNOWN)
+        number = number | part.words[0] << np.uint64(low)
+        low += part.bits
+    inherited = sticky(*parts)
+    for mask, words, flags in ((leaf, first, LEAF), (known, number, known_meta(number, bits))):
+        if np.any(mask):
+            both = np.broadcast_to(words[None], (2, *words.shape))
+            meta = uniform(select_meta(mask, flags | inherited, joined.meta))
+            joined = Lanes(bits, np.where(mask, both, joined.words), meta)
+    return joined
+
+
+def take_threads(value: Value, index: Array) -> Value:
+    """The value each thread reads from thread `index` of its own block.
+
+    `index` has the shape (1, threads) or (blocks, threads).
+    """
+    if isinstance(value, np.ndarray):
+        return take(value, index)
+    if isinstance(value, Pieces):
+        return concat([take_threads(part, index) for part in value.parts])
+    special = other_form(value)
+    if special is not None:
+        return special.take_threads(index)
+    meta = value.meta
+    words = np.stack([take(value.words[0], index), take(value.words[1], index)])
+    return Lanes(value.bits, words, meta if isinstance(meta, int) else take(meta, index))
+
+
+def take(array: Array, index: Array) -> Array:
+    """See `take_threads`, for one array whose second axis is the threads'."""
+    if array.shape[1] == 1:
+        return array
+    if index.shape[0] == 1:
+        return array[:, index[0]]
+    return np.take_along_axis(np.broadcast_to(array, (index.shape[0], array.shape[1])), index, axis=1)
