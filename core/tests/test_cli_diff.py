@@ -142,7 +142,7 @@ def test_mistakes(folder: Path) -> None:
     write(folder, {"bad.ptx": PLAIN[:400]}, [launch("a.ptx"), launch("a.ptx"), launch("b.ptx"), launch("bad.ptx")])
     b = str(folder / "b.ptx")
     assert wrong("diff", a, b) == f"{manifest}: has 2 launches of a.ptx; name one by its number from 1, as in FILE#2"
-    assert wrong("diff", f"{a}#3", b) == f"{manifest}: has 2 launches of a.ptx, so there is no a.ptx#3"
+    assert wrong("diff", f"{a}#{3}", b) == f"{manifest}: has 2 launches of a.ptx, so there is no a.ptx#3"
     assert wrong("diff", str(folder / "gone.ptx"), b) == f"{folder / 'gone.ptx'}: there is no such file"
     assert wrong("diff", str(folder), b) == f"{folder}: is a folder; name a file"
     assert wrong("diff", b, str(folder / "bad.ptx")).startswith("bad.ptx:")
