@@ -1,0 +1,97 @@
+"""Grids that are too large to be run whole: the same answers from few blocks, on kernels for which both can be had."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_texts import launch, row_sum, write
+from typer.testing import CliRunner
+
+from bitwise_core import checker, large
+from bitwise_core.cli import app
+
+pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
+
+TEXTS: dict[str, str | bytes] = {
+    "a.ptx": row_sum(),
+    "b.ptx": row_sum(neighbours=True),
+    "c.ptx": row_sum(swapped=True),
+    "d.ptx": row_sum(rows=2),
+    "e.ptx": row_sum(neighbours=True, swapped=True),
+}
+LAUNCHES = [launch(name, rows=2 if name == "d.ptx" else 1) for name in TEXTS]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write(tmp_path, TEXTS, LAUNCHES)
+
+
+@pytest.fixture(params=["threads", "work"])
+def nothing_is_small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No grid is small: for its threads, or for what they do."""
+    monkeypatch.setattr(checker, "MAXIMUM_LANES" if request.param == "threads" else "MAXIMUM_WORK", 0)
+    large._kept.clear()
+
+
+def answer(*arguments: str) -> tuple[int, Any]:
+    done = CliRunner().invoke(app, [*arguments, "--json"])
+    assert done.stderr == ""
+    return done.exit_code, json.loads(done.stdout)
+
+
+@pytest.mark.usefixtures("nothing_is_small")
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_the_classes_are_those_of_whole_runs(folder: Path, workers: str) -> None:
+    _, found = answer("partition", str(folder), "--workers", workers)
+    assert found["classes"] == [["a.ptx", "c.ptx", "d.ptx"], ["b.ptx", "e.ptx"]]
+    assert found["unknown"] == {}
+    assert large.NOTE in found["notes"]
+
+
+def test_whole_runs_find_these_classes(folder: Path) -> None:
+    _, found = answer("partition", str(folder), "--workers", "1")
+    assert found["classes"] == [["a.ptx", "c.ptx", "d.ptx"], ["b.ptx", "e.ptx"]]
+    assert large.NOTE not in found["notes"]
+
+
+@pytest.mark.usefixtures("nothing_is_small")
+def test_a_difference_has_its_witness(folder: Path) -> None:
+    status, found = answer("diff", str(folder / "a.ptx"), str(folder / "b.ptx"))
+    assert (status, found["outcome"], found["witness"]["element"]) == (1, "different", "Y[0]")
+    assert found["witness"]["left"]["node"] == "add.rn.fp32(X[0/4], X[128/4])"
+    assert found["witness"]["right"]["node"] == "add.rn.fp32(X[0/4], X[4/4])"
+    assert answer("diff", str(folder / "a.ptx"), str(folder / "d.ptx"))[0] == 0
+
+
+@pytest.mark.usefixtures("nothing_is_small")
+def test_an_element_that_one_side_does_not_store(folder: Path) -> None:
+    write(folder, {}, [launch("a.ptx"), launch("b.ptx", grid=[3])])
+    status, found = answer("diff", str(folder / "a.ptx"), str(folder / "b.ptx"))
+    assert (status, found["witness"]["element"]) == (1, "Y[3]")
+    assert found["witness"]["why_not"] == "b.ptx stores nothing of that width there"
+
+
+@pytest.mark.usefixtures("nothing_is_small")
+def test_the_tree_of_an_element_in_another_block(folder: Path) -> None:
+    done = CliRunner().invoke(app, ["tree", str(folder / "d.ptx"), "--element", "Y[3]"])
+    assert done.exit_code == 0
+    loads = [line.strip() for line in done.stdout.splitlines() if "load" in line]
+    assert sorted(loads) == sorted(f"load X+{768 + 4 * index} b32" for index in range(64))
+    done = CliRunner().invoke(app, ["tree", str(folder / "d.ptx"), "--element", "Y[4]"])
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "bitwise: --element: d.ptx does not store Y[4]; nothing is stored there\n",
+    )
+
+
+@pytest.mark.usefixtures("nothing_is_small")
+def test_a_kernel_with_a_race_is_unknown(folder: Path) -> None:
+    race = row_sum().replace("add.s64 %rd6, %rd2, %rd5;", "mov.u64 %rd6, %rd2;")
+    write(folder, {"b.ptx": race, "c.ptx": race}, None)
+    _, found = answer("partition", str(folder), "--workers", "1")
+    assert found["classes"] == [["a.ptx", "d.ptx"], ["b.ptx"], ["c.ptx"], ["e.ptx"]]
+    assert list(found["unknown"]) == ["b.ptx", "c.ptx"]
