@@ -261,7 +261,9 @@ class AddressMemory(GlobalMemory):
         self._touch("load", address, bits, mask, line)
         return token(bits)
 
-    def gather(self, address: Value, bits: int, mask: Array | None, line: int) -> Value:
+    def gather(
+        self, address: Value, bits: int, mask: Array | None, line: int, buffers: object = None
+    ) -> Value:
         """See `GlobalMemory.gather`."""
         if not self.addresses.pointers:
             raise NotTranslations("memory is read at a computed address in a buffer that is not known", line)

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitwise_core.asm import Kernel, Module, Operand, Register, Vector
-from bitwise_core.machine.state import THREAD_SHIFT, Machine
+from bitwise_core.engine.loops import INSTANCES
 from bitwise_core.engine.program import build
 from bitwise_core.engine.program_text import text_signature
-from bitwise_core.engine.loops import INSTANCES
 from bitwise_core.engine.symbolic_domain import WITHOUT_WRAPPING, SymbolicDomain
 from bitwise_core.engine.symbolic_memory import SymbolicMemory
 from bitwise_core.engine.symbolic_run import SymbolicProgram, SymbolicRun
@@ -26,7 +25,7 @@ from bitwise_core.machine.cells import FinerGranule, SharedMemory
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.launch import Launch
 from bitwise_core.machine.races import Races
-
+from bitwise_core.machine.state import THREAD_SHIFT, Machine
 
 MAXIMUM_STEPS = 200_000
 SLOTS = 2

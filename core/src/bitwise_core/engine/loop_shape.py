@@ -89,6 +89,7 @@ class Loop:
 def find_loops(kernel: Kernel) -> Mapping[int, Loop]:
     """By their head, the loops whose turns are straight lines."""
     instructions = kernel.instructions
+    targets = {target for each in instructions if (target := _target(each, kernel)) is not None}
     found: dict[int, Loop] = {}
     for index, instruction in enumerate(instructions):
         target = _target(instruction, kernel)
@@ -97,7 +98,7 @@ def find_loops(kernel: Kernel) -> Mapping[int, Loop]:
         inside = instructions[target:index]
         if instruction.guard is None or any(_leaves(each) for each in inside):
             continue
-        if any(target < place <= index for place in kernel.labels.values()):
+        if any(target < place <= index for place in targets):
             continue
         found[target] = _loop(instructions, target, index)
     return found

@@ -312,9 +312,7 @@ class LoopReader:
         lead = growth.period if carries or growth.period > 1 else 1
         self.place(growth, position, -(lead // growth.period))
         for name in data:
-            if name not in machine.registers:
-                raise self.fail(f"nothing has written {name}")
-            bits = L.width(machine.registers[name])
+            bits = self._width(name)
             machine.registers[name] = Lanes(bits, hashing.constant(f"before the loop {name}"), L.TERM | L.POISON)
         memory = EnteredMemory.around(machine)
         machine.races = Races(memory.words.shape[2], machine.threads, machine.warp, machine.blocks)
@@ -339,12 +337,19 @@ class LoopReader:
         self._check_integers(growth, position)
         once = not any(_implies(each, self._at_entry(end, position)) for each in self.entered)
         fold = Fold(self, growth, end, unit, once, self._at_entry(end, position))
-        results = {name: fold.of(name, entry.registers[name], recorded) for name in accumulators}
+        results = {name: fold.of(name, entry.registers.get(name, L.poison(self._width(name))), recorded) for name in accumulators}
         for name in loop.writes:
             if name in machine.registers:
                 bits = L.width(machine.registers[name])
                 machine.registers[name] = results.get(name) or Lanes(bits, hashing.constant("after a loop"), L.TERM | L.POISON)
         memory.leave()
+
+    def _width(self, name: str) -> int:
+        value = self.machine.registers.get(name)
+        if value is not None:
+            return L.width(value)
+        declared = self.program.kernel.registers
+        return declared.get(name) or declared.get(name.rstrip("0123456789")) or 32
 
     def _at_entry(self, end: End, position: int) -> Polynomial:
         return Polynomial(64, {m: c for m, c in end.condition.terms.items() if position not in m}, end.condition.constant)
@@ -383,7 +388,7 @@ class LoopReader:
         return recorded
 
     def _property(self, machine: Machine, name: str, entry: State) -> int:
-        if not self.keeping:
+        if not self.keeping or name not in entry.registers:
             return 0
         meta = as_lanes(entry.registers[name]).meta
         return L.NOT_MINUS_ZERO if np.all(np.bitwise_and(meta, L.NOT_MINUS_ZERO)) else 0

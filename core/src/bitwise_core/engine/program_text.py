@@ -10,7 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import blake2b
 
-from bitwise_core.asm import Address, Immediate, Instruction, Kernel, Module, Negated, Operand, Paired, Register, SharedArray, Symbol, Vector
+from bitwise_core.asm import (
+    Address,
+    Immediate,
+    Instruction,
+    Kernel,
+    Module,
+    Negated,
+    Operand,
+    Paired,
+    Register,
+    SharedArray,
+    Symbol,
+    Vector,
+)
 from bitwise_core.machine.arch import Arch, Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 

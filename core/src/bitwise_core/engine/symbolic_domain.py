@@ -306,7 +306,7 @@ class SymbolicDomain(TermDomain):
         if isinstance(if_false, Predicate | Symbolic):
             if_false = plain(if_false)
         condition = plain(predicate)
-        if isinstance(if_false, np.ndarray) and not if_false.any() and isinstance(if_true, Lanes) and if_true.meta == L.LEAF:
+        if isinstance(if_false, np.ndarray) and not if_false.any() and isinstance(if_true, Lanes) and _is_content(if_true):
             return self._masked(predicate, condition, if_true, if_false)
         result = super().select(condition, if_true, if_false)
         if isinstance(result, Lanes) and not (isinstance(condition.meta, int) and condition.meta & L.NEGATED):
@@ -316,7 +316,9 @@ class SymbolicDomain(TermDomain):
     def _masked(self, predicate: Value, condition: Lanes, leaf: Lanes, zero: Array) -> Value:
         """A leaf where the predicate holds, else 0: a leaf of masked memory."""
         mask = hashing.finalise(full_hash(condition) * hashing.multiplier(16) + _MASKED)
-        words, meta = leaf.words + mask, L.LEAF | L.sticky(condition)
+        words, meta = leaf.words + mask, leaf.meta | L.sticky(condition)
+        if not isinstance(leaf.meta, int):
+            words = np.where((leaf.meta & np.uint32(L.KIND)) == L.KNOWN, np.uint64(0), words)
         known = L.known_where(condition)
         if known is not False:
             taken = condition.words[0] != 0
@@ -355,6 +357,14 @@ def _equal(left: P.Coefficient, right: P.Coefficient) -> bool:
     if isinstance(left, int) and isinstance(right, int):
         return left == right
     return bool(np.all(P.wide(left) == P.wide(right)))
+
+
+def _is_content(lanes: Lanes) -> bool:
+    """Whether every lane is the content of memory, or a known zero in place of it."""
+    if isinstance(lanes.meta, int):
+        return lanes.meta == L.LEAF
+    known = L.known_where(lanes)
+    return bool(np.all((lanes.meta == L.LEAF) | (known & (lanes.words[0] == 0))))
 
 
 def _same(left: Value, right: Value) -> bool:

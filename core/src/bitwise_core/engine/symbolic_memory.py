@@ -71,7 +71,9 @@ class SymbolicMemory:
         """Contributions at addresses that depend on data."""
         raise Unreadable("an atomic operation at a computed address", line)
 
-    def gather(self, address: Value, bits: int, mask: Array | None, line: int) -> Value:
+    def gather(
+        self, address: Value, bits: int, mask: Array | None, line: int, buffers: object = None
+    ) -> Value:
         """The content before the launch; the launch must not have written the buffer yet."""
         pointer = self.pointer(address, line)
         if pointer in self.written:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,9 @@ from bitwise_core.machine.lane_hash import full_hash, term
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.pieces import as_lanes, choose, cut
+
+ANY = -1
+"""Stands for a buffer that is not known."""
 
 COMPUTED = 0
 """The place in the outputs of what went to computed addresses, whatever the buffer."""
@@ -63,7 +66,7 @@ class GlobalMemory:
         self.loads: dict[int, list[Access]] = {}
         self.atomics: dict[int, list[tuple[str, Access]]] = {}
         self.watched: frozenset[int] = frozenset()
-        self.gathered: set[int] = set()
+        self.gathered: dict[int, int] = {}
         self.scattered: list[tuple[str, hashing.Words, int]] = []
         self.seen: set[int] = set()
 
@@ -136,12 +139,23 @@ class GlobalMemory:
         meta[block, lane] = store.value.meta if isinstance(store.value.meta, int) else store.value.meta[0][taken]
         return L.settle(Lanes(bits, words, meta))
 
-    def gather(self, address: Value, bits: int, mask: Array | None, line: int) -> Value:
-        """The initial content at addresses that depend on data; no store of the launch may reach them."""
-        if self.stores or self.atomics:
+    def gather(self, address: Value, bits: int, mask: Array | None, line: int, buffers: Iterable[int] | None = None) -> Value:
+        """The initial content at addresses that depend on data, in one of `buffers` (None: in any).
+
+        No store of the launch may reach them.  Raises Unreadable.
+        """
+        if buffers is None and (self.stores or self.atomics):
             raise Unreadable("memory is read at a computed address after the kernel has stored", line)
-        self.gathered.add(line)
+        for buffer in buffers or (ANY,):
+            self.gathered.setdefault(buffer, line)
         return self.domain.gather(address, bits, mask)
+
+    def check_gathers(self) -> None:
+        """No buffer that is read at computed addresses may be written by the launch.  Raises Unreadable."""
+        written = self.stores.keys() | self.atomics.keys()
+        for buffer, line in self.gathered.items():
+            if buffer in written or (buffer == ANY and written):
+                raise Unreadable("memory that the launch writes is read at a computed address", line)
 
     def scatter(self, machine: object, address: Value, value: Value, line: int, operation: str = "store") -> None:
         """A store at addresses that depend on data."""
@@ -299,6 +313,7 @@ def final_events(memory: GlobalMemory, buffer: int) -> list[Access]:
 def outputs(memory: GlobalMemory) -> dict[int, Output]:
     """The final content of every buffer that the launch wrote.  Raises Unreadable on a race."""
     result: dict[int, Output] = {}
+    memory.check_gathers()
     for buffer in sorted(memory.stores.keys() | memory.atomics.keys()):
         events = final_events(memory, buffer)
         address, thread, size, words, meta, line, epoch = _columns(_narrow(events))

@@ -13,7 +13,7 @@ Arrays have the shape (blocks, threads); either axis may have length 1 where all
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -66,12 +66,13 @@ class Lanes:
     of a set, the sum of its members' hashes.  `meta` is one int where all lanes share it.
     """
 
-    __slots__ = ("bits", "bundle", "hashed", "meta", "origin", "words")
+    __slots__ = ("bits", "bundle", "hashed", "meta", "origin", "taken", "words")
 
     def __init__(self, bits: int, words: hashing.Words, meta: Meta) -> None:
         self.bits, self.words, self.meta = bits, words, meta
         self.origin: tuple[Lanes, int] | None = None
         self.bundle: tuple[Lanes, int] | None = None
+        self.taken: tuple[bytes, Lanes] | None = None
         self.hashed: hashing.Words | None = None
 
     def part(self, low: int, bits: int) -> Value | None:
@@ -216,3 +217,63 @@ def uniform(meta: Meta) -> Meta:
         return meta
     first = meta.flat[0]
     return int(first) if (meta == first).all() else meta
+
+
+def holds(lanes: Lanes, number: int) -> Array | Literal[False]:
+    """Which lanes are known to hold `number`; False where none does."""
+    known = known_where(lanes)
+    if known is False:
+        return False
+    equal = lanes.words[0] == np.uint64(number)
+    found = equal if known is True else equal & known
+    return found if found.any() else False
+
+
+def has(lanes: Lanes, flag: int) -> bool | Array:
+    """Which lanes have one of these properties."""
+    found = lanes.meta & flag
+    return found != 0
+
+
+def some(mask: bool | Array) -> bool | Array:
+    """The mask, or False where it is set in no lane."""
+    return mask if isinstance(mask, bool) or mask.any() else False
+
+
+def put(mask: bool | Array, new: Lanes, old: Lanes) -> Lanes:
+    """Lane by lane: `new` where the mask is set; the width is that of `old`."""
+    if isinstance(mask, bool):
+        return new if mask else old
+    if mask.all():
+        return new
+    meta = uniform(select_meta(mask, new.meta, old.meta))
+    return Lanes(old.bits, np.where(mask, new.words, old.words), meta)
+
+
+def flagged(lanes: Lanes, flags: Meta) -> Lanes:
+    """The lanes with more properties."""
+    return Lanes(lanes.bits, lanes.words, lanes.meta | flags)
+
+
+def bare(lanes: Lanes, flags: int) -> Lanes:
+    """The lanes without some of their properties."""
+    return Lanes(lanes.bits, lanes.words, without(lanes.meta, flags))
+
+
+def without_where(meta: Meta, flag: int, when: int) -> Meta:
+    """Properties with `flag` cleared wherever `when` is set."""
+    if isinstance(meta, int):
+        return meta & ~flag if meta & when else meta
+    return np.where((meta & np.uint32(when)) != 0, meta & np.uint32(~flag & 0xFFFFFFFF), meta)
+
+
+def plus_zero(lanes: Lanes) -> Lanes:
+    """x + (+0)."""
+    return Lanes(lanes.bits, lanes.words, without_where(lanes.meta | PLUS_ZERO, PLUS_ZERO, NOT_MINUS_ZERO))
+
+
+def implied(positive: Meta) -> Meta:
+    """A value that is never negative is never -0: NOT_MINUS_ZERO where `positive` is set."""
+    if isinstance(positive, int):
+        return NOT_MINUS_ZERO if positive else 0
+    return np.where(positive != 0, np.uint32(NOT_MINUS_ZERO), np.uint32(0))

@@ -248,7 +248,16 @@ def take_threads(value: Value, index: Array) -> Value:
         return special.take_threads(index)
     meta = value.meta
     words = np.stack([take(value.words[0], index), take(value.words[1], index)])
-    return Lanes(value.bits, words, meta if isinstance(meta, int) else take(meta, index))
+    result = Lanes(value.bits, words, meta if isinstance(meta, int) else uniform(take(meta, index)))
+    if value.origin is not None:
+        whole, low = value.origin
+        key = index.tobytes()
+        if whole.taken is None or whole.taken[0] != key:
+            moved = take_threads(whole, index)
+            assert isinstance(moved, Lanes)
+            whole.taken = (key, moved)
+        result.origin = (whole.taken[1], low)
+    return result
 
 
 def take(array: Array, index: Array) -> Array:

@@ -31,6 +31,13 @@ class RaceDetector:
         self._resize(cells)
 
     def _resize(self, cells: int) -> None:
+        kept = getattr(self, "reads_by_warp", None)
+        self.reads_by_warp = np.zeros((self.warps, cells), dtype=np.int32)
+        generic = getattr(self, "generic", None)
+        self.generic = np.zeros(cells, dtype=bool)
+        if kept is not None and generic is not None:
+            self.reads_by_warp[:, : kept.shape[1]] = kept
+            self.generic[: generic.size] = generic
         fresh = [np.full(cells, fill, dtype=np.int32) for fill in (-1, 0, 0, -1, 0, 0)]
         if hasattr(self, "writer"):
             for new, old in zip(
@@ -83,16 +90,32 @@ class RaceDetector:
         self.reader[cells] = actor
         self.read[cells] = self.clock[warp, warp]
         self.read_step[cells] = self.lockstep[warp]
+        self.reads_by_warp[warp, cells] = self.clock[warp, warp]
+
+    def _read_before(self, cells: Array, actor: Array) -> Array:
+        """Whether the reads of all other warps are ordered before what `actor` does now."""
+        warp = actor // self.warp
+        times = self.reads_by_warp[:, cells]
+        seen = self.clock[warp, : self.warps].T >= times
+        own = np.arange(self.warps)[:, None] == warp[None]
+        return (seen | (own & (times != PENDING))).all(axis=0)
 
     def writes(self, cells: Array, actor: Array, *, pending: bool = False) -> None:
         """`actor` threads write these cells; `pending` marks a write that finishes at a later wait."""
         if cells.size and int(cells.max()) >= self.writer.size:
             self._resize(int(cells.max()) + 64)
-        if not self._ordered(actor, self.reader[cells], self.read[cells], self.read_step[cells]).all():
+        ordered = self._ordered(actor, self.reader[cells], self.read[cells], self.read_step[cells])
+        if not (ordered & self._read_before(cells, actor)).all():
             raise Unreadable("a thread overwrites shared memory that another reads with no barrier between (a race)")
         if not self._ordered(actor, self.writer[cells], self.written[cells], self.written_step[cells]).all():
             raise Unreadable("two threads write the same shared memory with no barrier between (a race)")
         self._record_write(cells, actor, pending)
+        self.generic[cells] = not pending
+
+    def fence(self, threads: Array) -> None:
+        """What these threads (a boolean array) have written is visible to asynchronous agents from now on."""
+        mine = (self.writer >= 0) & threads[np.maximum(self.writer, 0)]
+        self.generic[mine] = False
 
     def finished(self, cells: Array, actor: Array) -> None:
         """A pending write of `actor` threads is complete and visible to them."""
@@ -102,6 +125,7 @@ class RaceDetector:
         """A copy engine's write is complete and visible to whoever waited for it."""
         self.read[cells] = 0
         self.writer[cells] = -1
+        self.generic[cells] = False
 
     def _record_write(self, cells: Array, actor: Array, pending: bool) -> None:
         warp = actor // self.warp
@@ -118,8 +142,11 @@ class RaceDetector:
             raise Unreadable(
                 "a matrix instruction reads shared memory that another thread wrote with no barrier between (a race)"
             )
+        if self.generic[cells].any():
+            raise Unreadable("an asynchronous instruction reads shared memory that threads wrote with no proxy fence after it")
         self.reader[cells] = actor
         self.read[cells] = PENDING
+        self.reads_by_warp[actor // self.warp, cells] = PENDING
 
     def finished_reads(self, cells: Array, actor: int) -> None:
         """The agent's reads are done, as far as the warp of `actor` knows."""
@@ -129,6 +156,8 @@ class RaceDetector:
         still = (self.reader[cells] == actor) & (self.read[cells] == PENDING)
         self.read[cells] = np.where(still, self.clock[warp, warp], self.read[cells])
         self.read_step[cells] = np.where(still, self.lockstep[warp], self.read_step[cells])
+        mine = self.reads_by_warp[warp, cells]
+        self.reads_by_warp[warp, cells] = np.where(mine == PENDING, self.clock[warp, warp], mine)
 
 
 DESIGNATED = 4

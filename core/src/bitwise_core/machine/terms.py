@@ -318,9 +318,12 @@ class TermDomain:
 
     def _convert(self, info: Shape, values: list[Lanes], bits: int) -> Lanes | None:
         value = values[0]
-        if info.name in ("convert.rn.fp16.fp32", "convert.rz.fp16.fp32") and isinstance(value.meta, int):
-            narrowed = _narrowed(value)
-            return None if narrowed is None else _flag_where(narrowed, L.LOOSE)
+        if info.name in ("convert.rn.fp16.fp32", "convert.rz.fp16.fp32"):
+            widened = (value.meta & (L.WIDENED | L.PLUS_ZERO)) == L.WIDENED
+            if not np.any(widened):
+                return None
+            whole = bool(widened) if isinstance(widened, bool) else widened
+            return _put(whole, _flag_where(_payload(value), L.LOOSE), term(bits, info.name, [value]))
         if info.name == "convert.fp64.fp32":
             kept = value.meta & (L.NOT_MINUS_ZERO | L.NOT_NEGATIVE | L.NEGATED)
             inner = Lanes(value.bits, unsigned_hash(value), L.TERM | L.sticky(value))
@@ -377,10 +380,12 @@ class TermDomain:
                 ]
             )
         condition = as_lanes(predicate)
-        if isinstance(condition.meta, int) and condition.meta & L.NEGATED:
-            condition = Lanes(1, condition.words, condition.meta ^ L.NEGATED)
-            if_true, if_false = if_false, if_true
         left, right = as_lanes(if_true), as_lanes(if_false)
+        negated = (condition.meta & L.NEGATED) != 0
+        if np.any(negated):
+            swapped = bool(negated) if isinstance(negated, bool) or np.all(negated) else negated
+            condition = Lanes(1, condition.words, L.without(condition.meta, L.NEGATED))
+            left, right = _put(swapped, right, left), _put(swapped, left, right)
         kept = _both(left.meta, right.meta, L.NOT_NEGATIVE | L.HALF_RANGE) | _implied_by_both(left.meta, right.meta)
         result = term(left.bits, "select", [condition, left, right], kept)
         known = L.known_where(condition)
@@ -501,12 +506,6 @@ def _closed(lanes: Lanes, before: L.Meta) -> Lanes:
 def _payload(value: Lanes) -> Lanes:
     """The fp16 behind a widened value."""
     return Lanes(16, value.words, L.without(value.meta, L.WIDENED | L.HALF_RANGE))
-
-
-def _narrowed(value: Lanes) -> Lanes | None:
-    """Back to fp16 exactly, where the value was widened from it."""
-    assert isinstance(value.meta, int)
-    return _payload(value) if value.meta & L.WIDENED and not value.meta & L.PLUS_ZERO else None
 
 
 def _implied(positive: L.Meta) -> L.Meta:

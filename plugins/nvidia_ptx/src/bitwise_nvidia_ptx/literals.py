@@ -7,7 +7,7 @@ another operation than one of a register that holds the same number at run time.
 
 from __future__ import annotations
 
-from bitwise_core.asm import Address, Immediate, Instruction, Kernel, Negated, Operand, Paired, Register, Vector
+from bitwise_core.asm import Address, Immediate, Instruction, Kernel, Negated, Operand, Paired, Register, Symbol, Vector
 
 _FOUND: dict[int, tuple[tuple[Instruction, ...], frozenset[str]]] = {}
 _RUN_TIME = (
@@ -81,6 +81,52 @@ _SPECIAL = (
     "%tid", "%ctaid", "%ntid", "%nctaid", "%laneid", "%warpid", "%nwarpid", "%clock", "%globaltimer", "%smid", "%nsmid",
     "%gridid", "%lanemask", "%cluster", "%nclusterid", "%is_explicit", "%envreg", "%dynamic", "%total", "%aggr",
 )  # fmt: skip
+
+
+_DEFINED: dict[int, tuple[tuple[Instruction, ...], dict[str, list[Instruction]]]] = {}
+
+
+def _definitions(kernel: Kernel) -> dict[str, list[Instruction]]:
+    cached = _DEFINED.get(id(kernel.instructions))
+    if cached is not None and cached[0] is kernel.instructions:
+        return cached[1]
+    defined: dict[str, list[Instruction]] = {}
+    for instruction in kernel.instructions:
+        if instruction.operands:
+            for name in registers_of(instruction.operands[0]):
+                defined.setdefault(name, []).append(instruction)
+    if len(_DEFINED) > 64:
+        _DEFINED.clear()
+    _DEFINED[id(kernel.instructions)] = (kernel.instructions, defined)
+    return defined
+
+
+def pointer_parameters(kernel: Kernel, register: str) -> frozenset[str] | None:
+    """The kernel parameters from which a pointer register is computed, or None where they cannot be told.
+
+    Followed backwards through every instruction but loads from memory: what is loaded is no pointer of the launch
+    (a table of pointers gives None).
+    """
+    defined = _definitions(kernel)
+    found: set[str] = set()
+    seen, stack = {register}, [register]
+    while stack:
+        for instruction in defined.get(stack.pop(), ()):
+            parts = instruction.opcode.split(".")
+            if parts[0] == "ld" and "param" in parts:
+                source = instruction.operands[1]
+                if not isinstance(source, Address) or not isinstance(source.base, Symbol):
+                    return None
+                found.add(source.base.name)
+                continue
+            if parts[0] in ("ld", "ldu", "atom"):
+                continue
+            for operand in instruction.operands[1:]:
+                for name in registers_of(operand):
+                    if name not in seen:
+                        seen.add(name)
+                        stack.append(name)
+    return frozenset(found) if found else None
 
 
 def is_literal(operand: Operand, kernel: Kernel) -> bool:

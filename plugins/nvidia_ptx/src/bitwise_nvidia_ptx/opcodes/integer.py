@@ -303,7 +303,7 @@ def bit_count(instruction: Instruction, context: Context) -> Step:
         result = np.where(top < 0, -1, bits - 1 - top) if "shiftamt" in modifiers else top
         return result.astype(np.int32).view(np.uint32)
 
-    return integer_step(instruction, f"{root}.{kind}", evaluate, (bits,), out)
+    return integer_step(instruction, instruction.opcode, evaluate, (bits,), out)
 
 
 @TABLE.opcode("copysign")

@@ -6,6 +6,9 @@ Caching, eviction and volatility hints do not change what is read or written and
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import numpy as np
 
 from bitwise_core.asm import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
@@ -14,8 +17,10 @@ from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lane_hash import term
 from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step
+from bitwise_nvidia_ptx.literals import pointer_parameters
 from bitwise_nvidia_ptx.opcodes import local_memory
 from bitwise_nvidia_ptx.opcodes.common import FORMATS, PACKED, type_bits
 from bitwise_nvidia_ptx.shared_access import read_shared, write_shared
@@ -110,6 +115,10 @@ def load(instruction: Instruction, context: Context) -> Step:
     line = instruction.line
     extends = kind[0] == "s"
     widths = [_register_bits(target, context, bits) for target in targets]
+    base = source.base.name if isinstance(source, Address) and isinstance(source.base, Register) else ""
+
+    def pointers() -> frozenset[str] | None:
+        return pointer_parameters(context.kernel, base)
 
     def step(machine: Machine) -> None:
         if space not in ("param", "local"):
@@ -117,7 +126,7 @@ def load(instruction: Instruction, context: Context) -> Step:
             if isinstance(whole, np.ndarray):
                 aligned(machine, whole, bits * count // 8, line)
         for index, target in enumerate(targets):
-            value = _load_one(machine, space, source, index * bits // 8, bits, line)
+            value = _load_one(machine, space, source, index * bits // 8, bits, line, pointers)
             machine.write(target, _extend(machine, value, bits, widths[index], extends))
 
     return step
@@ -155,7 +164,19 @@ def _extend(machine: Machine, value: Value, bits: int, width: int, signed: bool)
     return concat([value, *fill])
 
 
-def _load_one(machine: Machine, space: str, source: Operand, offset: int, bits: int, line: int) -> Value:
+Pointers: TypeAlias = Callable[[], frozenset[str] | None]
+
+
+def _buffers(machine: Machine, pointers: frozenset[str] | None) -> list[int] | None:
+    """The buffers that pointer parameters point to in this launch, or None where they cannot be told."""
+    numbers = [machine.parameters.get(name) for name in pointers or ()]
+    found = [int(each.flat[0]) >> POINTER_SHIFT for each in numbers if isinstance(each, np.ndarray) and each.size == 1]
+    return [each for each in found if each] or None
+
+
+def _load_one(
+    machine: Machine, space: str, source: Operand, offset: int, bits: int, line: int, pointers: Pointers
+) -> Value:
     if space == "param":
         return _parameter(machine, source, offset, bits)
     address = address_of(machine, source)
@@ -172,7 +193,7 @@ def _load_one(machine: Machine, space: str, source: Operand, offset: int, bits: 
         if offset:
             amount = np.full((1, 1), offset, dtype=np.uint64)
             address = machine.domain.integer("add.b64", [address, amount], 64, np.add, gathers=True)
-        return machine.memory.gather(address, bits, machine.mask, line)
+        return machine.memory.gather(address, bits, machine.mask, line, _buffers(machine, pointers()))
     where = known.astype(np.uint64, copy=False)
     where = where + np.uint64(offset) if offset else where
     constant = local_memory.load_constant(machine, where, bits)
