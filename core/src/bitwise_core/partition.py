@@ -143,7 +143,8 @@ def partition(
             doubts = _by_comparison(task, group, sources, readings, classes, pool)
             unknown |= doubts
     ordered = sorted(classes, key=min)
-    notes = tuple(dict.fromkeys(note for reading in readings for note in reading.notes))
+    proved = [reading for place, reading in enumerate(readings) if place not in unknown]
+    notes = tuple(dict.fromkeys(note for reading in proved for note in reading.notes))
     names = tuple(tuple(sources[place].name for place in sorted(members)) for members in ordered)
     by_name = {sources[place].name: reason for place, reason in sorted(unknown.items())}
     return Partition(names, by_name, options.scope, time.perf_counter() - start, tuple(readings), notes)
