@@ -74,22 +74,18 @@ def test_the_defined_ones_are_read(body: str, threads: int) -> None:
     assert reading(body, threads).unknown is None
 
 
-@pytest.mark.xfail(reason="only the last reader of a cell is remembered")
 def test_a_warp_overwrites_what_another_warp_may_still_read() -> None:
     assert reading(LAST_READER.format(between="bar.warp.sync -1;"), 64).signature is None
 
 
-@pytest.mark.xfail(reason="loads of a block are not ordered against later stores of its other threads")
 def test_a_thread_overwrites_global_memory_that_another_may_still_read() -> None:
     assert reading(IN_PLACE.format(between=""), 64).signature is None
 
 
-@pytest.mark.xfail(reason="a size above that of the copy counts as the whole copy")
 def test_a_copy_of_more_bytes_than_it_has() -> None:
     assert reading(COPY.format(size=17), 32).signature is None
 
 
-@pytest.mark.xfail(reason="alignment is not looked at")
 @pytest.mark.parametrize(
     "body",
     [
@@ -104,13 +100,11 @@ def test_an_access_that_is_not_aligned(body: str) -> None:
     assert reading(body, 32).signature is None
 
 
-@pytest.mark.xfail(reason="the members of a shuffle are not held against the threads that run it")
 def test_a_shuffle_by_threads_that_its_mask_leaves_out() -> None:
     body = "ld.global.b32 %r5, [%rd4]; shfl.sync.bfly.b32 %r6, %r5, 1, 31, 3; st.global.b32 [%rd5], %r6;"
     assert reading(body, 32).signature is None
 
 
-@pytest.mark.xfail(reason="a wait for a barrier in memory counts as done after one try")
 def test_a_wait_that_is_tried_once() -> None:
     body = """setp.eq.s32 %p1, %r1, 0;
 @%p1 mbarrier.init.shared.b64 [%r2], 1;
