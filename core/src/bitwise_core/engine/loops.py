@@ -22,13 +22,13 @@ from bitwise_core.engine.loop_shape import Chains, Loop, chains, effect, matrix_
 from bitwise_core.engine.loop_state import EnteredMemory, State, hash_of
 from bitwise_core.engine.polynomial import Polynomial
 from bitwise_core.engine.program import Program
-from bitwise_core.engine.symbolic import Predicate, Symbolic
+from bitwise_core.engine.symbolic import Equality, Predicate, Symbolic
 from bitwise_core.engine.symbolic_domain import SymbolicDomain
-from bitwise_core.engine.tiles import Environment
+from bitwise_core.engine.tiles import Coordinate, Environment
 from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.lane_hash import full_hash
+from bitwise_core.machine.lane_hash import full_hash, poison
 from bitwise_core.machine.lanes import Lanes, Value
 from bitwise_core.machine.pieces import as_lanes
 from bitwise_core.machine.races import Races
@@ -50,6 +50,16 @@ class Growth:
     """How far the position moves in one turn."""
     late: bool = False
     """Whether `start` is fitted to the turns after the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Two symbols of a loop's position: `turn` grows by `step` a turn, `elements` by `per_turn` (they may be one)."""
+
+    turn: int
+    elements: int
+    step: int
+    per_turn: int
 
 
 class LoopReader:
@@ -247,29 +257,66 @@ class LoopReader:
         stored = len(domain_memory(machine).stored)
         names, pcs = self.integers()
         growth = self.growth(names, pcs)
-        position = domain.atom(hashing.constant("position in a loop"), alignment=growth.step * growth.period & -(growth.step * growth.period))
-        environments = domain.coordinates.environments
-        unit = self._unit()
-        own = self._environments(growth, position, unit)
+        position = domain.atom(hashing.constant("turn of a loop"), alignment=growth.step * growth.period & -(growth.step * growth.period))
+        domain.naturals.add(position)
+        unit, steps = self._unit(), self._steps(growth)
+        scale = Scale(position, position, growth.step, growth.step)
+        environments, scaled = domain.coordinates.environments, domain.coordinates.scaled
+        if unit * steps > growth.step and unit * steps % growth.step == 0:
+            whole = unit * steps * growth.period
+            elements = domain.atom(hashing.constant("position in a loop"), alignment=whole & -whole)
+            domain.naturals.add(elements)
+            scale = Scale(position, elements, growth.step, unit * steps)
+            ratio = unit * steps // growth.step
+            scaled.append(Coordinate(-1, elements, Polynomial(32, {(position,): ratio}), position, ratio))
+        own = self._environments(growth, scale, unit)
         try:
-            end = self._end(growth, pcs, position)
+            end = self._end(growth, pcs, scale)
             if end.symbol is not None:
-                own.append(self._beyond(end, position))
+                own.append(self._beyond(end, scale.elements))
             environments.extend(own)
-            self._fold(entry, growth, position, end, unit)
+            self._fold(entry, growth, scale, end, unit)
         finally:
             environments[:] = [each for each in environments if not any(each is other for other in own)]
+            scaled.clear()
         if len(domain_memory(machine).stored) != stored:
             raise self.fail("memory is written")
 
-    def _environments(self, growth: Growth, position: int, unit: int) -> list[Environment]:
-        shift = np.zeros((self.domain.rows, 1), dtype=np.uint64)
-        shift[self.rows[NEXT]] = growth.step * growth.period
-        shift[self.rows[TURN]] = growth.step
-        shift[self.rows[UNIT]] = unit
-        kept = np.ones((self.domain.rows, 1), dtype=np.uint64)
-        kept[self.rows[ENTRY]] = 0
-        return [Environment(position, kept, Polynomial(64, {}, shift))]
+    def _steps(self, growth: Growth) -> int:
+        """Matrix steps that a turn adds to an accumulator, where all accumulators agree."""
+        try:
+            found = chains(self.instructions, self.loop, [name for name in self.loop.carried if name not in growth.start])
+        except Unreadable:
+            return 0
+        counts = dict.fromkeys(found.pure, 0)
+        owners = {name: name for name in found.pure}
+        for step in found.steps:
+            held = {target: owners[source] for target, source in step.sources}
+            owners.update(held)
+            for owner in held.values():
+                counts[owner] += 1
+        return counts.popitem()[1] if counts and len(set(counts.values())) == 1 else 0
+
+    def _environments(self, growth: Growth, scale: Scale, unit: int) -> list[Environment]:
+        rows, total = self.rows, self.domain.rows
+
+        def moved(by: Mapping[int, int]) -> P.Coefficient:
+            shift = np.zeros((total, 1), dtype=np.uint64)
+            for instance, amount in by.items():
+                shift[rows[instance]] = amount
+            return shift
+
+        kept = np.ones((total, 1), dtype=np.uint64)
+        kept[rows[ENTRY]] = 0
+        far = scale.per_turn * growth.period
+        found = [Environment(scale.elements, kept, Polynomial(64, {}, moved({NEXT: far, TURN: scale.per_turn, UNIT: unit})))]
+        if scale.turn != scale.elements:
+            lost = self.domain.atom(hashing.constant("no whole turn"))
+            shift = moved({NEXT: growth.step * growth.period, TURN: growth.step})
+            plain_kept = kept.copy()
+            plain_kept[rows[UNIT]] = 0
+            found.append(Environment(scale.turn, plain_kept, Polynomial(64, {(lost,): moved({UNIT: 1})}, shift)))
+        return found
 
     def _beyond(self, end: End, position: int) -> Environment:
         """In one instance the bound is the position less something that is not negative."""
@@ -284,33 +331,52 @@ class LoopReader:
         depths = {matrix_depth(self.instructions[pc]) for pc in self.loop.body} - {0}
         return depths.pop() if len(depths) == 1 else 0
 
-    def _end(self, growth: Growth, pcs: list[int], position: int) -> End:
+    def _end(self, growth: Growth, pcs: list[int], scale: Scale) -> End:
         """The condition under which the turn at a position is run, as a polynomial that must not be negative."""
         kept = dict(self.machine.registers)
-        self.place(growth, position, 0)
+        self.place(growth, scale.turn, 0)
         self.run(pcs)
         taken = self.guard()
         self.machine.registers = kept
-        if not isinstance(taken, Predicate) or len(taken.polynomials) != 1 or taken.opaque:
-            raise self.fail("the condition for another turn is no comparison of integers")
-        after = taken.polynomials[0]
-        back = Environment(position, 1, Polynomial(64, {}, -growth.step & P.FULL))
-        for monomial in [m for m in after.terms if position in m]:
-            after = back.applied(after, monomial)
+        after = self._continues(taken, scale)
+        for symbol, step in {scale.turn: growth.step, scale.elements: scale.per_turn}.items():
+            back = Environment(symbol, 1, Polynomial(64, {}, -step & P.FULL))
+            for monomial in [m for m in after.terms if symbol in m]:
+                after = back.applied(after, monomial)
         condition = self.domain._tightened(after)
-        grows = {m: c for m, c in condition.terms.items() if position in m}
+        grows = {m: c for m, c in condition.terms.items() if scale.elements in m or scale.turn in m}
         bound = P.shifted(Polynomial(64, {m: c for m, c in condition.terms.items() if m not in grows}, condition.constant), 1)
-        if grows != {(position,): P.FULL}:
+        if grows != {(scale.elements,): P.FULL}:
             return End(condition, bound, None)
         symbols = [m[0] for m, c in bound.terms.items() if len(m) == 1 and c == 1 and not self.domain.atoms[m[0]].block]
         return End(condition, bound, symbols[0] if len(symbols) == 1 else None)
 
-    def _fold(self, entry: State, growth: Growth, position: int, end: End, unit: int) -> None:
+    def _continues(self, taken: Value | None, scale: Scale) -> Polynomial:
+        """The condition of another turn.
+
+        That a counter has not reached its bound is, coming from below in steps of one, that it lies below it; that
+        it starts below is what the branch in front of the loop must say (a bound below the start would let it run on).
+        """
+        if isinstance(taken, Predicate) and len(taken.polynomials) == 1 and not taken.opaque:
+            return taken.polynomials[0]
+        if isinstance(taken, Equality) and taken.unequal and taken.difference.bits == 32:
+            wide = self.domain.widened(taken.difference, 64)
+            if wide is not None and wide.terms.get((scale.turn,)) in (1, P.FULL):
+                below = wide if wide.terms[(scale.turn,)] == P.FULL else P.negate(wide)
+                start = Polynomial(64, {m: c for m, c in below.terms.items() if m != (scale.turn,)}, below.constant)
+                found = self.domain.not_negative(P.shifted(below, -1))
+                first = self.domain.not_negative(start)
+                if isinstance(found, Predicate) and isinstance(first, Predicate):
+                    if any(_implies(each, first.polynomials[0]) for each in self.entered):
+                        return found.polynomials[0]
+        raise self.fail("the condition for another turn is no comparison of integers")
+
+    def _fold(self, entry: State, growth: Growth, scale: Scale, end: End, unit: int) -> None:
         machine, loop = self.machine, self.loop
         carries = any(self.instructions[pc].opcode.startswith("cp.async") for pc in loop.body)
         data = [name for name in loop.carried if name not in growth.start]
         lead = growth.period if carries or growth.period > 1 else 1
-        self.place(growth, position, -(lead // growth.period))
+        self.place(growth, scale.turn, -(lead // growth.period))
         for name in data:
             bits = self._width(name)
             machine.registers[name] = Lanes(bits, hashing.constant(f"before the loop {name}"), L.TERM | L.POISON)
@@ -334,10 +400,10 @@ class LoopReader:
             raise self.fail("the state at the loop's start is not that of a later turn")
         if not after.agrees(first_row, ready, self.rows[NEXT], firm, live):
             raise self.fail("a turn does not lead to the state of the next one")
-        self._check_integers(growth, position)
-        once = not any(_implies(each, self._at_entry(end, position)) for each in self.entered)
-        fold = Fold(self, growth, end, unit, once, self._at_entry(end, position))
-        results = {name: fold.of(name, entry.registers.get(name, L.poison(self._width(name))), recorded) for name in accumulators}
+        self._check_integers(growth, scale.turn)
+        once = not any(_implies(each, self._at_entry(end, scale)) for each in self.entered)
+        fold = Fold(self, growth, end, unit, once, self._at_entry(end, scale), scale)
+        results = {name: fold.of(name, entry.registers.get(name, poison(self._width(name))), recorded) for name in accumulators}
         for name in loop.writes:
             if name in machine.registers:
                 bits = L.width(machine.registers[name])
@@ -351,8 +417,9 @@ class LoopReader:
         declared = self.program.kernel.registers
         return declared.get(name) or declared.get(name.rstrip("0123456789")) or 32
 
-    def _at_entry(self, end: End, position: int) -> Polynomial:
-        return Polynomial(64, {m: c for m, c in end.condition.terms.items() if position not in m}, end.condition.constant)
+    def _at_entry(self, end: End, scale: Scale) -> Polynomial:
+        terms = {m: c for m, c in end.condition.terms.items() if scale.turn not in m and scale.elements not in m}
+        return Polynomial(64, terms, end.condition.constant)
 
     def _check_integers(self, growth: Growth, position: int) -> None:
         reached = {name: self._polynomial(name) for name in growth.start}
@@ -477,6 +544,7 @@ class Fold:
     unit: int
     once: bool
     entry: Polynomial
+    scale: Scale
 
     def of(self, name: str, start: Value, recorded: Recorded) -> Lanes:
         """The accumulator after the loop.  Raises Unreadable where its turns are not of one form."""
@@ -497,14 +565,14 @@ class Fold:
         total = initial + P.words(self.reader.domain.atoms, self.reader.domain.canonical(self.end.condition)) * hashing.multiplier(63)
         for place, each in enumerate(hashes[:turns]):
             total = total + each * hashing.multiplier(100 + place)
-        words = hashing.finalise(total + hashing.constant(f"fold of {turns} a turn of {self.growth.step} {self.once}"))
+        words = hashing.finalise(total + hashing.constant(f"fold of {turns} a turn of {self.scale.per_turn} {self.once}"))
         return Folded(bits, words, recorded.flags[name], None if self.once else self.entry, start)
 
     def _by_steps(self, name: str, hashes: list[hashing.Words], recorded: Recorded) -> bool:
         """Whether all matrix steps are one function of the position, and those beyond the bound change nothing."""
         if name not in recorded.pure or self.end.symbol is None or not self.unit:
             return False
-        if self.unit * len(hashes) != self.growth.step * recorded.period:
+        if self.unit * len(hashes) != self.scale.per_turn * recorded.period:
             return False
         rows = self.reader.rows
         if not all(_agree(first, rows[UNIT], second, 0) for first, second in zip(hashes[:-1], hashes[1:], strict=True)):

@@ -159,3 +159,17 @@ class Predicate(Lanes, L.Numbers):
     def take_threads(self, index: Array) -> Any:
         """Each thread's from another; the structure is lost."""
         return take_threads(plain(self), index)
+
+
+class Equality(Lanes):
+    """Whether a difference of two integers is zero, or (`unequal`) is not."""
+
+    __slots__ = ("difference", "unequal")
+
+    def __init__(self, words: hashing.Words, difference: Polynomial, unequal: bool = False) -> None:
+        super().__init__(1, words, L.TERM | (L.NEGATED if unequal else 0))
+        self.difference, self.unequal = difference, unequal
+
+    def inverse(self) -> Equality:
+        """The opposite condition."""
+        return Equality(self.words, self.difference, not self.unequal)

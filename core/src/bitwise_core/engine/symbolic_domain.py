@@ -14,7 +14,7 @@ import numpy as np
 
 from bitwise_core.engine import polynomial as P
 from bitwise_core.engine.polynomial import Atom, Polynomial
-from bitwise_core.engine.symbolic import Chosen, Predicate, Symbolic, plain
+from bitwise_core.engine.symbolic import Chosen, Equality, Predicate, Symbolic, plain
 from bitwise_core.engine.symbolic_integers import OPERATIONS
 from bitwise_core.engine.tiles import Coordinates
 from bitwise_core.machine import hashing
@@ -42,6 +42,8 @@ class SymbolicDomain(TermDomain):
         self.rows, self.coordinates = rows, coordinates
         self.atoms: list[Atom] = []
         self.wraps_assumed = False
+        self.naturals: set[int] = set()
+        """Symbols that are never negative."""
         self._interned: dict[tuple[Any, ...], int] = {}
         self._interned_natural = self.not_less_than_zero()
         coordinates.attach(self)
@@ -122,6 +124,16 @@ class SymbolicDomain(TermDomain):
         number = self.atom(hashing.finalise(total), block=block, definition=definition)
         return self.integer_of(P.of_atom(number, bits))
 
+    def defined(self, name: str, operand: Polynomial, definition: tuple[Any, ...]) -> Polynomial:
+        """A symbol for a function of one 32-bit integer, which later rules may look into."""
+        value = self.opaque(name, [operand], 32, definition=definition)
+        assert isinstance(value, Symbolic)
+        return value.polynomial
+
+    def quotient(self, value: Polynomial, by: int) -> Polynomial:
+        """The 32-bit quotient toward zero by a positive number."""
+        return self.defined(f"quotient by {by} of", value, ("quotient", value, by))
+
     # -- operations -------------------------------------------------------------------------------------------------
 
     def integer(
@@ -129,6 +141,8 @@ class SymbolicDomain(TermDomain):
     ) -> Value:
         """See `Domain.integer`."""
         if bits == 1 and name in ("not.pred", "and.pred"):
+            if name == "not.pred" and isinstance(operands[0], Equality):
+                return operands[0].inverse()
             if name == "not.pred" and isinstance(operands[0], Predicate):
                 return self._inverse(operands[0], evaluate)
             if name == "and.pred" and any(isinstance(each, Predicate) for each in operands):
@@ -176,7 +190,7 @@ class SymbolicDomain(TermDomain):
                 found = difference.constant
                 return np.full((1, 1), found == 0) if isinstance(found, int) else found == 0
             words = sum(hashing.finalise(P.words(self.atoms, each) * hashing.multiplier(14)) for each in (difference, P.negate(difference)))
-            return Lanes(1, hashing.finalise(words + hashing.constant(f"zero of {left.bits} bits")), L.TERM)  # type: ignore[operator]
+            return Equality(hashing.finalise(words + hashing.constant(f"zero of {left.bits} bits")), P.subtract(left, right))  # type: ignore[operator]
         if kind[0] == "s":
             if left.bits < 64:
                 first, second = self.widened(left, 64), self.widened(right, 64)
@@ -198,7 +212,25 @@ class SymbolicDomain(TermDomain):
 
     def not_negative(self, value: Polynomial) -> Value:
         """Whether the integer is 0 or more."""
-        return self._predicate((self.coordinates.rewritten(value),), (), None)
+        return self._predicate((self.coordinates.rewritten(self._multiplied_out(value)),), (), None)
+
+    def _multiplied_out(self, value: Polynomial) -> Polynomial:
+        """x / c - r >= 0 is x - c * r >= 0 where r is at least 1: the quotient is rounded toward zero."""
+        for monomial, coefficient in value.terms.items():
+            definition = self.atoms[monomial[0]].definition if len(monomial) == 1 and coefficient == 1 else None
+            if definition is None or definition[0] != "quotient":
+                continue
+            rest = Polynomial(64, {m: c for m, c in value.terms.items() if m != monomial}, value.constant)
+            inner = self.widened(definition[1], 64)
+            if inner is not None and self._at_most_minus_one(rest):
+                return P.add(inner, P.scale(rest, definition[2]))
+        return value
+
+    def _at_most_minus_one(self, value: Polynomial) -> bool:
+        for monomial, coefficient in value.terms.items():
+            if not isinstance(coefficient, int) or P.signed(coefficient, 64) > 0 or not set(monomial) <= self.naturals:
+                return False
+        return bool(np.all(P.signed(value.constant, 64) <= -1))
 
     def _tightened(self, value: Polynomial) -> Polynomial:
         """Divided by what all its coefficients share."""
@@ -221,7 +253,7 @@ class SymbolicDomain(TermDomain):
         """All of these conditions, and the known one."""
         total: Any = hashing.constant("all of")
         failed: Any = False if known is None else ~known
-        undecided: Any = bool(opaque)
+        undecided: Any = False
         for value in map(self._tightened, map(self.canonical, polynomials)):
             hashed = hashing.finalise(P.words(self.atoms, value) * hashing.multiplier(13) + _NOT_NEGATIVE)
             decided, truth = self._decided(value)
@@ -233,7 +265,15 @@ class SymbolicDomain(TermDomain):
                 undecided = True
             total = total + hashed
         for lanes in opaque:
-            total = total + hashing.finalise(full_hash(lanes) * hashing.multiplier(15) + _ALL_OF)
+            hashed = hashing.finalise(full_hash(lanes) * hashing.multiplier(15) + _ALL_OF)
+            settled = L.known_where(lanes)
+            if settled is False:
+                undecided = True
+            else:
+                failed = failed | (settled & (lanes.words[0] == 0))
+                hashed = np.where(settled, np.uint64(0), hashed)
+                undecided = undecided | ~np.asarray(settled)
+            total = total + hashed
         words = hashing.finalise(total + _ALL_OF)
         if failed is False and undecided is True:
             return Predicate(self, tuple(polynomials), tuple(opaque), Lanes(1, words, L.TERM | _sticky(opaque)))
@@ -272,6 +312,8 @@ class SymbolicDomain(TermDomain):
 
     def all_of(self, values: Sequence[Value]) -> Value:
         """The conjunction of predicates."""
+        if len(values) == 1:
+            return values[0]
         polynomials: list[Polynomial] = []
         opaque: list[Lanes] = []
         known: Array | None = None

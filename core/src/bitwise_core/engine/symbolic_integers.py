@@ -59,13 +59,65 @@ def _shift_left(domain: SymbolicDomain, name: str, values: list[Polynomial], bit
 def _shift_right(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
     """2**s * q + c shifted by s is q + floor(c / 2**s), for a number that does not wrap around (and is not negative)."""
     amount = _amount(values[1])
+    if bits == 32 and amount is not None:
+        found = _sign(domain, name, values[0], amount)
+        if found is not None:
+            return found
     if amount is None or not 0 < amount < bits - 1:
         return None
     value, by = values[0], 1 << amount
+    if bits == 32 and name.startswith("shr.s"):
+        whole = _rounded_toward_zero(domain, value, amount)
+        if whole is not None:
+            return whole
     if P.widened(value, 64) is None or not all(P.divisible(c, by, bits) for c in value.terms.values()):
         return None
     domain.wraps_assumed = True
     return Polynomial(bits, {m: P.quotient(c, by, bits) for m, c in value.terms.items()}, P.quotient(value.constant, by, bits))
+
+
+def _sign(domain: SymbolicDomain, name: str, value: Polynomial, amount: int) -> Polynomial | None:
+    """x >> 31, and that shifted on to the low bits: 2**s - 1 for a negative number, else 0."""
+    if name.startswith("shr.s") and amount == 31:
+        return domain.defined("sign of", value, ("sign", value))
+    if name.startswith("shr.b") and len(value.terms) == 1 and value.constant == 0:
+        (monomial, coefficient), = value.terms.items()
+        definition = domain.atoms[monomial[0]].definition if len(monomial) == 1 and coefficient == 1 else None
+        if definition is not None and definition[0] == "sign":
+            return domain.defined(f"{32 - amount} bits of the sign of", definition[1], ("sign bits", definition[1], 32 - amount))
+    return None
+
+
+def _rounded_toward_zero(domain: SymbolicDomain, value: Polynomial, amount: int) -> Polynomial | None:
+    """(x + (x < 0 ? 2**s - 1 : 0)) >> s, as compilers write the quotient x / 2**s, is that quotient."""
+    for monomial, coefficient in value.terms.items():
+        definition = domain.atoms[monomial[0]].definition if len(monomial) == 1 and coefficient == 1 else None
+        if definition is None or definition[0] != "sign bits" or definition[2] != amount:
+            continue
+        rest = Polynomial(32, {m: c for m, c in value.terms.items() if m != monomial}, value.constant)
+        if _equal(rest, definition[1]):
+            return quotient_of(domain, rest, 1 << amount)
+    return None
+
+
+def _equal(left: Polynomial, right: Polynomial) -> bool:
+    difference = P.subtract(left, right)
+    return not difference.terms and P.is_zero(difference.constant)
+
+
+def quotient_of(domain: SymbolicDomain, value: Polynomial, by: int) -> Polynomial | None:
+    """value / by toward zero, as a symbol that knows what it is."""
+    if P.widened(value, 64) is None:
+        return None
+    domain.wraps_assumed = True
+    return domain.quotient(value, by)
+
+
+def _divide(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
+    by = _amount(values[1])
+    if name != "div.s32" or by is None or not 1 < by < P.SMALL:
+        return None
+    return quotient_of(domain, values[0], by)
 
 
 def _alignment(domain: SymbolicDomain, value: Polynomial) -> int:
@@ -111,5 +163,5 @@ def _convert(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: 
 
 OPERATIONS: dict[str, Rule] = {
     "add": _add, "sub": _subtract, "neg": _negate, "not": _complement, "mul": _multiply, "shl": _shift_left,
-    "shr": _shift_right, "and": _bitwise, "or": _bitwise, "xor": _bitwise, "convert": _convert,
+    "shr": _shift_right, "div": _divide, "and": _bitwise, "or": _bitwise, "xor": _bitwise, "convert": _convert,
 }  # fmt: skip

@@ -116,11 +116,21 @@ class SymbolicMemory:
             settled = machine.known(whole)
             if settled is None:
                 condition = as_lanes(whole)
-            else:
-                known = settled if known is None else known & settled
+                possible = self._possible(condition)
+                settled = np.ones((1, 1), dtype=bool) if possible is None else possible
+            known = settled if known is None else known & settled
         places = self.domain.words_of(address.polynomial)
         for offset, part in _elements(value):
             self._record(pointer, places + np.uint64(offset), condition, part, known, operation, line)
+
+    @staticmethod
+    def _possible(condition: Lanes) -> Array | None:
+        """The lanes in which a condition may hold, or None where it may in all of them."""
+        known = L.known_where(condition)
+        if known is False:
+            return None
+        possible = ~(known & (condition.words[0] == 0))
+        return None if np.all(possible) else np.atleast_2d(possible)
 
     def _record(
         self, pointer: int, places: hashing.Words, condition: Lanes | None, value: Lanes, known: Array | None, operation: str, line: int

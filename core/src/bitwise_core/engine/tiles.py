@@ -76,6 +76,8 @@ class Coordinates:
         self.rows = self.others + others
         self.environments: list[Environment] = []
         self.found: list[Coordinate] = []
+        self.scaled: list[Coordinate] = []
+        """Positions in loops, expressed through the elements that a turn goes through."""
         self._leads: set[int] = set()
         self._symbols: dict[int, int] = {}
 
@@ -96,9 +98,9 @@ class Coordinates:
 
     def rewritten(self, value: Polynomial) -> Polynomial:
         """Tile numbers expressed through coordinates, wherever that is exact."""
-        if not self._leads:
+        if not self._leads and not self.scaled:
             return value
-        for coordinate in self.found:
+        for coordinate in (*self.found, *self.scaled):
             while True:
                 found = self._occurrence(value, coordinate)
                 if found is None:
