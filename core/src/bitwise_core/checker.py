@@ -239,7 +239,7 @@ def _for_its_launch(
     if outputs is not None:
         return sign(outputs), prepared.notes
     try:
-        large.summary_of((source.text, source.launch), lambda: prepared.ready, buffers, options.assume)
+        large.summary_of(_key(source, arch, options), lambda: prepared.ready, buffers, options.assume)
     except NotTranslations:
         if prepared.ready.launch.blocks * prepared.ready.threads > MAXIMUM_LANES:
             raise
@@ -261,8 +261,16 @@ def small_outputs(ready: Ready, buffers: Mapping[str, int], options: Options) ->
 
 def summary(source: Source, arch: Arch, buffers: Mapping[str, int], options: Options) -> Summary:
     """The checked summary of a kernel's grid.  Raises NotTranslations, Unreadable."""
-    key = source.text, source.launch
-    return large.summary_of(key, lambda: prepare(source, arch, options).ready, buffers, options.assume)
+
+    def ready_again() -> Ready:
+        return prepare(source, arch, options).ready
+
+    return large.summary_of(_key(source, arch, options), ready_again, buffers, options.assume)
+
+
+def _key(source: Source, arch: Arch, options: Options) -> tuple[object, ...]:
+    """All that decides what is read: a text that is trusted may be another one than a text that is audited."""
+    return source.text, source.launch, arch.name, options
 
 
 def _for_every_launch(source: Source, arch: Arch, options: Options) -> tuple[bytes | None, tuple[str, ...]]:
