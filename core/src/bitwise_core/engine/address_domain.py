@@ -17,12 +17,12 @@ from bitwise_core.engine.grid import Column, Grid, NotTranslations
 from bitwise_core.engine.separable import TAINT, Separable, block_only, decide, exact, plain, token, unsigned
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.cells import SharedMemory
+from bitwise_core.machine.float_rules import shape as floating_shape
 from bitwise_core.machine.global_memory import GlobalMemory
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.pieces import choose
 from bitwise_core.machine.races import RaceDetector, Races
-from bitwise_core.machine.terms import shape as floating_shape
 
 
 def taint_of(*values: Any) -> int:

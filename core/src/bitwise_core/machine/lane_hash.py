@@ -31,6 +31,7 @@ def kind_constant(kind: int, bits: int, operation: int = 0) -> hashing.Words:
 
 
 PLUS_ZERO_WORDS = hashing.constant("plus zero")
+_PLUS_ZERO_FACTOR = hashing.constant("plus zero, factor") | np.uint64(1)
 NEGATED_WORDS = hashing.constant("negated")
 LOOSE_WORDS = hashing.constant("up to the bits of a NaN")
 ZERO_WORDS = hashing.constant("with zero")
@@ -83,18 +84,29 @@ def signed_hash(lanes: Lanes) -> hashing.Words:
 
 def unsigned_hash(lanes: Lanes) -> hashing.Words:
     """The hash with +0 counted and the sign flip left out: the factor of a product."""
-    return _flagged(base_hash(lanes), lanes.meta, PLUS_ZERO, PLUS_ZERO_WORDS)
+    return _plus_zero(base_hash(lanes), lanes.meta)
 
 
 def full_hash(lanes: Lanes) -> hashing.Words:
     """The hash of the value itself."""
     words = _flagged(base_hash(lanes), lanes.meta, NEGATED, NEGATED_WORDS)
-    return _flagged(words, lanes.meta, PLUS_ZERO, PLUS_ZERO_WORDS)
+    return _plus_zero(words, lanes.meta)
 
 
 def exact_hash(lanes: Lanes) -> hashing.Words:
     """The hash for an operation that looks at bits, those of a NaN included."""
     return _flagged(full_hash(lanes), lanes.meta, LOOSE, LOOSE_WORDS)
+
+
+def _plus_zero(words: hashing.Words, meta: Meta) -> hashing.Words:
+    """With +0 counted.  Not a change of bits as a sign flip is: -(x + 0) and -x + 0 differ."""
+    factor, summand = _PLUS_ZERO_FACTOR, PLUS_ZERO_WORDS
+    if words.ndim != 3:
+        factor, summand = hashing.shaped(factor, words.ndim), hashing.shaped(summand, words.ndim)
+    if isinstance(meta, int):
+        return words * factor + summand if meta & PLUS_ZERO else words
+    chosen = (meta & np.uint32(PLUS_ZERO)) != 0
+    return np.where(chosen, words * factor + summand, words) if chosen.any() else words
 
 
 def _flagged(words: hashing.Words, meta: Meta, flag: int, change: hashing.Words) -> hashing.Words:

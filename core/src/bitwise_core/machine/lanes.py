@@ -268,7 +268,7 @@ def without_where(meta: Meta, flag: int, when: int) -> Meta:
 
 
 def plus_zero(lanes: Lanes) -> Lanes:
-    """x + (+0)."""
+    """X + (+0)."""
     return Lanes(lanes.bits, lanes.words, without_where(lanes.meta | PLUS_ZERO, PLUS_ZERO, NOT_MINUS_ZERO))
 
 

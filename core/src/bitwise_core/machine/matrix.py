@@ -39,15 +39,6 @@ def known_zero(lanes: Lanes) -> Array | None:
     return found if found.any() else None
 
 
-def plus_zero(lanes: Lanes) -> Lanes:
-    """x + (+0)."""
-    meta = lanes.meta
-    if isinstance(meta, int):
-        return lanes if meta & L.NOT_MINUS_ZERO else Lanes(lanes.bits, lanes.words, meta | L.PLUS_ZERO)
-    closed = (meta & np.uint32(L.NOT_MINUS_ZERO)) != 0
-    return Lanes(lanes.bits, lanes.words, np.where(closed, meta, meta | np.uint32(L.PLUS_ZERO)))
-
-
 def sticky_of(meta: L.Meta) -> L.Meta:
     """The sticky properties of any lane, one number for each block (a matrix step spreads them over its tile)."""
     if isinstance(meta, int):
@@ -98,7 +89,7 @@ def fused(
         return out
     both = zeros[0] if len(zeros) == 1 else zeros[0] | zeros[1] if finite else zeros[0] & zeros[1]
     unchanged = np.broadcast_to(both, out.words.shape[1:])
-    accumulator = plus_zero(accumulator)
+    accumulator = L.plus_zero(accumulator)
     if unchanged.all():
         return accumulator
     if not unchanged.any():

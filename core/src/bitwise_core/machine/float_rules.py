@@ -1,0 +1,348 @@
+"""Canonical rules of floating-point operations over lanes: plain functions that the domain of terms looks up by name.
+
+A rule takes the operation, its operands, the width of the result in bits and whether all values are assumed finite;
+it gives back None where it has nothing to say.
+Each rule stands in `bitwise_core.tree.rules` with its reason and is tested there on bit patterns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeAlias
+
+import numpy as np
+
+from bitwise_core import numeric
+from bitwise_core.machine import hashing, recording
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.lane_hash import WIDENING, full_hash, signed_hash, term, unsigned_hash
+from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
+from bitwise_core.machine.pieces import as_lanes
+from bitwise_core.machine.sets import NEUTRAL, SET_INDEX, union
+
+_INFINITIES = {64: (0x7FF0000000000000, 0xFFF0000000000000), 32: (0x7F800000, 0xFF800000)}
+_ONE = {"fp64": 0x3FF0000000000000, "fp32": 0x3F800000, "fp16": 0x3C00, "bf16": 0x3F80}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A floating-point operation's name, taken apart."""
+
+    name: str
+    verb: str
+    nearest_or_zero: bool
+    plain: bool
+    evaluate: Callable[..., Array] | None
+
+
+@cache
+def shape(name: str) -> Shape:
+    """Takes an operation's name apart once."""
+    verb, *modifiers = name.split(".")
+    evaluate: Callable[..., Array] | None
+    try:
+        evaluate = numeric.operation(name).evaluate
+    except (KeyError, numeric.Unevaluable):
+        evaluate = None
+    plain = not {"ftz", "sat", "satfinite", "relu", "xorsign"} & set(modifiers)
+    return Shape(name, verb, bool({"rn", "rz"} & set(modifiers)), plain, evaluate)
+
+
+def fold(info: Shape, operands: Sequence[Value], result: Lanes) -> Value:
+    """Lanes in which every operand is known hold the result's number."""
+    result.meta = L.uniform(result.meta)
+    if info.evaluate is None:
+        return result
+    known: bool | Array = True
+    for operand in operands:
+        if isinstance(operand, np.ndarray):
+            continue
+        if isinstance(operand, Pieces) or (isinstance(operand.meta, int) and operand.meta & L.KIND != L.KNOWN):
+            return result
+        known = known & L.known_where(operand)
+    if known is False or not np.any(known):
+        return result
+    numbers = [operand if isinstance(operand, np.ndarray) else L.numbers_of(as_lanes(operand)) for operand in operands]
+    return L.settle(L.put(known, L.known_lanes(info.evaluate(*numbers)), result))
+
+
+def _add(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lanes | None:
+    if not info.nearest_or_zero:
+        return None
+    left, right = values
+    either = left.meta | right.meta
+    flags = (either & (L.NOT_MINUS_ZERO | L.PLUS_ZERO | L.STICKY)) | (left.meta & right.meta & L.NOT_NEGATIVE)
+    words = hashing.finalise(signed_hash(left) + signed_hash(right) + hashing.constant(info.name))
+    result = Lanes(bits, words, L.without_where(flags | L.TERM, L.PLUS_ZERO, L.NOT_MINUS_ZERO))
+    recording.note(info.name, result, lambda: [L.bare(each, L.PLUS_ZERO) for each in values], commutes=True)
+    for zero, other in ((left, right), (right, left)):
+        if finite:
+            result = L.put(_infinite(zero, bits), zero, result)
+            result = L.put(_vanishes(zero, other), other, result)
+        result = L.put(L.holds(zero, 0), L.plus_zero(other), result)
+        result = L.put(L.holds(zero, 1 << (bits - 1)), L.flagged(other, L.LOOSE), result)
+    return result
+
+
+def _subtract(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lanes | None:
+    if not info.nearest_or_zero:
+        return None
+    return _add(shape(info.name.replace("sub.", "add.", 1)), [values[0], negated(values[1])], bits, finite)
+
+
+def negated(value: Lanes) -> Lanes:
+    """The value with its sign flipped."""
+    plus_zero = L.some(L.has(value, L.PLUS_ZERO))
+    if plus_zero is not False:
+        closed = Lanes(value.bits, full_hash(value), L.TERM | L.sticky(value))
+        recording.note(recording.SAME, closed, [value])
+        value = L.put(plus_zero, closed, value)
+    cleared = L.without(value.meta, L.NOT_MINUS_ZERO | L.NOT_NEGATIVE)
+    result = Lanes(value.bits, value.words, cleared ^ L.NEGATED)
+    known = L.known_where(value)
+    if known is not False and np.any(known):
+        sign = L.UNSIGNED[value.bits](1 << (value.bits - 1))
+        result = L.put(known, L.known_lanes(L.numbers_of(value) ^ sign), result)
+    return result
+
+
+def _negate(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lanes:
+    return L.flagged(negated(values[0]), L.LOOSE)
+
+
+def _absolute(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lanes:
+    value = values[0]
+    inner = Lanes(bits, unsigned_hash(value), L.TERM | L.sticky(value))
+    recording.note(recording.SAME, inner, lambda: [L.bare(value, L.NEGATED)])
+    result = term(bits, info.name, [inner])
+    result = L.flagged(result, L.NOT_NEGATIVE | L.NOT_MINUS_ZERO)
+    half = _half(value) if info.name == "abs.fp32" else None
+    if half is not None:
+        result = _widened(_absolute(shape("abs.fp16"), [half], 16, finite))
+    return L.put(L.has(value, L.NOT_NEGATIVE), L.flagged(value, L.LOOSE), result)
+
+
+def _multiply(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lanes | None:
+    if not info.nearest_or_zero:
+        return None
+    left, right = (_magnitude(value) for value in values)
+    flags = L.sticky(left, right) | ((left.meta ^ right.meta) & L.NEGATED)
+    positive = _positive_product(left, right)
+    flags = flags | positive | L.implied(positive)
+    words = hashing.finalise(unsigned_hash(left) + unsigned_hash(right) + hashing.constant(info.name))
+    result = Lanes(bits, words, flags | L.TERM)
+    recording.note(info.name, result, lambda: [L.bare(each, L.NEGATED) for each in (left, right)], commutes=True)
+    if finite:
+        zeroed = L.holds(values[0], 0) | L.holds(values[1], 0)
+        if zeroed is not False:
+            result = L.put(zeroed, L.flagged(result, L.IS_ZERO), result)
+    one = _ONE.get(info.name.rsplit(".", 1)[1])
+    if one is not None:
+        for unit, other in (values, values[::-1]):
+            result = L.put(L.holds(unit, one), L.flagged(other, L.LOOSE), result)
+            result = L.put(L.holds(unit, one | 1 << (bits - 1)), negated(other), result)
+    return result
+
+
+def _fused(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lanes | None:
+    if not info.nearest_or_zero:
+        return None
+    left, right, addend = _magnitude(values[0]), _magnitude(values[1]), values[2]
+    if finite:
+        absorbed = _infinite(addend, bits)
+        zeroed = L.holds(values[0], 0) | L.holds(values[1], 0)
+        if absorbed is not False or zeroed is not False:
+            result = _fused_inexact(info, values, left, right, bits)
+            closed = L.has(addend, L.NOT_MINUS_ZERO | L.PLUS_ZERO)
+            result = L.put(L.some(zeroed & closed), addend, result)
+            return L.put(absorbed, addend, result)
+    exact = _half_range(left) & _half_range(right) if bits == 32 else False
+    if np.any(exact):
+        modifiers = info.name.split(".", 1)[1]
+        product = _multiply(shape("mul." + modifiers), [left, right], bits, finite)
+        assert product is not None
+        apart = _add(shape("add." + modifiers), [product, addend], bits, finite)
+        assert apart is not None
+        if np.all(exact):
+            return apart
+        together = _fused_inexact(info, values, left, right, bits)
+        return L.put(exact, apart, together)
+    return _fused_inexact(info, values, left, right, bits)
+
+
+def _fused_inexact(info: Shape, values: list[Lanes], left: Lanes, right: Lanes, bits: int) -> Lanes:
+    addend = values[2]
+    negative = (left.meta ^ right.meta) & L.NEGATED
+    product = (unsigned_hash(left) + unsigned_hash(right)) * hashing.multiplier(1)
+    tag = hashing.constant(info.name)
+    if isinstance(negative, int):
+        tag = hashing.constant(info.name + " negated product") if negative else tag
+    else:
+        tag = np.where(negative != 0, hashing.constant(info.name + " negated product"), tag)
+    words = hashing.finalise(product + full_hash(addend) * hashing.multiplier(2) + tag)
+    positive = _positive_product(left, right) & addend.meta
+    flags = L.sticky(left, right, addend) | L.TERM | positive | L.implied(positive)
+    result = Lanes(bits, words, flags)
+    recording.note(info.name, result, (*values[:2], addend), commutes=True)
+    first = L.holds(values[0], 0)
+    second = L.holds(values[1], 0) if first is not False else False
+    if first is False or second is False:
+        return result
+    return L.put(L.some(first & second), L.plus_zero(addend), result)
+
+
+def _extremum(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lanes | None:
+    index = SET_INDEX.get(info.name)
+    if index is None:
+        return None
+    left, right = values
+    if left is right:
+        return L.flagged(left, L.LOOSE)
+    halves = [_half(value) for value in values] if info.name.endswith(".fp32") else []
+    if halves and halves[0] is not None and halves[1] is not None:
+        inner = _extremum(shape(info.name.replace("fp32", "fp16")), [halves[0], halves[1]], 16, finite)
+        assert inner is not None
+        return _widened(inner)
+    neutral = NEUTRAL.get(info.name)
+    keeps = ".nan." not in info.name and not finite
+    return union(info.name, index, left, right, bits, neutral, keeps_neutral=keeps)
+
+
+def _convert(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lanes | None:
+    value = values[0]
+    if info.name in ("convert.rn.fp16.fp32", "convert.rz.fp16.fp32") and isinstance(value.meta, int):
+        narrowed = _narrowed(value)
+        return None if narrowed is None else L.flagged(narrowed, L.LOOSE)
+    if info.name == "convert.fp64.fp32":
+        kept = value.meta & (L.NOT_MINUS_ZERO | L.NOT_NEGATIVE | L.NEGATED)
+        inner = Lanes(value.bits, unsigned_hash(value), L.TERM | L.sticky(value))
+        recording.note(recording.SAME, inner, lambda: [L.bare(value, L.NEGATED)])
+        return _closed(L.flagged(term(bits, info.name, [inner]), kept), value.meta)
+    if info.name != WIDENING:
+        return None
+    plus_zero = L.some(L.has(value, L.PLUS_ZERO))
+    if plus_zero is not False:
+        closed = Lanes(
+            16,
+            unsigned_hash(value),
+            L.TERM | (value.meta & (L.STICKY | L.NEGATED | L.NOT_MINUS_ZERO | L.NOT_NEGATIVE)),
+        )
+        closed = _closed(closed, value.meta)
+        recording.note(recording.SAME, closed, lambda: [L.bare(value, L.NEGATED)])
+        value = L.put(plus_zero, closed, value)
+    return Lanes(bits, value.words, value.meta | (L.WIDENED | L.HALF_RANGE))
+
+
+def _infinite(value: Lanes, bits: int) -> bool | Array:
+    """Which lanes hold a known infinity."""
+    found: bool | Array = False
+    for number in _INFINITIES.get(bits, ()):
+        found = found | L.holds(value, number)
+    return found
+
+
+def _vanishes(zero: Lanes, other: Lanes) -> bool | Array:
+    """Where `zero` is a zero of either sign and `other` is not -0, so that their sum is `other`."""
+    return L.some(L.has(zero, L.IS_ZERO) & L.has(other, L.NOT_MINUS_ZERO | L.PLUS_ZERO))
+
+
+def _positive_product(left: Lanes, right: Lanes) -> L.Meta:
+    """Where a product of these factors (sign flips counted) is never negative: NOT_NEGATIVE, else 0."""
+    flips = (left.meta ^ right.meta) & L.NEGATED
+    if left.words is right.words and isinstance(left.meta, int) and left.meta == right.meta:
+        return L.NOT_NEGATIVE
+    positive = left.meta & right.meta & L.NOT_NEGATIVE
+    if isinstance(flips, int) and isinstance(positive, int):
+        return 0 if flips else positive
+    return np.where(flips != 0, np.uint32(0), np.uint32(0) | positive)
+
+
+def _half_range(value: Lanes) -> bool | Array:
+    """Which lanes hold an fp32 that an fp16 holds exactly, as far as their form tells: widened ones and zeros."""
+    widened = L.has(value, L.HALF_RANGE)
+    if widened is True:
+        return True
+    return widened | L.holds(value, 0)
+
+
+def _half(value: Lanes) -> Lanes | None:
+    """A value whose every lane holds an fp16 exactly, as that fp16: widened values and the infinities."""
+    meta = value.meta
+    if isinstance(meta, int):
+        if meta & (L.WIDENED | L.PLUS_ZERO | L.NEGATED) == L.WIDENED:
+            return _payload(value)
+        if meta & L.FORM != L.KNOWN:
+            return None
+    form = meta & L.FORM
+    widened = (form & L.WIDENED) != 0
+    plain = (form & (L.PLUS_ZERO | L.NEGATED)) == 0
+    high = np.uint64(0xFF800000)
+    infinite = (form == L.KNOWN) & ((value.words[0] == high) | (value.words[0] == np.uint64(0x7F800000)))
+    poisoned = (meta & L.POISON) != 0
+    if not np.all((widened & plain) | infinite | poisoned):
+        return None
+    half = np.where(value.words == high, np.uint64(0xFC00), np.uint64(0x7C00))
+    words = np.where(infinite, half, value.words)
+    kept = L.select_meta(infinite, L.known_meta(half[0], 16), meta)
+    return Lanes(16, words, L.without(kept, L.WIDENED | L.HALF_RANGE))
+
+
+def _closed(lanes: Lanes, before: L.Meta) -> Lanes:
+    """A value made from x + (+0) is not -0."""
+    closed = before & L.PLUS_ZERO
+    if isinstance(closed, int):
+        return L.flagged(lanes, L.NOT_MINUS_ZERO if closed else 0)
+    return L.flagged(lanes, np.where(closed != 0, np.uint32(L.NOT_MINUS_ZERO), np.uint32(0)))
+
+
+def _payload(value: Lanes) -> Lanes:
+    """The fp16 behind a widened value."""
+    return Lanes(16, value.words, L.without(value.meta, L.WIDENED | L.HALF_RANGE))
+
+
+def _narrowed(value: Lanes) -> Lanes | None:
+    """Back to fp16 exactly, where the value was widened from it."""
+    assert isinstance(value.meta, int)
+    return _payload(value) if value.meta & L.WIDENED and not value.meta & L.PLUS_ZERO else None
+
+
+def _magnitude(value: Lanes) -> Lanes:
+    """A known negative number as the negation of its magnitude, so that signs leave a product."""
+    if not isinstance(value.meta, int) or value.meta & L.KIND != L.KNOWN:
+        return value
+    if value.words.size > 2 and value.words.strides[-1] != 0:
+        return value
+    number = int(value.words[0].reshape(-1)[0])
+    sign = 1 << (value.bits - 1)
+    if number < sign:
+        return value
+    positive = L.known_lanes(np.full((1, 1), number - sign, dtype=L.UNSIGNED[value.bits]))
+    meta = positive.meta & ~(L.NOT_MINUS_ZERO | L.NOT_NEGATIVE)
+    return Lanes(value.bits, positive.words, meta | L.NEGATED)
+
+
+def _widened(half: Lanes) -> Lanes:
+    """An fp16 as the fp32 that holds it."""
+    info = shape(WIDENING)
+    half.meta = L.uniform(half.meta)
+    result = _convert(info, [half], 32, False)
+    assert result is not None
+    return as_lanes(fold(info, [half], result))
+
+
+Rule: TypeAlias = Callable[[Shape, list[Lanes], int, bool], Lanes | None]
+
+RULES: Mapping[str, Rule] = {
+    "add": _add,
+    "sub": _subtract,
+    "mul": _multiply,
+    "fma": _fused,
+    "neg": _negate,
+    "abs": _absolute,
+    "max": _extremum,
+    "min": _extremum,
+    "convert": _convert,
+}
+"""Rules by the operation's verb, for operations without modifiers that change more than the rounding."""
