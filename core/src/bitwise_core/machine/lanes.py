@@ -21,7 +21,8 @@ import numpy.typing as npt
 from bitwise_core.machine import hashing
 
 Array: TypeAlias = npt.NDArray[Any]
-Meta: TypeAlias = int | npt.NDArray[np.uint32]
+Meta: TypeAlias = int | Array
+"""Properties: one number where all lanes share them, else uint32 of the shape (blocks, threads)."""
 
 KIND = 3
 KNOWN, LEAF, TERM, SET = 0, 1, 2, 3
@@ -181,7 +182,7 @@ def settle(value: Value) -> Value:
     return value
 
 
-def known_where(lanes: Lanes) -> bool | npt.NDArray[np.bool_]:
+def known_where(lanes: Lanes) -> bool | Array:
     """Which lanes hold a known number."""
     meta = lanes.meta
     if isinstance(meta, int):
