@@ -211,7 +211,7 @@ def _extremum(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lane
 
 
 def _convert(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lanes | None:
-    value = values[0]
+    value = _sign_inside(values[0])
     if info.name in ("convert.rn.fp16.fp32", "convert.rz.fp16.fp32") and isinstance(value.meta, int):
         narrowed = _narrowed(value)
         return None if narrowed is None else L.flagged(narrowed, L.LOOSE)
@@ -308,11 +308,24 @@ def _narrowed(value: Lanes) -> Lanes | None:
     return _payload(value) if value.meta & L.WIDENED and not value.meta & L.PLUS_ZERO else None
 
 
+def _sign_inside(value: Lanes) -> Lanes:
+    """The value such that no lane is both negated and closed by +0: (-x) + 0 is not the negation of x + 0."""
+    both = L.PLUS_ZERO | L.NEGATED
+    meta = value.meta
+    mask: bool | Array = meta & both == both if isinstance(meta, int) else L.some((meta & np.uint32(both)) == both)
+    if mask is False:
+        return value
+    closed = Lanes(value.bits, full_hash(value), L.TERM | L.NOT_MINUS_ZERO | L.sticky(value))
+    recording.note(recording.SAME, closed, [value])
+    return L.put(mask, closed, value)
+
+
 def _magnitude(value: Lanes) -> Lanes:
     """A known negative number as the negation of its magnitude, so that signs leave a product."""
-    if not isinstance(value.meta, int) or value.meta & L.KIND != L.KNOWN:
-        return value
-    if value.words.size > 2 and value.words.strides[-1] != 0:
+    if not isinstance(value.meta, int) or value.meta & L.FORM != L.KNOWN:
+        return _sign_inside(value)
+    axes = zip(value.words.shape[1:], value.words.strides[1:], strict=True)
+    if any(extent > 1 and stride for extent, stride in axes):
         return value
     number = int(value.words[0].reshape(-1)[0])
     sign = 1 << (value.bits - 1)

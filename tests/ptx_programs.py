@@ -1,0 +1,111 @@
+"""Small PTX kernels run through the reading, for tests of what each opcode does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from bitwise_core.engine.launch_exact import ready, results, run_blocks
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.arch import Arch, OpcodeTable
+from bitwise_core.machine.global_memory import GlobalMemory
+from bitwise_core.machine.launch import POINTER_SHIFT, Argument, Launch
+from bitwise_core.machine.terms import TermDomain
+from bitwise_nvidia_ptx.architecture import nvidia_arch
+
+ARCH: Arch = nvidia_arch("sm_90", ("sm_90", "sm_90a"), OpcodeTable(), {})
+
+REGISTERS = (
+    ".reg .pred %p<40>; .reg .b8 %b<40>; .reg .b16 %h<90>; .reg .b32 %r<90>; .reg .f32 %f<90>; .reg .f64 %g<40>; .reg .b64 %d<90>;"
+)
+HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"
+
+
+def text(body: str, *, threads: int = 32, before: str = "", shared: str = "") -> str:
+    """A kernel k(out, in): %d0 holds the first buffer's address, %d1 the second's, %r0 the thread's number."""
+    return f"""{HEAD}{before}
+.visible .entry k(.param .u64 out, .param .u64 in) .reqntid {threads}
+{{ {REGISTERS} {shared}
+ld.param.u64 %d0, [out];
+ld.param.u64 %d1, [in];
+mov.u32 %r0, %tid.x;
+{body}
+ret;
+}}
+"""
+
+
+def run(
+    body: str, *, threads: int = 32, blocks: int = 1, before: str = "", shared: str = "", arch: Arch = ARCH, assume: frozenset[str] = frozenset()
+) -> tuple[GlobalMemory, frozenset[int]]:
+    """Runs the kernel over all its blocks."""
+    module = arch.parse(text(body, threads=threads, before=before, shared=shared), "k.ptx")
+    launch = Launch(
+        file="k.ptx",
+        entry="k",
+        grid=(blocks, 1, 1),
+        block=(threads, 1, 1),
+        args=(Argument(kind="buffer", buffer="out"), Argument(kind="buffer", buffer="in")),
+    )
+    return run_blocks(ready(module, arch, launch), TermDomain(assume), {"out": 1, "in": 2})
+
+
+def hashes(body: str, *, threads: int = 32, blocks: int = 1, before: str = "", shared: str = "", arch: Arch = ARCH) -> dict[int, tuple[int, int, int]]:
+    """Offset in the first buffer -> width in bytes and the hash of what the launch leaves there."""
+    found = results(*run(body, threads=threads, blocks=blocks, before=before, shared=shared, arch=arch))[1]
+    return {
+        int(where) & ((1 << POINTER_SHIFT) - 1): (int(size), int(low), int(high))
+        for where, size, low, high in zip(found.address, found.size, *found.words, strict=True)
+    }
+
+
+def known(memory: GlobalMemory) -> dict[int, tuple[int, int]]:
+    """Offset in the first buffer -> width in bits and the known number stored there last; other values are left out."""
+    found: dict[int, tuple[int, int]] = {}
+    for access in memory.stores.get(1, ()):
+        assert access.value is not None
+        shape = (1, access.address.size)
+        words = np.broadcast_to(access.value.words, (2, *shape))[0, 0]
+        where = L.known_where(Lanes_of(access.value, shape))
+        mask = np.broadcast_to(where, shape)[0]
+        for place, word, good in zip(access.address, words, mask, strict=True):
+            offset = int(place) & ((1 << POINTER_SHIFT) - 1)
+            if good:
+                found[offset] = (access.bits, int(word))
+            else:
+                found.pop(offset, None)
+    return found
+
+
+def Lanes_of(value: L.Lanes, shape: tuple[int, int]) -> L.Lanes:
+    return value
+
+
+def stored(body: str, *, bits: int = 32, threads: int = 32, blocks: int = 1, before: str = "", shared: str = "") -> list[int]:
+    """What each thread stores at its own place of the first buffer, all of which must be known numbers."""
+    found = known(run(body, threads=threads, blocks=blocks, before=before, shared=shared)[0])
+    size = bits // 8
+    return [found[index * size][1] for index in range(threads * blocks)]
+
+
+def store(register: str, bits: int, slot: int = 0, count: int = 1) -> str:
+    """Stores a register at element thread * count + slot of the first buffer."""
+    size = bits // 8
+    return (
+        f"mul.lo.u32 %r80, %r0, {size * count}; cvt.u64.u32 %d80, %r80; add.s64 %d80, %d0, %d80; "
+        f"st.global.b{bits} [%d80+{slot * size}], {register};"
+    )
+
+
+def table(values: Sequence[int], bits: int, register: str, predicate: str = "%p30") -> str:
+    """Puts values[thread] into a register, one known number a thread."""
+    kind = f"b{bits}"
+    lines = [f"mov.{kind} {register}, {values[0]};"]
+    for index, value in enumerate(values[1:], start=1):
+        lines.append(f"setp.eq.u32 {predicate}, %r0, {index}; @{predicate} mov.{kind} {register}, {value};")
+    return "\n".join(lines)
+
+
+Patterns = npt.NDArray[np.uint64]
