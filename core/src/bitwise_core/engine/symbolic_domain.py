@@ -114,14 +114,23 @@ class SymbolicDomain(TermDomain):
         """The hash of a polynomial, linear in its constant."""
         return P.words(self.atoms, self.canonical(value))
 
-    def opaque(self, name: str, operands: Sequence[Polynomial], bits: int, *, commutes: bool = False, definition: tuple[Any, ...] | None = None) -> Value:
+    def opaque(
+        self,
+        name: str,
+        operands: Sequence[Polynomial],
+        bits: int,
+        *,
+        commutes: bool = False,
+        definition: tuple[Any, ...] | None = None,
+        alignment: int = 1,
+    ) -> Value:
         """The result of an operation that is not taken apart."""
         total = hashing.constant(f"{name} to {bits}")
         for position, operand in enumerate(operands):
             hashed = hashing.finalise(self.words_of(operand) * hashing.multiplier(31) + hashing.constant(f"operand of {operand.bits}"))
             total = total + (hashed if commutes else hashed * hashing.multiplier(position + 1))
         block = any(self.atoms[number].block for operand in operands for number in operand.atoms())
-        number = self.atom(hashing.finalise(total), block=block, definition=definition)
+        number = self.atom(hashing.finalise(total), block=block, definition=definition, alignment=alignment)
         return self.integer_of(P.of_atom(number, bits))
 
     def defined(self, name: str, operand: Polynomial, definition: tuple[Any, ...]) -> Polynomial:
@@ -177,7 +186,7 @@ class SymbolicDomain(TermDomain):
             found = rule(self, name, values, bits)
             if found is not None:
                 return self.integer_of(found)
-        return self.opaque(name, values, bits, commutes=gathers)
+        return self.opaque(name, values, bits, commutes=gathers, alignment=_cleared(verb, values))
 
     def _compare(self, name: str, operands: Sequence[Value]) -> Value | None:
         _, base, kind = name.split(".")
@@ -322,7 +331,7 @@ class SymbolicDomain(TermDomain):
                 known = value if known is None else known & value
             elif isinstance(value, Predicate):
                 for each in value.polynomials:
-                    _merge(polynomials, each)
+                    _merge(polynomials, self.coordinates.rewritten(each))
                 opaque.extend(each for each in value.opaque if not any(each.words is other.words for other in opaque))
             else:
                 opaque.append(plain(value))
@@ -383,6 +392,12 @@ class SymbolicDomain(TermDomain):
         if not isinstance(address, Symbolic):
             raise Unreadable("memory is read at an address that is no sum over one pointer")
         return Lanes(bits, self.words_of(address.polynomial), L.LEAF)
+
+
+def _cleared(verb: str, values: Sequence[Polynomial]) -> int:
+    """What a value whose low bits are masked away is a multiple of."""
+    masks = [each.constant for each in values if not each.terms and isinstance(each.constant, int)]
+    return masks[0] & -masks[0] if verb == "and" and masks and masks[0] else 1
 
 
 def _merge(polynomials: list[Polynomial], new: Polynomial) -> None:
