@@ -251,7 +251,8 @@ def _vanishes(zero: Lanes, other: Lanes) -> bool | Array:
 def _positive_product(left: Lanes, right: Lanes) -> L.Meta:
     """Where a product of these factors (sign flips counted) is never negative: NOT_NEGATIVE, else 0."""
     flips = (left.meta ^ right.meta) & L.NEGATED
-    if left.words is right.words and isinstance(left.meta, int) and left.meta == right.meta:
+    same_meta = left.meta is right.meta or (isinstance(left.meta, int) and left.meta == right.meta)
+    if left.words is right.words and same_meta:
         return L.NOT_NEGATIVE
     positive = left.meta & right.meta & L.NOT_NEGATIVE
     if isinstance(flips, int) and isinstance(positive, int):
@@ -268,7 +269,7 @@ def _half_range(value: Lanes) -> bool | Array:
 
 
 def _half(value: Lanes) -> Lanes | None:
-    """A value whose every lane holds an fp16 exactly, as that fp16: widened values and the infinities."""
+    """A value whose every lane holds an fp16 exactly, as that fp16: widened values, +0 and the infinities."""
     meta = value.meta
     if isinstance(meta, int):
         if meta & (L.WIDENED | L.PLUS_ZERO | L.NEGATED) == L.WIDENED:
@@ -279,11 +280,12 @@ def _half(value: Lanes) -> Lanes | None:
     widened = (form & L.WIDENED) != 0
     plain = (form & (L.PLUS_ZERO | L.NEGATED)) == 0
     high = np.uint64(0xFF800000)
-    infinite = (form == L.KNOWN) & ((value.words[0] == high) | (value.words[0] == np.uint64(0x7F800000)))
+    number = value.words[0]
+    infinite = (form == L.KNOWN) & ((number == high) | (number == np.uint64(0x7F800000)) | (number == 0))
     poisoned = (meta & L.POISON) != 0
     if not np.all((widened & plain) | infinite | poisoned):
         return None
-    half = np.where(value.words == high, np.uint64(0xFC00), np.uint64(0x7C00))
+    half = np.where(value.words == high, np.uint64(0xFC00), np.where(value.words == 0, np.uint64(0), np.uint64(0x7C00)))
     words = np.where(infinite, half, value.words)
     kept = L.select_meta(infinite, L.known_meta(half[0], 16), meta)
     return Lanes(16, words, L.without(kept, L.WIDENED | L.HALF_RANGE))

@@ -269,7 +269,7 @@ def stored_hash(value: Lanes) -> tuple[hashing.Words, L.Meta]:
 
 
 def _narrow(events: list[Access]) -> list[Access]:
-    """Known numbers and leaves cut to the least width stored in the buffer, so that packing does not show."""
+    """Elements cut to the least width stored in the buffer, known numbers and leaves to halves: packing does not show."""
     least = min(event.bits for event in events)
     copies = min(least, 16)
     result: list[Access] = []
@@ -278,7 +278,7 @@ def _narrow(events: list[Access]) -> list[Access]:
         meta = event.value.meta
         form = meta & L.FORM if isinstance(meta, int) else meta & np.uint32(L.FORM)
         exact = (form == L.LEAF) | (form == L.KNOWN)
-        if event.bits <= copies or not np.any(exact):
+        if event.bits <= copies:
             result.append(event)
             continue
         chosen = np.broadcast_to(exact if isinstance(exact, np.ndarray) else np.bool_(exact), (1, event.address.size))[
@@ -290,14 +290,11 @@ def _narrow(events: list[Access]) -> list[Access]:
             lanes = Lanes(event.bits, np.broadcast_to(event.value.words, (2, 1, keep.size))[:, :, keep],
                           meta if isinstance(meta, int) else meta[:, keep])  # fmt: skip
             base = Access(event.address[keep], event.thread[keep], event.epoch, lanes, event.bits, event.line)
-            if not narrow:
-                result.append(base)
-                continue
-            for low in range(0, event.bits, copies):
-                piece = as_lanes(cut(lanes, low, copies))
-                result.append(
-                    Access(base.address + np.uint64(low // 8), base.thread, base.epoch, piece, copies, base.line)
-                )
+            width = copies if narrow else least
+            for low in range(0, event.bits, width):
+                piece = as_lanes(cut(lanes, low, width))
+                place = base.address + np.uint64(low // 8)
+                result.append(Access(place, base.thread, base.epoch, piece, width, base.line))
     return result
 
 

@@ -137,7 +137,7 @@ def _read_matrix(machine: Machine, address: Array, index: int, transposed: bool)
     if not transposed:
         rows = take_threads(address, _pointer_threads(machine.threads, index))
         where = rows + (4 * (lane % 4)).astype(rows.dtype)
-        return concat([read_shared(machine, where, 16), read_shared(machine, where + rows.dtype.type(2), 16)])
+        return read_shared(machine, where, 32)
     halves = []
     base = np.arange(machine.threads) & ~31
     for element in range(2):
