@@ -34,8 +34,8 @@ from bitwise_core.machine.pieces import as_lanes
 from bitwise_core.machine.races import Races
 from bitwise_core.machine.state import Barrier, Branch, Machine
 
-INSTANCES = 5
-NEXT, TURN, UNIT, ENTRY, BEYOND = range(INSTANCES)
+INSTANCES = 6
+NEXT, TURN, UNIT, ENTRY, BEYOND, EMPTY = range(INSTANCES)
 LONGEST_PERIOD = 6
 
 
@@ -402,6 +402,7 @@ class LoopReader:
             raise self.fail("a turn does not lead to the state of the next one")
         self._check_integers(growth, scale.turn)
         once = not any(_implies(each, self._at_entry(end, scale)) for each in self.entered)
+        self.domain.entries.append(None if once else self._at_entry(end, scale))
         fold = Fold(self, growth, end, unit, once, self._at_entry(end, scale), scale)
         results = {name: fold.of(name, entry.registers.get(name, poison(self._width(name))), recorded) for name in accumulators}
         for name in loop.writes:
@@ -524,16 +525,6 @@ def _implies(known: Polynomial, wanted: Polynomial) -> bool:
     return bool(np.all(P.signed(difference.constant, 64) >= 0))
 
 
-class Folded(Lanes):
-    """An accumulator after a loop: `start` where the condition `entry` (None: none is known) does not hold."""
-
-    __slots__ = ("entry", "start")
-
-    def __init__(self, bits: int, words: hashing.Words, flags: int, entry: Polynomial | None, start: Value) -> None:
-        super().__init__(bits, words, L.TERM | flags)
-        self.entry, self.start = entry, start
-
-
 @dataclass(frozen=True, slots=True)
 class Fold:
     """What a loop makes of an accumulator."""
@@ -561,12 +552,28 @@ class Fold:
             bound = P.words(self.reader.domain.atoms, self.reader.domain.canonical(self.end.bound))
             total = hashes[0] * hashing.multiplier(62) + bound * hashing.multiplier(63) + initial
             words = hashing.finalise(total + hashing.constant(f"fold of steps of {self.unit} {self.once}"))
-            return Folded(bits, words, recorded.flags[name], None if self.once else self.entry, start)
+            return self._result(bits, words, recorded.flags[name], start)
         total = initial + P.words(self.reader.domain.atoms, self.reader.domain.canonical(self.end.condition)) * hashing.multiplier(63)
         for place, each in enumerate(hashes[:turns]):
             total = total + each * hashing.multiplier(100 + place)
         words = hashing.finalise(total + hashing.constant(f"fold of {turns} a turn of {self.scale.per_turn} {self.once}"))
-        return Folded(bits, words, recorded.flags[name], None if self.once else self.entry, start)
+        return self._result(bits, words, recorded.flags[name], start)
+
+    def _result(self, bits: int, words: hashing.Words, flags: int, start: Value) -> Lanes:
+        """The fold; in one instance the loop has no turn, if a branch in front of it says when that is so."""
+        row, domain = self.reader.rows[EMPTY], self.reader.domain
+        words = np.broadcast_to(words, (2, domain.rows, words.shape[2]))
+        if self.once:
+            words = words.copy()
+            words[:, row] = hashing.constant("a loop that has a turn")[:, 0]
+            return Lanes(bits, words, L.TERM | flags)
+        before = as_lanes(start)
+        threads = max(words.shape[2], before.words.shape[2])
+        words = np.broadcast_to(words, (2, domain.rows, threads)).copy()
+        words[:, row] = before.words[:, 0]
+        meta = np.full((domain.rows, threads), L.TERM | flags, dtype=np.uint32)
+        meta[row] = before.meta if isinstance(before.meta, int) else before.meta[0]
+        return Lanes(bits, words, meta)
 
     def _by_steps(self, name: str, hashes: list[hashing.Words], recorded: Recorded) -> bool:
         """Whether all matrix steps are one function of the position, and those beyond the bound change nothing."""

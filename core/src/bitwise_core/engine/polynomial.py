@@ -62,6 +62,11 @@ def is_zero(value: Coefficient) -> bool:
     return value == 0 if isinstance(value, int) else not value.any()
 
 
+def is_one(value: Coefficient) -> bool:
+    """Whether the coefficient is 1 in all lanes alike."""
+    return isinstance(value, int) and value == 1
+
+
 def plus(left: Coefficient, right: Coefficient, bits: int) -> Coefficient:
     """The sum modulo 2**bits."""
     if isinstance(left, int) and isinstance(right, int):

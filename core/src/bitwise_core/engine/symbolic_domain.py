@@ -42,6 +42,8 @@ class SymbolicDomain(TermDomain):
         self.rows, self.coordinates = rows, coordinates
         self.atoms: list[Atom] = []
         self.wraps_assumed = False
+        self.entries: list[Polynomial | None] = []
+        """The conditions under which the loops read so far have a turn (None: nothing in front of the loop says)."""
         self.naturals: set[int] = set()
         """Symbols that are never negative."""
         self._interned: dict[tuple[Any, ...], int] = {}
@@ -226,7 +228,7 @@ class SymbolicDomain(TermDomain):
     def _multiplied_out(self, value: Polynomial) -> Polynomial:
         """x / c - r >= 0 is x - c * r >= 0 where r is at least 1: the quotient is rounded toward zero."""
         for monomial, coefficient in value.terms.items():
-            definition = self.atoms[monomial[0]].definition if len(monomial) == 1 and coefficient == 1 else None
+            definition = self.atoms[monomial[0]].definition if len(monomial) == 1 and P.is_one(coefficient) else None
             if definition is None or definition[0] != "quotient":
                 continue
             rest = Polynomial(64, {m: c for m, c in value.terms.items() if m != monomial}, value.constant)

@@ -80,9 +80,9 @@ def _sign(domain: SymbolicDomain, name: str, value: Polynomial, amount: int) -> 
     """x >> 31, and that shifted on to the low bits: 2**s - 1 for a negative number, else 0."""
     if name.startswith("shr.s") and amount == 31:
         return domain.defined("sign of", value, ("sign", value))
-    if name.startswith("shr.b") and len(value.terms) == 1 and value.constant == 0:
+    if name.startswith("shr.b") and len(value.terms) == 1 and P.is_zero(value.constant):
         (monomial, coefficient), = value.terms.items()
-        definition = domain.atoms[monomial[0]].definition if len(monomial) == 1 and coefficient == 1 else None
+        definition = domain.atoms[monomial[0]].definition if len(monomial) == 1 and P.is_one(coefficient) else None
         if definition is not None and definition[0] == "sign":
             return domain.defined(f"{32 - amount} bits of the sign of", definition[1], ("sign bits", definition[1], 32 - amount))
     return None
@@ -91,7 +91,7 @@ def _sign(domain: SymbolicDomain, name: str, value: Polynomial, amount: int) -> 
 def _rounded_toward_zero(domain: SymbolicDomain, value: Polynomial, amount: int) -> Polynomial | None:
     """(x + (x < 0 ? 2**s - 1 : 0)) >> s, as compilers write the quotient x / 2**s, is that quotient."""
     for monomial, coefficient in value.terms.items():
-        definition = domain.atoms[monomial[0]].definition if len(monomial) == 1 and coefficient == 1 else None
+        definition = domain.atoms[monomial[0]].definition if len(monomial) == 1 and P.is_one(coefficient) else None
         if definition is None or definition[0] != "sign bits" or definition[2] != amount:
             continue
         rest = Polynomial(32, {m: c for m, c in value.terms.items() if m != monomial}, value.constant)

@@ -8,19 +8,19 @@ import numpy as np
 
 from bitwise_core.engine.loop_shape import Loop, effect, find_loops
 from bitwise_core.engine.loop_state import hash_of
-from bitwise_core.engine.loops import Folded, LoopReader
+from bitwise_core.engine.loops import EMPTY, LoopReader
 from bitwise_core.engine.polynomial import Polynomial
 from bitwise_core.engine.program import Program
 from bitwise_core.engine.run import Group, Run
-from bitwise_core.engine.symbolic import Predicate
+from bitwise_core.engine.symbolic import Predicate, Symbolic
 from bitwise_core.engine.symbolic_domain import SymbolicDomain
 from bitwise_core.engine.symbolic_memory import SymbolicMemory
 from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.pieces import as_lanes
+from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
+from bitwise_core.machine.pieces import as_lanes, cut
 from bitwise_core.machine.state import Branch, Control, Machine, Step, invert
 
 
@@ -114,7 +114,7 @@ class SymbolicRun(Run):
         shared, copies = machine.shared, machine.extra.get("copies")
         before, words, meta, version = dict(machine.registers), shared.words.copy(), shared.meta.copy(), shared.version
         changed = False
-        sides: list[tuple[dict[str, Value], tuple[Polynomial, ...]]] = []
+        sides: list[tuple[dict[str, Value], bool]] = []
         order = [(taken, control.target), (invert(machine.domain, taken), pc + 1)]
         if self._holds_loop(control.target, meeting):
             order.reverse()
@@ -125,12 +125,13 @@ class SymbolicRun(Run):
             if copies is not None:
                 machine.extra["copies"] = copies
             facts = predicate.polynomials if isinstance(predicate, Predicate) else ()
+            entries = len(self.domain.entries)
             memory.path.append(predicate)
             if start != meeting:
                 SymbolicRun(self.symbolic, machine, self.budget, (*self.path, *facts), self.depth + 1).start(start, meeting)
             memory.path.pop()
             changed = changed or machine.shared is not shared or shared.version != version
-            sides.append((machine.registers, facts))
+            sides.append((machine.registers, _entered_by(self.domain.entries[entries:], predicate)))
         if changed:
             machine.shared.words[:] = hashing.constant("shared memory after a branch")
             machine.shared.meta[:] = L.TERM | L.POISON
@@ -146,12 +147,13 @@ class SymbolicRun(Run):
     def _merge(
         self,
         taken: Value,
-        sides: list[tuple[dict[str, Value], tuple[Polynomial, ...]]],
+        sides: list[tuple[dict[str, Value], bool]],
         before: dict[str, Value],
         wanted: frozenset[str],
     ) -> None:
         merged = dict(before)
-        (left, _), (right, _) = sides
+        (left, by_left), (right, by_right) = sides
+        row = self.domain.coordinates.others + EMPTY
         for name in left.keys() | right.keys():
             first, second = left.get(name), right.get(name)
             if first is second and first is not None:
@@ -163,8 +165,12 @@ class SymbolicRun(Run):
             bits = L.width(first if first is not None else second)  # type: ignore[arg-type]
             first = poison(bits) if first is None else first
             second = poison(bits) if second is None else second
-            folded = _without_turns(first, second, sides[0][1]) or _without_turns(second, first, sides[1][1])
-            merged[name] = folded if folded is not None else self._choice(taken, first, second)
+            if by_left and _alike(first, second, row):
+                merged[name] = closed(first, row)
+            elif by_right and _alike(first, second, row):
+                merged[name] = closed(second, row)
+            else:
+                merged[name] = self._choice(taken, *(closed(each, row) if by_left or by_right else each for each in (first, second)))
         self.machine.registers = merged
 
     def _choice(self, taken: Value, first: Value, second: Value) -> Value:
@@ -176,11 +182,48 @@ class SymbolicRun(Run):
         return self.domain.select(taken, first, second)
 
 
-def _without_turns(folded: Value, other: Value, facts: tuple[Polynomial, ...]) -> Value | None:
-    """A fold where the loop is entered exactly under its own condition, and the other side leaves the start."""
-    if not isinstance(folded, Folded) or folded.entry is None or len(facts) != 1:
-        return None
-    if facts[0].terms != folded.entry.terms or facts[0].constant != folded.entry.constant:
-        return None
-    start, left = hash_of(folded.start)[0], hash_of(other)[0]
-    return folded if np.array_equal(np.broadcast_to(start, np.broadcast_shapes(start.shape, left.shape)), np.broadcast_to(left, np.broadcast_shapes(start.shape, left.shape))) else None
+def _entered_by(entries: list[Polynomial | None], predicate: Value) -> bool:
+    """Whether the loops of one side have a turn exactly where control comes to that side."""
+    if not entries or not isinstance(predicate, Predicate) or len(predicate.polynomials) != 1 or predicate.opaque:
+        return False
+    fact = predicate.polynomials[0]
+    return all(
+        each is not None and each.terms == fact.terms and isinstance(fact.constant, int) and each.constant == fact.constant
+        for each in entries
+    )
+
+
+def _alike(left: Value, right: Value, row: int) -> bool:
+    """Whether two values agree in an instance, part by part."""
+    ends = sorted({*_ends(left), *_ends(right)})
+    for low, high in zip([0, *ends[:-1]], ends, strict=True):
+        first, second = (_in_row(cut(each, low, high - low), row) for each in (left, right))
+        if not np.array_equal(*np.broadcast_arrays(first, second)):
+            return False
+    return True
+
+
+def _ends(value: Value) -> list[int]:
+    parts = value.parts if isinstance(value, Pieces) else (value,)
+    return [sum(L.width(part) for part in parts[: index + 1]) for index in range(len(parts))]
+
+
+def _in_row(value: Value, row: int) -> hashing.Words:
+    words = hash_of(value)[0]
+    return words[:, min(row, words.shape[1] - 1)]
+
+
+def closed(value: Value, row: int) -> Value:
+    """The value with an instance made like the launch itself again."""
+    if isinstance(value, Pieces):
+        return Pieces(tuple(closed(part, row) for part in value.parts))  # type: ignore[misc]
+    if isinstance(value, np.ndarray | Symbolic | Predicate):
+        return value
+    words, meta = value.words, value.meta
+    if words.shape[1] > 1:
+        words = words.copy()
+        words[:, row] = words[:, 0]
+    if not isinstance(meta, int) and meta.shape[0] > 1:
+        meta = meta.copy()
+        meta[row] = meta[0]
+    return Lanes(value.bits, words, L.uniform(meta))
