@@ -244,7 +244,7 @@ class Run:
             if value is None:
                 raise Unreadable(f"the function {control.function} returns nothing", self._line(group.pc))
             assert isinstance(operand, Symbol)
-            machine.parameters[operand.name] = value
+            machine.set_parameter(operand.name, value)
         group.pc += 1
 
     def _leave(self, alive: Array | None, mask: Array | None, groups: list[Group]) -> Array | None:
@@ -295,7 +295,9 @@ class Run:
                 warps = np.unique(np.flatnonzero((present & ready[:, None]).any(axis=0)) // machine.warp)
                 for races in machine.races.of_blocks(ready):
                     races.barrier(warps)
-                machine.epoch += 1
+                everyone = np.ones(full, dtype=bool) if alive is None else np.broadcast_to(alive, full)
+                if not (everyone & ~(present & ready[:, None])).any():
+                    machine.epoch += 1
 
     def _release(self, group: Group, groups: list[Group]) -> None:
         machine = self.machine

@@ -79,7 +79,7 @@ def join(cells: Sequence[tuple[hashing.Words, Array]], granule: int) -> Value:
         return _lone(first_words, first_meta, bits)
     known = np.ones(first_meta.shape, dtype=bool)
     leaf, whole = known.copy(), known.copy()
-    sticky = np.uint32(0)
+    sticky: Array | np.uint32 = np.uint32(0)
     number = np.zeros_like(first_words[0])
     for part, (words, meta) in enumerate(cells):
         form = meta & np.uint32(L.FORM)
@@ -109,7 +109,7 @@ def _lone(words: hashing.Words, meta: Array, bits: int) -> Value:
         known = L.known_where(value)
         if known is True:
             return L.settle(value)
-        if known is not False and known.any():  # type: ignore[union-attr]
+        if known is not False and known.any():
             value.meta = L.uniform(np.where(known, np.uint32(0) | L.known_meta(words[0], bits), meta))
         return value
     result = value
@@ -127,6 +127,8 @@ class SharedMemory:
 
     def __init__(self, size: int, blocks: int, granule: int) -> None:
         self.granule, self.blocks, self.version = granule, blocks, 0
+        self.words: hashing.Words = np.empty((2, blocks, 0), dtype=np.uint64)
+        self.meta: Array = np.empty((blocks, 0), dtype=np.uint32)
         self._reserve(max(size, 16))
 
     def _reserve(self, size: int) -> None:
@@ -135,9 +137,8 @@ class SharedMemory:
         words = np.empty((2, self.blocks, count), dtype=np.uint64)
         words[:] = poison
         meta = np.full((self.blocks, count), L.TERM | L.POISON, dtype=np.uint32)
-        if hasattr(self, "words"):
-            words[:, :, : self.words.shape[2]] = self.words
-            meta[:, : self.meta.shape[1]] = self.meta
+        words[:, :, : self.words.shape[2]] = self.words
+        meta[:, : self.meta.shape[1]] = self.meta
         self.words, self.meta = words, meta
 
     def cells(self, address: Array, mask: Array | None) -> Array:
@@ -161,6 +162,15 @@ class SharedMemory:
         self.version += 1
         for part, (words, meta) in enumerate(split(value, self.granule)):
             self._put(cells + part if part else cells, words, meta, mask)
+
+    def kept(self, cells: Array, value: Value, mask: Array | None) -> bool:
+        """Whether what each active lane stored there last is still there: no lane put something else in its place."""
+        for part, (words, meta) in enumerate(split(value, self.granule)):
+            found, properties = self._get(cells + part if part else cells)
+            same = (found == words).all(axis=0) & ((properties ^ meta) & ~np.uint32(L.LOOSE) == 0)
+            if not (same if mask is None else same | ~mask).all():
+                return False
+        return True
 
     def _put(self, cells: Array, words: hashing.Words, meta: L.Meta, mask: Array | None) -> None:
         if cells.shape[0] == 1 and (mask is None or mask.shape[0] == 1):

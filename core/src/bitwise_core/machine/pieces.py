@@ -92,14 +92,15 @@ def cut(value: Value, low: int, bits: int) -> Value:
             raise ValueError("a predicate has no bits to cut")
         if bits == 1 or bits not in UNSIGNED:
             raise ValueError(f"no register is {bits} bits wide")
-        return (value >> value.dtype.type(low)).astype(UNSIGNED[bits])
+        part: Array = (value >> value.dtype.type(low)).astype(UNSIGNED[bits])
+        return part
     if isinstance(value, Pieces):
         return _cut_pieces(value, low, bits)
     special = other_form(value)
     if special is not None:
         return special.cut(low, bits)
-    part = value.part(low, bits)
-    return cut_lanes(value, low, bits) if part is None else part
+    own = value.part(low, bits)
+    return cut_lanes(value, low, bits) if own is None else own
 
 
 def _cut_pieces(value: Pieces, low: int, bits: int) -> Value:
@@ -108,8 +109,12 @@ def _cut_pieces(value: Pieces, low: int, bits: int) -> Value:
     for part in value.parts:
         end = start + width(part)
         first, last = max(start, low), min(end, low + bits)
-        if first < last:
-            parts.append(cut(part, first - start, last - first))
+        while first < last:
+            size = last - first
+            while size not in UNSIGNED or (first - low) % size:
+                size = 1 << ((size - 1).bit_length() - 1) if size not in UNSIGNED else size // 2
+            parts.append(cut(part, first - start, size))
+            first += size
         start = end
     return concat(parts)
 
@@ -175,16 +180,16 @@ def _merge_neighbours(parts: list[Array | Lanes]) -> list[Array | Lanes]:
     special = next((part for part in result if isinstance(part, Numbers)), None)
     if len(result) > 1 and special is not None and all(isinstance(part, np.ndarray | Numbers) for part in result):
         return [special.join(result)]
-    if len(result) > 1 and all(isinstance(part, np.ndarray) for part in result):
-        total_bits = sum(width(part) for part in result)
-        if total_bits in UNSIGNED:
-            dtype = UNSIGNED[total_bits]
-            joined = result[0].astype(dtype)  # type: ignore[union-attr]
-            shift = width(result[0])
-            for part in result[1:]:
-                joined = joined | (part.astype(dtype) << dtype(shift))  # type: ignore[union-attr]
-                shift += width(part)
-            return [joined]
+    known = [part for part in result if isinstance(part, np.ndarray)]
+    total_bits = sum(width(part) for part in known)
+    if len(result) > 1 and len(known) == len(result) and total_bits in UNSIGNED:
+        dtype = UNSIGNED[total_bits]
+        joined: Array = known[0].astype(dtype)
+        shift = width(known[0])
+        for number in known[1:]:
+            joined = joined | (number.astype(dtype) << dtype(shift))
+            shift += width(number)
+        return [joined]
     return result
 
 

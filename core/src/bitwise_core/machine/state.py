@@ -55,7 +55,6 @@ class Barrier:
 
     number: int
     count: int | None = None
-    arrive_only: bool = False
 
 
 @dataclass(slots=True)
@@ -161,6 +160,18 @@ class Machine:
             value = choose(self.mask, value, old)
         self.registers[name] = value
 
+    def set_parameter(self, name: str, value: Value) -> None:
+        """Writes a parameter of a call in the active lanes, and only where the condition over data holds."""
+        old = self.parameters.get(name)
+        if self.mask is not None or self.condition is not None:
+            if old is None or L.width(old) != L.width(value):
+                old = poison(L.width(value))
+            if self.condition is not None:
+                value = self.domain.select(self.condition, value, old)
+            if self.mask is not None:
+                value = choose(self.mask, value, old)
+        self.parameters[name] = value
+
     def known(self, value: Value) -> Array | None:
         """The value as a plain array if it is known in every active lane (other lanes hold anything)."""
         if isinstance(value, np.ndarray):
@@ -173,7 +184,7 @@ class Machine:
             return joined if isinstance(joined, np.ndarray) else None
         special = L.other_form(value)
         if special is not None:
-            return special.settled()  # type: ignore[no-any-return]
+            return special.settled()
         known = L.known_where(value)
         if known is True:
             return L.numbers_of(value)
@@ -198,7 +209,8 @@ class Machine:
         """Which blocks have an active lane, shape (blocks,)."""
         if self.mask is None or self.mask.shape[0] == 1:
             return np.ones(self.blocks, dtype=bool)
-        return self.mask.any(axis=1)
+        rows: Array = np.any(self.mask, axis=1)
+        return rows
 
     def active_warps(self) -> Array:
         """The numbers of the warps with an active lane."""

@@ -42,11 +42,15 @@ def read_shared(machine: Machine, address: Array, bits: int) -> Value:
 def write_shared(machine: Machine, address: Array, value: Value) -> None:
     """Stores the value at each active thread's shared address."""
     shared = machine.shared
-    cells = shared.cells(address, machine.mask)
+    cells = shared.cells(np.broadcast_to(address, (address.shape[0], machine.threads)), machine.mask)
     bits = width(value)
     if machine.condition is not None:
         raise Unreadable("shared memory is written under a condition over data")
     where = touched(machine, cells, max(1, bits // 8 // shared.granule))
+    apart = cells.shape[0] == 1
     for races in machine.races.acting(machine.mask):
         races.writes(*where)
+        apart = apart and not (races.writer[where[0]] != where[1]).any()
     shared.store(cells, value, machine.mask)
+    if not apart and not shared.kept(cells, value, machine.mask):
+        raise Unreadable("threads write different values to one place of shared memory at once (a race)")

@@ -35,6 +35,8 @@ def branch(instruction: Instruction, context: Context) -> Step:
 @TABLE.opcode("ret", "exit")
 def end(instruction: Instruction, context: Context) -> Step:
     """ret from a function returns to its caller; ret and exit end the thread in an entry."""
+    if instruction.opcode.startswith("exit") and not context.kernel.entry:
+        raise UnknownInstruction(instruction, "ends a thread inside a function, which is not modelled")
     control: Control = Exit() if instruction.opcode.startswith("exit") or context.kernel.entry else Return()
 
     def step(machine: Machine) -> Control:
@@ -74,7 +76,7 @@ def call(instruction: Instruction, context: Context) -> Step:
 
 @TABLE.opcode("bar", "barrier")
 def barrier(instruction: Instruction, context: Context) -> Step:
-    """bar.sync, bar.arrive, barrier.sync and bar.warp.sync."""
+    """bar.sync, barrier.sync and bar.warp.sync; an arrival that does not wait is not modelled."""
     parts = instruction.opcode.split(".")
     if "warp" in parts:
 
@@ -83,7 +85,7 @@ def barrier(instruction: Instruction, context: Context) -> Step:
                 races.warp_barrier(machine.active_warps())
 
         return warp
-    if "cluster" in parts or "red" in parts or not {"sync", "arrive"} & set(parts):
+    if "cluster" in parts or "red" in parts or "sync" not in parts:
         raise UnknownInstruction(instruction)
     number, *count = instruction.operands
 
@@ -92,7 +94,7 @@ def barrier(instruction: Instruction, context: Context) -> Step:
         if any(each is None or (each != each.flat[0]).any() for each in numbers):
             raise Unreadable("a barrier's number or count varies", instruction.line)
         values = [int(each.flat[0]) for each in numbers if each is not None]
-        return Barrier(values[0], values[1] if len(values) > 1 else None, "arrive" in parts)
+        return Barrier(values[0], values[1] if len(values) > 1 else None)
 
     return step
 

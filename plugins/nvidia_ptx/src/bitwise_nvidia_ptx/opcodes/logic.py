@@ -122,11 +122,14 @@ def sign_change(machine: Machine, root: str, number: int, value: Value, bits: in
     sign = 1 << (bits - 1) if bits > 8 else 0
     if not sign or not isinstance(value, Lanes) or bits not in _FLOAT:
         return None
-    if root == "xor" and number == sign:
-        return machine.domain.floating(f"neg.{_FLOAT[bits]}", [value], bits)
-    if root == "and" and number == sign - 1:
-        return machine.domain.floating(f"abs.{_FLOAT[bits]}", [value], bits)
-    return None
+    if (root, number) not in (("xor", sign), ("and", sign - 1)):
+        return None
+    changed = machine.domain.floating(f"{'neg' if root == 'xor' else 'abs'}.{_FLOAT[bits]}", [value], bits)
+    known = L.known_where(value)
+    if known is False or not np.any(known):
+        return changed
+    numbers = _FUNCTIONS[root](L.numbers_of(value), L.UNSIGNED[bits](number))
+    return choose(np.asarray(known), numbers, changed)  # numbers that are no floats may look like NaNs
 
 
 @TABLE.opcode("not", "cnot")

@@ -28,9 +28,12 @@ from bitwise_nvidia_ptx.shared_access import read_shared, write_shared
 TABLE = OpcodeTable()
 
 _HINTS = {
-    "volatile", "relaxed", "weak", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys", "nc", "ca", "cg", "cs", "cv",
-    "lu", "wb", "wt", "L1::evict_last", "L1::evict_first", "L1::no_allocate", "L1::evict_normal", "L1::evict_unchanged",
-    "L2::evict_last", "L2::evict_first", "L2::evict_normal", "L2::cache_hint", "L2::64B", "L2::128B", "L2::256B", "noftz", "unified", "mmio",
+    "volatile", "relaxed", "weak", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys", "nc",
+    "ca", "cg", "cs", "cv", "lu", "wb", "wt",
+    "L1::evict_last", "L1::evict_first", "L1::no_allocate", "L1::evict_normal",
+    "L1::evict_unchanged",
+    "L2::evict_last", "L2::evict_first", "L2::evict_normal", "L2::cache_hint", "L2::64B",
+    "L2::128B", "L2::256B", "noftz", "unified", "mmio",
 }  # fmt: skip
 _SPACES = {"global", "shared", "shared::cta", "param", "param::entry", "param::func", "const", "local"}
 
@@ -145,15 +148,14 @@ def _register_bits(target: Operand, context: Context, bits: int) -> int:
 def _extend(machine: Machine, value: Value, bits: int, width: int, signed: bool) -> Value:
     if width == bits:
         return value
+
+    def evaluate(a: Array) -> Array:
+        wide: Array = a.view(f"int{bits}").astype(f"int{width}").view(L.UNSIGNED[width])
+        return wide
+
     if isinstance(value, np.ndarray):
-        if signed:
-            return value.view(f"int{bits}").astype(f"int{width}").view(L.UNSIGNED[width])
-        return value.astype(L.UNSIGNED[width])
+        return evaluate(value) if signed else value.astype(L.UNSIGNED[width])
     if signed:
-
-        def evaluate(a: Array) -> Array:
-            return a.view(f"int{bits}").astype(f"int{width}").view(L.UNSIGNED[width])
-
         return machine.domain.integer(f"convert.s{width}.s{bits}", [value], width, evaluate)
     fill: list[Value] = []
     left = width - bits
@@ -282,10 +284,15 @@ def _store_parameter(machine: Machine, target: Operand, value: Value) -> None:
     if not isinstance(target.base, Symbol):
         raise Unreadable("a parameter is written at a computed address")
     old = machine.parameters.get(target.base.name)
-    if target.offset and old is not None:
-        parts: list[Value] = [cut(old, 0, target.offset * 8), value]
-        value = concat(parts)
-    machine.parameters[target.base.name] = value
+    low, high = target.offset * 8, target.offset * 8 + L.width(value)
+    parts: list[Value] = [value]
+    if low:
+        if old is None or L.width(old) < low:
+            raise Unreadable(f"the parameter {target.base.name} is written with a gap before it")
+        parts.insert(0, cut(old, 0, low))
+    if old is not None and L.width(old) > high:
+        parts.append(cut(old, high, L.width(old) - high))
+    machine.set_parameter(target.base.name, concat(parts))
 
 
 _ATOMIC = {"add", "min", "max", "and", "or", "xor"}
@@ -308,6 +315,8 @@ def atomic(instruction: Instruction, context: Context) -> Step:
     name = f"{operation}.rn.{FORMATS[element]}" if element in FORMATS else _integer_name(operation, element)
     if element in FORMATS and operation != "add":
         name = f"{operation}.{FORMATS[element]}"
+    if element == "f32" and operation == "add":
+        name = "add.rn.ftz.atomic.fp32"  # on global memory it flushes subnormals, whatever the modifiers say
     line = instruction.line
 
     def step(machine: Machine) -> None:

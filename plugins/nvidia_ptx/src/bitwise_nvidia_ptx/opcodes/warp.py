@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_core.asm import Immediate, Instruction, Paired
+from bitwise_core.asm import Instruction, Operand, Paired
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
@@ -62,6 +62,8 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
         chosen, valid = source_lanes(mode, lane, amounts[0].astype(np.int64), amounts[1].astype(np.int64))
         value = machine.read_bits(source, 32)
         index = base + chosen
+        if machine.threads % 32 and ((index >= machine.threads) & machine.active()).any():
+            raise Unreadable("a shuffle reads a lane that the block does not have", line)
         if machine.mask is not None:
             active = machine.active()
             where = np.broadcast_to(index, active.shape)
@@ -89,9 +91,22 @@ def _check_members(machine: Machine, members: Array | None, line: int) -> None:
         raise Unreadable("a lane executes a shuffle whose member mask leaves it out", line)
 
 
+def _check_takers(machine: Machine, members: Operand, line: int) -> None:
+    """The member mask must name the lanes that execute the instruction and no others.  Raises Unreadable."""
+    mask = machine.known(machine.read_bits(members, 32))
+    if mask is None:
+        raise Unreadable("a member mask depends on data", line)
+    lanes = machine.threads - (np.arange(machine.threads) & ~31)
+    there = np.where(
+        lanes < 32, (np.uint32(1) << np.minimum(lanes, 31).astype(np.uint32)) - np.uint32(1), ~np.uint32(0)
+    )
+    if (((mask & there) != ballot(machine, np.ones((1, 1), dtype=bool))) & machine.active()).any():
+        raise Unreadable("the member mask of a warp's instruction is not the set of lanes that execute it", line)
+
+
 def _varies(value: Value) -> bool:
     if isinstance(value, np.ndarray):
-        return value.shape[1] > 1
+        return bool(value.shape[1] > 1)
     if isinstance(value, L.Pieces):
         return any(_varies(part) for part in value.parts)
     if L.other_form(value) is not None:
@@ -130,14 +145,18 @@ def vote(instruction: Instruction, context: Context) -> Step:
     if parts[0] == "activemask":
 
         def active(machine: Machine) -> None:
+            if not _full_warps(machine):
+                raise Unreadable("which lanes of a warp are active together is not determined", line)
             machine.write(destination, ballot(machine, np.ones((1, 1), dtype=bool)))
 
         return active
     if parts[0] == "match" or parts[1] != "sync" or parts[2] not in ("all", "any", "uni", "ballot"):
         raise UnknownInstruction(instruction)
     mode, source = parts[2], instruction.operands[1]
+    members = instruction.operands[2]
 
     def step(machine: Machine) -> None:
+        _check_takers(machine, members, line)
         predicate = machine.known(machine.read_bits(source, 1))
         if predicate is None:
             raise Unreadable("a vote depends on data", line)
@@ -155,9 +174,11 @@ def vote(instruction: Instruction, context: Context) -> Step:
 @TABLE.opcode("elect")
 def elect(instruction: Instruction, context: Context) -> Step:
     """elect.sync d|p: the lowest active lane of each warp is the leader."""
-    destination = instruction.operands[0]
+    destination, members = instruction.operands
+    line = instruction.line
 
     def step(machine: Machine) -> None:
+        _check_takers(machine, members, line)
         lanes = _warps(machine, machine.active())
         first = np.argmax(lanes, axis=2).astype(np.uint32)
         leader = _spread(machine, first)
@@ -188,13 +209,14 @@ def redux(instruction: Instruction, context: Context) -> Step:
         name = f"{operation}.b32" if operation in ("add", "and", "or", "xor") else f"{operation}.{kind}"
     else:
         raise UnknownInstruction(instruction)
-    destination, source, _ = instruction.operands
+    destination, source, members = instruction.operands
     line = instruction.line
 
     def step(machine: Machine) -> None:
         value = machine.read_bits(source, 32)
-        if machine.mask is not None and not _full_warps(machine):
+        if machine.threads % 32 or not _full_warps(machine):
             raise Unreadable("redux over part of a warp", line)
+        _check_takers(machine, members, line)
         thread = np.arange(machine.threads, dtype=np.int64)[None]
         for distance in (1, 2, 4, 8, 16):
             other = take_threads(value, thread ^ distance) if _varies(value) else value
@@ -205,8 +227,11 @@ def redux(instruction: Instruction, context: Context) -> Step:
 
 
 def _full_warps(machine: Machine) -> bool:
+    if machine.mask is None:
+        return True
     lanes = _warps(machine, machine.active())
-    return bool((lanes.all(axis=2) | ~lanes.any(axis=2)).all())
+    whole = _warps(machine, np.ones((1, 1), dtype=bool))
+    return bool(((lanes == whole).all(axis=2) | ~lanes.any(axis=2)).all())
 
 
 def _exact(machine: Machine, name: str, kind: str, left: Value, right: Value) -> Value:
@@ -223,13 +248,3 @@ def _exact(machine: Machine, name: str, kind: str, left: Value, right: Value) ->
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
         return evaluate(left, right)
     return machine.domain.integer(name, [left, right], 32, evaluate, gathers=True)
-
-
-def is_warp_barrier(instruction: Instruction) -> bool:
-    """bar.warp.sync orders the lanes of a warp."""
-    return instruction.opcode.startswith(("bar.warp", "barrier.warp"))
-
-
-def literal_count(operand: object) -> int | None:
-    """A literal thread count."""
-    return operand.value if isinstance(operand, Immediate) else None
