@@ -132,10 +132,6 @@ class AddressDomain:
         """See `Domain.gather`."""
         return token(bits, taint_of(address))
 
-    def matrix_rows(self, elements: Value, spec: str) -> Value:
-        """See `Domain.matrix_rows`."""
-        raise NotTranslations("rows of matrix operands have no token")
-
 
 def _numbers(value: Any) -> Any:
     """Numbers in some lanes and nothing yet in the others as numbers: a run tells if the others are read."""
@@ -261,9 +257,7 @@ class AddressMemory(GlobalMemory):
         self._touch("load", address, bits, mask, line)
         return token(bits)
 
-    def gather(
-        self, address: Value, bits: int, mask: Array | None, line: int, buffers: object = None
-    ) -> Value:
+    def gather(self, address: Value, bits: int, mask: Array | None, line: int, buffers: object = None) -> Value:
         """See `GlobalMemory.gather`."""
         if not self.addresses.pointers:
             raise NotTranslations("memory is read at a computed address in a buffer that is not known", line)

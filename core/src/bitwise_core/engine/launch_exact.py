@@ -15,7 +15,7 @@ from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.cells import FinerGranule, SharedMemory
 from bitwise_core.machine.domain import Domain, Unreadable
 from bitwise_core.machine.global_memory import GlobalMemory, Output, Undetermined, outputs
-from bitwise_core.machine.lanes import STICKY
+from bitwise_core.machine.lanes import POISON, STICKY, Array
 from bitwise_core.machine.launch import Launch, ManifestError
 from bitwise_core.machine.races import Races
 from bitwise_core.machine.state import THREAD_SHIFT, Machine
@@ -103,7 +103,7 @@ def _run_all(
     prepared: Ready,
     memory: GlobalMemory,
     buffers: Mapping[str, int],
-    numbers: np.ndarray,  # type: ignore[type-arg]
+    numbers: Array,
     granule: int,
     work: int | None,
 ) -> tuple[frozenset[int], frozenset[int]]:
@@ -132,8 +132,8 @@ def machine_for(
     prepared: Ready,
     memory: GlobalMemory,
     buffers: Mapping[str, int],
-    numbers: np.ndarray,
-    granule: int,  # type: ignore[type-arg]
+    numbers: Array,
+    granule: int,
 ) -> Machine:
     """A machine at the start of the launch for a batch of blocks."""
     threads = prepared.threads
@@ -167,7 +167,7 @@ def results(memory: GlobalMemory, scratch: frozenset[int]) -> dict[int, Output]:
     found = {buffer: output for buffer, output in outputs(memory).items() if buffer not in scratch}
     for output in found.values():
         bad = (output.meta & np.uint32(STICKY)) != 0
-        undefined = (output.meta & np.uint32(8)) != 0
+        undefined = (output.meta & np.uint32(POISON)) != 0
         if undefined.any():
             raise Unreadable(
                 "a stored value depends on a register or on memory that nothing wrote", int(output.line[undefined][0])

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from bitwise_core.asm import Instruction, Kernel, Module, Symbol
 from bitwise_core.engine.flow import EXIT, postdominators
 from bitwise_core.machine.arch import Arch, Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lane_hash import poison
+from bitwise_core.machine.lanes import Array, Lanes, Value, width
 from bitwise_core.machine.state import Control, Machine, Step, both, invert
 
 
@@ -107,7 +106,7 @@ def _guarded(step: Step, register: str, negated: bool, line: int) -> Step:
     return run
 
 
-def _under_mask(machine: Machine, step: Step, active: np.ndarray) -> Control | None:  # type: ignore[type-arg]
+def _under_mask(machine: Machine, step: Step, active: Array) -> Control | None:
     outer = machine.mask
     inner = active if outer is None else active & outer
     if inner.all():
@@ -121,9 +120,7 @@ def _under_mask(machine: Machine, step: Step, active: np.ndarray) -> Control | N
         machine.mask = outer
 
 
-def _under_condition(machine: Machine, step: Step, predicate: object, line: int) -> Control | None:
-    from bitwise_core.machine.lanes import Lanes
-
+def _under_condition(machine: Machine, step: Step, predicate: Value, line: int) -> Control | None:
     assert isinstance(predicate, Lanes)
     before = dict(machine.registers)
     outer = machine.condition
@@ -139,17 +136,15 @@ def _under_condition(machine: Machine, step: Step, predicate: object, line: int)
 
 
 def merge_registers(
-    machine: Machine, predicate: object, if_true: dict[str, object], if_false: dict[str, object]
+    machine: Machine, predicate: Value, if_true: Mapping[str, Value], if_false: Mapping[str, Value]
 ) -> None:
     """Registers after two alternatives: each lane's own, chosen by a predicate over data."""
-    from bitwise_core.machine import lanes as L
-
     merged = dict(if_false)
     for name, value in if_true.items():
         other = if_false.get(name)
         if other is value:
             continue
-        if other is None or L.width(other) != L.width(value):  # type: ignore[arg-type]
-            other = poison(L.width(value))  # type: ignore[arg-type]
-        merged[name] = machine.domain.select(predicate, value, other)  # type: ignore[arg-type]
-    machine.registers = merged  # type: ignore[assignment]
+        if other is None or width(other) != width(value):
+            other = poison(width(value))
+        merged[name] = machine.domain.select(predicate, value, other)
+    machine.registers = merged

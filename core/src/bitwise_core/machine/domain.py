@@ -49,6 +49,3 @@ class Domain(Protocol):
 
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """The initial content of global memory at addresses that depend on data."""
-
-    def matrix_rows(self, elements: Value, spec: str) -> Value:
-        """Joins the last axis of operand elements into one operand vector a lane; see `terms`."""

@@ -32,7 +32,10 @@ class Groups(Generic[Work]):
         self.groups.append(Group(work, blocks.copy()))
 
     def wait(self, keep: int, blocks: Array) -> Iterator[tuple[list[Work], Array]]:
-        """Completes all but the newest `keep` groups of each of these blocks; gives the work and the blocks it is done for."""
+        """Completes all but the newest `keep` groups of each of these blocks.
+
+        Gives the work and the blocks that it is done for.
+        """
         newer = np.zeros(blocks.shape, dtype=np.int64)
         finished: list[tuple[list[Work], Array]] = []
         for group in reversed(self.groups):

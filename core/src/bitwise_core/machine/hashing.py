@@ -70,11 +70,6 @@ def shaped(words: Words, dimensions: int) -> Words:
     return words.reshape(2, *(1,) * (dimensions - 1))
 
 
-def of_numbers(numbers: npt.NDArray[np.uint64], tag: str) -> Words:
-    """Hashes of unsigned numbers of shape (blocks, threads), told apart by `tag`."""
-    return finalise(numbers[None] * multiplier(0) + constant(tag))
-
-
 @cache
 def row_multipliers(count: int) -> Words:
     """Multipliers of an ordered vector of `count` elements, shape (2, 1, 1, count)."""

@@ -168,8 +168,8 @@ def known_lanes(numbers: Array) -> Lanes:
 
 def numbers_of(lanes: Lanes) -> Array:
     """The known numbers of lanes whose kind is KNOWN, in their unsigned type."""
-    words = lanes.words[0]
-    return words.astype(np.bool_) if lanes.bits == 1 else words.astype(UNSIGNED[lanes.bits])
+    numbers: Array = lanes.words[0].astype(UNSIGNED[lanes.bits])
+    return numbers
 
 
 def settle(value: Value) -> Value:
@@ -187,7 +187,8 @@ def known_where(lanes: Lanes) -> bool | Array:
     meta = lanes.meta
     if isinstance(meta, int):
         return meta & (FORM | STICKY) == KNOWN
-    return (meta & np.uint32(FORM | STICKY)) == KNOWN
+    known: Array = (meta & np.uint32(FORM | STICKY)) == KNOWN
+    return known
 
 
 def sticky(*lanes: Lanes) -> Meta:

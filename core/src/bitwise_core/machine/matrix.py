@@ -30,11 +30,16 @@ class Vectors:
 
 
 def known_zero(lanes: Lanes) -> Array | None:
-    """Which lanes hold a known zero of either sign, or None where none does."""
+    """Which lanes hold a known zero, or None where none does.
+
+    Either sign counts in formats of 16 and 32 bits.  8 bits may be an integer, whose top bit is no sign of a zero,
+    and in fp64 the sign of a zero product shows in the sum.
+    """
     known = L.known_where(lanes)
     if known is False:
         return None
-    found = (lanes.words[0] << np.uint64(64 - lanes.bits + 1)) == 0
+    signless = lanes.bits in (16, 32)
+    found = (lanes.words[0] << np.uint64(64 - lanes.bits + 1) if signless else lanes.words[0]) == 0
     found = found if known is True else found & known
     return found if found.any() else None
 
@@ -47,15 +52,23 @@ def sticky_of(meta: L.Meta) -> L.Meta:
     return L.uniform(np.bitwise_or.reduce(flat, axis=1) & np.uint32(L.STICKY))
 
 
-def rows(elements: Lanes) -> Vectors:
+def element_kind(own: str, other: str) -> str:
+    """What the vectors of an operand say of their element type: nothing where both operands have the same.
+
+    The two vectors of a step commute, so where the types differ each must say which is its own.
+    """
+    return "" if own == other else f" as {own}"
+
+
+def rows(elements: Lanes, kind: str = "") -> Vectors:
     """Vectors along the last axis: elements of shape (blocks, rows * k) given as words (2, blocks, rows, k)."""
     hashed = exact_hash(elements) if elements.bits == 32 else full_hash(elements)
     count = hashed.shape[-1]
     total = (hashed * hashing.row_multipliers(count)).sum(axis=-1, dtype=np.uint64)
     zero = known_zero(elements)
-    words = hashing.finalise(total + hashing.constant(f"vector {count} of {elements.bits}"))
+    words = hashing.finalise(total + hashing.constant(f"vector {count} of {elements.bits}{kind}"))
     recording.note(VECTOR, Lanes(elements.bits, words, L.TERM), lambda: [_element(elements, k) for k in range(count)])
-    return Vectors(words, None if zero is None else zero.all(axis=-1), sticky_of(elements.meta))
+    return Vectors(words, None if zero is None else np.all(zero, axis=-1), sticky_of(elements.meta))
 
 
 def _element(elements: Lanes, k: int) -> Lanes:

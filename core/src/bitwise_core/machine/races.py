@@ -28,25 +28,23 @@ class RaceDetector:
         self.clock = np.zeros((total, total), dtype=np.int32)
         np.fill_diagonal(self.clock, 1)
         self.lockstep = np.zeros(total, dtype=np.int32)
-        self._resize(cells)
+        self.writer: Array = np.full(cells, -1, dtype=np.int32)
+        self.written: Array = np.zeros(cells, dtype=np.int32)
+        self.written_step: Array = np.zeros(cells, dtype=np.int32)
+        self.reader: Array = np.full(cells, -1, dtype=np.int32)
+        self.read: Array = np.zeros(cells, dtype=np.int32)
+        self.read_step: Array = np.zeros(cells, dtype=np.int32)
+        self.reads_by_warp: Array = np.zeros((self.warps, cells), dtype=np.int32)
+        self.generic: Array = np.zeros(cells, dtype=bool)
 
     def _resize(self, cells: int) -> None:
-        kept = getattr(self, "reads_by_warp", None)
-        self.reads_by_warp = np.zeros((self.warps, cells), dtype=np.int32)
-        generic = getattr(self, "generic", None)
-        self.generic = np.zeros(cells, dtype=bool)
-        if kept is not None and generic is not None:
-            self.reads_by_warp[:, : kept.shape[1]] = kept
-            self.generic[: generic.size] = generic
-        fresh = [np.full(cells, fill, dtype=np.int32) for fill in (-1, 0, 0, -1, 0, 0)]
-        if hasattr(self, "writer"):
-            for new, old in zip(
-                fresh,
-                (self.writer, self.written, self.written_step, self.reader, self.read, self.read_step),
-                strict=True,
-            ):
-                new[: old.size] = old
-        self.writer, self.written, self.written_step, self.reader, self.read, self.read_step = fresh
+        more = cells - self.writer.size
+        self.reads_by_warp = np.pad(self.reads_by_warp, ((0, 0), (0, more)))
+        self.generic = np.pad(self.generic, (0, more))
+        self.writer, self.reader = (np.pad(each, (0, more), constant_values=-1) for each in (self.writer, self.reader))
+        self.written, self.written_step, self.read, self.read_step = (
+            np.pad(each, (0, more)) for each in (self.written, self.written_step, self.read, self.read_step)
+        )
 
     def barrier(self, warps: Array) -> None:
         """All threads of these warps meet."""
@@ -74,11 +72,9 @@ class RaceDetector:
         warp, other_warp = actor // self.warp, other // self.warp
         seen = self.clock[warp, other_warp] >= time
         same_warp = warp == other_warp
-        return (
-            (other < 0)
-            | (actor == other) & (time != PENDING)
-            | np.where(same_warp, (self.lockstep[warp] > step) & (time != PENDING), seen)
-        )
+        in_step = np.where(same_warp, (self.lockstep[warp] > step) & (time != PENDING), seen)
+        ordered: Array = (other < 0) | ((actor == other) & (time != PENDING)) | in_step
+        return ordered
 
     def reads(self, cells: Array, actor: Array, what: str = "reads") -> None:
         """`actor` threads read these cells (flat arrays of one length).  Raises Unreadable on a race."""
@@ -96,9 +92,10 @@ class RaceDetector:
         """Whether the reads of all other warps are ordered before what `actor` does now."""
         warp = actor // self.warp
         times = self.reads_by_warp[:, cells]
-        seen = self.clock[warp, : self.warps].T >= times
+        seen = times <= self.clock[warp, : self.warps].T
         own = np.arange(self.warps)[:, None] == warp[None]
-        return (seen | (own & (times != PENDING))).all(axis=0)
+        before: Array = np.all(seen | (own & (times != PENDING)), axis=0)
+        return before
 
     def writes(self, cells: Array, actor: Array, *, pending: bool = False) -> None:
         """`actor` threads write these cells; `pending` marks a write that finishes at a later wait."""
@@ -143,7 +140,9 @@ class RaceDetector:
                 "a matrix instruction reads shared memory that another thread wrote with no barrier between (a race)"
             )
         if self.generic[cells].any():
-            raise Unreadable("an asynchronous instruction reads shared memory that threads wrote with no proxy fence after it")
+            raise Unreadable(
+                "an asynchronous instruction reads shared memory that threads wrote with no proxy fence after it"
+            )
         self.reader[cells] = actor
         self.read[cells] = PENDING
         self.reads_by_warp[actor // self.warp, cells] = PENDING
@@ -182,7 +181,7 @@ class Races:
         """The detectors of the blocks that have an active lane."""
         if mask is None or mask.shape[0] == 1:
             return self._all()
-        return self.of_blocks(mask.any(axis=1))
+        return self.of_blocks(np.any(mask, axis=1))
 
     def of_blocks(self, rows: Array) -> list[RaceDetector]:
         """The detectors of the blocks in a boolean array of shape (blocks,)."""

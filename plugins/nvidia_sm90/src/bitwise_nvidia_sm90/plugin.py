@@ -13,7 +13,8 @@ from bitwise_nvidia_sm90 import wgmma
 SAME_STEPS = {f"mma.sync f32 {kind} k{k}": wgmma.FAMILY for kind, k in (("f16", 16), ("bf16", 16), ("tf32", 8))}
 """On Hopper mma.sync and wgmma of these types and native k run the same fused step; fp8's two units differ.
 
-Measured on an H100: 819,200 results each over operands of wide exponents, none different (records/matrix-units-sm90-h100.json).
+Measured on an H100: 819,200 results each over operands of wide exponents, none different
+(records/matrix-units-sm90-h100.json).
 """
 
 SM90 = nvidia_arch("sm_90", ("sm_90", "sm_90a"), wgmma.TABLE, SAME_STEPS)

@@ -141,7 +141,8 @@ def _leaves(machine: Machine, origin: Array, bits: int, line: int) -> Value:
 def _commit(machine: Machine) -> None:
     """The active threads close a group of all that they have issued."""
     copies, acting, blocks = copies_of(machine), machine.active_threads(), machine.active_blocks()
-    group, left = [], []
+    group: list[Copy] = []
+    left: list[Copy] = []
     for each in copies.open:
         threads, rows = acting[each.threads], blocks[each.blocks]
         if threads.any() and rows.any() and not (threads.all() and rows.all()):

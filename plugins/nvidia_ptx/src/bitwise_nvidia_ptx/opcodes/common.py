@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bitwise_core.asm import Instruction, Operand
+from bitwise_core.asm import Instruction
 from bitwise_core.machine.arch import UnknownInstruction
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.state import Machine, Step
@@ -90,8 +90,3 @@ def apply_integer(
     if all(each is not None for each in known):
         return evaluate(*known)
     return machine.domain.integer(name, values, bits, evaluate, gathers=gathers)
-
-
-def read_all(machine: Machine, operands: Sequence[Operand], bits: int) -> list[Value]:
-    """The operands at one width."""
-    return [machine.read_bits(operand, bits) for operand in operands]

@@ -51,7 +51,14 @@ def compare_floats(base: str, form: str, left: Array, right: Array) -> Array:
     x, y = left.view(_FLOAT_TYPES[form]), right.view(_FLOAT_TYPES[form])
     ordered = ~(np.isnan(x) | np.isnan(y))
     with np.errstate(invalid="ignore"):
-        return {"eq": x == y, "ne": (x != y) & ordered, "lt": x < y, "le": x <= y, "num": ordered}[base]
+        results: dict[str, Array] = {
+            "eq": x == y,
+            "ne": (x != y) & ordered,
+            "lt": x < y,
+            "le": x <= y,
+            "num": ordered,
+        }
+    return results[base]
 
 
 def compare(machine: Machine, operator: str, kind: str, left: Value, right: Value, flush: bool) -> Value:
@@ -140,15 +147,8 @@ def select(instruction: Instruction, context: Context) -> Step:
         chosen = machine.read_bits(predicate, 1)
         values = machine.read_bits(left, bits), machine.read_bits(right, bits)
         if isinstance(chosen, np.ndarray):
-            result = choose(chosen, *values)
-        elif bits == 1:
-            result = _select_predicate(machine, chosen, *values)
+            machine.write(destination, choose(chosen, *values))
         else:
-            result = machine.domain.select(chosen, *values)
-        machine.write(destination, result)
+            machine.write(destination, machine.domain.select(chosen, *values))
 
     return step
-
-
-def _select_predicate(machine: Machine, chosen: Value, if_true: Value, if_false: Value) -> Value:
-    return machine.domain.select(chosen, if_true, if_false)

@@ -111,18 +111,16 @@ def _integers(instruction: Instruction, to: str, source: str, saturates: bool) -
     from_signed, to_signed = source[0] == "s", to[0] == "s"
 
     def evaluate(a: Array) -> Array:
-        number = signed(a).astype(np.int64) if from_signed else a.astype(np.uint64)
+        number: Array = signed(a).astype(np.int64) if from_signed else a.astype(np.uint64)
         if saturates:
             low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if to_signed else (0, (1 << bits) - 1)
             if number.dtype == np.int64:
                 number = np.clip(number, max(low, -(1 << 63)), min(high, (1 << 63) - 1))
             else:
                 number = np.minimum(number, np.uint64(high))
-        return (
-            number.astype(f"int{bits}").view(L.UNSIGNED[bits])
-            if number.dtype == np.int64
-            else number.astype(L.UNSIGNED[bits])
-        )
+        if number.dtype == np.int64:
+            return number.astype(f"int{bits}").view(L.UNSIGNED[bits])
+        return number.astype(L.UNSIGNED[bits])
 
     name = f"convert{'.sat' if saturates else ''}.{to}.{source}"
 
@@ -133,12 +131,17 @@ def _integers(instruction: Instruction, to: str, source: str, saturates: bool) -
         elif bits <= wide and not saturates:
             machine.write(destination, cut(value, 0, bits))
         elif not from_signed and not saturates:
-            machine.write(destination, concat([value, np.zeros((1, 1), dtype=L.UNSIGNED[bits - wide])] if bits - wide in L.UNSIGNED
-                                                else [value, *(np.zeros((1, 1), dtype=np.uint8) for _ in range((bits - wide) // 8))]))  # fmt: skip
+            machine.write(destination, concat([value, *_zeros(bits - wide)]))
         else:
             machine.write(destination, apply_integer(machine, name, [value], bits, evaluate))
 
     return step
+
+
+def _zeros(bits: int) -> list[Value]:
+    """Zeros of a width that need not be a register's."""
+    size = bits if bits in L.UNSIGNED else 8
+    return [np.zeros((1, 1), dtype=L.UNSIGNED[size]) for _ in range(bits // size)]
 
 
 def _pack(instruction: Instruction, modifiers: list[str], to: str, source: str) -> Step:

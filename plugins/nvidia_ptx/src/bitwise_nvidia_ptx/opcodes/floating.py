@@ -15,6 +15,7 @@ import numpy as np
 from bitwise_core.asm import Instruction, Operand
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.lanes import Array
 from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx.literals import is_literal
@@ -142,14 +143,15 @@ def test_property(instruction: Instruction, context: Context) -> Step:
     exponent_mask = (1 << (bits - 1 - mantissa)) - 1
     destination, source = instruction.operands
 
-    def evaluate(a: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    def evaluate(a: Array) -> Array:
         exponent = (a >> a.dtype.type(mantissa)) & a.dtype.type(exponent_mask)
         fraction = a & a.dtype.type((1 << mantissa) - 1)
         top, low = exponent == exponent_mask, exponent == 0
-        return {
+        results: dict[str, Array] = {
             "finite": ~top, "infinite": top & (fraction == 0), "number": ~(top & (fraction != 0)),
             "notanumber": top & (fraction != 0), "normal": ~top & ~low, "subnormal": low & (fraction != 0),
-        }[prop]  # fmt: skip
+        }  # fmt: skip
+        return results[prop]
 
     def step(machine: Machine) -> None:
         value = machine.read_bits(source, bits)

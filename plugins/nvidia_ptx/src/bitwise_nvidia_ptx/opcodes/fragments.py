@@ -69,7 +69,7 @@ def _vector(machine: Machine, registers: Sequence[Value], element_bits: int) -> 
     all_zero = None
     if zero is not None:
         spread = np.broadcast_to(zero, (zero.shape[0], machine.threads))
-        all_zero = spread.reshape(zero.shape[0], -1, 8, 4).all(axis=-1)
+        all_zero = np.all(spread.reshape(zero.shape[0], -1, 8, 4), axis=-1)
     result = hashing.finalise(grouped + tag)
     recording.note(
         matrix.VECTOR,

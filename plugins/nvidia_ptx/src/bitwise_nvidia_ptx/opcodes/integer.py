@@ -49,22 +49,21 @@ def _widened(a: Array, is_signed: bool) -> Array:
 
 
 def _multiply_wide(a: Array, b: Array, is_signed: bool) -> Array:
-    return _widened(a, is_signed) * _widened(b, is_signed)
+    product: Array = _widened(a, is_signed) * _widened(b, is_signed)
+    return product
 
 
 def _multiply_high(a: Array, b: Array, is_signed: bool) -> Array:
     size = a.dtype.itemsize
     if size < 8:
-        return (
-            _multiply_wide(a, b, is_signed) >> np.uint64(8 * size)
-            if size == 4
-            else _multiply_wide(a, b, is_signed) >> np.uint32(16)
-        ).astype(a.dtype)
+        product = _multiply_wide(a, b, is_signed)
+        upper: Array = product >> product.dtype.type(8 * size)
+        return upper.astype(a.dtype)
     half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
     a0, a1, b0, b1 = a & low, a >> half, b & low, b >> half
     middle = a1 * b0 + (a0 * b0 >> half)
     other = a0 * b1 + (middle & low)
-    high = a1 * b1 + (middle >> half) + (other >> half)
+    high: Array = a1 * b1 + (middle >> half) + (other >> half)
     if is_signed:
         high = high - np.where(signed(a) < 0, b, np.uint64(0)) - np.where(signed(b) < 0, a, np.uint64(0))
     return high
@@ -143,7 +142,8 @@ def unary_or_extremum(instruction: Instruction, context: Context) -> Step:
     bits, is_signed = type_bits(kind), kind[0] == "s"
 
     def negate(a: Array) -> Array:
-        return a.dtype.type(0) - a
+        negative: Array = a.dtype.type(0) - a
+        return negative
 
     def absolute(a: Array) -> Array:
         return np.where(signed(a) < 0, a.dtype.type(0) - a, a)
@@ -167,19 +167,20 @@ def shift(instruction: Instruction, context: Context) -> Step:
     def evaluate(a: Array, b: Array) -> Array:
         large = b >= np.uint32(bits)
         count = np.where(large, np.uint32(bits - 1), b).astype(a.dtype)
-        if root == "shl":
-            return np.where(large, a.dtype.type(0), a << count)
-        if is_signed:
-            return (signed(a) >> signed(count)).view(a.dtype)
-        return np.where(large, a.dtype.type(0), a >> count)
+        moved: Array
+        if is_signed and root == "shr":
+            moved = signed(a) >> signed(count)
+            return moved.view(a.dtype)
+        moved = np.where(large, a.dtype.type(0), a << count if root == "shl" else a >> count)
+        return moved
 
     name = f"{root}.{kind}" if is_signed and root == "shr" else f"{root}.b{bits}"
 
     def step(machine: Machine) -> None:
         value, by = machine.read_bits(source, bits), machine.read_bits(amount, 32)
-        numbers = machine.known(value), machine.known(by)
-        if numbers[0] is not None and numbers[1] is not None:
-            machine.write(destination, evaluate(*numbers))
+        number, count = machine.known(value), machine.known(by)
+        if number is not None and count is not None:
+            machine.write(destination, evaluate(number, count))
             return
         exact = (is_signed and root == "shr") or L.other_form(value) is not None
         moved = None if exact else _move_bytes(value, by, bits, root == "shl")
@@ -289,12 +290,14 @@ def bit_count(instruction: Instruction, context: Context) -> Step:
     out = bits if root == "brev" else 32
 
     def evaluate(a: Array) -> Array:
-        places = ((a[..., None] >> np.arange(bits, dtype=a.dtype)) & a.dtype.type(1)).astype(bool)
+        places: Array = ((a[..., None] >> np.arange(bits, dtype=a.dtype)) & a.dtype.type(1)).astype(bool)
         if root == "popc":
-            return places.sum(axis=-1).astype(np.uint32)
+            set_bits: Array = np.add.reduce(places, axis=-1, dtype=np.uint32)
+            return set_bits
         if root == "brev":
             weights = a.dtype.type(1) << np.arange(bits, dtype=a.dtype)[::-1]
-            return np.where(places, weights, a.dtype.type(0)).sum(axis=-1, dtype=a.dtype)
+            reversed_bits: Array = np.where(places, weights, a.dtype.type(0)).sum(axis=-1, dtype=a.dtype)
+            return reversed_bits
         if root == "bfind" and kind[0] == "s":
             places = np.where((signed(a) < 0)[..., None], ~places, places)
         top = np.where(places.any(axis=-1), bits - 1 - np.argmax(places[..., ::-1], axis=-1), -1)
@@ -313,7 +316,8 @@ def copy_sign(instruction: Instruction, context: Context) -> Step:
 
     def evaluate(a: Array, b: Array) -> Array:
         sign = a.dtype.type(1 << (bits - 1))
-        return (a & sign) | (b & ~sign)
+        result: Array = (a & sign) | (b & ~sign)
+        return result
 
     return integer_step(instruction, f"copysign.b{bits}", evaluate, (bits, bits), bits)
 

@@ -7,6 +7,7 @@ The name of a fused step carries the family, the native k, all types and the arc
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 
@@ -111,6 +112,13 @@ def _pointer_threads(threads: int, matrix: int) -> Array:
     return ((thread & ~31) + 8 * matrix + (thread & 31) // 4)[None]
 
 
+def _of_threads(address: Array, index: Array) -> Array:
+    """Known addresses taken from other threads are known."""
+    taken: Any = take_threads(address, index)
+    rows: Array = taken
+    return rows
+
+
 @TABLE.opcode("ldmatrix")
 def load_matrices(instruction: Instruction, context: Context) -> Step:
     """ldmatrix.sync.aligned.m8n8.{x1,x2,x4}{.trans}.shared.b16."""
@@ -135,14 +143,14 @@ def load_matrices(instruction: Instruction, context: Context) -> Step:
 def _read_matrix(machine: Machine, address: Array, index: int, transposed: bool) -> Value:
     lane = np.arange(machine.threads) & 31
     if not transposed:
-        rows = take_threads(address, _pointer_threads(machine.threads, index))
+        rows = _of_threads(address, _pointer_threads(machine.threads, index))
         where = rows + (4 * (lane % 4)).astype(rows.dtype)
         return read_shared(machine, where, 32)
     halves = []
     base = np.arange(machine.threads) & ~31
     for element in range(2):
         holder = (base + 8 * index + 2 * (lane % 4) + element)[None]
-        rows = take_threads(address, holder)
+        rows = _of_threads(address, holder)
         halves.append(read_shared(machine, rows + (2 * (lane // 4)).astype(rows.dtype), 16))
     return concat(halves)
 
@@ -167,11 +175,11 @@ def store_matrices(instruction: Instruction, context: Context) -> Step:
         for index, item in enumerate(items(source)):
             value = machine.read_bits(item, 32)
             if not transposed:
-                rows = take_threads(address, _pointer_threads(machine.threads, index))
+                rows = _of_threads(address, _pointer_threads(machine.threads, index))
                 write_shared(machine, rows + (4 * (lane % 4)).astype(rows.dtype), value)
                 continue
             for element in range(2):
-                rows = take_threads(address, (base + 8 * index + 2 * (lane % 4) + element)[None])
+                rows = _of_threads(address, (base + 8 * index + 2 * (lane % 4) + element)[None])
                 write_shared(machine, rows + (2 * (lane // 4)).astype(rows.dtype), cut(value, 16 * element, 16))
 
     return step

@@ -88,7 +88,8 @@ def _needs_no_data(machine: Machine, what: str) -> None:
 
 def _acting_blocks(machine: Machine) -> Array:
     """How many lanes of each block are active, shape (blocks,)."""
-    return machine.active().sum(axis=1)
+    lanes: Array = machine.active().sum(axis=1)
+    return lanes
 
 
 def _barrier(machine: Machine, operand: Operand) -> MemoryBarrier:
@@ -128,7 +129,8 @@ def memory_barrier(instruction: Instruction, context: Context) -> Step:
         if "parity" not in parts:
             raise UnknownInstruction(instruction)
         if not _waited_for(instruction, context):
-            raise UnknownInstruction(instruction, "is not repeated by a branch until it succeeds, which is not modelled")
+            why = "is not repeated by a branch until it succeeds, which is not modelled"
+            raise UnknownInstruction(instruction, why)
         destination, target, parity = instruction.operands[:3]
 
         def wait(machine: Machine) -> Control | None:
@@ -175,7 +177,7 @@ def _initialise(instruction: Instruction) -> Step:
 
 
 def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
-    operands = [each for each in instruction.operands]
+    operands = instruction.operands
     index = next((i for i, each in enumerate(operands) if isinstance(each, Address)), None)
     if index is None or any(each in instruction.opcode for each in ("noComplete", "shared::cluster")):
         raise UnknownInstruction(instruction)
@@ -341,15 +343,15 @@ def _per_block(machine: Machine, value: Array) -> Array:
     """A value of the one thread that acts in each block, shape (blocks or 1, 1)."""
     special = L.other_form(value)
     if special is not None:
-        return special.of_thread(int(np.flatnonzero(machine.active_threads())[0]))  # type: ignore[no-any-return]
+        return special.of_thread(int(np.flatnonzero(machine.active_threads())[0]))
     if value.shape[1] == 1:
         return value
     if machine.mask is None:
         return value[:, :1]
     active = machine.active((max(value.shape[0], machine.mask.shape[0]), machine.threads))
     first = np.argmax(active, axis=1)
-    full = np.broadcast_to(value, active.shape)
-    return full[np.arange(active.shape[0]), first][:, None]
+    chosen: Array = np.broadcast_to(value, active.shape)[np.arange(active.shape[0]), first]
+    return chosen[:, None]
 
 
 def _swizzled(address: Array, mode: int) -> Array:
@@ -357,7 +359,8 @@ def _swizzled(address: Array, mode: int) -> Array:
     if mode == 0:
         return address
     mask = {1: 1, 2: 3, 3: 7}[mode]
-    return address ^ (((address >> 7) & mask) << 4)
+    swizzled: Array = address ^ (((address >> 7) & mask) << 4)
+    return swizzled
 
 
 def _load_box(
@@ -411,11 +414,16 @@ def _store_box(machine: Machine, target: Operand, source: Operand, rank: int, li
     machine.memory.store(box.address, value, mask, number, machine.epoch, line)
 
 
-_REPLACED = {"global_address": "address", "rank": "rank", "box_dim": "box", "global_dim": "size", "global_stride": "stride",
-             "element_stride": "element stride", "elemtype": "element type", "interleave_layout": "interleave",
-             "swizzle_mode": "swizzle", "fill_mode": "fill"}  # fmt: skip
+_REPLACED = {
+    "global_address": "address", "rank": "rank", "box_dim": "box", "global_dim": "size", "global_stride": "stride",
+    "element_stride": "element stride", "elemtype": "element type", "interleave_layout": "interleave",
+    "swizzle_mode": "swizzle", "fill_mode": "fill",
+}  # fmt: skip
 ELEMENT_BYTES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 4, 9: 8, 10: 2, 11: 4, 12: 4}
-"""Bytes of an element by tensormap's .elemtype code: u8, u16, u32, s32, u64, s64, f16, f32, f32.ftz, f64, bf16, tf32, tf32.ftz."""
+"""Bytes of an element by tensormap's .elemtype code.
+
+The codes are, in order: u8, u16, u32, s32, u64, s64, f16, f32, f32.ftz, f64, bf16, tf32, tf32.ftz.
+"""
 
 
 @TABLE.opcode("tensormap")
