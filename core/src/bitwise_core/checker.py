@@ -18,8 +18,9 @@ from bitwise_core.engine.launch_free import launch_free_signature
 from bitwise_core.engine.translation import Summary
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.global_memory import Output, Undetermined
+from bitwise_core.machine.global_memory import Undetermined
 from bitwise_core.machine.launch import Launch, ManifestError
+from bitwise_core.machine.outputs import Output
 from bitwise_core.machine.terms import TermDomain
 
 MAXIMUM_LANES = 1 << 21

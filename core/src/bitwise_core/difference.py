@@ -33,8 +33,8 @@ from bitwise_core.engine.translation import Summary
 from bitwise_core.large import terms_under
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.global_memory import Output
 from bitwise_core.machine.launch import POINTER_SHIFT, ManifestError
+from bitwise_core.machine.outputs import Output
 
 
 @dataclass(frozen=True, slots=True)

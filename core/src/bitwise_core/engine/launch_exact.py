@@ -14,9 +14,10 @@ from bitwise_core.machine import recording
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.cells import FinerGranule, SharedMemory
 from bitwise_core.machine.domain import Domain, Unreadable
-from bitwise_core.machine.global_memory import GlobalMemory, Output, Undetermined, outputs
+from bitwise_core.machine.global_memory import GlobalMemory, Undetermined
 from bitwise_core.machine.lanes import POISON, STICKY, Array
 from bitwise_core.machine.launch import Launch, ManifestError
+from bitwise_core.machine.outputs import Output, outputs
 from bitwise_core.machine.races import Races
 from bitwise_core.machine.state import THREAD_SHIFT, Machine
 

@@ -13,9 +13,10 @@ from bitwise_core.engine.launch_exact import Ready, run_blocks
 from bitwise_core.machine import hashing, matrix, recording
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.global_memory import Access, GlobalMemory, final_events
+from bitwise_core.machine.global_memory import Access, GlobalMemory
 from bitwise_core.machine.lane_hash import WIDENING, base_hash, full_hash
 from bitwise_core.machine.lanes import Array, Lanes
+from bitwise_core.machine.outputs import final_events
 from bitwise_core.machine.pieces import as_lanes, cut
 from bitwise_core.machine.recording import SAME, Made, TooManyTerms
 from bitwise_core.machine.state import THREAD_SHIFT

@@ -14,9 +14,10 @@ from bitwise_core.engine.tiles import Elements
 from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.global_memory import _parts, exact, stored_hash
+from bitwise_core.machine.global_memory import elements, exact
 from bitwise_core.machine.lane_hash import full_hash
 from bitwise_core.machine.lanes import Array, Lanes, Value
+from bitwise_core.machine.outputs import stored_hash
 from bitwise_core.machine.pieces import as_lanes, concat, cut
 from bitwise_core.machine.state import Machine
 
@@ -188,7 +189,7 @@ def _count(words: hashing.Words) -> int:
 def _elements(value: Value) -> list[tuple[int, Lanes]]:
     """The elements of a stored value with their byte offsets; copied content in pieces."""
     result: list[tuple[int, Lanes]] = []
-    for offset, part in _parts(value):
+    for offset, part in elements(value):
         whole = value if part is value else part
         if part.bits > COPIED_BITS and _copied(whole):
             for low in range(0, part.bits, COPIED_BITS):

@@ -41,9 +41,10 @@ from bitwise_core.engine.launch_exact import LANES, Ready, results, run_blocks
 from bitwise_core.engine.parts import Part, parts_of, written_buffers
 from bitwise_core.engine.spans import Owners, Runs, covers, intersection, merged, owners
 from bitwise_core.machine.domain import Domain, Unreadable
-from bitwise_core.machine.global_memory import Output, Undetermined, exact
+from bitwise_core.machine.global_memory import Undetermined, exact
 from bitwise_core.machine.lanes import Array
 from bitwise_core.machine.launch import POINTER_SHIFT
+from bitwise_core.machine.outputs import Output
 
 DomainFactory = Callable[[], Domain]
 
