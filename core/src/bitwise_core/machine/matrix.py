@@ -2,7 +2,7 @@
 
 A fused step adds the products of a row of A and a column of B to an accumulator; inside one step the hardware's
 sum has no order.  The term of an output is the accumulator, the row's vector and the column's vector under
-the instruction's own name, and the two vectors commute.
+the instruction's own name, and the two vectors commute where their element types are one.
 """
 
 from __future__ import annotations
@@ -52,21 +52,13 @@ def sticky_of(meta: L.Meta) -> L.Meta:
     return L.uniform(np.bitwise_or.reduce(flat, axis=1) & np.uint32(L.STICKY))
 
 
-def element_kind(own: str, other: str) -> str:
-    """What the vectors of an operand say of their element type: nothing where both operands have the same.
-
-    The two vectors of a step commute, so where the types differ each must say which is its own.
-    """
-    return "" if own == other else f" as {own}"
-
-
-def rows(elements: Lanes, kind: str = "") -> Vectors:
+def rows(elements: Lanes) -> Vectors:
     """Vectors along the last axis: elements of shape (blocks, rows * k) given as words (2, blocks, rows, k)."""
     hashed = exact_hash(elements) if elements.bits == 32 else full_hash(elements)
     count = hashed.shape[-1]
     total = (hashed * hashing.row_multipliers(count)).sum(axis=-1, dtype=np.uint64)
     zero = known_zero(elements)
-    words = hashing.finalise(total + hashing.constant(f"vector {count} of {elements.bits}{kind}"))
+    words = hashing.finalise(total + hashing.constant(f"vector {count} of {elements.bits}"))
     recording.note(VECTOR, Lanes(elements.bits, words, L.TERM), lambda: [_element(elements, k) for k in range(count)])
     return Vectors(words, None if zero is None else np.all(zero, axis=-1), sticky_of(elements.meta))
 
@@ -77,16 +69,24 @@ def _element(elements: Lanes, k: int) -> Lanes:
 
 
 def fused(
-    name: str, accumulator: Lanes, left: Vectors, right: Vectors, *, positive_zero: bool, finite: bool = False
+    name: str,
+    accumulator: Lanes,
+    left: Vectors,
+    right: Vectors,
+    *,
+    positive_zero: bool,
+    finite: bool = False,
+    commutes: bool = True,
 ) -> Lanes:
     """One fused step, elementwise over broadcastable shapes: accumulator words (2, blocks, ...).
 
     Where both vectors hold nothing but zeros, the step adds +0 to the accumulator (measured: an accumulator of -0
     comes back as +0, every other one as it was).  `positive_zero` says that the unit's zero results are +0,
     underflow included: one exact sum, normalised once, has no other zero.  If all operands are `finite`, one vector of
-    zeros is enough.
+    zeros is enough.  The vectors do not commute where their element types differ.
     """
-    words = left.words + right.words
+    factor = hashing.shaped(hashing.multiplier(3), right.words.ndim)
+    words = left.words + (right.words if commutes else right.words * factor)
     words = words + full_hash(accumulator) * hashing.shaped(hashing.multiplier(2), words.ndim)
     words += hashing.shaped(hashing.constant("fused " + name), words.ndim)
     out = Lanes(

@@ -7,9 +7,12 @@ another operation than one of a register that holds the same number at run time.
 
 from __future__ import annotations
 
-from bitwise_core.asm import Address, Immediate, Instruction, Kernel, Negated, Operand, Paired, Register, Symbol, Vector
+from collections import Counter
 
-_FOUND: dict[int, tuple[tuple[Instruction, ...], frozenset[str]]] = {}
+from bitwise_core.asm import Address, Immediate, Instruction, Kernel, Negated, Operand, Paired, Register, Symbol, Vector
+from bitwise_core.machine.arch import UnknownInstruction
+
+_FOUND: dict[int, tuple[tuple[Instruction, ...], frozenset[str], frozenset[str]]] = {}
 _RUN_TIME = (
     "ld",
     "ldu",
@@ -46,9 +49,14 @@ def registers_of(operand: Operand) -> tuple[str, ...]:
 
 def run_time_registers(kernel: Kernel) -> frozenset[str]:
     """Registers that depend on something other than literals: on memory, parameters or special registers."""
+    return _sorted_out(kernel)[0]
+
+
+def _sorted_out(kernel: Kernel) -> tuple[frozenset[str], frozenset[str]]:
+    """The registers of run time; and those of literals alone that are written more than once, or depend on such."""
     cached = _FOUND.get(id(kernel.instructions))
     if cached is not None and cached[0] is kernel.instructions:
-        return cached[1]
+        return cached[1], cached[2]
     edges: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
     found: set[str] = set()
     for instruction in kernel.instructions:
@@ -63,6 +71,20 @@ def run_time_registers(kernel: Kernel) -> frozenset[str]:
         if root in _RUN_TIME or symbols or any(name.startswith(_SPECIAL) for name in read):
             found.update(written)
         edges.append((written, read))
+    _spread(edges, found)
+    count = Counter(name for written, _ in edges for name in written)
+    several = {name for name, times in count.items() if times > 1 and name not in found}
+    _spread(edges, several)
+    run_time = frozenset(found)
+    unclear = frozenset(several - found)
+    if len(_FOUND) > 64:
+        _FOUND.clear()
+    _FOUND[id(kernel.instructions)] = (kernel.instructions, run_time, unclear)
+    return run_time, unclear
+
+
+def _spread(edges: list[tuple[tuple[str, ...], tuple[str, ...]]], found: set[str]) -> None:
+    """Adds whatever is computed from the registers in `found`."""
     changed = True
     while changed:
         changed = False
@@ -70,11 +92,6 @@ def run_time_registers(kernel: Kernel) -> frozenset[str]:
             if any(name in found for name in read) and any(name not in found for name in written):
                 found.update(written)
                 changed = True
-    result = frozenset(found)
-    if len(_FOUND) > 64:
-        _FOUND.clear()
-    _FOUND[id(kernel.instructions)] = (kernel.instructions, result)
-    return result
 
 
 _SPECIAL = (
@@ -129,8 +146,23 @@ def pointer_parameters(kernel: Kernel, register: str) -> frozenset[str] | None:
     return frozenset(found) if found else None
 
 
-def is_literal(operand: Operand, kernel: Kernel) -> bool:
-    """Whether the assembler may know the operand's value."""
+def is_literal(operand: Operand, kernel: Kernel) -> bool | None:
+    """Whether the assembler knows the operand's value.
+
+    None where that cannot be told: a register of literals alone that is written several times, as in a loop, which the
+    assembler may or may not take apart.
+    """
     if isinstance(operand, Immediate):
         return True
-    return isinstance(operand, Register) and operand.name not in run_time_registers(kernel)
+    if not isinstance(operand, Register):
+        return False
+    run_time, unclear = _sorted_out(kernel)
+    return None if operand.name in unclear else operand.name not in run_time
+
+
+def known_suffix(operand: Operand, kernel: Kernel, instruction: Instruction) -> str:
+    """How the name of an approximation says that its operand is a literal.  Raises UnknownInstruction."""
+    known = is_literal(operand, kernel)
+    if known is None:
+        raise UnknownInstruction(instruction, "approximates a number that the assembler may or may not know")
+    return ".literal" if known else ""

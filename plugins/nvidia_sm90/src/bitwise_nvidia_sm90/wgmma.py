@@ -89,7 +89,9 @@ def _multiply(instruction: Instruction, context: Context, n: int, k: int, result
         old = _accumulator(machine, items(destination), out, n, scale_d, groups)
         vectors_of_tile = _spread(rows, columns, len(groups), n, in_registers)
         finite = machine.domain.assumes("finite")
-        new = matrix.fused(name, old, *vectors_of_tile, positive_zero=out == 32, finite=finite)
+        new = matrix.fused(
+            name, old, *vectors_of_tile, positive_zero=out == 32, finite=finite, commutes=left == right
+        )
         _write(machine, items(destination), new, out, groups)
 
     return step

@@ -18,7 +18,7 @@ from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.lanes import Array
 from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step
-from bitwise_nvidia_ptx.literals import is_literal
+from bitwise_nvidia_ptx.literals import known_suffix
 from bitwise_nvidia_ptx.opcodes.common import BITS, FORMATS, PACKED, check_modifiers
 from bitwise_nvidia_ptx.opcodes.conversion import TABLE as CONVERSIONS
 
@@ -67,7 +67,7 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
     if root == "div" and ("full" in modifiers or "approx" in modifiers):
         check_modifiers(instruction, modifiers, {"full", "approx", "ftz"})
         method = "full" if "full" in modifiers else "approx"
-        known = ".literal" if is_literal(operands[1], context.kernel) else ""
+        known = known_suffix(operands[1], context.kernel, instruction)
         return _lanewise(
             instruction, f"div.{method}{known}{_suffix(modifiers)}.{form}@{context.arch.name}", kind, operands
         )
@@ -130,7 +130,7 @@ def function(instruction: Instruction, context: Context) -> Step:
         return _lanewise(instruction, f"{root}.{rounding}{_suffix(modifiers)}.{form}", kind, operands)
     if "approx" not in modifiers:
         raise UnknownInstruction(instruction)
-    known = ".literal" if is_literal(operands[0], context.kernel) else ""
+    known = known_suffix(operands[0], context.kernel, instruction)
     name = f"{root}.approx{known}{_suffix(modifiers)}.{form}@{context.arch.name}"
     return _lanewise(instruction, name, kind, operands, _POSITIVE if root == "ex2" else 0)
 

@@ -94,7 +94,14 @@ def _elements(machine: Machine, registers: Sequence[Value], element_bits: int, p
 
 
 def accumulate(
-    machine: Machine, name: str, left: Sequence[Vectors], right: Vectors, accumulators: Sequence[Value], bits: int
+    machine: Machine,
+    name: str,
+    left: Sequence[Vectors],
+    right: Vectors,
+    accumulators: Sequence[Value],
+    bits: int,
+    *,
+    commutes: bool,
 ) -> list[Lanes]:
     """One warp-level step m16n8 (or m8n8): new accumulator elements in the order 2 * half + e."""
     result = []
@@ -112,7 +119,13 @@ def accumulate(
                 else right.zero.reshape(*right.zero.shape[:-1], 4, 2)[..., element][..., None, :]
             )
             new = matrix.fused(
-                name, old, row, Vectors(words, zero, right.sticky), positive_zero=bits == 32, finite=finite
+                name,
+                old,
+                row,
+                Vectors(words, zero, right.sticky),
+                positive_zero=bits == 32,
+                finite=finite,
+                commutes=commutes,
             )
             result.append(_by_thread(new))
     assert bits == result[0].bits

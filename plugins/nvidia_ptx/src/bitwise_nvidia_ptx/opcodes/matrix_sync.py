@@ -70,7 +70,7 @@ def multiply(instruction: Instruction, context: Context) -> Step:
         lefts = vectors(machine, [machine.read_bits(each, register) for each in items(a)], bits, halves)
         rights = vectors(machine, [machine.read_bits(each, register) for each in items(b)], bits, 1)[0]
         old = _elements(machine, items(c), out)
-        new = accumulate(machine, name, lefts, rights, old, out)
+        new = accumulate(machine, name, lefts, rights, old, out, commutes=left == right)
         _write_elements(machine, items(destination), new, out)
 
     return step
