@@ -54,7 +54,7 @@ def stored_hash(value: Lanes) -> tuple[hashing.Words, L.Meta]:
 
 
 def _narrow(events: list[Access]) -> list[Access]:
-    """Elements cut to the least width stored in the buffer, known numbers and leaves to halves: packing does not show."""
+    """Elements cut to the least width stored, known numbers and leaves to halves: packing does not show."""
     least = min(event.bits for event in events)
     copies = min(least, 16)
     result: list[Access] = []
@@ -128,7 +128,7 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
 
 
 def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Array, size: Array, epoch: Array) -> None:
-    """No load may meet a store of another block, or one of another thread that no barrier orders.  Raises Unreadable."""
+    """No load may meet a store of another block, or another thread's that no barrier orders.  Raises Unreadable."""
     for load in memory.loads.get(buffer, ()):
         first = np.searchsorted(address, load.address, side="right") - 1
         for step in range(1 + load.bits // 8):

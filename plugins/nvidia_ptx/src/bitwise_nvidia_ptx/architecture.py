@@ -23,7 +23,8 @@ from bitwise_nvidia_ptx.opcodes import (
     logic,
     matrix_sync,
     memory,
-    tensor_copy,
+    memory_barriers,
+    tensor_maps,
     warp,
 )
 from bitwise_nvidia_ptx.opcodes.local_memory import CONSTANT_BASE, LOCAL_BASE
@@ -34,7 +35,7 @@ SHARED_BASE = 1024
 
 COMMON = OpcodeTable(
     asynchronous.TABLE, compare.TABLE, control.TABLE, floating.TABLE, integer.TABLE, logic.TABLE,
-    matrix_sync.TABLE, memory.TABLE, tensor_copy.TABLE, warp.TABLE,
+    matrix_sync.TABLE, memory.TABLE, memory_barriers.TABLE, tensor_maps.TABLE, warp.TABLE,
 )  # fmt: skip
 
 
@@ -137,9 +138,9 @@ def _argument(machine: Machine, argument: Argument, size: int, name: str, index:
     buffers: Mapping[str, int] = machine.extra["buffers"]
     if argument.kind == "tensor_map":
         assert argument.tensor_map is not None
-        address = tensor_copy.PARAMETER_MAPS + index * tensor_copy.TENSOR_MAP_BYTES
+        address = tensor_maps.PARAMETER_MAPS + index * tensor_maps.TENSOR_MAP_BYTES
         machine.symbols[name] = address
-        tensor_copy.maps_of(machine)[address] = host_tensor_map(argument.tensor_map, buffers)
+        tensor_maps.maps_of(machine)[address] = host_tensor_map(argument.tensor_map, buffers)
         return literal(address, 64)
     if argument.kind == "buffer":
         if size != 8:
@@ -169,7 +170,7 @@ _WIDTH = {
 }
 
 
-def host_tensor_map(argument: TensorMapArgument, buffers: Mapping[str, int]) -> tensor_copy.TensorMap:
+def host_tensor_map(argument: TensorMapArgument, buffers: Mapping[str, int]) -> tensor_maps.TensorMap:
     """The fields of a tensor map that the host encodes from shape, strides and block."""
     element = argument.element_bytes or _WIDTH.get(argument.dtype, 1)
     modes = {0: 0, 32: 1, 64: 2, 128: 3}
@@ -183,7 +184,7 @@ def host_tensor_map(argument: TensorMapArgument, buffers: Mapping[str, int]) -> 
         numbers[f"size {dimension}"] = argument.shape[place]
         numbers[f"stride {dimension}"] = argument.strides[place] * element
         numbers[f"box {dimension}"] = argument.block[place]
-    return tensor_copy.TensorMap({name: np.full((1, 1), number, dtype=np.uint64) for name, number in numbers.items()})
+    return tensor_maps.TensorMap({name: np.full((1, 1), number, dtype=np.uint64) for name, number in numbers.items()})
 
 
 def _layout(machine: Machine, module: Module, kernel: Kernel) -> None:

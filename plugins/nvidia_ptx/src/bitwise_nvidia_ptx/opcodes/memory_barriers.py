@@ -1,0 +1,173 @@
+"""Memory barriers (mbarrier) in shared memory: threads arrive, copies announce their bytes, phases end.
+
+Source: PTX ISA 8.7, "mbarrier".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bitwise_core.asm import Address, Instruction, Operand, Register, Symbol
+from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.state import Blocked, Control, Machine, Step
+from bitwise_nvidia_ptx.opcodes.acting import acting_lanes, needs_no_data, single_address
+
+TABLE = OpcodeTable()
+
+
+@dataclass(slots=True)
+class MemoryBarrier:
+    """An mbarrier of every block: arrivals and bytes still missing, the phase, and copies that it announces."""
+
+    count: Array
+    missing: Array
+    bytes: Array
+    phase: Array
+    clock: Array
+    copies: list[tuple[Array, Array, Value, Array, Array]] = field(default_factory=list)
+    """Per copy: the phase in which it completes, its cells, value, blocks and touched cells."""
+
+
+def barrier_at(machine: Machine, operand: Operand) -> MemoryBarrier:
+    """The mbarrier at an address that all active lanes share.  Raises Unreadable."""
+    needs_no_data(machine, "an mbarrier operation")
+    address = single_address(machine, operand, "an mbarrier")
+    found = machine.extra.setdefault("mbarriers", {}).get(address)
+    if found is None:
+        raise Unreadable("an mbarrier is used before it is initialised")
+    return found  # type: ignore[no-any-return]
+
+
+def settle_phase(barrier: MemoryBarrier) -> None:
+    """Where nothing is missing, the phase ends and the next one begins."""
+    done = (barrier.missing <= 0) & (barrier.bytes == 0)
+    barrier.phase = barrier.phase + done
+    barrier.missing = np.where(done, barrier.count, barrier.missing)
+
+
+@TABLE.opcode("mbarrier")
+def memory_barrier(instruction: Instruction, context: Context) -> Step:
+    """mbarrier.{init,inval,arrive,arrive.expect_tx,expect_tx,try_wait,test_wait}."""
+    parts = instruction.opcode.split(".")
+    line = instruction.line
+    verb = parts[1]
+    if verb == "init":
+        return _initialise(instruction)
+    if verb == "inval":
+        target = instruction.operands[0]
+
+        def invalidate(machine: Machine) -> None:
+            machine.extra.get("mbarriers", {}).pop(single_address(machine, target, "an mbarrier"), None)
+
+        return invalidate
+    if verb in ("arrive", "expect_tx"):
+        return _arrive(instruction, verb == "arrive", "expect_tx" in parts)
+    if verb in ("try_wait", "test_wait"):
+        if "parity" not in parts:
+            raise UnknownInstruction(instruction)
+        if not _waited_for(instruction, context):
+            why = "is not repeated by a branch until it succeeds, which is not modelled"
+            raise UnknownInstruction(instruction, why)
+        destination, target, parity = instruction.operands[:3]
+
+        def wait(machine: Machine) -> Control | None:
+            wanted = machine.known(machine.read_bits(parity, 32))
+            if wanted is None:
+                raise Unreadable("an mbarrier's parity depends on data", line)
+            return _wait(machine, barrier_at(machine, target), destination, wanted)
+
+        return wait
+    raise UnknownInstruction(instruction)
+
+
+def _waited_for(instruction: Instruction, context: Context) -> bool:
+    """Whether the next instruction branches back to this one (or before it) while the wait has not succeeded."""
+    instructions = context.kernel.instructions
+    place = next((index for index, each in enumerate(instructions) if each is instruction), None)
+    if place is None or place + 1 >= len(instructions):
+        return False
+    following = instructions[place + 1]
+    destination, target = instruction.operands[0], following.operands[0] if following.operands else None
+    if not following.opcode.startswith("bra") or following.guard is None or not isinstance(target, Symbol):
+        return False
+    returns = context.kernel.labels.get(target.name, place + 1) <= place
+    return returns and following.guard.negated and Register(following.guard.register) == destination
+
+
+def _initialise(instruction: Instruction) -> Step:
+    target, count = instruction.operands
+
+    def step(machine: Machine) -> None:
+        number = machine.known(machine.read_bits(count, 32))
+        if number is None or (number != number.flat[0]).any():
+            raise Unreadable("an mbarrier's count varies", instruction.line)
+        blocks = machine.blocks
+        arrivals = np.full(blocks, int(number.flat[0]), dtype=np.int64)
+        zero = np.zeros(blocks, dtype=np.int64)
+        address = single_address(machine, target, "an mbarrier")
+        clock = np.zeros(machine.races.acting(None)[0].clock.shape[0], dtype=np.int32)
+        machine.extra.setdefault("mbarriers", {})[address] = MemoryBarrier(
+            arrivals, arrivals.copy(), zero, zero.copy(), clock
+        )
+
+    return step
+
+
+def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
+    operands = instruction.operands
+    index = next((i for i, each in enumerate(operands) if isinstance(each, Address)), None)
+    if index is None or any(each in instruction.opcode for each in ("noComplete", "shared::cluster")):
+        raise UnknownInstruction(instruction)
+    target, rest = operands[index], operands[index + 1 :]
+
+    def step(machine: Machine) -> None:
+        barrier = barrier_at(machine, target)
+        lanes = acting_lanes(machine)
+        amount = 1
+        if rest:
+            number = machine.known(machine.read_bits(rest[0], 32))
+            if number is None or (number != number.flat[0]).any():
+                raise Unreadable("an mbarrier's operand varies", instruction.line)
+            amount = int(number.flat[0])
+        for races in machine.races.acting(machine.mask):
+            barrier.clock = np.maximum(barrier.clock, races.release(machine.active_warps()))
+        if expects:
+            barrier.bytes = barrier.bytes + amount * lanes
+            if arrives:
+                barrier.missing = barrier.missing - lanes
+        else:
+            barrier.missing = barrier.missing - amount * lanes
+        if arrives:
+            settle_phase(barrier)
+
+    return step
+
+
+def _wait(machine: Machine, barrier: MemoryBarrier, destination: Operand, parity: Array) -> Control | None:
+    """Waits for the phase of the given parity: it is over when the barrier's current phase has the other one."""
+    active = machine.active()
+    ready = (barrier.phase[:, None] & 1) != (parity.astype(np.int64) & 1)
+    ready = np.broadcast_to(ready, active.shape)
+    if not (ready & active).any():
+        return Blocked("an mbarrier")
+    for races in machine.races.acting(machine.mask):
+        races.acquire(machine.active_warps(), barrier.clock)
+    kept = []
+    blocks = (ready & active).any(axis=1)
+    for copy in barrier.copies:
+        phase, cells, value, where, touched = copy
+        arrived = (barrier.phase > phase) & where & blocks
+        if arrived.any():
+            machine.shared.store(cells, value, None if arrived.all() else arrived[:, None])
+            for races in machine.races.of_blocks(arrived):
+                races.arrived(touched)
+            where = where & ~arrived
+        if where.any():
+            kept.append((phase, cells, value, where, touched))
+    barrier.copies = kept
+    machine.write(destination, ready)
+    return None

@@ -1,0 +1,128 @@
+"""Tensor maps: the descriptors of bulk tensor copies, made by the host or in shared memory.
+
+Source: PTX ISA 8.7, "Tensors" and "tensormap.replace".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bitwise_core.asm import Instruction, Operand
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lanes import Array
+from bitwise_core.machine.state import Machine, Step
+from bitwise_nvidia_ptx.opcodes.acting import of_acting_thread, single_address
+from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_of
+
+TABLE = OpcodeTable()
+
+TENSOR_MAP_BYTES = 128
+PARAMETER_MAPS = 1 << 32
+"""Tensor maps that are kernel parameters lie at this address, one after the other."""
+
+
+@dataclass(slots=True)
+class TensorMap:
+    """A tensor map's fields, innermost dimension first; each number an array of shape (blocks or 1, 1)."""
+
+    fields: dict[str, Array] = field(default_factory=dict)
+
+    def number(self, name: str) -> Array:
+        """A field.  Raises Unreadable where nothing set it."""
+        if name not in self.fields:
+            raise Unreadable(f"a tensor map is used before its {name} is set")
+        return self.fields[name]
+
+    def uniform(self, name: str) -> int:
+        """A field that all blocks share."""
+        values = self.number(name)
+        if (values != values.flat[0]).any():
+            raise Unreadable(f"a tensor map's {name} differs between blocks")
+        return int(values.flat[0])
+
+
+def maps_of(machine: Machine) -> dict[int, TensorMap]:
+    """The tensor maps by address."""
+    return machine.extra.setdefault("tensor maps", {})  # type: ignore[no-any-return]
+
+
+def map_key(machine: Machine, address: Array) -> int:
+    """The key of the map at an address that may differ between blocks, but not within one."""
+    number = of_acting_thread(machine, address)
+    special = L.other_form(number)
+    return int(number.flat[0]) if special is None else special.identity()
+
+
+_REPLACED = {
+    "global_address": "address", "rank": "rank", "box_dim": "box", "global_dim": "size", "global_stride": "stride",
+    "element_stride": "element stride", "elemtype": "element type", "interleave_layout": "interleave",
+    "swizzle_mode": "swizzle", "fill_mode": "fill",
+}  # fmt: skip
+ELEMENT_BYTES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 4, 9: 8, 10: 2, 11: 4, 12: 4}
+"""Bytes of an element by tensormap's .elemtype code.
+
+The codes are, in order: u8, u16, u32, s32, u64, s64, f16, f32, f32.ftz, f64, bf16, tf32, tf32.ftz.
+"""
+
+
+@TABLE.opcode("tensormap")
+def tensor_map(instruction: Instruction, context: Context) -> Step:
+    """tensormap.replace.tile.field in shared memory and tensormap.cp_fenceproxy to global memory."""
+    parts = instruction.opcode.split(".")
+    if parts[1] == "cp_fenceproxy":
+        target, source = instruction.operands[:2]
+
+        def publish(machine: Machine) -> None:
+            _publish(machine, target, source)
+
+        return publish
+    if parts[1:3] != ["replace", "tile"] or parts[3] not in _REPLACED:
+        raise UnknownInstruction(instruction)
+    name = _REPLACED[parts[3]]
+    place = instruction.operands[0]
+    number, value = (
+        (instruction.operands[1], instruction.operands[2])
+        if len(instruction.operands) == 3
+        else (None, instruction.operands[1])
+    )
+    ordinal = literal_of(number, instruction) if number is not None else None
+    bits = 64 if parts[-1] == "b64" else 32
+
+    def replace(machine: Machine) -> None:
+        found = machine.known(machine.read_bits(value, bits))
+        if found is None:
+            raise Unreadable("a tensor map is made from data", instruction.line)
+        table = maps_of(machine).setdefault(single_address(machine, place, "a tensor map"), TensorMap())
+        _set_field(table, name, ordinal, of_acting_thread(machine, found).astype(np.uint64))
+
+    return replace
+
+
+def _set_field(table: TensorMap, name: str, ordinal: int | None, value: Array) -> None:
+    if name == "stride" and ordinal is not None:
+        table.fields[f"stride {ordinal + 1}"] = value
+    elif name == "element type":
+        table.fields["element bytes"] = np.full((1, 1), ELEMENT_BYTES[int(value.flat[0])], dtype=np.uint64)
+    elif name == "fill" and value.any():
+        raise Unreadable("a tensor map that fills with NaN is not modelled")
+    elif name == "interleave" and value.any():
+        raise Unreadable("an interleaved tensor map is not modelled")
+    elif name == "element stride" and (value != 1).any():
+        raise Unreadable("a tensor map with element strides is not modelled")
+    else:
+        table.fields[name if ordinal is None else f"{name} {ordinal}"] = value
+
+
+def _publish(machine: Machine, target: Operand, source: Operand) -> None:
+    """The map in shared memory is copied to a global address, which may differ from block to block."""
+    table = maps_of(machine).get(single_address(machine, source, "a tensor map"))
+    if table is None:
+        raise Unreadable("a tensor map is published before it is made")
+    address = machine.known(address_of(machine, target))
+    if address is None:
+        raise Unreadable("a tensor map is published at a computed address")
+    maps_of(machine)[map_key(machine, address)] = TensorMap(dict(table.fields))
