@@ -44,6 +44,7 @@ class SymbolicDomain(TermDomain):
         self.wraps_assumed = False
         self.entries: list[Polynomial | None] = []
         """The conditions under which the loops read so far have a turn (None: nothing in front of the loop says)."""
+        self.block_symbols: dict[str, int] = {}
         self.naturals: set[int] = set()
         """Symbols that are never negative."""
         self._interned: dict[tuple[Any, ...], int] = {}
@@ -76,7 +77,10 @@ class SymbolicDomain(TermDomain):
             row = self.coordinates.renaming.get(axis or tag)
             if row is not None:
                 words[:, row] = hashing.constant(f"another {tag}")[:, 0]
-        return Symbolic(self, P.of_atom(self.atom(words, block=block, pointer=pointer), bits))
+        number = self.atom(words, block=block, pointer=pointer)
+        if block:
+            self.block_symbols[tag] = number
+        return Symbolic(self, P.of_atom(number, bits))
 
     def polynomial(self, value: Value, bits: int) -> Polynomial | None:
         """Any value as a polynomial; data is an atom.  None where nothing wrote it."""
@@ -132,6 +136,8 @@ class SymbolicDomain(TermDomain):
             hashed = hashing.finalise(self.words_of(operand) * hashing.multiplier(31) + hashing.constant(f"operand of {operand.bits}"))
             total = total + (hashed if commutes else hashed * hashing.multiplier(position + 1))
         block = any(self.atoms[number].block for operand in operands for number in operand.atoms())
+        if definition is None:
+            definition = ("operation", name, tuple(operands))
         number = self.atom(hashing.finalise(total), block=block, definition=definition, alignment=alignment)
         return self.integer_of(P.of_atom(number, bits))
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bitwise_core.engine import polynomial as P
+from bitwise_core.engine.numbering import LARGEST, reaches_all
 from bitwise_core.engine.polynomial import Monomial, Polynomial
 from bitwise_core.machine import hashing
 from bitwise_core.machine.domain import Unreadable
@@ -211,6 +212,7 @@ def signature_of(elements: Elements, coordinates: Coordinates) -> tuple[hashing.
         steps = _steps(whole, address, keys, coordinate, coordinates)
         if steps is not None:
             free[coordinate.index] = steps
+    _untie_numberings(free, coordinates)
     tied = {c.index: _axes(c, coordinates) for c in coordinates.found if c.index not in free}
     changed = True
     while changed:
@@ -232,8 +234,22 @@ def signature_of(elements: Elements, coordinates: Coordinates) -> tuple[hashing.
             starts &= begins
             if stride is not None:
                 notes.append(f"an output coordinate in tiles of any multiple of {STRIDES[stride]}")
+    if len([each for each in coordinates.found if each.index in free]) > 1:
+        notes.append(f"the numbering of tiles was evaluated for grids of up to {LARGEST} x {LARGEST} tiles")
     variants = [_total(whole, starts, coordinates, free, exchanged) for exchanged in (False, True)]
     return min(variants, key=lambda words: words.tobytes()), tuple(notes)
+
+
+def _untie_numberings(free: dict[int, tuple[int | None, Any]], coordinates: Coordinates) -> None:
+    """Coordinates whose block numbers do not go through all tiles once are not free."""
+    by_axes: dict[frozenset[str], list[Coordinate]] = {}
+    for coordinate in coordinates.found:
+        by_axes.setdefault(frozenset(_axes(coordinate, coordinates)), []).append(coordinate)
+    for axes, group in by_axes.items():
+        block = coordinates.domain.block_symbols.get(next(iter(axes))) if len(axes) == 1 else None
+        if block is None or not reaches_all(coordinates.domain, group, block):
+            for coordinate in group:
+                free.pop(coordinate.index, None)
 
 
 def _total(
