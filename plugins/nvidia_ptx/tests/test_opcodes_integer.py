@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from integer_references import Case, cases, edges, positions
+from ptx_programs import run, known, store, table
+
+THREADS = 32
+REGISTERS = {16: ("%h1", "%h2", "%h3", "%h4", "%h5"), 32: ("%r1", "%r2", "%r3", "%r4", "%r5"), 64: ("%d5", "%d6", "%d7", "%d8", "%d9")}
+
+
+def draws(case: Case, count: int, seed: int) -> list[tuple[int, ...]]:
+    random = Random(seed)
+    found: list[tuple[int, ...]] = []
+    while len(found) < count:
+        row = []
+        for index, bits in enumerate(case.sources):
+            pool = positions(case.sources[0]) if index in case.amounts else edges(bits)
+            row.append(random.choice(pool) if random.random() < 0.8 else random.getrandbits(bits))
+        if case.defined(*row):
+            found.append(tuple(row))
+    return found
+
+
+def program(case: Case, rows: list[tuple[int, ...]]) -> str:
+    """One row of operands for each thread, from tables by the thread's number."""
+    used = [REGISTERS[bits][index] for index, bits in enumerate(case.sources)]
+    lines = [table([row[index] for row in rows], bits, used[index]) for index, bits in enumerate(case.sources)]
+    result = REGISTERS[case.bits][4]
+    lines.append(f"{case.opcode} {result}, {', '.join(used)}{case.suffix};")
+    return "\n".join([*lines, store(result, case.bits)])
+
+
+CASES = tuple(cases())
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{case.opcode}{case.suffix}" for case in CASES])
+def test_every_thread_gets_what_the_isa_defines(case: Case) -> None:
+    rows = draws(case, THREADS, 1)
+    found = known(run(program(case, rows), threads=THREADS)[0])
+    mask = (1 << case.bits) - 1
+    expected = {index * case.bits // 8: (case.bits, case.meaning(*row) & mask) for index, row in enumerate(rows)}
+    assert found == expected
+
+
+@pytest.mark.parametrize("case", CASES[::7], ids=[f"{case.opcode}{case.suffix}" for case in CASES[::7]])
+def test_literals_give_what_registers_give(case: Case) -> None:
+    for row in draws(case, 6, 2):
+        result = REGISTERS[case.bits][4]
+        line = f"{case.opcode} {result}, {', '.join(str(each) for each in row)}{case.suffix};"
+        if case.opcode.startswith("cvt"):
+            line = f"mov.b{case.sources[0]} {REGISTERS[case.sources[0]][0]}, {row[0]}; " + line
+            line = line.replace(f"{result}, {row[0]}", f"{result}, {REGISTERS[case.sources[0]][0]}") if len(row) == 1 else line
+        found = known(run(line + store(result, case.bits), threads=1)[0])
+        assert found == {0: (case.bits, case.meaning(*row) & ((1 << case.bits) - 1))}
+
+
+def test_a_chain_of_carries_adds_numbers_of_96_bits() -> None:
+    random = Random(3)
+    pool = [random.choice((0, 1, 2**96 - 1, 2**64 - 1, 2**32, random.getrandbits(96))) for _ in range(2 * THREADS)]
+    left, right = pool[:THREADS], pool[THREADS:]
+    word = 0xFFFFFFFF
+    lines = [table([each >> 32 * i & word for each in left], 32, f"%r{1 + i}") for i in range(3)]
+    lines += [table([each >> 32 * i & word for each in right], 32, f"%r{4 + i}") for i in range(3)]
+    lines.append("add.cc.u32 %r7, %r1, %r4; addc.cc.u32 %r8, %r2, %r5; addc.u32 %r9, %r3, %r6;")
+    lines += [store(f"%r{7 + i}", 32, slot=i, count=3) for i in range(3)]
+    found = known(run("\n".join(lines), threads=THREADS)[0])
+    for index in range(THREADS):
+        total = sum(found[4 * (3 * index + i)][1] << 32 * i for i in range(3))
+        assert total == (left[index] + right[index]) & (2**96 - 1)
+
+
+def test_products_with_carries_make_a_square_of_64_bits() -> None:
+    random = Random(4)
+    values = [random.choice((0, 2**64 - 1, 2**32 + 1, random.getrandbits(64))) for _ in range(THREADS)]
+    lines = [table([each >> 32 * i & 0xFFFFFFFF for each in values], 32, f"%r{1 + i}") for i in range(2)]
+    lines.append("""
+        mul.lo.u32 %r5, %r1, %r1; mul.hi.u32 %r6, %r1, %r1;
+        mad.lo.cc.u32 %r6, %r1, %r2, %r6; madc.hi.u32 %r7, %r1, %r2, 0;
+        mad.lo.cc.u32 %r6, %r1, %r2, %r6; madc.hi.cc.u32 %r7, %r1, %r2, %r7; addc.u32 %r8, 0, 0;
+        mad.lo.cc.u32 %r7, %r2, %r2, %r7; madc.hi.u32 %r8, %r2, %r2, %r8;
+    """)
+    lines += [store(f"%r{5 + i}", 32, slot=i, count=4) for i in range(4)]
+    found = known(run("\n".join(lines), threads=THREADS)[0])
+    for index, value in enumerate(values):
+        assert sum(found[4 * (4 * index + i)][1] << 32 * i for i in range(4)) == value * value
+
+
+def test_an_integer_that_looks_like_a_nan_keeps_its_bits_beside_data() -> None:
+    body = """
+        mul.lo.u32 %r1, %r0, 4; cvt.u64.u32 %d5, %r1; add.s64 %d5, %d1, %d5;
+        mov.b32 %r2, 0x7fffffff; setp.gt.u32 %p1, %r0, 1; @%p1 ld.global.b32 %r2, [%d5];
+        xor.b32 %r3, %r2, 0x80000000; and.b32 %r4, %r3, 0x7fffffff;
+    """
+    found = known(run(body + store("%r3", 32, 0, 2) + store("%r4", 32, 1, 2), threads=4)[0])
+    assert found == {0: (32, 0xFFFFFFFF), 4: (32, 0x7FFFFFFF), 8: (32, 0xFFFFFFFF), 12: (32, 0x7FFFFFFF)}
