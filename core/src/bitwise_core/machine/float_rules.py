@@ -323,19 +323,18 @@ def _sign_inside(value: Lanes) -> Lanes:
 
 
 def _magnitude(value: Lanes) -> Lanes:
-    """A known negative number as the negation of its magnitude, so that signs leave a product."""
-    if not isinstance(value.meta, int) or value.meta & L.FORM != L.KNOWN:
-        return _sign_inside(value)
-    axes = zip(value.words.shape[1:], value.words.strides[1:], strict=True)
-    if any(extent > 1 and stride for extent, stride in axes):
+    """Known negative numbers as negations of their magnitudes, so that signs leave a product."""
+    value = _sign_inside(value)
+    known = L.known_where(value)
+    if known is False:
         return value
-    number = int(value.words[0].reshape(-1)[0])
     sign = 1 << (value.bits - 1)
-    if number < sign:
+    negative = L.some(((value.words[0] & np.uint64(sign)) != 0) & known)
+    if negative is False:
         return value
-    positive = L.known_lanes(np.full((1, 1), number - sign, dtype=L.UNSIGNED[value.bits]))
-    meta = positive.meta & ~(L.NOT_MINUS_ZERO | L.NOT_NEGATIVE)
-    return Lanes(value.bits, positive.words, meta | L.NEGATED)
+    positive = L.known_lanes(L.numbers_of(value) & L.UNSIGNED[value.bits](sign - 1))
+    meta = L.without(positive.meta, L.NOT_MINUS_ZERO | L.NOT_NEGATIVE) | L.NEGATED
+    return L.put(negative, Lanes(value.bits, positive.words, meta), value)
 
 
 def _widened(half: Lanes) -> Lanes:

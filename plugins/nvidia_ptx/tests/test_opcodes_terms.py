@@ -1,0 +1,165 @@
+"""Which floating-point programs have one canonical form, and which must not."""
+
+from __future__ import annotations
+
+import pytest
+from ptx_programs import hashes
+
+from bitwise_core.machine.domain import Unreadable
+
+LOADS = """
+    ld.global.f32 %f1, [%d1]; ld.global.f32 %f2, [%d1+4]; ld.global.f32 %f3, [%d1+8]; ld.global.f32 %f4, [%d1+12];
+    ld.global.b16 %h1, [%d1+16]; ld.global.b16 %h2, [%d1+18]; ld.global.b16 %h3, [%d1+20];
+    cvt.f32.f16 %f11, %h1; cvt.f32.f16 %f12, %h2; cvt.f32.f16 %f13, %h3;
+    cvt.f32.bf16 %f14, %h1; cvt.f32.bf16 %f15, %h2; cvt.f32.bf16 %f16, %h3;
+    ld.global.b32 %r1, [%d1+24]; ld.global.b32 %r2, [%d1+28]; ld.global.b64 %d5, [%d1+32]; ld.global.b64 %d6, [%d1+40];
+    setp.lt.f32 %p1, %f1, %f2;
+"""
+STORES = {"f": "st.global.f32 [%d0], %f40;", "h": "st.global.b16 [%d0], %h40;", "r": "st.global.b32 [%d0], %r40;", "d": "st.global.b64 [%d0], %d40;"}
+
+
+def form(body: str) -> object:
+    """The canonical form of what the body leaves in %f40, %h40, %r40 or %d40."""
+    letter = next(each for each in "fhrd" if f"%{each}40" in body)
+    return hashes(LOADS + body + STORES[letter], threads=1)
+
+
+EQUAL = {
+    "a sum's operands": ("add.f32 %f40, %f1, %f2;", "add.f32 %f40, %f2, %f1;"),
+    "a product's operands": ("mul.f32 %f40, %f1, %f2;", "mul.f32 %f40, %f2, %f1;"),
+    "a fused product's factors": ("fma.rn.f32 %f40, %f1, %f2, %f3;", "fma.rn.f32 %f40, %f2, %f1, %f3;"),
+    "no rounding is to nearest": ("add.f32 %f40, %f1, %f2;", "add.rn.f32 %f40, %f1, %f2;"),
+    "a difference": ("sub.f32 %f40, %f1, %f2;", "neg.f32 %f5, %f2; add.f32 %f40, %f5, %f1;"),
+    "a negated product": ("neg.f32 %f5, %f1; mul.f32 %f40, %f5, %f2;", "mul.f32 %f5, %f1, %f2; neg.f32 %f40, %f5;"),
+    "a product with one": ("mul.f32 %f40, %f1, 0f3F800000;", "mov.f32 %f40, %f1;"),
+    "a product with minus one": ("mul.f32 %f40, %f1, 0fBF800000;", "neg.f32 %f40, %f1;"),
+    "minus zero": ("add.f32 %f40, %f1, 0f80000000;", "mov.f32 %f40, %f1;"),
+    "zero twice": ("add.f32 %f5, %f1, 0f00000000; add.f32 %f40, %f5, 0f00000000;", "add.f32 %f40, %f1, 0f00000000;"),
+    "zero after a sum": (
+        "add.f32 %f5, %f1, 0f00000000; add.f32 %f40, %f5, %f2;", "add.f32 %f5, %f1, %f2; add.f32 %f40, %f5, 0f00000000;"
+    ),
+    "zero to a square": ("mul.f32 %f5, %f1, %f1; add.f32 %f40, %f5, 0f00000000;", "mul.f32 %f40, %f1, %f1;"),
+    "zero to an exponential": ("ex2.approx.f32 %f5, %f1; add.f32 %f40, %f5, 0f00000000;", "ex2.approx.f32 %f40, %f1;"),
+    "a fused product of halves": ("fma.rn.f32 %f40, %f11, %f12, %f3;", "mul.f32 %f5, %f11, %f12; add.f32 %f40, %f5, %f3;"),
+    "a maximum's order": ("max.f32 %f5, %f1, %f2; max.f32 %f40, %f5, %f3;", "max.f32 %f5, %f3, %f1; max.f32 %f40, %f2, %f5;"),
+    "a minimum's order": ("min.f32 %f5, %f1, %f2; min.f32 %f40, %f5, %f3;", "min.f32 %f5, %f3, %f1; min.f32 %f40, %f2, %f5;"),
+    "a propagating maximum's order": (
+        "max.NaN.f32 %f5, %f1, %f2; max.NaN.f32 %f40, %f5, %f3;", "max.NaN.f32 %f5, %f3, %f1; max.NaN.f32 %f40, %f2, %f5;"
+    ),
+    "minus infinity to a propagating maximum": ("max.NaN.f32 %f40, %f1, 0fFF800000;", "mov.f32 %f40, %f1;"),
+    "maxima of widened halves": ("max.f32 %f40, %f11, %f12;", "max.f16 %h5, %h1, %h2; cvt.f32.f16 %f40, %h5;"),
+    "maxima of widened bfloats": ("max.f32 %f40, %f14, %f15;", "max.bf16 %h5, %h1, %h2; cvt.f32.bf16 %f40, %h5;"),
+    "widening and back": ("cvt.rn.f16.f32 %h40, %f11;", "mov.b16 %h40, %h1;"),
+    "widening of bfloats and back": ("cvt.rn.bf16.f32 %h40, %f14;", "mov.b16 %h40, %h1;"),
+    "a bfloat widened by its bits": ("mov.b32 %f40, {0, %h1};", "cvt.f32.bf16 %f40, %h1;"),
+    "an absolute value": ("mov.b32 %r5, %f1; and.b32 %r40, %r5, 0x7fffffff;", "abs.f32 %f5, %f1; mov.b32 %r40, %f5;"),
+    "an absolute value of a negation": ("neg.f32 %f5, %f1; abs.f32 %f40, %f5;", "abs.f32 %f40, %f1;"),
+    "a choice by the opposite": ("selp.f32 %f40, %f3, %f4, %p1;", "setp.geu.f32 %p2, %f1, %f2; selp.f32 %f40, %f4, %f3, %p2;"),
+    "a choice as a branch": (
+        "selp.f32 %f40, %f3, %f4, %p1;", "mov.f32 %f40, %f4; @!%p1 bra J; mov.f32 %f40, %f3; J:"
+    ),
+    "sums in a packed register": (
+        "mov.b32 %r5, {%h1, %h2}; mov.b32 %r6, {%h2, %h3}; add.f16x2 %r40, %r5, %r6;",
+        "add.f16 %h5, %h2, %h1; add.f16 %h6, %h3, %h2; mov.b32 %r40, {%h5, %h6};",
+    ),
+    "halves exchanged twice": ("mov.b32 %r5, {%h1, %h2}; prmt.b32 %r6, %r5, %r5, 0x1032; prmt.b32 %r40, %r6, %r6, 0x1032;", "mov.b32 %r40, {%h1, %h2};"),
+    "linear forms": ("add.s32 %r5, %r1, %r2; mul.lo.s32 %r5, %r5, 6; sub.s32 %r40, %r5, %r2;", "mul.lo.s32 %r5, %r2, 5; mad.lo.s32 %r40, %r1, 6, %r5;"),
+    "minus one in a linear form": ("add.s64 %d40, %d5, -1;", "sub.s64 %d40, %d5, 1;"),
+}  # fmt: skip
+
+DIFFERENT = {
+    "the order of sums": ("add.f32 %f5, %f1, %f2; add.f32 %f40, %f5, %f3;", "add.f32 %f5, %f2, %f3; add.f32 %f40, %f1, %f5;"),
+    "the order of products": ("mul.f32 %f5, %f1, %f2; mul.f32 %f40, %f5, %f3;", "mul.f32 %f5, %f2, %f3; mul.f32 %f40, %f1, %f5;"),
+    "fusing": ("fma.rn.f32 %f40, %f1, %f2, %f3;", "mul.f32 %f5, %f1, %f2; add.f32 %f40, %f5, %f3;"),
+    "fusing with one half": ("fma.rn.f32 %f40, %f11, %f2, %f3;", "mul.f32 %f5, %f11, %f2; add.f32 %f40, %f5, %f3;"),
+    "fusing products of bfloats": ("fma.rn.f32 %f40, %f14, %f15, %f3;", "mul.f32 %f5, %f14, %f15; add.f32 %f40, %f5, %f3;"),
+    "a fused product's place": ("fma.rn.f32 %f40, %f1, %f2, %f3;", "fma.rn.f32 %f40, %f1, %f3, %f2;"),
+    "zero": ("add.f32 %f40, %f1, 0f00000000;", "mov.f32 %f40, %f1;"),
+    "zero before a negation": (
+        "add.f32 %f5, %f1, 0f00000000; neg.f32 %f40, %f5;", "neg.f32 %f5, %f1; add.f32 %f40, %f5, 0f00000000;"
+    ),
+    "from zero twice": ("sub.f32 %f5, 0f00000000, %f1; sub.f32 %f40, 0f00000000, %f5;", "mov.f32 %f40, %f1;"),
+    "zero before a negated product": (
+        "sub.f32 %f5, 0f00000000, %f1; mul.f32 %f40, %f5, %f2;",
+        "add.f32 %f5, %f1, 0f00000000; mul.f32 %f6, %f5, %f2; neg.f32 %f40, %f6;",
+    ),
+    "zero before a widening": (
+        "sub.f32 %f5, 0f00000000, %f1; cvt.f64.f32 %g1, %f5; mov.b64 %d40, %g1;",
+        "add.f32 %f5, %f1, 0f00000000; cvt.f64.f32 %g1, %f5; neg.f64 %g1, %g1; mov.b64 %d40, %g1;",
+    ),
+    "a square of halves in fp16": ("mul.f16 %h5, %h1, %h1; mul.f16 %h40, %h5, %h2;", "mul.f16 %h5, %h1, %h2; mul.f16 %h40, %h5, %h1;"),
+    "a product with zero": ("mul.f32 %f40, %f1, 0f00000000;", "mov.f32 %f40, 0f00000000;"),
+    "a value less itself": ("sub.f32 %f40, %f1, %f1;", "mov.f32 %f40, 0f00000000;"),
+    "minus infinity to a dropping maximum": ("max.f32 %f40, %f1, 0fFF800000;", "mov.f32 %f40, %f1;"),
+    "maxima of other leaves": ("max.f32 %f40, %f1, %f2;", "max.f32 %f40, %f1, %f3;"),
+    "a maximum and a minimum": ("max.f32 %f40, %f1, %f2;", "min.f32 %f40, %f1, %f2;"),
+    "propagating and dropping": ("max.NaN.f32 %f40, %f1, %f2;", "max.f32 %f40, %f1, %f2;"),
+    "propagating inside dropping": (
+        "max.NaN.f32 %f5, %f1, %f2; max.f32 %f40, %f5, %f3;", "max.f32 %f5, %f1, %f2; max.NaN.f32 %f40, %f5, %f3;"
+    ),
+    "flushing a sum": ("add.ftz.f32 %f40, %f1, %f2;", "add.f32 %f40, %f1, %f2;"),
+    "flushing by zero": ("add.ftz.f32 %f40, %f1, 0f80000000;", "mov.f32 %f40, %f1;"),
+    "flushing by one": ("mul.ftz.f32 %f40, %f1, 0f3F800000;", "mov.f32 %f40, %f1;"),
+    "flushing a negation": ("neg.ftz.f32 %f40, %f1;", "neg.f32 %f40, %f1;"),
+    "flushing an absolute value": ("abs.ftz.f32 %f40, %f1;", "abs.f32 %f40, %f1;"),
+    "flushing a maximum": ("max.ftz.f32 %f40, %f1, %f2;", "max.f32 %f40, %f1, %f2;"),
+    "rounding toward zero": ("add.rz.f32 %f40, %f1, %f2;", "add.rn.f32 %f40, %f1, %f2;"),
+    "rounding up and down": ("add.rp.f32 %f40, %f1, %f2;", "add.rm.f32 %f40, %f1, %f2;"),
+    "rounding up a difference": ("sub.rp.f32 %f40, %f1, %f2;", "sub.rp.f32 %f5, %f2, %f1; neg.f32 %f40, %f5;"),
+    "rounding up a negated product": ("neg.f32 %f5, %f1; mul.rp.f32 %f40, %f5, %f2;", "mul.rp.f32 %f5, %f1, %f2; neg.f32 %f40, %f5;"),
+    "rounding zero down": ("add.rm.f32 %f5, %f1, %f2; add.rm.f32 %f40, %f5, 0f00000000;", "add.rm.f32 %f40, %f1, %f2;"),
+    "saturation": ("add.sat.f32 %f40, %f1, %f2;", "add.f32 %f40, %f1, %f2;"),
+    "formats of a product": ("mul.f16 %h40, %h1, %h2;", "mul.bf16 %h40, %h1, %h2;"),
+    "narrowing toward zero": ("cvt.rz.f16.f32 %h40, %f1;", "cvt.rn.f16.f32 %h40, %f1;"),
+    "narrowing and widening": ("cvt.rn.f16.f32 %h5, %f1; cvt.f32.f16 %f40, %h5;", "mov.f32 %f40, %f1;"),
+    "an approximation of a literal": ("mov.b32 %r5, 1077936128; mov.b32 %f5, %r5; ex2.approx.f32 %f40, %f5;", "ex2.approx.ftz.f32 %f40, 0f40400000;"),
+    "a quotient by a literal": ("div.full.f32 %f40, %f1, 0f40400000;", "cvt.rn.f32.u32 %f5, %r0; add.f32 %f5, %f5, 0f40400000; div.full.f32 %f40, %f1, %f5;"),
+    "quotients of three kinds": ("div.full.f32 %f40, %f1, %f2;", "div.approx.f32 %f40, %f1, %f2;"),
+    "an exact quotient": ("div.rn.f32 %f40, %f1, %f2;", "div.full.f32 %f40, %f1, %f2;"),
+    "an exact root": ("sqrt.rn.f32 %f40, %f1;", "sqrt.approx.f32 %f40, %f1;"),
+    "sides of a choice": ("selp.f32 %f40, %f3, %f4, %p1;", "selp.f32 %f40, %f4, %f3, %p1;"),
+    "a choice and a maximum": ("setp.gt.f32 %p2, %f1, %f2; selp.f32 %f40, %f1, %f2, %p2;", "max.f32 %f40, %f1, %f2;"),
+    "an unordered comparison": ("setp.ltu.f32 %p2, %f1, %f2; selp.f32 %f40, %f3, %f4, %p2;", "selp.f32 %f40, %f3, %f4, %p1;"),
+    "halves the other way": ("mov.b32 %r40, {%h1, %h2};", "mov.b32 %r40, {%h2, %h1};"),
+    "the top bit of one number and of another": ("shl.b64 %d40, %d5, 63;", "shl.b64 %d40, %d6, 63;"),
+    "numbers that meet in their low bits": ("shl.b64 %d40, %d5, 57;", "shl.b64 %d40, %d6, 57;"),
+    "factors modulo the width": ("mul.lo.s64 %d40, %d5, 0x8000000000000001;", "mov.b64 %d40, %d5;"),
+    "an atomic sum and a sum": ("red.global.add.f32 [%d0], %f1; // %f40\n ret;", "ld.global.f32 %f5, [%d0]; add.f32 %f40, %f5, %f1;"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("left", "right"), EQUAL.values(), ids=EQUAL.keys())
+def test_one_form(left: str, right: str) -> None:
+    assert form(left) == form(right)
+
+
+@pytest.mark.parametrize(("left", "right"), DIFFERENT.values(), ids=DIFFERENT.keys())
+def test_two_forms(left: str, right: str) -> None:
+    assert form(left) != form(right)
+
+
+def test_two_hundred_top_bits_are_two_hundred_forms() -> None:
+    """A form that kept a few bits of its operand's hash would meet another's."""
+    body = "".join(f"ld.global.b64 %d5, [%d1+{8 * i}]; shl.b64 %d5, %d5, 63; st.global.b64 [%d0+{8 * i}], %d5;" for i in range(200))
+    found = hashes(body, threads=1)
+    assert len(set(found.values())) == len(found) == 200
+
+
+def test_a_known_factor_of_each_block_enters_its_own_product() -> None:
+    body = """
+        mov.u32 %r1, %ctaid.x; add.u32 %r2, %r1, 3; cvt.rn.f32.u32 %f1, %r2; neg.f32 %f1, %f1; ld.global.f32 %f2, [%d1]; mul.f32 %f3, %f1, %f2;
+        mul.lo.u32 %r3, %r1, 4; cvt.u64.u32 %d5, %r3; add.s64 %d5, %d5, %d0; st.global.f32 [%d5], %f3;
+    """
+    found = hashes(body, threads=1, blocks=3)
+    single = [form(f"ld.global.f32 %f5, [%d1]; mul.f32 %f40, %f5, {literal};") for literal in ("0fC0400000", "0fC0800000", "0fC0A00000")]
+    assert [{0: found[4 * block]} for block in range(3)] == single
+
+
+def test_an_approximation_of_a_number_that_a_loop_counts_is_refused() -> None:
+    body = """
+        mov.f32 %f1, 0f3F000000; mov.b32 %r5, 0;
+        Q: ex2.approx.ftz.f32 %f2, %f1; add.f32 %f1, %f1, 0f3F000000; add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 2; @%p2 bra Q;
+        st.global.f32 [%d0], %f2;
+    """
+    with pytest.raises(Unreadable, match="may or may not know"):
+        hashes(body, threads=1)
