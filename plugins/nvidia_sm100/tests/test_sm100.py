@@ -48,7 +48,8 @@ def test_shared_instructions_are_read(target: str) -> None:
 def test_tensor_memory_is_unknown_with_its_line(target: str) -> None:
     reading = _read(target, "mov.b32 %r3, 0;\n  tcgen05.wait::ld.sync.aligned;")
     assert reading.signature is None  # type: ignore[attr-defined]
-    assert "tcgen05" in reading.unknown and "line 17" in reading.unknown  # type: ignore[attr-defined]
+    assert "tcgen05" in reading.unknown  # type: ignore[attr-defined]
+    assert "line 17" in reading.unknown  # type: ignore[attr-defined]
 
 
 def test_an_approximation_of_one_architecture_is_not_that_of_another() -> None:

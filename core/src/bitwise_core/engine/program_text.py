@@ -43,7 +43,10 @@ def text_signature(module: Module, kernel: Kernel, arch: Arch) -> bytes:
 
 def _words(module: Module, kernel: Kernel, arch: Arch) -> Iterator[str]:
     if kernel.threads is None:
-        raise Unreadable(f"the text of {kernel.name} does not say how many threads a block has, so it cannot be read for every launch", kernel.line)
+        raise Unreadable(
+            f"the text of {kernel.name} gives no number of threads in a block, so it cannot be read for every launch",
+            kernel.line,
+        )
     yield f"{arch.name} {kernel.threads} {sorted((k, v) for k, v in kernel.attributes.items())}"
     names: dict[str, str] = {}
     used = {symbol for instruction in _all(module, kernel) for symbol in _symbols(instruction)}
@@ -127,7 +130,9 @@ def _check(instruction: Instruction, context: Context) -> None:
         kind = parts[-1]
         floats = kind.startswith(("f", "bf")) and "add" in parts
         if parts[0] == "atom" and not _unused(instruction, context.kernel):
-            raise Unreadable("an atomic operation gives back a value that depends on the order of threads", instruction.line)
+            raise Unreadable(
+                "an atomic operation gives back a value that depends on the order of threads", instruction.line
+            )
         if floats or {"exch", "cas", "inc", "dec"} & set(parts):
             raise Unreadable("an atomic operation's result depends on the order of threads", instruction.line)
     if parts[0] == "ld" and {"acquire", "relaxed", "volatile"} & set(parts) and "shared" not in parts:

@@ -137,5 +137,3 @@ def term(
 def poison(bits: int, reason: str = "undefined") -> Lanes:
     """Lanes that nothing has written."""
     return Lanes(bits, hashing.constant(f"poison {reason}"), TERM | POISON)
-
-

@@ -317,9 +317,7 @@ class Instruction(Node):
         _require_integer(bits, f"the width of {name}")
         _require(bits > 0, f"{name} has at least one bit, not {bits}")
         key = (cls, name, operands, bits)
-        return cast("Instruction | None", _find(key)) or _intern(
-            cls, key, bits, ("name", name), ("operands", operands)
-        )
+        return cast("Instruction | None", _find(key)) or _intern(cls, key, bits, ("name", name), ("operands", operands))
 
     @property
     def children(self) -> tuple[Node, ...]:

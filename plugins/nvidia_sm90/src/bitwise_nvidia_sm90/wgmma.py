@@ -89,9 +89,7 @@ def _multiply(instruction: Instruction, context: Context, n: int, k: int, result
         old = _accumulator(machine, items(destination), out, n, scale_d, groups)
         vectors_of_tile = _spread(rows, columns, len(groups), n, in_registers)
         finite = machine.domain.assumes("finite")
-        new = matrix.fused(
-            name, old, *vectors_of_tile, positive_zero=out == 32, finite=finite, commutes=left == right
-        )
+        new = matrix.fused(name, old, *vectors_of_tile, positive_zero=out == 32, finite=finite, commutes=left == right)
         _write(machine, items(destination), new, out, groups)
 
     return step
@@ -138,7 +136,7 @@ def _uniform(machine: Machine, value: Array, group: int) -> int:
 
 def _tile(machine: Machine, descriptor: int, rows: int, k: int, size: int, k_major: bool, group: int) -> Vectors:
     shared = machine.shared
-    cache = machine.extra.setdefault("tiles", {})
+    cache: dict[object, tuple[int, Vectors]] = machine.extra.setdefault("tiles", {})
     key = (descriptor, rows, k, size, k_major)
     version = shared.version
     address = tile_addresses(descriptor, rows, k, size, k_major).reshape(1, -1)
@@ -151,7 +149,7 @@ def _tile(machine: Machine, descriptor: int, rows: int, k: int, size: int, k_maj
     machine.extra.setdefault("matrix reads", []).append((flat, thread))
     found = cache.get(key)
     if found is not None and found[0] == version:
-        return found[1]  # type: ignore[no-any-return]
+        return found[1]
     value = as_lanes(shared.load(cells, size * 8))
     blocks = value.words.shape[1]
     meta = value.meta if isinstance(value.meta, int) else value.meta.reshape(value.meta.shape[0], rows, k)

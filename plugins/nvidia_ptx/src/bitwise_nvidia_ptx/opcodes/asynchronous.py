@@ -46,7 +46,8 @@ class Copies:
 
 def copies_of(machine: Machine) -> Copies:
     """The batch's copies in flight."""
-    return machine.extra.setdefault("copies", Copies())  # type: ignore[no-any-return]
+    copies: Copies = machine.extra.setdefault("copies", Copies())
+    return copies
 
 
 @TABLE.opcode("cp")

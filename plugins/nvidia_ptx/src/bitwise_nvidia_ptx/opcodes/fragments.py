@@ -33,11 +33,11 @@ def _coefficients(count: int, per_register: int, element: int, block: int, threa
 
 def vectors(machine: Machine, registers: Sequence[Value], element_bits: int, halves: int) -> list[Vectors]:
     """The operand vectors of a fragment: per half, words of shape (2, blocks, warps, 8) by lane / 4."""
-    cache = machine.extra.setdefault("fragments", {})
+    cache: dict[tuple[int, ...], tuple[tuple[Value, ...], list[Vectors]]] = machine.extra.setdefault("fragments", {})
     key = (element_bits, halves, *(id(register) for register in registers))
     found = cache.get(key)
     if found is not None:
-        return found[1]  # type: ignore[no-any-return]
+        return found[1]
     if len(cache) > 512:
         cache.clear()
     result = [_vector(machine, registers[half::halves], element_bits) for half in range(halves)]

@@ -21,7 +21,8 @@ CONSTANT_BASE = 1 << 34
 
 
 def _contents(machine: Machine) -> dict[int, Value]:
-    return machine.extra.setdefault("local", {})  # type: ignore[no-any-return]
+    contents: dict[int, Value] = machine.extra.setdefault("local", {})
+    return contents
 
 
 def _uniform(machine: Machine, address: Array) -> int | None:

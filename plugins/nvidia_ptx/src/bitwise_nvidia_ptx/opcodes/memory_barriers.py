@@ -36,10 +36,10 @@ def barrier_at(machine: Machine, operand: Operand) -> MemoryBarrier:
     """The mbarrier at an address that all active lanes share.  Raises Unreadable."""
     needs_no_data(machine, "an mbarrier operation")
     address = single_address(machine, operand, "an mbarrier")
-    found = machine.extra.setdefault("mbarriers", {}).get(address)
+    found: MemoryBarrier | None = machine.extra.setdefault("mbarriers", {}).get(address)
     if found is None:
         raise Unreadable("an mbarrier is used before it is initialised")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def settle_phase(barrier: MemoryBarrier) -> None:

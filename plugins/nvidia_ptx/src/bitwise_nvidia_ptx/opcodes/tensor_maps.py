@@ -47,7 +47,8 @@ class TensorMap:
 
 def maps_of(machine: Machine) -> dict[int, TensorMap]:
     """The tensor maps by address."""
-    return machine.extra.setdefault("tensor maps", {})  # type: ignore[no-any-return]
+    maps: dict[int, TensorMap] = machine.extra.setdefault("tensor maps", {})
+    return maps
 
 
 def map_key(machine: Machine, address: Array) -> int:
