@@ -48,7 +48,7 @@ def _effect(opcode: str, operands: tuple[Operand, ...], guard: Guard | None) -> 
     root = opcode.split(".", 1)[0]
     writes: set[str] = set()
     reads: set[str] = set()
-    if opcode.startswith("wgmma.mma_async"):
+    if "mma_async" in opcode.split("."):
         writes = registers_of(operands[0])
         reads = {name for operand in operands for name in registers_of(operand)}
     elif root in _WITHOUT_RESULT:
@@ -237,7 +237,7 @@ def matrix_accumulators(instruction: Instruction) -> list[tuple[str, str]] | Non
     """For a matrix instruction, each register it writes with the accumulator register that enters it."""
     if instruction.opcode.startswith("mma."):
         targets, sources = instruction.operands[0], instruction.operands[3]
-    elif instruction.opcode.startswith("wgmma.mma_async"):
+    elif instruction."mma_async" in opcode.split("."):
         targets = sources = instruction.operands[0]
     else:
         return None
