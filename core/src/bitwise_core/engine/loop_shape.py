@@ -237,7 +237,7 @@ def matrix_accumulators(instruction: Instruction) -> list[tuple[str, str]] | Non
     """For a matrix instruction, each register it writes with the accumulator register that enters it."""
     if instruction.opcode.startswith("mma."):
         targets, sources = instruction.operands[0], instruction.operands[3]
-    elif instruction."mma_async" in opcode.split("."):
+    elif "mma_async" in instruction.opcode.split("."):
         targets = sources = instruction.operands[0]
     else:
         return None
