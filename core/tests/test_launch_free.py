@@ -125,7 +125,7 @@ def test_a_kernel_without_a_block_size_is_refused() -> None:
         signature(kernel("", None))
 
 
-@pytest.mark.parametrize(("threads", "each"), [(64, 1), (256, 1), (128, 2), (32, 4)])
+@pytest.mark.parametrize(("threads", "each"), [(64, 1), (256, 1), (128, 2), (32, 4), (1, 1)])
 def test_tiles_of_any_size_are_one_function(threads: int, each: int) -> None:
     assert symbolic(elementwise(128)) == symbolic(elementwise(threads, each=each))
 

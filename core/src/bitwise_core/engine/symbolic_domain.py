@@ -77,6 +77,9 @@ class SymbolicDomain(TermDomain):
             row = self.coordinates.renaming.get(axis or tag)
             if row is not None:
                 words[:, row] = hashing.constant(f"another {tag}")[:, 0]
+            if not axis:
+                for name, place in enumerate(self.coordinates.plain_names):
+                    words[:, place] = hashing.constant(f"output coordinate {name}")[:, 0]
         number = self.atom(words, block=block, pointer=pointer)
         if block:
             self.block_symbols[tag] = number

@@ -8,7 +8,7 @@ side by side: one in which the coordinate is larger by 1 (or by 16), and one in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING, Any
@@ -73,7 +73,9 @@ class Coordinates:
         self.first, self.slots = 1 + len(block_symbols), slots
         self.exchanged = self.first + slots * len(STRIDES)
         """The instance in which the first two coordinates have each other's names."""
-        self.others = self.exchanged + 1
+        self.plain_names = (self.exchanged + 1, self.exchanged + 2)
+        """The instances in which a block symbol itself is named as coordinate 0 (the others exchanged) or 1."""
+        self.others = self.exchanged + 3
         self.rows = self.others + others
         self.environments: list[Environment] = []
         self.found: list[Coordinate] = []
@@ -163,7 +165,8 @@ class Coordinates:
             return False
         index = len(self.found)
         words = np.repeat(hashing.constant(f"output coordinate {index}"), self.rows, axis=1)
-        words[:, self.exchanged] = hashing.constant(f"output coordinate {self.name(index, True)}")[:, 0]
+        for row in (self.exchanged, self.plain_names[0]):
+            words[:, row] = hashing.constant(f"output coordinate {self.name(index, True)}")[:, 0]
         symbol = self.domain.atom(words, block=True, alignment=extent & -extent)
         self._symbols[symbol] = extent
         self.found.append(Coordinate(index, symbol, definition, lead, extent))
@@ -236,8 +239,32 @@ def signature_of(elements: Elements, coordinates: Coordinates) -> tuple[hashing.
                 notes.append(f"an output coordinate in tiles of any multiple of {STRIDES[stride]}")
     if len([each for each in coordinates.found if each.index in free]) > 1:
         notes.append(f"the numbering of tiles was evaluated for grids of up to {LARGEST} x {LARGEST} tiles")
-    variants = [_total(whole, starts, coordinates, free, exchanged) for exchanged in (False, True)]
+    alone = _lone_symbol(whole, address, coordinates, free, renamed)
+    rows = [(0, False), (coordinates.exchanged, True)]
+    if alone is not None:
+        rows = [(coordinates.plain_names[1], False), (coordinates.plain_names[0], True)]
+    variants = [_total(whole, starts, coordinates, free, row, exchanged, alone) for row, exchanged in rows]
     return min(variants, key=lambda words: words.tobytes()), tuple(notes)
+
+
+def _lone_symbol(
+    whole: hashing.Words,
+    address: hashing.Words,
+    coordinates: Coordinates,
+    free: Mapping[int, tuple[int | None, Any]],
+    renamed: Mapping[str, bool],
+) -> str | None:
+    """The one block symbol that is a coordinate itself, with tiles of one element, beside at most one free coordinate."""
+    used = [name for name, depends in renamed.items() if depends]
+    others = [each for each in coordinates.found if free.get(each.index, (0, None))[0] is not None]
+    if len(used) != 1 or used[0] == "%nctaid" or len(others) > 1 or any(each.index not in free for each in others):
+        return None
+    if any(each.index != 0 for each in others):
+        return None
+    row = coordinates.renaming[used[0]]
+    changed = (whole[:, row] != whole[:, 0]).any(axis=0)
+    moved = (address[:, row] != address[:, 0]).any(axis=0)
+    return used[0] if bool((moved | ~changed).all()) else None
 
 
 def _untie_numberings(free: dict[int, tuple[int | None, Any]], coordinates: Coordinates) -> None:
@@ -253,10 +280,15 @@ def _untie_numberings(free: dict[int, tuple[int | None, Any]], coordinates: Coor
 
 
 def _total(
-    whole: hashing.Words, starts: Any, coordinates: Coordinates, free: dict[int, tuple[int | None, Any]], exchanged: bool
+    whole: hashing.Words,
+    starts: Any,
+    coordinates: Coordinates,
+    free: Mapping[int, tuple[int | None, Any]],
+    row: int,
+    exchanged: bool,
+    alone: str | None,
 ) -> hashing.Words:
     """The hash of the function, with the first two coordinates named either way."""
-    row = coordinates.exchanged if exchanged else 0
     total = hashing.constant("function of every launch")
     for coordinate in coordinates.found:
         name = coordinates.name(coordinate.index, exchanged)
@@ -268,6 +300,8 @@ def _total(
             definition = P.words(coordinates.domain.atoms, coordinate.definition)
             definition = definition[:, min(row, definition.shape[1] - 1)][:, None]
             total = total + hashing.finalise(definition + hashing.constant(f"coordinate {name} is"))
+    if alone is not None:
+        total = total + hashing.constant(f"coordinate {0 if exchanged else 1} by {STRIDES[0]}")
     chosen = whole[:, row, starts]
     members = hashing.finalise(chosen[:, :, None] * hashing.multiplier(41) + hashing.constant("stored element"))
     return hashing.finalise(total + members.sum(axis=1, dtype=np.uint64)[:, :, None])
