@@ -115,9 +115,9 @@ def shifts() -> Iterator[Case]:
         yield Case(f"shf.l.{mode}.b32", (32, 32, 32), 32, lambda a, b, n, f=count: ((b << 32 | a) << f(n)) >> 32, amounts=(2,))
         yield Case(f"shf.r.{mode}.b32", (32, 32, 32), 32, lambda a, b, n, f=count: (b << 32 | a) >> f(n), amounts=(2,))
     for kind in ("u32", "s32", "u64", "s64"):
-        yield Case(f"bfe.{kind}", (int(kind[1:]), 32, 32), int(kind[1:]), lambda a, p, n, k=kind: extracted(a, p, n, k), amounts=(1, 2))
+        yield Case(f"bfe.{kind}", (int(kind[1:]), 32, 32), int(kind[1:]), lambda a, p, n, k=kind: extracted(a, p, n, k), amounts=(1, 2), defined=lambda a, p, n, w=int(kind[1:]): w == 32 or max(p, n) < 256)
     for bits in (32, 64):
-        yield Case(f"bfi.b{bits}", (bits, bits, 32, 32), bits, lambda a, b, p, n, w=bits: inserted(a, b, p, n, w), amounts=(2, 3))
+        yield Case(f"bfi.b{bits}", (bits, bits, 32, 32), bits, lambda a, b, p, n, w=bits: inserted(a, b, p, n, w), amounts=(2, 3), defined=lambda a, b, p, n, w=bits: w == 32 or max(p, n) < 256)
 
 
 def extracted(a: int, position: int, length: int, kind: str) -> int:

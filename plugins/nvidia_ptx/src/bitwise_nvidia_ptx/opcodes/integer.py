@@ -12,6 +12,7 @@ import numpy as np
 from bitwise_core.asm import Instruction
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step
@@ -223,6 +224,12 @@ def _bytes(value: Value, low: int, bits: int) -> list[Value]:
     return parts
 
 
+def _check_field(bits: int, position: Array, length: Array) -> None:
+    """PTX defines positions and lengths up to 255; above, hardware wraps those of 32-bit fields only."""
+    if bits == 64 and ((position > 255).any() or (length > 255).any()):
+        raise Unreadable("a bit field's position or length is above 255, which PTX leaves open")
+
+
 @TABLE.opcode("bfe")
 def bit_field_extract(instruction: Instruction, context: Context) -> Step:
     """bfe: `length` bits from `position`, sign-extended for signed types."""
@@ -233,6 +240,7 @@ def bit_field_extract(instruction: Instruction, context: Context) -> Step:
         wide = a.astype(np.uint64)
         if is_signed and bits == 32:
             wide = signed(a).astype(np.int64).view(np.uint64)
+        _check_field(bits, position, length)
         start = (position & np.uint32(0xFF)).astype(np.uint64)
         count = (length & np.uint32(0xFF)).astype(np.uint64)
         if not is_signed:
@@ -255,6 +263,7 @@ def bit_field_insert(instruction: Instruction, context: Context) -> Step:
     bits = type_bits(instruction.opcode.split(".")[1])
 
     def evaluate(a: Array, b: Array, position: Array, length: Array) -> Array:
+        _check_field(bits, position, length)
         start = (position & np.uint32(0xFF)).astype(np.uint64)
         count = np.minimum((length & np.uint32(0xFF)).astype(np.uint64), np.uint64(64))
         keep = np.where(count >= 64, ~np.uint64(0), (np.uint64(1) << np.minimum(count, np.uint64(63))) - np.uint64(1))
