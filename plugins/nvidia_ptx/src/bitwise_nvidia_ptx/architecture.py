@@ -16,6 +16,7 @@ from bitwise_core.machine.launch import TensorMap as TensorMapArgument
 from bitwise_core.machine.state import Machine, literal
 from bitwise_nvidia_ptx.opcodes import (
     asynchronous,
+    atomics,
     compare,
     control,
     floating,
@@ -34,7 +35,7 @@ SHARED_BASE = 1024
 """Dynamic shared memory starts here: what is below is the system's, and 1024-byte alignment is what swizzles need."""
 
 COMMON = OpcodeTable(
-    asynchronous.TABLE, compare.TABLE, control.TABLE, floating.TABLE, integer.TABLE, logic.TABLE,
+    asynchronous.TABLE, atomics.TABLE, compare.TABLE, control.TABLE, floating.TABLE, integer.TABLE, logic.TABLE,
     matrix_sync.TABLE, memory.TABLE, memory_barriers.TABLE, tensor_maps.TABLE, warp.TABLE,
 )  # fmt: skip
 

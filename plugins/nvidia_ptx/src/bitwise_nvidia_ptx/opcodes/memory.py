@@ -1,6 +1,6 @@
-"""mov, cvta, ld, st, atom, red and what surrounds them.
+"""mov, cvta, ld, st and what surrounds them.
 
-Source: PTX ISA 8.7, "Data Movement and Conversion Instructions" and "Parallel Synchronization: atom, red".
+Source: PTX ISA 8.7, "Data Movement and Conversion Instructions".
 Caching, eviction and volatility hints do not change what is read or written and are passed over.
 """
 
@@ -15,19 +15,18 @@ from bitwise_core.asm import Address, Immediate, Instruction, Operand, Register,
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.lane_hash import term
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx.literals import pointer_parameters
 from bitwise_nvidia_ptx.opcodes import local_memory
-from bitwise_nvidia_ptx.opcodes.common import FORMATS, PACKED, type_bits
+from bitwise_nvidia_ptx.opcodes.common import type_bits
 from bitwise_nvidia_ptx.shared_access import read_shared, write_shared
 
 TABLE = OpcodeTable()
 
-_HINTS = {
+HINTS = {
     "volatile", "relaxed", "weak", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys", "nc",
     "ca", "cg", "cs", "cv", "lu", "wb", "wt",
     "L1::evict_last", "L1::evict_first", "L1::no_allocate", "L1::evict_normal",
@@ -35,6 +34,8 @@ _HINTS = {
     "L2::evict_last", "L2::evict_first", "L2::evict_normal", "L2::cache_hint", "L2::64B",
     "L2::128B", "L2::256B", "noftz", "unified", "mmio",
 }  # fmt: skip
+"""Modifiers that are passed over."""
+
 _SPACES = {"global", "shared", "shared::cta", "param", "param::entry", "param::func", "const", "local"}
 
 
@@ -101,7 +102,7 @@ def _access(instruction: Instruction) -> tuple[str, int, str]:
             space = each.split("::")[0]
         elif each in ("v2", "v4", "v8"):
             count = int(each[1:])
-        elif each not in _HINTS:
+        elif each not in HINTS:
             raise UnknownInstruction(instruction, f"has the modifier .{each}, which is not modelled")
     return space, count, kind
 
@@ -201,11 +202,11 @@ def _load_one(
     constant = local_memory.load_constant(machine, where, bits)
     if constant is not None:
         return constant
-    _global_only(machine, where, line)
+    global_only(machine, where, line)
     return machine.memory.load(where, bits, machine.mask, machine.thread, machine.epoch, line)
 
 
-def _global_only(machine: Machine, address: Array, line: int) -> None:
+def global_only(machine: Machine, address: Array, line: int) -> None:
     """A global access must lie in some buffer; null and shared addresses do not."""
     if L.other_form(address) is not None:
         return
@@ -263,7 +264,7 @@ def store(instruction: Instruction, context: Context) -> Step:
         if space == "const":
             raise Unreadable("constant memory is written", line)
         where = address.astype(np.uint64, copy=False)
-        _global_only(machine, where, line)
+        global_only(machine, where, line)
         for index, value in enumerate(values):
             place = where + np.uint64(index * bits // 8) if index else where
             store_global(machine, place, value, bits, line)
@@ -293,76 +294,6 @@ def _store_parameter(machine: Machine, target: Operand, value: Value) -> None:
     if old is not None and L.width(old) > high:
         parts.append(cut(old, high, L.width(old) - high))
     machine.set_parameter(target.base.name, concat(parts))
-
-
-_ATOMIC = {"add", "min", "max", "and", "or", "xor"}
-
-
-@TABLE.opcode("atom", "red")
-def atomic(instruction: Instruction, context: Context) -> Step:
-    """atom and red on global memory: each active lane contributes; the old value depends on the order of threads."""
-    root, *modifiers, kind = instruction.opcode.split(".")
-    operation = next((each for each in modifiers if each in _ATOMIC | {"cas", "exch", "inc", "dec"}), "")
-    count = next((int(each[1:]) for each in modifiers if each in ("v2", "v4", "v8")), 1)
-    rest = [each for each in modifiers if each not in _HINTS | {operation, "global", "v2", "v4", "v8"}]
-    if rest or operation not in _ATOMIC:
-        raise UnknownInstruction(instruction)
-    destination = instruction.operands[0] if root == "atom" else None
-    target, source = instruction.operands[1:3] if root == "atom" else instruction.operands[:2]
-    items = source.items if isinstance(source, Vector) else (source,)
-    element, packed = PACKED.get(kind, (kind, 1))
-    bits = type_bits(element)
-    name = f"{operation}.rn.{FORMATS[element]}" if element in FORMATS else _integer_name(operation, element)
-    if element in FORMATS and operation != "add":
-        name = f"{operation}.{FORMATS[element]}"
-    if element == "f32" and operation == "add":
-        name = "add.rn.ftz.atomic.fp32"  # on global memory it flushes subnormals, whatever the modifiers say
-    line = instruction.line
-
-    def step(machine: Machine) -> None:
-        target_address = address_of(machine, target)
-        address = machine.known(target_address)
-        if address is None or machine.condition is not None:
-            _contribute(machine, name, target_address, [machine.read_bits(item, bits * packed) for item in items], line)
-            _write_old(machine, destination, bits * packed, line)
-            return
-        where = address.astype(np.uint64, copy=False)
-        _global_only(machine, where, line)
-        place = 0
-        for item in items:
-            value = machine.read_bits(item, bits * packed)
-            for low in range(0, bits * packed, bits):
-                part = cut(value, low, bits)
-                machine.memory.atomic(
-                    name, where + np.uint64(place), part, machine.mask, machine.thread, machine.epoch, line
-                )
-                place += bits // 8
-        _write_old(machine, destination, bits * packed, line)
-
-    if count != len(items):
-        raise UnknownInstruction(instruction)
-    return step
-
-
-def _write_old(machine: Machine, destination: Operand | None, bits: int, line: int) -> None:
-    """The value that an atomic operation found depends on the order of threads."""
-    if destination is None:
-        return
-    old = term(bits, f"old value at line {line}", [], L.UNDETERMINED)
-    for each in destination.items if isinstance(destination, Vector) else (destination,):
-        machine.write(each, old)
-
-
-def _contribute(machine: Machine, name: str, address: Value, values: list[Value], line: int) -> None:
-    condition = [machine.condition] if machine.condition is not None else []
-    parts = [address, *values, *condition]
-    machine.memory.contribute(name, parts, machine.mask, (machine.blocks, machine.threads), line)
-
-
-def _integer_name(operation: str, kind: str) -> str:
-    if operation in ("add", "and", "or", "xor"):
-        return f"{operation}.b{kind[1:]}"
-    return f"{operation}.{kind}"
 
 
 @TABLE.opcode("prefetch", "prefetchu", "createpolicy", "membar", "fence", "discard", "applypriority")
