@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitwise_core.asm import Kernel, Module, Operand, Register, Vector
-from bitwise_core.engine.loops import INSTANCES
+from bitwise_core.engine.folds import INSTANCES
 from bitwise_core.engine.program import build
 from bitwise_core.engine.program_text import text_signature
 from bitwise_core.engine.symbolic_domain import WITHOUT_WRAPPING, SymbolicDomain
@@ -132,8 +132,7 @@ def machine_for(
         if parameter.size not in (1, 2, 4, 8):
             continue
         pointer = index if parameter.size == 8 and parameter.pointer else None
-        machine.parameters[parameter.name] = domain.symbol(f"argument {index} of {parameter.size}", 8 * parameter.size, pointer=pointer)
+        machine.parameters[parameter.name] = domain.symbol(
+            f"argument {index} of {parameter.size}", 8 * parameter.size, pointer=pointer
+        )
     return machine
-
-
-

@@ -1,4 +1,4 @@
-"""What a loop's text says: its instructions, the registers it carries around, and how accumulators depend on each other."""
+"""What a loop's text says: its instructions, the registers it carries, and how accumulators depend on each other."""
 
 from __future__ import annotations
 
@@ -6,18 +6,32 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from bitwise_core.asm import Address, Guard, Instruction, Kernel, Negated, Operand, Paired, Register, Symbol, Vector
+from bitwise_core.asm import (
+    ACROSS_LANES,
+    IN_PLACE,
+    WITHOUT_RESULT,
+    Address,
+    Guard,
+    Instruction,
+    Kernel,
+    Negated,
+    Operand,
+    Paired,
+    Register,
+    Symbol,
+    Vector,
+)
 from bitwise_core.machine.domain import Unreadable
 
 _WITHOUT_RESULT = {
-    "st", "red", "bar", "barrier", "bra", "ret", "exit", "cp", "fence", "membar", "prefetch", "prefetchu", "stmatrix", "trap",
-    "nanosleep", "griddepcontrol", "discard", "wgmma",
+    "st", "red", "bar", "barrier", "bra", "ret", "exit", "cp", "fence", "membar", "prefetch", "prefetchu", "stmatrix",
+    "trap", "nanosleep", "griddepcontrol", "discard",
 }  # fmt: skip
 _INTEGER = {
-    "add", "sub", "mul", "mad", "shl", "shr", "and", "or", "xor", "not", "neg", "min", "max", "setp", "selp", "mov", "cvt", "cvta",
-    "bfe", "bfi", "div", "rem", "lop3", "abs", "shf",
+    "add", "sub", "mul", "mad", "shl", "shr", "and", "or", "xor", "not", "neg", "min", "max", "setp", "selp", "mov",
+    "cvt", "cvta", "bfe", "bfi", "div", "rem", "lop3", "abs", "shf",
 }  # fmt: skip
-_ACROSS_LANES = {"shfl", "redux", "vote", "match", "stmatrix", "st", "red", "atom", "cp", "ldmatrix", "call"}
+_ACROSS_LANES = {"shfl", "redux", "vote", "match", "stmatrix", "st", "red", "atom", "cp", "call"}
 
 
 def registers_of(operand: Operand | None) -> set[str]:
@@ -48,10 +62,10 @@ def _effect(opcode: str, operands: tuple[Operand, ...], guard: Guard | None) -> 
     root = opcode.split(".", 1)[0]
     writes: set[str] = set()
     reads: set[str] = set()
-    if "mma_async" in opcode.split("."):
+    if opcode.startswith(tuple(IN_PLACE)):
         writes = registers_of(operands[0])
         reads = {name for operand in operands for name in registers_of(operand)}
-    elif root in _WITHOUT_RESULT:
+    elif root in _WITHOUT_RESULT or root in WITHOUT_RESULT:
         reads = {name for operand in operands for name in registers_of(operand)}
     else:
         writes = registers_of(operands[0]) if operands and not isinstance(operands[0], Address) else set()
@@ -122,12 +136,14 @@ def _loop(instructions: Sequence[Instruction], head: int, back: int) -> Loop:
         found = effect(instruction)
         exposed |= found.reads - written
         written |= found.writes
-    outside = {name for instruction in (*instructions[:head], *instructions[back + 1 :]) for name in effect(instruction).reads}
+    outside = {
+        name for instruction in (*instructions[:head], *instructions[back + 1 :]) for name in effect(instruction).reads
+    }
     return Loop(head, back, frozenset(written), tuple(sorted(exposed & written)), frozenset(written & outside))
 
 
 def slice_of(instructions: Sequence[Instruction], loop: Loop, wanted: Iterable[str]) -> list[int] | None:
-    """The instructions of a turn that decide these registers, or None where one of them is no plain integer operation."""
+    """The instructions of a turn that decide these registers; None where one is no plain integer operation."""
     needed = set(wanted)
     chosen: set[int] = set()
     while True:
@@ -146,7 +162,9 @@ def slice_of(instructions: Sequence[Instruction], loop: Loop, wanted: Iterable[s
 
 def _is_integer(instruction: Instruction) -> bool:
     root, *modifiers = instruction.opcode.split(".")
-    return root in _INTEGER and not any(each in ("f16", "f32", "f64", "bf16", "f16x2", "bf16x2", "e4m3x2", "e5m2x2") for each in modifiers)
+    return root in _INTEGER and not any(
+        each in ("f16", "f32", "f64", "bf16", "f16x2", "bf16x2", "e4m3x2", "e5m2x2") for each in modifiers
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +210,9 @@ def _follow(
         found = effect(instruction)
         held = matrix_accumulators(instruction)
         if held is not None:
-            factors = frozenset().union(*(depends.get(name, frozenset()) for name in found.reads - {c for _, c in held}))
+            factors = frozenset().union(
+                *(depends.get(name, frozenset()) for name in found.reads - {c for _, c in held})
+            )
             if factors:
                 raise Unreadable("a loop's accumulator enters a product", instruction.line)
             owners = [holder[source] for _, source in held if source in holder]
@@ -207,8 +227,11 @@ def _follow(
                 continue
             impure |= {owner for owner, _ in owners}
             fresh = {target: depends.get(source, frozenset()) for target, source in held}
-        elif instruction.opcode.startswith("mov") and len(instruction.operands) == 2 and instruction.guard is None and all(
-            isinstance(each, Register) for each in instruction.operands
+        elif (
+            instruction.opcode.startswith("mov")
+            and len(instruction.operands) == 2
+            and instruction.guard is None
+            and all(isinstance(each, Register) for each in instruction.operands)
         ):
             target, source = (next(iter(registers_of(each))) for each in instruction.operands)
             depends[target] = depends.get(source, frozenset())
@@ -219,10 +242,10 @@ def _follow(
             continue
         else:
             read: frozenset[str] = frozenset().union(*(depends.get(name, frozenset()) for name in found.reads))
-            if read and instruction.opcode.split(".", 1)[0] in _ACROSS_LANES:
+            if read and instruction.opcode.split(".", 1)[0] in _ACROSS_LANES | ACROSS_LANES:
                 raise Unreadable("a loop's accumulator is seen by other threads within the loop", instruction.line)
             impure |= {holder[name][0] for name in found.reads if name in holder}
-            fresh = {name: read for name in found.writes}
+            fresh = dict.fromkeys(found.writes, read)
         for name, value in fresh.items():
             depends[name] = value
             holder.pop(name, None)
@@ -237,7 +260,7 @@ def matrix_accumulators(instruction: Instruction) -> list[tuple[str, str]] | Non
     """For a matrix instruction, each register it writes with the accumulator register that enters it."""
     if instruction.opcode.startswith("mma."):
         targets, sources = instruction.operands[0], instruction.operands[3]
-    elif "mma_async" in instruction.opcode.split("."):
+    elif instruction.opcode.startswith(tuple(IN_PLACE)):
         targets = sources = instruction.operands[0]
     else:
         return None
@@ -246,7 +269,11 @@ def matrix_accumulators(instruction: Instruction) -> list[tuple[str, str]] | Non
     pairs = list(zip(targets.items, sources.items, strict=True))
     if not all(isinstance(each, Register) for pair in pairs for each in pair):
         return None
-    return [(target.name, source.name) for target, source in pairs if isinstance(target, Register) and isinstance(source, Register)]
+    return [
+        (target.name, source.name)
+        for target, source in pairs
+        if isinstance(target, Register) and isinstance(source, Register)
+    ]
 
 
 def matrix_depth(instruction: Instruction) -> int:

@@ -52,11 +52,15 @@ class State:
             return False
         if (self.words[:, row][:, cells] != other.words[:, other_row][:, cells]).any():
             return False
-        if (self.meta[row, cells] != other.meta[other_row, cells]).any() or (self.meta[row, cells] & np.uint32(L.POISON)).any():
+        if (self.meta[row, cells] != other.meta[other_row, cells]).any() or (
+            self.meta[row, cells] & np.uint32(L.POISON)
+        ).any():
             return False
         if len(self.copies) != len(other.copies):
             return False
-        return all(_same_copy(left, row, right, other_row) for left, right in zip(self.copies, other.copies, strict=True))
+        return all(
+            _same_copy(left, row, right, other_row) for left, right in zip(self.copies, other.copies, strict=True)
+        )
 
 
 def _same(left: hashing.Words, row: int, right: hashing.Words, other_row: int) -> bool:
@@ -92,7 +96,7 @@ def _same_copy(left: Any, row: int, right: Any, other_row: int) -> bool:
         return False
     if left[1] is None:
         return True
-    if (left[3] is None) != (right[3] is None) or left[3] is not None and not np.array_equal(left[3], right[3]):
+    if (left[3] is None) != (right[3] is None) or (left[3] is not None and not np.array_equal(left[3], right[3])):
         return False
     return np.array_equal(left[1], right[1]) and _same_value(left[2], row, right[2], other_row)
 
@@ -167,6 +171,7 @@ class EnteredMemory(SharedMemory):
         copies = self.machine.extra.get("copies")
         if copies is None:
             return
+
         def emptied(copy: Any) -> Any:
             bits = L.width(copy.value)
             return replace(copy, value=Lanes(bits, hashing.constant("a copy after a loop"), L.TERM | L.POISON))

@@ -2,7 +2,8 @@
 
 A kernel whose blocks skip or repeat tiles is not the function of output coordinates that its elements suggest.  Two
 coordinates made from one block number are therefore evaluated for every grid of up to LARGEST x LARGEST tiles; where
-they do not go through all tiles exactly once, or contain what is not evaluated here, they stay tied to their definitions.
+they do not go through all tiles exactly once, or contain what is not evaluated here, they stay tied to their
+definitions.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ def reaches_all(domain: SymbolicDomain, coordinates: Sequence[Coordinate], block
     sizes = sorted(_scalars(domain, coordinates) - {block})
     if len(sizes) > 2:
         return False
-    return any(_bijective(domain, coordinates, block, dict(zip(sizes, chosen, strict=False))) for chosen in permutations((0, 1)))
+    return any(
+        _bijective(domain, coordinates, block, dict(zip(sizes, chosen, strict=False)))
+        for chosen in permutations((0, 1))
+    )
 
 
 def _scalars(domain: SymbolicDomain, coordinates: Sequence[Coordinate]) -> set[int]:
@@ -55,7 +59,13 @@ def _scalars(domain: SymbolicDomain, coordinates: Sequence[Coordinate]) -> set[i
         if definition is None:
             found.add(number)
             continue
-        stack.extend(atom for part in definition for each in (part if isinstance(part, tuple) else (part,)) if isinstance(each, Polynomial) for atom in each.atoms())
+        stack.extend(
+            atom
+            for part in definition
+            for each in (part if isinstance(part, tuple) else (part,))
+            if isinstance(each, Polynomial)
+            for atom in each.atoms()
+        )
     return found
 
 
@@ -121,7 +131,7 @@ def _operation(domain: SymbolicDomain, definition: tuple[Any, ...], values: dict
     found = [np.asarray(_evaluate(domain, each, values)) for each in operands]
     if name in ("div.s32", "rem.s32", "div.u32", "rem.u32"):
         left, right = np.broadcast_arrays(*found)
-        if (right == 0).any() or name[-3] == "u" and ((left < 0).any() or (right < 0).any()):
+        if (right == 0).any() or (name[-3] == "u" and ((left < 0).any() or (right < 0).any())):
             raise _NotEvaluated
         whole = _quotient(left, right)
         return whole if name.startswith("div") else left - whole * right

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -138,7 +138,9 @@ def add(left: Polynomial, right: Polynomial) -> Polynomial:
         return Polynomial(left.bits, left.terms, plus(left.constant, right.constant, left.bits))
     if not left.terms:
         return Polynomial(left.bits, right.terms, plus(left.constant, right.constant, left.bits))
-    return _collect(left.bits, (*left.terms.items(), *right.terms.items()), plus(left.constant, right.constant, left.bits))
+    return _collect(
+        left.bits, (*left.terms.items(), *right.terms.items()), plus(left.constant, right.constant, left.bits)
+    )
 
 
 def scale(value: Polynomial, factor: Coefficient) -> Polynomial:
@@ -190,7 +192,7 @@ SMALL = 1 << 30
 
 
 def widened(value: Polynomial, bits: int) -> Polynomial | None:
-    """The same integer in more bits, if it does not wrap around; None where its coefficients are not those of an index."""
+    """The same integer in more bits, if it does not wrap around; None where coefficients are not those of an index."""
     terms: dict[Monomial, Coefficient] = {}
     for monomial, coefficient in (*value.terms.items(), ((), value.constant)):
         number = signed(coefficient, value.bits)
@@ -222,7 +224,7 @@ def pick(mask: npt.NDArray[np.bool_], new: Polynomial, old: Polynomial) -> Polyn
 
 
 def taken(value: Polynomial, index: npt.NDArray[np.int64]) -> Polynomial:
-    """The polynomial that each thread gets from thread `index`, shape (1, threads); atoms must be the same in all threads."""
+    """What each thread gets from thread `index`, shape (1, threads); atoms must be the same in all threads."""
 
     def move(coefficient: Coefficient) -> Coefficient:
         if isinstance(coefficient, int) or coefficient.shape[1] == 1:
@@ -232,7 +234,7 @@ def taken(value: Polynomial, index: npt.NDArray[np.int64]) -> Polynomial:
     return Polynomial(value.bits, {m: move(c) for m, c in value.terms.items()}, move(value.constant))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _factor() -> hashing.Words:
     return hashing.multiplier(21)
 
@@ -258,4 +260,5 @@ def words(atoms: list[Atom], value: Polynomial) -> hashing.Words:
             continue
         part = hashing.finalise(hashed + coefficient[None] * _factor())
         total = total + np.where(coefficient == 0, np.uint64(0), part)
-    return total
+    found: hashing.Words = total
+    return found

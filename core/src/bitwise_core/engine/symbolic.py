@@ -46,7 +46,9 @@ class Symbolic(Lanes, L.Numbers):
         """The hash of the integer as data."""
         if self._words is None:
             raw = P.words(self.domain.atoms, self.domain.canonical(self.polynomial))
-            self._words = hashing.finalise(raw * hashing.multiplier(12) + hashing.constant(f"integer of {self.bits} bits"))
+            self._words = hashing.finalise(
+                raw * hashing.multiplier(12) + hashing.constant(f"integer of {self.bits} bits")
+            )
         return self._words
 
     @property
@@ -131,14 +133,16 @@ class Predicate(Lanes, L.Numbers):
 
     __slots__ = ("domain", "opaque", "polynomials")
 
-    def __init__(self, domain: SymbolicDomain, polynomials: tuple[Polynomial, ...], opaque: tuple[Lanes, ...], lanes: Lanes) -> None:
+    def __init__(
+        self, domain: SymbolicDomain, polynomials: tuple[Polynomial, ...], opaque: tuple[Lanes, ...], lanes: Lanes
+    ) -> None:
         super().__init__(1, lanes.words, lanes.meta)
         self.domain, self.polynomials, self.opaque = domain, polynomials, opaque
 
     def settled(self) -> Any:
         """The truths where every lane is known."""
         known = L.known_where(self)
-        return L.numbers_of(self) if known is True or known is not False and np.all(known) else None
+        return L.numbers_of(self) if known is True or (known is not False and np.all(known)) else None
 
     def lanes(self) -> Lanes:
         """Itself."""

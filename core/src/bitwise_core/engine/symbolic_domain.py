@@ -70,7 +70,9 @@ class SymbolicDomain(TermDomain):
             self.atoms.append(Atom(found, words, block, pointer, definition, alignment))
         return found
 
-    def symbol(self, tag: str, bits: int, *, block: bool = False, pointer: int | None = None, axis: str = "") -> Symbolic:
+    def symbol(
+        self, tag: str, bits: int, *, block: bool = False, pointer: int | None = None, axis: str = ""
+    ) -> Symbolic:
         """A symbol of the launch; a block coordinate has another name in the instance that renames its axis."""
         words = np.repeat(hashing.constant(tag), self.rows, axis=1) if block else hashing.constant(tag)
         if block:
@@ -136,7 +138,9 @@ class SymbolicDomain(TermDomain):
         """The result of an operation that is not taken apart."""
         total = hashing.constant(f"{name} to {bits}")
         for position, operand in enumerate(operands):
-            hashed = hashing.finalise(self.words_of(operand) * hashing.multiplier(31) + hashing.constant(f"operand of {operand.bits}"))
+            hashed = hashing.finalise(
+                self.words_of(operand) * hashing.multiplier(31) + hashing.constant(f"operand of {operand.bits}")
+            )
             total = total + (hashed if commutes else hashed * hashing.multiplier(position + 1))
         block = any(self.atoms[number].block for operand in operands for number in operand.atoms())
         if definition is None:
@@ -209,8 +213,10 @@ class SymbolicDomain(TermDomain):
             if not difference.terms:
                 found = difference.constant
                 return np.full((1, 1), found == 0) if isinstance(found, int) else found == 0
-            words = sum(hashing.finalise(P.words(self.atoms, each) * hashing.multiplier(14)) for each in (difference, P.negate(difference)))
-            return Equality(hashing.finalise(words + hashing.constant(f"zero of {left.bits} bits")), P.subtract(left, right))  # type: ignore[operator]
+            tag = hashing.constant(f"zero of {left.bits} bits")
+            for each in (difference, P.negate(difference)):
+                tag = tag + hashing.finalise(P.words(self.atoms, each) * hashing.multiplier(14))
+            return Equality(hashing.finalise(tag), P.subtract(left, right))
         if kind[0] == "s":
             if left.bits < 64:
                 first, second = self.widened(left, 64), self.widened(right, 64)
@@ -224,7 +230,8 @@ class SymbolicDomain(TermDomain):
             swapped = self._compare(f"compare.lt.{kind}", operands[::-1])
             return None if swapped is None else super().integer("not.pred", [swapped], 1, np.logical_not)
         hashed = [
-            hashing.finalise(self.words_of(each) * hashing.multiplier(31 + index)) for index, each in enumerate((left, right))
+            hashing.finalise(self.words_of(each) * hashing.multiplier(31 + index))
+            for index, each in enumerate((left, right))
         ]
         return Lanes(1, hashing.finalise(hashed[0] + hashed[1] + hashing.constant(name)), L.TERM)
 
@@ -257,7 +264,9 @@ class SymbolicDomain(TermDomain):
         shared: Any = 0
         for coefficient in value.terms.values():
             number = P.signed(coefficient, 64)
-            shared = gcd(shared, number) if isinstance(number, int) and isinstance(shared, int) else np.gcd(shared, number)
+            shared = (
+                gcd(shared, number) if isinstance(number, int) and isinstance(shared, int) else np.gcd(shared, number)
+            )
         if isinstance(shared, int):
             if shared <= 1:
                 return value
@@ -357,7 +366,12 @@ class SymbolicDomain(TermDomain):
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
         """See `Domain.select`."""
-        if isinstance(predicate, np.ndarray) or if_true is if_false or isinstance(if_true, Pieces) or isinstance(if_false, Pieces):
+        if (
+            isinstance(predicate, np.ndarray)
+            or if_true is if_false
+            or isinstance(if_true, Pieces)
+            or isinstance(if_false, Pieces)
+        ):
             return super().select(predicate, if_true, if_false)
         if isinstance(if_true, Symbolic) or isinstance(if_false, Symbolic):
             return self._select_integer(predicate, if_true, if_false)
@@ -368,7 +382,12 @@ class SymbolicDomain(TermDomain):
         if isinstance(if_false, Predicate | Symbolic):
             if_false = plain(if_false)
         condition = plain(predicate)
-        if isinstance(if_false, np.ndarray) and not if_false.any() and isinstance(if_true, Lanes) and _is_content(if_true):
+        if (
+            isinstance(if_false, np.ndarray)
+            and not if_false.any()
+            and isinstance(if_true, Lanes)
+            and _is_content(if_true)
+        ):
             return self._masked(predicate, condition, if_true, if_false)
         result = super().select(condition, if_true, if_false)
         if isinstance(result, Lanes) and not (isinstance(condition.meta, int) and condition.meta & L.NEGATED):
@@ -386,7 +405,9 @@ class SymbolicDomain(TermDomain):
             taken = condition.words[0] != 0
             words = np.where(known & taken, leaf.words, words)
             words = np.where(known & ~taken, np.uint64(0), words)
-            meta = L.uniform(np.where(known & ~taken, np.uint32(0) | L.known_meta(zero, leaf.bits), np.uint32(0) | meta))
+            meta = L.uniform(
+                np.where(known & ~taken, np.uint32(0) | L.known_meta(zero, leaf.bits), np.uint32(0) | meta)
+            )
         return Chosen(self, Lanes(leaf.bits, words, meta), predicate, leaf, zero)
 
     def _select_integer(self, predicate: Value, if_true: Value, if_false: Value) -> Value:

@@ -57,7 +57,7 @@ def _shift_left(domain: SymbolicDomain, name: str, values: list[Polynomial], bit
 
 
 def _shift_right(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
-    """2**s * q + c shifted by s is q + floor(c / 2**s), for a number that does not wrap around (and is not negative)."""
+    """2**s * q + c shifted by s is q + floor(c / 2**s), for a number that does not wrap around."""
     amount = _amount(values[1])
     if bits == 32 and amount is not None:
         found = _sign(domain, name, values[0], amount)
@@ -73,7 +73,9 @@ def _shift_right(domain: SymbolicDomain, name: str, values: list[Polynomial], bi
     if P.widened(value, 64) is None or not all(P.divisible(c, by, bits) for c in value.terms.values()):
         return None
     domain.wraps_assumed = True
-    return Polynomial(bits, {m: P.quotient(c, by, bits) for m, c in value.terms.items()}, P.quotient(value.constant, by, bits))
+    return Polynomial(
+        bits, {m: P.quotient(c, by, bits) for m, c in value.terms.items()}, P.quotient(value.constant, by, bits)
+    )
 
 
 def _sign(domain: SymbolicDomain, name: str, value: Polynomial, amount: int) -> Polynomial | None:
@@ -81,10 +83,12 @@ def _sign(domain: SymbolicDomain, name: str, value: Polynomial, amount: int) -> 
     if name.startswith("shr.s") and amount == 31:
         return domain.defined("sign of", value, ("sign", value))
     if name.startswith("shr.b") and len(value.terms) == 1 and P.is_zero(value.constant):
-        (monomial, coefficient), = value.terms.items()
+        ((monomial, coefficient),) = value.terms.items()
         definition = domain.atoms[monomial[0]].definition if len(monomial) == 1 and P.is_one(coefficient) else None
         if definition is not None and definition[0] == "sign":
-            return domain.defined(f"{32 - amount} bits of the sign of", definition[1], ("sign bits", definition[1], 32 - amount))
+            return domain.defined(
+                f"{32 - amount} bits of the sign of", definition[1], ("sign bits", definition[1], 32 - amount)
+            )
     return None
 
 
@@ -131,14 +135,17 @@ def _alignment(domain: SymbolicDomain, value: Polynomial) -> int:
 
 
 def _bitwise(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
-    """With a known number that lies below (or, for and, whose clear bits lie below) what the symbols are multiples of."""
+    """With a known number below what the symbols are multiples of (for and: whose clear bits lie below)."""
     value, mask = values if not values[1].terms else values[::-1]
     if mask.terms:
         return None
     verb = name.split(".")[0]
     step = _alignment(domain, value)
     full = (1 << bits) - 1
-    number, low = np.atleast_2d(P.wide(mask.constant)), np.atleast_2d(P.wide(value.constant)) & np.uint64((step - 1) & P.FULL)
+    number, low = (
+        np.atleast_2d(P.wide(mask.constant)),
+        np.atleast_2d(P.wide(value.constant)) & np.uint64((step - 1) & P.FULL),
+    )
     if verb == "and":
         above = number & np.uint64(full & ~(step - 1) & P.FULL)
         if not np.any(above):
@@ -155,7 +162,9 @@ def _bitwise(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: 
 
 
 def _convert(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
-    if name.startswith("convert.sat") or not all(each[0] in "su" and each[1:].isdigit() for each in name.split(".")[1:]):
+    if name.startswith("convert.sat") or not all(
+        each[0] in "su" and each[1:].isdigit() for each in name.split(".")[1:]
+    ):
         return None
     value = values[0]
     return P.resized(value, bits) if bits <= value.bits else domain.widened(value, bits)

@@ -50,7 +50,9 @@ class SymbolicMemory:
         if isinstance(address, Symbolic):
             atoms = self.domain.atoms
             pointers = [
-                (atoms[m[0]].pointer, c) for m, c in address.polynomial.terms.items() if len(m) == 1 and atoms[m[0]].pointer is not None
+                (atoms[m[0]].pointer, c)
+                for m, c in address.polynomial.terms.items()
+                if len(m) == 1 and atoms[m[0]].pointer is not None
             ]
             if len(pointers) == 1 and pointers[0][1] == 1 and pointers[0][0] is not None:
                 return pointers[0][0]
@@ -64,17 +66,19 @@ class SymbolicMemory:
         """Known addresses do not occur here."""
         raise Unreadable("memory is written at an absolute address", line)
 
-    def atomic(self, name: str, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+    def atomic(
+        self, name: str, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int
+    ) -> None:
         """Known addresses do not occur here."""
         raise Unreadable("an atomic operation at an absolute address", line)
 
-    def contribute(self, name: str, parts: Sequence[Value], mask: Array | None, shape: tuple[int, int], line: int) -> None:
+    def contribute(
+        self, name: str, parts: Sequence[Value], mask: Array | None, shape: tuple[int, int], line: int
+    ) -> None:
         """Contributions at addresses that depend on data."""
         raise Unreadable("an atomic operation at a computed address", line)
 
-    def gather(
-        self, address: Value, bits: int, mask: Array | None, line: int, buffers: object = None
-    ) -> Value:
+    def gather(self, address: Value, bits: int, mask: Array | None, line: int, buffers: object = None) -> Value:
         """The content before the launch; the launch must not have written the buffer yet."""
         pointer = self.pointer(address, line)
         if pointer in self.written:
@@ -98,7 +102,9 @@ class SymbolicMemory:
             offset = np.full((1, 1), low // 8, dtype=np.uint64)
             place = self.domain.integer("add.b64", [address, offset], 64, np.add, gathers=True) if low else address
             leaf = self.gather(place, 32, machine.mask, line)
-            parts.append(leaf if predicate is None else self.domain.select(predicate, leaf, np.zeros((1, 1), dtype=np.uint32)))
+            parts.append(
+                leaf if predicate is None else self.domain.select(predicate, leaf, np.zeros((1, 1), dtype=np.uint32))
+            )
         return concat(parts)
 
     def scatter(self, machine: Machine, address: Value, value: Value, line: int, operation: str = "store") -> None:
@@ -134,13 +140,22 @@ class SymbolicMemory:
         return None if np.all(possible) else np.atleast_2d(possible)
 
     def _record(
-        self, pointer: int, places: hashing.Words, condition: Lanes | None, value: Lanes, known: Array | None, operation: str, line: int
+        self,
+        pointer: int,
+        places: hashing.Words,
+        condition: Lanes | None,
+        value: Lanes,
+        known: Array | None,
+        operation: str,
+        line: int,
     ) -> None:
         hashed, meta = stored_hash(value)
         flags = int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(meta)), axis=None))
         if flags & L.STICKY:
             raise Unreadable("a stored value depends on what nothing has written", line)
-        total: Any = hashing.finalise(places * hashing.multiplier(51) + hashing.constant(f"{operation} {value.bits} to {pointer}"))
+        total: Any = hashing.finalise(
+            places * hashing.multiplier(51) + hashing.constant(f"{operation} {value.bits} to {pointer}")
+        )
         address = total
         total = total + hashed * hashing.multiplier(52)
         if condition is not None:
@@ -163,9 +178,9 @@ class SymbolicMemory:
         for operation in {each.operation for each in self.stored}:
             self._check(operation, [each for each in self.stored if each.operation == operation])
         return Elements(
-            np.concatenate([each.whole for each in self.stored], axis=2), np.concatenate([each.address for each in self.stored], axis=2)
+            np.concatenate([each.whole for each in self.stored], axis=2),
+            np.concatenate([each.address for each in self.stored], axis=2),
         )
-
 
     def _check(self, operation: str, stored: list[Stored]) -> None:
         """One address holds one value: what a later store overwrites, or a sum counts twice, is not kept apart here."""
@@ -192,8 +207,8 @@ def _elements(value: Value) -> list[tuple[int, Lanes]]:
     for offset, part in elements(value):
         whole = value if part is value else part
         if part.bits > COPIED_BITS and _copied(whole):
-            for low in range(0, part.bits, COPIED_BITS):
-                result.append((offset + low // 8, as_lanes(cut(whole, low, COPIED_BITS))))
+            steps = range(0, part.bits, COPIED_BITS)
+            result.extend((offset + low // 8, as_lanes(cut(whole, low, COPIED_BITS))) for low in steps)
         else:
             result.append((offset, part))
     return result

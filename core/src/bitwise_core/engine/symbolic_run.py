@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
+from bitwise_core.engine.folds import EMPTY
 from bitwise_core.engine.loop_shape import Loop, effect, find_loops
 from bitwise_core.engine.loop_state import hash_of
-from bitwise_core.engine.loops import EMPTY, LoopReader
+from bitwise_core.engine.loops import LoopReader
 from bitwise_core.engine.polynomial import Polynomial
 from bitwise_core.engine.program import Program
 from bitwise_core.engine.run import Group, Run
@@ -67,13 +69,22 @@ class SymbolicProgram:
 class SymbolicRun(Run):
     """See the module."""
 
-    def __init__(self, program: SymbolicProgram, machine: Machine, budget: list[int], path: tuple[Polynomial, ...] = (), depth: int = 0) -> None:
+    def __init__(
+        self,
+        program: SymbolicProgram,
+        machine: Machine,
+        budget: list[int],
+        path: tuple[Polynomial, ...] = (),
+        depth: int = 0,
+    ) -> None:
         super().__init__(program.noticing, machine, budget, depth)
         self.symbolic, self.path = program, path
         assert isinstance(machine.domain, SymbolicDomain)
         self.domain = machine.domain
 
-    def _control(self, control: Control, group: Group, groups: list[Group], alive: Array | None, outer: Array | None) -> Array | None:
+    def _control(
+        self, control: Control, group: Group, groups: list[Group], alive: Array | None, outer: Array | None
+    ) -> Array | None:
         if isinstance(control, LoopHead):
             self._loop(control.loop, group)
             self._wake(groups)
@@ -97,20 +108,23 @@ class SymbolicRun(Run):
         machine, pc = self.machine, group.pc
         lanes = as_lanes(taken)
         words = lanes.words
-        uniform = isinstance(lanes.meta, int) and bool((words == words[:, :, :1]).all()) and isinstance(taken, Predicate)
+        uniform = (
+            isinstance(lanes.meta, int) and bool((words == words[:, :, :1]).all()) and isinstance(taken, Predicate)
+        )
         meeting = self.program.reconvergence.get(pc)
         if not uniform or group.mask is not None or machine.condition is not None:
             super()._both_ways(control, taken, group)
             return
         if meeting is None or meeting >= len(self.program.steps) or meeting <= pc or control.target <= pc:
-            raise Unreadable("the kernel's control flow depends on the launch in a way that is not followed", self._line(pc))
+            raise Unreadable(
+                "the kernel's control flow depends on the launch in a way that is not followed", self._line(pc)
+            )
         self._sides(control, taken, group, meeting)
 
     def _sides(self, control: Branch, taken: Value, group: Group, meeting: int) -> None:
         """All threads go one way, and the launch says which: both ways are run, and each register chosen."""
         machine, pc = self.machine, group.pc
-        memory = machine.memory
-        assert isinstance(memory, SymbolicMemory)
+        memory = cast(SymbolicMemory, cast(object, machine.memory))
         shared, copies = machine.shared, machine.extra.get("copies")
         before, words, meta, version = dict(machine.registers), shared.words.copy(), shared.meta.copy(), shared.version
         changed = False
@@ -128,7 +142,9 @@ class SymbolicRun(Run):
             entries = len(self.domain.entries)
             memory.path.append(predicate)
             if start != meeting:
-                SymbolicRun(self.symbolic, machine, self.budget, (*self.path, *facts), self.depth + 1).start(start, meeting)
+                SymbolicRun(self.symbolic, machine, self.budget, (*self.path, *facts), self.depth + 1).start(
+                    start, meeting
+                )
             memory.path.pop()
             changed = changed or machine.shared is not shared or shared.version != version
             sides.append((machine.registers, _entered_by(self.domain.entries[entries:], predicate)))
@@ -170,15 +186,17 @@ class SymbolicRun(Run):
             elif by_right and _alike(first, second, row):
                 merged[name] = closed(second, row)
             else:
-                merged[name] = self._choice(taken, *(closed(each, row) if by_left or by_right else each for each in (first, second)))
+                merged[name] = self._choice(
+                    taken, *(closed(each, row) if by_left or by_right else each for each in (first, second))
+                )
         self.machine.registers = merged
 
     def _choice(self, taken: Value, first: Value, second: Value) -> Value:
         if isinstance(first, np.ndarray) and isinstance(second, np.ndarray) and np.array_equal(first, second):
             return first
-        if not isinstance(first, np.ndarray | L.Pieces) and not isinstance(second, np.ndarray | L.Pieces):
-            if np.array_equal(hash_of(first)[0], hash_of(second)[0]):
-                return first
+        whole = not isinstance(first, np.ndarray | L.Pieces) and not isinstance(second, np.ndarray | L.Pieces)
+        if whole and np.array_equal(hash_of(first)[0], hash_of(second)[0]):
+            return first
         return self.domain.select(taken, first, second)
 
 
@@ -188,7 +206,10 @@ def _entered_by(entries: list[Polynomial | None], predicate: Value) -> bool:
         return False
     fact = predicate.polynomials[0]
     return all(
-        each is not None and each.terms == fact.terms and isinstance(fact.constant, int) and each.constant == fact.constant
+        each is not None
+        and each.terms == fact.terms
+        and isinstance(fact.constant, int)
+        and each.constant == fact.constant
         for each in entries
     )
 
@@ -198,7 +219,7 @@ def _alike(left: Value, right: Value, row: int) -> bool:
     ends = sorted({*_ends(left), *_ends(right)})
     for low, high in zip([0, *ends[:-1]], ends, strict=True):
         first, second = (_in_row(cut(each, low, high - low), row) for each in (left, right))
-        if not np.array_equal(*np.broadcast_arrays(first, second)):
+        if (first != second).any():
             return False
     return True
 

@@ -3,7 +3,8 @@
 A block computes the elements `extent * number + offset`.  As soon as such a sum is met, the product becomes a symbol of
 its own, a coordinate, and the block's number is expressed through it wherever that is exact.  Whether the kernel is a
 function of the coordinates alone, the same for every offset, is then proved by running instances of the launch
-side by side: one in which the coordinate is larger by 1 (or by 16), and one in which the block's number has another name.
+side by side: one in which the coordinate is larger by 1 (or by 16), and one in which the block's number has another
+name.
 """
 
 from __future__ import annotations
@@ -59,7 +60,11 @@ class Environment:
         kept = P.times(coefficient, self.kept, value.bits)
         base = Polynomial(value.bits, rest if P.is_zero(kept) else {**rest, monomial: kept}, value.constant)
         other = P.resized(self.plus, value.bits) if value.bits < 64 else self.plus
-        added = P.multiply(other, Polynomial(value.bits, {tuple(others): coefficient})) if others else P.scale(other, coefficient)
+        added = (
+            P.multiply(other, Polynomial(value.bits, {tuple(others): coefficient}))
+            if others
+            else P.scale(other, coefficient)
+        )
         if added is None:
             raise Unreadable("an index has too many terms")
         return P.add(base, added)
@@ -113,7 +118,11 @@ class Coordinates:
                 others.remove(coordinate.lead)
                 factor = P.quotient(coefficient, coordinate.extent, value.bits)
                 replaced = self._substitute(coordinate, value.bits)
-                product = P.multiply(replaced, Polynomial(value.bits, {tuple(others): factor})) if others else P.scale(replaced, factor)
+                product = (
+                    P.multiply(replaced, Polynomial(value.bits, {tuple(others): factor}))
+                    if others
+                    else P.scale(replaced, factor)
+                )
                 if product is None:
                     return value
                 rest = {m: c for m, c in value.terms.items() if m != monomial}
@@ -154,12 +163,16 @@ class Coordinates:
             number = P.signed(coefficient, 32)
             extent = gcd(extent, number * self._multiple(monomial))
             terms[monomial] = coefficient
-            if len(monomial) == 1 and monomial[0] not in self._symbols and (lead is None or abs(number) < abs(P.signed(terms[(lead,)], 32))):
+            if (
+                len(monomial) == 1
+                and monomial[0] not in self._symbols
+                and (lead is None or abs(number) < abs(P.signed(terms[(lead,)], 32)))
+            ):
                 lead = monomial[0]
         if lead is None or not 2 <= extent <= LARGEST_TILE or P.divisible(value.constant, extent, 32):
             return False
         if P.signed(terms[(lead,)], 32) == -extent:
-            terms = {m: P.unsigned(-P.signed(c, 32), 32) for m, c in terms.items()}
+            terms = {m: -c & 0xFFFFFFFF for m, c in terms.items()}
         definition = Polynomial(32, terms)
         if P.signed(terms[(lead,)], 32) != extent or P.widened(definition, 64) is None:
             return False
@@ -190,7 +203,8 @@ class Coordinates:
         return found
 
     def _varies(self, number: int) -> bool:
-        return self.domain.atoms[number].words.shape[2] > 1
+        threads: int = self.domain.atoms[number].words.shape[2]
+        return threads > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +268,7 @@ def _lone_symbol(
     free: Mapping[int, tuple[int | None, Any]],
     renamed: Mapping[str, bool],
 ) -> str | None:
-    """The one block symbol that is a coordinate itself, with tiles of one element, beside at most one free coordinate."""
+    """The one block symbol that is a coordinate itself, in tiles of one element, beside at most one free coordinate."""
     used = [name for name, depends in renamed.items() if depends]
     others = [each for each in coordinates.found if free.get(each.index, (0, None))[0] is not None]
     if len(used) != 1 or used[0] == "%nctaid" or len(others) > 1 or any(each.index not in free for each in others):
@@ -332,9 +346,13 @@ def _places(keys: np.ndarray[Any, Any], words: hashing.Words) -> np.ndarray[Any,
 
 
 def _steps(
-    whole: hashing.Words, address: hashing.Words, keys: np.ndarray[Any, Any], coordinate: Coordinate, coordinates: Coordinates
+    whole: hashing.Words,
+    address: hashing.Words,
+    keys: np.ndarray[Any, Any],
+    coordinate: Coordinate,
+    coordinates: Coordinates,
 ) -> tuple[int | None, Any] | None:
-    """The stride by which all elements form full chains along a coordinate, and the chains' first elements; None if none does.
+    """The stride by which all elements form full chains along a coordinate, and the chains' first elements, or None.
 
     A stride of None says that no element depends on the coordinate.
     """
@@ -359,7 +377,9 @@ def _steps(
     return None
 
 
-def _full(following: np.ndarray[Any, Any], begins: np.ndarray[Any, Any], constant: np.ndarray[Any, Any], length: int) -> bool:
+def _full(
+    following: np.ndarray[Any, Any], begins: np.ndarray[Any, Any], constant: np.ndarray[Any, Any], length: int
+) -> bool:
     """Whether the chains from these elements have exactly this length and hold every element that is not constant."""
     current = np.flatnonzero(begins)
     if current.size * length != int((~constant).sum()):

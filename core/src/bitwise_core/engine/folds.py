@@ -1,0 +1,159 @@
+"""What a loop makes of an accumulator: a fold over its turns, or over their matrix steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from bitwise_core.engine import polynomial as P
+from bitwise_core.engine.loop_state import hash_of
+from bitwise_core.engine.loop_turns import Growth, Turns
+from bitwise_core.engine.polynomial import Polynomial
+from bitwise_core.machine import hashing
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.lane_hash import full_hash
+from bitwise_core.machine.lanes import Lanes, Value
+from bitwise_core.machine.pieces import as_lanes
+from bitwise_core.machine.state import Machine
+
+INSTANCES = 6
+NEXT, TURN, UNIT, ENTRY, BEYOND, EMPTY = range(INSTANCES)
+"""Instances of the launch: the position a period on, a turn on, a matrix step on, at 0, beyond the bound; no turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Two symbols of a loop's position: `turn` grows by `step` a turn, `elements` by `per_turn` (they may be one)."""
+
+    turn: int
+    elements: int
+    step: int
+    per_turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A turn at a position is run if `condition` is not negative; `bound` - position - 1 is that condition where
+    `symbol` (a scalar that the bound contains once) is given."""
+
+    condition: Polynomial
+    bound: Polynomial
+    symbol: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Per accumulator what its turns (or the matrix steps of a pure chain) make of the accumulator symbol, in order."""
+
+    values: dict[str, list[Value]]
+    pure: frozenset[str]
+    period: int
+    flags: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Chained:
+    """One matrix step of accumulators that form chains."""
+
+    sources: tuple[tuple[str, str], ...]
+    owners: Mapping[str, str]
+    """By the registers written."""
+    held: Mapping[str, str]
+    """By the registers read."""
+    recorded: Recorded
+
+    def prepare(self, machine: Machine) -> None:
+        """Puts the accumulator symbol in front of the step."""
+        for _, source in self.sources:
+            flags = self.recorded.flags[self.held[source]]
+            machine.registers[source] = accumulator(L.width(machine.registers[source]), flags)
+
+    def record(self, machine: Machine) -> None:
+        """Notes what the step made of it."""
+        for target, _ in self.sources:
+            self.recorded.values[self.owners[target]].append(machine.registers[target])
+
+
+def accumulator(bits: int, flags: int) -> Lanes:
+    """The symbol for what an accumulator holds before a turn, with the properties that every turn keeps."""
+    return Lanes(bits, hashing.constant("accumulator of a fold"), L.TERM | flags)
+
+
+class NotKept(Exception):
+    """Turns do not keep a property that an accumulator starts with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """What a loop makes of an accumulator."""
+
+    turns: Turns
+    growth: Growth
+    end: End
+    unit: int
+    once: bool
+    scale: Scale
+    rows: list[int]
+
+    def of(self, name: str, start: Value, recorded: Recorded) -> Lanes:
+        """The accumulator after the loop.  Raises Unreadable where its turns are not of one form."""
+        values = recorded.values[name]
+        hashes = [hash_of(value)[0] for value in values]
+        turns = len(values) // recorded.period
+        rows = self.rows
+        for index in range(len(values) - turns):
+            if not _agree(hashes[index], rows[TURN], hashes[index + turns], 0):
+                raise self.turns.fail("turns differ from each other")
+        bits = L.width(start)
+        initial = hash_of(start)[0] * hashing.multiplier(61)
+        if self._by_steps(name, hashes, recorded):
+            bound = P.words(self.turns.domain.atoms, self.turns.domain.canonical(self.end.bound))
+            total = hashes[0] * hashing.multiplier(62) + bound * hashing.multiplier(63) + initial
+            words = hashing.finalise(total + hashing.constant(f"fold of steps of {self.unit} {self.once}"))
+            return self._result(bits, words, recorded.flags[name], start)
+        total = initial + P.words(
+            self.turns.domain.atoms, self.turns.domain.canonical(self.end.condition)
+        ) * hashing.multiplier(63)
+        for place, each in enumerate(hashes[:turns]):
+            total = total + each * hashing.multiplier(100 + place)
+        words = hashing.finalise(
+            total + hashing.constant(f"fold of {turns} a turn of {self.scale.per_turn} {self.once}")
+        )
+        return self._result(bits, words, recorded.flags[name], start)
+
+    def _result(self, bits: int, words: hashing.Words, flags: int, start: Value) -> Lanes:
+        """The fold; in one instance the loop has no turn, if a branch in front of it says when that is so."""
+        row, domain = self.rows[EMPTY], self.turns.domain
+        words = np.broadcast_to(words, (2, domain.rows, words.shape[2]))
+        if self.once:
+            words = words.copy()
+            words[:, row] = hashing.constant("a loop that has a turn")[:, 0]
+            return Lanes(bits, words, L.TERM | flags)
+        before = as_lanes(start)
+        threads = max(words.shape[2], before.words.shape[2])
+        words = np.broadcast_to(words, (2, domain.rows, threads)).copy()
+        words[:, row] = before.words[:, 0]
+        meta = np.full((domain.rows, threads), L.TERM | flags, dtype=np.uint32)
+        meta[row] = before.meta if isinstance(before.meta, int) else before.meta[0]
+        return Lanes(bits, words, meta)
+
+    def _by_steps(self, name: str, hashes: list[hashing.Words], recorded: Recorded) -> bool:
+        """Whether all matrix steps are one function of the position, and those beyond the bound change nothing."""
+        if name not in recorded.pure or self.end.symbol is None or not self.unit:
+            return False
+        if self.unit * len(hashes) != self.scale.per_turn * recorded.period:
+            return False
+        rows = self.rows
+        if not all(_agree(first, rows[UNIT], second, 0) for first, second in pairwise(hashes)):
+            return False
+        symbol = full_hash(accumulator(L.width(recorded.values[name][0]), 0))
+        return _agree(hashes[0], rows[BEYOND], symbol, 0)
+
+
+def _agree(left: hashing.Words, left_row: int, right: hashing.Words, right_row: int) -> bool:
+    first = left[:, min(left_row, left.shape[1] - 1)]
+    second = right[:, min(right_row, right.shape[1] - 1)]
+    return bool((first == second).all())
