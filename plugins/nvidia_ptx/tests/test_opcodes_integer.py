@@ -3,8 +3,11 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+
 from integer_references import Case, cases, edges, positions
-from ptx_programs import run, known, store, table
+from ptx_programs import known, run, store, table
+
+from bitwise_core.machine.domain import Unreadable
 
 THREADS = 32
 REGISTERS = {16: ("%h1", "%h2", "%h3", "%h4", "%h5"), 32: ("%r1", "%r2", "%r3", "%r4", "%r5"), 64: ("%d5", "%d6", "%d7", "%d8", "%d9")}
@@ -95,3 +98,19 @@ def test_an_integer_that_looks_like_a_nan_keeps_its_bits_beside_data() -> None:
     """
     found = known(run(body + store("%r3", 32, 0, 2) + store("%r4", 32, 1, 2), threads=4)[0])
     assert found == {0: (32, 0xFFFFFFFF), 4: (32, 0x7FFFFFFF), 8: (32, 0xFFFFFFFF), 12: (32, 0x7FFFFFFF)}
+
+
+@pytest.mark.parametrize("kind", ["s16", "u16", "s32", "u32", "s64", "u64"])
+@pytest.mark.parametrize("root", ["div", "rem"])
+def test_by_zero_all_bits_are_set_as_an_h100_sets_them(root: str, kind: str) -> None:
+    bits = int(kind[1:])
+    left, right, _, _, result = REGISTERS[bits]
+    rows = [0, 1, 5, (1 << bits) - 1, 1 << (bits - 1)]
+    body = table(rows, bits, left) + f"mov.b{bits} {right}, 0; {root}.{kind} {result}, {left}, {right};" + store(result, bits)
+    found = known(run(body, threads=len(rows))[0])
+    assert found == {index * bits // 8: (bits, (1 << bits) - 1) for index in range(len(rows))}
+
+
+def test_a_field_of_64_bits_at_a_position_that_ptx_leaves_open_is_refused() -> None:
+    with pytest.raises(Unreadable, match="above 255"):
+        run("mov.b32 %r1, 256; bfe.u64 %d5, %d1, %r1, 8;" + store("%d5", 64), threads=1)

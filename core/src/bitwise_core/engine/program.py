@@ -11,7 +11,7 @@ from bitwise_core.machine.arch import Arch, Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Lanes, Value, width
-from bitwise_core.machine.state import Control, Machine, Step, both, invert
+from bitwise_core.machine.state import Branch, Control, Guarded, Machine, Step, both, invert
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +115,13 @@ def _under_mask(machine: Machine, step: Step, active: Array) -> Control | None:
         return None
     machine.mask = inner
     try:
-        return step(machine)
+        control = step(machine)
     finally:
         machine.mask = outer
+    if control is None:
+        return None
+    assert not isinstance(control, Branch | Guarded)  # a branch looks at its guard itself
+    return Guarded(control, inner)
 
 
 def _under_condition(machine: Machine, step: Step, predicate: Value, line: int) -> Control | None:

@@ -22,6 +22,7 @@ from bitwise_core.machine.state import (
     Call,
     Control,
     Exit,
+    Guarded,
     Machine,
     Return,
     both,
@@ -141,6 +142,12 @@ class Run:
     ) -> Array | None:
         machine = self.machine
         pc = group.pc
+        if isinstance(control, Guarded):
+            rest = ~control.mask if group.mask is None else group.mask & ~control.mask
+            if rest.any():
+                groups.append(Group(pc + 1, rest))
+            group.mask = machine.mask = control.mask
+            control = control.control
         if isinstance(control, Branch):
             assert control.taken is not None
             self._branch(control, control.taken, group, groups)

@@ -64,7 +64,15 @@ class Blocked:
     what: str
 
 
-Control: TypeAlias = Branch | Exit | Return | Call | Barrier | Blocked
+@dataclass(slots=True)
+class Guarded:
+    """`control` in the active lanes where `mask` holds; the others pass it by."""
+
+    control: Exit | Return | Call | Barrier | Blocked
+    mask: Array
+
+
+Control: TypeAlias = Branch | Exit | Return | Call | Barrier | Blocked | Guarded
 Step: TypeAlias = Callable[["Machine"], Control | None]
 
 

@@ -1,0 +1,150 @@
+"""Divergence, calls, barriers and races: what threads do when they part and meet."""
+
+from __future__ import annotations
+
+import pytest
+from ptx_programs import hashes, known, run, store, stored
+
+from bitwise_core.machine.domain import Unreadable
+
+ROOM = ".shared .align 16 .b8 room[4096];"
+PLACES = """
+    mul.lo.u32 %r1, %r0, 4; cvt.u64.u32 %d5, %r1; add.s64 %d6, %d1, %d5; add.s64 %d7, %d0, %d5;
+    mov.u64 %d8, room; add.s64 %d9, %d8, %d5; xor.b32 %r4, %r1, 128; cvt.u64.u32 %d10, %r4; add.s64 %d11, %d8, %d10;
+"""
+"""%d6, %d7 and %d9: this thread's word of the input, of the output and of shared memory; %d11: that of the next warp."""
+
+
+def collatz(number: int) -> int:
+    steps = 0
+    while number != 1:
+        number = number // 2 if number % 2 == 0 else 3 * number + 1
+        steps += 1
+    return steps
+
+
+def test_loops_of_other_lengths_in_every_lane_and_block() -> None:
+    body = """
+        mov.u32 %r1, %ctaid.x; mad.lo.u32 %r9, %r1, 32, %r0; add.u32 %r2, %r9, 1; mov.b32 %r3, 0;
+        LOOP: setp.eq.u32 %p1, %r2, 1; @%p1 bra DONE;
+        and.b32 %r4, %r2, 1; setp.eq.u32 %p2, %r4, 0; @%p2 bra EVEN;
+        mad.lo.u32 %r2, %r2, 3, 1; bra NEXT;
+        EVEN: shr.u32 %r2, %r2, 1;
+        NEXT: add.u32 %r3, %r3, 1; bra LOOP;
+        DONE: mov.u32 %r0, %r9;
+    """
+    assert stored(body + store("%r3", 32), blocks=3) == [collatz(number + 1) for number in range(96)]
+
+
+def test_nested_branches_and_early_ends() -> None:
+    body = """
+        mov.b32 %r3, 7; setp.ge.u32 %p1, %r0, 24; @%p1 exit;
+        setp.lt.u32 %p1, %r0, 16; @!%p1 bra OUT;
+        setp.lt.u32 %p2, %r0, 4; @%p2 bra LOW; add.u32 %r3, %r0, 100; bra OUT;
+        LOW: setp.eq.u32 %p3, %r0, 2; @%p3 bra TWO; mov.b32 %r3, 1; bra OUT;
+        TWO: mov.b32 %r3, 2;
+        OUT: @%p1 add.u32 %r3, %r3, 1000;
+    """
+    found = known(run(body + store("%r3", 32))[0])
+    expected = [1002 if lane == 2 else 1001 if lane < 4 else 1100 + lane if lane < 16 else 7 for lane in range(24)]
+    assert found == {4 * lane: (32, value) for lane, value in enumerate(expected)}
+
+
+def test_a_branch_on_data_is_a_choice() -> None:
+    branch = """ld.global.b32 %r2, [%d6]; setp.lt.s32 %p1, %r2, 5; @%p1 bra A; add.u32 %r3, %r2, 1; bra B; A: mul.lo.u32 %r3, %r2, 3; B:"""
+    choice = """ld.global.b32 %r2, [%d6]; setp.lt.s32 %p1, %r2, 5; add.u32 %r5, %r2, 1; mul.lo.u32 %r6, %r2, 3; selp.b32 %r3, %r6, %r5, %p1;"""
+    guarded = """ld.global.b32 %r2, [%d6]; setp.lt.s32 %p1, %r2, 5; mul.lo.u32 %r3, %r2, 3; @!%p1 add.u32 %r3, %r2, 1;"""
+    end = "st.global.b32 [%d7], %r3;"
+    forms = [hashes(PLACES + body + end, shared=ROOM) for body in (branch, choice, guarded)]
+    assert forms[0] == forms[1] == forms[2]
+
+
+def test_a_guarded_store_leaves_the_old_content_elsewhere() -> None:
+    guarded = "ld.global.b32 %r2, [%d6]; setp.lt.s32 %p1, %r2, 5; @%p1 st.global.b32 [%d7], %r2;"
+    chosen = "ld.global.b32 %r2, [%d6]; ld.global.b32 %r3, [%d7]; setp.lt.s32 %p1, %r2, 5; selp.b32 %r4, %r2, %r3, %p1; st.global.b32 [%d7], %r4;"
+    always = "ld.global.b32 %r2, [%d6]; st.global.b32 [%d7], %r2;"
+    forms = [hashes(PLACES + body, shared=ROOM) for body in (guarded, chosen, always)]
+    assert forms[0] == forms[1] != forms[2]
+
+
+TWO_ENDS = """.func (.param .b32 out) f(.param .b32 a) { .reg .pred %q; .reg .b32 %x<4>; ld.param.b32 %x0, [a]; setp.lt.u32 %q, %x0, 5;
+@%q bra A; st.param.b32 [out], 1; ret; A: st.param.b32 [out], 2; ret; }
+"""
+GUARDED_RESULT = """.func (.param .b32 out) f(.param .b32 a) { .reg .pred %q; .reg .b32 %x<4>; ld.param.b32 %x0, [a]; setp.lt.u32 %q, %x0, 5;
+st.param.b32 [out], 1; @%q st.param.b32 [out], 2; ret; }
+"""
+CALL = "{ .param .b32 a; .param .b32 o; st.param.b32 [a], %r2; call (o), f, (a); ld.param.b32 %r3, [o]; }"
+
+
+@pytest.mark.parametrize("before", [TWO_ENDS, GUARDED_RESULT])
+def test_a_function_returns_to_each_lane_its_own_result(before: str) -> None:
+    assert stored("mov.b32 %r2, %r0;" + CALL + store("%r3", 32), before=before) == [2] * 5 + [1] * 27
+
+
+def test_calls_from_two_sides_of_a_branch_keep_their_arguments_apart() -> None:
+    body = f"add.u32 %r2, %r0, 3; setp.lt.u32 %p1, %r0, 7; @%p1 bra A; {CALL} add.u32 %r3, %r3, 10; bra B; A: {CALL.replace(' a;', ' a;')} B:"
+    expected = [2 if lane + 3 < 5 else 1 for lane in range(7)] + [11] * 25
+    assert stored(body + store("%r3", 32), before=TWO_ENDS) == expected
+
+
+def test_a_result_that_data_decide_is_a_choice() -> None:
+    called = hashes(PLACES + "ld.global.b32 %r2, [%d6];" + CALL + "st.global.b32 [%d7], %r3;", before=GUARDED_RESULT, shared=ROOM)
+    chosen = "ld.global.b32 %r2, [%d6]; setp.lt.u32 %p1, %r2, 5; selp.b32 %r3, 2, 1, %p1; st.global.b32 [%d7], %r3;"
+    assert called == hashes(PLACES + chosen, shared=ROOM)
+
+
+EXCHANGE = "st.shared.b32 [%d9], %r0; {} ld.shared.b32 %r2, [%d11]; st.global.b32 [%d7], %r2;"
+
+
+@pytest.mark.parametrize("barrier", ["bar.sync 0;", "barrier.sync 0;", "bar.sync 3, 64;", "barrier.sync.aligned 0;"])
+def test_an_exchange_across_a_barrier_is_read(barrier: str) -> None:
+    found = stored(PLACES + EXCHANGE.format(barrier), threads=64, shared=ROOM)
+    assert found == [thread ^ 32 for thread in range(64)]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (EXCHANGE.format(""), "no barrier between"),
+        (EXCHANGE.format("bar.warp.sync -1;"), "no barrier between"),
+        ("st.shared.b32 [%d9], %r0; bar.sync 0; ld.shared.b32 %r2, [%d8]; setp.eq.u32 %p1, %r0, 63; @%p1 st.shared.b32 [%d8], %r0; st.global.b32 [%d7], %r2;", "no barrier between"),
+        ("st.shared.b32 [%d8], %r0; bar.sync 0; ld.shared.b32 %r2, [%d8]; st.global.b32 [%d7], %r2;", "different values to one place"),
+        ("st.global.b32 [%d7], %r0; sub.u32 %r2, 252, %r1; cvt.u64.u32 %d12, %r2; add.s64 %d12, %d0, %d12; ld.global.b32 %r3, [%d12]; st.global.b32 [%d7+1024], %r3;", "a race"),
+        ("sub.u32 %r2, 252, %r1; cvt.u64.u32 %d12, %r2; add.s64 %d12, %d0, %d12; ld.global.b32 %r3, [%d12]; st.global.b32 [%d7], %r3;", "a race"),
+        ("st.global.b32 [%d0], %r0;", "different values at one address"),
+        ("setp.lt.u32 %p1, %r0, 32; @%p1 bar.arrive 1, 64; @!%p1 bar.sync 1, 64; st.global.b32 [%d7], %r0;", "bar.arrive is not modelled"),
+        ("setp.lt.u32 %p1, %r0, 32; @%p1 bar.sync 1, 64; st.global.b32 [%d7], %r0;", "hangs"),
+        ("ld.global.b32 %r2, [%d6]; setp.lt.u32 %p1, %r2, 32; @%p1 bar.sync 0; st.global.b32 [%d7], %r0;", "depends on data"),
+        ("ld.global.b32 %r2, [%d6]; setp.lt.u32 %p1, %r2, 32; @%p1 exit; st.global.b32 [%d7], %r0;", "depends on data"),
+    ],
+)
+def test_what_has_no_defined_result_is_refused(body: str, reason: str) -> None:
+    with pytest.raises(Unreadable, match=reason):
+        hashes(PLACES + body, threads=64, shared=ROOM)
+
+
+def test_one_value_written_by_all_threads_at_once_is_read() -> None:
+    body = "mov.b32 %r3, 7; st.shared.b32 [%d8], %r3; bar.sync 0; ld.shared.b32 %r2, [%d8]; st.global.b32 [%d7], %r2;"
+    assert stored(PLACES + body, threads=64, shared=ROOM) == [7] * 64
+
+
+def test_a_barrier_of_two_warps_orders_no_third() -> None:
+    """Global memory written by a third warp may not have arrived."""
+    body = """
+        st.global.b32 [%d7], %r0; setp.ge.u32 %p1, %r0, 64; @%p1 bra J; bar.sync 1, 64;
+        J: xor.b32 %r2, %r1, 256; cvt.u64.u32 %d12, %r2; add.s64 %d12, %d0, %d12; ld.global.b32 %r3, [%d12]; st.global.b32 [%d7+1024], %r3;
+    """
+    with pytest.raises(Unreadable, match="a race"):
+        hashes(PLACES + body, threads=128, shared=ROOM)
+
+
+def test_an_end_inside_a_function_is_refused() -> None:
+    with pytest.raises(Unreadable, match="inside a function"):
+        hashes("call f, (); st.global.b32 [%d0], %r0;", threads=1, before=".func f() { exit; }\n")
+
+
+@pytest.mark.parametrize("order", ["st.global.b32 [%d7], %r6; bar.sync 0; red.global.add.u32 [%d12], 1;", "red.global.add.u32 [%d12], 1; bar.sync 0; st.global.b32 [%d7], %r6;"])
+def test_contributions_that_stores_may_meet_are_refused(order: str) -> None:
+    body = "ld.global.b32 %r5, [%d6]; and.b32 %r5, %r5, 31; mul.wide.u32 %d12, %r5, 4; add.s64 %d12, %d0, %d12; mov.b32 %r6, 0;"
+    with pytest.raises(Unreadable, match="stores that they may meet"):
+        hashes(PLACES + body + order, shared=ROOM)
