@@ -113,6 +113,16 @@ class Instruction:
     source: SourceLine | None = None
 
 
+WITHOUT_RESULT: set[str] = set()
+"""First components of opcodes that write no register, or write one in place; a plugin adds its own when it is loaded."""
+
+ACROSS_LANES: set[str] = set()
+"""First components of opcodes that move values between lanes; a plugin adds its own when it is loaded."""
+
+IN_PLACE: set[str] = set()
+"""Beginnings of opcodes whose first operand is read as well as written; a plugin adds its own when it is loaded."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """A kernel parameter: name, size in bytes, whether the text declares it a pointer.

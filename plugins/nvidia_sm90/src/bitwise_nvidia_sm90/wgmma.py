@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bitwise_core.asm import Immediate, Instruction, Operand, Register, Vector
+from bitwise_core.asm import IN_PLACE, WITHOUT_RESULT, Immediate, Instruction, Operand, Register, Vector
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine import matrix
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
@@ -31,6 +31,8 @@ from bitwise_nvidia_ptx.opcodes.memory import literal_of
 from bitwise_nvidia_sm90.descriptors import tile_addresses
 
 TABLE = OpcodeTable()
+IN_PLACE.add("wgmma.mma_async")
+WITHOUT_RESULT.add("wgmma")
 FAMILY = "fused"
 _SHAPE = re.compile(r"m64n(\d+)k(\d+)")
 _GROUP = 128
