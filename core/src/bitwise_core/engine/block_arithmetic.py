@@ -352,7 +352,10 @@ def _modulo(grid: Grid, column: Column, unit: int) -> Column:
 
 
 def _shifted(grid: Grid, column: Column, by: int) -> Column:
-    return grid.derived(("plus", by), lambda: column.values + by, column) if by else column
+    if not by:
+        return column
+    with np.errstate(over="ignore"):
+        return grid.derived(("plus", by), lambda: column.values + by, column)
 
 
 def _comparison(compare: Callable[[Any, Any], Any], swap: bool) -> Rule:
