@@ -328,6 +328,8 @@ def _split_fields(
         if min(int(each.min()) for each in threads) < 0:
             return None
         unit = 1 << max(int(each.max()) for each in wide).bit_length()
+        if unit >= 1 << 63:
+            return None  # a column's numbers are 64 bits wide: nothing lies above such a field
         highs: list[Column | int] = []
         lows: list[Array] = []
         for column, thread in zip(columns, threads, strict=True):
