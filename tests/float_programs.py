@@ -147,9 +147,11 @@ def binary(program: Program, n: tuple[int, int, int, int]) -> None:
         return
     a, b = (in_register(program, each) if kind in ("f16", "bf16") else each for each in found)
     name = {"rm": "rd", "rp": "ru"}.get(rounding, rounding)
-    if kind == "bf16" and verb == "mul" and False:
-        return
-    program.add(kind, evaluate(f"{verb}.{name}{ftz}.{FORMAT[kind]}", a, b), f"{verb}.{rounding}{ftz}.{kind} @@, {a.register}, {b.register};")
+    program.add(
+        kind,
+        evaluate(f"{verb}.{name}{ftz}.{FORMAT[kind]}", a, b),
+        f"{verb}.{rounding}{ftz}.{kind} @@, {a.register}, {b.register};",
+    )
 
 
 @maker(4)
@@ -160,7 +162,11 @@ def fused(program: Program, n: tuple[int, int, int, int]) -> None:
     if found is None:
         return
     a, b, c = (in_register(program, each) if kind in ("f16", "bf16") else each for each in found)
-    program.add(kind, evaluate(f"fma.{rounding}.{FORMAT[kind]}", a, b, c), f"fma.{rounding}.{kind} @@, {a.register}, {b.register}, {c.register};")
+    program.add(
+        kind,
+        evaluate(f"fma.{rounding}.{FORMAT[kind]}", a, b, c),
+        f"fma.{rounding}.{kind} @@, {a.register}, {b.register}, {c.register};",
+    )
 
 
 @maker(5)
@@ -172,7 +178,11 @@ def extremum(program: Program, n: tuple[int, int, int, int]) -> None:
     if found is None:
         return
     a, b = (in_register(program, each) if kind in ("f16", "bf16") else each for each in found)
-    program.add(kind, evaluate(f"{verb}{'.nan' if nan else ''}.{FORMAT[kind]}", a, b), f"{verb}{'.NaN' if nan else ''}.{kind} @@, {a.register}, {b.register};")
+    program.add(
+        kind,
+        evaluate(f"{verb}{'.nan' if nan else ''}.{FORMAT[kind]}", a, b),
+        f"{verb}{'.NaN' if nan else ''}.{kind} @@, {a.register}, {b.register};",
+    )
 
 
 @maker(4)
@@ -273,7 +283,23 @@ def integers(program: Program, n: tuple[int, int, int, int]) -> None:
     kind = ("i32", "i64", "i64")[n[3] % 3]
     width = WIDTH[kind]
     unsigned = UNSIGNED[width]
-    verb = ("add", "sub", "mul.lo", "and", "or", "xor", "shl", "shr", "neg", "min", "max", "not", "shl", "mul.lo", "sar")[n[3] // 3 % 15]
+    verb = (
+        "add",
+        "sub",
+        "mul.lo",
+        "and",
+        "or",
+        "xor",
+        "shl",
+        "shr",
+        "neg",
+        "min",
+        "max",
+        "not",
+        "shl",
+        "mul.lo",
+        "sar",
+    )[n[3] // 3 % 15]
     found = operands(program, kind, n[:2])
     if found is None:
         return
@@ -346,7 +372,11 @@ def packed(program: Program, n: tuple[int, int, int, int]) -> None:
 
     if choice == 2:
         index = n[2] % 2
-        program.add("f16", half(a, index), f"{{ .reg .b16 lo, hi; mov.b32 {{lo, hi}}, {a.register}; mov.b16 @@, {('lo', 'hi')[index]}; }}")
+        program.add(
+            "f16",
+            half(a, index),
+            f"{{ .reg .b16 lo, hi; mov.b32 {{lo, hi}}, {a.register}; mov.b16 @@, {('lo', 'hi')[index]}; }}",
+        )
         return
     if choice == 3:
         name = ("add.rn", "mul.rn", "sub.rn", "max", "min", "max.nan")[n[2] % 6]
@@ -375,7 +405,7 @@ def through_shared(program: Program, n: tuple[int, int, int, int]) -> None:
     lanes = [(lane + n[2]) % LANES for lane in range(LANES)]
     full = np.broadcast_to(a.bits, (LANES, a.bits.shape[1]))
     program.add(
-        kind, np.ascontiguousarray(full[lanes]), f"bar.sync 0; mul.lo.u32 %r88, %r0, 8; mov.u64 %d88, room; cvt.u64.u32 %d87, %r88; add.s64 %d87, %d87, %d88;",
+        kind, np.ascontiguousarray(full[lanes]), "bar.sync 0; mul.lo.u32 %r88, %r0, 8; mov.u64 %d88, room; cvt.u64.u32 %d87, %r88; add.s64 %d87, %d87, %d88;",
         f"st.shared.b{bits} [%d87], {a.register}; bar.sync 0;",
         f"add.u32 %r88, %r0, {n[2] % LANES}; and.b32 %r88, %r88, {LANES - 1}; mul.lo.u32 %r88, %r88, 8; cvt.u64.u32 %d87, %r88; add.s64 %d87, %d87, %d88;",
         f"ld.shared.b{bits} @@, [%d87];",
@@ -393,7 +423,9 @@ def samples(kind: str, count: int, generator: np.random.Generator) -> Bits:
     anything = generator.integers(0, 2**64, count, dtype=np.uint64)
     if kind in FORMAT:
         near = {"f32": (0x3F000000, 0x02000000), "f16": (0x3800, 0x1000), "bf16": (0x3F00, 0x0200)}[kind]
-        close = np.uint64(near[0]) + anything % np.uint64(near[1]) | (anything >> np.uint64(63)) << np.uint64(WIDTH[kind] - 1)
+        close = np.uint64(near[0]) + anything % np.uint64(near[1]) | (anything >> np.uint64(63)) << np.uint64(
+            WIDTH[kind] - 1
+        )
         anything = np.where(generator.integers(0, 2, count) == 0, anything, close)
     mixed = np.where(generator.integers(0, 2, count) == 0, found, anything)
     return mixed.astype(unsigned)[None]

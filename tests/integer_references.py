@@ -43,18 +43,35 @@ def arithmetic() -> Iterator[Case]:
             yield Case(f"mul.lo.{kind}", (bits, bits), bits, lambda a, b: a * b)
             yield Case(f"mul.hi.{kind}", (bits, bits), bits, lambda a, b, of=of, n=bits: of(a) * of(b) >> n)
             yield Case(f"mad.lo.{kind}", (bits, bits, bits), bits, lambda a, b, c: a * b + c)
-            yield Case(f"mad.hi.{kind}", (bits, bits, bits), bits, lambda a, b, c, of=of, n=bits: (of(a) * of(b) >> n) + c)
+            yield Case(
+                f"mad.hi.{kind}", (bits, bits, bits), bits, lambda a, b, c, of=of, n=bits: (of(a) * of(b) >> n) + c
+            )
             if bits < 64:
                 yield Case(f"mul.wide.{kind}", (bits, bits), 2 * bits, lambda a, b, of=of: of(a) * of(b))
-                yield Case(f"mad.wide.{kind}", (bits, bits, 2 * bits), 2 * bits, lambda a, b, c, of=of: of(a) * of(b) + c)
-            yield Case(f"div.{kind}", (bits, bits), bits, lambda a, b, of=of: quotient(of(a), of(b)), defined=lambda a, b: b != 0)
-            yield Case(f"rem.{kind}", (bits, bits), bits, lambda a, b, of=of: of(a) - of(b) * quotient(of(a), of(b)), defined=lambda a, b: b != 0)
+                yield Case(
+                    f"mad.wide.{kind}", (bits, bits, 2 * bits), 2 * bits, lambda a, b, c, of=of: of(a) * of(b) + c
+                )
+            yield Case(
+                f"div.{kind}",
+                (bits, bits),
+                bits,
+                lambda a, b, of=of: quotient(of(a), of(b)),
+                defined=lambda a, b: b != 0,
+            )
+            yield Case(
+                f"rem.{kind}",
+                (bits, bits),
+                bits,
+                lambda a, b, of=of: of(a) - of(b) * quotient(of(a), of(b)),
+                defined=lambda a, b: b != 0,
+            )
             yield Case(f"min.{kind}", (bits, bits), bits, lambda a, b, of=of: min(of(a), of(b)))
             yield Case(f"max.{kind}", (bits, bits), bits, lambda a, b, of=of: max(of(a), of(b)))
         yield Case(f"neg.s{bits}", (bits,), bits, lambda a: -a)
         yield Case(f"abs.s{bits}", (bits,), bits, lambda a, n=bits: abs(signed(a, n)))
     for left in "su":
         for right in "su":
+
             def four(a: int, b: int, c: int, left: str = left, right: str = right) -> int:
                 x, y = reading(left + "8"), reading(right + "8")
                 return c + sum(x(a >> low) * y(b >> low) for low in (0, 8, 16, 24))
@@ -109,15 +126,32 @@ def shifts() -> Iterator[Case]:
         yield Case(f"shr.b{bits}", (bits, 32), bits, lambda a, n, w=bits: a >> min(n, w), amounts=(1,))
         yield Case(f"shr.s{bits}", (bits, 32), bits, lambda a, n, w=bits: signed(a, w) >> min(n, w), amounts=(1,))
     for mode in ("wrap", "clamp"):
+
         def count(n: int, mode: str = mode) -> int:
             return n & 31 if mode == "wrap" else min(n, 32)
 
-        yield Case(f"shf.l.{mode}.b32", (32, 32, 32), 32, lambda a, b, n, f=count: ((b << 32 | a) << f(n)) >> 32, amounts=(2,))
+        yield Case(
+            f"shf.l.{mode}.b32", (32, 32, 32), 32, lambda a, b, n, f=count: ((b << 32 | a) << f(n)) >> 32, amounts=(2,)
+        )
         yield Case(f"shf.r.{mode}.b32", (32, 32, 32), 32, lambda a, b, n, f=count: (b << 32 | a) >> f(n), amounts=(2,))
     for kind in ("u32", "s32", "u64", "s64"):
-        yield Case(f"bfe.{kind}", (int(kind[1:]), 32, 32), int(kind[1:]), lambda a, p, n, k=kind: extracted(a, p, n, k), amounts=(1, 2), defined=lambda a, p, n, w=int(kind[1:]): w == 32 or max(p, n) < 256)
+        yield Case(
+            f"bfe.{kind}",
+            (int(kind[1:]), 32, 32),
+            int(kind[1:]),
+            lambda a, p, n, k=kind: extracted(a, p, n, k),
+            amounts=(1, 2),
+            defined=lambda a, p, n, w=int(kind[1:]): w == 32 or max(p, n) < 256,
+        )
     for bits in (32, 64):
-        yield Case(f"bfi.b{bits}", (bits, bits, 32, 32), bits, lambda a, b, p, n, w=bits: inserted(a, b, p, n, w), amounts=(2, 3), defined=lambda a, b, p, n, w=bits: w == 32 or max(p, n) < 256)
+        yield Case(
+            f"bfi.b{bits}",
+            (bits, bits, 32, 32),
+            bits,
+            lambda a, b, p, n, w=bits: inserted(a, b, p, n, w),
+            amounts=(2, 3),
+            defined=lambda a, b, p, n, w=bits: w == 32 or max(p, n) < 256,
+        )
 
 
 def extracted(a: int, position: int, length: int, kind: str) -> int:
@@ -150,6 +184,7 @@ def counts() -> Iterator[Case]:
         yield Case(f"brev.b{bits}", (bits,), bits, lambda a, w=bits: int(f"{a:0{w}b}"[::-1], 2))
         for letter in "su":
             for shift in (False, True):
+
                 def found(a: int, w: int = bits, letter: str = letter, shift: bool = shift) -> int:
                     if letter == "s" and a >> (w - 1):
                         a = ~a & ((1 << w) - 1)
@@ -169,7 +204,12 @@ def choices() -> Iterator[Case]:
         for letter in "su":
             of = reading(f"{letter}{bits}")
             for name, test in compare.items():
-                yield Case(f"set.{name}.u32.{letter}{bits}", (bits, bits), 32, lambda a, b, of=of, t=test: 0xFFFFFFFF if t(of(a), of(b)) else 0)
+                yield Case(
+                    f"set.{name}.u32.{letter}{bits}",
+                    (bits, bits),
+                    32,
+                    lambda a, b, of=of, t=test: 0xFFFFFFFF if t(of(a), of(b)) else 0,
+                )
     for name, like in (("lo", "lt"), ("ls", "le"), ("hi", "gt"), ("hs", "ge")):
         yield Case(f"set.{name}.s32.u32", (32, 32), 32, lambda a, b, t=compare[like]: 0xFFFFFFFF if t(a, b) else 0)
     yield Case("set.lt.f32.s32", (32, 32), 32, lambda a, b: 0x3F800000 if signed(a, 32) < signed(b, 32) else 0)
@@ -219,7 +259,19 @@ def edges(bits: int) -> tuple[int, ...]:
     """Numbers of that width at which instructions go wrong."""
     top = 1 << (bits - 1)
     mask = (1 << bits) - 1
-    return (0, 1, 2, mask, mask - 1, top, top - 1, top + 1, 0x5A5A5A5AA5A5A5A5 & mask, 0xDEADBEEFCAFE1234 & mask, 0x00FF00FF00FF80FF & mask)
+    return (
+        0,
+        1,
+        2,
+        mask,
+        mask - 1,
+        top,
+        top - 1,
+        top + 1,
+        0x5A5A5A5AA5A5A5A5 & mask,
+        0xDEADBEEFCAFE1234 & mask,
+        0x00FF00FF00FF80FF & mask,
+    )
 
 
 def positions(bits: int) -> tuple[int, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from bitwise_core.engine.launch_exact import ready, results, run_blocks
 from bitwise_core.machine import lanes as L
@@ -17,9 +16,7 @@ from bitwise_nvidia_ptx.architecture import nvidia_arch
 
 ARCH: Arch = nvidia_arch("sm_90", ("sm_90", "sm_90a"), OpcodeTable(), {})
 
-REGISTERS = (
-    ".reg .pred %p<40>; .reg .b8 %b<40>; .reg .b16 %h<90>; .reg .b32 %r<90>; .reg .f32 %f<90>; .reg .f64 %g<40>; .reg .b64 %d<90>;"
-)
+REGISTERS = ".reg .pred %p<40>; .reg .b8 %b<40>; .reg .b16 %h<90>; .reg .b32 %r<90>; .reg .f32 %f<90>; .reg .f64 %g<40>; .reg .b64 %d<90>;"
 HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"
 
 
@@ -38,7 +35,14 @@ ret;
 
 
 def run(
-    body: str, *, threads: int = 32, blocks: int = 1, before: str = "", shared: str = "", arch: Arch = ARCH, assume: frozenset[str] = frozenset()
+    body: str,
+    *,
+    threads: int = 32,
+    blocks: int = 1,
+    before: str = "",
+    shared: str = "",
+    arch: Arch = ARCH,
+    assume: frozenset[str] = frozenset(),
 ) -> tuple[GlobalMemory, frozenset[int]]:
     """Runs the kernel over all its blocks."""
     module = arch.parse(text(body, threads=threads, before=before, shared=shared), "k.ptx")
@@ -52,7 +56,9 @@ def run(
     return run_blocks(ready(module, arch, launch), TermDomain(assume), {"out": 1, "in": 2})
 
 
-def hashes(body: str, *, threads: int = 32, blocks: int = 1, before: str = "", shared: str = "", arch: Arch = ARCH) -> dict[int, tuple[int, int, int]]:
+def hashes(
+    body: str, *, threads: int = 32, blocks: int = 1, before: str = "", shared: str = "", arch: Arch = ARCH
+) -> dict[int, tuple[int, int, int]]:
     """Offset in the first buffer -> width in bytes and the hash of what the launch leaves there."""
     found = results(*run(body, threads=threads, blocks=blocks, before=before, shared=shared, arch=arch))[1]
     return {
@@ -68,7 +74,7 @@ def known(memory: GlobalMemory) -> dict[int, tuple[int, int]]:
         assert access.value is not None
         shape = (1, access.address.size)
         words = np.broadcast_to(access.value.words, (2, *shape))[0, 0]
-        where = L.known_where(Lanes_of(access.value, shape))
+        where = L.known_where(access.value)
         mask = np.broadcast_to(where, shape)[0]
         for place, word, good in zip(access.address, words, mask, strict=True):
             offset = int(place) & ((1 << POINTER_SHIFT) - 1)
@@ -79,11 +85,9 @@ def known(memory: GlobalMemory) -> dict[int, tuple[int, int]]:
     return found
 
 
-def Lanes_of(value: L.Lanes, shape: tuple[int, int]) -> L.Lanes:
-    return value
-
-
-def stored(body: str, *, bits: int = 32, threads: int = 32, blocks: int = 1, before: str = "", shared: str = "") -> list[int]:
+def stored(
+    body: str, *, bits: int = 32, threads: int = 32, blocks: int = 1, before: str = "", shared: str = ""
+) -> list[int]:
     """What each thread stores at its own place of the first buffer, all of which must be known numbers."""
     found = known(run(body, threads=threads, blocks=blocks, before=before, shared=shared)[0])
     size = bits // 8
@@ -106,6 +110,3 @@ def table(values: Sequence[int], bits: int, register: str, predicate: str = "%p3
     for index, value in enumerate(values[1:], start=1):
         lines.append(f"setp.eq.u32 {predicate}, %r0, {index}; @{predicate} mov.{kind} {register}, {value};")
     return "\n".join(lines)
-
-
-Patterns = npt.NDArray[np.uint64]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from ptx_programs import hashes, known, run, store, stored
 
 from bitwise_core.machine.domain import Unreadable
+from ptx_programs import hashes, known, run, store, stored
 
 ROOM = ".shared .align 16 .b8 room[4096];"
 PLACES = """
@@ -53,7 +53,9 @@ def test_nested_branches_and_early_ends() -> None:
 def test_a_branch_on_data_is_a_choice() -> None:
     branch = """ld.global.b32 %r2, [%d6]; setp.lt.s32 %p1, %r2, 5; @%p1 bra A; add.u32 %r3, %r2, 1; bra B; A: mul.lo.u32 %r3, %r2, 3; B:"""
     choice = """ld.global.b32 %r2, [%d6]; setp.lt.s32 %p1, %r2, 5; add.u32 %r5, %r2, 1; mul.lo.u32 %r6, %r2, 3; selp.b32 %r3, %r6, %r5, %p1;"""
-    guarded = """ld.global.b32 %r2, [%d6]; setp.lt.s32 %p1, %r2, 5; mul.lo.u32 %r3, %r2, 3; @!%p1 add.u32 %r3, %r2, 1;"""
+    guarded = (
+        """ld.global.b32 %r2, [%d6]; setp.lt.s32 %p1, %r2, 5; mul.lo.u32 %r3, %r2, 3; @!%p1 add.u32 %r3, %r2, 1;"""
+    )
     end = "st.global.b32 [%d7], %r3;"
     forms = [hashes(PLACES + body + end, shared=ROOM) for body in (branch, choice, guarded)]
     assert forms[0] == forms[1] == forms[2]
@@ -88,7 +90,9 @@ def test_calls_from_two_sides_of_a_branch_keep_their_arguments_apart() -> None:
 
 
 def test_a_result_that_data_decide_is_a_choice() -> None:
-    called = hashes(PLACES + "ld.global.b32 %r2, [%d6];" + CALL + "st.global.b32 [%d7], %r3;", before=GUARDED_RESULT, shared=ROOM)
+    called = hashes(
+        PLACES + "ld.global.b32 %r2, [%d6];" + CALL + "st.global.b32 [%d7], %r3;", before=GUARDED_RESULT, shared=ROOM
+    )
     chosen = "ld.global.b32 %r2, [%d6]; setp.lt.u32 %p1, %r2, 5; selp.b32 %r3, 2, 1, %p1; st.global.b32 [%d7], %r3;"
     assert called == hashes(PLACES + chosen, shared=ROOM)
 
@@ -107,14 +111,32 @@ def test_an_exchange_across_a_barrier_is_read(barrier: str) -> None:
     [
         (EXCHANGE.format(""), "no barrier between"),
         (EXCHANGE.format("bar.warp.sync -1;"), "no barrier between"),
-        ("st.shared.b32 [%d9], %r0; bar.sync 0; ld.shared.b32 %r2, [%d8]; setp.eq.u32 %p1, %r0, 63; @%p1 st.shared.b32 [%d8], %r0; st.global.b32 [%d7], %r2;", "no barrier between"),
-        ("st.shared.b32 [%d8], %r0; bar.sync 0; ld.shared.b32 %r2, [%d8]; st.global.b32 [%d7], %r2;", "different values to one place"),
-        ("st.global.b32 [%d7], %r0; sub.u32 %r2, 252, %r1; cvt.u64.u32 %d12, %r2; add.s64 %d12, %d0, %d12; ld.global.b32 %r3, [%d12]; st.global.b32 [%d7+1024], %r3;", "a race"),
-        ("sub.u32 %r2, 252, %r1; cvt.u64.u32 %d12, %r2; add.s64 %d12, %d0, %d12; ld.global.b32 %r3, [%d12]; st.global.b32 [%d7], %r3;", "a race"),
+        (
+            "st.shared.b32 [%d9], %r0; bar.sync 0; ld.shared.b32 %r2, [%d8]; setp.eq.u32 %p1, %r0, 63; @%p1 st.shared.b32 [%d8], %r0; st.global.b32 [%d7], %r2;",
+            "no barrier between",
+        ),
+        (
+            "st.shared.b32 [%d8], %r0; bar.sync 0; ld.shared.b32 %r2, [%d8]; st.global.b32 [%d7], %r2;",
+            "different values to one place",
+        ),
+        (
+            "st.global.b32 [%d7], %r0; sub.u32 %r2, 252, %r1; cvt.u64.u32 %d12, %r2; add.s64 %d12, %d0, %d12; ld.global.b32 %r3, [%d12]; st.global.b32 [%d7+1024], %r3;",
+            "a race",
+        ),
+        (
+            "sub.u32 %r2, 252, %r1; cvt.u64.u32 %d12, %r2; add.s64 %d12, %d0, %d12; ld.global.b32 %r3, [%d12]; st.global.b32 [%d7], %r3;",
+            "a race",
+        ),
         ("st.global.b32 [%d0], %r0;", "different values at one address"),
-        ("setp.lt.u32 %p1, %r0, 32; @%p1 bar.arrive 1, 64; @!%p1 bar.sync 1, 64; st.global.b32 [%d7], %r0;", "bar.arrive is not modelled"),
+        (
+            "setp.lt.u32 %p1, %r0, 32; @%p1 bar.arrive 1, 64; @!%p1 bar.sync 1, 64; st.global.b32 [%d7], %r0;",
+            "bar.arrive is not modelled",
+        ),
         ("setp.lt.u32 %p1, %r0, 32; @%p1 bar.sync 1, 64; st.global.b32 [%d7], %r0;", "hangs"),
-        ("ld.global.b32 %r2, [%d6]; setp.lt.u32 %p1, %r2, 32; @%p1 bar.sync 0; st.global.b32 [%d7], %r0;", "depends on data"),
+        (
+            "ld.global.b32 %r2, [%d6]; setp.lt.u32 %p1, %r2, 32; @%p1 bar.sync 0; st.global.b32 [%d7], %r0;",
+            "depends on data",
+        ),
         ("ld.global.b32 %r2, [%d6]; setp.lt.u32 %p1, %r2, 32; @%p1 exit; st.global.b32 [%d7], %r0;", "depends on data"),
     ],
 )
@@ -143,7 +165,13 @@ def test_an_end_inside_a_function_is_refused() -> None:
         hashes("call f, (); st.global.b32 [%d0], %r0;", threads=1, before=".func f() { exit; }\n")
 
 
-@pytest.mark.parametrize("order", ["st.global.b32 [%d7], %r6; bar.sync 0; red.global.add.u32 [%d12], 1;", "red.global.add.u32 [%d12], 1; bar.sync 0; st.global.b32 [%d7], %r6;"])
+@pytest.mark.parametrize(
+    "order",
+    [
+        "st.global.b32 [%d7], %r6; bar.sync 0; red.global.add.u32 [%d12], 1;",
+        "red.global.add.u32 [%d12], 1; bar.sync 0; st.global.b32 [%d7], %r6;",
+    ],
+)
 def test_contributions_that_stores_may_meet_are_refused(order: str) -> None:
     body = "ld.global.b32 %r5, [%d6]; and.b32 %r5, %r5, 31; mul.wide.u32 %d12, %r5, 4; add.s64 %d12, %d0, %d12; mov.b32 %r6, 0;"
     with pytest.raises(Unreadable, match="stores that they may meet"):

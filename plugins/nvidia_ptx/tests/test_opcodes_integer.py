@@ -4,13 +4,16 @@ from random import Random
 
 import pytest
 
+from bitwise_core.machine.domain import Unreadable
 from integer_references import Case, cases, edges, positions
 from ptx_programs import known, run, store, table
 
-from bitwise_core.machine.domain import Unreadable
-
 THREADS = 32
-REGISTERS = {16: ("%h1", "%h2", "%h3", "%h4", "%h5"), 32: ("%r1", "%r2", "%r3", "%r4", "%r5"), 64: ("%d5", "%d6", "%d7", "%d8", "%d9")}
+REGISTERS = {
+    16: ("%h1", "%h2", "%h3", "%h4", "%h5"),
+    32: ("%r1", "%r2", "%r3", "%r4", "%r5"),
+    64: ("%d5", "%d6", "%d7", "%d8", "%d9"),
+}
 
 
 def draws(case: Case, count: int, seed: int) -> list[tuple[int, ...]]:
@@ -54,7 +57,11 @@ def test_literals_give_what_registers_give(case: Case) -> None:
         line = f"{case.opcode} {result}, {', '.join(str(each) for each in row)}{case.suffix};"
         if case.opcode.startswith("cvt"):
             line = f"mov.b{case.sources[0]} {REGISTERS[case.sources[0]][0]}, {row[0]}; " + line
-            line = line.replace(f"{result}, {row[0]}", f"{result}, {REGISTERS[case.sources[0]][0]}") if len(row) == 1 else line
+            line = (
+                line.replace(f"{result}, {row[0]}", f"{result}, {REGISTERS[case.sources[0]][0]}")
+                if len(row) == 1
+                else line
+            )
         found = known(run(line + store(result, case.bits), threads=1)[0])
         assert found == {0: (case.bits, case.meaning(*row) & ((1 << case.bits) - 1))}
 
@@ -106,7 +113,11 @@ def test_by_zero_all_bits_are_set_as_an_h100_sets_them(root: str, kind: str) -> 
     bits = int(kind[1:])
     left, right, _, _, result = REGISTERS[bits]
     rows = [0, 1, 5, (1 << bits) - 1, 1 << (bits - 1)]
-    body = table(rows, bits, left) + f"mov.b{bits} {right}, 0; {root}.{kind} {result}, {left}, {right};" + store(result, bits)
+    body = (
+        table(rows, bits, left)
+        + f"mov.b{bits} {right}, 0; {root}.{kind} {result}, {left}, {right};"
+        + store(result, bits)
+    )
     found = known(run(body, threads=len(rows))[0])
     assert found == {index * bits // 8: (bits, (1 << bits) - 1) for index in range(len(rows))}
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from float_programs import MAKERS, build, clashes
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from float_programs import MAKERS, build, clashes
 
 WIDE = st.integers(0, 2**16 - 1)
 

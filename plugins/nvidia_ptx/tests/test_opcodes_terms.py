@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from ptx_programs import hashes
 
 from bitwise_core.machine.domain import Unreadable
+from ptx_programs import hashes
 
 LOADS = """
     ld.global.f32 %f1, [%d1]; ld.global.f32 %f2, [%d1+4]; ld.global.f32 %f3, [%d1+8]; ld.global.f32 %f4, [%d1+12];
@@ -15,7 +15,12 @@ LOADS = """
     ld.global.b32 %r1, [%d1+24]; ld.global.b32 %r2, [%d1+28]; ld.global.b64 %d5, [%d1+32]; ld.global.b64 %d6, [%d1+40];
     setp.lt.f32 %p1, %f1, %f2;
 """
-STORES = {"f": "st.global.f32 [%d0], %f40;", "h": "st.global.b16 [%d0], %h40;", "r": "st.global.b32 [%d0], %r40;", "d": "st.global.b64 [%d0], %d40;"}
+STORES = {
+    "f": "st.global.f32 [%d0], %f40;",
+    "h": "st.global.b16 [%d0], %h40;",
+    "r": "st.global.b32 [%d0], %r40;",
+    "d": "st.global.b64 [%d0], %d40;",
+}
 
 
 def form(body: str) -> object:
@@ -140,7 +145,9 @@ def test_two_forms(left: str, right: str) -> None:
 
 def test_two_hundred_top_bits_are_two_hundred_forms() -> None:
     """A form that kept a few bits of its operand's hash would meet another's."""
-    body = "".join(f"ld.global.b64 %d5, [%d1+{8 * i}]; shl.b64 %d5, %d5, 63; st.global.b64 [%d0+{8 * i}], %d5;" for i in range(200))
+    body = "".join(
+        f"ld.global.b64 %d5, [%d1+{8 * i}]; shl.b64 %d5, %d5, 63; st.global.b64 [%d0+{8 * i}], %d5;" for i in range(200)
+    )
     found = hashes(body, threads=1)
     assert len(set(found.values())) == len(found) == 200
 
@@ -151,7 +158,10 @@ def test_a_known_factor_of_each_block_enters_its_own_product() -> None:
         mul.lo.u32 %r3, %r1, 4; cvt.u64.u32 %d5, %r3; add.s64 %d5, %d5, %d0; st.global.f32 [%d5], %f3;
     """
     found = hashes(body, threads=1, blocks=3)
-    single = [form(f"ld.global.f32 %f5, [%d1]; mul.f32 %f40, %f5, {literal};") for literal in ("0fC0400000", "0fC0800000", "0fC0A00000")]
+    single = [
+        form(f"ld.global.f32 %f5, [%d1]; mul.f32 %f40, %f5, {literal};")
+        for literal in ("0fC0400000", "0fC0800000", "0fC0A00000")
+    ]
     assert [{0: found[4 * block]} for block in range(3)] == single
 
 

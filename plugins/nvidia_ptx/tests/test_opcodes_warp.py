@@ -3,9 +3,9 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from ptx_programs import known, run, store, stored, table
 
 from bitwise_core.machine.domain import Unreadable
+from ptx_programs import known, run, store, stored, table
 
 FULL = 0xFFFFFFFF
 CLAMPS = (0x1F, 0, 7, 0x181F, 0x1C1F, 0x1E1F, 0x1F1F, 0x1C00, 0x1800, 0x1803, 0x1000, 0x101F, 0x100F, 0x0C1F)
@@ -60,7 +60,10 @@ def test_each_lane_may_name_a_lane_of_its_own() -> None:
         ("setp.lt.u32 %p1, %r0, 9; @%p1 activemask.b32 %r2;", "is not determined"),
         ("setp.lt.u32 %p1, %r0, 9; @%p1 redux.sync.add.u32 %r2, %r0, 0x1ff;", "part of a warp"),
         ("redux.sync.add.u32 %r2, %r0, 0xffff;", "not the set of lanes that execute it"),
-        ("setp.lt.u32 %p1, %r0, 9; vote.sync.any.pred %p2, %p1, 0xffff; selp.b32 %r2, 1, 0, %p2;", "not the set of lanes"),
+        (
+            "setp.lt.u32 %p1, %r0, 9; vote.sync.any.pred %p2, %p1, 0xffff; selp.b32 %r2, 1, 0, %p2;",
+            "not the set of lanes",
+        ),
         ("match.any.sync.b32 %r2, %r0, -1;", "is not modelled"),
     ],
 )
@@ -81,12 +84,16 @@ def test_votes_over_whole_warps(seed: int) -> None:
     bits = [random.getrandbits(32), (0, FULL, 1, 0x80000000)[seed]]
     threads = 64
     values = [bits[thread // 32] >> thread % 32 & 1 for thread in range(threads)]
-    body = table(values, 32, "%r1") + """
+    body = (
+        table(values, 32, "%r1")
+        + """
         setp.eq.u32 %p1, %r1, 1;
         vote.sync.ballot.b32 %r2, %p1, -1; vote.sync.any.pred %p2, %p1, -1; vote.sync.all.pred %p3, %p1, -1;
         vote.sync.uni.pred %p4, %p1, -1; vote.sync.ballot.b32 %r6, !%p1, -1; activemask.b32 %r7;
         selp.b32 %r3, 1, 0, %p2; selp.b32 %r4, 1, 0, %p3; selp.b32 %r5, 1, 0, %p4;
-    """ + "".join(store(f"%r{2 + i}", 32, i, 6) for i in range(6))
+    """
+        + "".join(store(f"%r{2 + i}", 32, i, 6) for i in range(6))
+    )
     found = known(run(body, threads=threads)[0])
     for thread in range(threads):
         ballot = bits[thread // 32]
@@ -135,10 +142,14 @@ def test_ldmatrix_gives_each_lane_the_elements_of_its_place(count: int, transpos
         for turn in range(8)
     )
     registers = ", ".join(f"%r{20 + m}" for m in range(count))
-    body = fill + (
-        "bar.sync 0; mul.lo.u32 %r14, %r0, 5; and.b32 %r14, %r14, 31; mad.lo.u32 %r15, %r14, 32, %r10;"
-        f"ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if transposed else ''}.shared.b16 {{{registers}}}, [%r15];"
-    ) + "".join(store(f"%r{20 + m}", 32, m, count) for m in range(count))
+    body = (
+        fill
+        + (
+            "bar.sync 0; mul.lo.u32 %r14, %r0, 5; and.b32 %r14, %r14, 31; mad.lo.u32 %r15, %r14, 32, %r10;"
+            f"ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if transposed else ''}.shared.b16 {{{registers}}}, [%r15];"
+        )
+        + "".join(store(f"%r{20 + m}", 32, m, count) for m in range(count))
+    )
     found = known(run(body, shared=ROOM)[0])
     for lane in range(32):
         for matrix in range(count):
@@ -155,15 +166,26 @@ def test_ldmatrix_gives_each_lane_the_elements_of_its_place(count: int, transpos
 @pytest.mark.parametrize("transposed", [False, True])
 def test_stmatrix_puts_each_element_in_its_place(count: int, transposed: bool) -> None:
     """Register m of a lane holds 2 * (32m + lane) and one more; rows begin as in the test of ldmatrix."""
-    values = "".join(f"add.u32 %r16, %r0, {32 * m}; mad.lo.u32 %r{20 + m}, %r16, 0x20002, 0x10000;" for m in range(count))
-    clear = "".join(f"add.u32 %r11, %r0, {32 * turn}; mad.lo.u32 %r12, %r11, 4, %r10; mov.b32 %r13, -1; st.shared.b32 [%r12], %r13;" for turn in range(8))
+    values = "".join(
+        f"add.u32 %r16, %r0, {32 * m}; mad.lo.u32 %r{20 + m}, %r16, 0x20002, 0x10000;" for m in range(count)
+    )
+    clear = "".join(
+        f"add.u32 %r11, %r0, {32 * turn}; mad.lo.u32 %r12, %r11, 4, %r10; mov.b32 %r13, -1; st.shared.b32 [%r12], %r13;"
+        for turn in range(8)
+    )
     registers = ", ".join(f"%r{20 + m}" for m in range(count))
-    body = ADDRESS + values + clear + (
-        "bar.sync 0; mul.lo.u32 %r14, %r0, 5; and.b32 %r14, %r14, 31; mad.lo.u32 %r15, %r14, 32, %r10;"
-        f"stmatrix.sync.aligned.m8n8.x{count}{'.trans' if transposed else ''}.shared.b16 [%r15], {{{registers}}}; bar.sync 0;"
+    body = (
+        ADDRESS
+        + values
+        + clear
+        + (
+            "bar.sync 0; mul.lo.u32 %r14, %r0, 5; and.b32 %r14, %r14, 31; mad.lo.u32 %r15, %r14, 32, %r10;"
+            f"stmatrix.sync.aligned.m8n8.x{count}{'.trans' if transposed else ''}.shared.b16 [%r15], {{{registers}}}; bar.sync 0;"
+        )
     )
     body += "".join(
-        f"add.u32 %r11, %r0, {32 * turn}; mad.lo.u32 %r12, %r11, 4, %r10; ld.shared.b32 %r{30 + turn}, [%r12];" + store(f"%r{30 + turn}", 32, turn, 8)
+        f"add.u32 %r11, %r0, {32 * turn}; mad.lo.u32 %r12, %r11, 4, %r10; ld.shared.b32 %r{30 + turn}, [%r12];"
+        + store(f"%r{30 + turn}", 32, turn, 8)
         for turn in range(8)
     )
     expected = [0xFFFF] * 512
