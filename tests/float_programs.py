@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a line of PTX or of a table is read as one
 """Random straight-line programs, as PTX and as functions on bit patterns.
 
 A program is a list of statements; each makes one value from earlier ones.  Every value is stored, so that one run

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a line of PTX or of a table is read as one
 """Small PTX kernels run through the reading, for tests of what each opcode does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a line of PTX or of a table is read as one
 """Divergence, calls, barriers and races: what threads do when they part and meet."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a line of PTX or of a table is read as one
 """Which floating-point programs have one canonical form, and which must not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a line of PTX or of a table is read as one
 from __future__ import annotations
 
 from random import Random

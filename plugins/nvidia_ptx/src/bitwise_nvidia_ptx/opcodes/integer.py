@@ -83,7 +83,8 @@ def divide(a: Array, b: Array, is_signed: bool) -> Array:
 
 def _remainder(a: Array, b: Array, is_signed: bool) -> Array:
     """Remainder of `divide`; by zero all ones, measured on an H100."""
-    return np.where(b == 0, ~b.dtype.type(0), a - divide(a, b, is_signed) * b)
+    found: Array = np.where(b == 0, ~b.dtype.type(0), a - divide(a, b, is_signed) * b)
+    return found
 
 
 @TABLE.opcode("add", "sub", "mul", "mad", "div", "rem", "addc", "madc")
