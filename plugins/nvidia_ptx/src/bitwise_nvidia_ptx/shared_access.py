@@ -50,7 +50,8 @@ def write_shared(machine: Machine, address: Array, value: Value) -> None:
     apart = cells.shape[0] == 1
     for races in machine.races.acting(machine.mask):
         races.writes(*where)
-        apart = apart and not (races.writer[where[0]] != where[1]).any()
+        watched = races.writer.size > int(where[0].max(initial=0))
+        apart = apart and not (watched and (races.writer[where[0]] != where[1]).any())
     shared.store(cells, value, machine.mask)
     if not apart and not shared.kept(cells, value, machine.mask):
         raise Unreadable("threads write different values to one place of shared memory at once (a race)")
