@@ -7,7 +7,7 @@ that every later message can name it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -94,6 +94,34 @@ class Paired:
 Operand: TypeAlias = Register | Immediate | Symbol | Vector | Address | Negated | Paired
 
 
+def parts(operand: Operand) -> Iterator[Register | Immediate | Symbol]:
+    """The registers, literals and symbols that an operand is made of, in written order."""
+    match operand:
+        case Vector(items):
+            inner: tuple[Operand, ...] = items
+        case Address(base, _, extra):
+            inner = extra if base is None else (base, *extra)
+        case Negated(register):
+            inner = (register,)
+        case Paired(first, second):
+            inner = (first, second)
+        case _:
+            yield operand
+            return
+    for each in inner:
+        yield from parts(each)
+
+
+def registers_of(operand: Operand) -> set[str]:
+    """The names of the registers in an operand."""
+    return {each.name for each in parts(operand) if isinstance(each, Register)}
+
+
+def symbols_of(operand: Operand) -> set[str]:
+    """The names of the symbols in an operand."""
+    return {each.name for each in parts(operand) if isinstance(each, Symbol)}
+
+
 @dataclass(frozen=True, slots=True)
 class Guard:
     """The predicate in front of an instruction: it acts where `register` is true (false if negated)."""
@@ -111,16 +139,6 @@ class Instruction:
     guard: Guard | None
     line: int
     source: SourceLine | None = None
-
-
-WITHOUT_RESULT: set[str] = set()
-"""First components of opcodes that write no register, or write one in place; a plugin adds its own when it is loaded."""
-
-ACROSS_LANES: set[str] = set()
-"""First components of opcodes that move values between lanes; a plugin adds its own when it is loaded."""
-
-IN_PLACE: set[str] = set()
-"""Beginnings of opcodes whose first operand is read as well as written; a plugin adds its own when it is loaded."""
 
 
 @dataclass(frozen=True, slots=True)

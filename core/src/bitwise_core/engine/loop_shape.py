@@ -7,46 +7,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from bitwise_core.asm import (
-    ACROSS_LANES,
-    IN_PLACE,
-    WITHOUT_RESULT,
     Address,
     Guard,
     Instruction,
     Kernel,
-    Negated,
     Operand,
-    Paired,
     Register,
-    Symbol,
     Vector,
+    registers_of,
+    symbols_of,
 )
 from bitwise_core.machine.domain import Unreadable
-
-_WITHOUT_RESULT = {
-    "st", "red", "bar", "barrier", "bra", "ret", "exit", "cp", "fence", "membar", "prefetch", "prefetchu", "stmatrix",
-    "trap", "nanosleep", "griddepcontrol", "discard",
-}  # fmt: skip
-_INTEGER = {
-    "add", "sub", "mul", "mad", "shl", "shr", "and", "or", "xor", "not", "neg", "min", "max", "setp", "selp", "mov",
-    "cvt", "cvta", "bfe", "bfi", "div", "rem", "lop3", "abs", "shf",
-}  # fmt: skip
-_ACROSS_LANES = {"shfl", "redux", "vote", "match", "stmatrix", "st", "red", "atom", "cp", "call"}
-
-
-def registers_of(operand: Operand | None) -> set[str]:
-    """The registers that occur in an operand."""
-    if isinstance(operand, Register):
-        return {operand.name}
-    if isinstance(operand, Vector):
-        return {name for item in operand.items for name in registers_of(item)}
-    if isinstance(operand, Negated):
-        return {operand.operand.name}
-    if isinstance(operand, Paired):
-        return registers_of(operand.first) | registers_of(operand.second)
-    if isinstance(operand, Address):
-        return registers_of(operand.base) | {name for item in operand.extra for name in registers_of(item)}
-    return set()
+from bitwise_core.machine.mnemonics import Mnemonics, root
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +30,13 @@ class Effect:
 
 
 @lru_cache(maxsize=1 << 16)
-def _effect(opcode: str, operands: tuple[Operand, ...], guard: Guard | None) -> Effect:
-    root = opcode.split(".", 1)[0]
+def _effect(opcode: str, operands: tuple[Operand, ...], guard: Guard | None, mnemonics: Mnemonics) -> Effect:
     writes: set[str] = set()
     reads: set[str] = set()
-    if opcode.startswith(tuple(IN_PLACE)):
+    if opcode.startswith(mnemonics.in_place):
         writes = registers_of(operands[0])
         reads = {name for operand in operands for name in registers_of(operand)}
-    elif root in _WITHOUT_RESULT or root in WITHOUT_RESULT:
+    elif opcode.split(".", 1)[0] in mnemonics.without_result:
         reads = {name for operand in operands for name in registers_of(operand)}
     else:
         writes = registers_of(operands[0]) if operands and not isinstance(operands[0], Address) else set()
@@ -75,9 +46,9 @@ def _effect(opcode: str, operands: tuple[Operand, ...], guard: Guard | None) -> 
     return Effect(frozenset(writes - {"_"}), frozenset(reads - {"_"}))
 
 
-def effect(instruction: Instruction) -> Effect:
+def effect(instruction: Instruction, mnemonics: Mnemonics) -> Effect:
     """What an instruction writes and reads."""
-    return _effect(instruction.opcode, instruction.operands, instruction.guard)
+    return _effect(instruction.opcode, instruction.operands, instruction.guard, mnemonics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,71 +71,70 @@ class Loop:
         return range(self.head, self.back)
 
 
-def find_loops(kernel: Kernel) -> Mapping[int, Loop]:
+def find_loops(kernel: Kernel, mnemonics: Mnemonics) -> Mapping[int, Loop]:
     """By their head, the loops whose turns are straight lines."""
     instructions = kernel.instructions
-    targets = {target for each in instructions if (target := _target(each, kernel)) is not None}
+    targets = {target for each in instructions for target in _targets(each, kernel, mnemonics)}
     found: dict[int, Loop] = {}
     for index, instruction in enumerate(instructions):
-        target = _target(instruction, kernel)
-        if target is None or target > index:
+        own = _targets(instruction, kernel, mnemonics)
+        if len(own) != 1 or (target := next(iter(own))) > index:
             continue
         inside = instructions[target:index]
-        if instruction.guard is None or any(_leaves(each) for each in inside):
+        if instruction.guard is None or any(root(each) in mnemonics.leaving for each in inside):
             continue
         if any(target < place <= index for place in targets):
             continue
-        found[target] = _loop(instructions, target, index)
+        found[target] = _loop(instructions, target, index, mnemonics)
     return found
 
 
-def _target(instruction: Instruction, kernel: Kernel) -> int | None:
-    if not instruction.opcode.startswith("bra") or not instruction.operands:
-        return None
-    operand = instruction.operands[0]
-    return kernel.labels.get(operand.name) if isinstance(operand, Symbol) else None
+def _targets(instruction: Instruction, kernel: Kernel, mnemonics: Mnemonics) -> set[int]:
+    if root(instruction) not in mnemonics.branches:
+        return set()
+    return {
+        kernel.labels[name] for operand in instruction.operands for name in symbols_of(operand) if name in kernel.labels
+    }
 
 
-def _leaves(instruction: Instruction) -> bool:
-    return instruction.opcode.split(".", 1)[0] in ("bra", "brx", "ret", "exit", "trap", "call")
-
-
-def _loop(instructions: Sequence[Instruction], head: int, back: int) -> Loop:
+def _loop(instructions: Sequence[Instruction], head: int, back: int, mnemonics: Mnemonics) -> Loop:
     written: set[str] = set()
     exposed: set[str] = set()
     for instruction in instructions[head : back + 1]:
-        found = effect(instruction)
+        found = effect(instruction, mnemonics)
         exposed |= found.reads - written
         written |= found.writes
     outside = {
-        name for instruction in (*instructions[:head], *instructions[back + 1 :]) for name in effect(instruction).reads
+        name
+        for instruction in (*instructions[:head], *instructions[back + 1 :])
+        for name in effect(instruction, mnemonics).reads
     }
     return Loop(head, back, frozenset(written), tuple(sorted(exposed & written)), frozenset(written & outside))
 
 
-def slice_of(instructions: Sequence[Instruction], loop: Loop, wanted: Iterable[str]) -> list[int] | None:
+def slice_of(
+    instructions: Sequence[Instruction], loop: Loop, wanted: Iterable[str], mnemonics: Mnemonics
+) -> list[int] | None:
     """The instructions of a turn that decide these registers; None where one is no plain integer operation."""
     needed = set(wanted)
     chosen: set[int] = set()
     while True:
         before = len(chosen), len(needed)
         for index in reversed(loop.body):
-            found = effect(instructions[index])
+            found = effect(instructions[index], mnemonics)
             if index in chosen or found.writes & needed:
                 chosen.add(index)
                 needed |= found.reads
         if (len(chosen), len(needed)) == before:
             break
-    if not all(_is_integer(instructions[index]) for index in chosen):
+    if not all(_is_integer(instructions[index], mnemonics) for index in chosen):
         return None
     return sorted(chosen)
 
 
-def _is_integer(instruction: Instruction) -> bool:
-    root, *modifiers = instruction.opcode.split(".")
-    return root in _INTEGER and not any(
-        each in ("f16", "f32", "f64", "bf16", "f16x2", "bf16x2", "e4m3x2", "e5m2x2") for each in modifiers
-    )
+def _is_integer(instruction: Instruction, mnemonics: Mnemonics) -> bool:
+    first, *modifiers = instruction.opcode.split(".")
+    return first in mnemonics.integers and mnemonics.float_types.isdisjoint(modifiers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +153,9 @@ class Chains:
     steps: tuple[MatrixStep, ...]
 
 
-def chains(instructions: Sequence[Instruction], loop: Loop, accumulators: Iterable[str]) -> Chains:
+def chains(
+    instructions: Sequence[Instruction], loop: Loop, accumulators: Iterable[str], mnemonics: Mnemonics
+) -> Chains:
     """Which accumulators are only ever added to by matrix steps.
 
     Raises Unreadable where an accumulator depends on another one or goes through other threads.
@@ -191,14 +163,18 @@ def chains(instructions: Sequence[Instruction], loop: Loop, accumulators: Iterab
     wanted = frozenset(accumulators)
     pure = wanted
     while True:
-        impure, steps = _follow(instructions, loop, wanted, pure)
+        impure, steps = _follow(instructions, loop, wanted, pure, mnemonics)
         if not impure & pure:
             return Chains(pure, steps)
         pure = pure - impure
 
 
 def _follow(
-    instructions: Sequence[Instruction], loop: Loop, wanted: frozenset[str], pure: frozenset[str]
+    instructions: Sequence[Instruction],
+    loop: Loop,
+    wanted: frozenset[str],
+    pure: frozenset[str],
+    mnemonics: Mnemonics,
 ) -> tuple[frozenset[str], tuple[MatrixStep, ...]]:
     depends: dict[str, frozenset[str]] = {name: frozenset({name}) for name in wanted}
     holder: dict[str, tuple[str, int]] = {name: (name, 0) for name in pure}
@@ -207,8 +183,8 @@ def _follow(
     steps: list[MatrixStep] = []
     for index in loop.body:
         instruction = instructions[index]
-        found = effect(instruction)
-        held = matrix_accumulators(instruction)
+        found = effect(instruction, mnemonics)
+        held = matrix_accumulators(instruction, mnemonics)
         if held is not None:
             factors = frozenset().union(
                 *(depends.get(name, frozenset()) for name in found.reads - {c for _, c in held})
@@ -228,7 +204,7 @@ def _follow(
             impure |= {owner for owner, _ in owners}
             fresh = {target: depends.get(source, frozenset()) for target, source in held}
         elif (
-            instruction.opcode.startswith("mov")
+            root(instruction) in mnemonics.moves
             and len(instruction.operands) == 2
             and instruction.guard is None
             and all(isinstance(each, Register) for each in instruction.operands)
@@ -242,7 +218,7 @@ def _follow(
             continue
         else:
             read: frozenset[str] = frozenset().union(*(depends.get(name, frozenset()) for name in found.reads))
-            if read and instruction.opcode.split(".", 1)[0] in _ACROSS_LANES | ACROSS_LANES:
+            if read and root(instruction) in mnemonics.across_lanes:
                 raise Unreadable("a loop's accumulator is seen by other threads within the loop", instruction.line)
             impure |= {holder[name][0] for name in found.reads if name in holder}
             fresh = dict.fromkeys(found.writes, read)
@@ -256,14 +232,12 @@ def _follow(
     return frozenset(impure), tuple(steps)
 
 
-def matrix_accumulators(instruction: Instruction) -> list[tuple[str, str]] | None:
+def matrix_accumulators(instruction: Instruction, mnemonics: Mnemonics) -> list[tuple[str, str]] | None:
     """For a matrix instruction, each register it writes with the accumulator register that enters it."""
-    if instruction.opcode.startswith("mma."):
-        targets, sources = instruction.operands[0], instruction.operands[3]
-    elif instruction.opcode.startswith(tuple(IN_PLACE)):
-        targets = sources = instruction.operands[0]
-    else:
+    found = mnemonics.accumulation(instruction)
+    if found is None:
         return None
+    targets, sources = found.results, found.accumulators
     if not isinstance(targets, Vector) or not isinstance(sources, Vector):
         return None
     pairs = list(zip(targets.items, sources.items, strict=True))
@@ -276,11 +250,9 @@ def matrix_accumulators(instruction: Instruction) -> list[tuple[str, str]] | Non
     ]
 
 
-def matrix_depth(instruction: Instruction) -> int:
+def matrix_depth(instruction: Instruction, mnemonics: Mnemonics) -> int:
     """How many elements of k a matrix instruction adds (0: it is none)."""
-    if matrix_accumulators(instruction) is None:
+    if matrix_accumulators(instruction, mnemonics) is None:
         return 0
-    for part in instruction.opcode.split("."):
-        if part.startswith("m") and "k" in part and part[1:2].isdigit():
-            return int(part.rsplit("k", 1)[1])
-    return 0
+    found = mnemonics.accumulation(instruction)
+    return 0 if found is None else found.depth

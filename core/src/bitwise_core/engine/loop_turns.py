@@ -83,7 +83,7 @@ class Turns:
         """Whether the launch does not decide how many turns there are: the loop is then simply run."""
         guard = self.instructions[self.loop.back].guard
         assert guard is not None
-        pcs = slice_of(self.instructions, self.loop, [guard.register])
+        pcs = slice_of(self.instructions, self.loop, [guard.register], self.program.mnemonics)
         if pcs is None:
             return True
         kept = dict(self.machine.registers)
@@ -107,9 +107,10 @@ class Turns:
         found = [
             name
             for name in self.loop.carried
-            if self._is_integer(name) and slice_of(self.instructions, self.loop, [name]) is not None
+            if self._is_integer(name)
+            and slice_of(self.instructions, self.loop, [name], self.program.mnemonics) is not None
         ]
-        pcs = slice_of(self.instructions, self.loop, [*found, guard.register])
+        pcs = slice_of(self.instructions, self.loop, [*found, guard.register], self.program.mnemonics)
         if pcs is None:
             raise self.fail("the number of turns depends on data")
         return found, pcs
@@ -149,7 +150,7 @@ class Turns:
         differ = {name for name in growth.start if not self._same(real[name], fitted[name])}
         chosen = set(pcs)
         for pc in (*self.loop.body, self.loop.back):
-            found = effect(self.instructions[pc])
+            found = effect(self.instructions[pc], self.program.mnemonics)
             if pc not in chosen:
                 if found.reads & differ:
                     machine.registers = dict(real)

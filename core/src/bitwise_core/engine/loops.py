@@ -105,9 +105,8 @@ class LoopReader(Turns):
     def _steps(self, growth: Growth) -> int:
         """Matrix steps that a turn adds to an accumulator, where all accumulators agree."""
         try:
-            found = chains(
-                self.instructions, self.loop, [name for name in self.loop.carried if name not in growth.start]
-            )
+            data = [name for name in self.loop.carried if name not in growth.start]
+            found = chains(self.instructions, self.loop, data, self.program.mnemonics)
         except Unreadable:
             return 0
         counts = dict.fromkeys(found.pure, 0)
@@ -152,7 +151,7 @@ class LoopReader(Turns):
         return Environment(end.symbol, np.uint64(1) - row, P.scale(passed, row))
 
     def _unit(self) -> int:
-        depths = {matrix_depth(self.instructions[pc]) for pc in self.loop.body} - {0}
+        depths = {matrix_depth(self.instructions[pc], self.program.mnemonics) for pc in self.loop.body} - {0}
         return depths.pop() if len(depths) == 1 else 0
 
     def _end(self, growth: Growth, pcs: list[int], scale: Scale) -> End:
@@ -216,7 +215,7 @@ class LoopReader(Turns):
         for _ in range(lead):
             self.run(loop.body)
         accumulators = [name for name in data if hash_of(machine.registers[name])[1] & L.POISON]
-        found = chains(self.instructions, loop, accumulators)
+        found = chains(self.instructions, loop, accumulators, self.program.mnemonics)
         ready = State.of(machine)
         memory.watch()
         recorded = self._turns(growth, found, accumulators, entry)

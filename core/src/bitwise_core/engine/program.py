@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bitwise_core.asm import Instruction, Kernel, Module, Symbol
+from bitwise_core.asm import Instruction, Kernel, Module, Symbol, parts
 from bitwise_core.engine.flow import EXIT, postdominators
 from bitwise_core.machine.arch import Arch, Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Lanes, Value, width
+from bitwise_core.machine.mnemonics import Mnemonics, root
 from bitwise_core.machine.state import Branch, Control, Guarded, Machine, Step, both, invert
 
 
@@ -23,6 +24,7 @@ class Program:
     reconvergence: Mapping[int, int]
     joins: frozenset[int]
     functions: Mapping[str, Program]
+    mnemonics: Mnemonics
 
 
 def build(module: Module, kernel: Kernel, arch: Arch) -> Program:
@@ -39,7 +41,7 @@ def _functions(module: Module, kernel: Kernel, arch: Arch, found: dict[str, Prog
     stack = [kernel]
     while stack:
         for instruction in stack.pop().instructions:
-            if not instruction.opcode.startswith("call"):
+            if root(instruction) not in arch.mnemonics.calls:
                 continue
             for operand in instruction.operands:
                 name = operand.name if isinstance(operand, Symbol) else ""
@@ -51,23 +53,21 @@ def _functions(module: Module, kernel: Kernel, arch: Arch, found: dict[str, Prog
 def _program(module: Module, kernel: Kernel, arch: Arch, functions: Mapping[str, Program]) -> Program:
     context = Context(module, kernel, arch)
     steps = tuple(_step(instruction, context) for instruction in kernel.instructions)
-    following = [_successors(index, instruction, kernel) for index, instruction in enumerate(kernel.instructions)]
+    following = [
+        _successors(index, instruction, kernel, arch.mnemonics) for index, instruction in enumerate(kernel.instructions)
+    ]
     joins = frozenset(kernel.labels.values())
-    return Program(kernel, steps, postdominators(following), joins, functions)
+    return Program(kernel, steps, postdominators(following), joins, functions, arch.mnemonics)
 
 
-def _successors(index: int, instruction: Instruction, kernel: Kernel) -> tuple[int, ...]:
+def _successors(index: int, instruction: Instruction, kernel: Kernel, mnemonics: Mnemonics) -> tuple[int, ...]:
     following = index + 1 if index + 1 < len(kernel.instructions) else EXIT
-    root = instruction.opcode.split(".", 1)[0]
-    if root in ("ret", "exit", "trap"):
+    if root(instruction) in mnemonics.ends:
         return (EXIT,) if instruction.guard is None else (EXIT, following)
-    targets = tuple(
-        kernel.labels[operand.name]
-        for operand in instruction.operands
-        if isinstance(operand, Symbol) and operand.name in kernel.labels
-    )
+    names = (each.name for operand in instruction.operands for each in parts(operand) if isinstance(each, Symbol))
+    targets = tuple(kernel.labels[name] for name in names if name in kernel.labels)
     targets = tuple(target if target < len(kernel.instructions) else EXIT for target in targets)
-    if root in ("bra", "brx"):
+    if root(instruction) in mnemonics.branches:
         return targets if instruction.guard is None else (*targets, following)
     return (following,)
 
@@ -79,7 +79,7 @@ def _step(instruction: Instruction, context: Context) -> Step:
         return _refusal(str(error), instruction.line)
     if instruction.guard is None:
         return step
-    if instruction.opcode.split(".", 1)[0] == "bra":
+    if root(instruction) in context.arch.mnemonics.branches:
         return step
     return _guarded(step, instruction.guard.register, instruction.guard.negated, instruction.line)
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from hashlib import blake2b
 
 from bitwise_core.asm import (
-    Address,
     Immediate,
     Instruction,
     Kernel,
@@ -23,6 +22,9 @@ from bitwise_core.asm import (
     SharedArray,
     Symbol,
     Vector,
+    parts,
+    registers_of,
+    symbols_of,
 )
 from bitwise_core.machine.arch import Arch, Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
@@ -49,7 +51,7 @@ def _words(module: Module, kernel: Kernel, arch: Arch) -> Iterator[str]:
         )
     yield f"{arch.name} {kernel.threads} {sorted((k, v) for k, v in kernel.attributes.items())}"
     names: dict[str, str] = {}
-    used = {symbol for instruction in _all(module, kernel) for symbol in _symbols(instruction)}
+    used = {name for each in _all(module, kernel) for operand in each.operands for name in symbols_of(operand)}
     for space, group in (("shared", module.shared), ("constant", module.constants), ("global", module.globals)):
         for array in group:
             if array.name in used or space == "shared":
@@ -78,25 +80,11 @@ def _reachable(module: Module, kernel: Kernel) -> list[str]:
     stack = [kernel]
     while stack:
         for instruction in stack.pop().instructions:
-            for symbol in _symbols(instruction):
-                if symbol in module.functions and symbol not in found:
-                    found.append(symbol)
-                    stack.append(module.functions[symbol])
+            for part in (each for operand in instruction.operands for each in parts(operand)):
+                if isinstance(part, Symbol) and part.name in module.functions and part.name not in found:
+                    found.append(part.name)
+                    stack.append(module.functions[part.name])
     return found
-
-
-def _symbols(instruction: Instruction) -> Iterator[str]:
-    stack: list[Operand] = list(instruction.operands)
-    while stack:
-        operand = stack.pop()
-        if isinstance(operand, Symbol):
-            yield operand.name
-        elif isinstance(operand, Vector):
-            stack.extend(operand.items)
-        elif isinstance(operand, Address):
-            stack.extend(operand.extra)
-            if operand.base is not None:
-                stack.append(operand.base)
 
 
 def _body(module: Module, kernel: Kernel, arch: Arch, names: dict[str, str]) -> Iterator[str]:
@@ -145,25 +133,10 @@ def _unused(instruction: Instruction, kernel: Kernel) -> bool:
     if name == "_":
         return True
     return not any(
-        name in _registers(operand)
+        name in registers_of(operand)
         for other in kernel.instructions
         for operand in (other.operands if other is not instruction else other.operands[1:])
     )
-
-
-def _registers(operand: Operand) -> set[str]:
-    if isinstance(operand, Register):
-        return {operand.name}
-    if isinstance(operand, Vector):
-        return set().union(*(_registers(item) for item in operand.items)) if operand.items else set()
-    if isinstance(operand, Negated):
-        return {operand.operand.name}
-    if isinstance(operand, Paired):
-        return _registers(operand.first) | _registers(operand.second)
-    if isinstance(operand, Address):
-        inner = set().union(*(_registers(item) for item in operand.extra)) if operand.extra else set()
-        return inner | ({operand.base.name} if isinstance(operand.base, Register) else set())
-    return set()
 
 
 class _Writer:

@@ -38,7 +38,7 @@ class SymbolicProgram:
 
     def __init__(self, plain: Program) -> None:
         self.plain = plain
-        self.loops = find_loops(plain.kernel)
+        self.loops = find_loops(plain.kernel, plain.mnemonics)
         self.counted: set[int] = set()
         steps = list(plain.steps)
         for head, loop in self.loops.items():
@@ -61,7 +61,8 @@ class SymbolicProgram:
             kernel = self.plain.kernel
             back = any(loop.head < place <= loop.back for loop in self.loops.values())
             first = 0 if back else place
-            found = frozenset(name for each in kernel.instructions[first:] for name in effect(each).reads)
+            mnemonics = self.plain.mnemonics
+            found = frozenset(name for each in kernel.instructions[first:] for name in effect(each, mnemonics).reads)
             self.read_after[place] = found
         return found
 

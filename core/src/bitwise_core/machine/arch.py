@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from bitwise_core.asm import Instruction, Kernel, Module
 from bitwise_core.machine.launch import Launch
+from bitwise_core.machine.mnemonics import Mnemonics
 from bitwise_core.machine.state import Machine, Step
 
 
@@ -67,7 +68,8 @@ class OpcodeTable:
 class Arch:
     """One architecture.
 
-    `targets` are the spellings of the target in the text that mean it.  `settle` turns a text into one that
+    `targets` are the spellings of the target in the text that mean it; `mnemonics` says what can be told of an
+    instruction before it is run.  `settle` turns a text into one that
     states every rounding that the machine performs (with a note of how that was established), or raises.
     `layout` gives shared arrays their addresses, the part of `prepare` that no launch decides.
     `symbols` lays out shared and constant arrays; `special` names the special registers' arrays.
@@ -78,6 +80,7 @@ class Arch:
     targets: tuple[str, ...]
     warp: int
     opcodes: OpcodeTable
+    mnemonics: Mnemonics
     parse: Callable[[str, str], Module]
     granule: Callable[[Kernel], int]
     special: Callable[[Machine, Launch], None]

@@ -13,7 +13,9 @@ from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.launch import POINTER_SHIFT, Argument, Launch, ManifestError, scalar_bits
 from bitwise_core.machine.launch import TensorMap as TensorMapArgument
+from bitwise_core.machine.mnemonics import Mnemonics
 from bitwise_core.machine.state import Machine, literal
+from bitwise_nvidia_ptx.mnemonics import MNEMONICS
 from bitwise_nvidia_ptx.opcodes import (
     asynchronous,
     atomics,
@@ -40,7 +42,13 @@ COMMON = OpcodeTable(
 )  # fmt: skip
 
 
-def nvidia_arch(name: str, targets: tuple[str, ...], own: OpcodeTable, capabilities: Mapping[str, object]) -> Arch:
+def nvidia_arch(
+    name: str,
+    targets: tuple[str, ...],
+    own: OpcodeTable,
+    capabilities: Mapping[str, object],
+    mnemonics: Mnemonics = MNEMONICS,
+) -> Arch:
     """An architecture of NVIDIA's with its own opcodes beside the common ones."""
     from bitwise_nvidia_ptx.settling import settle_text
 
@@ -50,6 +58,7 @@ def nvidia_arch(name: str, targets: tuple[str, ...], own: OpcodeTable, capabilit
         targets=targets,
         warp=32,
         opcodes=OpcodeTable(COMMON, own),
+        mnemonics=mnemonics,
         parse=parse,
         granule=granule,
         special=special_registers,

@@ -17,7 +17,7 @@ Measured on an H100: 819,200 results each over operands of wide exponents, none 
 (records/matrix-units-sm90-h100.json).
 """
 
-SM90 = nvidia_arch("sm_90", ("sm_90", "sm_90a"), wgmma.TABLE, SAME_STEPS)
+SM90 = nvidia_arch("sm_90", ("sm_90", "sm_90a"), wgmma.TABLE, SAME_STEPS, wgmma.MNEMONICS)
 
 
 @hookimpl

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from bitwise_core.asm import IN_PLACE, WITHOUT_RESULT, Immediate, Instruction, Operand, Register, Vector
+from bitwise_core.asm import Immediate, Instruction, Operand, Register, Vector
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine import matrix
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
@@ -23,19 +24,36 @@ from bitwise_core.machine.groups import Groups
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.matrix import Vectors
+from bitwise_core.machine.mnemonics import Accumulation
 from bitwise_core.machine.pieces import as_lanes, concat, cut
 from bitwise_core.machine.state import Machine, Step
+from bitwise_nvidia_ptx import mnemonics
+from bitwise_nvidia_ptx.mnemonics import depth
 from bitwise_nvidia_ptx.opcodes.fragments import vectors
 from bitwise_nvidia_ptx.opcodes.matrix_sync import ELEMENT_BITS, items, step_name
 from bitwise_nvidia_ptx.opcodes.memory import literal_of
 from bitwise_nvidia_sm90.descriptors import tile_addresses
 
 TABLE = OpcodeTable()
-IN_PLACE.add("wgmma.mma_async")
-WITHOUT_RESULT.add("wgmma")
 FAMILY = "fused"
+_MULTIPLY = "wgmma.mma_async"
 _SHAPE = re.compile(r"m64n(\d+)k(\d+)")
 _GROUP = 128
+
+
+def accumulation(instruction: Instruction) -> Accumulation | None:
+    """wgmma.mma_async adds its products to its first operand."""
+    if instruction.opcode.startswith(_MULTIPLY):
+        return Accumulation(instruction.operands[0], instruction.operands[0], depth(instruction.opcode))
+    return mnemonics.accumulation(instruction)
+
+
+MNEMONICS = replace(
+    mnemonics.MNEMONICS,
+    without_result=mnemonics.MNEMONICS.without_result | {"wgmma"},
+    in_place=(_MULTIPLY,),
+    accumulation=accumulation,
+)
 
 
 @TABLE.opcode("wgmma")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bitwise_core.asm import ACROSS_LANES, Instruction, Operand, Vector
+from bitwise_core.asm import Instruction, Operand, Vector
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
@@ -23,7 +23,6 @@ from bitwise_nvidia_ptx.opcodes.fragments import accumulate, vectors
 from bitwise_nvidia_ptx.shared_access import read_shared, write_shared
 
 TABLE = OpcodeTable()
-ACROSS_LANES.add("ldmatrix")
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 ELEMENT_BITS = {"f64": 64, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
