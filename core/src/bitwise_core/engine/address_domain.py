@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from bitwise_core.engine import block_arithmetic as arithmetic
+from bitwise_core.engine import block_evaluation as evaluation
 from bitwise_core.engine.grid import Column, Grid, NotTranslations
 from bitwise_core.engine.separable import TAINT, Separable, block_only, decide, exact, plain, token, unsigned
 from bitwise_core.machine import lanes as L
@@ -77,9 +78,9 @@ class AddressDomain:
             return self._mixed(name, values, bits, evaluate)
         if all(block_only(each) for each in values):
             named = name.partition(".")[0] in _NAMED
-            return arithmetic.by_column(self.grid, (name, bits) if named else (name, evaluate, bits), values, evaluate)
+            return evaluation.by_column(self.grid, (name, bits) if named else (name, evaluate, bits), values, evaluate)
         result = _by_name(self.grid, name, values, bits)
-        return arithmetic.by_distinct_blocks(self.grid, values, evaluate) if result is None else result
+        return evaluation.by_distinct_blocks(self.grid, values, evaluate) if result is None else result
 
     def _mixed(self, name: str, values: Sequence[Any], bits: int, evaluate: Callable[..., Array]) -> Value:
         """Data meets integers; a predicate of the launch decides where it absorbs."""
