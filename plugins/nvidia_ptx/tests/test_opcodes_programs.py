@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from float_programs import MAKERS, build, clashes
+from random_programs.forms import MAKERS, build, clashes
 
 WIDE = st.integers(0, 2**16 - 1)
 

@@ -1,0 +1,1 @@
+"""Random straight-line programs, as PTX and as functions on bit patterns."""

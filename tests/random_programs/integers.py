@@ -1,0 +1,166 @@
+"""Statements that make integers and predicates, choose by predicates, and go through shared memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from random_programs.values import LANES, UNSIGNED, WIDTH, Draw, Program, in_register, operands
+
+COMPARISONS = {
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
+WRAPPING = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul.lo": np.multiply,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+
+
+def choose(program: Program, n: Draw) -> None:
+    kind = ("f32", "f32", "f16", "bf16", "f64", "i32", "i64")[n[3] % 7]
+    found = operands(program, kind, n[:2])
+    predicate = program.pick("pred", n[2])
+    if found is None or predicate is None:
+        return
+    p = in_register(program, predicate)
+    a, b = (in_register(program, each) for each in found)
+    bits = np.where(p.bits, a.bits, b.bits)
+    width = WIDTH[kind]
+    if n[3] // 7 % 2:
+        program.add(kind, bits, f"mov.b{width} @@, {b.register};", f"@{p.register} mov.b{width} @@, {a.register};")
+    else:
+        program.add(kind, bits, f"selp.b{width} @@, {a.register}, {b.register}, {p.register};")
+
+
+def compare(program: Program, n: Draw) -> None:
+    kind = ("f32", "f16", "i32", "f32")[n[3] % 4]
+    found = operands(program, kind, n[:2])
+    if found is None:
+        return
+    a, b = (in_register(program, each) for each in found)
+    if kind == "i32":
+        verb = ("lt", "le", "gt", "ge", "eq", "ne")[n[3] // 4 % 6]
+        bits = COMPARISONS[verb](a.bits.view(np.int32), b.bits.view(np.int32))
+        program.add("pred", bits, f"setp.{verb}.s32 @@, {a.register}, {b.register};")
+        return
+    verb = ("lt", "le", "gt", "ge", "eq", "ne", "ltu", "leu", "gtu", "geu", "equ", "neu", "num", "nan")[n[3] // 4 % 14]
+    left, right = (each.bits.view(np.float32 if kind == "f32" else np.float16) for each in (a, b))
+    unordered = np.isnan(left) | np.isnan(right)
+    with np.errstate(invalid="ignore"):
+        bits = COMPARISONS[verb[:2]](left, right) if verb[:2] in COMPARISONS else unordered
+    if verb == "num":
+        bits = ~unordered
+    elif verb != "nan":
+        bits = bits & ~unordered | (unordered if verb.endswith("u") else False)
+    program.add("pred", bits, f"setp.{verb}.{kind} @@, {a.register}, {b.register};")
+
+
+def logic_of_predicates(program: Program, n: Draw) -> None:
+    found = operands(program, "pred", n[:2])
+    if found is None:
+        return
+    a, b = (in_register(program, each) for each in found)
+    verb = ("and", "or", "xor", "not")[n[3] % 4]
+    if verb == "not":
+        program.add("pred", ~a.bits, f"not.pred @@, {a.register};")
+        return
+    bits = {"and": a.bits & b.bits, "or": a.bits | b.bits, "xor": a.bits ^ b.bits}[verb]
+    program.add("pred", bits, f"{verb}.pred @@, {a.register}, {b.register};")
+
+
+def integers(program: Program, n: Draw) -> None:
+    kind = ("i32", "i64", "i64")[n[3] % 3]
+    width = WIDTH[kind]
+    unsigned = UNSIGNED[width]
+    verb = (
+        "add",
+        "sub",
+        "mul.lo",
+        "and",
+        "or",
+        "xor",
+        "shl",
+        "shr",
+        "neg",
+        "min",
+        "max",
+        "not",
+        "shl",
+        "mul.lo",
+        "sar",
+    )[n[3] // 3 % 15]
+    found = operands(program, kind, n[:2])
+    if found is None:
+        return
+    a, b = (in_register(program, each) for each in found)
+    x, y = a.bits, b.bits
+    with np.errstate(over="ignore"):
+        if verb in ("shl", "shr", "sar"):
+            amount = (n[2] * 5) % (width + 2)
+            count = unsigned(min(amount, width - 1))
+            zero = unsigned(0)
+            if verb == "sar":
+                signed = x.view(f"int{width}")
+                bits = (signed >> count.view(f"int{width}")).view(unsigned)
+                program.add(kind, bits, f"shr.s{width} @@, {a.register}, {amount};")
+                return
+            bits = np.full_like(x, zero) if amount >= width else (x << count if verb == "shl" else x >> count)
+            program.add(kind, bits, f"{verb}.{'b' if verb == 'shl' else 'u'}{width} @@, {a.register}, {amount};")
+            return
+        if verb in ("neg", "not"):
+            bits = unsigned(0) - x if verb == "neg" else ~x
+            program.add(kind, bits, f"{verb}.{'s' if verb == 'neg' else 'b'}{width} @@, {a.register};")
+            return
+        if verb in ("min", "max"):
+            extremum = np.minimum if verb == "min" else np.maximum
+            bits = extremum(x.view(f"int{width}"), y.view(f"int{width}")).view(unsigned)
+        else:
+            bits = WRAPPING[verb](x, y)
+    letter = "s" if verb in ("add", "sub", "mul.lo", "min", "max") else "b"
+    program.add(kind, bits, f"{verb}.{letter}{width} @@, {a.register}, {b.register};")
+
+
+def integer_widths(program: Program, n: Draw) -> None:
+    choice = n[3] % 4
+    found = program.pick("i64" if choice == 2 else "i32", n[0])
+    other = program.pick("i32", n[1])
+    if found is None or other is None:
+        return
+    a, b = in_register(program, found), in_register(program, other)
+    if choice == 0:
+        program.add("i64", a.bits.astype(np.uint64), f"cvt.u64.u32 @@, {a.register};")
+    elif choice == 1:
+        program.add("i64", a.bits.view(np.int32).astype(np.int64).view(np.uint64), f"cvt.s64.s32 @@, {a.register};")
+    elif choice == 2:
+        program.add("i32", a.bits.astype(np.uint32), f"cvt.u32.u64 @@, {a.register};")
+    else:
+        bits = b.bits.astype(np.uint64) << np.uint64(32) | a.bits.astype(np.uint64)
+        program.add("i64", bits, f"mov.b64 @@, {{{a.register}, {b.register}}};")
+
+
+def through_shared(program: Program, n: Draw) -> None:
+    kind = ("f32", "f16", "f16x2", "i32", "i64", "f64")[n[3] % 6]
+    found = operands(program, kind, n[:1])
+    if found is None:
+        return
+    a = in_register(program, found[0])
+    bits = WIDTH[kind]
+    lanes = [(lane + n[2]) % LANES for lane in range(LANES)]
+    full = np.broadcast_to(a.bits, (LANES, a.bits.shape[1]))
+    address = "mul.lo.u32 %r88, %r88, 8; cvt.u64.u32 %d87, %r88; add.s64 %d87, %d87, %d88;"
+    program.add(
+        kind,
+        np.ascontiguousarray(full[lanes]),
+        f"bar.sync 0; mov.u64 %d88, room; mov.b32 %r88, %r0; {address}",
+        f"st.shared.b{bits} [%d87], {a.register}; bar.sync 0;",
+        f"add.u32 %r88, %r0, {n[2] % LANES}; and.b32 %r88, %r88, {LANES - 1}; {address}",
+        f"ld.shared.b{bits} @@, [%d87];",
+    )
