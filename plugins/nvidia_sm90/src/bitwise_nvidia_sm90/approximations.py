@@ -1,0 +1,219 @@
+"""sm_90's approximate functions, bit for bit: rcp, rsqrt, sqrt and ex2 in fp32, and division through rcp.
+
+The multifunction unit computes four functions of a significand; its results are kept as differences, one signed byte
+each, from a number that IEEE arithmetic gives everywhere alike (`NEAR`).  Around them stand the instructions that the
+assembler emits, read from machine code: scaling of subnormal and huge operands.  `approximation_probes` measures the
+tables on a GPU and compares every function here with it, over all 2**32 operands of the forms with .ftz.
+"""
+
+from __future__ import annotations
+
+import lzma
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from hashlib import sha256
+from importlib.resources import files
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Words: TypeAlias = NDArray[np.uint32]
+
+NAN = np.uint32(0x7FFFFFFF)
+INFINITY = np.uint32(0x7F800000)
+SIGN = np.uint32(0x80000000)
+MANTISSA = (1 << 23) - 1
+
+DIGESTS = {
+    "rcp": "c408381446132e07fa5581e930dc33fb790bea7ec4276ef3621e322df2492a55",
+    "rsqrt": "218fc04d271773269367dedf4cff9ff719081b1218c3d67d248d8d6126040246",
+    "sqrt": "4e017678de306e0be8bed66193c2ebf09e9c60a9600cad56cd05bb7b6c3f266f",
+    "ex2": "b2a42c4a626469c986e33e43f16f41bde9d84de94347cd9ceaa1bd68d36bcdf0",
+}
+"""SHA-256 of each decoded table (little-endian 32-bit patterns)."""
+
+
+def _significands() -> NDArray[np.float64]:
+    return np.arange(1 << 23, dtype=np.float64) / 2.0**23 + 1.0
+
+
+def _near_rcp() -> NDArray[np.float64]:
+    return 1.0 / _significands()
+
+
+def _near_sqrt() -> NDArray[np.float64]:
+    one = _significands()
+    roots: NDArray[np.float64] = np.sqrt(np.concatenate([one, 2.0 * one]))
+    return roots
+
+
+def _near_rsqrt() -> NDArray[np.float64]:
+    return 1.0 / _near_sqrt()
+
+
+def _near_ex2() -> NDArray[np.float64]:
+    """2**(i / 2**23) as products of repeated square roots of two: the same doubles on every machine."""
+    powers = np.ones(1)
+    root = 2.0
+    for _ in range(23):
+        root = float(np.sqrt(root))
+        powers = np.multiply.outer(powers, np.array([1.0, root])).reshape(-1)
+    return powers
+
+
+NEAR: Mapping[str, Callable[[], NDArray[np.float64]]] = {
+    "rcp": _near_rcp,
+    "rsqrt": _near_rsqrt,
+    "sqrt": _near_sqrt,
+    "ex2": _near_ex2,
+}
+"""By function: operands 1.m (rcp), 1.m and then 2 * 1.m (roots), the fraction i / 2**23 (ex2)."""
+
+
+def encode(name: str, results: Words) -> bytes:
+    """Measured results as differences from their near numbers.  Raises ValueError where one needs more than a byte."""
+    difference = results.astype(np.int64) - NEAR[name]().astype(np.float32).view(np.uint32)
+    if np.abs(difference).max() > 127:
+        raise ValueError(f"the results of {name} lie too far from the function to be kept in a byte each")
+    return lzma.compress(difference.astype(np.int8).tobytes(), preset=9)
+
+
+@cache
+def table(name: str) -> Words:
+    """The unit's results for every significand.  Raises ValueError where the file is not the one that was measured."""
+    stored = (files("bitwise_nvidia_sm90") / "approximation_tables" / f"{name}.xz").read_bytes()
+    difference = np.frombuffer(lzma.decompress(stored), dtype=np.int8)
+    found = (NEAR[name]().astype(np.float32).view(np.uint32).astype(np.int64) + difference).astype(np.uint32)
+    if sha256(found.astype("<u4").tobytes()).hexdigest() != DIGESTS[name]:
+        raise ValueError(f"the table of {name} is damaged; install bitwise-nvidia-sm90 again")
+    found.setflags(write=False)
+    return found
+
+
+def _fields(x: Words) -> tuple[Words, NDArray[np.int64], NDArray[np.int64]]:
+    """Sign bit in place, biased exponent, mantissa."""
+    wide = x.astype(np.int64)
+    return x & SIGN, (wide >> 23) & 0xFF, wide & MANTISSA
+
+
+def _packed(magnitude: NDArray[np.int64]) -> Words:
+    """A biased magnitude as a pattern: flushed to zero below the normals, infinity above."""
+    flushed = np.where(magnitude >> 23 < 1, 0, np.minimum(magnitude, int(INFINITY)))
+    return flushed.astype(np.uint32)
+
+
+def reciprocal(x: Words) -> Words:
+    """rcp.approx.ftz.f32."""
+    sign, exponent, mantissa = _fields(x)
+    found = _packed(table("rcp")[mantissa].astype(np.int64) - ((exponent - 127) << 23))
+    found = np.where(exponent == 0, INFINITY, np.where(exponent == 255, np.uint32(0), found)) | sign
+    return np.where((exponent == 255) & (mantissa != 0), NAN, found)
+
+
+def reciprocal_root(x: Words) -> Words:
+    """rsqrt.approx.ftz.f32."""
+    sign, exponent, mantissa = _fields(x)
+    odd = (exponent - 127) & 1
+    half = (exponent - 127 - odd) >> 1
+    found = (table("rsqrt")[(odd << 23) + mantissa].astype(np.int64) - (half << 23)).astype(np.uint32)
+    found = np.where(exponent == 255, np.uint32(0), found)
+    found = np.where((exponent == 255) & (mantissa != 0) | (sign != 0), NAN, found)
+    return np.where(exponent == 0, INFINITY | sign, found)
+
+
+def root(x: Words) -> Words:
+    """sqrt.approx.ftz.f32."""
+    sign, exponent, mantissa = _fields(x)
+    odd = (exponent - 127) & 1
+    half = (exponent - 127 - odd) >> 1
+    found = (table("sqrt")[(odd << 23) + mantissa].astype(np.int64) + (half << 23)).astype(np.uint32)
+    found = np.where(exponent == 255, INFINITY, found)
+    found = np.where((exponent == 255) & (mantissa != 0) | (sign != 0), NAN, found)
+    return np.where(exponent == 0, sign, found)
+
+
+def power_of_two(x: Words) -> Words:
+    """ex2.approx.ftz.f32.
+
+    The operand is cut to a multiple of 2**-23 towards zero; a negative one with a fraction is taken as the complement
+    of its bits, one multiple lower than the negation.
+    """
+    sign, exponent, mantissa = _fields(x)
+    significand = np.where(exponent == 0, 0, mantissa | (1 << 23))
+    shift = exponent - 127
+    cut = np.where(shift >= 0, significand << np.clip(shift, 0, 8), significand >> np.clip(-shift, 0, 24))
+    cut = np.where((sign != 0) & (cut & MANTISSA != 0), ~cut, np.where(sign != 0, -cut, cut))
+    found = _packed(table("ex2")[cut & MANTISSA].astype(np.int64) + ((cut >> 23) << 23))
+    found = np.where(shift > 7, np.where(sign != 0, np.uint32(0), INFINITY), found)
+    return np.where((exponent == 255) & (mantissa != 0), NAN, found)
+
+
+def _times(x: Words, factor: NDArray[np.float32] | float) -> Words:
+    """fp32 multiplication, round to nearest, subnormals kept; a NaN is the canonical one."""
+    with np.errstate(all="ignore"):
+        found = x.view(np.float32) * np.asarray(factor, dtype=np.float32)
+    return np.where(np.isnan(found), NAN, np.ascontiguousarray(found).view(np.uint32))
+
+
+_TINY, _HUGE = np.float32(2.0**-126), np.float32(2.0**126)
+
+
+def _scaled(unit: Callable[[Words], Words], back: float, x: Words) -> Words:
+    """A root of a subnormal operand: of 2**24 times it, scaled back."""
+    x = np.ascontiguousarray(x)
+    small = np.abs(x.view(np.float32)) < _TINY
+    found = unit(np.where(small, _times(x, 2.0**24), x))
+    return np.where(small, _times(found, back), found)
+
+
+def _scale(x: Words) -> NDArray[np.float32]:
+    """What the divisor is multiplied by: 2**24 if subnormal, 1/4 above 2**126."""
+    magnitude = np.abs(np.ascontiguousarray(x).view(np.float32))
+    large, one = np.float32(0.25), np.float32(1)
+    return np.where(magnitude > _HUGE, large, np.where(magnitude < _TINY, np.float32(2.0**24), one))
+
+
+def reciprocal_of_any(x: Words) -> Words:
+    """rcp.approx.f32."""
+    scale = _scale(x)
+    return _times(reciprocal(_times(np.ascontiguousarray(x), scale)), scale)
+
+
+def power_of_two_of_any(x: Words) -> Words:
+    """ex2.approx.f32: below -126 the square of the power of half the operand."""
+    x = np.ascontiguousarray(x)
+    with np.errstate(invalid="ignore"):
+        low = x.view(np.float32) < -126
+    found = power_of_two(np.where(low, _times(x, 0.5), x))
+    return np.where(low, _times(found, found.view(np.float32)), found)
+
+
+def _exact_reciprocal(x: Words) -> Words:
+    """1 / x to nearest: what the assembler computes itself where it knows the divisor."""
+    with np.errstate(all="ignore"):
+        found = np.float32(1) / x.view(np.float32)
+    return np.where(np.isnan(found), NAN, found.view(np.uint32))
+
+
+def quotient(inverse: Callable[[Words], Words], left: Words, right: Words) -> Words:
+    """div.full.f32: both operands scaled, then the product with the divisor's reciprocal."""
+    left, right = (np.ascontiguousarray(each) for each in (left, right))
+    scale = _scale(right)
+    factor = np.ascontiguousarray(inverse(_times(right, scale)))
+    return _times(_times(left, scale), factor.view(np.float32))
+
+
+FUNCTIONS: Mapping[str, Callable[..., Words]] = {
+    "rcp.approx.ftz.fp32@sm_90": reciprocal,
+    "rcp.approx.fp32@sm_90": reciprocal_of_any,
+    "rsqrt.approx.ftz.fp32@sm_90": reciprocal_root,
+    "rsqrt.approx.fp32@sm_90": partial(_scaled, reciprocal_root, 2.0**12),
+    "sqrt.approx.ftz.fp32@sm_90": root,
+    "sqrt.approx.fp32@sm_90": partial(_scaled, root, 2.0**-12),
+    "ex2.approx.ftz.fp32@sm_90": power_of_two,
+    "ex2.approx.fp32@sm_90": power_of_two_of_any,
+    "div.full.fp32@sm_90": partial(quotient, reciprocal),
+    "div.full.literal.fp32@sm_90": partial(quotient, _exact_reciprocal),
+}
+"""By the operation's full name; what is not here has no function that is known to be exact."""
