@@ -17,11 +17,13 @@ from bitwise_core.engine import block_evaluation as evaluation
 from bitwise_core.engine.grid import Column, Grid, NotTranslations
 from bitwise_core.engine.separable import TAINT, Separable, block_only, decide, exact, plain, token, unsigned
 from bitwise_core.machine import lanes as L
+from bitwise_core.machine import matrix
 from bitwise_core.machine.cells import SharedMemory
 from bitwise_core.machine.float_rules import shape as floating_shape
 from bitwise_core.machine.global_memory import GlobalMemory
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.launch import POINTER_SHIFT
+from bitwise_core.machine.matrix import FusedStep
 from bitwise_core.machine.pieces import choose
 from bitwise_core.machine.races import RaceDetector, Races
 
@@ -124,6 +126,16 @@ class AddressDomain:
                 first = value if isinstance(value, np.ndarray) else value.grid.on(value.column)[:1] + value.thread
                 buffers = np.unique(first >> np.uint64(POINTER_SHIFT))
                 self.pointers.update(int(each) for each in buffers if each)
+
+    def vectors(self, elements: L.Lanes) -> matrix.Vectors:
+        """See `Domain.vectors`."""
+        return matrix.hashed_vectors(elements)
+
+    def fused(self, step: FusedStep, accumulator: L.Lanes, left: matrix.Vectors, right: matrix.Vectors) -> L.Lanes:
+        """See `Domain.fused`."""
+        assert isinstance(left, matrix.Hashed)
+        assert isinstance(right, matrix.Hashed)
+        return matrix.fused_terms(step, accumulator, left, right)
 
     def load(self, address: Array, bits: int) -> Value:
         """See `Domain.load`."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.lanes import Array, Lanes, Value
+from bitwise_core.machine.matrix import FusedStep, Vectors
 
 
 class Unreadable(Exception):
@@ -49,3 +50,12 @@ class Domain(Protocol):
 
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """The initial content of global memory at addresses that depend on data."""
+
+    def vectors(self, elements: Lanes) -> Vectors:
+        """Operand vectors of a matrix step along the last axis: elements of shape (blocks, vectors, k)."""
+
+    def fused(self, step: FusedStep, accumulator: Lanes, left: Vectors, right: Vectors) -> Lanes:
+        """One fused matrix step, elementwise over broadcastable shapes (blocks, ...): the new accumulator.
+
+        The vectors are this domain's own.
+        """

@@ -1,13 +1,18 @@
-"""Matrix-unit steps over terms: ordered operand vectors, and one fused step for every output at once.
+"""Matrix-unit steps: ordered operand vectors, and one fused step for every output at once.
 
 A fused step adds the products of a row of A and a column of B to an accumulator; inside one step the hardware's
-sum has no order.  The term of an output is the accumulator, the row's vector and the column's vector under
-the instruction's own name, and the two vectors commute where their element types are one.
+sum has no order.  An instruction gathers the elements of its operands and hands them to the domain, which keeps them in
+a form of its own (`Vectors`) and computes the step.
+
+Over terms, an output is the accumulator, the row's vector and the column's vector under the instruction's own name,
+and the two vectors commute where their element types are one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -21,12 +26,57 @@ VECTOR, MATRIX = "vector", "matrix "
 
 
 @dataclass(frozen=True, slots=True)
-class Vectors:
-    """Operand vectors: hashes of shape (2, blocks, ...) and which of them hold nothing but known zeros."""
+class FusedStep:
+    """One fused step of a matrix unit.
+
+    `name` says all that decides its bits.  `positive_zero`: the unit's zero results are +0, underflow included (one
+    exact sum, normalised once, has no other zero).  `commutes`: rows and columns have elements of one type.
+    """
+
+    name: str
+    positive_zero: bool
+    commutes: bool
+
+
+class Vectors(Protocol):
+    """Operand vectors in the form of a domain: an array of them for each block, flat until `take` arranges them."""
+
+    def take(self, index: Array) -> Self:
+        """The vectors of these numbers, in the shape of `index`."""
+
+    def beside(self, others: Sequence[Self]) -> Self:
+        """These vectors and after them the others', flat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hashed:
+    """Operand vectors over terms: hashes of shape (2, blocks, ...) and which of them hold nothing but known zeros."""
 
     words: hashing.Words
     zero: Array | None
     sticky: L.Meta
+
+    def take(self, index: Array) -> Hashed:
+        """See `Vectors.take`."""
+        words = self.words.reshape(2, self.words.shape[1], -1)[:, :, index]
+        zero = None if self.zero is None else self.zero.reshape(self.zero.shape[0], -1)[:, index]
+        return Hashed(words, zero, self.sticky)
+
+    def beside(self, others: Sequence[Hashed]) -> Hashed:
+        """See `Vectors.beside`."""
+        if not others:
+            return self
+        parts = (self, *others)
+        sticky: L.Meta = 0
+        for each in parts:
+            sticky = sticky | each.sticky
+        words = np.concatenate([each.words.reshape(2, each.words.shape[1], -1) for each in parts], axis=2)
+        zeros = [each.zero.reshape(each.zero.shape[0], -1) for each in parts if each.zero is not None]
+        if len(zeros) < len(parts):
+            return Hashed(words, None, sticky)
+        blocks = max(each.shape[0] for each in zeros)
+        spread = [np.broadcast_to(each, (blocks, each.shape[1])) for each in zeros]
+        return Hashed(words, np.concatenate(spread, axis=1), sticky)
 
 
 def known_zero(lanes: Lanes) -> Array | None:
@@ -52,15 +102,15 @@ def sticky_of(meta: L.Meta) -> L.Meta:
     return L.uniform(np.bitwise_or.reduce(flat, axis=1) & np.uint32(L.STICKY))
 
 
-def rows(elements: Lanes) -> Vectors:
-    """Vectors along the last axis: elements of shape (blocks, rows * k) given as words (2, blocks, rows, k)."""
+def hashed_vectors(elements: Lanes) -> Hashed:
+    """Vectors along the last axis: elements given as words (2, blocks, rows, k)."""
     hashed = exact_hash(elements) if elements.bits == 32 else full_hash(elements)
     count = hashed.shape[-1]
     total = (hashed * hashing.row_multipliers(count)).sum(axis=-1, dtype=np.uint64)
     zero = known_zero(elements)
     words = hashing.finalise(total + hashing.constant(f"vector {count} of {elements.bits}"))
     recording.note(VECTOR, Lanes(elements.bits, words, L.TERM), lambda: [_element(elements, k) for k in range(count)])
-    return Vectors(words, None if zero is None else np.all(zero, axis=-1), sticky_of(elements.meta))
+    return Hashed(words, None if zero is None else np.all(zero, axis=-1), sticky_of(elements.meta))
 
 
 def _element(elements: Lanes, k: int) -> Lanes:
@@ -68,31 +118,21 @@ def _element(elements: Lanes, k: int) -> Lanes:
     return Lanes(elements.bits, elements.words[..., k], meta if isinstance(meta, int) else meta[..., k])
 
 
-def fused(
-    name: str,
-    accumulator: Lanes,
-    left: Vectors,
-    right: Vectors,
-    *,
-    positive_zero: bool,
-    finite: bool = False,
-    commutes: bool = True,
-) -> Lanes:
+def fused_terms(step: FusedStep, accumulator: Lanes, left: Hashed, right: Hashed, *, finite: bool = False) -> Lanes:
     """One fused step, elementwise over broadcastable shapes: accumulator words (2, blocks, ...).
 
     Where both vectors hold nothing but zeros, the step adds +0 to the accumulator (measured: an accumulator of -0
-    comes back as +0, every other one as it was).  `positive_zero` says that the unit's zero results are +0,
-    underflow included: one exact sum, normalised once, has no other zero.  If all operands are `finite`, one vector of
-    zeros is enough.  The vectors do not commute where their element types differ.
+    comes back as +0, every other one as it was).  If all operands are `finite`, one vector of zeros is enough.
     """
+    name = step.name
     factor = hashing.shaped(hashing.multiplier(3), right.words.ndim)
-    words = left.words + (right.words if commutes else right.words * factor)
+    words = left.words + (right.words if step.commutes else right.words * factor)
     words = words + full_hash(accumulator) * hashing.shaped(hashing.multiplier(2), words.ndim)
     words += hashing.shaped(hashing.constant("fused " + name), words.ndim)
     out = Lanes(
         accumulator.bits,
         hashing.scramble(words),
-        L.TERM | (L.NOT_MINUS_ZERO if positive_zero else 0) | _meta_or(accumulator.meta, left, right, words.ndim - 1),
+        L.TERM | _meta_or(accumulator.meta, left, right, words.ndim - 1) | (L.NOT_MINUS_ZERO * step.positive_zero),
     )
     recording.note(
         MATRIX + name, out, lambda: [accumulator, *(Lanes(out.bits, each.words, L.TERM) for each in (left, right))]
@@ -111,7 +151,7 @@ def fused(
     return Lanes(out.bits, np.where(unchanged, accumulator.words, out.words), meta)
 
 
-def _meta_or(meta: L.Meta, left: Vectors, right: Vectors, dimensions: int) -> L.Meta:
+def _meta_or(meta: L.Meta, left: Hashed, right: Hashed, dimensions: int) -> L.Meta:
     total = meta & L.STICKY
     for each in (left.sticky, right.sticky):
         total = total | (each if isinstance(each, int) else each.reshape(-1, *(1,) * (dimensions - 1)))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bitwise_core import numeric
 from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Domain, Unreadable
@@ -192,7 +193,4 @@ def _combine(domain: Domain, name: str, left: Value, right: Value, bits: int) ->
     if name.split(".")[-1].startswith(("fp", "bf")):
         return domain.floating(name, [left, right], bits)
 
-    def evaluate(*operands: Array) -> Array:
-        raise Unreadable("an atomic operation on known numbers only")
-
-    return domain.integer(name, [left, right], bits, evaluate, gathers=True)
+    return domain.integer(name, [left, right], bits, numeric.operation(name).evaluate, gathers=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bitwise_core.machine import lanes as L
-from bitwise_core.machine import recording
+from bitwise_core.machine import matrix, recording
 from bitwise_core.machine.float_rules import RULES, Shape, fold, negated, shape
 from bitwise_core.machine.lane_hash import term
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
@@ -124,6 +124,18 @@ class TermDomain:
             result = L.put(known & taken, left, result)
             result = L.put(known & ~taken, right, result)
         return result
+
+    # -- matrix units -----------------------------------------------------------------------------------------------
+
+    def vectors(self, elements: Lanes) -> matrix.Vectors:
+        """See `Domain.vectors`."""
+        return matrix.hashed_vectors(elements)
+
+    def fused(self, step: matrix.FusedStep, accumulator: Lanes, left: matrix.Vectors, right: matrix.Vectors) -> Lanes:
+        """See `Domain.fused`."""
+        assert isinstance(left, matrix.Hashed)
+        assert isinstance(right, matrix.Hashed)
+        return matrix.fused_terms(step, accumulator, left, right, finite="finite" in self.assumptions)
 
     # -- memory -----------------------------------------------------------------------------------------------------
 

@@ -12,18 +12,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
 from bitwise_core.asm import Immediate, Instruction, Operand, Register, Vector
 from bitwise_core.machine import lanes as L
-from bitwise_core.machine import matrix
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.groups import Groups
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Lanes, Value
-from bitwise_core.machine.matrix import Vectors
+from bitwise_core.machine.matrix import FusedStep, Vectors
 from bitwise_core.machine.mnemonics import Accumulation
 from bitwise_core.machine.pieces import as_lanes, concat, cut
 from bitwise_core.machine.state import Machine, Step
@@ -98,6 +98,8 @@ def _multiply(instruction: Instruction, context: Context, n: int, k: int, result
     out = 16 if result == "f16" else 32
     line = instruction.line
 
+    fused = FusedStep(name, positive_zero=out == 32, commutes=left == right)
+
     def step(machine: Machine) -> None:
         groups = _groups(machine, line)
         rows = (
@@ -107,9 +109,10 @@ def _multiply(instruction: Instruction, context: Context, n: int, k: int, result
         )
         columns = _tile_rows(machine, b, n, k, size, not trans_b, groups)
         old = _accumulator(machine, items(destination), out, n, scale_d, groups)
-        vectors_of_tile = _spread(rows, columns, len(groups), n, in_registers)
-        finite = machine.domain.assumes("finite")
-        new = matrix.fused(name, old, *vectors_of_tile, positive_zero=out == 32, finite=finite, commutes=left == right)
+        row_index = _by_half(len(groups)) if in_registers else _by_row(len(groups))
+        left_vectors = rows[0].beside(rows[1:]).take(row_index)
+        right_vectors = columns[0].beside(columns[1:]).take(_by_column(len(groups), n))
+        new = machine.domain.fused(fused, old, left_vectors, right_vectors)
         _write(machine, items(destination), new, out, groups)
 
     return step
@@ -133,7 +136,7 @@ def _groups(machine: Machine, line: int) -> list[int]:
 def _tile_rows(
     machine: Machine, operand: Operand, rows: int, k: int, size: int, k_major: bool, groups: list[int]
 ) -> list[Vectors]:
-    """Per warpgroup, the vectors of a tile: words (2, blocks, rows)."""
+    """Per warpgroup, the vectors of a tile."""
     value = machine.known(machine.read_bits(operand, 64))
     if value is None:
         raise Unreadable("a matrix descriptor depends on data")
@@ -174,7 +177,7 @@ def _tile(machine: Machine, descriptor: int, rows: int, k: int, size: int, k_maj
     blocks = value.words.shape[1]
     meta = value.meta if isinstance(value.meta, int) else value.meta.reshape(value.meta.shape[0], rows, k)
     words = np.broadcast_to(value.words, (2, blocks, rows * k)).reshape(2, blocks, rows, k)
-    result = matrix.rows(Lanes(size * 8, words, meta))
+    result = machine.domain.vectors(Lanes(size * 8, words, meta))
     if len(cache) > 64:
         cache.clear()
     cache[key] = (version, result)
@@ -182,62 +185,31 @@ def _tile(machine: Machine, descriptor: int, rows: int, k: int, size: int, k_maj
 
 
 def _register_rows(machine: Machine, registers: Sequence[Operand], bits: int, groups: list[int]) -> list[Vectors]:
-    """A's fragment in registers: per half, words (2, blocks, warps, 8), cut to the warpgroups."""
+    """A's fragment in registers: per half, eight vectors of each warp of the warpgroups."""
     values = [machine.read_bits(each, 32) for each in registers]
-    halves = vectors(machine, values, bits, 2)
-    warps = [warp for group in groups for warp in range(4 * group, 4 * group + 4)]
-    result = []
-    for half in halves:
-        zero = None if half.zero is None else half.zero[:, warps]
-        result.append(Vectors(half.words[:, :, warps], zero, half.sticky))
-    return result
+    first = np.array(groups)[:, None] * _GROUP // 4
+    chosen = (first + np.arange(_GROUP // 4)).ravel()
+    return [half.take(chosen) for half in vectors(machine, values, bits, 2)]
 
 
-def _spread(
-    rows: list[Vectors], columns: list[Vectors], groups: int, n: int, in_registers: bool
-) -> tuple[Vectors, Vectors]:
-    """Row and column vectors in the accumulator's axes (j, half, e, group, warp, lane / 4, lane % 4)."""
-    if in_registers:
-        words = np.stack([each.words for each in rows], axis=2)
-        words = words.reshape(2, words.shape[1], 1, 2, 1, groups, 4, 8, 1)
-        zero = None
-        if all(each.zero is not None for each in rows):
-            stacked = np.stack([each.zero for each in rows if each.zero is not None], axis=1)
-            zero = stacked.reshape(stacked.shape[0], 1, 2, 1, groups, 4, 8, 1)
-    else:
-        words, zero = _stack(rows)
-        words = words.reshape(2, words.shape[1], groups, 4, 2, 8).transpose(0, 1, 4, 2, 3, 5)[
-            :, :, None, :, None, :, :, :, None
-        ]
-        if zero is not None:
-            zero = zero.reshape(zero.shape[0], groups, 4, 2, 8).transpose(0, 3, 1, 2, 4)[
-                :, None, :, None, :, :, :, None
-            ]
-    left = Vectors(words, zero, _sticky(rows))
-    words, zero = _stack(columns)
-    words = words.reshape(2, words.shape[1], groups, n // 8, 4, 2).transpose(0, 1, 3, 5, 2, 4)[
-        :, :, :, None, :, :, None, None, :
-    ]
-    if zero is not None:
-        zero = zero.reshape(zero.shape[0], groups, n // 8, 4, 2).transpose(0, 2, 4, 1, 3)[
-            :, :, None, :, :, None, None, :
-        ]
-    return left, Vectors(words, zero, _sticky(columns))
+@cache
+def _by_half(groups: int) -> Array:
+    """Where rows in registers stand in the accumulator's axes (j, half, e, group, warp, lane / 4, lane % 4)."""
+    return np.arange(groups * 64).reshape(1, 2, 1, groups, 4, 8, 1)
 
 
-def _stack(parts: list[Vectors]) -> tuple[Array, Array | None]:
-    words = np.stack([each.words for each in parts], axis=2)
-    zeros = [each.zero for each in parts]
-    if any(each is None for each in zeros):
-        return words, None
-    return words, np.stack([each for each in zeros if each is not None], axis=1)
+@cache
+def _by_row(groups: int) -> Array:
+    """Where rows of tiles stand in the accumulator's axes."""
+    row = np.arange(groups * 64).reshape(groups, 4, 2, 8)
+    return row.transpose(2, 0, 1, 3)[None, :, None, :, :, :, None]
 
 
-def _sticky(parts: list[Vectors]) -> L.Meta:
-    total: L.Meta = 0
-    for each in parts:
-        total = total | each.sticky
-    return total
+@cache
+def _by_column(groups: int, n: int) -> Array:
+    """Where columns stand in the accumulator's axes."""
+    column = np.arange(groups * n).reshape(groups, n // 8, 4, 2)
+    return column.transpose(1, 3, 0, 2)[:, None, :, :, None, None, :]
 
 
 def _accumulator(

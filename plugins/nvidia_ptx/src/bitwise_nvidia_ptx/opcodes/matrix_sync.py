@@ -16,6 +16,7 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.matrix import FusedStep
 from bitwise_core.machine.pieces import concat, cut, take_threads
 from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx.opcodes.common import FORMATS
@@ -61,6 +62,7 @@ def multiply(instruction: Instruction, context: Context) -> Step:
         family, k, result, left, right, accumulator, context.arch.name, "".join(f" {each}" for each in options)
     )
     out = {"f64": 64, "f32": 32, "s32": 32, "f16": 16}[result]
+    fused = FusedStep(name, positive_zero=out == 32, commutes=left == right)
     destination, a, b, c = instruction.operands
 
     def step(machine: Machine) -> None:
@@ -70,7 +72,7 @@ def multiply(instruction: Instruction, context: Context) -> Step:
         lefts = vectors(machine, [machine.read_bits(each, register) for each in items(a)], bits, halves)
         rights = vectors(machine, [machine.read_bits(each, register) for each in items(b)], bits, 1)[0]
         old = _elements(machine, items(c), out)
-        new = accumulate(machine, name, lefts, rights, old, out, commutes=left == right)
+        new = accumulate(machine, fused, lefts, rights, old)
         _write_elements(machine, items(destination), new, out)
 
     return step

@@ -1,0 +1,62 @@
+"""A launch run on bit patterns: the bytes that it leaves in every buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from bitwise_core.engine.launch_exact import LANES, Ready, machine_for, results
+from bitwise_core.engine.run import MAXIMUM_STEPS, Run
+from bitwise_core.machine.bits import BitsDomain
+from bitwise_core.machine.bits_memory import BitsMemory, Buffers, written
+from bitwise_core.machine.cells import FinerGranule
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lanes import Array
+
+
+def execute(prepared: Ready, contents: Mapping[str, Array]) -> dict[str, Array]:
+    """Runs every block of a launch and gives back the bytes of each buffer, by name.
+
+    `contents` holds the bytes (uint8, one axis) of every buffer before the launch.  Raises Unreadable for an
+    instruction that has no exact meaning here, an access out of bounds, a race, and a value that is not determined.
+    """
+    numbers = {name: index + 1 for index, name in enumerate(sorted(contents))}
+    names = {number: name for name, number in numbers.items()}
+    before = {numbers[name]: each for name, each in contents.items()}
+    buffers = Buffers(before)
+    granule = prepared.arch.granule(prepared.kernel)
+    watched: frozenset[int] = frozenset()
+    while True:
+        memory = BitsMemory(_domain(prepared, buffers), buffers, names)
+        memory.watched = watched
+        try:
+            _run(prepared, memory, numbers, granule)
+        except FinerGranule as finer:
+            if finer.granule >= granule:
+                raise Unreadable("shared memory is accessed in units that do not fit its cells") from None
+            granule = finer.granule
+            continue
+        # A buffer that is both loaded and stored is run again with its loads recorded, so that races are seen.
+        both = frozenset((memory.stores.keys() | memory.atomics.keys()) & memory.seen) - watched
+        if not both:
+            break
+        watched = watched | both
+    results(memory, memory.scratch)
+    return {names[number]: each for number, each in written(memory, before).items()}
+
+
+def _domain(prepared: Ready, buffers: Buffers) -> BitsDomain:
+    functions = prepared.arch.capabilities.get("approximations", {})
+    assert isinstance(functions, Mapping)
+    return BitsDomain(buffers, functions)
+
+
+def _run(prepared: Ready, memory: BitsMemory, numbers: Mapping[str, int], granule: int) -> None:
+    per_batch = max(1, LANES // prepared.threads)
+    blocks = np.arange(prepared.launch.blocks)
+    budget = [MAXIMUM_STEPS]
+    for start in range(0, len(blocks), per_batch):
+        machine = machine_for(prepared, memory, numbers, blocks[start : start + per_batch], granule)
+        memory.scratch = frozenset(machine.extra.get("scratch", ()))
+        Run(prepared.program, machine, budget).start()

@@ -1,0 +1,185 @@
+"""The domain of bits: every value is its bit pattern, so that a run returns the bytes that the machine returns.
+
+Values are plain arrays.  Where nothing has written a register or a cell of memory in some lanes, they are `Lanes` that
+are known in the others; what is computed from such a lane is undefined too, and a launch that stores it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.float_rules import shape
+from bitwise_core.machine.lanes import Array, Lanes, Value
+from bitwise_core.machine.matrix import FusedStep, Vectors
+from bitwise_core.machine.pieces import as_lanes, choose
+
+Function = Callable[..., Array]
+"""A function on bit patterns: an array for each operand, in the unsigned type of its width, to the array of results."""
+
+
+class Contents(Protocol):
+    """Where the domain reads memory."""
+
+    def read(self, address: Array, bits: int) -> Value:
+        """The initial content at known addresses; whatever it likes at addresses that lie in no buffer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patterns:
+    """Operand vectors as their elements' patterns, shape (blocks, ..., k), and why some are undefined (0: none is)."""
+
+    elements: Array
+    sticky: L.Meta
+
+    def take(self, index: Array) -> Patterns:
+        """See `Vectors.take`."""
+        blocks, k = self.elements.shape[0], self.elements.shape[-1]
+        sticky = (
+            self.sticky if isinstance(self.sticky, int) else self.sticky.reshape(self.sticky.shape[0], -1)[:, index]
+        )
+        return Patterns(self.elements.reshape(blocks, -1, k)[:, index], sticky)
+
+    def beside(self, others: Sequence[Patterns]) -> Patterns:
+        """See `Vectors.beside`."""
+        if not others:
+            return self
+        parts = (self, *others)
+        blocks, k = max(each.elements.shape[0] for each in parts), self.elements.shape[-1]
+        flat = [each.elements.reshape(each.elements.shape[0], -1, k) for each in parts]
+        elements = np.concatenate([np.broadcast_to(each, (blocks, *each.shape[1:])) for each in flat], axis=1)
+        if all(isinstance(each.sticky, int) and each.sticky == self.sticky for each in parts):
+            return Patterns(elements, self.sticky)
+        spread = [
+            np.broadcast_to(np.asarray(part.sticky, dtype=np.uint32), part.elements.shape[:-1]).reshape(each.shape[:2])
+            for part, each in zip(parts, flat, strict=True)
+        ]
+        meta = np.concatenate([np.broadcast_to(each, (blocks, each.shape[1])) for each in spread], axis=1)
+        return Patterns(elements, meta)
+
+
+MatrixUnit = Callable[[Array, Array, Array], Array]
+"""One fused step on patterns: rows (..., k), columns (..., k) and accumulators (...), broadcastable, to results."""
+
+
+class BitsDomain:
+    """See `machine.domain.Domain`.
+
+    `approximations` gives the functions of operations whose bits the hardware decides, by the operation's full name
+    (`ex2.approx.ftz.fp32@sm_90`): each must return the machine's bits for every pattern.  `units` gives those of
+    matrix units by the name of a fused step, None where a unit's arithmetic is not known.
+    """
+
+    name = "bits"
+
+    def __init__(
+        self,
+        contents: Contents,
+        approximations: Mapping[str, Function] | None = None,
+        units: Callable[[str], MatrixUnit | None] | None = None,
+    ) -> None:
+        self.contents = contents
+        self.approximations = approximations or {}
+        self.units = units
+
+    def assumes(self, assumption: str) -> bool:
+        """See `Domain.assumes`: patterns are what they are."""
+        return False
+
+    def floating(self, name: str, operands: Sequence[Value], bits: int, properties: int = 0) -> Value:
+        """See `Domain.floating`.  Raises Unreadable for an operation whose bits are not known here."""
+        function = shape(name.replace(".atomic", "")).evaluate or self.approximations.get(name)
+        if function is None:
+            raise Unreadable(f"the operation {name} has no function here that is exact for every pattern")
+        return lanewise(function, operands, bits)
+
+    def integer(
+        self, name: str, operands: Sequence[Value], bits: int, evaluate: Callable[..., Array], *, gathers: bool = False
+    ) -> Value:
+        """See `Domain.integer`."""
+        return lanewise(evaluate, operands, bits)
+
+    def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
+        """See `Domain.select`: undefined where the predicate is."""
+        if isinstance(predicate, np.ndarray):
+            return choose(predicate, if_true, if_false)
+        condition = as_lanes(predicate)
+        known = np.asarray(L.known_where(condition))
+        chosen = as_lanes(choose(condition.words[0] != 0, if_true, if_false))
+        return L.settle(L.put(known, chosen, undefined(chosen.bits, L.sticky(condition, chosen))))
+
+    def vectors(self, elements: Lanes) -> Vectors:
+        """See `Domain.vectors`."""
+        _check_reasons(elements)
+        meta = elements.meta
+        sticky = meta & L.STICKY if isinstance(meta, int) else np.bitwise_or.reduce(meta & np.uint32(L.STICKY), axis=-1)
+        return Patterns(L.numbers_of(elements), L.uniform(sticky))
+
+    def fused(self, step: FusedStep, accumulator: Lanes, left: Vectors, right: Vectors) -> Lanes:
+        """See `Domain.fused`.  Raises Unreadable for a unit whose arithmetic is not known here."""
+        assert isinstance(left, Patterns)
+        assert isinstance(right, Patterns)
+        unit = None if self.units is None else self.units(step.name)
+        if unit is None:
+            raise Unreadable(f"the arithmetic of the matrix step {step.name} is not known here")
+        _check_reasons(accumulator)
+        result = unit(left.elements, right.elements, L.numbers_of(accumulator))
+        wide = result.astype(np.uint64)
+        sticky = left.sticky | right.sticky | L.sticky(accumulator)
+        meta: L.Meta = L.KNOWN
+        if not isinstance(sticky, int) or sticky:
+            meta = np.broadcast_to(np.where(sticky != 0, L.TERM | sticky, L.KNOWN).astype(np.uint32), result.shape)
+        return Lanes(accumulator.bits, np.broadcast_to(wide[None], (2, *wide.shape)), L.uniform(meta))
+
+    def load(self, address: Array, bits: int) -> Value:
+        """See `Domain.load`."""
+        return self.contents.read(address, bits)
+
+    def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
+        """See `Domain.gather`: every address is known, or depends on what nothing wrote."""
+        raise Unreadable("memory is read at an address that depends on a register or on memory that nothing wrote")
+
+
+def undefined(bits: int, sticky: L.Meta) -> Lanes:
+    """Lanes that have no pattern, for the reason that their operands carry."""
+    return Lanes(bits, np.zeros((2, 1, 1), dtype=np.uint64), sticky | L.TERM)
+
+
+def lanewise(function: Callable[..., Array], operands: Sequence[Value], bits: int) -> Value:
+    """The function lane by lane; undefined where an operand is.  Raises Unreadable where that has no reason."""
+    for operand in operands:
+        if not isinstance(operand, np.ndarray):
+            break
+    else:
+        return function(*operands)
+    known: bool | Array = True
+    sticky: L.Meta = 0
+    numbers = []
+    for operand in operands:
+        if isinstance(operand, np.ndarray):
+            numbers.append(operand)
+            continue
+        lanes = as_lanes(operand)
+        _check_reasons(lanes)
+        known = np.logical_and(known, L.known_where(lanes))
+        sticky = sticky | L.sticky(lanes)
+        numbers.append(L.numbers_of(lanes))
+    result = function(*numbers)
+    if np.all(known):
+        return result
+    made = L.known_lanes(result)
+    shape_of = np.broadcast_shapes(result.shape, np.shape(known))
+    meta = np.broadcast_to(np.where(known, np.uint32(L.KNOWN), np.uint32(L.TERM) | sticky), shape_of)
+    return L.settle(Lanes(bits, np.broadcast_to(made.words, (2, *shape_of)), L.uniform(meta)))
+
+
+def _check_reasons(lanes: Lanes) -> None:
+    """Every lane is known, or says why it is undefined.  Raises Unreadable."""
+    reason = (lanes.meta & L.STICKY) != 0
+    if not np.all(np.logical_or(L.known_where(lanes), reason)):
+        raise Unreadable("a value was made that has no bit pattern here")

@@ -1,0 +1,118 @@
+"""Global memory of a run on bit patterns: the caller's buffers, bounds, and the bytes that a launch leaves in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.bits import undefined
+from bitwise_core.machine.domain import Domain, Unreadable
+from bitwise_core.machine.global_memory import GlobalMemory
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.launch import POINTER_SHIFT
+from bitwise_core.machine.outputs import final_events
+
+_OFFSET = np.uint64((1 << POINTER_SHIFT) - 1)
+_WIDEST = 8
+
+
+class Buffers:
+    """The initial content of every buffer, by its number; padded so that it can be seen in words of any width."""
+
+    def __init__(self, contents: Mapping[int, Array]) -> None:
+        self.sizes = {number: each.size for number, each in contents.items()}
+        self._words: dict[tuple[int, int], Array] = {}
+        for number, each in contents.items():
+            padded = np.zeros(-(-each.size // _WIDEST) * _WIDEST + _WIDEST, dtype=np.uint8)
+            padded[: each.size] = each
+            for size in (1, 2, 4, 8):
+                self._words[number, size] = padded.view(L.UNSIGNED[8 * size])
+
+    def read(self, address: Array, bits: int) -> Value:
+        """See `machine.bits.Contents`: undefined in buffers without content, which are the compiler's own."""
+        size = bits // 8
+        buffer = address >> np.uint64(POINTER_SHIFT)
+        place = ((address & _OFFSET) // np.uint64(size)).astype(np.int64)
+        first = int(buffer.flat[0]) if buffer.size else 0
+        if (buffer == first).all():
+            return self._of(first, place, size)
+        result: Array = np.zeros(address.shape, dtype=L.UNSIGNED[bits])
+        defined: Array = np.zeros(address.shape, dtype=bool)
+        for number in np.unique(buffer):
+            words = self._words.get((int(number), size))
+            if words is not None:
+                mine = buffer == number
+                result = np.where(mine, words[np.minimum(place, words.size - 1)], result)
+                defined |= mine
+        if defined.all():
+            return result
+        return L.put(defined, L.known_lanes(result), undefined(bits, L.POISON))
+
+    def _of(self, number: int, place: Array, size: int) -> Value:
+        words = self._words.get((number, size))
+        if words is None:
+            return undefined(8 * size, L.POISON)
+        found: Array = words.take(place, mode="clip")
+        return found
+
+
+class BitsMemory(GlobalMemory):
+    """Loads and stores of a launch on bit patterns; none may leave its buffer."""
+
+    def __init__(self, domain: Domain, buffers: Buffers, names: Mapping[int, str]) -> None:
+        super().__init__(domain)
+        self.buffers, self.names = buffers, names
+        self.scratch: frozenset[int] = frozenset()
+
+    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
+        """See `GlobalMemory.load`."""
+        self._check(address, bits, mask, "read", line)
+        return super().load(address, bits, mask, thread, epoch, line)
+
+    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+        """See `GlobalMemory.store`."""
+        self._check(address, L.width(value), mask, "written", line)
+        super().store(address, value, mask, thread, epoch, line)
+
+    def _check(self, address: Array, bits: int, mask: Array | None, what: str, line: int) -> None:
+        """Every active lane's access lies in a buffer.  Raises Unreadable."""
+        if mask is not None:
+            full = np.broadcast_shapes(address.shape, mask.shape)
+            address = np.broadcast_to(address, full)[np.broadcast_to(mask, full)]
+        if not address.size:
+            return
+        buffer = address >> np.uint64(POINTER_SHIFT)
+        low, high = int(buffer.min()), int(buffer.max())
+        for number in [low] if low == high else [int(each) for each in np.unique(buffer)]:
+            if number in self.scratch:
+                continue
+            size = self.buffers.sizes.get(number)
+            if size is None:
+                raise Unreadable(f"memory outside every buffer of the launch is {what}", line)
+            offset = (address if low == high else address[buffer == number]) & _OFFSET
+            last = int(offset.max())
+            if last + bits // 8 > size:
+                raise Unreadable(
+                    f"the buffer {self.names[number]} holds {size} bytes and is {what} at byte {last}"
+                    f" ({bits // 8} bytes wide), out of its bounds",
+                    line,
+                )
+
+
+def written(memory: BitsMemory, contents: Mapping[int, Array]) -> dict[int, Array]:
+    """The bytes of every buffer after the launch, whose stores must have been found free of races before."""
+    result = {number: each.copy() for number, each in contents.items()}
+    for number in memory.stores.keys() | memory.atomics.keys():
+        if number in memory.scratch:
+            continue
+        for event in final_events(memory, number):
+            assert event.value is not None
+            if not np.all(L.known_where(event.value)):
+                raise Unreadable("a value is stored that has no bit pattern here", event.line)
+            numbers = np.broadcast_to(event.value.words[0, 0], event.address.shape).astype(np.uint64)
+            offset = (event.address & _OFFSET).astype(np.int64)
+            for byte in range(event.bits // 8):
+                result[number][offset + byte] = (numbers >> np.uint64(8 * byte)).astype(np.uint8)
+    return result
