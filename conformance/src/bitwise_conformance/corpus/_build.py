@@ -96,5 +96,32 @@ def configure(
     )
 
 
+def flat(
+    family: str,
+    group: str,
+    function: Any,
+    arguments: Sequence[Argument],
+    size: int,
+    shapes: tuple[tuple[int, int], ...] = ((128, 1), (256, 4), (1024, 4), (1024, 8)),
+    **constants: Any,
+) -> list[Case]:
+    """Cases of a kernel over `size` elements, `shapes` of a block's elements and warps; one of them also unfused."""
+    return [
+        configure(
+            family,
+            group,
+            function,
+            arguments,
+            (ceil_div(size, block),),
+            warps=warps,
+            options={"enable_fp_fusion": fusion},
+            BLOCK=block,
+            **constants,
+        )
+        for block, warps in shapes
+        for fusion in ((True, False) if block == 256 else (True,))
+    ]
+
+
 def _label(value: Any) -> str:
     return str(getattr(value, "name", value)).lower()

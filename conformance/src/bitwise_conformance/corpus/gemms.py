@@ -1,4 +1,4 @@
-"""Matrix products with masks, swizzled tile orders, transposed operands and every operand type of the matrix units."""
+"""Matrix products with masks, swizzled tile orders and transposed operands."""
 # ruff: noqa: PERF401  (configurations read better as nested loops)
 
 from __future__ import annotations
@@ -103,91 +103,6 @@ def gemm_wrapped(
     tl.store(c + row[:, None] * n + column[None, :], total.to(c.dtype.element_ty), mask=inside)
 
 
-@triton.jit
-def gemm_fp8(a, b, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, IMPRECISE: tl.constexpr):
-    row = tl.program_id(0) * BM + tl.arange(0, BM)
-    column = tl.program_id(1) * BN + tl.arange(0, BN)
-    inner = tl.arange(0, BK)
-    a_at = a + row[:, None] * k + inner[None, :]
-    b_at = b + column[None, :] * k + inner[:, None]
-    total = tl.zeros((BM, BN), tl.float32)
-    for start in range(0, k, BK):
-        left = tl.load(a_at, mask=(row[:, None] < m) & (inner[None, :] < k - start), other=0.0)
-        right = tl.load(b_at, mask=(inner[:, None] < k - start) & (column[None, :] < n), other=0.0)
-        if IMPRECISE < 0:
-            total = tl.dot(left, right, total)
-        else:
-            total = tl.dot(left, right, total, max_num_imprecise_acc=IMPRECISE)
-        a_at += BK
-        b_at += BK
-    tl.store(c + row[:, None] * n + column[None, :], total, mask=(row[:, None] < m) & (column[None, :] < n))
-
-
-@triton.jit
-def gemm_int8(a, b, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    row = tl.program_id(0) * BM + tl.arange(0, BM)
-    column = tl.program_id(1) * BN + tl.arange(0, BN)
-    inner = tl.arange(0, BK)
-    total = tl.zeros((BM, BN), tl.int32)
-    for start in range(0, k, BK):
-        at = start + inner
-        left = tl.load(a + row[:, None] * k + at[None, :], mask=(row[:, None] < m) & (at[None, :] < k), other=0)
-        right = tl.load(b + column[None, :] * k + at[:, None], mask=(at[:, None] < k) & (column[None, :] < n), other=0)
-        total += tl.dot(left, right, out_dtype=tl.int32)
-    tl.store(c + row[:, None] * n + column[None, :], total, mask=(row[:, None] < m) & (column[None, :] < n))
-
-
-@triton.jit
-def gemm_batched(a, b, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, OUT: tl.constexpr):
-    batch = tl.program_id(2).to(tl.int64)
-    row = tl.program_id(0) * BM + tl.arange(0, BM)
-    column = tl.program_id(1) * BN + tl.arange(0, BN)
-    inner = tl.arange(0, BK)
-    a_at = a + batch * m * k + row[:, None] * k + inner[None, :]
-    b_at = b + batch * k * n + inner[:, None] * n + column[None, :]
-    total = tl.zeros((BM, BN), tl.float32)
-    for start in tl.range(0, k, BK):
-        left = tl.load(a_at, mask=(row[:, None] < m) & (inner[None, :] < k - start), other=0.0)
-        right = tl.load(b_at, mask=(inner[:, None] < k - start) & (column[None, :] < n), other=0.0)
-        total += tl.dot(left, right)
-        a_at += BK
-        b_at += BK * n
-    c_at = c + batch * m * n + row[:, None] * n + column[None, :]
-    tl.store(c_at, total.to(OUT), mask=(row[:, None] < m) & (column[None, :] < n))
-
-
-@triton.jit
-def gemm_kgroup(a, b, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUPS: tl.constexpr):
-    row = tl.program_id(0) * BM + tl.arange(0, BM)
-    column = tl.program_id(1) * BN + tl.arange(0, BN)
-    total = tl.zeros((BM, BN), tl.float32)
-    for start in range(0, k, BK * GROUPS):
-        partial = tl.zeros((BM, BN), tl.float32)
-        for part in tl.static_range(GROUPS):
-            inner = start + part * BK + tl.arange(0, BK)
-            left = tl.load(
-                a + row[:, None] * k + inner[None, :], mask=(row[:, None] < m) & (inner[None, :] < k), other=0.0
-            )
-            right = tl.load(
-                b + inner[:, None] * n + column[None, :], mask=(inner[:, None] < k) & (column[None, :] < n), other=0.0
-            )
-            partial = tl.dot(left, right, partial)
-        total += partial
-    tl.store(c + row[:, None] * n + column[None, :], total, mask=(row[:, None] < m) & (column[None, :] < n))
-
-
-@triton.jit
-def gemm_cube(a, b, c, N: tl.constexpr, K: tl.constexpr, M: tl.constexpr, BATCH: tl.constexpr):
-    base = tl.program_id(0) * BATCH + tl.arange(0, BATCH)
-    row = tl.arange(0, M)
-    column = tl.arange(0, N)
-    inner = tl.arange(0, K)
-    left = tl.load(a + base[:, None, None] * (M * K) + row[None, :, None] * K + inner[None, None, :])
-    right = tl.load(b + base[:, None, None] * (K * N) + inner[None, :, None] * N + column[None, None, :])
-    total = tl.dot(left, right)
-    tl.store(c + base[:, None, None] * (M * N) + row[None, :, None] * N + column[None, None, :], total)
-
-
 def operands(dtype: str, out: str, m: int, n: int, k: int, order: str = "nn") -> list[Argument]:
     """Buffers, sizes and strides of `gemm`; `order` says for a and b whether each is stored transposed ("t")."""
     return [
@@ -207,7 +122,7 @@ def operands(dtype: str, out: str, m: int, n: int, k: int, order: str = "nn") ->
     ]
 
 
-def _gemm(
+def gemm_case(
     family: str,
     group: str,
     arguments: list[Argument],
@@ -223,6 +138,7 @@ def _gemm(
     precision: str = "tf32",
     options: dict[str, Any] | None = None,
 ) -> Case:
+    """One configuration of `gemm`; `tile` is its height, width and depth, `order` the rows of tiles kept together."""
     return configure(
         family,
         group,
@@ -243,20 +159,7 @@ def _gemm(
 
 
 def cases() -> tuple[Case, ...]:
-    return (
-        *_plain(),
-        *_swizzled(),
-        *_wrapped(),
-        *_layouts(),
-        *_narrow(),
-        *_single(),
-        *_fp8(),
-        *_int8(),
-        *_fp64(),
-        *_batched(),
-        *_kgroups(),
-        *_cubes(),
-    )
+    return (*_plain(), *_swizzled(), *_wrapped(), *_layouts())
 
 
 def _plain() -> list[Case]:
@@ -284,7 +187,7 @@ def _plain() -> list[Case]:
             ((256, 64, 32), 8, 3),
         ):
             found.append(
-                _gemm("gemm", f"{dtype}-{m}x{n}x{k}", arguments, m, n, tile, warps, stages, order=0, out=dtype)
+                gemm_case("gemm", f"{dtype}-{m}x{n}x{k}", arguments, m, n, tile, warps, stages, order=0, out=dtype)
             )
     return found
 
@@ -293,7 +196,7 @@ def _swizzled() -> list[Case]:
     m, n, k = 320, 192, 160
     arguments = operands("fp16", "fp32", m, n, k)
     return [
-        _gemm("gemm_swizzled", f"fp16-{m}x{n}x{k}", arguments, m, n, tile, warps, 3, order=order, out="fp32")
+        gemm_case("gemm_swizzled", f"fp16-{m}x{n}x{k}", arguments, m, n, tile, warps, 3, order=order, out="fp32")
         for order in (1, 2, 3, 8)
         for tile, warps in (((64, 64, 32), 4), ((128, 64, 64), 4), ((32, 64, 32), 2), ((128, 128, 32), 8))
     ]
@@ -350,250 +253,8 @@ def _layouts() -> list[Case]:
                 ((128, 128, 32), 8, 3),
             ):
                 found.append(
-                    _gemm(
+                    gemm_case(
                         "gemm_layouts", f"{dtype}-{order}-{m}x{n}x{k}", arguments, m, n, tile, warps, stages, out="fp32"
-                    )
-                )
-    return found
-
-
-def _narrow() -> list[Case]:
-    m, n, k = 128, 128, 320
-    arguments = operands("fp16", "fp16", m, n, k)
-    return [
-        _gemm("gemm_fp16_sum", f"fp16-{m}x{n}x{k}", arguments, m, n, tile, warps, stages, total="fp16")
-        for tile, warps, stages in (
-            ((64, 64, 32), 4, 3),
-            ((64, 64, 64), 4, 2),
-            ((128, 64, 32), 4, 3),
-            ((128, 128, 64), 8, 3),
-            ((32, 32, 32), 2, 3),
-            ((32, 64, 128), 4, 2),
-            ((16, 32, 64), 1, 2),
-            ((64, 128, 128), 8, 2),
-        )
-    ]
-
-
-def _single() -> list[Case]:
-    found = []
-    tiles = (
-        ((64, 64, 32), 4, 3),
-        ((32, 32, 32), 2, 2),
-        ((64, 32, 16), 4, 3),
-        ((128, 64, 32), 4, 2),
-        ((64, 64, 64), 8, 2),
-        ((16, 64, 32), 4, 3),
-        ((128, 128, 16), 8, 3),
-        ((128, 64, 64), 8, 1),
-    )
-    for precision, m, n, k in (
-        ("tf32", 128, 160, 208),
-        ("tf32", 144, 128, 97),
-        ("tf32x3", 128, 128, 136),
-        ("ieee", 96, 128, 100),
-        ("bf16x3", 128, 96, 128),
-        ("bf16x6", 128, 64, 96),
-    ):
-        arguments = operands("fp32", "fp32", m, n, k)
-        chosen = tiles if precision == "tf32" else tiles[:5]
-        for tile, warps, stages in chosen:
-            found.append(
-                _gemm(
-                    f"gemm_{precision}",
-                    f"{m}x{n}x{k}",
-                    arguments,
-                    m,
-                    n,
-                    tile,
-                    warps,
-                    stages,
-                    out="fp32",
-                    precision=precision,
-                    options={"enable_fp_fusion": False} if stages == 1 else None,
-                )
-            )
-    return found
-
-
-def _fp8() -> list[Case]:
-    found = []
-    for dtype, m, n, k in (("fp8e4nv", 128, 128, 256), ("fp8e5", 160, 128, 416), ("fp8e4nv", 96, 128, 1000)):
-        arguments = [
-            given("a", dtype, m * k),
-            given("b", dtype, k * n),
-            result("c", "fp32", m * n),
-            *numbers(m=m, n=n, k=k),
-        ]
-        for imprecise in (-1, 0, 32, 64):
-            for tile, warps, stages in (
-                ((64, 64, 64), 4, 3),
-                ((128, 64, 128), 4, 3),
-                ((128, 128, 64), 8, 2),
-                ((32, 64, 64), 4, 3),
-                ((16, 32, 32), 2, 2),
-            ):
-                if tile[2] < imprecise:
-                    continue
-                found.append(
-                    configure(
-                        f"gemm_{dtype}",
-                        f"{m}x{n}x{k}",
-                        gemm_fp8,
-                        arguments,
-                        (ceil_div(m, tile[0]), ceil_div(n, tile[1])),
-                        warps=warps,
-                        stages=stages,
-                        BM=tile[0],
-                        BN=tile[1],
-                        BK=tile[2],
-                        IMPRECISE=imprecise,
-                    )
-                )
-    return found
-
-
-def _int8() -> list[Case]:
-    found = []
-    for m, n, k in ((128, 128, 256), (100, 120, 300)):
-        arguments = [
-            given("a", "i8", m * k, "integer"),
-            given("b", "i8", k * n, "integer"),
-            result("c", "i32", m * n),
-            *numbers(m=m, n=n, k=k),
-        ]
-        for tile, warps, stages in (
-            ((64, 64, 64), 4, 3),
-            ((32, 32, 32), 2, 2),
-            ((128, 64, 64), 4, 3),
-            ((128, 128, 128), 8, 2),
-            ((16, 64, 64), 4, 1),
-        ):
-            found.append(
-                configure(
-                    "gemm_int8",
-                    f"{m}x{n}x{k}",
-                    gemm_int8,
-                    arguments,
-                    (ceil_div(m, tile[0]), ceil_div(n, tile[1])),
-                    warps=warps,
-                    stages=stages,
-                    BM=tile[0],
-                    BN=tile[1],
-                    BK=tile[2],
-                )
-            )
-    return found
-
-
-def _fp64() -> list[Case]:
-    m, n, k = 64, 96, 80
-    arguments = operands("fp64", "fp64", m, n, k)
-    return [
-        _gemm(
-            "gemm_fp64",
-            f"{m}x{n}x{k}",
-            arguments,
-            m,
-            n,
-            tile,
-            warps,
-            stages,
-            total="fp64",
-            out="fp64",
-            precision="ieee",
-        )
-        for tile, warps, stages in (
-            ((32, 32, 16), 4, 2),
-            ((16, 32, 32), 2, 3),
-            ((64, 32, 16), 4, 1),
-            ((32, 16, 16), 1, 2),
-        )
-    ]
-
-
-def _batched() -> list[Case]:
-    found = []
-    for dtype, batches, m, n, k in (("fp16", 3, 96, 80, 128), ("bf16", 2, 130, 64, 200)):
-        arguments = [
-            given("a", dtype, batches * m * k),
-            given("b", dtype, batches * k * n),
-            result("c", dtype, batches * m * n),
-            *numbers(m=m, n=n, k=k),
-        ]
-        for tile, warps, stages in (
-            ((32, 32, 32), 2, 3),
-            ((64, 64, 32), 4, 3),
-            ((64, 32, 64), 4, 2),
-            ((128, 64, 64), 8, 3),
-            ((16, 16, 64), 1, 2),
-            ((64, 64, 128), 4, 2),
-        ):
-            found.append(
-                configure(
-                    "gemm_batched",
-                    f"{dtype}-{batches}x{m}x{n}x{k}",
-                    gemm_batched,
-                    arguments,
-                    (ceil_div(m, tile[0]), ceil_div(n, tile[1]), batches),
-                    warps=warps,
-                    stages=stages,
-                    BM=tile[0],
-                    BN=tile[1],
-                    BK=tile[2],
-                    OUT=TL_DTYPES[dtype],
-                )
-            )
-    return found
-
-
-def _kgroups() -> list[Case]:
-    found = []
-    for dtype, m, n, k in (("fp16", 128, 128, 512), ("bf16", 96, 128, 360)):
-        arguments = [
-            given("a", dtype, m * k),
-            given("b", dtype, k * n),
-            result("c", "fp32", m * n),
-            *numbers(m=m, n=n, k=k),
-        ]
-        for groups in (1, 2, 4):
-            for tile, warps in (((64, 64, 32), 4), ((128, 64, 32), 4), ((32, 64, 64), 4), ((64, 64, 64), 8)):
-                found.append(
-                    configure(
-                        "gemm_kgroup",
-                        f"{dtype}-{m}x{n}x{k}",
-                        gemm_kgroup,
-                        arguments,
-                        (ceil_div(m, tile[0]), ceil_div(n, tile[1])),
-                        warps=warps,
-                        stages=2,
-                        BM=tile[0],
-                        BN=tile[1],
-                        BK=tile[2],
-                        GROUPS=groups,
-                    )
-                )
-    return found
-
-
-def _cubes() -> list[Case]:
-    found = []
-    for m, n, k in ((16, 32, 64), (32, 32, 32)):
-        arguments = [given("a", "fp16", 8 * m * k), given("b", "fp16", 8 * k * n), result("c", "fp32", 8 * m * n)]
-        for batch in (1, 2, 4):
-            for warps in (2, 4):
-                found.append(
-                    configure(
-                        "gemm_cube",
-                        f"fp16-{m}x{n}x{k}",
-                        gemm_cube,
-                        arguments,
-                        (8 // batch,),
-                        warps=warps,
-                        M=m,
-                        N=n,
-                        K=k,
-                        BATCH=batch,
                     )
                 )
     return found
