@@ -363,3 +363,50 @@ def test_the_tool_and_options_are_those_of_triton(
 def test_code_digest_refuses_what_is_no_object_file() -> None:
     with pytest.raises(AssemblyFailed, match="64-bit ELF"):
         code_digest(b"")
+
+
+SCALED = (
+    "abs.f32 %r4, %r0;", "abs.f32 %r5, %r1;",
+    "setp.gt.f32 %p1, %r4, 0f7E800000;", "setp.geu.f32 %p2, %r5, 0f00800000;",
+    "selp.f32 %r6, %r2, %r3, %p1;", "@!%p2 mul.rn.f32 %r6, %r6, 0f4B800000;", "rcp.approx.ftz.f32 %r7, %r6;",
+    "selp.f32 %r8, %r3, %r2, %p1;", "@!%p2 mul.rn.f32 %r8, %r8, 0f4B800000;", "mul.rn.f32 %r10, %r7, %r8;", STORE,
+)  # fmt: skip
+
+
+def test_names_of_predicates_are_set_aside(ptxas: Ptxas) -> None:
+    text = kernel(*SCALED)
+    other = kernel(*SCALED[:2], SCALED[3], SCALED[2], *SCALED[4:])
+    assert ptxas.digest(text) != ptxas.digest(other)
+    assert ptxas.like(text, other)
+    assert ptxas.like(ptxas.assemble(text), other)
+    assert ptxas.like(text, text)
+
+
+@pytest.mark.parametrize(
+    ("place", "old", "new"),
+    [
+        (0, "%r0", "%r1"),
+        (2, "gt", "ge"),
+        (2, "0f7E800000", "0f7E800001"),
+        (2, "%p1", "%p2"),
+        (4, "%p1", "%p2"),
+        (4, "%r2", "%r3"),
+        (5, "@!%p2", "@%p2"),
+        (5, "@!%p2", "@!%p1"),
+        (7, "%p1", "%p2"),
+        (8, "@!%p2", "@!%p1"),
+        (8, "@!%p2", ""),
+        (9, "rn", "rz"),
+        (10, "%r10", "%r8"),
+    ],
+)
+def test_a_changed_operand_is_other_machine_code(ptxas: Ptxas, place: int, old: str, new: str) -> None:
+    swapped = [*SCALED[:2], SCALED[3], SCALED[2], *SCALED[4:]]
+    changed = [line.replace(old, new) if line == SCALED[place] else line for line in swapped]
+    assert changed != swapped
+    assert not ptxas.like(kernel(*SCALED), kernel(*changed))
+
+
+def test_without_a_disassembler_names_are_not_set_aside(ptxas: Ptxas, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ptxas, "_disassembler", lambda _: None)
+    assert not ptxas.like(kernel(*SCALED), kernel(*SCALED))

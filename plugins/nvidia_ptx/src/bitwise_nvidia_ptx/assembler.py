@@ -20,15 +20,17 @@ import shutil
 import struct
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bitwise_nvidia_ptx.contraction_scan import without_debug
+from bitwise_nvidia_ptx.machine_code import Line, equal_but_for_predicates, listing
 
 NO_FUSION = "--fmad=false"
 _SECTIONS = (".text", ".nv.constant", ".nv.global", ".nv.shared", ".rel", ".nv.local")
 _IGNORED_RELOCATIONS = ("debug", "eh_frame")
+_FUNCTION = ".text."
 
 
 class PtxasNotFound(RuntimeError):
@@ -104,19 +106,32 @@ class Ptxas:
         """
         text = without_debug(text)
         flags = self._flags(fuse)
-        key = hashlib.sha256("\0".join([text, self.version, *flags]).encode()).hexdigest()
-        store = cache_directory() / "ptxas" / key[:2] / key
-        with contextlib.suppress(OSError):
-            if len(kept := store.read_text(encoding="ascii")) == 64:
-                return kept
-        found = code_digest(self._assemble(text, flags))
-        with contextlib.suppress(OSError):
-            store.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=store.parent)
-            with os.fdopen(handle, "w", encoding="ascii") as file:
-                file.write(found)
-            os.replace(name, store)
-        return found
+        return _remembered([text, self.version, *flags], lambda: code_digest(self._assemble(text, flags)))
+
+    def like(self, original: str | bytes, text: str, *, fuse: bool = True) -> bool:
+        """Whether the machine code of a text is that of `original`, names of predicates aside.
+
+        `original` is a text or an object file; `fuse=False` adds `--fmad=false` for the other one.  False too where
+        `machine_code` cannot prove it, or where there is no disassembler beside the assembler.  Raises AssemblyFailed.
+        """
+        tool = self._disassembler()
+        if tool is None:
+            return False
+        text, flags = without_debug(text), self._flags(fuse)
+        if isinstance(original, bytes):
+            return _alike(tool, original, self._assemble(text, flags))
+        first, own = without_debug(original), self._flags(True)
+
+        def compare() -> str:
+            alike = _alike(tool, self._assemble(first, own), self._assemble(text, flags))
+            return hashlib.sha256(str(alike).encode()).hexdigest()
+
+        found = _remembered(["names of predicates aside", first, *own, text, *flags, self.version], compare)
+        return found == hashlib.sha256(b"True").hexdigest()
+
+    def _disassembler(self) -> str | None:
+        beside = os.path.join(os.path.dirname(self.path), "cuobjdump")
+        return beside if os.access(beside, os.X_OK) else shutil.which("cuobjdump")
 
     def assemble(self, text: str, *, fuse: bool = True) -> bytes:
         """The object file of a text, not cached.  Raises AssemblyFailed."""
@@ -146,6 +161,48 @@ class Ptxas:
             return target.read_bytes()
 
 
+def _remembered(key: Sequence[str], find: Callable[[], str]) -> str:
+    """A SHA-256 in hexadecimal, kept on disk under a key that names all it depends on."""
+    name = hashlib.sha256("\0".join(key).encode()).hexdigest()
+    store = cache_directory() / "ptxas" / name[:2] / name
+    with contextlib.suppress(OSError):
+        if len(kept := store.read_text(encoding="ascii")) == 64:
+            return kept
+    found = find()
+    with contextlib.suppress(OSError):
+        store.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=store.parent)
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(found)
+        os.replace(temporary, store)
+    return found
+
+
+def _alike(tool: str, first: bytes, second: bytes) -> bool:
+    """Whether two object files agree in all that `code_digest` looks at, names of predicates aside."""
+    (rest, sizes), (others, other_sizes) = _apart(first), _apart(second)
+    if rest != others or sizes != other_sizes:
+        return False
+    listings = [_listing(tool, each) for each in (first, second)]
+    if any({name: 16 * len(lines) for name, lines in each.items()} != sizes for each in listings):
+        return False
+    return all(equal_but_for_predicates(lines, listings[1][name]) for name, lines in listings[0].items())
+
+
+def _listing(tool: str, cubin: bytes) -> Mapping[str, tuple[Line, ...]]:
+    with tempfile.TemporaryDirectory(prefix="bitwise-") as folder:
+        file = Path(folder, "kernel.cubin")
+        file.write_bytes(cubin)
+        try:
+            done = subprocess.run([tool, "-sass", str(file)], capture_output=True, text=True, timeout=60, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise AssemblyFailed(f"{tool} did not finish: {error}") from None
+    try:
+        return listing(done.stdout)
+    except ValueError as error:
+        raise AssemblyFailed(str(error)) from None
+
+
 def cache_directory() -> Path:
     """`$XDG_CACHE_HOME/bitwise`, `~/.cache/bitwise` where that is not set."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bitwise"
@@ -159,12 +216,25 @@ def code_digest(cubin: bytes) -> str:
     Raises AssemblyFailed if the bytes are not a 64-bit ELF file.
     """
     digest = hashlib.sha256()
-    for part in sorted(_code(cubin)):
+    for part in sorted(part for _, part in _code(cubin)):
         digest.update(part)
     return digest.hexdigest()
 
 
-def _code(data: bytes) -> Iterator[bytes]:
+def _apart(cubin: bytes) -> tuple[list[bytes], Mapping[str, int]]:
+    """What `code_digest` looks at without the code of functions, and the bytes of code of each function."""
+    sizes: dict[str, int] = {}
+    rest: list[bytes] = []
+    for name, part in _code(cubin):
+        if name.startswith(_FUNCTION):
+            sizes[name.removeprefix(_FUNCTION)] = len(part[part.index(b"\0", len(name) + 1) + 1 :])
+            rest.append(name.encode())
+        else:
+            rest.append(part)
+    return sorted(rest), sizes
+
+
+def _code(data: bytes) -> Iterator[tuple[str, bytes]]:
     if data[:5] != b"\x7fELF\x02":
         raise AssemblyFailed("the object file is not a 64-bit ELF file; give what ptxas wrote")
     start = struct.unpack_from("<Q", data, 0x28)[0]
@@ -189,7 +259,7 @@ def _code(data: bytes) -> Iterator[bytes]:
                 return string(symbols[6], entry[0]) or f"{section}+{entry[4]}"
 
             content = b"\0".join(sorted(_relocations(content, header[1] == 4, symbol)))
-        yield f"{name}\0{header[5]}\0".encode() + content
+        yield name, f"{name}\0{header[5]}\0".encode() + content
 
 
 def _relocations(content: bytes, addends: bool, symbol: Callable[[int], str]) -> Iterator[bytes]:

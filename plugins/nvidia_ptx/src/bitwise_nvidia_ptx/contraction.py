@@ -2,13 +2,15 @@
 
 An `add`, `sub` or `mul` without `.rn` may be fused with others by ptxas (`contraction_scan` says which), so the
 text alone does not fix the bits.  `settle` looks for a text that does, and whose machine code is that of the
-original, byte for byte.  How the text was found is irrelevant; the proof has two premises only:
+original.  How the text was found is irrelevant; the proof has two premises only:
 
 1. *The rewritten text leaves ptxas no choice.*  Either each of its floating-point adds, subs and muls carries a
    rounding modifier and it was assembled with `--fmad=false` (both documented to rule fusion out, and seen to
    rule out the scaled products and the fused divisions too), or the analysis finds no candidate pair in it.
 2. *Equal machine code does equal things*: code, constant banks, initialised memory, shared sizes and relocations are
-   compared; nothing is normalised, renamed or reordered.
+   compared byte for byte.  Where no text gives the same bytes, one is enough whose code has the same instructions in
+   the same order and differs in the names of predicate registers only; `machine_code` proves that they carry the same
+   values.
 
 In a text found that way an approximate instruction may be written out as the steps ptxas takes for it; where none
 of them is fused, the returned text has the instruction itself, and where one is, the steps with all range
@@ -37,7 +39,12 @@ from bitwise_nvidia_ptx.contraction_scan import Program, scan
 __all__ = ["AssemblyFailed", "Method", "Ptxas", "PtxasNotFound", "Settled", "candidates", "settle"]
 
 Method = Literal[
-    "no candidates", "machine code equal, none contracted", "machine code equal, pairs contracted", "unsettled"
+    "no candidates",
+    "machine code equal, none contracted",
+    "machine code equal, pairs contracted",
+    "machine code equal but for names of predicates, none contracted",
+    "machine code equal but for names of predicates, pairs contracted",
+    "unsettled",
 ]
 _DIVISIONS = (
     Division(),
@@ -138,6 +145,7 @@ def _search(
     text = program.text
     product, consumer = _lines(program, open_pairs[0])
     count = 0
+    tried: list[_Attempt] = []
     with ThreadPoolExecutor(_BATCH) as pool:
         try:
             original = pool.submit(code_digest, cubin) if cubin is not None else pool.submit(ptxas.digest, text)
@@ -152,6 +160,7 @@ def _search(
                         equal = future.result() == wanted
                     except AssemblyFailed:
                         continue
+                    tried.append(attempt)
                     if equal and attempt.fusions:
                         reason = f"{len(attempt.fusions)} products fused by hand give the same machine code"
                         return "machine code equal, pairs contracted", attempt.returned, attempt.fusions, reason, count
@@ -160,11 +169,28 @@ def _search(
                         return "machine code equal, none contracted", attempt.returned, (), reason, count
         except AssemblyFailed as error:
             return "unsettled", text, (), str(error), count
+    wanted_code = text if cubin is None else cubin
+    renamed = next((attempt for attempt in tried if _like(ptxas, wanted_code, attempt)), None)
+    if renamed is not None and renamed.fusions:
+        reason = f"{len(renamed.fusions)} products fused by hand give the same machine code but for names of predicates"
+        method: Method = "machine code equal but for names of predicates, pairs contracted"
+        return method, renamed.returned, renamed.fusions, reason, count
+    if renamed is not None:
+        reason = "the text with every rounding stated gives the same machine code but for names of predicates"
+        method = "machine code equal but for names of predicates, none contracted"
+        return method, renamed.returned, (), reason, count
     reason = (
         f"ptxas may fuse the product of line {product} into line {consumer}, and none of {count} assemblies shows what "
         f"it did with this and {len(open_pairs) - 1} other pairs; compile with fp fusion off to be certain"
     )
     return "unsettled", text, (), reason, count
+
+
+def _like(ptxas: Ptxas, original: str | bytes, attempt: _Attempt) -> bool:
+    try:
+        return ptxas.like(original, attempt.assembled, fuse=attempt.fuse)
+    except AssemblyFailed:
+        return False
 
 
 def _attempts(program: Program, open_pairs: tuple[Pair, ...], stated: str) -> Iterator[_Attempt]:
