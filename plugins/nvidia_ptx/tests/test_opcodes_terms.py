@@ -47,6 +47,16 @@ EQUAL = {
     "zero to a square": ("mul.f32 %f5, %f1, %f1; add.f32 %f40, %f5, 0f00000000;", "mul.f32 %f40, %f1, %f1;"),
     "zero to an exponential": ("ex2.approx.f32 %f5, %f1; add.f32 %f40, %f5, 0f00000000;", "ex2.approx.f32 %f40, %f1;"),
     "a fused product of halves": ("fma.rn.f32 %f40, %f11, %f12, %f3;", "mul.f32 %f5, %f11, %f12; add.f32 %f40, %f5, %f3;"),
+    "a fused product of zeros": ("fma.rn.f32 %f40, 0f00000000, 0f80000000, %f3;", "add.f32 %f40, %f3, 0f80000000;"),
+    "a fused product of a half and a number that fp16 holds": (
+        "fma.rn.f32 %f40, %f11, 0fBE000000, %f3;", "mul.f32 %f5, %f11, 0fBE000000; add.f32 %f40, %f5, %f3;"
+    ),
+    "a maximum of equal maxima": (
+        "max.f32 %f5, %f1, %f2; max.f32 %f6, %f2, %f1; max.f32 %f40, %f5, %f6;", "max.f32 %f40, %f1, %f2;"
+    ),
+    "a maximum of a half and a number that fp16 holds": (
+        "max.f32 %f40, %f11, 0fBE000000;", "mov.b16 %h5, 0xB000; max.f16 %h6, %h1, %h5; cvt.f32.f16 %f40, %h6;"
+    ),
     "a maximum's order": ("max.f32 %f5, %f1, %f2; max.f32 %f40, %f5, %f3;", "max.f32 %f5, %f3, %f1; max.f32 %f40, %f2, %f5;"),
     "a minimum's order": ("min.f32 %f5, %f1, %f2; min.f32 %f40, %f5, %f3;", "min.f32 %f5, %f3, %f1; min.f32 %f40, %f2, %f5;"),
     "a propagating maximum's order": (
@@ -79,6 +89,9 @@ DIFFERENT = {
     "fusing": ("fma.rn.f32 %f40, %f1, %f2, %f3;", "mul.f32 %f5, %f1, %f2; add.f32 %f40, %f5, %f3;"),
     "fusing with one half": ("fma.rn.f32 %f40, %f11, %f2, %f3;", "mul.f32 %f5, %f11, %f2; add.f32 %f40, %f5, %f3;"),
     "fusing products of bfloats": ("fma.rn.f32 %f40, %f14, %f15, %f3;", "mul.f32 %f5, %f14, %f15; add.f32 %f40, %f5, %f3;"),
+    "fusing a half and a number that fp16 does not hold": (
+        "fma.rn.f32 %f40, %f11, 0f3DCCCCCD, %f3;", "mul.f32 %f5, %f11, 0f3DCCCCCD; add.f32 %f40, %f5, %f3;"
+    ),
     "a fused product's place": ("fma.rn.f32 %f40, %f1, %f2, %f3;", "fma.rn.f32 %f40, %f1, %f3, %f2;"),
     "zero": ("add.f32 %f40, %f1, 0f00000000;", "mov.f32 %f40, %f1;"),
     "zero before a negation": (

@@ -118,9 +118,9 @@ def _absolute(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lane
     recording.note(recording.SAME, inner, lambda: [L.bare(value, L.NEGATED)])
     result = term(bits, info.name, [inner])
     result = L.flagged(result, L.NOT_NEGATIVE | L.NOT_MINUS_ZERO)
-    half = _half(value) if info.name == "abs.fp32" else None
-    if half is not None:
-        result = _widened(_absolute(shape("abs.fp16"), [half], 16, finite))
+    held = L.some(_held_by_half(value)) if info.name == "abs.fp32" else False
+    if held is not False:
+        result = L.put(held, _widened(_absolute(shape("abs.fp16"), [_as_half(value)], 16, finite)), result)
     return L.put(L.has(value, L.NOT_NEGATIVE), L.flagged(value, L.LOOSE), result)
 
 
@@ -158,11 +158,13 @@ def _fused(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lanes |
             closed = L.has(addend, L.NOT_MINUS_ZERO | L.PLUS_ZERO)
             result = L.put(L.some(zeroed & closed), addend, result)
             return L.put(absorbed, addend, result)
-    exact = _half_range(left) & _half_range(right) if bits == 32 else False
+    exact = _half_range(values[0]) & _half_range(values[1]) if bits == 32 else False
     if np.any(exact):
         modifiers = info.name.split(".", 1)[1]
-        product = _multiply(shape("mul." + modifiers), [left, right], bits, finite)
+        product_of = shape("mul." + modifiers)
+        product = _multiply(product_of, [left, right], bits, finite)
         assert product is not None
+        product = as_lanes(fold(product_of, values[:2], product))
         apart = _add(shape("add." + modifiers), [product, addend], bits, finite)
         assert apart is not None
         if np.all(exact):
@@ -200,21 +202,29 @@ def _extremum(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lane
     left, right = values
     if left is right:
         return L.flagged(left, L.LOOSE)
-    halves = [_half(value) for value in values] if info.name.endswith(".fp32") else []
-    if halves and halves[0] is not None and halves[1] is not None:
-        inner = _extremum(shape(info.name.replace("fp32", "fp16")), [halves[0], halves[1]], 16, finite)
-        assert inner is not None
-        return _widened(inner)
     neutral = NEUTRAL.get(info.name)
     keeps = ".nan." not in info.name and not finite
-    return union(info.name, index, left, right, bits, neutral, keeps_neutral=keeps)
+    if not info.name.endswith(".fp32"):
+        return union(info.name, index, left, right, bits, neutral, keeps_neutral=keeps)
+    held = L.some(_held_by_half(left) & _held_by_half(right))
+    if held is False:
+        return union(info.name, index, left, right, bits, neutral, keeps_neutral=keeps)
+    inner = _extremum(shape(info.name.replace("fp32", "fp16")), [_as_half(left), _as_half(right)], 16, finite)
+    assert inner is not None
+    inner = _widened(inner)
+    if np.all(held):
+        return inner
+    return L.put(held, inner, union(info.name, index, left, right, bits, neutral, keeps_neutral=keeps))
 
 
 def _convert(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lanes | None:
     value = _sign_inside(values[0])
-    if info.name in ("convert.rn.fp16.fp32", "convert.rz.fp16.fp32") and isinstance(value.meta, int):
-        narrowed = _narrowed(value)
-        return None if narrowed is None else L.flagged(narrowed, L.LOOSE)
+    if info.name in ("convert.rn.fp16.fp32", "convert.rz.fp16.fp32"):
+        held = L.some(_held_by_half(value))
+        if held is False:
+            return None
+        narrow = L.flagged(_as_half(value), L.LOOSE)
+        return narrow if np.all(held) else L.put(held, narrow, term(bits, info.name, values))
     if info.name == "convert.fp64.fp32":
         kept = value.meta & (L.NOT_MINUS_ZERO | L.NOT_NEGATIVE | L.NEGATED)
         inner = Lanes(value.bits, unsigned_hash(value), L.TERM | L.sticky(value))
@@ -261,34 +271,39 @@ def _positive_product(left: Lanes, right: Lanes) -> L.Meta:
 
 
 def _half_range(value: Lanes) -> bool | Array:
-    """Which lanes hold an fp32 that an fp16 holds exactly, as far as their form tells: widened ones and zeros."""
+    """Which lanes hold an fp32 that an fp16 holds exactly, as far as their form tells: widened and known ones."""
     widened = L.has(value, L.HALF_RANGE)
-    if widened is True:
-        return True
-    return widened | L.holds(value, 0)
+    known = L.known_where(value)
+    if widened is True or known is False:
+        return widened
+    return widened | (known & _known_half(value.words[0])[1])
 
 
-def _half(value: Lanes) -> Lanes | None:
-    """A value whose every lane holds an fp16 exactly, as that fp16: widened values, +0 and the infinities."""
-    meta = value.meta
-    if isinstance(meta, int):
-        if meta & (L.WIDENED | L.PLUS_ZERO | L.NEGATED) == L.WIDENED:
-            return _payload(value)
-        if meta & L.FORM != L.KNOWN:
-            return None
-    form = meta & L.FORM
-    widened = (form & L.WIDENED) != 0
-    plain = (form & (L.PLUS_ZERO | L.NEGATED)) == 0
-    high = np.uint64(0xFF800000)
-    number = value.words[0]
-    infinite = (form == L.KNOWN) & ((number == high) | (number == np.uint64(0x7F800000)) | (number == 0))
-    poisoned = (meta & L.POISON) != 0
-    if not np.all((widened & plain) | infinite | poisoned):
-        return None
-    half = np.where(value.words == high, np.uint64(0xFC00), np.where(value.words == 0, np.uint64(0), np.uint64(0x7C00)))
-    words = np.where(infinite, half, value.words)
-    kept = L.select_meta(infinite, L.known_meta(half[0], 16), meta)
-    return Lanes(16, words, L.without(kept, L.WIDENED | L.HALF_RANGE))
+def _known_half(numbers: Array) -> tuple[Array, Array]:
+    """Known fp32 numbers rounded to fp16, as uint64 patterns, and which of them that leaves as they were."""
+    narrow, widen = shape("convert.rn.fp16.fp32").evaluate, shape(WIDENING).evaluate
+    assert narrow is not None and widen is not None
+    single = numbers.astype(np.uint32)
+    half = narrow(single)
+    return half.astype(np.uint64), widen(half) == single
+
+
+def _held_by_half(value: Lanes) -> bool | Array:
+    """Which lanes `_as_half` can give: widened from fp16 and left so, or known numbers that fp16 holds."""
+    plain = (value.meta & (L.WIDENED | L.PLUS_ZERO | L.NEGATED)) == L.WIDENED
+    known = L.known_where(value)
+    return plain if known is False else plain | (known & _known_half(value.words[0])[1])
+
+
+def _as_half(value: Lanes) -> Lanes:
+    """The fp16 that a lane holds, where `_held_by_half` says so."""
+    known = L.known_where(value)
+    if known is False:
+        return Lanes(16, value.words, L.without(value.meta, L.WIDENED | L.HALF_RANGE))
+    half = _known_half(value.words[0])[0]
+    words = np.where(known, half, value.words)
+    kept = L.select_meta(np.asarray(known), L.known_meta(half, 16), value.meta)
+    return Lanes(16, words, L.uniform(L.without(kept, L.WIDENED | L.HALF_RANGE)))
 
 
 def _closed(lanes: Lanes, before: L.Meta) -> Lanes:
@@ -297,17 +312,6 @@ def _closed(lanes: Lanes, before: L.Meta) -> Lanes:
     if isinstance(closed, int):
         return L.flagged(lanes, L.NOT_MINUS_ZERO if closed else 0)
     return L.flagged(lanes, np.where(closed != 0, np.uint32(L.NOT_MINUS_ZERO), np.uint32(0)))
-
-
-def _payload(value: Lanes) -> Lanes:
-    """The fp16 behind a widened value."""
-    return Lanes(16, value.words, L.without(value.meta, L.WIDENED | L.HALF_RANGE))
-
-
-def _narrowed(value: Lanes) -> Lanes | None:
-    """Back to fp16 exactly, where the value was widened from it."""
-    assert isinstance(value.meta, int)
-    return _payload(value) if value.meta & L.WIDENED and not value.meta & L.PLUS_ZERO else None
 
 
 def _sign_inside(value: Lanes) -> Lanes:

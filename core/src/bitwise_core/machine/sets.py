@@ -28,6 +28,8 @@ SET_OPERATIONS: tuple[str, ...] = (
 SET_INDEX = {name: index for index, name in enumerate(SET_OPERATIONS) if name}
 """The number by which a set's properties tell its operation."""
 
+_IDEMPOTENT = ("max", "min", "and", "or")
+
 _MINUS_INFINITY = {"fp64": 0xFFF0000000000000, "fp32": 0xFF800000, "fp16": 0xFC00, "bf16": 0xFF80}
 NEUTRAL = {
     f"{verb}{nan}.{fmt}": number if verb == "max" else number ^ 1 << (int(fmt[2:]) - 1)
@@ -149,13 +151,21 @@ def union(
     right_words, right_flags = _members(name, index, right, neutral)
     positive = left.meta & right.meta & L.NOT_NEGATIVE
     flags = left_flags | right_flags
+    rounded = name.split(".")[-1].startswith(("fp", "bf"))
+    twice = L.some((left_words == right_words).all(axis=0)) if name.split(".")[0] in _IDEMPOTENT else False
     if not keeps_neutral:
         flags = L.without(flags, L.WITH_IDENTITY)
     meta = flags | L.SET | index << L.SET_SHIFT
-    if name.split(".")[-1].startswith(("fp", "bf")):
+    if rounded:
         meta = meta | positive | L.implied(positive)
-    result = Lanes(bits, left_words + right_words, meta)
+    words = left_words + right_words
+    if twice is not False:
+        words = np.where(twice, left_words, words)
+    result = Lanes(bits, words, meta)
     recording.note(name, result, [left, right], commutes=True)
+    if twice is not False:
+        alike = L.some(twice & np.asarray(left_flags == right_flags))
+        result = L.put(alike, L.flagged(left, L.LOOSE) if rounded else left, result)
     if neutral is not None:
         left_empty, right_empty = L.holds(left, neutral), L.holds(right, neutral)
         if not keeps_neutral:

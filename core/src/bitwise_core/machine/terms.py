@@ -112,10 +112,11 @@ class TermDomain:
                 ]
             )
         condition = as_lanes(predicate)
-        if isinstance(condition.meta, int) and condition.meta & L.NEGATED:
-            condition = Lanes(1, condition.words, condition.meta ^ L.NEGATED)
-            if_true, if_false = if_false, if_true
         left, right = as_lanes(if_true), as_lanes(if_false)
+        opposite = L.some(L.has(condition, L.NEGATED))
+        if opposite is not False:
+            condition = L.bare(condition, L.NEGATED)
+            left, right = L.put(opposite, right, left), L.put(opposite, left, right)
         kept = (left.meta & right.meta & (L.NOT_NEGATIVE | L.HALF_RANGE)) | _implied_by_both(left.meta, right.meta)
         result = term(left.bits, "select", [condition, left, right], kept)
         known = L.known_where(condition)
