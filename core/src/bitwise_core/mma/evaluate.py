@@ -88,8 +88,8 @@ def _checked(spec: MmaSpec, operand: Any, values: npt.ArrayLike) -> Bits:
 
 def _blocks(count: int, m: int, n: int) -> list[Slices]:
     """Slices that cover (count, m, n) in blocks of about LANES results."""
-    columns = min(n, max(128, LANES // max(m, 1)))
-    rows = min(m, max(1, LANES // max(columns, 1)))
+    columns = max(1, min(n, max(128, LANES // max(m, 1))))
+    rows = max(1, min(m, LANES // max(columns, 1)))
     batches = max(1, LANES // max(rows * columns, 1))
     return [
         (slice(i, min(i + batches, count)), slice(j, min(j + rows, m)), slice(k, min(k + columns, n)))

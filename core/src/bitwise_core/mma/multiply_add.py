@@ -21,9 +21,12 @@ _ADDEND_RANGE = 950
 def multiply_add(left: Values, right: Values, addend: Values) -> Values:
     """left * right + addend, elementwise over arrays of one shape; every NaN is the canonical one of numeric."""
     with np.errstate(all="ignore"):
-        plain = left * right + addend
-        # With a zero factor the product is exact, and with an infinity or a NaN there is nothing to round.
-        simple = (left == 0) | (right == 0) | ~np.isfinite(left) | ~np.isfinite(right) | ~np.isfinite(addend)
+        finite = np.isfinite(left) & np.isfinite(right)
+        endless = ~np.isfinite(addend)
+        # With a zero factor the product is exact, and with an infinity or a NaN there is nothing to round; beside an
+        # infinite addend a finite product is nothing, even one too large for the format.
+        plain = np.where(finite & endless, addend, left * right + addend)
+        simple = (left == 0) | (right == 0) | ~finite | endless
         safe = (np.abs(exponent_of(left)) <= _FACTOR_RANGE) & (np.abs(exponent_of(right)) <= _FACTOR_RANGE)
         safe &= (addend == 0) | (np.abs(exponent_of(addend)) <= _ADDEND_RANGE)
         result = np.where(simple, plain, _emulated(left, right, addend))
