@@ -90,14 +90,33 @@ def test_unknown_arch_is_a_key_error() -> None:
 
 
 def test_every_kind_is_collected(install: Install) -> None:
-    hooks = ["bitwise_arches", "bitwise_profiles", "bitwise_launchers", "bitwise_patchsets"]
+    hooks = ["bitwise_arches", "bitwise_matrix_units", "bitwise_profiles", "bitwise_launchers", "bitwise_patchsets"]
     source = PLUGIN + "".join(
         f"\n@hookimpl\ndef {hook}():\n    yield SimpleNamespace(name='from_{hook}')\n" for hook in hooks
     )
     install("whole", whole=source)
     loaded = registry.load()
-    kinds: list[Any] = [loaded.arches.values(), loaded.profiles, loaded.launchers, loaded.patchsets]
+    kinds: list[Any] = [
+        loaded.arches.values(), loaded.matrix_units.values(), loaded.profiles, loaded.launchers, loaded.patchsets,
+    ]  # fmt: skip
     assert [[item.name for item in kind] for kind in kinds] == [[f"from_{hook}"] for hook in hooks]
+
+
+def test_a_matrix_unit_is_asked_for_by_its_name(install: Install) -> None:
+    rows = "[SimpleNamespace(name='mma_k16_toy_1'), SimpleNamespace(name='mma_k8_toy_1'), SimpleNamespace(name='x')]"
+    install("rows", rows=f"{PLUGIN}\n@hookimpl\ndef bitwise_matrix_units():\n    return {rows}\n")
+    loaded = registry.load()
+    assert loaded.matrix_unit("mma_k8_toy_1").name == "mma_k8_toy_1"
+    with pytest.raises(registry.UnknownMatrixUnitError) as raised:
+        loaded.matrix_unit("mma_k8_toy_2")
+    assert str(raised.value) == (
+        "no plugin has a matrix unit 'mma_k8_toy_2'; the nearest: mma_k8_toy_1, mma_k16_toy_1, x"
+    )
+    with pytest.raises(registry.UnknownMatrixUnitError) as raised:
+        registry.load([]).matrix_unit("mma_k8_toy_1")
+    assert str(raised.value) == (
+        "no plugin has a matrix unit 'mma_k8_toy_1'; the nearest: there are none; install the plugin of an architecture"
+    )
 
 
 def test_the_table_of_arches_cannot_be_changed(install: Install) -> None:
@@ -180,7 +199,12 @@ def test_one_arch_of_two_distributions_names_both(install: Install) -> None:
 
 @pytest.mark.parametrize(
     ("hook", "kind"),
-    [("bitwise_profiles", "profile"), ("bitwise_launchers", "launcher"), ("bitwise_patchsets", "patch set")],
+    [
+        ("bitwise_matrix_units", "matrix unit"),
+        ("bitwise_profiles", "profile"),
+        ("bitwise_launchers", "launcher"),
+        ("bitwise_patchsets", "patch set"),
+    ],
 )
 def test_other_kinds_are_unique_too(install: Install, hook: str, kind: str) -> None:
     source = f"{PLUGIN}\n@hookimpl\ndef {hook}():\n    return [SimpleNamespace(name='same')]\n"
@@ -252,7 +276,9 @@ def test_hooks_collect() -> None:
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     specified = [name for name in vars(hookspecs) if name.startswith("bitwise_")]
-    assert specified == ["bitwise_arches", "bitwise_profiles", "bitwise_launchers", "bitwise_patchsets"]
+    assert specified == [
+        "bitwise_arches", "bitwise_matrix_units", "bitwise_profiles", "bitwise_launchers", "bitwise_patchsets",
+    ]  # fmt: skip
     for name in specified:
         caller = getattr(manager.hook, name)
         assert caller.spec is not None

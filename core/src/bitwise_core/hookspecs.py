@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bitwise_core.machine.arch import Arch
+    from bitwise_core.mma import MmaSpec
 
 PROJECT = "bitwise"
 
@@ -42,6 +43,12 @@ class Named(Protocol):
 @hookspec
 def bitwise_arches() -> Iterable[Arch]:
     """Return the architectures that this plugin models: how to parse and what each instruction means."""
+    raise NotImplementedError
+
+
+@hookspec
+def bitwise_matrix_units() -> Iterable[MmaSpec]:
+    """Return the rows of matrix units that this plugin knows: which bits one native step of each instruction has."""
     raise NotImplementedError
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from itertools import pairwise
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from bitwise_core.hookspecs import Named
     from bitwise_core.machine.arch import Arch
+    from bitwise_core.mma import MmaSpec
 
 ENTRY_POINT_GROUP = "bitwise"
 RESTRICT_VARIABLE = "BITWISE_PLUGINS"
@@ -39,6 +41,13 @@ class DuplicateNameError(ValueError):
 
 class UnknownPluginError(LookupError):
     """A plugin was asked for by a name that no installed distribution offers."""
+
+
+class UnknownMatrixUnitError(KeyError):
+    """No loaded plugin has the row asked for; the message names the nearest ones, and the broken plugins."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class UnknownArchError(KeyError):
@@ -69,6 +78,7 @@ class Plugin:
     version: str
     module: object
     arches: tuple[Arch, ...]
+    matrix_units: tuple[MmaSpec, ...]
     profiles: tuple[Named, ...]
     launchers: tuple[Named, ...]
     patchsets: tuple[Named, ...]
@@ -78,13 +88,15 @@ class Plugin:
 class Registry:
     """What the loaded plugins handed over, in the order of their entry points' names.
 
-    `arches` maps an architecture's name to it, and `owners` to the distribution that models it.
+    `arches` maps an architecture's name to it, and `owners` to the distribution that models it; `matrix_units` maps
+    the name of a row to it.
     """
 
     plugins: tuple[Plugin, ...]
     broken: tuple[BrokenPlugin, ...]
     arches: Mapping[str, Arch]
     owners: Mapping[str, str]
+    matrix_units: Mapping[str, MmaSpec]
     profiles: tuple[Named, ...]
     launchers: tuple[Named, ...]
     patchsets: tuple[Named, ...]
@@ -98,6 +110,17 @@ class Registry:
         if self.broken:
             sentence += "; plugins that could not be loaded: " + "; ".join(map(str, self.broken))
         raise UnknownArchError(sentence)
+
+    def matrix_unit(self, name: str) -> MmaSpec:
+        """Return the row of that name.  Raises UnknownMatrixUnitError if no loaded plugin has it."""
+        if name in self.matrix_units:
+            return self.matrix_units[name]
+        near = get_close_matches(name, self.matrix_units, n=3, cutoff=0.0)
+        listed = ", ".join(near) or "there are none; install the plugin of an architecture"
+        sentence = f"no plugin has a matrix unit {name!r}; the nearest: {listed}"
+        if self.broken:
+            sentence += "; plugins that could not be loaded: " + "; ".join(map(str, self.broken))
+        raise UnknownMatrixUnitError(sentence)
 
 
 def load(names: Iterable[str] | None = None) -> Registry:
@@ -117,6 +140,7 @@ def load(names: Iterable[str] | None = None) -> Registry:
             reason = f"{type(error).__name__}: {error}"
             broken.append(BrokenPlugin(entry_point.name, _distribution(entry_point), reason))
     arch_owners = _owners("architecture", [(plugin, plugin.arches) for plugin in loaded])
+    _owners("matrix unit", [(plugin, plugin.matrix_units) for plugin in loaded])
     _owners("profile", [(plugin, plugin.profiles) for plugin in loaded])
     _owners("launcher", [(plugin, plugin.launchers) for plugin in loaded])
     _owners("patch set", [(plugin, plugin.patchsets) for plugin in loaded])
@@ -125,6 +149,7 @@ def load(names: Iterable[str] | None = None) -> Registry:
         broken=tuple(broken),
         arches=MappingProxyType({arch.name: arch for plugin in loaded for arch in plugin.arches}),
         owners=MappingProxyType(arch_owners),
+        matrix_units=MappingProxyType({unit.name: unit for plugin in loaded for unit in plugin.matrix_units}),
         profiles=tuple(profile for plugin in loaded for profile in plugin.profiles),
         launchers=tuple(launcher for plugin in loaded for launcher in plugin.launchers),
         patchsets=tuple(patchset for plugin in loaded for patchset in plugin.patchsets),
@@ -180,6 +205,7 @@ def _load_plugin(entry_point: EntryPoint) -> Plugin:
         version=entry_point.dist.version if entry_point.dist else "unknown",
         module=module,
         arches=_checked("bitwise_arches", manager.hook.bitwise_arches()),
+        matrix_units=_checked("bitwise_matrix_units", manager.hook.bitwise_matrix_units()),
         profiles=_checked("bitwise_profiles", manager.hook.bitwise_profiles()),
         launchers=_checked("bitwise_launchers", manager.hook.bitwise_launchers()),
         patchsets=_checked("bitwise_patchsets", manager.hook.bitwise_patchsets()),
