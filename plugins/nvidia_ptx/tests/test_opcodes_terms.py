@@ -58,6 +58,25 @@ EQUAL = {
         "max.f32 %f40, %f11, 0fBE000000;", "mov.b16 %h5, 0xB000; max.f16 %h6, %h1, %h5; cvt.f32.f16 %f40, %h6;"
     ),
     "a maximum's order": ("max.f32 %f5, %f1, %f2; max.f32 %f40, %f5, %f3;", "max.f32 %f5, %f3, %f1; max.f32 %f40, %f2, %f5;"),
+    "numbers in maxima": (
+        "max.f32 %f5, %f1, 0fBF800000; max.f32 %f6, %f2, 0f40000000; max.f32 %f40, %f5, %f6;",
+        "max.f32 %f5, %f1, %f2; max.f32 %f40, %f5, 0f40000000;",
+    ),
+    "minus infinity beside a number": (
+        "max.f32 %f5, %f1, 0fFF800000; max.f32 %f40, %f5, 0fBF800000;", "max.f32 %f40, %f1, 0fBF800000;"
+    ),
+    "a number that fp16 does not hold beside halves": (
+        "max.f32 %f5, %f11, 0fF149F2CA; max.f32 %f6, %f12, 0fF149F2CA; max.f32 %f40, %f5, %f6;",
+        "max.f32 %f5, %f11, %f12; max.f32 %f40, %f5, 0fF149F2CA;",
+    ),
+    "a clamp below zero and zero": ("max.f32 %f5, %f1, 0f00000000; add.f32 %f40, %f5, 0f00000000;", "max.f32 %f40, %f1, 0f00000000;"),
+    "numbers in integer minima": (
+        "min.s32 %r5, %r1, 7; min.s32 %r6, %r2, -3; min.s32 %r40, %r5, %r6;", "min.s32 %r5, %r1, %r2; min.s32 %r40, %r5, -3;"
+    ),
+    "numbers in maxima of doubles": (
+        "mov.b64 %g1, %d5; max.f64 %g2, %g1, 0d0000000000000000; max.f64 %g3, %g2, 0d3FF0000000000000; mov.b64 %d40, %g3;",
+        "mov.b64 %g1, %d5; max.f64 %g3, %g1, 0d3FF0000000000000; mov.b64 %d40, %g3;",
+    ),
     "a minimum's order": ("min.f32 %f5, %f1, %f2; min.f32 %f40, %f5, %f3;", "min.f32 %f5, %f3, %f1; min.f32 %f40, %f2, %f5;"),
     "a propagating maximum's order": (
         "max.NaN.f32 %f5, %f1, %f2; max.NaN.f32 %f40, %f5, %f3;", "max.NaN.f32 %f5, %f3, %f1; max.NaN.f32 %f40, %f2, %f5;"
@@ -110,6 +129,10 @@ DIFFERENT = {
     "a product with zero": ("mul.f32 %f40, %f1, 0f00000000;", "mov.f32 %f40, 0f00000000;"),
     "a value less itself": ("sub.f32 %f40, %f1, %f1;", "mov.f32 %f40, 0f00000000;"),
     "minus infinity to a dropping maximum": ("max.f32 %f40, %f1, 0fFF800000;", "mov.f32 %f40, %f1;"),
+    "maxima with other numbers": ("max.f32 %f40, %f1, 0f3F800000;", "max.f32 %f40, %f1, 0f40000000;"),
+    "a maximum with a number and with a zero": ("max.f32 %f40, %f1, 0f80000000;", "max.f32 %f40, %f1, 0f00000000;"),
+    "a clamp below minus zero and zero": ("max.f32 %f5, %f1, 0f80000000; add.f32 %f40, %f5, 0f00000000;", "max.f32 %f40, %f1, 0f80000000;"),
+    "signed and unsigned minima with a number": ("min.s32 %r40, %r1, 7;", "min.u32 %r40, %r1, 7;"),
     "maxima of other leaves": ("max.f32 %f40, %f1, %f2;", "max.f32 %f40, %f1, %f3;"),
     "a maximum and a minimum": ("max.f32 %f40, %f1, %f2;", "min.f32 %f40, %f1, %f2;"),
     "propagating and dropping": ("max.NaN.f32 %f40, %f1, %f2;", "max.f32 %f40, %f1, %f2;"),

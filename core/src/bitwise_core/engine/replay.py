@@ -22,7 +22,7 @@ from bitwise_core.machine.recording import SAME, Made, TooManyTerms
 from bitwise_core.machine.state import THREAD_SHIFT
 from bitwise_core.machine.terms import TermDomain
 
-_KEPT = L.FORM | L.WITH_IDENTITY | 255 << L.SET_SHIFT
+_KEPT = L.FORM | L.ABSORBED | 255 << L.SET_SHIFT
 MAXIMUM_ATOMIC_LANES = 1 << 16
 """What atomic operations leave may come from any block: up to this many threads all blocks are replayed for it."""
 

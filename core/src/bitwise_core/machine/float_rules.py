@@ -17,10 +17,11 @@ import numpy as np
 from bitwise_core import numeric
 from bitwise_core.machine import hashing, recording
 from bitwise_core.machine import lanes as L
+from bitwise_core.machine.extrema import extremum
 from bitwise_core.machine.lane_hash import WIDENING, full_hash, signed_hash, term, unsigned_hash
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.pieces import as_lanes
-from bitwise_core.machine.sets import NEUTRAL, SET_INDEX, union
+from bitwise_core.machine.sets import SET_INDEX
 
 _INFINITIES = {64: (0x7FF0000000000000, 0xFFF0000000000000), 32: (0x7F800000, 0xFF800000)}
 _ONE = {"fp64": 0x3FF0000000000000, "fp32": 0x3F800000, "fp16": 0x3C00, "bf16": 0x3F80}
@@ -196,25 +197,19 @@ def _fused_inexact(info: Shape, values: list[Lanes], left: Lanes, right: Lanes, 
 
 
 def _extremum(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lanes | None:
-    index = SET_INDEX.get(info.name)
-    if index is None:
+    if info.name not in SET_INDEX:
         return None
     left, right = values
     if left is right:
         return L.flagged(left, L.LOOSE)
-    neutral = NEUTRAL.get(info.name)
     keeps = ".nan." not in info.name and not finite
-    if not info.name.endswith(".fp32"):
-        return union(info.name, index, left, right, bits, neutral, keeps_neutral=keeps)
-    held = L.some(_held_by_half(left) & _held_by_half(right))
+    held = L.some(_held_by_half(left) & _held_by_half(right)) if info.name.endswith(".fp32") else False
     if held is False:
-        return union(info.name, index, left, right, bits, neutral, keeps_neutral=keeps)
+        return extremum(info.name, left, right, bits, keeps_neutral=keeps)
     inner = _extremum(shape(info.name.replace("fp32", "fp16")), [_as_half(left), _as_half(right)], 16, finite)
     assert inner is not None
     inner = _widened(inner)
-    if np.all(held):
-        return inner
-    return L.put(held, inner, union(info.name, index, left, right, bits, neutral, keeps_neutral=keeps))
+    return L.put(held, inner, inner if np.all(held) else extremum(info.name, left, right, bits, keeps_neutral=keeps))
 
 
 def _convert(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lanes | None:
@@ -282,7 +277,8 @@ def _half_range(value: Lanes) -> bool | Array:
 def _known_half(numbers: Array) -> tuple[Array, Array]:
     """Known fp32 numbers rounded to fp16, as uint64 patterns, and which of them that leaves as they were."""
     narrow, widen = shape("convert.rn.fp16.fp32").evaluate, shape(WIDENING).evaluate
-    assert narrow is not None and widen is not None
+    assert narrow is not None
+    assert widen is not None
     single = numbers.astype(np.uint32)
     half = narrow(single)
     return half.astype(np.uint64), widen(half) == single

@@ -18,7 +18,7 @@ from bitwise_core.machine.lanes import (
     TERM,
     WIDENED,
     WITH_IDENTITY,
-    WITH_ZERO,
+    WITH_NUMBER,
     Lanes,
     Meta,
     sticky,
@@ -34,7 +34,7 @@ PLUS_ZERO_WORDS = hashing.constant("plus zero")
 _PLUS_ZERO_FACTOR = hashing.constant("plus zero, factor") | np.uint64(1)
 NEGATED_WORDS = hashing.constant("negated")
 LOOSE_WORDS = hashing.constant("up to the bits of a NaN")
-ZERO_WORDS = hashing.constant("with zero")
+NUMBER_WORDS = hashing.constant("with a number")
 IDENTITY_WORDS = hashing.constant("with identity")
 
 
@@ -71,7 +71,7 @@ def _base_hash_uniform(words: hashing.Words, meta: int, bits: int) -> hashing.Wo
     if words.ndim != 3:
         tag, factor = hashing.shaped(tag, words.ndim), hashing.shaped(factor, words.ndim)
     hashed = hashing.finalise(words * factor + tag)
-    for flag, change in ((WITH_IDENTITY, IDENTITY_WORDS), (WITH_ZERO, ZERO_WORDS)):
+    for flag, change in ((WITH_IDENTITY, IDENTITY_WORDS), (WITH_NUMBER, NUMBER_WORDS)):
         if meta & flag:
             hashed ^= hashing.shaped(change, words.ndim)
     return hashed

@@ -47,9 +47,9 @@ WIDENED = 1 << 11
 """The value is an fp32 that holds the payload, an fp16, exactly."""
 LOOSE = 1 << 12
 """A rule gave back an operand for an arithmetic result: equal but for the bits of a NaN."""
-WITH_ZERO = 1 << 13
-"""A set of numbers that also holds +0, however often."""
-ABSORBED = WITH_IDENTITY | WITH_ZERO
+WITH_NUMBER = 1 << 13
+"""A set of maxima or minima that also holds a known number (`extrema`)."""
+ABSORBED = WITH_IDENTITY | WITH_NUMBER
 IS_ZERO = 1 << 14
 """The value is a zero of one sign or the other (under an assumption)."""
 STICKY = POISON | UNDETERMINED

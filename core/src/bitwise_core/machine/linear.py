@@ -1,0 +1,86 @@
+"""Linear forms of integers: sums of terms times known factors, modulo a power of two.
+
+A form is a set of `add`: its payload is one number modulo 2**128 (low word first), a sum of its members' hashes times
+their factors.  Modulo 2**64 a factor of 2**63 would leave one bit of a member's hash, and forms that differ would meet.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from bitwise_core.machine import hashing
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.lanes import Lanes
+from bitwise_core.machine.sets import SET_INDEX, members
+
+_UNIT = hashing.constant("one in a linear form")
+
+
+def linear(name: str, values: list[Lanes], bits: int) -> Lanes | None:
+    """Sums, differences and products with known numbers as one linear form modulo 2**bits, or None."""
+    verb = name.split(".")[0]
+    if (
+        bits not in (32, 64)
+        or verb not in ("add", "sub", "mul", "shl", "neg")
+        or name.startswith(("mul.wide", "mul.hi"))
+    ):
+        return None
+    total = f"add.b{bits}"
+    index = SET_INDEX[total]
+    if verb in ("add", "sub"):
+        (left, left_flags), (right, right_flags) = (_terms(total, index, value) for value in values)
+        words = _sum(left, right if verb == "add" else _opposite(right))
+        return Lanes(bits, words, left_flags | right_flags | L.SET | index << L.SET_SHIFT)
+    if verb == "neg":
+        words, flags = _terms(total, index, values[0])
+        return Lanes(bits, _opposite(words), flags | L.SET | index << L.SET_SHIFT)
+    for value, factor in (values, values[::-1]):
+        if L.known_where(factor) is not True:
+            if verb == "shl":
+                return None
+            continue
+        amount = factor.words[0]
+        if verb == "shl":
+            amount = np.where(
+                amount >= np.uint64(bits), np.uint64(0), np.uint64(1) << np.minimum(amount, np.uint64(63))
+            )
+        words, flags = _terms(total, index, value)
+        return Lanes(bits, _multiple(words, _extended(amount, bits)), flags | L.SET | index << L.SET_SHIFT)
+    return None
+
+
+def _sum(left: hashing.Words, right: hashing.Words) -> hashing.Words:
+    low = left[0] + right[0]
+    return np.stack([low, left[1] + right[1] + (low < left[0])])
+
+
+def _opposite(words: hashing.Words) -> hashing.Words:
+    return np.stack([np.uint64(0) - words[0], ~words[1] + (words[0] == 0)])
+
+
+def _multiple(words: hashing.Words, factor: npt.NDArray[np.uint64]) -> hashing.Words:
+    """The payload times a factor, read as a signed number of 64 bits."""
+    half, mask = np.uint64(32), np.uint64(0xFFFFFFFF)
+    low, high = words[0], words[1]
+    low_of, high_of = (low & mask, factor & mask), (low >> half, factor >> half)
+    middle = high_of[0] * low_of[1] + (low_of[0] * low_of[1] >> half)
+    other = low_of[0] * high_of[1] + (middle & mask)
+    carried = high_of[0] * high_of[1] + (middle >> half) + (other >> half)
+    top = high * factor + carried - np.where(factor >> np.uint64(63), low, np.uint64(0))
+    return np.stack([low * factor, top])
+
+
+def _extended(number: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.uint64]:
+    """A number of `bits` bits, its sign carried to 64."""
+    sign = np.uint64(1 << (bits - 1))
+    return (number ^ sign) - sign
+
+
+def _terms(total: str, index: int, value: Lanes) -> tuple[hashing.Words, L.Meta]:
+    """A value as a linear form: a known number is that many times one."""
+    words, flags = members(total, index, value)
+    known = L.known_where(value)
+    if known is not False:
+        words = np.where(known, _multiple(_UNIT, _extended(value.words[0], value.bits)), words)
+    return words, flags
