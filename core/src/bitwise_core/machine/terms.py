@@ -11,11 +11,13 @@ import numpy as np
 
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine import matrix, recording
+from bitwise_core.machine.extrema import extremum
 from bitwise_core.machine.float_rules import RULES, Shape, fold, negated, shape
 from bitwise_core.machine.lane_hash import term
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
+from bitwise_core.machine.linear import linear
 from bitwise_core.machine.pieces import as_lanes, choose, concat, cut, ends
-from bitwise_core.machine.sets import SET_INDEX, linear, union
+from bitwise_core.machine.sets import SET_INDEX, union
 
 
 class TermDomain:
@@ -85,11 +87,11 @@ class TermDomain:
             return L.settle(negated(as_lanes(operands[0])))
         values = [as_lanes(operand) for operand in operands]
         result = linear(name, values, bits)
-        index = SET_INDEX.get(name) if gathers and len(values) == 2 else None
         if result is not None:
             recording.note(name, result, values, commutes=name.startswith(("add", "mul")))
-        if result is None and index is not None:
-            result = union(name, index, values[0], values[1], bits, None, keeps_neutral=False)
+        if result is None and gathers and len(values) == 2 and name in SET_INDEX:
+            together = extremum if name.startswith(("min", "max")) else union
+            result = together(name, values[0], values[1], bits)
         if result is None:
             looks = not name.startswith("compare.") or (".fp" not in name and ".bf" not in name)
             symmetric = name.startswith(("compare.eq.", "compare.ne.", "compare.num."))
