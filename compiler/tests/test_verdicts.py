@@ -14,14 +14,15 @@ from bitwise_core.checker import Options  # noqa: E402
 from bitwise_core.difference import find_element, shown_element  # noqa: E402
 from bitwise_core.engine.trees import build_tree  # noqa: E402
 from bitwise_core.registry import default  # noqa: E402
-from bitwise_triton import Captured, CaptureError, capture, demo  # noqa: E402
+from bitwise_triton import Captured, CaptureError, all_captured, capture_each, demo  # noqa: E402
 from bitwise_triton.samples import Sample, masked_gemm, softmax_rows  # noqa: E402
 from bitwise_triton.verdicts import equal_to_reference, source_of  # noqa: E402
 
 
 def compiled(sample: Sample, *places: int) -> list[Captured]:
     """Some configurations of a sample."""
-    return capture(sample.kernel, [sample.configurations[place] for place in places], sample.arguments, sample.grid)
+    configurations = [sample.configurations[place] for place in places]
+    return all_captured(capture_each(sample.kernel, configurations, sample.arguments, sample.grid))
 
 
 @pytest.fixture(scope="module")

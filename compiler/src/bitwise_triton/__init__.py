@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bitwise_triton.arguments import Argument, Buffer, TensorMap
 from bitwise_triton.autotune import Report, same_bits
-from bitwise_triton.capture import capture, capture_each, compile_configuration, write_folder
+from bitwise_triton.capture import all_captured, capture_each, compile_configuration, write_folder
 from bitwise_triton.compilation import Captured
 from bitwise_triton.errors import CaptureError, UndeterminedReferenceError
 
@@ -16,7 +16,7 @@ __all__ = [
     "Report",
     "TensorMap",
     "UndeterminedReferenceError",
-    "capture",
+    "all_captured",
     "capture_each",
     "compile_configuration",
     "same_bits",

@@ -36,43 +36,6 @@ def compile_configuration(
     return compile_job(make_job(function, arguments, constants, options, grid=grid, target=target, name=name))
 
 
-def capture(
-    function: Any,
-    configurations: Sequence[Any],
-    arguments: Mapping[str, Argument],
-    grid: Grid,
-    *,
-    constants: Mapping[str, object] | None = None,
-    target: str = "sm_90",
-    workers: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    **options: Any,
-) -> list[Captured]:
-    """Compile every `triton.Config` of `configurations`, in a pool of `workers` processes (default: all cores).
-
-    Configurations that are the same kernel are compiled once. `progress` is called with the number of finished and of
-    all compiles. Results are in the order of `configurations`.
-    Raises CaptureError of the first configuration that fails, once all have been tried.
-    """
-    outcomes = capture_each(
-        function,
-        configurations,
-        arguments,
-        grid,
-        constants=constants,
-        target=target,
-        workers=workers,
-        progress=progress,
-        **options,
-    )
-    captured = []
-    for outcome in outcomes:
-        if isinstance(outcome, CaptureError):
-            raise outcome
-        captured.append(outcome)
-    return captured
-
-
 def capture_each(
     function: Any,
     configurations: Sequence[Any],
@@ -85,7 +48,12 @@ def capture_each(
     progress: Callable[[int, int], None] | None = None,
     **options: Any,
 ) -> list[Captured | CaptureError]:
-    """`capture`, with the error in the place of each configuration that fails."""
+    """Compile every `triton.Config` of `configurations`, in a pool of `workers` processes (default: all cores).
+
+    Configurations that are the same kernel are compiled once. `progress` is called with the number of finished and of
+    all compiles. Results are in the order of `configurations`, with the error in the place of each that fails;
+    `all_captured` takes them where none may.
+    """
     jobs: list[Job | CaptureError] = []
     kernel, _ = unwrap(function)
     for configuration in configurations:
@@ -97,6 +65,16 @@ def capture_each(
         except CaptureError as error:
             jobs.append(error)
     return compile_all(jobs, workers=workers, progress=progress)
+
+
+def all_captured(outcomes: Sequence[Captured | CaptureError]) -> list[Captured]:
+    """The outcomes of `capture_each` where every configuration compiled.  Raises the first CaptureError."""
+    captured = []
+    for outcome in outcomes:
+        if isinstance(outcome, CaptureError):
+            raise outcome
+        captured.append(outcome)
+    return captured
 
 
 def write_folder(captured: Sequence[Captured], folder: str | Path, names: Sequence[str] | None = None) -> Path:

@@ -62,11 +62,13 @@ class LoopReader(Turns):
         """Leaves the machine in the state after the loop.  Raises Unreadable."""
         machine = self.machine
         shared, races, extra, registers = machine.shared, machine.races, dict(machine.extra), dict(machine.registers)
+        reading = machine.reading
         try:
             self._summarise()
         except NotKept:
             self.keeping = False
             machine.shared, machine.races, machine.extra, machine.registers = shared, races, extra, registers
+            machine.reading = reading
             self._summarise()
 
     def _summarise(self) -> None:
@@ -209,8 +211,7 @@ class LoopReader(Turns):
             machine.registers[name] = Lanes(bits, hashing.constant(f"before the loop {name}"), L.TERM | L.POISON)
         memory = EnteredMemory.around(machine)
         machine.races = Races(memory.words.shape[2], machine.threads, machine.warp, machine.blocks)
-        for name in ("matrix reads", "matrix read groups"):
-            machine.extra.pop(name, None)
+        machine.reading = {}
         found: Chains | None = None
         for _ in range(lead):
             self.run(loop.body)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import numpy as np
 
 from bitwise_core.machine.lanes import Array
+from bitwise_core.machine.races import Races
 
 Work = TypeVar("Work")
 
@@ -47,3 +48,32 @@ class Groups(Generic[Work]):
                 finished.append((group.work, done))
         self.groups = [group for group in self.groups if group.blocks.any()]
         yield from reversed(finished)
+
+
+@dataclass(slots=True)
+class AsynchronousReads:
+    """Reads of shared memory that go on after their instruction: those not committed yet, and the groups of others.
+
+    A read is the cells it takes and the thread that issued it; until its group is waited for, writing them is a race.
+    """
+
+    open: list[tuple[Array, int]] = field(default_factory=list)
+    groups: Groups[tuple[Array, int]] = field(default_factory=Groups)
+
+    def issue(self, cells: Array, thread: int, races: Races, mask: Array | None) -> None:
+        """A thread begins to read cells, in the blocks with an active lane."""
+        for each in races.acting(mask):
+            each.pending_reads(cells, thread)
+        self.open.append((cells, thread))
+
+    def commit(self, blocks: Array) -> None:
+        """The given blocks (a boolean array) close a group."""
+        self.groups.commit(self.open, blocks)
+        self.open = []
+
+    def wait(self, keep: int, blocks: Array, races: Races) -> None:
+        """Ends the reads of all but the newest `keep` groups of these blocks."""
+        for reads, done in self.groups.wait(keep, blocks):
+            for cells, thread in reads:
+                for each in races.of_blocks(done):
+                    each.finished_reads(cells, thread)

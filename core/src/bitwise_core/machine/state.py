@@ -13,6 +13,7 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine.cells import SharedMemory
 from bitwise_core.machine.domain import Domain, Unreadable
 from bitwise_core.machine.global_memory import GlobalMemory
+from bitwise_core.machine.groups import AsynchronousReads
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import choose, concat, cut
@@ -82,6 +83,7 @@ class Machine:
 
     `mask` holds the active lanes, shape broadcastable to (blocks, threads), or None for all of them.
     `condition` is a predicate over data under which side effects happen, or None.
+    `reading` holds the asynchronous reads of shared memory of each kind of work.
     """
 
     domain: Domain
@@ -103,6 +105,7 @@ class Machine:
     line: int = 0
     pc: int = 0
     extra: dict[str, Any] = field(default_factory=dict)
+    reading: dict[str, AsynchronousReads] = field(default_factory=dict)
 
     def read(self, operand: Operand) -> Value:
         """The value of a register, special register, literal or symbol operand."""
@@ -206,6 +209,10 @@ class Machine:
         """The active lanes as a boolean array of the whole batch."""
         full = shape or (self.blocks, self.threads)
         return np.ones(full, dtype=bool) if self.mask is None else np.broadcast_to(self.mask, full)
+
+    def reads_by(self, work: str) -> AsynchronousReads:
+        """The asynchronous reads of one kind of work, such as matrix instructions."""
+        return self.reading.setdefault(work, AsynchronousReads())
 
     def active_threads(self) -> Array:
         """Which threads are active in some block, shape (threads,)."""

@@ -8,11 +8,12 @@ another operation than one of a register that holds the same number at run time.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from typing import TypeVar
 
-from bitwise_core.asm import Address, Immediate, Instruction, Kernel, Negated, Operand, Paired, Register, Symbol, Vector
+from bitwise_core.asm import Address, Immediate, Instruction, Kernel, Operand, Register, Symbol, registers_of
 from bitwise_core.machine.arch import UnknownInstruction
 
-_FOUND: dict[int, tuple[tuple[Instruction, ...], frozenset[str], frozenset[str]]] = {}
 _RUN_TIME = (
     "ld",
     "ldu",
@@ -31,20 +32,22 @@ _RUN_TIME = (
 )
 
 
-def registers_of(operand: Operand) -> tuple[str, ...]:
-    """The registers named in an operand."""
-    if isinstance(operand, Register):
-        return (operand.name,)
-    if isinstance(operand, Negated):
-        return (operand.operand.name,)
-    if isinstance(operand, Vector):
-        return tuple(name for item in operand.items for name in registers_of(item))
-    if isinstance(operand, Paired):
-        return registers_of(operand.first) + registers_of(operand.second)
-    if isinstance(operand, Address):
-        base = registers_of(operand.base) if operand.base is not None else ()
-        return base + tuple(name for item in operand.extra for name in registers_of(item))
-    return ()
+Answer = TypeVar("Answer")
+
+
+def once_a_kernel(ask: Callable[[Kernel], Answer]) -> Callable[[Kernel], Answer]:
+    """Remembers the answers on the kernels that were asked about last, by their tuple of instructions itself."""
+    known: dict[int, tuple[tuple[Instruction, ...], Answer]] = {}
+
+    def answer(kernel: Kernel) -> Answer:
+        found = known.get(id(kernel.instructions))
+        if found is None or found[0] is not kernel.instructions:
+            if len(known) > 64:
+                known.clear()
+            found = known[id(kernel.instructions)] = kernel.instructions, ask(kernel)
+        return found[1]
+
+    return answer
 
 
 def run_time_registers(kernel: Kernel) -> frozenset[str]:
@@ -52,20 +55,18 @@ def run_time_registers(kernel: Kernel) -> frozenset[str]:
     return _sorted_out(kernel)[0]
 
 
+@once_a_kernel
 def _sorted_out(kernel: Kernel) -> tuple[frozenset[str], frozenset[str]]:
     """The registers of run time; and those of literals alone that are written more than once, or depend on such."""
-    cached = _FOUND.get(id(kernel.instructions))
-    if cached is not None and cached[0] is kernel.instructions:
-        return cached[1], cached[2]
-    edges: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+    edges: list[tuple[set[str], set[str]]] = []
     found: set[str] = set()
     for instruction in kernel.instructions:
         if not instruction.operands:
             continue
         written = registers_of(instruction.operands[0])
-        read = tuple(name for operand in instruction.operands[1:] for name in registers_of(operand))
+        read = {name for operand in instruction.operands[1:] for name in registers_of(operand)}
         if instruction.guard is not None:
-            read += (instruction.guard.register,)
+            read.add(instruction.guard.register)
         symbols = any(not isinstance(each, Immediate) and not registers_of(each) for each in instruction.operands[1:])
         root = instruction.opcode.split(".", 1)[0]
         if root in _RUN_TIME or symbols or any(name.startswith(_SPECIAL) for name in read):
@@ -75,21 +76,16 @@ def _sorted_out(kernel: Kernel) -> tuple[frozenset[str], frozenset[str]]:
     count = Counter(name for written, _ in edges for name in written)
     several = {name for name, times in count.items() if times > 1 and name not in found}
     _spread(edges, several)
-    run_time = frozenset(found)
-    unclear = frozenset(several - found)
-    if len(_FOUND) > 64:
-        _FOUND.clear()
-    _FOUND[id(kernel.instructions)] = (kernel.instructions, run_time, unclear)
-    return run_time, unclear
+    return frozenset(found), frozenset(several - found)
 
 
-def _spread(edges: list[tuple[tuple[str, ...], tuple[str, ...]]], found: set[str]) -> None:
+def _spread(edges: list[tuple[set[str], set[str]]], found: set[str]) -> None:
     """Adds whatever is computed from the registers in `found`."""
     changed = True
     while changed:
         changed = False
         for written, read in edges:
-            if any(name in found for name in read) and any(name not in found for name in written):
+            if read & found and not written <= found:
                 found.update(written)
                 changed = True
 
@@ -100,21 +96,13 @@ _SPECIAL = (
 )  # fmt: skip
 
 
-_DEFINED: dict[int, tuple[tuple[Instruction, ...], dict[str, list[Instruction]]]] = {}
-
-
+@once_a_kernel
 def _definitions(kernel: Kernel) -> dict[str, list[Instruction]]:
-    cached = _DEFINED.get(id(kernel.instructions))
-    if cached is not None and cached[0] is kernel.instructions:
-        return cached[1]
     defined: dict[str, list[Instruction]] = {}
     for instruction in kernel.instructions:
         if instruction.operands:
             for name in registers_of(instruction.operands[0]):
                 defined.setdefault(name, []).append(instruction)
-    if len(_DEFINED) > 64:
-        _DEFINED.clear()
-    _DEFINED[id(kernel.instructions)] = (kernel.instructions, defined)
     return defined
 
 

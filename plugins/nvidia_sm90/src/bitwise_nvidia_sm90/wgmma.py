@@ -20,7 +20,6 @@ from bitwise_core.asm import Immediate, Instruction, Operand, Register, Vector
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.groups import Groups
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.matrix import FusedStep, Vectors
@@ -36,6 +35,7 @@ from bitwise_nvidia_sm90.descriptors import tile_addresses
 
 TABLE = OpcodeTable()
 FAMILY = "fused"
+_WORK = "matrix instructions"
 _MULTIPLY = "wgmma.mma_async"
 _SHAPE = re.compile(r"m64n(\d+)k(\d+)")
 _GROUP = 128
@@ -167,9 +167,7 @@ def _tile(machine: Machine, descriptor: int, rows: int, k: int, size: int, k_maj
     step = max(1, size // shared.granule)
     flat = cells[0] if step == 1 else (cells[0][:, None] + np.arange(step)).ravel()
     thread = group * _GROUP
-    for races in machine.races.acting(machine.mask):
-        races.pending_reads(flat, thread)
-    machine.extra.setdefault("matrix reads", []).append((flat, thread))
+    machine.reads_by(_WORK).issue(flat, thread, machine.races, machine.mask)
     found = cache.get(key)
     if found is not None and found[0] == version:
         return found[1]
@@ -315,18 +313,11 @@ def _placed(machine: Machine, words: Array, meta: L.Meta, groups: list[int]) -> 
 
 
 def _commit(machine: Machine) -> None:
-    reads = machine.extra.setdefault("matrix reads", [])
-    groups = machine.extra.setdefault("matrix read groups", Groups())
-    groups.commit(list(reads), machine.active_blocks())
-    reads.clear()
+    machine.reads_by(_WORK).commit(machine.active_blocks())
 
 
 def _wait(keep: int) -> Step:
     def step(machine: Machine) -> None:
-        groups = machine.extra.setdefault("matrix read groups", Groups())
-        for work, done in groups.wait(keep, machine.active_blocks()):
-            for cells, thread in work:
-                for races in machine.races.of_blocks(done):
-                    races.finished_reads(cells, thread)
+        machine.reads_by(_WORK).wait(keep, machine.active_blocks(), machine.races)
 
     return step

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bitwise_core.asm import Instruction
+from bitwise_core.asm import Instruction, Operand, Paired
 from bitwise_core.machine.arch import UnknownInstruction
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.state import Machine, Step
@@ -43,6 +43,15 @@ def signed(array: Array) -> Array:
 
 
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+
+
+def write_pair(machine: Machine, destination: Operand, first: Value, second: Value) -> None:
+    """Writes both values where the destination is a pair `d|p`, else the first."""
+    if isinstance(destination, Paired):
+        machine.write(destination.first, first)
+        machine.write(destination.second, second)
+    else:
+        machine.write(destination, first)
 
 
 def check_modifiers(instruction: Instruction, modifiers: Sequence[str], allowed: set[str]) -> None:

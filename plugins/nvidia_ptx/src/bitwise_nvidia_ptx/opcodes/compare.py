@@ -21,6 +21,7 @@ from bitwise_nvidia_ptx.opcodes.common import (
     is_integer,
     signed,
     type_bits,
+    write_pair,
 )
 from bitwise_nvidia_ptx.opcodes.logic import combine
 
@@ -109,11 +110,7 @@ def set_predicate(instruction: Instruction, context: Context) -> Step:
             third = machine.read_bits(rest[0], 1)
             result = combine(machine, boolean, result, third, 1)
             other = combine(machine, boolean, other, third, 1)
-        if isinstance(destination, Paired):
-            machine.write(destination.first, result)
-            machine.write(destination.second, other)
-        else:
-            machine.write(destination, result)
+        write_pair(machine, destination, result, other)
 
     return step
 

@@ -107,15 +107,21 @@ def _access(instruction: Instruction) -> tuple[str, int, str]:
     return space, count, kind
 
 
+def _elements(operand: Operand, count: int, instruction: Instruction) -> tuple[Operand, ...]:
+    """The registers of a vector access, or the one of another."""
+    items = operand.items if isinstance(operand, Vector) else (operand,)
+    if len(items) != count:
+        raise UnknownInstruction(instruction)
+    return items
+
+
 @TABLE.opcode("ld", "ldu")
 def load(instruction: Instruction, context: Context) -> Step:
     """ld from parameters, constants, shared and global memory, vectors included."""
     space, count, kind = _access(instruction)
     destination, source = instruction.operands[:2]
     bits = type_bits(kind)
-    targets = destination.items if isinstance(destination, Vector) else (destination,)
-    if len(targets) != count:
-        raise UnknownInstruction(instruction)
+    targets = _elements(destination, count, instruction)
     line = instruction.line
     extends = kind[0] == "s"
     widths = [_register_bits(target, context, bits) for target in targets]
@@ -236,9 +242,7 @@ def store(instruction: Instruction, context: Context) -> Step:
     space, count, kind = _access(instruction)
     target, source = instruction.operands[:2]
     bits = type_bits(kind)
-    items = source.items if isinstance(source, Vector) else (source,)
-    if len(items) != count:
-        raise UnknownInstruction(instruction)
+    items = _elements(source, count, instruction)
     line = instruction.line
 
     def step(machine: Machine) -> None:

@@ -14,7 +14,6 @@ from bitwise_core.asm import Address, Instruction, Operand, Vector
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.groups import Groups
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import choose
 from bitwise_core.machine.state import Machine, Step
@@ -22,6 +21,8 @@ from bitwise_nvidia_ptx.opcodes.acting import acting_lanes, needs_no_data, of_ac
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_of
 from bitwise_nvidia_ptx.opcodes.memory_barriers import barrier_at, settle_phase
 from bitwise_nvidia_ptx.opcodes.tensor_maps import map_key, maps_of
+
+_STORES = "bulk stores"
 
 
 def copy(instruction: Instruction, context: Context) -> Step:
@@ -55,20 +56,14 @@ def copy(instruction: Instruction, context: Context) -> Step:
 def _commit_stores(machine: Machine) -> None:
     """Closes a group of the bulk stores issued so far."""
     needs_no_data(machine, "a group of bulk copies")
-    reads = machine.extra.setdefault("bulk reads", [])
-    machine.extra.setdefault("bulk groups", Groups()).commit(list(reads), machine.active_blocks())
-    reads.clear()
+    machine.reads_by(_STORES).commit(machine.active_blocks())
 
 
 def _wait_stores(keep: int) -> Step:
     """Waits until the bulk stores of all but the newest groups have read shared memory."""
 
     def step(machine: Machine) -> None:
-        groups = machine.extra.setdefault("bulk groups", Groups())
-        for work, done in groups.wait(keep, machine.active_blocks()):
-            for cells, thread in work:
-                for races in machine.races.of_blocks(done):
-                    races.finished_reads(cells, thread)
+        machine.reads_by(_STORES).wait(keep, machine.active_blocks(), machine.races)
 
     return step
 
@@ -181,9 +176,7 @@ def _store_box(machine: Machine, target: Operand, source: Operand, rank: int, li
     thread = int(np.flatnonzero(machine.active_threads())[0])
     step = max(1, box.element // machine.shared.granule)
     touched = (cells[0][:, None] + np.arange(step)).ravel()
-    for races in machine.races.acting(machine.mask):
-        races.pending_reads(touched, thread)
-    machine.extra.setdefault("bulk reads", []).append((touched, thread))
+    machine.reads_by(_STORES).issue(touched, thread, machine.races, machine.mask)
     value = machine.shared.load(cells, box.element * 8)
     acting = (acting_lanes(machine) > 0)[:, None]
     mask = np.broadcast_to(box.inside & acting, (machine.blocks, box.offset.size))

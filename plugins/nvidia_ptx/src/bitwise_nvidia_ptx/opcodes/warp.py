@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_core.asm import Instruction, Operand, Paired
+from bitwise_core.asm import Instruction, Operand
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import take_threads
 from bitwise_core.machine.state import Machine, Step
+from bitwise_nvidia_ptx.opcodes.common import write_pair
 
 TABLE = OpcodeTable()
 
@@ -71,11 +72,7 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
             if (~np.take_along_axis(active, np.where(inside, where, 0), axis=1) & active).any():
                 raise Unreadable("a shuffle reads a lane that does not take part", line)
         result = take_threads(value, np.minimum(index, machine.threads - 1)) if _varies(value) else value
-        if isinstance(destination, Paired):
-            machine.write(destination.first, result)
-            machine.write(destination.second, np.broadcast_to(valid, index.shape))
-        else:
-            machine.write(destination, result)
+        write_pair(machine, destination, result, np.broadcast_to(valid, index.shape))
 
     return step
 
@@ -184,11 +181,7 @@ def elect(instruction: Instruction, context: Context) -> Step:
         leader = _spread(machine, first)
         lane = (np.arange(machine.threads, dtype=np.uint32) & np.uint32(31))[None]
         chosen = lane == leader
-        if isinstance(destination, Paired):
-            machine.write(destination.first, leader)
-            machine.write(destination.second, chosen)
-        else:
-            machine.write(destination, leader)
+        write_pair(machine, destination, leader, chosen)
 
     return step
 
