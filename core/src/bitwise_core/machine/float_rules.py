@@ -19,7 +19,7 @@ from bitwise_core.machine import hashing, recording
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.extrema import extremum
 from bitwise_core.machine.lane_hash import WIDENING, full_hash, signed_hash, term, unsigned_hash
-from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
+from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.pieces import as_lanes
 from bitwise_core.machine.sets import SET_INDEX
 
@@ -60,9 +60,10 @@ def fold(info: Shape, operands: Sequence[Value], result: Lanes) -> Value:
     for operand in operands:
         if isinstance(operand, np.ndarray):
             continue
-        if isinstance(operand, Pieces) or (isinstance(operand.meta, int) and operand.meta & L.KIND != L.KNOWN):
+        lanes = as_lanes(operand)
+        if isinstance(lanes.meta, int) and lanes.meta & L.KIND != L.KNOWN:
             return result
-        known = known & L.known_where(operand)
+        known = known & L.known_where(lanes)
     if known is False or not np.any(known):
         return result
     numbers = [operand if isinstance(operand, np.ndarray) else L.numbers_of(as_lanes(operand)) for operand in operands]

@@ -5,16 +5,20 @@ Source: PTX ISA 8.7, "Parallel Synchronization and Communication Instructions: a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from bitwise_core.asm import Instruction, Operand, Vector
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.machine.lane_hash import term
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.pieces import cut
-from bitwise_core.machine.state import Machine, Step
+from bitwise_core.machine.lane_hash import full_hash, term
+from bitwise_core.machine.lanes import Lanes, Value
+from bitwise_core.machine.pieces import as_lanes, concat, cut
+from bitwise_core.machine.state import Machine, Step, invert, literal
 from bitwise_nvidia_ptx.opcodes.common import FORMATS, PACKED, type_bits
+from bitwise_nvidia_ptx.opcodes.compare import compare
+from bitwise_nvidia_ptx.opcodes.logic import combine
 from bitwise_nvidia_ptx.opcodes.memory import HINTS, address_of, global_only
 
 TABLE = OpcodeTable()
@@ -78,9 +82,70 @@ def _write_old(machine: Machine, destination: Operand | None, bits: int, line: i
 
 
 def _contribute(machine: Machine, name: str, address: Value, values: list[Value], line: int) -> None:
-    condition = [machine.condition] if machine.condition is not None else []
-    parts = [address, *values, *condition]
-    machine.memory.contribute(name, parts, machine.mask, (machine.blocks, machine.threads), line)
+    shape = (machine.blocks, machine.threads)
+    condition = machine.condition
+    if condition is None:
+        machine.memory.contribute(name, [address, *values], machine.mask, shape, line)
+        return
+    outer = machine.mask
+    holds = as_lanes(condition)
+    never = L.holds(holds, 0)
+    if never is not False:
+        machine.mask = machine.active() & ~never
+    try:
+        by_sign = _by_sign(machine, name, values[0], holds) if len(values) == 1 else None
+        if by_sign is not None:
+            name, holds = by_sign
+        machine.memory.contribute(name, [address, *values, holds], machine.mask, shape, line)
+    finally:
+        machine.mask = outer
+
+
+def _by_sign(machine: Machine, name: str, value: Value, condition: Lanes) -> tuple[str, Lanes] | None:
+    """A contribution to the extreme of floating-point numbers in the order of their bits, and its plain condition.
+
+    Compilers make a maximum of floats of two integer operations: max.s32 where the number's sign bit is clear, and
+    min.u32 where it is set.  Order the patterns by sign and magnitude: those with the sign bit first, from greatest
+    to least magnitude, then the others from least to greatest (so -NaN < -inf < ... < -0 < +0 < ... < +inf < +NaN).
+    With v >= 0 as an integer, max.s32 gives v over any pattern with a sign bit, and else the greater: the later in
+    that order.  With a sign bit in v, min.u32 leaves any pattern without one, and else gives the lesser magnitude: the
+    later in that order.  So both halves together take a maximum in one total order, whatever NaNs and zeros occur, and
+    the order of contributions does not matter.  A minimum is the same with min.s32 and max.u32.  Each half needs
+    its condition: without it max.s32 of a pattern with a sign bit and min.u32 do not commute.
+    """
+    verb, kind = name.split(".")
+    if verb not in ("max", "min") or kind not in ("s32", "u32", "s64", "u64"):
+        return None
+    bits, clear = int(kind[1:]), kind[0] == "s"
+    kept = verb if clear else {"max": "min", "min": "max"}[verb]
+    signed = f"s{bits}"
+    least, zero = literal(-1, bits), literal(0, bits)
+    plain = as_lanes(compare(machine, "gt" if clear else "lt", signed, value, least if clear else zero, False))
+    other = as_lanes(compare(machine, "ge" if clear else "le", signed, value, zero if clear else least, False))
+    opposite = compare(machine, "lt" if clear else "gt", signed, value, zero if clear else least, False)
+    proved: L.Array | bool = False
+    for each in (plain, other, as_lanes(invert(machine.domain, opposite))):
+        for form in (each, *_carried(machine, each)):
+            proved = proved | (full_hash(form) == full_hash(condition)).all(axis=0)
+    known = L.known_where(as_lanes(value))
+    if known is not False and np.any(known):
+        sign = (as_lanes(value).words[0] >> np.uint64(bits - 1)) & np.uint64(1)
+        fits = known & (sign == (0 if clear else 1)) & L.holds(condition, 1)
+        proved = proved | fits
+    active = machine.active()
+    if not (np.broadcast_to(proved, active.shape) | ~active).all():
+        return None
+    return f"{kept}.by_sign.b{bits}", plain
+
+
+def _carried(machine: Machine, predicate: Lanes) -> Iterator[Lanes]:
+    """The predicate again after lanes have exchanged it as a number 1 or 0: by a shuffle, or as a byte in memory."""
+    word = machine.domain.select(predicate, literal(1, 32), literal(0, 32))
+    half = machine.domain.select(predicate, literal(1, 16), literal(0, 16))
+    byte = concat([cut(half, 0, 8), np.zeros((1, 1), dtype=np.uint8)])
+    for number, bits in ((word, 32), (byte, 16)):
+        lowest = combine(machine, "and", number, literal(1, bits), bits)
+        yield as_lanes(compare(machine, "ne", f"b{bits}", lowest, literal(0, bits), False))
 
 
 def _integer_name(operation: str, kind: str) -> str:

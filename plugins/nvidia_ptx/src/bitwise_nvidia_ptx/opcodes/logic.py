@@ -78,7 +78,17 @@ def _predicates(machine: Machine, root: str, left: Value, right: Value) -> Value
             if not absorbing.any():
                 return other
             return choose(absorbing, known, other)
-    return apply_integer(machine, f"{root}.pred", [left, right], 1, _FUNCTIONS[root], gathers=True)
+    result = apply_integer(machine, f"{root}.pred", [left, right], 1, _FUNCTIONS[root], gathers=True)
+    if root not in ("and", "or") or not isinstance(left, Lanes) or not isinstance(right, Lanes):
+        return result
+    for some, others in ((left, right), (right, left)):
+        where = np.asarray(L.known_where(some))
+        if not where.any():
+            continue
+        numbers = L.numbers_of(some)
+        absorbs = where & (numbers if root == "or" else ~numbers)
+        result = choose(where & ~absorbs, others, choose(absorbs, some, result))
+    return result
 
 
 def _with_mask(machine: Machine, root: str, mask: Value, value: Value, bits: int) -> Value | None:
