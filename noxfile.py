@@ -23,9 +23,12 @@ GROUPS = nox.project.load_toml("pyproject.toml")
 DISTRIBUTIONS = [
     "core",
     "plugins/nvidia_ptx",
+    "plugins/nvidia_earlier",
     "plugins/nvidia_sm90",
     "plugins/nvidia_sm100",
     "plugins/nvidia",
+    "plugins/amd_gfx942",
+    "plugins/amd",
     "compiler",
     "conformance",
 ]
@@ -109,7 +112,7 @@ def build(session: nox.Session) -> None:
 @nox.session(requires=["build"], reuse_venv=False)
 def install(session: nox.Session) -> None:
     """Install the built wheels into a clean environment, as a user would, and list the plugins found."""
-    session.install("--find-links", "dist", "bitwise-core", "bitwise-nvidia")
+    session.install("--find-links", "dist", "bitwise-core", "bitwise-nvidia", "bitwise-amd")
     with session.chdir(session.create_tmp()):
         session.run("bitwise", "plugins", "--json")
 

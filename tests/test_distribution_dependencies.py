@@ -13,9 +13,12 @@ from workspace import KERNELS, Distribution, Import, distribution, distributions
 ALLOWED = {
     "bitwise-core": set[str](),
     "bitwise-nvidia-ptx": {"bitwise-core"},
+    "bitwise-nvidia-earlier": {"bitwise-core", "bitwise-nvidia-ptx"},
     "bitwise-nvidia-sm90": {"bitwise-core", "bitwise-nvidia-ptx"},
     "bitwise-nvidia-sm100": {"bitwise-core", "bitwise-nvidia-ptx"},
-    "bitwise-nvidia": {"bitwise-nvidia-sm90", "bitwise-nvidia-sm100"},
+    "bitwise-nvidia": {"bitwise-nvidia-earlier", "bitwise-nvidia-sm90", "bitwise-nvidia-sm100"},
+    "bitwise-amd-gfx942": {"bitwise-core"},
+    "bitwise-amd": {"bitwise-amd-gfx942"},
     "bitwise-triton": {"bitwise-core"},
     "bitwise-conformance": {"bitwise-core", "bitwise-nvidia", "bitwise-triton"},
 }

@@ -60,9 +60,12 @@ def test_all_distributions_are_found() -> None:
     assert {found.name: found.package for found in distributions()} == {
         "bitwise-core": "bitwise_core",
         "bitwise-nvidia-ptx": "bitwise_nvidia_ptx",
+        "bitwise-nvidia-earlier": "bitwise_nvidia_earlier",
         "bitwise-nvidia-sm90": "bitwise_nvidia_sm90",
         "bitwise-nvidia-sm100": "bitwise_nvidia_sm100",
         "bitwise-nvidia": None,
+        "bitwise-amd-gfx942": "bitwise_amd_gfx942",
+        "bitwise-amd": None,
         "bitwise-triton": "bitwise_triton",
         "bitwise-conformance": "bitwise_conformance",
     }

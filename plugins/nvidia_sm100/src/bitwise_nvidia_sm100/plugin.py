@@ -8,7 +8,9 @@ from bitwise_core.asm import Instruction
 from bitwise_core.hookspecs import hookimpl
 from bitwise_core.machine.arch import Arch, Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.state import Step
+from bitwise_core.mma import MmaSpec
 from bitwise_nvidia_ptx.architecture import nvidia_arch
+from bitwise_nvidia_sm100 import matrix_units
 
 TABLE = OpcodeTable()
 
@@ -27,3 +29,9 @@ SM103 = nvidia_arch("sm_103", ("sm_103", "sm_103a", "sm_103f"), TABLE, {})
 def bitwise_arches() -> Iterable[Arch]:
     """sm_100 and sm_103: their approximations and matrix steps carry their own names and equal no other's."""
     return [SM100, SM103]
+
+
+@hookimpl
+def bitwise_matrix_units() -> Iterable[MmaSpec]:
+    """mma.sync and tcgen05.mma of sm_100 and sm_103."""
+    return matrix_units.ROWS

@@ -7,8 +7,9 @@ from typing import Any
 
 from bitwise_core.hookspecs import hookimpl
 from bitwise_core.machine.arch import Arch
+from bitwise_core.mma import MmaSpec
 from bitwise_nvidia_ptx.architecture import nvidia_arch
-from bitwise_nvidia_sm90 import approximations, wgmma
+from bitwise_nvidia_sm90 import approximations, matrix_units, wgmma
 
 SAME_STEPS = {f"mma.sync f32 {kind} k{k}": wgmma.FAMILY for kind, k in (("f16", 16), ("bf16", 16), ("tf32", 8))}
 """On Hopper mma.sync and wgmma of these types and native k run the same fused step; fp8's two units differ.
@@ -26,6 +27,12 @@ SM90 = nvidia_arch("sm_90", ("sm_90", "sm_90a"), wgmma.TABLE, CAPABILITIES, wgmm
 def bitwise_arches() -> Iterable[Arch]:
     """sm_90."""
     return [SM90]
+
+
+@hookimpl
+def bitwise_matrix_units() -> Iterable[MmaSpec]:
+    """mma.sync and wgmma of sm_90."""
+    return matrix_units.ROWS
 
 
 @hookimpl(optionalhook=True)

@@ -1,0 +1,1 @@
+"""Rows of the matrix units of gfx942."""

@@ -1,0 +1,32 @@
+"""MFMA of CDNA3, as two public models state it; no vectors of the hardware were checked.
+
+NaN results keep an operand's payload on the hardware; here every NaN is the canonical one.  fp8 is the fnuz kind.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+from bitwise_core.mma import Arithmetic, FlooredSum, IntegerSum, MmaSpec, SequentialMultiplyAdd
+
+MODELS = "https://github.com/microsoft/MMA-Sim"
+FP8 = tuple(product(("e4m3fnuz", "e5m2fnuz"), repeat=2))
+
+
+def _row(left: str, right: str, result: str, k: int, arithmetic: Arithmetic) -> MmaSpec:
+    return MmaSpec("gfx942", "mfma", left, right, result, result, k, arithmetic, "published only", MODELS)
+
+
+def _rows() -> list[MmaSpec]:
+    rows = [_row("fp32", "fp32", "fp32", k, SequentialMultiplyAdd()) for k in (1, 2, 4)]
+    rows.append(_row("fp64", "fp64", "fp64", 4, SequentialMultiplyAdd()))
+    rows += [
+        _row(kind, kind, "fp32", k, FlooredSum(min(8, k), 24, 31, 24)) for kind in ("fp16", "bf16") for k in (4, 8, 16)
+    ]
+    rows += [_row("tf32", "tf32", "fp32", k, FlooredSum(4, 24, 31, 24)) for k in (4, 8)]
+    apart = FlooredSum(16, 24, 31, 24, parity_split=True)
+    rows += [_row(left, right, "fp32", k, apart) for left, right in FP8 for k in (16, 32)]
+    return rows + [_row("s8", "s8", "s32", k, IntegerSum()) for k in (4, 16, 32)]
+
+
+ROWS: tuple[MmaSpec, ...] = tuple(_rows())

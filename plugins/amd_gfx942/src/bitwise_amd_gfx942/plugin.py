@@ -1,0 +1,15 @@
+"""What this distribution hands over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bitwise_amd_gfx942.matrix_units import ROWS
+from bitwise_core.hookspecs import hookimpl
+from bitwise_core.mma import MmaSpec
+
+
+@hookimpl
+def bitwise_matrix_units() -> Iterable[MmaSpec]:
+    """The matrix units of gfx942."""
+    return ROWS

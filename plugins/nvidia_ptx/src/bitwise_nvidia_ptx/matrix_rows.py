@@ -1,0 +1,57 @@
+"""Makers of matrix rows: what the PTX names of NVIDIA's architectures have in common; the numbers are each plugin's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import product
+
+from bitwise_core.mma import FusedSum, IntegerSum, MmaSpec, SequentialMultiplyAdd
+from bitwise_core.mma.spec import Status
+
+VECTORS = "https://github.com/north-numerical-computing/MATLAB-tensor-core"
+"""Public vectors of hardware (Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor Cores", arXiv 2512.07004)."""
+MODELS = "https://github.com/microsoft/MMA-Sim"
+"""Public models of the instructions (Xie et al., arXiv 2511.10909)."""
+PTX = "https://docs.nvidia.com/cuda/parallel-thread-execution/"
+"""The PTX ISA: integer products and sums are exact, modulo 2**32 or clamped."""
+
+CHECKED: Status = "checked on vectors"
+MEASURED: Status = "measured by us"
+PUBLISHED: Status = "published only"
+
+FP8 = tuple(product(("e4m3", "e5m2"), repeat=2))
+"""The pairs of types of an fp8 instruction."""
+
+
+def step_result(rule: FusedSum, result: str) -> FusedSum:
+    """The rule with the rounding that NVIDIA's units use for a result: fp16 to nearest even, fp32 toward zero."""
+    return replace(rule, mantissa_bits=10, rounding="rn") if result == "fp16" else rule
+
+
+def fused(
+    architecture: str, family: str, left: str, result: str, k: int, rule: FusedSum, status: Status, right: str = ""
+) -> MmaSpec:
+    """A row of a fused sum; `rule` is that of fp32 results."""
+    source = MODELS if status == PUBLISHED else VECTORS
+    return MmaSpec(
+        architecture, family, left, right or left, result, result, k, step_result(rule, result), status, source
+    )
+
+
+def fp64(architecture: str, ks: Iterable[int]) -> list[MmaSpec]:
+    """mma.sync of fp64: one fused multiply-add for each k, ascending."""
+    types = ("fp64",) * 4
+    return [MmaSpec(architecture, "mma.sync", *types, k, SequentialMultiplyAdd(), PUBLISHED, MODELS) for k in ks]
+
+
+def integers(architecture: str, family: str, ks: Iterable[int]) -> list[MmaSpec]:
+    """Products of 8-bit integers summed in s32, as they wrap and as they are clamped."""
+    kinds = ("s8", "u8")
+    return [
+        MmaSpec(architecture, family, left, right, "s32", "s32", k, IntegerSum(saturate), PUBLISHED, PTX)
+        for k in ks
+        for left in kinds
+        for right in kinds
+        for saturate in (False, True)
+    ]
