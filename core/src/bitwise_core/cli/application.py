@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from bitwise_core.checker import Options
-from bitwise_core.cli import differing, partitioning, plugins, showing
+from bitwise_core.cli import differing, partitioning, plugins, running, showing
 from bitwise_core.cli.inputs import as_errors, assumptions
 
 app = typer.Typer(
@@ -117,6 +117,28 @@ def tree(
     with as_errors():
         options = _options(False, assume, trust_text)
         status = showing.run(kernel, element, manifest, entry, target, options, form.value, whole)
+    raise typer.Exit(status)
+
+
+@app.command()
+def run(
+    kernel: Annotated[str, typer.Argument(metavar="A", help="An assembly file, or FILE#2 for its second launch.")],
+    inputs: Annotated[Path, typer.Option("--inputs", metavar="FILE.npz", help="The buffers before the launch.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE.npz", help="Where to write the buffers after it.")],
+    manifest: ManifestFile = None,
+    entry: Entry = None,
+    target: Target = None,
+    trust_text: TrustText = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a kernel on bit patterns, without a GPU: every buffer's bytes are those that the GPU returns.
+
+    The arrays are named as the manifest's buffers; types that NumPy lacks (bf16, fp8) are unsigned integers.
+    Exit status: 0 written, 3 the kernel cannot be run exactly, 2 something is wrong in a file or an argument.
+    """
+    with as_errors():
+        options = _options(False, None, trust_text)
+        status = running.run(kernel, inputs, out, manifest, entry, target, options, as_json)
     raise typer.Exit(status)
 
 

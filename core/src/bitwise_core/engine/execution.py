@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -48,8 +48,10 @@ def execute(prepared: Ready, contents: Mapping[str, Array]) -> dict[str, Array]:
 
 def _domain(prepared: Ready, buffers: Buffers) -> BitsDomain:
     functions = prepared.arch.capabilities.get("approximations", {})
+    units = prepared.arch.capabilities.get("matrix units", ())
     assert isinstance(functions, Mapping)
-    return BitsDomain(buffers, functions)
+    assert isinstance(units, Iterable)
+    return BitsDomain(buffers, functions, {each.name: each for each in units})
 
 
 def _run(prepared: Ready, memory: BitsMemory, numbers: Mapping[str, int], granule: int) -> None:

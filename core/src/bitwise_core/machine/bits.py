@@ -6,6 +6,7 @@ are known in the others; what is computed from such a lane is undefined too, and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -18,6 +19,7 @@ from bitwise_core.machine.float_rules import shape
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.matrix import FusedStep, Vectors
 from bitwise_core.machine.pieces import as_lanes, choose
+from bitwise_core.mma import MmaSpec, multiply_accumulate
 
 Function = Callable[..., Array]
 """A function on bit patterns: an array for each operand, in the unsigned type of its width, to the array of results."""
@@ -63,16 +65,12 @@ class Patterns:
         return Patterns(elements, meta)
 
 
-MatrixUnit = Callable[[Array, Array, Array], Array]
-"""One fused step on patterns: rows (..., k), columns (..., k) and accumulators (...), broadcastable, to results."""
-
-
 class BitsDomain:
     """See `machine.domain.Domain`.
 
     `approximations` gives the functions of operations whose bits the hardware decides, by the operation's full name
-    (`ex2.approx.ftz.fp32@sm_90`): each must return the machine's bits for every pattern.  `units` gives those of
-    matrix units by the name of a fused step, None where a unit's arithmetic is not known.
+    (`ex2.approx.ftz.fp32@sm_90`): each must return the machine's bits for every pattern.  `units` gives the
+    rows of matrix units by the name of a fused step in one word.
     """
 
     name = "bits"
@@ -81,11 +79,11 @@ class BitsDomain:
         self,
         contents: Contents,
         approximations: Mapping[str, Function] | None = None,
-        units: Callable[[str], MatrixUnit | None] | None = None,
+        units: Mapping[str, MmaSpec] | None = None,
     ) -> None:
         self.contents = contents
         self.approximations = approximations or {}
-        self.units = units
+        self.units = units or {}
 
     def assumes(self, assumption: str) -> bool:
         """See `Domain.assumes`: patterns are what they are."""
@@ -124,11 +122,11 @@ class BitsDomain:
         """See `Domain.fused`.  Raises Unreadable for a unit whose arithmetic is not known here."""
         assert isinstance(left, Patterns)
         assert isinstance(right, Patterns)
-        unit = None if self.units is None else self.units(step.name)
+        unit = self.units.get("_".join(step.name.split()))
         if unit is None:
-            raise Unreadable(f"the arithmetic of the matrix step {step.name} is not known here")
+            raise Unreadable(f"the matrix step {step.name} has no row here that says its bits")
         _check_reasons(accumulator)
-        result = unit(left.elements, right.elements, L.numbers_of(accumulator))
+        result = multiplied(unit, left.elements, right.elements, L.numbers_of(accumulator))
         wide = result.astype(np.uint64)
         sticky = left.sticky | right.sticky | L.sticky(accumulator)
         meta: L.Meta = L.KNOWN
@@ -176,6 +174,34 @@ def lanewise(function: Callable[..., Array], operands: Sequence[Value], bits: in
     shape_of = np.broadcast_shapes(result.shape, np.shape(known))
     meta = np.broadcast_to(np.where(known, np.uint32(L.KNOWN), np.uint32(L.TERM) | sticky), shape_of)
     return L.settle(Lanes(bits, np.broadcast_to(made.words, (2, *shape_of)), L.uniform(meta)))
+
+
+def multiplied(unit: MmaSpec, rows: Array, columns: Array, accumulators: Array) -> Array:
+    """One step of a unit: rows (..., k), columns (..., k) and accumulators (...), broadcastable, to results (...).
+
+    Axes along which only the rows vary are the product's rows, those along which only the columns do its columns.
+    """
+    shape_of = np.broadcast_shapes(rows.shape[:-1], columns.shape[:-1], accumulators.shape)
+    axes = range(len(shape_of))
+    down = [axis for axis in axes if rows.shape[axis] > 1 == columns.shape[axis]]
+    across = [axis for axis in axes if columns.shape[axis] > 1 == rows.shape[axis]]
+    batch = [axis for axis in axes if axis not in (*down, *across)]
+    order = (*batch, *down, *across)
+    last = len(shape_of)
+    outer = [shape_of[axis] for axis in batch]
+    m, n = (math.prod(shape_of[axis] for axis in part) for part in (down, across))
+    spread = [np.broadcast_to(each, (*_extents(each, batch, shape_of), each.shape[-1])) for each in (rows, columns)]
+    a = spread[0].transpose(*order, last).reshape(*outer, m, -1)
+    b = spread[1].transpose(*order, last).reshape(*outer, n, -1)
+    c = np.broadcast_to(accumulators, shape_of).transpose(order).reshape(*outer, m, n)
+    product = multiply_accumulate(unit, a, b.swapaxes(-1, -2), c)
+    found: Array = product.reshape([shape_of[axis] for axis in order]).transpose(np.argsort(order))
+    return found
+
+
+def _extents(vectors: Array, batch: Sequence[int], shape_of: Sequence[int]) -> list[int]:
+    """The vectors' axes, those of the batch at their full extent."""
+    return [shape_of[axis] if axis in batch else extent for axis, extent in enumerate(vectors.shape[:-1])]
 
 
 def _check_reasons(lanes: Lanes) -> None:

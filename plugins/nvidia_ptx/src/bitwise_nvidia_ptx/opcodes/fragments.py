@@ -8,12 +8,13 @@ k = 4E * (i / 2) + E * c + e; register i of B holds column q and k = 4E * i + E 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from bitwise_core.machine import lanes as L
-from bitwise_core.machine.lanes import Array, Lanes, Value
+from bitwise_core.machine.lanes import Lanes, Value
 from bitwise_core.machine.matrix import FusedStep, Vectors
 from bitwise_core.machine.pieces import as_lanes, cut
 from bitwise_core.machine.state import Machine
@@ -69,33 +70,32 @@ def accumulate(
     machine: Machine, step: FusedStep, left: Sequence[Vectors], right: Vectors, accumulators: Sequence[Value]
 ) -> list[Lanes]:
     """One warp-level step m16n8 (or m8n8): new accumulator elements in the order 2 * half + e."""
-    number = np.arange(machine.threads // _FOUR)
-    rows = number.reshape(-1, 8, 1)
-    columns = number.reshape(-1, 1, _FOUR, 2)
-    result = []
-    for half, vector in enumerate(left):
-        row = vector.take(rows)
-        for element in range(2):
-            old = _by_lane(machine, as_lanes(accumulators[2 * half + element]))
-            new = machine.domain.fused(step, old, row, right.take(columns[..., element]))
-            result.append(_by_thread(new))
-    return result
-
-
-def _by_lane(machine: Machine, value: Lanes) -> Lanes:
-    """Words (2, blocks, threads) as (2, blocks, warps, 8, 4)."""
-    blocks = value.words.shape[1]
-    words = np.broadcast_to(value.words, (2, blocks, machine.threads)).reshape(2, blocks, -1, 8, 4)
-    meta = value.meta
+    halves, warps = len(left), machine.threads // 32
+    rows = np.arange(halves * warps * 8).reshape(halves, 1, warps, 8, 1)
+    columns = np.arange(warps * 8).reshape(warps, _FOUR, 2).transpose(2, 0, 1)[None, :, :, None]
+    old = _beside([as_lanes(each) for each in accumulators], (halves, 2, warps, 8, _FOUR))
+    new = machine.domain.fused(step, old, left[0].beside(left[1:]).take(rows), right.take(columns))
+    count = 2 * halves
+    words = new.words.reshape(2, new.words.shape[1], count, machine.threads)
+    meta = new.meta
     if not isinstance(meta, int):
-        meta = np.broadcast_to(meta, (meta.shape[0], machine.threads)).reshape(meta.shape[0], -1, 8, 4)
-    return Lanes(value.bits, words, meta)
+        meta = np.broadcast_to(meta, (meta.shape[0], *old.words.shape[2:])).reshape(meta.shape[0], count, -1)
+    return [
+        Lanes(new.bits, words[:, :, index], meta if isinstance(meta, int) else L.uniform(meta[:, index]))
+        for index in range(count)
+    ]
 
 
-def _by_thread(value: Lanes) -> Lanes:
-    words = value.words.reshape(2, value.words.shape[1], -1)
-    meta: L.Meta = value.meta
-    if not isinstance(meta, int):
-        full: Array = np.broadcast_to(meta, (meta.shape[0], *value.words.shape[2:]))
-        meta = full.reshape(meta.shape[0], -1)
-    return Lanes(value.bits, words, meta)
+def _beside(values: Sequence[Lanes], shape: tuple[int, ...]) -> Lanes:
+    """Values of all threads as words of (2, blocks, *shape), one value after the other."""
+    blocks, threads = max(each.words.shape[1] for each in values), math.prod(shape) // len(values)
+    words = np.empty((2, blocks, len(values), threads), dtype=np.uint64)
+    for index, each in enumerate(values):
+        words[:, :, index] = each.words
+    first = values[0].meta
+    if all(isinstance(each.meta, int) and each.meta == first for each in values):
+        return Lanes(values[0].bits, words.reshape(2, blocks, *shape), first)
+    meta = np.empty((blocks, len(values), threads), dtype=np.uint32)
+    for index, each in enumerate(values):
+        meta[:, index] = each.meta
+    return Lanes(values[0].bits, words.reshape(2, blocks, *shape), meta.reshape(blocks, *shape))

@@ -1,0 +1,60 @@
+"""`bitwise run`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import typer
+
+from bitwise_core.asm import AssemblyError
+from bitwise_core.checker import Options, prepare
+from bitwise_core.cli.buffers import arrays_of, contents, forms, read_buffers, write_buffers
+from bitwise_core.cli.inputs import kernels, print_json
+from bitwise_core.engine.execution import execute
+from bitwise_core.folder import InputError
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.launch import ManifestError
+
+UNKNOWN = 3
+
+
+def run(
+    kernel: str, inputs: Path, out: Path, manifest: Path | None, entry: str | None, target: str | None,
+    options: Options, as_json: bool,
+) -> int:  # fmt: skip
+    """Runs a kernel on the arrays of a file, writes what it leaves in every buffer, and gives the exit status.
+
+    Raises InputError.
+    """
+    (source,), arch, options = kernels((kernel,), manifest, entry, target, options)
+    if source.launch is None:
+        raise InputError(f"{source.name}: has no launch; a kernel is run for the launch of a manifest: give --manifest")
+    before = read_buffers(inputs, source.launch)
+    try:
+        prepared = prepare(source, arch, options)
+        after = execute(prepared.ready, contents(before))
+    except (AssemblyError, ManifestError) as error:
+        raise InputError(str(error) if isinstance(error, AssemblyError) else f"{source.name}: {error}") from None
+    except Unreadable as error:
+        typer.echo(f"bitwise: {source.name} is not run: {error}", err=True)
+        return UNKNOWN
+    found = arrays_of(after, before, source.launch)
+    write_buffers(out, found)
+    kinds = forms(source.launch)
+    changed = {
+        name: int(np.count_nonzero((after[name] != old).reshape(-1, before[name].dtype.itemsize).any(axis=1)))
+        for name, old in contents(before).items()
+    }
+    if as_json:
+        print_json(
+            {
+                name: {"format": kinds[name].name, "type": array.dtype.name, "elements": array.size,
+                       "changed": changed[name]}
+                for name, array in found.items()
+            }
+        )  # fmt: skip
+        return 0
+    for name, array in found.items():
+        typer.echo(f"{name}: {array.size} x {kinds[name].name or array.dtype.name}, {changed[name]} changed")
+    return 0
