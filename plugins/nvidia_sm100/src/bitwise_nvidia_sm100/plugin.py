@@ -21,8 +21,9 @@ def tensor_memory(instruction: Instruction, context: Context) -> Step:
     raise UnknownInstruction(instruction, "works on tensor memory, which is not modelled")
 
 
-SM100 = nvidia_arch("sm_100", ("sm_100", "sm_100a", "sm_100f"), TABLE, {})
-SM103 = nvidia_arch("sm_103", ("sm_103", "sm_103a", "sm_103f"), TABLE, {})
+UNITS = {"matrix units": matrix_units.ROWS}
+SM100 = nvidia_arch("sm_100", ("sm_100", "sm_100a", "sm_100f"), TABLE, UNITS)
+SM103 = nvidia_arch("sm_103", ("sm_103", "sm_103a", "sm_103f"), TABLE, UNITS)
 
 
 @hookimpl

@@ -18,7 +18,11 @@ Measured on an H100: 819,200 results each over operands of wide exponents, none 
 (records/matrix-units-sm90-h100.json).
 """
 
-CAPABILITIES: Mapping[str, object] = {**SAME_STEPS, "approximations": approximations.FUNCTIONS}
+CAPABILITIES: Mapping[str, object] = {
+    **SAME_STEPS,
+    "approximations": approximations.FUNCTIONS,
+    "matrix units": matrix_units.ROWS,
+}
 
 SM90 = nvidia_arch("sm_90", ("sm_90", "sm_90a"), wgmma.TABLE, CAPABILITIES, wgmma.MNEMONICS)
 
