@@ -1,0 +1,193 @@
+"""The order of a pinned reduction, as text and as steps over the bits of an element's index.
+
+An order is a list of steps, separated by commas. With n elements padded to 2**k, the index has bits 0 to k - 1:
+
+    3               pairs: the two elements that differ in bit 3 of their index become one
+    inner_tree      bits ascending, neighbours first;  inner_tree(a:b) the bits from a to b - 1
+    outer_tree      bits descending, i meets i + 2**(k-1) first;  outer_tree(a:b) the bits from b - 1 down to a
+    chain(a:b)      the elements that differ in bits a to b - 1 only, one after the other in ascending order
+
+Either end may be left out: `inner_tree(:7), chain(7:)` is a tree inside chunks of 128 and a chain over the chunks;
+`chain(7:), inner_tree` adds whole chunks element by element first. A step speaks of the bits that no earlier step has
+folded, every bit must be folded once, and ends beyond k are cut to k, so one text serves every extent.
+
+Padding stands after the last element and changes no bits: where one of a pair is padding, the other is the result.
+A kernel pads sums with -0.0, which leaves every number as it is, -0.0 included.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+
+_STEP = re.compile(r"(?:(?P<bit>\d+)|(?P<name>\w+)\s*(?:\((?P<low>\d*)\s*:\s*(?P<high>\d*)\))?)\Z")
+_NAMES = ("inner_tree", "outer_tree", "chain")
+
+Tree: TypeAlias = "int | tuple[Tree, Tree]"
+
+
+class OrderError(ValueError):
+    """An order that cannot be read, or that does not fold every bit of an extent once."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Folds one bit: `position` is its place among the bits that are left, from the lowest."""
+
+    position: int
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Folds `bits` neighbouring bits at once, `position` being the lowest one's place: 2**bits elements in a chain."""
+
+    position: int
+    bits: int
+
+
+Step: TypeAlias = Pair | Chain
+
+
+@dataclass(frozen=True)
+class Order:
+    """An order of reduction, by its text. Raises OrderError where the text is no order."""
+
+    text: str = "inner_tree"
+
+    def __post_init__(self) -> None:
+        _parsed(self.text)
+
+    def steps(self, extent: int) -> tuple[Step, ...]:
+        """The steps for `extent` elements. Raises OrderError when a bit is folded twice or not at all."""
+        return tuple(step for step, _ in _steps(self.text, extent))
+
+    def chunked(self) -> tuple[int, int]:
+        """How an axis is read tile by tile: the number of steps that stand before the chain, and the chunk.
+
+        The chunk is the number of elements that the steps around the chain fold, 2**c for `chain(c:)`.
+        Raises OrderError unless there is one chain with an open end and every other step folds bits below it.
+        """
+        parsed = _parsed(self.text)
+        chains = [place for place, (name, _, high) in enumerate(parsed) if name == "chain" and high is None]
+        low = parsed[chains[0]][1] or 0 if chains else 0
+        found = _steps(self.text, 2 << low)
+        opened = [number for number, (_, bits) in enumerate(found) if bits == (low,)]
+        if len(chains) != 1 or not opened or not isinstance(found[opened[0]][0], Chain):
+            raise OrderError(
+                f"The order {self.text!r} cannot be read tile by tile: it needs one chain with an open end that folds "
+                "every bit from its first one on, such as 'inner_tree(:7), chain(7:)'."
+            )
+        return opened[0], 1 << low
+
+
+def padded(extent: int) -> int:
+    """The power of two that `extent` elements are padded to. Raises OrderError for no elements."""
+    if extent < 1:
+        raise OrderError(f"A reduction of {extent} elements has no order; it needs one element or more.")
+    return 1 << (extent - 1).bit_length()
+
+
+def tree_of(order: Order, extent: int) -> Tree:
+    """The tree over element numbers 0 to extent - 1; the left operand of a node has the lower first element."""
+
+    def join(left: Any, right: Any) -> Any:
+        return left if right is None else right if left is None else (left, right)
+
+    places: list[Any] = [*range(extent), *[None] * (padded(extent) - extent)]
+    values = np.empty(len(places), object)
+    values[:] = places
+    found: Tree = _fold(order, extent, values, np.frompyfunc(join, 2, 1))[()]
+    return found
+
+
+def evaluate(
+    order: Order, values: Sequence[Any] | Any, combine: Callable[[Any, Any], Any] = np.add, *, neutral: Any = -0.0
+) -> Any:
+    """The bits that a kernel returns: `values`, an array of shape (..., n), reduced along its last axis.
+
+    `combine` takes two arrays and rounds as the kernel does, in the type of `values`; `neutral` pads the axis, and
+    must leave every value as it is. Raises OrderError.
+    """
+    array = np.asarray(values)
+    extent = array.shape[-1]
+    missing = padded(extent) - extent
+    filled = np.concatenate([array, np.full((*array.shape[:-1], missing), neutral, array.dtype)], axis=-1)
+    return _fold(order, extent, filled, combine)
+
+
+def _fold(order: Order, extent: int, values: Any, combine: Callable[[Any, Any], Any]) -> Any:
+    for step in order.steps(extent):
+        count = 1 << (step.bits if isinstance(step, Chain) else 1)
+        low = 1 << step.position
+        *outer, length = values.shape
+        pieces = values.reshape((*outer, length // (count * low), count, low))
+        result = pieces[..., 0, :]
+        for place in range(1, count):
+            result = combine(result, pieces[..., place, :])
+        values = np.asarray(result).reshape((*outer, length // count))
+    return values[..., 0]
+
+
+def _split(text: str) -> list[str]:
+    return text.split(",")
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> tuple[tuple[str, int | None, int | None], ...]:
+    """Each step as (name, low, high); a single bit has the name "bit"."""
+    found: list[tuple[str, int | None, int | None]] = []
+    for part in _split(text):
+        match = _STEP.match(part.strip())
+        if match is None or (match["name"] is not None and match["name"] not in _NAMES):
+            raise OrderError(
+                f"The order {text!r} has the step {part.strip()!r}; a step is a bit number, inner_tree, outer_tree or "
+                "chain, the last three with a range of bits such as chain(7:)."
+            )
+        if match["bit"] is not None:
+            found.append(("bit", int(match["bit"]), int(match["bit"]) + 1))
+            continue
+        low = int(match["low"]) if match["low"] else None
+        high = int(match["high"]) if match["high"] else None
+        if low is not None and high is not None and low >= high:
+            raise OrderError(f"The order {text!r} has the empty range {part.strip()!r}; write the lower bit first.")
+        found.append((str(match["name"]), low, high))
+    return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def _steps(text: str, extent: int) -> tuple[tuple[Step, tuple[int, ...]], ...]:
+    """Each step of an order with the bits it folds."""
+    count = padded(extent).bit_length() - 1
+    left = list(range(count))
+    steps: list[tuple[Step, tuple[int, ...]]] = []
+    for name, low, high in _parsed(text):
+        first, last = low or 0, count if high is None else min(high, count)
+        named = range(first, last)
+        bits = [bit for bit in named if bit in left]
+        if (low is not None or high is not None) and len(bits) != len(named):
+            twice = next(bit for bit in named if bit not in left)
+            raise OrderError(f"The order {text!r} folds bit {twice} twice.")
+        if not bits:
+            continue
+        if name == "chain":
+            position = left.index(bits[0])
+            if left[position : position + len(bits)] != bits:
+                raise OrderError(
+                    f"The order {text!r} chains bits {bits} with others left between them; chain neighbouring bits."
+                )
+            steps.append((Chain(position, len(bits)), tuple(bits)))
+            left = [bit for bit in left if bit not in bits]
+            continue
+        for bit in reversed(bits) if name == "outer_tree" else bits:
+            steps.append((Pair(left.index(bit)), (bit,)))
+            left.remove(bit)
+    if left:
+        raise OrderError(
+            f"The order {text!r} leaves bit {left[0]} of {count} (an extent of {extent}); end it with inner_tree."
+        )
+    return tuple(steps)
