@@ -27,6 +27,7 @@ DISTRIBUTIONS = [
     "plugins/nvidia_sm90",
     "plugins/nvidia_sm100",
     "plugins/nvidia",
+    "plugins/cublas_profiles",
     "plugins/amd_gfx942",
     "plugins/amd",
     "compiler",

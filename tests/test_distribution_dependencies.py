@@ -19,6 +19,7 @@ ALLOWED = {
     "bitwise-nvidia": {"bitwise-nvidia-earlier", "bitwise-nvidia-sm90", "bitwise-nvidia-sm100"},
     "bitwise-amd-gfx942": {"bitwise-core"},
     "bitwise-amd": {"bitwise-amd-gfx942"},
+    "bitwise-cublas-profiles": {"bitwise-core"},
     "bitwise-triton": {"bitwise-core"},
     "bitwise-conformance": {"bitwise-core", "bitwise-nvidia", "bitwise-triton"},
 }

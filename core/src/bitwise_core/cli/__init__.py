@@ -1,12 +1,14 @@
-"""The command line: `bitwise partition | diff | tree | plugins`."""
+"""The command line: `bitwise partition | diff | tree | plugins`, and the commands that other distributions add."""
 
 from __future__ import annotations
 
 from bitwise_core.cli.application import app
+from bitwise_core.cli.extensions import add_commands
 
 
 def main() -> None:
     """Run the command line."""
+    add_commands(app)
     app()
 
 

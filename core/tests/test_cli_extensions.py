@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from bitwise_core.cli.extensions import GROUP, add_commands
+
+
+def application() -> typer.Typer:
+    app = typer.Typer()
+
+    @app.command()
+    def own() -> None:
+        typer.echo("own")
+
+    @app.command(name="other")
+    def second() -> None:
+        typer.echo("other")
+
+    return app
+
+
+added = typer.Typer()
+
+
+@added.command()
+def hello() -> None:
+    typer.echo("hello")
+
+
+@added.command()
+def again() -> None:
+    typer.echo("again")
+
+
+NO_APPLICATION = 3
+
+
+def entry(name: str, value: str) -> EntryPoint:
+    return EntryPoint(name, value, GROUP)
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> str:
+    import sys
+    import types
+
+    module = types.ModuleType("extensions_under_test")
+    module.__dict__.update(added=added, NO_APPLICATION=NO_APPLICATION)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return module.__name__
+
+
+def test_a_distribution_adds_a_group_of_commands(here: str) -> None:
+    app = application()
+    add_commands(app, (entry("more", f"{here}:added"),))
+    assert CliRunner().invoke(app, ["more", "hello"]).stdout == "hello\n"
+    assert CliRunner().invoke(app, ["own"]).stdout == "own\n"
+
+
+@pytest.mark.parametrize("name", ["own", "other"])
+def test_a_name_that_is_taken_keeps_its_meaning(here: str, name: str) -> None:
+    app = application()
+    add_commands(app, (entry(name, f"{here}:added"),))
+    assert CliRunner().invoke(app, [name]).stdout == f"{name}\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("no_such_module:app", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("extensions_under_test:NO_APPLICATION", "extensions_under_test:NO_APPLICATION is no Typer application"),
+    ],
+)
+def test_a_broken_one_says_so_when_it_is_called_and_stops_no_other(here: str, value: str, reason: str) -> None:
+    app = application()
+    add_commands(app, (entry("broken", value), entry("more", f"{here}:added")))
+    done = CliRunner().invoke(app, ["broken", "sub", "--option"])
+    sentence = f"bitwise: the command broken of an unknown distribution cannot be loaded: {reason}\n"
+    assert (done.exit_code, done.stderr) == (2, sentence)
+    assert CliRunner().invoke(app, ["more", "again"]).stdout == "again\n"

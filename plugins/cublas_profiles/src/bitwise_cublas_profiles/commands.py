@@ -1,0 +1,149 @@
+"""`bitwise cublas ask` and `bitwise cublas audit`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bitwise_cublas_profiles import report
+from bitwise_cublas_profiles.audit import Finding, audit, read_shapes
+from bitwise_cublas_profiles.library import Library
+from bitwise_cublas_profiles.question import WORKSPACE, Answer, CublasError, Question, question
+
+WRONG_INPUT, LOSSES = 2, 1
+
+app = typer.Typer(
+    name="cublas",
+    help="What cuBLASLt answers for a matrix product, and which products lose values.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Size = Annotated[int, typer.Argument(min=1)]
+Dtype = Annotated[str, typer.Option("--dtype", help="The operands: fp16, bf16, e4m3, e5m2, tf32 or fp32.")]
+Out = Annotated[str | None, typer.Option("--out-dtype", help="The output; by default the operands' type, bf16 of fp8.")]
+Path_ = Annotated[
+    Path | None, typer.Option("--library", metavar="PATH", help="A libcublasLt.so; by default PyTorch's.")
+]
+Workspace = Annotated[int, typer.Option("--workspace", min=0, metavar="BYTES", help="What split k may use.")]
+Transposes = Annotated[str | None, typer.Option("--transposes", help="How A and B are stored: NN, NT, TN or TT.")]
+Epilogue = Annotated[str, typer.Option("--epilogue", help="none, relu, gelu, bias, relu_bias or gelu_bias.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.callback()
+def cublas() -> None:
+    """What cuBLASLt answers for a matrix product, and which products lose values."""
+
+
+@app.command()
+def ask(
+    m: Size, n: Size, k: Size, dtype: Dtype = "fp16", out: Out = None, library: Path_ = None,
+    workspace: Workspace = WORKSPACE, transposes: Transposes = None, epilogue: Epilogue = "none",
+    count: Annotated[int, typer.Option("--count", min=1, help="How many answers, best first.")] = 1,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Ask the heuristic what it would run for C[M, N] = A[M, K] B[K, N]; needs the GPU that it answers for.
+
+    Exit status: 0 answered, 2 something is wrong in an argument, or the library has no answer.
+    """
+    with _errors():
+        asked = question(m, n, k, dtype, out, workspace=workspace, epilogue=epilogue, **_stored(transposes))
+        with Library(library) as loaded:
+            answers = loaded.ask(asked, count)
+            version, path = loaded.version, str(loaded.path)
+    if as_json:
+        found = [{**each.configuration.record(), "workspace": each.workspace, "waves": each.waves} for each in answers]
+        typer.echo(json.dumps({"version": version, "library": path, "question": asked.words, "answers": found}))
+        return
+    for answer in answers:
+        typer.echo(f"{asked.words}: {report.in_short(answer.configuration)}; workspace {answer.workspace} bytes")
+
+
+@app.command(name="audit")
+def audit_command(
+    m: Annotated[int | None, typer.Argument(min=1)] = None,
+    n: Annotated[int | None, typer.Argument(min=1)] = None,
+    k: Annotated[int | None, typer.Argument(min=1)] = None,
+    shapes: Annotated[
+        Path | None, typer.Option("--shapes", metavar="FILE", help="A shape a line: M N K, or M N K dtype.")
+    ] = None,
+    dtype: Dtype = "fp16", out: Out = None, library: Path_ = None, workspace: Workspace = WORKSPACE,
+    transposes: Transposes = None,
+    run: Annotated[bool, typer.Option("--run", help="Prove it: multiply ones as answered, and count.")] = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Tell which shapes lose the last values of k, from the heuristic's answer alone.
+
+    Exit status: 0 none loses any, 1 some do, 2 something is wrong in an argument, 3 some are not known.
+    """
+    with _errors():
+        options: dict[str, Any] = {"workspace": workspace, **_stored(transposes)}
+        if shapes is not None and m is None:
+            questions = read_shapes(shapes, dtype, out, **options)
+        elif shapes is None and m is not None and n is not None and k is not None:
+            questions = [question(m, n, k, dtype, out, **options)]
+        else:
+            raise CublasError("give one shape, M N K, or a file of them with --shapes")
+        with Library(library) as loaded:
+            findings = list(audit(loaded, questions, _counter(loaded) if run else None))
+            version = loaded.version
+    show(findings, version, as_json)
+    raise typer.Exit(status(findings))
+
+
+def status(findings: list[Finding]) -> int:
+    """The exit status of an audit."""
+    if any(each.tail is not None and each.tail.dropped for each in findings):
+        return LOSSES
+    return 3 if any(each.tail is None or each.tail.dropped is None for each in findings) else 0
+
+
+def show(findings: list[Finding], version: str, as_json: bool) -> None:
+    """Prints an audit: every shape that is not whole, all of them where there are few, and a summary."""
+    if as_json:
+        records = [each.record() for each in findings]
+        typer.echo(json.dumps({"version": version, "summary": report.summary(findings), "shapes": records}))
+        return
+    few = len(findings) <= 20
+    for each in findings:
+        if few or each.tail is None or each.tail.dropped != 0 or each.confirmed is False:
+            typer.echo(report.line(each))
+    for sentence in report.sentences(findings):
+        typer.echo(f"cuBLASLt {version}: {sentence}")
+
+
+def _counter(loaded: Library) -> Callable[[Question, Answer], int]:
+    def count(asked: Question, answer: Answer) -> int:
+        from bitwise_cublas_profiles.tensors import count_ones
+
+        try:
+            return count_ones(loaded, asked, answer)
+        except ImportError:
+            raise CublasError("--run multiplies on the GPU through PyTorch, which is not installed") from None
+
+    return count
+
+
+def _stored(transposes: str | None) -> dict[str, Any]:
+    if transposes is None:
+        return {}
+    if len(transposes) != 2 or set(transposes) - {"N", "T"}:
+        raise CublasError(f"--transposes: {transposes!r} is none of NN, NT, TN and TT")
+    return {"transpose_a": transposes[0] == "T", "transpose_b": transposes[1] == "T"}
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except CublasError as error:
+        typer.echo(f"bitwise: {error}", err=True)
+        raise typer.Exit(WRONG_INPUT) from None

@@ -1,0 +1,149 @@
+"""Questions from PyTorch tensors, and answers run on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bitwise_cublas_profiles.library import Library, Pointers
+from bitwise_cublas_profiles.question import FP8, WORKSPACE, Answer, CublasError, Question
+
+if TYPE_CHECKING:
+    import torch
+
+_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
+_LARGEST_ALIGNMENT = 256
+
+
+def torch_type(name: str) -> torch.dtype:
+    """PyTorch's type of an element type of Question."""
+    import torch
+
+    found: torch.dtype = getattr(torch, _NAMES[name])
+    return found
+
+
+def type_name(dtype: Any) -> str:
+    """The element type of a PyTorch type.  Raises CublasError for one that is not measured."""
+    name = str(dtype).removeprefix("torch.")
+    for ours, theirs in _NAMES.items():
+        if theirs == name:
+            return ours
+    raise CublasError(f"matrices of {name} are not measured; there are {', '.join(_NAMES.values())}")
+
+
+def question_of(
+    a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, *, compute: str = "fp32", workspace: int = WORKSPACE,
+    epilogue: str = "none", fast_accumulation: bool = False,
+) -> Question:  # fmt: skip
+    """The question that out[m, n] = a[m, k] b[k, n] is, or a batch of them; strides and alignments as they lie.
+
+    Raises CublasError for shapes that do not fit, for operands with neither rows nor columns dense, and for
+    types or devices that differ.
+    """
+    if not a.dim() == b.dim() == out.dim() or a.dim() not in (2, 3):
+        raise CublasError(f"a, b and out have {a.dim()}, {b.dim()} and {out.dim()} axes; all have 2, or 3 with a batch")
+    if not a.device == b.device == out.device or a.device.type != "cuda":
+        raise CublasError(f"a is on {a.device}, b on {b.device} and out on {out.device}; all must be on one GPU")
+    (m, k), (inner, n) = a.shape[-2:], b.shape[-2:]
+    batches = {each.shape[0] if each.dim() == 3 else 1 for each in (a, b, out)}
+    if k != inner or tuple(out.shape[-2:]) != (m, n) or len(batches) > 1:
+        raise CublasError(f"{tuple(a.shape)} x {tuple(b.shape)} to {tuple(out.shape)}: the shapes do not fit")
+    transpose_a, ld_a = _stored("a", a)
+    transpose_b, ld_b = _stored("b", b)
+    transpose_c, ld_c = _stored("out", out)
+    if transpose_c:
+        raise CublasError("the rows of out are not dense; swap the operands and transpose them instead")
+    stride_a, stride_b, stride_c = (each.stride(0) if each.dim() == 3 else None for each in (a, b, out))
+    return Question(
+        m, n, k, type_name(a.dtype), type_name(b.dtype), type_name(out.dtype), compute, transpose_a, transpose_b,
+        batches.pop(), ld_a, ld_b, ld_c, stride_a, stride_b, stride_c, epilogue=epilogue,
+        fast_accumulation=fast_accumulation, workspace=workspace,
+        alignment=(_alignment(a), _alignment(b), _alignment(out)),
+    )  # fmt: skip
+
+
+def _stored(name: str, matrix: torch.Tensor) -> tuple[bool, int]:
+    """Whether a matrix lies transposed in memory, and its leading dimension in elements."""
+    rows, columns = matrix.shape[-2:]
+    row, column = matrix.stride()[-2:]
+    if 0 in (rows, columns):
+        raise CublasError(f"{name} has the shape {tuple(matrix.shape)}; nothing is multiplied")
+    if (column == 1 or columns == 1) and (row >= columns or rows == 1):
+        return False, max(row if rows > 1 else columns, columns)
+    if (row == 1 or rows == 1) and (column >= rows or columns == 1):
+        return True, max(column if columns > 1 else rows, rows)
+    raise CublasError(f"{name} has the strides {tuple(matrix.stride())}: neither its rows nor its columns are dense")
+
+
+def _alignment(matrix: torch.Tensor) -> int:
+    address = matrix.data_ptr()
+    return min(address & -address, _LARGEST_ALIGNMENT) if address else _LARGEST_ALIGNMENT
+
+
+def run(
+    library: Library, asked: Question, answer: Answer | None, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor,
+    *, bias: torch.Tensor | None = None, scale_a: torch.Tensor | None = None, scale_b: torch.Tensor | None = None,
+) -> None:  # fmt: skip
+    """Runs an answer on tensors, on the current stream; None lets the library choose.  Raises CublasError."""
+    import torch
+
+    size = answer.workspace if answer is not None else asked.workspace
+    space = torch.empty(size, dtype=torch.uint8, device=out.device) if size else None
+    pointers = Pointers(
+        a.data_ptr(), b.data_ptr(), out.data_ptr(), *(each.data_ptr() if each is not None else 0
+                                                     for each in (space, bias, scale_a, scale_b)),
+    )  # fmt: skip
+    library.run(asked, answer, pointers, torch.cuda.current_stream(out.device).cuda_stream)
+
+
+def operands(asked: Question, fill: float = 1.0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Tensors on the GPU that a question without own strides describes, all elements of the operands being `fill`."""
+    import torch
+
+    def matrix(rows: int, columns: int, transposed: bool, name: str) -> torch.Tensor:
+        shape = (columns, rows) if transposed else (rows, columns)
+        whole = (asked.batch, *shape) if asked.batch > 1 else shape
+        # fp8 tensors have no fill of their own everywhere: the one way that all builds know is a conversion.
+        made = torch.full(whole, fill, dtype=torch.float32 if name in FP8 else torch_type(name), device="cuda")
+        made = made.to(torch_type(name))
+        return made.transpose(-1, -2) if transposed else made
+
+    a = matrix(asked.m, asked.k, asked.transpose_a, asked.a)
+    b = matrix(asked.k, asked.n, asked.transpose_b, asked.b)
+    shape = (asked.batch, asked.m, asked.n) if asked.batch > 1 else (asked.m, asked.n)
+    return a, b, torch.full(shape, float("nan"), dtype=torch_type(asked.c), device="cuda")
+
+
+_COUNTS = {"fp32": 1 << 24, "fp16": 1 << 11, "bf16": 1 << 8}
+"""Up to here an output type holds every whole number."""
+
+
+def count_ones(library: Library, asked: Question, answer: Answer) -> int:
+    """How many values of k the sums hold, the fewest over all output elements: the answer is run on ones.
+
+    The longer of the output's axes counts windows of k, ones inside and zeros outside, short enough that the output's
+    own type holds every count: the question stays as it was asked.  Raises CublasError.
+    """
+    import torch
+
+    if asked.c not in _COUNTS:
+        raise CublasError(f"counts are not read from an output of {asked.c}; ask for one of {', '.join(_COUNTS)}")
+    a, b, out = operands(asked)
+    capacity = _COUNTS[asked.c]
+    windows = -(-asked.k // capacity)
+    along_rows = asked.m >= asked.n
+    places = asked.m if along_rows else asked.n
+    window_of = torch.arange(asked.k, device="cuda") // capacity
+    total = 0
+    for base in range(0, windows, places):
+        wanted = torch.arange(base, base + places, device="cuda")
+        inside = (wanted[:, None] == window_of[None, :]).to(torch.float32)
+        (a if along_rows else b.transpose(-1, -2)).copy_(inside)
+        out.fill_(float("nan"))
+        run(library, asked, answer, a, b, out)
+        counts = out.float() if along_rows else out.float().transpose(-1, -2)
+        fewest = counts.amin(dim=-1).reshape(-1, places).amin(dim=0)[: windows - base]
+        if bool(fewest.isnan().any()):
+            raise CublasError(f"{asked.words}: the library left elements of the output unwritten")
+        total += int(fewest.sum(dtype=torch.float64).item())
+    return total

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bitwise_cublas_profiles.question import Configuration
+from bitwise_cublas_profiles.tail import tail
+
+TABLE = json.loads((Path(__file__).parent / "heuristics-sm90-h200-13.1.json").read_text())
+NAMES = TABLE["columns"][4:]
+
+
+def configuration(algorithm: int = 66, stages: int = 35, split_k: int = 1) -> Configuration:
+    return Configuration(algorithm, 10, stages, split_k, 2, 0, 1, 0, 4)
+
+
+@pytest.mark.parametrize(
+    ("k", "split_k", "verdict"),
+    [
+        (8648, 9, "loses 8"),  # GB200 and GB300 with 13.1: 8640 of ones came back
+        (8648, 1, "whole"),  # GB300 with 12.8.5
+        (8648, 6, "whole"),  # H200 with 13.1
+        (11528, 9, "loses 8"),  # H100 with both, H200 with 13.1
+        (57608, 9, "loses 8"),  # H200 with 13.1: 57,600 came back
+        (57616, 9, "whole"),  # the control: 900 steps, and 16 values over are more than 9 slices
+        (57616, 18, "loses 16"),
+        (11520, 9, "whole"),
+        (64, 2, "whole"),
+    ],
+)
+def test_the_published_shapes(k: int, split_k: int, verdict: str) -> None:
+    assert tail(k, configuration(split_k=split_k)).verdict == verdict
+
+
+def test_the_algorithm_decides_before_the_arithmetic() -> None:
+    # 1 x 2 x 1032 on an H100 meets the three clauses and loses nothing: it is a CUTLASS kernel.
+    assert tail(1032, configuration(66, split_k=16)).dropped == 8
+    assert tail(1032, configuration(23, split_k=16)).dropped == 0
+
+
+def test_a_step_of_128_for_fp8() -> None:
+    assert tail(1152 + 16, configuration(stages=36, split_k=3)).dropped == 0
+    assert tail(128 * 17 * 17 + 16, configuration(stages=36, split_k=17)).dropped == 16
+
+
+def test_an_unmeasured_step_is_not_known() -> None:
+    found = tail(8648, configuration(stages=34, split_k=9))
+    assert (found.dropped, found.verdict) == (None, "unknown")
+    assert found.reason == "the k step of STAGES_ID 34 is not measured"
+    assert tail(8648, configuration(stages=34, split_k=1)).dropped == 0
+
+
+def test_a_loss_says_where_the_slices_end() -> None:
+    assert tail(8648, configuration(split_k=9)).reason == (
+        "135 steps of 64 and 8 values over; 9 slices of 15 steps end at 8640 of 8648"
+    )
+
+
+@given(st.integers(1, 400_000), st.integers(2, 64))
+def test_the_published_condition_is_a_division_rounded_down(k: int, split_k: int) -> None:
+    whole, over = divmod(k, 64)
+    condition = over if over != 0 and whole % split_k == 0 and split_k > over else 0
+    slice_length = -(-(k // split_k) // 64) * 64
+    assert tail(k, configuration(split_k=split_k)).dropped == condition == max(0, k - split_k * slice_length)
+
+
+def test_beyond_a_step_of_slices_the_two_forms_part_and_nothing_is_claimed() -> None:
+    k = 100 * 64 + 64 + 8
+    assert k % 64 == 8
+    assert tail(k, configuration(split_k=100)).dropped is None
+    assert tail(100 * 64 + 8, configuration(split_k=100)).dropped == 8
+
+
+def test_of_the_recorded_answers_four_lose_values() -> None:
+    lost = []
+    for m, n, k, dtype, *values in TABLE["rows"]:
+        found = tail(k, Configuration(**dict(zip(NAMES, values, strict=True))))
+        assert found.dropped is not None
+        if found.dropped:
+            lost.append((m, n, k, dtype, found.dropped))
+    assert lost == [(4, 512, 11528, "fp16", 8), (2, 512, 11528, "fp16", 8), (16, 512, 11528, "fp16", 8),
+                    (4, 512, 11528, "bf16", 8)]  # fmt: skip
+
+
+def test_the_recorded_answers_hold_controls() -> None:
+    controls = [
+        row for row in TABLE["rows"]
+        if row[4] != 66 and row[2] % 64 and (row[2] // 64) % row[7] == 0 and row[7] > row[2] % 64
+    ]  # fmt: skip
+    assert len(controls) == 46
