@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -47,11 +47,10 @@ def execute(prepared: Ready, contents: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _domain(prepared: Ready, buffers: Buffers) -> BitsDomain:
-    functions = prepared.arch.capabilities.get("approximations", {})
-    units = prepared.arch.capabilities.get("matrix units", ())
-    assert isinstance(functions, Mapping)
-    assert isinstance(units, Iterable)
-    return BitsDomain(buffers, functions, {each.name: each for each in units})
+    known = prepared.arch.bits
+    if known is None:
+        raise Unreadable(f"kernels of {prepared.arch.name} are not run on bit patterns")
+    return BitsDomain(buffers, known.functions, {each.name: each for each in known.matrix_units})
 
 
 def _run(prepared: Ready, memory: BitsMemory, numbers: Mapping[str, int], granule: int) -> None:

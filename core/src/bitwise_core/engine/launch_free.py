@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitwise_core.asm import Kernel, Module, Operand, Register, Vector
+from bitwise_core.asm import Kernel, Module, registers_of
 from bitwise_core.engine.folds import INSTANCES
 from bitwise_core.engine.program import build
 from bitwise_core.engine.program_text import text_signature
 from bitwise_core.engine.symbolic_domain import WITHOUT_WRAPPING, SymbolicDomain
 from bitwise_core.engine.symbolic_memory import SymbolicMemory
 from bitwise_core.engine.symbolic_run import SymbolicProgram, SymbolicRun
-from bitwise_core.engine.tiles import Coordinates, signature_of
+from bitwise_core.engine.tiles import EXTENT, Coordinates, signature_of
 from bitwise_core.machine import hashing
-from bitwise_core.machine.arch import Arch
+from bitwise_core.machine.arch import Arch, EveryLaunch
 from bitwise_core.machine.cells import FinerGranule, SharedMemory
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.launch import Launch
@@ -59,11 +59,13 @@ def symbolic_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
     """The signature of the function that the kernel computes.  Raises Unreadable."""
     if kernel.threads is None:
         raise Unreadable(f"the text of {kernel.name} does not say how many threads a block has", kernel.line)
+    if arch.every_launch is None:
+        raise Unreadable(f"kernels of {arch.name} are not read for every launch")
     program = build(module, kernel, arch)
     granule = arch.granule(kernel)
     while True:
         looping = SymbolicProgram(program)
-        coordinates = Coordinates(_block_symbols(kernel), SLOTS, INSTANCES if looping.loops else 0)
+        coordinates = Coordinates(_block_symbols(kernel, arch.every_launch), SLOTS, INSTANCES if looping.loops else 0)
         domain = SymbolicDomain(coordinates.rows, coordinates)
         memory = SymbolicMemory(domain, coordinates.rows)
         machine = machine_for(module, kernel, arch, domain, memory, granule)
@@ -81,18 +83,10 @@ def symbolic_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
     return Signature(own.tobytes(), (*STANDING_NOTES, *conditions, *notes))
 
 
-def _block_symbols(kernel: Kernel) -> list[str]:
+def _block_symbols(kernel: Kernel, names: EveryLaunch) -> list[str]:
     """The special registers that the kernel reads and a grid decides."""
-    found: set[str] = set()
-    for instruction in kernel.instructions:
-        stack: list[Operand] = list(instruction.operands)
-        while stack:
-            operand = stack.pop()
-            if isinstance(operand, Vector):
-                stack.extend(operand.items)
-            elif isinstance(operand, Register) and operand.name.startswith(("%ctaid", "%nctaid")):
-                found.add("%nctaid" if operand.name.startswith("%n") else operand.name)
-    return sorted(found)
+    read = {name for each in kernel.instructions for operand in each.operands for name in registers_of(operand)}
+    return [*sorted(read & set(names.block)), *([EXTENT] if read & set(names.grid) else [])]
 
 
 def machine_for(
@@ -100,6 +94,7 @@ def machine_for(
 ) -> Machine:
     """A machine whose rows are instances of one symbolic block, at the start of the kernel."""
     assert kernel.threads is not None
+    assert arch.every_launch is not None
     x, y, z = kernel.threads
     threads, rows = x * y * z, domain.rows
     local = np.arange(threads, dtype=np.int64)[None]
@@ -120,14 +115,13 @@ def machine_for(
     machine.extra["block size"] = kernel.threads
     machine.extra["buffers"] = {}
     arch.special(machine, Launch(file="", grid=(2, 2, 2)))
-    for axis in "xyz":
-        machine.special[f"%ctaid.{axis}"] = domain.symbol(f"%ctaid.{axis}", 32, block=True)  # type: ignore[assignment]
-        machine.special[f"%nctaid.{axis}"] = domain.symbol(f"%nctaid.{axis}", 32, block=True, axis="%nctaid")  # type: ignore[assignment]
-        for name in (f"%clusterid.{axis}", f"%nclusterid.{axis}"):
-            machine.special.pop(name, None)
-    if arch.layout is None:
-        raise Unreadable(f"kernels of {arch.name} are not read for every launch")
-    arch.layout(machine, module, kernel)
+    for name in arch.every_launch.block:
+        machine.special[name] = domain.symbol(name, 32, block=True)  # type: ignore[assignment]
+    for name in arch.every_launch.grid:
+        machine.special[name] = domain.symbol(name, 32, block=True, axis=EXTENT)  # type: ignore[assignment]
+    for name in arch.every_launch.of_grid:
+        machine.special.pop(name, None)
+    arch.every_launch.layout(machine, module, kernel)
     for index, parameter in enumerate(kernel.parameters):
         if parameter.size not in (1, 2, 4, 8):
             continue

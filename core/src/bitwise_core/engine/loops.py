@@ -202,7 +202,7 @@ class LoopReader(Turns):
 
     def _fold(self, entry: State, growth: Growth, scale: Scale, end: End, unit: int) -> None:
         machine, loop = self.machine, self.loop
-        carries = any(self.instructions[pc].opcode.startswith("cp.async") for pc in loop.body)
+        carries = any(self.instructions[pc].opcode.startswith(self.program.mnemonics.asynchronous) for pc in loop.body)
         data = [name for name in loop.carried if name not in growth.start]
         lead = growth.period if carries or growth.period > 1 else 1
         self.place(growth, scale.turn, -(lead // growth.period))

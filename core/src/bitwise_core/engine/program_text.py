@@ -7,7 +7,7 @@ refused here, and so is whatever the architecture does not state.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 
 from bitwise_core.asm import (
@@ -23,14 +23,10 @@ from bitwise_core.asm import (
     Symbol,
     Vector,
     parts,
-    registers_of,
     symbols_of,
 )
 from bitwise_core.machine.arch import Arch, Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
-
-_SPECIAL = ("%tid", "%ctaid", "%ntid", "%nctaid", "%laneid", "%warpid", "%nwarpid", "%lanemask", "WARP_SZ")
-"""Special registers that the launch fixes (with `%cluster...`, which is 0 or 1 without clusters)."""
 
 
 def text_signature(module: Module, kernel: Kernel, arch: Arch) -> bytes:
@@ -44,6 +40,8 @@ def text_signature(module: Module, kernel: Kernel, arch: Arch) -> bytes:
 
 
 def _words(module: Module, kernel: Kernel, arch: Arch) -> Iterator[str]:
+    if arch.every_launch is None:
+        raise Unreadable(f"kernels of {arch.name} are not read for every launch")
     if kernel.threads is None:
         raise Unreadable(
             f"the text of {kernel.name} gives no number of threads in a block, so it cannot be read for every launch",
@@ -97,8 +95,9 @@ def _body(module: Module, kernel: Kernel, arch: Arch, names: dict[str, str]) -> 
     for label, place in kernel.labels.items():
         names[label] = f"label {places.index(place)}"
     context = Context(module, kernel, arch)
+    assert arch.every_launch is not None
     joins = set(places)
-    writer = _Writer(kernel, names)
+    writer = _Writer(kernel, names, arch.every_launch.fixed)
     yield f"entry {kernel.entry} {len(kernel.instructions)}"
     for index, instruction in enumerate(kernel.instructions):
         _check(instruction, context)
@@ -113,37 +112,17 @@ def _check(instruction: Instruction, context: Context) -> None:
         context.arch.opcodes.build(instruction, context)
     except UnknownInstruction as error:
         raise Unreadable(str(error), instruction.line) from None
-    parts = instruction.opcode.split(".")
-    if parts[0] in ("atom", "red") and "shared" not in parts:
-        kind = parts[-1]
-        floats = kind.startswith(("f", "bf")) and "add" in parts
-        if parts[0] == "atom" and not _unused(instruction, context.kernel):
-            raise Unreadable(
-                "an atomic operation gives back a value that depends on the order of threads", instruction.line
-            )
-        if floats or {"exch", "cas", "inc", "dec"} & set(parts):
-            raise Unreadable("an atomic operation's result depends on the order of threads", instruction.line)
-    if parts[0] == "ld" and {"acquire", "relaxed", "volatile"} & set(parts) and "shared" not in parts:
-        raise Unreadable("memory is read that other blocks may be writing", instruction.line)
-
-
-def _unused(instruction: Instruction, kernel: Kernel) -> bool:
-    destination = instruction.operands[0]
-    name = destination.name if isinstance(destination, Register | Symbol) else ""
-    if name == "_":
-        return True
-    return not any(
-        name in registers_of(operand)
-        for other in kernel.instructions
-        for operand in (other.operands if other is not instruction else other.operands[1:])
-    )
+    assert context.arch.every_launch is not None
+    reason = context.arch.every_launch.undetermined(instruction, context.kernel)
+    if reason is not None:
+        raise Unreadable(reason, instruction.line)
 
 
 class _Writer:
     """Writes instructions with registers numbered in order of appearance."""
 
-    def __init__(self, kernel: Kernel, names: dict[str, str]) -> None:
-        self.kernel, self.names = kernel, names
+    def __init__(self, kernel: Kernel, names: dict[str, str], fixed: Callable[[str], bool]) -> None:
+        self.kernel, self.names, self.fixed = kernel, names, fixed
         self.registers: dict[str, str] = {}
 
     def register(self, name: str) -> str:
@@ -152,7 +131,7 @@ class _Writer:
         if found is None:
             bits = self.kernel.registers.get(name, self.kernel.registers.get(name.rstrip("0123456789")))
             if bits is None:
-                if not name.startswith((*_SPECIAL, "%cluster")):
+                if not self.fixed(name):
                     raise Unreadable(f"the special register {name} is not fixed by a launch", self.kernel.line)
                 found = name
             else:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 STRIDES = (1, 16)
 """By how much a coordinate is larger in its instances: elements may be masked in vectors of up to 16."""
 LARGEST_TILE = 1 << 14
+EXTENT = "extent of the grid"
+"""The name under which the grid's extents, along all axes, are renamed together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +240,7 @@ def signature_of(elements: Elements, coordinates: Coordinates) -> tuple[hashing.
             if coordinate.index not in free:
                 continue
             axes = _axes(coordinate, coordinates)
-            raw = any(renamed[axis] for axis in axes) or renamed.get("%nctaid", False)
+            raw = any(renamed[axis] for axis in axes) or renamed.get(EXTENT, False)
             if raw or any(axes & other for other in tied.values()):
                 del free[coordinate.index]
                 tied[coordinate.index] = axes
@@ -271,7 +273,7 @@ def _lone_symbol(
     """The one block symbol that is a coordinate itself, in tiles of one element, beside at most one free coordinate."""
     used = [name for name, depends in renamed.items() if depends]
     others = [each for each in coordinates.found if free.get(each.index, (0, None))[0] is not None]
-    if len(used) != 1 or used[0] == "%nctaid" or len(others) > 1 or any(each.index not in free for each in others):
+    if len(used) != 1 or used[0] == EXTENT or len(others) > 1 or any(each.index not in free for each in others):
         return None
     if any(each.index != 0 for each in others):
         return None

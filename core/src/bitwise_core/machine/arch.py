@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from bitwise_core.asm import Instruction, Kernel, Module
+from bitwise_core.machine.lanes import Array
 from bitwise_core.machine.launch import Launch
 from bitwise_core.machine.mnemonics import Mnemonics
 from bitwise_core.machine.state import Machine, Step
+from bitwise_core.mma import MmaSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +67,48 @@ class OpcodeTable:
 
 
 @dataclass(frozen=True, slots=True)
+class EveryLaunch:
+    """What a reading for every launch needs beside the meaning of each instruction.
+
+    `layout` gives shared arrays their addresses, the part of `Arch.prepare` that no launch decides.  `block` and `grid`
+    name the special registers that hold a block's place and the grid's extents by axis (x, y, z), `fixed` tells the
+    registers that a launch fixes, and `of_grid` those among them that the grid decides in some other way: a kernel that
+    reads one of these is not read.
+    `undetermined` says why an instruction's result may depend on the order in which threads run (None: it does not).
+    """
+
+    layout: Callable[[Machine, Module, Kernel], None]
+    block: tuple[str, str, str]
+    grid: tuple[str, str, str]
+    fixed: Callable[[str], bool]
+    of_grid: frozenset[str]
+    undetermined: Callable[[Instruction, Kernel], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class BitPatterns:
+    """What a run on bit patterns needs beside IEEE arithmetic.
+
+    `functions` gives, by an operation's full name, the operations whose bits the hardware decides: arrays of patterns
+    to an array of patterns, right for every one.  `matrix_units` are the rows of fused matrix steps, by whose names
+    instructions call them.
+    """
+
+    functions: Mapping[str, Callable[..., Array]] = field(default_factory=dict)
+    matrix_units: tuple[MmaSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Arch:
     """One architecture.
 
     `targets` are the spellings of the target in the text that mean it; `mnemonics` says what can be told of an
     instruction before it is run.  `settle` turns a text into one that
     states every rounding that the machine performs (with a note of how that was established), or raises.
-    `layout` gives shared arrays their addresses, the part of `prepare` that no launch decides.
-    `symbols` lays out shared and constant arrays; `special` names the special registers' arrays.
+    `granule` is the least unit in bytes in which a kernel looks at data; `special` fills the special registers;
+    `prepare` gives arrays their addresses and parameters their values.
+    `every_launch` and `bits` are claims: that kernels are read for every launch, and run on bit patterns to the bytes
+    that the hardware returns; None claims nothing.
     """
 
     name: str
@@ -86,5 +122,5 @@ class Arch:
     special: Callable[[Machine, Launch], None]
     prepare: Callable[[Machine, Module, Kernel, Launch], None]
     settle: Callable[[str, Module, str | None], tuple[str, str]] | None = None
-    layout: Callable[[Machine, Module, Kernel], None] | None = None
-    capabilities: Mapping[str, object] = field(default_factory=dict)
+    every_launch: EveryLaunch | None = None
+    bits: BitPatterns | None = None

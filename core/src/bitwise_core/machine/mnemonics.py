@@ -34,6 +34,7 @@ class Mnemonics:
     of its first operand and reads those of the others, unless the mnemonic begins with one of `in_place`: that one
     reads its first operand as well.  `across_lanes` carry values from one thread to another.  `moves` copy their
     second operand.  `integers` work on integers, unless one of `float_types` is among the modifiers.
+    `asynchronous` are beginnings of copies whose bytes arrive after their instruction.
     `accumulation` tells of a matrix instruction what it adds to (None: it is none).
     """
 
@@ -46,6 +47,7 @@ class Mnemonics:
     moves: frozenset[str] = frozenset()
     integers: frozenset[str] = frozenset()
     float_types: frozenset[str] = frozenset()
+    asynchronous: tuple[str, ...] = ()
     accumulation: Callable[[Instruction], Accumulation | None] = no_accumulation
 
     @property

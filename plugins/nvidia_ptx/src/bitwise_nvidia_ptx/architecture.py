@@ -8,13 +8,14 @@ import numpy as np
 
 from bitwise_core.asm import Kernel, Module
 from bitwise_core.machine import lanes as L
-from bitwise_core.machine.arch import Arch, OpcodeTable
+from bitwise_core.machine.arch import Arch, BitPatterns, EveryLaunch, OpcodeTable
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.launch import POINTER_SHIFT, Argument, Launch, ManifestError, scalar_bits
 from bitwise_core.machine.launch import TensorMap as TensorMapArgument
 from bitwise_core.machine.mnemonics import Mnemonics
 from bitwise_core.machine.state import Machine, literal
+from bitwise_nvidia_ptx.every_launch import OF_GRID, fixed, undetermined
 from bitwise_nvidia_ptx.mnemonics import MNEMONICS
 from bitwise_nvidia_ptx.opcodes import (
     asynchronous,
@@ -38,7 +39,7 @@ SHARED_BASE = 1024
 
 COMMON = OpcodeTable(
     asynchronous.TABLE, atomics.TABLE, compare.TABLE, control.TABLE, floating.TABLE, integer.TABLE, logic.TABLE,
-    matrix_sync.TABLE, memory.TABLE, memory_barriers.TABLE, tensor_maps.TABLE, warp.TABLE,
+    memory.TABLE, memory_barriers.TABLE, tensor_maps.TABLE, warp.TABLE,
 )  # fmt: skip
 
 
@@ -46,10 +47,14 @@ def nvidia_arch(
     name: str,
     targets: tuple[str, ...],
     own: OpcodeTable,
-    capabilities: Mapping[str, object],
+    bits: BitPatterns,
     mnemonics: Mnemonics = MNEMONICS,
+    same_steps: Mapping[str, str] | None = None,
 ) -> Arch:
-    """An architecture of NVIDIA's with its own opcodes beside the common ones."""
+    """An architecture of NVIDIA's with its own opcodes beside the common ones.
+
+    `same_steps` names the family whose fused steps mma.sync runs, by result, operand and k: `f32 f16 k16`.
+    """
     from bitwise_nvidia_ptx.settling import settle_text
 
     return Arch(
@@ -57,15 +62,15 @@ def nvidia_arch(
         extension=".ptx",
         targets=targets,
         warp=32,
-        opcodes=OpcodeTable(COMMON, own),
+        opcodes=OpcodeTable(COMMON, matrix_sync.table(same_steps or {}), own),
         mnemonics=mnemonics,
         parse=parse,
         granule=granule,
         special=special_registers,
         prepare=prepare,
         settle=settle_text,
-        layout=_layout,
-        capabilities=capabilities,
+        every_launch=EVERY_LAUNCH,
+        bits=bits,
     )
 
 
@@ -226,3 +231,13 @@ def _layout_shared(machine: Machine, module: Module, kernel: Kernel) -> None:
     for array in (*module.shared, *kernel.shared):
         if not array.size:
             machine.symbols[array.name] = place
+
+
+EVERY_LAUNCH = EveryLaunch(
+    layout=_layout,
+    block=("%ctaid.x", "%ctaid.y", "%ctaid.z"),
+    grid=("%nctaid.x", "%nctaid.y", "%nctaid.z"),
+    fixed=fixed,
+    of_grid=OF_GRID,
+    undetermined=undetermined,
+)

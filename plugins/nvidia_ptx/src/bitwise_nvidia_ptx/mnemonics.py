@@ -40,5 +40,6 @@ MNEMONICS = Mnemonics(
         "mov", "cvt", "cvta", "bfe", "bfi", "div", "rem", "lop3", "abs", "shf",
     }),
     float_types=frozenset({"f16", "f32", "f64", "bf16", "f16x2", "bf16x2", "e4m3x2", "e5m2x2"}),
+    asynchronous=("cp.async",),
     accumulation=accumulation,
 )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from bitwise_core.asm import Instruction
 from bitwise_core.hookspecs import hookimpl
-from bitwise_core.machine.arch import Arch, Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.arch import Arch, BitPatterns, Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.state import Step
 from bitwise_core.mma import MmaSpec
 from bitwise_nvidia_ptx.architecture import nvidia_arch
@@ -21,9 +21,9 @@ def tensor_memory(instruction: Instruction, context: Context) -> Step:
     raise UnknownInstruction(instruction, "works on tensor memory, which is not modelled")
 
 
-UNITS = {"matrix units": matrix_units.ROWS}
-SM100 = nvidia_arch("sm_100", ("sm_100", "sm_100a", "sm_100f"), TABLE, UNITS)
-SM103 = nvidia_arch("sm_103", ("sm_103", "sm_103a", "sm_103f"), TABLE, UNITS)
+BITS = BitPatterns(matrix_units=tuple(matrix_units.ROWS))
+SM100 = nvidia_arch("sm_100", ("sm_100", "sm_100a", "sm_100f"), TABLE, BITS)
+SM103 = nvidia_arch("sm_103", ("sm_103", "sm_103a", "sm_103f"), TABLE, BITS)
 
 
 @hookimpl

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from bitwise_core.hookspecs import hookimpl
-from bitwise_core.machine.arch import Arch
+from bitwise_core.machine.arch import Arch, BitPatterns
 from bitwise_core.mma import MmaSpec
 from bitwise_nvidia_ptx.architecture import nvidia_arch
 from bitwise_nvidia_sm90 import approximations, matrix_units, wgmma
 
-SAME_STEPS = {f"mma.sync f32 {kind} k{k}": wgmma.FAMILY for kind, k in (("f16", 16), ("bf16", 16), ("tf32", 8))}
+SAME_STEPS = {f"f32 {kind} k{k}": wgmma.FAMILY for kind, k in (("f16", 16), ("bf16", 16), ("tf32", 8))}
 """On Hopper mma.sync and wgmma of these types and native k run the same fused step; fp8's two units differ.
 
 Measured on an H100: 819,200 results each over operands of wide exponents, none different
 (records/matrix-units-sm90-h100.json).
 """
 
-CAPABILITIES: Mapping[str, object] = {
-    **SAME_STEPS,
-    "approximations": approximations.FUNCTIONS,
-    "matrix units": matrix_units.ROWS,
-}
-
-SM90 = nvidia_arch("sm_90", ("sm_90", "sm_90a"), wgmma.TABLE, CAPABILITIES, wgmma.MNEMONICS)
+SM90 = nvidia_arch(
+    "sm_90",
+    ("sm_90", "sm_90a"),
+    wgmma.TABLE,
+    BitPatterns(approximations.FUNCTIONS, tuple(matrix_units.ROWS)),
+    wgmma.MNEMONICS,
+    SAME_STEPS,
+)
 
 
 @hookimpl

@@ -7,6 +7,8 @@ The name of a fused step carries the family, the native k, all types and the arc
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,8 +25,6 @@ from bitwise_nvidia_ptx.opcodes.common import FORMATS
 from bitwise_nvidia_ptx.opcodes.fragments import accumulate, vectors
 from bitwise_nvidia_ptx.shared_access import read_shared, write_shared
 
-TABLE = OpcodeTable()
-
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 ELEMENT_BITS = {"f64": 64, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
 
@@ -37,8 +37,16 @@ def step_name(
     return f"{family} k{k} {types}{options} {arch}"
 
 
-@TABLE.opcode("mma")
-def multiply(instruction: Instruction, context: Context) -> Step:
+def table(same_steps: Mapping[str, str]) -> OpcodeTable:
+    """The warp's matrix instructions; `same_steps` as in `architecture.nvidia_arch`."""
+    found = OpcodeTable()
+    found.opcode("mma")(partial(_multiply, same_steps))
+    found.opcode("ldmatrix")(load_matrices)
+    found.opcode("stmatrix")(store_matrices)
+    return found
+
+
+def _multiply(same_steps: Mapping[str, str], instruction: Instruction, context: Context) -> Step:
     """mma.sync.aligned.shape.row.col{.satfinite}.d.a.b.c of dense operands."""
     parts = instruction.opcode.split(".")
     found = _SHAPE.fullmatch(parts[3]) if len(parts) > 3 else None
@@ -57,7 +65,7 @@ def multiply(instruction: Instruction, context: Context) -> Step:
     bits, halves = ELEMENT_BITS[left], m // 8
     if bits != ELEMENT_BITS[right] or (m == 8 and left != "f64"):
         raise UnknownInstruction(instruction)
-    family = str(context.arch.capabilities.get(f"mma.sync {result} {left} k{k}", "mma.sync"))
+    family = same_steps.get(f"{result} {left} k{k}", "mma.sync")
     name = step_name(
         family, k, result, left, right, accumulator, context.arch.name, "".join(f" {each}" for each in options)
     )
@@ -121,7 +129,6 @@ def _of_threads(address: Array, index: Array) -> Array:
     return rows
 
 
-@TABLE.opcode("ldmatrix")
 def load_matrices(instruction: Instruction, context: Context) -> Step:
     """ldmatrix.sync.aligned.m8n8.{x1,x2,x4}{.trans}.shared.b16."""
     from bitwise_nvidia_ptx.opcodes.memory import address_of
@@ -157,7 +164,6 @@ def _read_matrix(machine: Machine, address: Array, index: int, transposed: bool)
     return concat(halves)
 
 
-@TABLE.opcode("stmatrix")
 def store_matrices(instruction: Instruction, context: Context) -> Step:
     """stmatrix.sync.aligned.m8n8.{x1,x2,x4}{.trans}.shared.b16."""
     from bitwise_nvidia_ptx.opcodes.memory import address_of
