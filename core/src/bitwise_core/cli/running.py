@@ -14,6 +14,7 @@ from bitwise_core.cli.inputs import kernels, print_json
 from bitwise_core.engine.execution import execute
 from bitwise_core.folder import InputError
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lanes import Array
 from bitwise_core.machine.launch import ManifestError
 
 UNKNOWN = 3
@@ -33,28 +34,36 @@ def run(
     before = read_buffers(inputs, source.launch)
     try:
         prepared = prepare(source, arch, options)
-        after = execute(prepared.ready, contents(before))
+        done = execute(prepared.ready, contents(before))
     except (AssemblyError, ManifestError) as error:
         raise InputError(str(error) if isinstance(error, AssemblyError) else f"{source.name}: {error}") from None
     except Unreadable as error:
         typer.echo(f"bitwise: {source.name} is not run: {error}", err=True)
         return UNKNOWN
-    found = arrays_of(after, before, source.launch)
+    found = arrays_of(done.after, before, source.launch)
     write_buffers(out, found)
     kinds = forms(source.launch)
-    changed = {
-        name: int(np.count_nonzero((after[name] != old).reshape(-1, before[name].dtype.itemsize).any(axis=1)))
-        for name, old in contents(before).items()
-    }
+    changed = {name: _changed(done.after[name], old, before[name]) for name, old in contents(before).items()}
+    notes = (*prepared.notes, *done.notes)
     if as_json:
-        print_json(
-            {
-                name: {"format": kinds[name].name, "type": array.dtype.name, "elements": array.size,
-                       "changed": changed[name]}
-                for name, array in found.items()
+        buffers = {
+            name: {
+                "format": kinds[name].name,
+                "type": array.dtype.name,
+                "elements": array.size,
+                "changed": changed[name],
             }
-        )  # fmt: skip
+            for name, array in found.items()
+        }
+        print_json({"kernel": source.name, "out": str(out), "buffers": buffers, "notes": notes})
         return 0
     for name, array in found.items():
         typer.echo(f"{name}: {array.size} x {kinds[name].name or array.dtype.name}, {changed[name]} changed")
+    for note in notes:
+        typer.echo(f"note: {note}")
     return 0
+
+
+def _changed(after: Array, before: Array, array: Array) -> int:
+    """How many elements are not what they were."""
+    return int(np.count_nonzero((after != before).reshape(-1, array.dtype.itemsize).any(axis=1)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,25 +14,39 @@ from bitwise_core.machine.bits_memory import BitsMemory, Buffers, written
 from bitwise_core.machine.cells import FinerGranule
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array
+from bitwise_core.mma import MmaSpec
 
 
-def execute(prepared: Ready, contents: Mapping[str, Array]) -> dict[str, Array]:
-    """Runs every block of a launch and gives back the bytes of each buffer, by name.
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """The bytes of each buffer after a launch, by name, and what they rest on beyond what is established."""
 
-    `contents` holds the bytes (uint8, one axis) of every buffer before the launch.  Raises Unreadable for an
-    instruction that has no exact meaning here, an access out of bounds, a race, and a value that is not determined.
+    after: Mapping[str, Array]
+    notes: tuple[str, ...] = ()
+
+
+def execute(
+    prepared: Ready, contents: Mapping[str, Array], *, open_ended: bool = False, blocks: Sequence[int] | None = None
+) -> Execution:
+    """Runs the blocks of a launch (all of them by default).
+
+    `contents` holds the bytes (uint8, one axis) of every buffer before the launch.  Where `open_ended`, a buffer goes
+    on with zeros beyond them, as far as the launch reaches.  Raises Unreadable for an instruction that has no exact
+    meaning here, an access out of bounds, a race, and a value that is not determined.
     """
     numbers = {name: index + 1 for index, name in enumerate(sorted(contents))}
     names = {number: name for name, number in numbers.items()}
     before = {numbers[name]: each for name, each in contents.items()}
     buffers = Buffers(before)
+    chosen = np.arange(prepared.launch.blocks) if blocks is None else np.asarray(sorted(blocks))
     granule = prepared.arch.granule(prepared.kernel)
     watched: frozenset[int] = frozenset()
     while True:
-        memory = BitsMemory(_domain(prepared, buffers), buffers, names)
+        domain = _domain(prepared, buffers)
+        memory = BitsMemory(domain, buffers, names, open_ended)
         memory.watched = watched
         try:
-            _run(prepared, memory, numbers, granule)
+            _run(prepared, memory, numbers, chosen, granule)
         except FinerGranule as finer:
             if finer.granule >= granule:
                 raise Unreadable("shared memory is accessed in units that do not fit its cells") from None
@@ -43,19 +58,25 @@ def execute(prepared: Ready, contents: Mapping[str, Array]) -> dict[str, Array]:
             break
         watched = watched | both
     results(memory, memory.scratch)
-    return {names[number]: each for number, each in written(memory, before).items()}
+    after = {names[number]: each for number, each in written(memory, before).items()}
+    return Execution(after, tuple(domain.notes))
+
+
+def matrix_units(prepared: Ready) -> Mapping[str, MmaSpec]:
+    """The rows of the architecture's matrix units, by name: that of a fused step, in one word."""
+    known = prepared.arch.bits
+    return {} if known is None else {each.name: each for each in known.matrix_units}
 
 
 def _domain(prepared: Ready, buffers: Buffers) -> BitsDomain:
     known = prepared.arch.bits
     if known is None:
         raise Unreadable(f"kernels of {prepared.arch.name} are not run on bit patterns")
-    return BitsDomain(buffers, known.functions, {each.name: each for each in known.matrix_units})
+    return BitsDomain(buffers, known.functions, matrix_units(prepared))
 
 
-def _run(prepared: Ready, memory: BitsMemory, numbers: Mapping[str, int], granule: int) -> None:
+def _run(prepared: Ready, memory: BitsMemory, numbers: Mapping[str, int], blocks: Array, granule: int) -> None:
     per_batch = max(1, LANES // prepared.threads)
-    blocks = np.arange(prepared.launch.blocks)
     budget = [MAXIMUM_STEPS]
     for start in range(0, len(blocks), per_batch):
         machine = machine_for(prepared, memory, numbers, blocks[start : start + per_batch], granule)

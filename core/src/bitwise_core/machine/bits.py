@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -20,6 +21,7 @@ from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.matrix import FusedStep, Vectors
 from bitwise_core.machine.pieces import as_lanes, choose
 from bitwise_core.mma import MmaSpec, multiply_accumulate
+from bitwise_core.numeric import FLOAT_FORMATS, nan_of, storage
 
 Function = Callable[..., Array]
 """A function on bit patterns: an array for each operand, in the unsigned type of its width, to the array of results."""
@@ -84,6 +86,8 @@ class BitsDomain:
         self.contents = contents
         self.approximations = approximations or {}
         self.units = units or {}
+        self.notes: dict[str, None] = {}
+        """What the bits of this run rest on beyond what is established, in the order met."""
 
     def assumes(self, assumption: str) -> bool:
         """See `Domain.assumes`: patterns are what they are."""
@@ -94,7 +98,10 @@ class BitsDomain:
         function = shape(name.replace(".atomic", "")).evaluate or self.approximations.get(name)
         if function is None:
             raise Unreadable(f"the operation {name} has no function here that is exact for every pattern")
-        return lanewise(function, operands, bits)
+        result = lanewise(function, operands, bits)
+        if _nan_is_open(name) and isinstance(result, np.ndarray) and _has_nan(name, result):
+            self.notes[f"a NaN that {name} makes has no specified pattern; the canonical one is taken"] = None
+        return result
 
     def integer(
         self, name: str, operands: Sequence[Value], bits: int, evaluate: Callable[..., Array], *, gathers: bool = False
@@ -125,6 +132,8 @@ class BitsDomain:
         unit = self.units.get("_".join(step.name.split()))
         if unit is None:
             raise Unreadable(f"the matrix step {step.name} has no row here that says its bits")
+        if unit.status == "published only":
+            self.notes[f"the matrix step {step.name} follows a public model that no vectors of hardware check"] = None
         _check_reasons(accumulator)
         result = multiplied(unit, left.elements, right.elements, L.numbers_of(accumulator))
         wide = result.astype(np.uint64)
@@ -141,6 +150,17 @@ class BitsDomain:
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """See `Domain.gather`: every address is known, or depends on what nothing wrote."""
         raise Unreadable("memory is read at an address that depends on a register or on memory that nothing wrote")
+
+
+@cache
+def _nan_is_open(name: str) -> bool:
+    """Whether no document says which NaN an operation gives: sign changes, and arithmetic in fp64."""
+    return name.startswith(("neg.", "abs.")) or name.endswith(".fp64")
+
+
+def _has_nan(name: str, result: Array) -> bool:
+    form = FLOAT_FORMATS.get(name.rsplit(".", 1)[-1].split("@")[0])
+    return form is not None and result.dtype == storage(form.bits) and bool(nan_of(result, form).any())
 
 
 def undefined(bits: int, sticky: L.Meta) -> Lanes:

@@ -58,13 +58,21 @@ class Buffers:
         return found
 
 
-class BitsMemory(GlobalMemory):
-    """Loads and stores of a launch on bit patterns; none may leave its buffer."""
+MAXIMUM_BYTES = 1 << 28
+"""Up to this many bytes a buffer of open size may be accessed."""
 
-    def __init__(self, domain: Domain, buffers: Buffers, names: Mapping[int, str]) -> None:
+
+class BitsMemory(GlobalMemory):
+    """Loads and stores of a launch on bit patterns; none may leave its buffer.
+
+    Where `open_ended`, buffers go on beyond their content, with zeros, and `extent` says how far each was accessed.
+    """
+
+    def __init__(self, domain: Domain, buffers: Buffers, names: Mapping[int, str], open_ended: bool = False) -> None:
         super().__init__(domain)
-        self.buffers, self.names = buffers, names
+        self.buffers, self.names, self.open_ended = buffers, names, open_ended
         self.scratch: frozenset[int] = frozenset()
+        self.extent = dict.fromkeys(names, 0)
 
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
         """See `GlobalMemory.load`."""
@@ -93,7 +101,9 @@ class BitsMemory(GlobalMemory):
                 raise Unreadable(f"memory outside every buffer of the launch is {what}", line)
             offset = (address if low == high else address[buffer == number]) & _OFFSET
             last = int(offset.max())
-            if last + bits // 8 > size:
+            if self.open_ended and last < MAXIMUM_BYTES:
+                self.extent[number] = max(self.extent[number], last + bits // 8)
+            elif last + bits // 8 > size:
                 raise Unreadable(
                     f"the buffer {self.names[number]} holds {size} bytes and is {what} at byte {last}"
                     f" ({bits // 8} bytes wide), out of its bounds",
@@ -101,9 +111,15 @@ class BitsMemory(GlobalMemory):
                 )
 
 
+def _extended(content: Array, size: int) -> Array:
+    result = np.zeros(max(content.size, size), dtype=np.uint8)
+    result[: content.size] = content
+    return result
+
+
 def written(memory: BitsMemory, contents: Mapping[int, Array]) -> dict[int, Array]:
     """The bytes of every buffer after the launch, whose stores must have been found free of races before."""
-    result = {number: each.copy() for number, each in contents.items()}
+    result = {number: _extended(each, memory.extent[number]) for number, each in contents.items()}
     for number in memory.stores.keys() | memory.atomics.keys():
         if number in memory.scratch:
             continue
