@@ -57,6 +57,7 @@ def execute(
         if not both:
             break
         watched = watched | both
+    memory.join_halves()
     results(memory, memory.scratch)
     after = {names[number]: each for number, each in written(memory, before).items()}
     return Execution(after, tuple(domain.notes))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Protocol
 
 import numpy as np
@@ -107,6 +107,8 @@ class BitsDomain:
         self, name: str, operands: Sequence[Value], bits: int, evaluate: Callable[..., Array], *, gathers: bool = False
     ) -> Value:
         """See `Domain.integer`."""
+        if name in BY_SIGN:
+            evaluate = BY_SIGN[name]
         return lanewise(evaluate, operands, bits)
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
@@ -150,6 +152,20 @@ class BitsDomain:
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """See `Domain.gather`: every address is known, or depends on what nothing wrote."""
         raise Unreadable("memory is read at an address that depends on a register or on memory that nothing wrote")
+
+
+def _later(verb: str, left: Array, right: Array) -> Array:
+    """The extreme of patterns in the order of their numbers: by sign, then by magnitude, -0 before +0."""
+    sign = left.dtype.type(1 << (8 * left.dtype.itemsize - 1))
+    keys = [np.where(each & sign, ~each, each | sign) for each in (left, right)]
+    chosen: Array = np.where((keys[0] > keys[1]) == (verb == "max"), left, right)
+    return chosen
+
+
+BY_SIGN: Mapping[str, Function] = {
+    f"{verb}.by_sign.b{bits}": partial(_later, verb) for verb in ("max", "min") for bits in (32, 64)
+}
+"""What max.s32 of patterns without the sign bit and min.u32 of those with it take together, and the like for min."""
 
 
 @cache

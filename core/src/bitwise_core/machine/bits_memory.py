@@ -9,7 +9,7 @@ import numpy as np
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.bits import undefined
 from bitwise_core.machine.domain import Domain, Unreadable
-from bitwise_core.machine.global_memory import GlobalMemory
+from bitwise_core.machine.global_memory import Access, GlobalMemory
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.outputs import final_events
@@ -84,6 +84,18 @@ class BitsMemory(GlobalMemory):
         self._check(address, L.width(value), mask, "written", line)
         super().store(address, value, mask, thread, epoch, line)
 
+    def join_halves(self) -> None:
+        """Extremes of floats that came as integer operations by their sign are one operation, whose order is free.
+
+        max.s32 of patterns without the sign bit and min.u32 of those with it take the later of two patterns in the
+        order of numbers, whatever was there; min.s32 and max.u32 of the same patterns take the earlier one.
+        """
+        for number, events in self.atomics.items():
+            joined = [_half_of(name, event) for name, event in events]
+            names = {name for name, _ in events}
+            if len(names) > 1 and None not in joined and len(set(joined)) == 1:
+                self.atomics[number] = [(str(name), event) for name, (_, event) in zip(joined, events, strict=True)]
+
     def _check(self, address: Array, bits: int, mask: Array | None, what: str, line: int) -> None:
         """Every active lane's access lies in a buffer.  Raises Unreadable."""
         if mask is not None:
@@ -109,6 +121,18 @@ class BitsMemory(GlobalMemory):
                     f" ({bits // 8} bytes wide), out of its bounds",
                     line,
                 )
+
+
+def _half_of(name: str, event: Access) -> str | None:
+    """The extreme of floats of which an atomic operation is one half, or None."""
+    verb, kind = name.split(".")[0], name.split(".")[-1]
+    value = event.value
+    if verb not in ("max", "min") or kind not in ("s32", "u32", "s64", "u64") or value is None:
+        return None
+    signs = (value.words[0] >> np.uint64(event.bits - 1)) & np.uint64(1)
+    if not np.all(L.known_where(value)) or (signs != (kind[0] == "u")).any():
+        return None
+    return f"{verb if kind[0] == 's' else {'max': 'min', 'min': 'max'}[verb]}.by_sign.b{event.bits}"
 
 
 def _extended(content: Array, size: int) -> Array:

@@ -193,4 +193,7 @@ def _combine(domain: Domain, name: str, left: Value, right: Value, bits: int) ->
     if name.split(".")[-1].startswith(("fp", "bf")):
         return domain.floating(name, [left, right], bits)
 
-    return domain.integer(name, [left, right], bits, numeric.operation(name).evaluate, gathers=True)
+    def evaluate(*operands: Array) -> Array:
+        return numeric.operation(name).evaluate(*operands)
+
+    return domain.integer(name, [left, right], bits, evaluate, gathers=True)
