@@ -38,7 +38,7 @@ def on_device(opcode: str, *operands: Words) -> Words:
     import torch
     import triton
 
-    from bitwise_nvidia_sm90.approximation_kernels import binary, unary
+    from bitwise_nvidia_sm90.corpus.approximations import binary, unary
 
     inputs = [torch.from_numpy(each.view(np.int32)).cuda() for each in operands]
     output = torch.empty_like(inputs[0])

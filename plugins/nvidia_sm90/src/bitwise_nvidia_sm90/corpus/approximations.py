@@ -1,4 +1,4 @@
-"""Triton kernels that run one instruction on patterns; imported only where there is a GPU."""
+"""Triton kernels that run one instruction on patterns."""
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Kernels written in Triton, which only its compiler loads."""
