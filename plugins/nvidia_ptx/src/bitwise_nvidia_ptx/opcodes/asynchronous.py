@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bitwise_core.asm import Instruction, Operand
+from bitwise_core.machine.access import aligned, touched
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.groups import Groups
@@ -18,8 +19,7 @@ from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import choose, concat
 from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx.opcodes import tensor_copy
-from bitwise_nvidia_ptx.opcodes.memory import address_of, aligned, literal_of
-from bitwise_nvidia_ptx.shared_access import touched
+from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_of
 
 TABLE = OpcodeTable()
 

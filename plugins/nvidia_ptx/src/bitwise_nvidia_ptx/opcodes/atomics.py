@@ -11,6 +11,7 @@ import numpy as np
 
 from bitwise_core.asm import Instruction, Operand, Vector
 from bitwise_core.machine import lanes as L
+from bitwise_core.machine.access import in_a_buffer
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.lane_hash import full_hash, term
 from bitwise_core.machine.lanes import Lanes, Value
@@ -19,7 +20,7 @@ from bitwise_core.machine.state import Machine, Step, invert, literal
 from bitwise_nvidia_ptx.opcodes.common import FORMATS, PACKED, type_bits
 from bitwise_nvidia_ptx.opcodes.compare import compare
 from bitwise_nvidia_ptx.opcodes.logic import combine
-from bitwise_nvidia_ptx.opcodes.memory import HINTS, address_of, global_only
+from bitwise_nvidia_ptx.opcodes.memory import HINTS, address_of
 
 TABLE = OpcodeTable()
 
@@ -55,7 +56,7 @@ def atomic(instruction: Instruction, context: Context) -> Step:
             _write_old(machine, destination, bits * packed, line)
             return
         where = address.astype(np.uint64, copy=False)
-        global_only(machine, where, line)
+        in_a_buffer(machine, where, line)
         place = 0
         for item in items:
             value = machine.read_bits(item, bits * packed)

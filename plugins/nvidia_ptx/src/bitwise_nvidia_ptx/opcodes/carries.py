@@ -11,7 +11,7 @@ from bitwise_core.asm import Instruction, Register
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.lanes import Array
 from bitwise_core.machine.state import Machine, Step
-from bitwise_nvidia_ptx.opcodes.common import apply_integer
+from bitwise_core.machine.steps import apply_integer
 
 CARRY = Register("%carry flag")
 """The condition code's carry, kept like a register of 32 bits (0 or 1)."""

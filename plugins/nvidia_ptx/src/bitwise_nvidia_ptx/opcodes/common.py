@@ -10,6 +10,7 @@ from bitwise_core.asm import Instruction, Operand, Paired
 from bitwise_core.machine.arch import UnknownInstruction
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.state import Machine, Step
+from bitwise_core.machine.steps import apply_integer
 
 FORMATS = {"f64": "fp64", "f32": "fp32", "f16": "fp16", "bf16": "bf16", "e4m3": "e4m3", "e5m2": "e5m2", "tf32": "tf32"}
 """PTX's names of the floating-point formats and core's."""
@@ -81,21 +82,3 @@ def integer_step(
         machine.write(destination, apply_integer(machine, name, values, bits, evaluate, gathers=gathers))
 
     return step
-
-
-def apply_integer(
-    machine: Machine,
-    name: str,
-    values: Sequence[Value],
-    bits: int,
-    evaluate: Callable[..., Array],
-    *,
-    gathers: bool = False,
-) -> Value:
-    """`evaluate` where all values are known in the active lanes, else the domain's term."""
-    if all(isinstance(value, np.ndarray) for value in values):
-        return evaluate(*values)
-    known = [machine.known(value) for value in values]
-    if all(each is not None for each in known):
-        return evaluate(*known)
-    return machine.domain.integer(name, values, bits, evaluate, gathers=gathers)

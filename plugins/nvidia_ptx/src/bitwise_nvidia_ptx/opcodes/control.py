@@ -8,7 +8,8 @@ from __future__ import annotations
 from bitwise_core.asm import Instruction, Symbol, Vector
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.state import Barrier, Branch, Call, Control, Exit, Machine, Return, Step, invert
+from bitwise_core.machine.state import Barrier, Call, Control, Exit, Machine, Return, Step
+from bitwise_core.machine.steps import branch_to
 
 TABLE = OpcodeTable()
 
@@ -19,17 +20,7 @@ def branch(instruction: Instruction, context: Context) -> Step:
     target = instruction.operands[0]
     if not isinstance(target, Symbol) or target.name not in context.kernel.labels:
         raise UnknownInstruction(instruction)
-    place, guard = context.kernel.labels[target.name], instruction.guard
-
-    def step(machine: Machine) -> Control:
-        if guard is None:
-            return Branch(place)
-        predicate = machine.registers.get(guard.register)
-        if predicate is None:
-            raise Unreadable(f"the predicate {guard.register} is used before it is written", instruction.line)
-        return Branch(place, invert(machine.domain, predicate) if guard.negated else predicate)
-
-    return step
+    return branch_to(context.kernel.labels[target.name], instruction)
 
 
 @TABLE.opcode("ret", "exit")

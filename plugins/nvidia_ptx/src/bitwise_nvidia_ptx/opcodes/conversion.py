@@ -13,11 +13,11 @@ from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step
+from bitwise_core.machine.steps import apply_integer
 from bitwise_nvidia_ptx.opcodes.common import (
     BITS,
     FORMATS,
     PACKED,
-    apply_integer,
     check_modifiers,
     is_integer,
     signed,

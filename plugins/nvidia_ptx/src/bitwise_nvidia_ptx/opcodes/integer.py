@@ -16,10 +16,10 @@ from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step
+from bitwise_core.machine.steps import apply_integer
 from bitwise_nvidia_ptx.opcodes import floating
 from bitwise_nvidia_ptx.opcodes.carries import with_carry
 from bitwise_nvidia_ptx.opcodes.common import (
-    apply_integer,
     check_modifiers,
     integer_step,
     is_integer,

@@ -15,7 +15,8 @@ from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.pieces import choose, concat, cut, ends
 from bitwise_core.machine.state import Machine, Step, invert
-from bitwise_nvidia_ptx.opcodes.common import apply_integer, integer_step, type_bits
+from bitwise_core.machine.steps import apply_integer
+from bitwise_nvidia_ptx.opcodes.common import integer_step, type_bits
 
 TABLE = OpcodeTable()
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from bitwise_core.asm import Instruction, Operand, Vector
 from bitwise_core.machine import lanes as L
+from bitwise_core.machine.access import read_shared, write_shared
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value
@@ -23,7 +24,6 @@ from bitwise_core.machine.pieces import concat, cut, take_threads
 from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx.opcodes.common import FORMATS
 from bitwise_nvidia_ptx.opcodes.fragments import accumulate, vectors
-from bitwise_nvidia_ptx.shared_access import read_shared, write_shared
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 ELEMENT_BITS = {"f64": 64, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}

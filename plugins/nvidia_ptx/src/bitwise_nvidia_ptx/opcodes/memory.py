@@ -13,6 +13,7 @@ import numpy as np
 
 from bitwise_core.asm import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
 from bitwise_core.machine import lanes as L
+from bitwise_core.machine.access import aligned, load_global, read_shared, store_global, write_shared
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value
@@ -22,7 +23,6 @@ from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx.literals import pointer_parameters
 from bitwise_nvidia_ptx.opcodes import local_memory
 from bitwise_nvidia_ptx.opcodes.common import type_bits
-from bitwise_nvidia_ptx.shared_access import read_shared, write_shared
 
 TABLE = OpcodeTable()
 
@@ -208,17 +208,7 @@ def _load_one(
     constant = local_memory.load_constant(machine, where, bits)
     if constant is not None:
         return constant
-    global_only(machine, where, line)
-    return machine.memory.load(where, bits, machine.mask, machine.thread, machine.epoch, line)
-
-
-def global_only(machine: Machine, address: Array, line: int) -> None:
-    """A global access must lie in some buffer; null and shared addresses do not."""
-    if L.other_form(address) is not None:
-        return
-    lowest = address.min() if machine.mask is None else np.where(machine.mask, address, np.uint64(2**63)).min()
-    if int(lowest) < 1 << 40:
-        raise Unreadable("memory outside every buffer of the launch is accessed", line)
+    return load_global(machine, where, bits, line)
 
 
 def _parameter(machine: Machine, source: Operand, offset: int, bits: int) -> Value:
@@ -268,20 +258,11 @@ def store(instruction: Instruction, context: Context) -> Step:
         if space == "const":
             raise Unreadable("constant memory is written", line)
         where = address.astype(np.uint64, copy=False)
-        global_only(machine, where, line)
         for index, value in enumerate(values):
             place = where + np.uint64(index * bits // 8) if index else where
             store_global(machine, place, value, bits, line)
 
     return step
-
-
-def store_global(machine: Machine, address: Array, value: Value, bits: int, line: int) -> None:
-    """A store in the active lanes; under a condition over data the old content stays where it does not hold."""
-    if machine.condition is not None:
-        old = machine.memory.load(address, bits, machine.mask, machine.thread, machine.epoch, line)
-        value = machine.domain.select(machine.condition, value, old)
-    machine.memory.store(address, value, machine.mask, machine.thread, machine.epoch, line)
 
 
 def _store_parameter(machine: Machine, target: Operand, value: Value) -> None:
@@ -319,15 +300,6 @@ def _proxy_fence(machine: Machine) -> None:
     """What the active threads have written to shared memory is visible to asynchronous instructions."""
     for races in machine.races.acting(machine.mask):
         races.fence(machine.active_threads())
-
-
-def aligned(machine: Machine, address: Array, size: int, line: int) -> None:
-    """Raises Unreadable where an active thread's address is no multiple of the access's size in bytes."""
-    if size == 1:
-        return
-    astray = (address & address.dtype.type(size - 1)) != 0
-    if astray.any() and (machine.mask is None or (astray & machine.mask).any()):
-        raise Unreadable(f"an access of {size} bytes is not aligned to its size", line)
 
 
 def literal_of(operand: Operand, instruction: Instruction) -> int:

@@ -1,11 +1,16 @@
-"""Loads and stores of shared memory by threads, with the race detector told."""
+"""What an opcode table calls to reach memory: shared with the race detector told, global where addresses are known.
+
+Addresses count bytes, an array of shape (1 or blocks, 1 or threads); a global one lies in a buffer of the launch.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
+from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value, width
+from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.state import Machine
 
 
@@ -55,3 +60,36 @@ def write_shared(machine: Machine, address: Array, value: Value) -> None:
     shared.store(cells, value, machine.mask)
     if not apart and not shared.kept(cells, value, machine.mask):
         raise Unreadable("threads write different values to one place of shared memory at once (a race)")
+
+
+def load_global(machine: Machine, address: Array, bits: int, line: int) -> Value:
+    """`bits` bits at each active lane's global address.  Raises Unreadable outside every buffer."""
+    in_a_buffer(machine, address, line)
+    return machine.memory.load(address, bits, machine.mask, machine.thread, machine.epoch, line)
+
+
+def store_global(machine: Machine, address: Array, value: Value, bits: int, line: int) -> None:
+    """A store in the active lanes; under a condition over data the old content stays where it does not hold."""
+    in_a_buffer(machine, address, line)
+    if machine.condition is not None:
+        old = machine.memory.load(address, bits, machine.mask, machine.thread, machine.epoch, line)
+        value = machine.domain.select(machine.condition, value, old)
+    machine.memory.store(address, value, machine.mask, machine.thread, machine.epoch, line)
+
+
+def in_a_buffer(machine: Machine, address: Array, line: int) -> None:
+    """Raises Unreadable where an active lane's global address lies below every buffer, as null does."""
+    if L.other_form(address) is not None:
+        return
+    lowest = address.min() if machine.mask is None else np.where(machine.mask, address, np.uint64(2**63)).min()
+    if int(lowest) < 1 << POINTER_SHIFT:
+        raise Unreadable("memory outside every buffer of the launch is accessed", line)
+
+
+def aligned(machine: Machine, address: Array, size: int, line: int) -> None:
+    """Raises Unreadable where an active thread's address is no multiple of the access's size in bytes."""
+    if size == 1:
+        return
+    astray = (address & address.dtype.type(size - 1)) != 0
+    if astray.any() and (machine.mask is None or (astray & machine.mask).any()):
+        raise Unreadable(f"an access of {size} bytes is not aligned to its size", line)

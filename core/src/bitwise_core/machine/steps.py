@@ -1,0 +1,45 @@
+"""Steps that opcode tables have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from bitwise_core.asm import Instruction
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.state import Branch, Control, Machine, Step, invert
+
+
+def apply_integer(
+    machine: Machine,
+    name: str,
+    values: Sequence[Value],
+    bits: int,
+    evaluate: Callable[..., Array],
+    *,
+    gathers: bool = False,
+) -> Value:
+    """`evaluate` where all values are known in the active lanes, else the domain's term."""
+    if all(isinstance(value, np.ndarray) for value in values):
+        return evaluate(*values)
+    known = [machine.known(value) for value in values]
+    if all(each is not None for each in known):
+        return evaluate(*known)
+    return machine.domain.integer(name, values, bits, evaluate, gathers=gathers)
+
+
+def branch_to(place: int, instruction: Instruction) -> Step:
+    """A branch to the instruction of that index, in the lanes where the branch's own guard holds."""
+    guard = instruction.guard
+
+    def step(machine: Machine) -> Control:
+        if guard is None:
+            return Branch(place)
+        predicate = machine.registers.get(guard.register)
+        if predicate is None:
+            raise Unreadable(f"the predicate {guard.register} is used before it is written", instruction.line)
+        return Branch(place, invert(machine.domain, predicate) if guard.negated else predicate)
+
+    return step
