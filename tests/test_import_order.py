@@ -12,6 +12,7 @@ ORDER = [
     "gemm",
     "reduction",
     "attention",
+    "probe",
     "tree",
     "asm",
     "machine",

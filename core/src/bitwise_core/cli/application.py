@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from bitwise_core.checker import Options
-from bitwise_core.cli import differing, partitioning, plugins, running, showing
+from bitwise_core.cli import differing, partitioning, plugins, probing, running, showing
 from bitwise_core.cli.inputs import as_errors, assumptions
 
 app = typer.Typer(
@@ -140,6 +140,9 @@ def run(
         options = _options(False, None, trust_text)
         status = running.run(kernel, inputs, out, manifest, entry, target, options, as_json)
     raise typer.Exit(status)
+
+
+app.command(name="probe", no_args_is_help=True)(probing.command)
 
 
 @app.command(name="plugins")

@@ -1,0 +1,205 @@
+"""A tree of sums in words: chains, balanced trees, and groups added in one step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from bitwise_core.probe.sums import SumTree
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a node adds `terms` positions.
+
+    `merge` is `term` (a single position), `together` (all parts in one step), `chain` (into an accumulator, `width`
+    parts at a step) or `balanced` (pairs, pairs of pairs, ...).  `parts` are runs of like parts, first added first, as
+    (count, form).  `layout` says which positions a part holds: `contiguous`, `strided N`, or `mixed`.  A chain is
+    `descending` where every part added later stands before those added earlier.
+    """
+
+    merge: str
+    terms: int
+    width: int = 1
+    parts: tuple[tuple[int, Form], ...] = ()
+    layout: str = "contiguous"
+    descending: bool = False
+
+    def record(self) -> object:
+        """As JSON has it; a single position is 1."""
+        if self.merge == "term":
+            return 1
+        parts = [[count, part.record()] for count, part in self.parts]
+        found: dict[str, object] = {"merge": self.merge, "terms": self.terms, "width": self.width}
+        if self.descending:
+            found["descending"] = True
+        return {**found, "layout": self.layout, "parts": parts}
+
+
+TERM = Form("term", 1)
+
+
+class _Reader:
+    """One tree, with the signature of every node's shape: nodes of equal signatures are alike but for positions."""
+
+    def __init__(self, tree: SumTree) -> None:
+        self.tree = tree
+        known: dict[tuple[int, ...], int] = {}
+        self.signatures: list[int] = []
+        for node in tree.nodes:
+            key = tuple(sorted(self.signature(child) for child in node))
+            self.signatures.append(known.setdefault(key, len(known) + 1))
+
+    def signature(self, child: int) -> int:
+        return 0 if child >= 0 else self.signatures[~child]
+
+    def size(self, child: int) -> int:
+        return 1 if child >= 0 else int(self.tree.sizes[~child])
+
+    def last_step(self, child: int) -> tuple[int | None, tuple[int, ...]]:
+        """The accumulator among a node's children, if one is, and what is added to it."""
+        node = self.tree.nodes[~child]
+        largest = max(node, key=self.size)
+        if largest >= 0 or sum(1 for each in node if self.size(each) == self.size(largest)) > 1:
+            return None, node
+        rest = tuple(each for each in node if each != largest)
+        # Two parts of one kind are a cut in two, however unequal, and no accumulator with its last addend.
+        if len(rest) == 1 and rest[0] < 0 and self._kind(rest[0]) == self._kind(largest):
+            return None, node
+        return largest, rest
+
+    def _kind(self, child: int) -> tuple[int, ...]:
+        node = self.tree.nodes[~child]
+        largest = max(node, key=self.size)
+        alone = largest < 0 and sum(1 for each in node if self.size(each) == self.size(largest)) == 1
+        return tuple(sorted(self.signature(each) for each in node if not alone or each != largest))
+
+    def form(self, child: int) -> Form:
+        if child >= 0:
+            return TERM
+        steps: list[tuple[int, ...]] = []
+        current: int = child
+        while True:
+            accumulator, added = self.last_step(current)
+            steps.append(added)
+            if accumulator is None:
+                break
+            current = accumulator
+        steps.reverse()
+        terms = self.size(child)
+        first = steps[0]
+        if len(steps) == 1 and len(first) == 2 and self.signature(first[0]) == self.signature(first[1]):
+            return self._balanced(child)
+        if len(steps) == 1 and len(first) > 2:
+            return Form("together", terms, len(first), self._runs(first), self.layout(first))
+        widths = {len(step) for step in steps[1:]}
+        lowest = [min(map(self.lowest, step)) for step in steps]
+        down = len(steps) > 1 and all(later < earlier for earlier, later in pairwise(lowest))
+        if widths <= {1}:
+            order = (*first, *(step[0] for step in steps[1:]))
+            if len(first) == 2:
+                if down:  # the two that begin a chain commute: the later position stands first where all descend
+                    order = (*sorted(first, key=self.lowest, reverse=True), *order[2:])
+                return Form("chain", terms, 1, self._runs(order), self.layout(order), down)
+        layout = "contiguous" if self._neighbours(child) else "mixed"
+        width = widths.pop() if len(widths) == 1 else 0
+        return Form("chain", terms, width, self._grouped(steps), layout, down)
+
+    def _grouped(self, steps: list[tuple[int, ...]]) -> tuple[tuple[int, Form], ...]:
+        """Runs of steps, each a form of what joins the accumulator at once."""
+        runs: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
+        for step in steps:
+            key = tuple(sorted(self.signature(each) for each in step))
+            if runs and runs[-1][1] == key:
+                runs[-1] = (runs[-1][0] + 1, key, step)
+            else:
+                runs.append((1, key, step))
+        found = []
+        for count, _, step in runs:
+            terms = sum(self.size(each) for each in step)
+            only = self.form(step[0]) if len(step) == 1 else None
+            found.append((count, only or Form("together", terms, len(step), self._runs(step), self.layout(step))))
+        return tuple(found)
+
+    def _balanced(self, child: int) -> Form:
+        parts: tuple[int, ...] = (child,)
+        while True:
+            split = [self.tree.nodes[~each] if each < 0 else () for each in parts]
+            pairs = all(
+                len(each) == 2 and self.signature(each[0]) == self.signature(each[1]) for each in split
+            )  # the parts are alike: what holds of one holds of all
+            if not pairs:
+                break
+            parts = tuple(each for pair in split for each in pair)
+        return Form("balanced", self.size(child), 2, ((len(parts), self.form(parts[0])),), self.layout(parts))
+
+    def _runs(self, children: tuple[int, ...]) -> tuple[tuple[int, Form], ...]:
+        runs: list[tuple[int, int]] = []
+        for each in children:
+            if runs and self.signature(runs[-1][1]) == self.signature(each):
+                runs[-1] = (runs[-1][0] + 1, runs[-1][1])
+            else:
+                runs.append((1, each))
+        return tuple((count, self.form(each)) for count, each in runs)
+
+    def lowest(self, child: int) -> int:
+        while child < 0:
+            child = self.tree.nodes[~child][0]
+        return child
+
+    def leaves(self, child: int) -> list[int]:
+        found: list[int] = []
+        stack = [child]
+        while stack:
+            each = stack.pop()
+            if each >= 0:
+                found.append(each)
+            else:
+                stack.extend(self.tree.nodes[~each])
+        return sorted(found)
+
+    def _neighbours(self, child: int) -> bool:
+        found = self.leaves(child)
+        return found[-1] - found[0] + 1 == len(found)
+
+    def layout(self, children: tuple[int, ...]) -> str:
+        if all(each >= 0 for each in children):
+            found = sorted(children)
+            strides = {b - a for a, b in pairwise(found)}
+            return "contiguous" if strides <= {1} else f"strided {strides.pop()}" if len(strides) == 1 else "mixed"
+        strides = set()
+        for each in children:
+            found = self.leaves(each)
+            strides |= {b - a for a, b in pairwise(found)}
+        if strides <= {1}:
+            return "contiguous"
+        return f"strided {strides.pop()}" if len(strides) == 1 else "mixed"
+
+
+def form_of(tree: SumTree) -> Form:
+    """The form of a tree's root."""
+    return _Reader(tree).form(-len(tree.nodes))
+
+
+def words(form: Form) -> str:
+    """A form in one phrase: `a chain of 4 parts of 192 (each a chain of 12 steps of 16)`."""
+    if form.merge == "term":
+        return "a single value"
+    if form.merge == "together":
+        if all(part.merge == "term" for _, part in form.parts):
+            return f"{form.width} values in one step"
+        return f"{form.width} parts in one step: {_listed(form)}"
+    if form.merge == "balanced":
+        count, part = form.parts[0]
+        inner = "" if part.merge == "term" else f", each {words(part)}"
+        return f"a balanced tree of {count} {form.layout} {'values' if part.merge == 'term' else 'parts'}{inner}"
+    if all(part.merge == "term" for _, part in form.parts):
+        return f"a chain of {form.terms} {form.layout} values{', last first' if form.descending else ''}"
+    if form.width != 1:
+        return f"a chain of steps that take several values into the accumulator at once: {_listed(form)}"
+    count, order = sum(count for count, _ in form.parts), ", last first" if form.descending else ""
+    return f"a chain of {count} {form.layout} parts{order}: {_listed(form)}"
+
+
+def _listed(form: Form) -> str:
+    return ", then ".join(f"{count} of {part.terms} ({words(part)})" for count, part in form.parts)

@@ -1,0 +1,62 @@
+"""Candidates for a callable, separated on fresh draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Draw = Callable[[np.random.Generator], tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Separation:
+    """For each candidate the first draw that its bytes differ on, None for those that agreed on all `draws`."""
+
+    draws: int
+    parted: Mapping[str, int | None]
+
+    @property
+    def survivors(self) -> tuple[str, ...]:
+        """The candidates that returned the same bytes on every draw."""
+        return tuple(name for name, draw in self.parted.items() if draw is None)
+
+
+def flat(random: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    """Normal numbers: sums of like magnitudes, where groupings cancel alike and roundings show."""
+    return random.standard_normal(shape)
+
+
+def wide(random: np.random.Generator, shape: tuple[int, ...], spread: int = 12) -> npt.NDArray[np.float64]:
+    """Normal numbers times powers of two: magnitudes far apart, where what is dropped or rounded early shows."""
+    return random.standard_normal(shape) * 2.0 ** random.integers(-spread, spread + 1, size=shape)
+
+
+def separate(
+    subject: Callable[..., Any], candidates: Mapping[str, Callable[..., Any]], draw: Draw, draws: int = 10,
+    seed: int = 0,
+) -> Separation:  # fmt: skip
+    """Runs the subject and every candidate left on fresh draws; a candidate goes at the first byte that differs.
+
+    `draw(random)` returns the arguments; results are NumPy arrays or tensors of one shape and type.
+    """
+    random = np.random.default_rng(seed)
+    parted: dict[str, int | None] = dict.fromkeys(candidates)
+    for number in range(draws):
+        arguments = draw(random)
+        expected = _bytes(subject(*arguments))
+        for name, candidate in candidates.items():
+            if parted[name] is None and _bytes(candidate(*arguments)) != expected:
+                parted[name] = number
+    return Separation(draws, parted)
+
+
+def _bytes(result: Any) -> bytes:
+    if hasattr(result, "cpu"):
+        import torch
+
+        result = result.detach().cpu().contiguous().view(torch.uint8).numpy()
+    return bytes(np.ascontiguousarray(result).tobytes())

@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bitwise_core.probe import (
+    ProbeError,
+    SumTree,
+    form_of,
+    product_subject,
+    reduction_subject,
+    reveal,
+    separate,
+    words,
+)
+from bitwise_core.probe.controls import FAMILIES, Plan, survey, wrong
+from bitwise_core.probe.separate import flat, wide
+from bitwise_core.probe.sums import evaluate, in_order, nested
+
+Floats = npt.NDArray[np.float32]
+
+
+def chain(x: Floats) -> Floats:
+    total = np.zeros(len(x), dtype=x.dtype)
+    for k in range(x.shape[1]):
+        total = total + x[:, k]
+    return total
+
+
+def merged(parts: list[Floats]) -> Floats:
+    return chain(np.stack(parts, axis=1))
+
+
+def pairwise(x: Floats) -> Floats:
+    while x.shape[1] > 1:
+        x = x[:, 0::2] + x[:, 1::2]
+    return x[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("function", "length", "expected"),
+    [
+        (chain, 50, "a chain of 50 contiguous values"),
+        (lambda x: chain(x[:, ::-1]), 50, "a chain of 50 contiguous values, last first"),
+        (pairwise, 64, "a balanced tree of 64 contiguous values"),
+        (
+            lambda x: merged([chain(x[:, low : low + 24]) for low in range(0, 96, 24)]), 96,
+            "a chain of 4 contiguous parts: 4 of 24 (a chain of 24 contiguous values)",
+        ),
+        (
+            lambda x: merged([chain(each) for each in (x[:, :40], x[:, 40:80], x[:, 80:])]), 90,
+            "a chain of 3 contiguous parts: 2 of 40 (a chain of 40 contiguous values), "
+            "then 1 of 10 (a chain of 10 contiguous values)",
+        ),
+        (
+            lambda x: merged([chain(x[:, :37]), chain(x[:, 37:])]), 60,
+            "a chain of 2 contiguous parts: 1 of 37 (a chain of 37 contiguous values), "
+            "then 1 of 23 (a chain of 23 contiguous values)",
+        ),
+        (
+            lambda x: pairwise(np.stack([chain(x[:, lane::8]) for lane in range(8)], axis=1)), 64,
+            "a balanced tree of 8 strided 8 parts, each a chain of 8 strided 8 values",
+        ),
+        (
+            lambda x: merged([pairwise(x[:, low : low + 16]) for low in range(0, 48, 16)]), 48,
+            "a chain of 3 contiguous parts: 3 of 16 (a balanced tree of 16 contiguous values)",
+        ),
+    ],
+)  # fmt: skip
+def test_orders_that_numpy_was_told_are_read_back(
+    function: Callable[[Floats], Floats], length: int, expected: str
+) -> None:
+    found = reveal(reduction_subject(function, 64, length))
+    assert found.tree is not None
+    assert words(form_of(found.tree)) == expected
+    assert (found.open, found.dropped) == ((), ())
+
+
+def test_positions_that_reach_no_output_are_found() -> None:
+    found = reveal(reduction_subject(lambda x: chain(x[:, :-8]), 32, 72))
+    assert found.tree == nested(left_to_right(range(64)))
+    assert found.dropped == tuple(range(64, 72))
+
+
+def left_to_right(positions: range) -> object:
+    total: object = positions[0]
+    for each in positions[1:]:
+        total = (total, each)
+    return total
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_is_read_back(name: str) -> None:
+    tree = FAMILIES[name].tree()
+    found = reveal(reduction_subject(lambda x: evaluate(tree, x), 64, FAMILIES[name].length))
+    assert (found.tree, found.open) == (tree, ())
+
+
+@pytest.mark.parametrize(("seed", "walk"), [(0, None), (0, "pivots"), (1, "pivots"), (2, "pivots")])
+def test_the_walks_agree(seed: int, walk: str | None) -> None:
+    tree = FAMILIES["split k of fused steps"].tree()
+    found = reveal(reduction_subject(lambda x: evaluate(tree, x), 64, 200), seed, walk)
+    assert (found.tree, found.walk) == (tree, walk or "neighbours")
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> SumTree:
+    """Any tree over positions in any order, nodes of two to four children."""
+    parts: list[object] = list(draw(st.permutations(range(draw(st.integers(3, 24))))))
+    while len(parts) > 1:
+        size = min(len(parts), draw(st.sampled_from([2, 2, 2, 3, 4])))
+        low = draw(st.integers(0, len(parts) - size))
+        parts[low : low + size] = [tuple(parts[low : low + size])]
+    return nested(parts[0])  # type: ignore[arg-type]
+
+
+@given(trees())
+def test_any_tree_is_read_back(tree: SumTree) -> None:
+    found = reveal(reduction_subject(lambda x: evaluate(tree, x), 16, len(tree.leaves)))
+    assert (found.tree, found.open) == (tree, ())
+
+
+@given(trees())
+def test_a_tree_foretells_its_experiments(tree: SumTree) -> None:
+    below: list[set[int]] = []
+    for node in tree.nodes:
+        below.append(set().union(*({child} if child >= 0 else below[~child] for child in node)))
+    first, second = np.triu_indices(len(tree.leaves), 1)
+    expected = [min(len(each) for each in below if {a, b} <= each) for a, b in zip(first, second, strict=True)]
+    assert tree.joined(first, second).tolist() == expected
+    assert tree.sizes.tolist() == [len(each) for each in below]
+    assert in_order(tree.nodes, len(tree.nodes) - 1) == tree
+
+
+@pytest.mark.parametrize(
+    ("function", "sentence"),
+    [
+        (lambda x: np.array([math.fsum(row) for row in x], dtype=np.float32),
+         "no small value is ever lost: the accumulator is wider than the values, or the sum is compensated"),
+        (lambda x: chain(x) * np.float32(1.5),
+         "single small values do not come back as one count from every output"),
+        (lambda x: np.zeros(len(x), dtype=np.float32), "0 positions reach the output; an order needs at least 3"),
+        (lambda x: np.abs(x).max(axis=1), "single small values do not come back as one count from every output"),
+    ],
+)  # fmt: skip
+def test_what_is_no_plain_sum_stays_open(function: Callable[[Floats], Floats], sentence: str) -> None:
+    found = reveal(reduction_subject(function, 16, 40))
+    assert (found.tree, found.open) == (None, (sentence,))
+
+
+def test_an_order_that_depends_on_the_row_stays_open() -> None:
+    def by_row(x: Floats) -> Floats:
+        total = chain(x)
+        total[::2] = chain(np.ascontiguousarray(x[:, ::-1]))[::2]
+        return total
+
+    found = reveal(reduction_subject(by_row, 16, 40))
+    assert found.tree is None
+    assert len(found.open) == 1
+
+
+def test_elements_of_a_product_that_disagree_stay_open() -> None:
+    def product(a: Floats, b: Floats) -> Floats:
+        terms = a[:, :, None] * b[None]
+        total = np.zeros((len(a), b.shape[1]), dtype=a.dtype)
+        other = total.copy()
+        for k in range(a.shape[1]):
+            total, other = total + terms[:, k], other + terms[:, -1 - k]
+        total[:, -1] = other[:, -1]
+        return total
+
+    found = reveal(product_subject(product, 16, 4, 24))
+    assert found.tree is None
+    assert "do not return one count from every output" in found.open[0]
+
+
+@pytest.mark.parametrize(("m", "n"), [(16, 4), (4, 16), (1, 8), (8, 1)])
+def test_products_are_read_along_the_longer_axis(m: int, n: int) -> None:
+    def product(a: Floats, b: Floats) -> Floats:
+        halves = [chain_product(a[:, part], b[part]) for part in (slice(0, 20), slice(20, 36))]
+        return halves[0] + halves[1]
+
+    subject = product_subject(product, m, n, 36)
+    found = reveal(subject)
+    assert subject.lanes == max(m, n)
+    assert found.tree is not None
+    assert words(form_of(found.tree)) == (
+        "a chain of 2 contiguous parts: 1 of 20 (a chain of 20 contiguous values), "
+        "then 1 of 16 (a chain of 16 contiguous values)"
+    )
+
+
+def chain_product(a: Floats, b: Floats) -> Floats:
+    total = np.zeros((len(a), b.shape[1]), dtype=np.float32)
+    for k in range(a.shape[1]):
+        total = total + a[:, k, None].astype(np.float32) * b[k].astype(np.float32)
+    return total
+
+
+def test_an_output_of_few_bits_is_read_in_pieces() -> None:
+    tree = SumTree(((0, 1), *((-k, k + 1) for k in range(1, 2999))))
+    subject = product_subject(lambda a, b: chain_product(a, b).astype(np.float16), 64, 1, 3000, "float16")
+    assert subject.capacity == 2048
+    found = reveal(subject)
+    assert found.tree == tree
+    assert found.probes == 2 + 2 * 2999 + 2 * 512
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: reduction_subject(chain, 4, 8, "int32"), "operands of int32 are not probed; there are float64"),
+        (lambda: reduction_subject(lambda x: x.sum(axis=1).astype(np.int64), 4, 8), "an output of int64 is not read"),
+        (lambda: reduction_subject(chain, 4, 8, "float16", accumulator=53),
+         "2\\*\\*-24 is not lost beside 2\\*\\*15 in an accumulator of 53 bits"),
+        (lambda: reveal(reduction_subject(lambda x: x, 4, 8)), r"the callable returned the shape \(4, 8\), not \(4,\)"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_probed(make: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(ProbeError, match=f"^{sentence}"):
+        make()
+
+
+def test_candidates_part_on_fresh_draws() -> None:
+    right, other = Plan(96, 24).tree(), Plan(96, 32).tree()
+    found = separate(
+        lambda x: evaluate(right, x),
+        {"spans of 24": lambda x: evaluate(right, x), "spans of 32": lambda x: evaluate(other, x)},
+        lambda random: (flat(random, (8, 96)).astype(np.float32),),
+    )
+    assert found.survivors == ("spans of 24",)
+    assert found.parted == {"spans of 24": None, "spans of 32": 0}
+
+
+def test_draws_are_seeded_and_wide_ones_are_wide() -> None:
+    one, two = (wide(np.random.default_rng(3), (50,)) for _ in range(2))
+    assert one.tobytes() == two.tobytes()
+    assert np.ptp(np.frexp(one)[1]) >= 20
+
+
+def test_every_control_is_another_sum() -> None:
+    for plan in FAMILIES.values():
+        changed = [other.tree() for _, other in wrong(plan)]
+        assert plan.tree() not in changed
+        assert len(set(changed)) == len(changed) >= 2
+        assert {tuple(each.leaves.tolist()) for each in changed} == {tuple(range(plan.length))}
+
+
+def test_the_recorded_catch_rates_are_what_the_survey_finds() -> None:
+    recorded = json.loads((Path(__file__).parents[2] / "records" / "probe-controls.json").read_text())
+    assert survey() == recorded
+    assert recorded["caught"]["experiments"] == recorded["controls"] == 56
