@@ -6,10 +6,9 @@ from dataclasses import replace
 
 from bitwise_core.mma import FusedSum, MmaSpec
 from bitwise_nvidia_ptx.matrix_rows import CHECKED, FP8, PUBLISHED, fp64, fused, integers
-from bitwise_nvidia_sm90.wgmma import FAMILY as SHARED
 
 NAME = "sm_90"
-WARP, GROUP = "mma.sync", "wgmma"
+WARP, GROUP, SHARED = "mma.sync", "wgmma", "fused"
 
 
 def _step(products: int) -> FusedSum:
