@@ -19,7 +19,7 @@ def test_every_row_is_handed_over() -> None:
 def test_shared_steps_have_rows() -> None:
     assert SHARED == FAMILY
     for step in SAME_STEPS:
-        _, result, left, k = step.split()
+        result, left, k = step.split()
         form = {"f16": "fp16"}.get(left, left)
         types = f"{result.replace('f', 'fp')}_{form}_{form}_{result.replace('f', 'fp')}"
         rules = {UNITS[f"{family}_{k}_{types}_sm_90"].arithmetic for family in (SHARED, "mma.sync", "wgmma")}
