@@ -153,11 +153,11 @@ def machine_for(
         memory=memory,
         thread=(numbers.astype(np.int64).reshape(count, 1) << THREAD_SHIFT) + local,
         local_thread=local,
+        block=prepared.block,
+        buffers=buffers,
     )
     if recording.active is not None:
         recording.active.place = machine
-    machine.extra["block size"] = prepared.block
-    machine.extra["buffers"] = buffers
     prepared.arch.special(machine, prepared.launch)
     prepared.arch.prepare(machine, prepared.module, prepared.kernel, prepared.launch)
     return machine

@@ -111,9 +111,9 @@ def machine_for(
         memory=memory,  # type: ignore[arg-type]
         thread=(np.arange(rows, dtype=np.int64).reshape(rows, 1) << THREAD_SHIFT) + local,
         local_thread=local,
+        block=kernel.threads,
+        buffers={},
     )
-    machine.extra["block size"] = kernel.threads
-    machine.extra["buffers"] = {}
     arch.special(machine, Launch(file="", grid=(2, 2, 2)))
     for name in arch.every_launch.block:
         machine.special[name] = domain.symbol(name, 32, block=True)  # type: ignore[assignment]

@@ -102,11 +102,12 @@ class BitPatterns:
 class Arch:
     """One architecture.
 
-    `targets` are the spellings of the target in the text that mean it; `mnemonics` says what can be told of an
-    instruction before it is run.  `settle` turns a text into one that
-    states every rounding that the machine performs (with a note of how that was established), or raises.
+    `targets` are the spellings of the target in the text that mean it, `warp` the threads that run in lockstep.
+    `mnemonics` says what can be told of an instruction before it is run.  `parse` (text, name of the file) raises
+    AssemblyError; `write` gives a text of a module, read back by `parse` as that module but for the numbers of lines.
     `granule` is the least unit in bytes in which a kernel looks at data; `special` fills the special registers;
-    `prepare` gives arrays their addresses and parameters their values.
+    `prepare` gives arrays their addresses and parameters their values.  `settle` turns a text into one that states
+    every rounding that the machine performs (with a note of how that was established), or raises.
     `every_launch` and `bits` are claims: that kernels are read for every launch, and run on bit patterns to the bytes
     that the hardware returns; None claims nothing.
     """
@@ -124,3 +125,4 @@ class Arch:
     settle: Callable[[str, Module, str | None], tuple[str, str]] | None = None
     every_launch: EveryLaunch | None = None
     bits: BitPatterns | None = None
+    write: Callable[[Module], str] | None = None

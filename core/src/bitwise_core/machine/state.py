@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -83,7 +83,8 @@ class Machine:
 
     `mask` holds the active lanes, shape broadcastable to (blocks, threads), or None for all of them.
     `condition` is a predicate over data under which side effects happen, or None.
-    `reading` holds the asynchronous reads of shared memory of each kind of work.
+    `block` is the extent of a block in threads (x, y, z); `buffers` numbers the launch's buffers by name: buffer i lies
+    at i * 2**POINTER_SHIFT.  `reading` holds the asynchronous reads of shared memory of each kind of work.
     """
 
     domain: Domain
@@ -98,6 +99,8 @@ class Machine:
     memory: GlobalMemory
     thread: Array
     local_thread: Array
+    block: tuple[int, int, int]
+    buffers: Mapping[str, int]
     registers: dict[str, Value] = field(default_factory=dict)
     mask: Array | None = None
     condition: Value | None = None

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bitwise_core.asm import Kernel, Module
-from bitwise_core.machine import lanes as L
+from bitwise_core.asm import Kernel, Module, Parameter
 from bitwise_core.machine.arch import Arch, BitPatterns, EveryLaunch, OpcodeTable
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.launch import POINTER_SHIFT, Argument, Launch, ManifestError, scalar_bits
+from bitwise_core.machine.launch import POINTER_SHIFT, Argument, Launch, ManifestError
 from bitwise_core.machine.launch import TensorMap as TensorMapArgument
 from bitwise_core.machine.mnemonics import Mnemonics
+from bitwise_core.machine.parameters import value_of
 from bitwise_core.machine.state import Machine, literal
 from bitwise_nvidia_ptx.every_launch import OF_GRID, fixed, undetermined
 from bitwise_nvidia_ptx.mnemonics import MNEMONICS
@@ -94,7 +94,7 @@ def special_registers(machine: Machine, launch: Launch) -> None:
     """Fills the special registers that the launch fixes; `machine.special["block"]` holds the blocks' numbers."""
     block = machine.special["block"].astype(np.uint32)
     thread = np.arange(machine.threads, dtype=np.uint32)[None]
-    size = machine.extra["block size"]
+    size = machine.block
     grid = launch.grid
     special = machine.special
     for axis, value in zip("xyz", _coordinates(block, grid), strict=True):
@@ -135,39 +135,25 @@ def prepare(machine: Machine, module: Module, kernel: Kernel, launch: Launch) ->
         raise ManifestError(
             f"the launch gives {len(launch.args)} arguments and the entry {kernel.name} takes {len(kernel.parameters)}"
         )
-    buffers: Mapping[str, int] = machine.extra["buffers"]
     for index, parameter in enumerate(kernel.parameters):
         if index >= len(launch.args):
             if parameter.size != 8:
                 raise ManifestError(f"the parameter {parameter.name} has no argument in the launch")
-            pointer = (len(buffers) + 1 + index) << POINTER_SHIFT
+            pointer = (len(machine.buffers) + 1 + index) << POINTER_SHIFT
             machine.extra.setdefault("scratch", set()).add(pointer >> POINTER_SHIFT)
             machine.parameters[parameter.name] = literal(pointer, 64)
             continue
-        machine.parameters[parameter.name] = _argument(
-            machine, launch.args[index], parameter.size, parameter.name, index
-        )
+        machine.parameters[parameter.name] = _argument(machine, launch.args[index], parameter, index)
 
 
-def _argument(machine: Machine, argument: Argument, size: int, name: str, index: int) -> Value:
-    buffers: Mapping[str, int] = machine.extra["buffers"]
+def _argument(machine: Machine, argument: Argument, parameter: Parameter, index: int) -> Value:
     if argument.kind == "tensor_map":
         assert argument.tensor_map is not None
         address = tensor_maps.PARAMETER_MAPS + index * tensor_maps.TENSOR_MAP_BYTES
-        machine.symbols[name] = address
-        tensor_maps.maps_of(machine)[address] = host_tensor_map(argument.tensor_map, buffers)
+        machine.symbols[parameter.name] = address
+        tensor_maps.maps_of(machine)[address] = host_tensor_map(argument.tensor_map, machine.buffers)
         return literal(address, 64)
-    if argument.kind == "buffer":
-        if size != 8:
-            raise ManifestError(f"the parameter {name} is {size} bytes wide, but the launch gives it a buffer")
-        pointer = 0 if argument.buffer is None else (buffers[argument.buffer] << POINTER_SHIFT) + argument.offset
-        return literal(pointer, 64)
-    number, width = scalar_bits(argument)
-    if width != size:
-        raise ManifestError(
-            f"the parameter {name} is {size} bytes wide, but the launch gives it a scalar of {width} ({argument.kind})"
-        )
-    return np.full((1, 1), number, dtype=L.UNSIGNED[8 * size])
+    return value_of(machine, argument, parameter)
 
 
 _WIDTH = {
