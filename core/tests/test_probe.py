@@ -119,7 +119,7 @@ def trees(draw: st.DrawFn) -> SumTree:
         size = min(len(parts), draw(st.sampled_from([2, 2, 2, 3, 4])))
         low = draw(st.integers(0, len(parts) - size))
         parts[low : low + size] = [tuple(parts[low : low + size])]
-    return nested(parts[0])  # type: ignore[arg-type]
+    return nested(parts[0])
 
 
 @given(trees())

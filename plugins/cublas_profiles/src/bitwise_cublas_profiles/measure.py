@@ -1,0 +1,269 @@
+"""What one GPU's cuBLASLt answers and does: the instruments of this package, run once over everything they read.
+
+    python -m bitwise_cublas_profiles.measure --recorded heuristics.json --out measured.json
+
+Every section stands alone: what fails in one is written there and stops no other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bitwise_cublas_profiles import report
+from bitwise_cublas_profiles.audit import audit
+from bitwise_cublas_profiles.library import Library
+from bitwise_cublas_profiles.question import DTYPES, EPILOGUES, Answer, CublasError, Question, question
+
+# The fields that can move bits; tiles, clusters and swizzles only move work.
+_DECIDING = ("algorithm", "stages", "split_k", "reduction", "custom")
+
+
+def environment(library: Library) -> dict[str, Any]:
+    """The GPU, the driver's runtime and the library."""
+    import torch
+
+    properties = torch.cuda.get_device_properties(0)
+    return {
+        "gpu": properties.name, "capability": f"{properties.major}.{properties.minor}",
+        "multiprocessors": properties.multi_processor_count, "torch": torch.__version__, "cuda": torch.version.cuda,
+        "library": library.path.name, "library version": library.version,
+    }  # fmt: skip
+
+
+def kinds(library: Library, _: argparse.Namespace) -> list[dict[str, Any]]:
+    """One shape in every type, transposed, batched, strided, with every epilogue and without workspace."""
+    asked: list[Question] = []
+    for dtype in DTYPES:
+        for transposes in ("NN", "NT", "TN", "TT"):
+            options: dict[str, Any] = {"transpose_a": transposes[0] == "T", "transpose_b": transposes[1] == "T"}
+            asked.append(question(256, 512, 1024, dtype, **options))
+        asked.append(question(256, 512, 1024, dtype, out="fp32"))
+        asked.append(question(256, 512, 1024, dtype, batch=8))
+        asked.append(question(16, 512, 8192, dtype, workspace=0))
+    asked += [question(256, 512, 1024, "fp16", epilogue=epilogue) for epilogue in EPILOGUES]
+    base = question(256, 512, 1024)
+    asked += [
+        replace(base, ld_a=1032, ld_b=520, ld_c=520), replace(base, alignment=(2, 2, 2)),
+        replace(base, batch=8, stride_b=0), question(256, 512, 1024, "e4m3", fast_accumulation=True),
+    ]  # fmt: skip
+    return [_answered(library, each) for each in asked]
+
+
+def _answered(library: Library, asked: Question) -> dict[str, Any]:
+    extra = {name: getattr(asked, name) for name in ("epilogue", "workspace", "alignment", "ld_a", "fast_accumulation")}
+    try:
+        answer = library.ask(asked)[0]
+    except CublasError as error:
+        return {"question": asked.words, **extra, "error": str(error)}
+    return {"question": asked.words, **extra, **answer.configuration.record(), "needs": answer.workspace}
+
+
+def recorded(path: Path) -> tuple[list[str], list[list[Any]]]:
+    """Columns and rows of a recorded table of answers."""
+    table = json.loads(path.read_text())
+    return table["columns"], table["rows"]
+
+
+def comparison(library: Library, chosen: argparse.Namespace) -> dict[str, Any]:
+    """The recorded questions asked again: which attributes of how many answers differ."""
+    columns, rows = recorded(chosen.recorded)
+    names = columns[4:]
+    fields: Counter[str] = Counter()
+    differing, answers, deciding = [], [], 0
+    start = time.perf_counter()
+    for m, n, k, dtype, *_ in rows:
+        answers.append(library.ask(question(m, n, k, dtype))[0])
+    seconds = time.perf_counter() - start
+    for row, answer in zip(rows, answers, strict=True):
+        now = answer.configuration.record()
+        moved = [name for name, value in zip(names, row[4:], strict=True) if now[name] != value]
+        fields.update(moved)
+        deciding += any(name in _DECIDING for name in moved)
+        if moved:
+            differing.append([*row[:4], *(now[name] for name in names)])
+    return {
+        "asked": len(rows), "microseconds a question": round(seconds / len(rows) * 1e6, 1), "differ": len(differing),
+        "differ in a deciding field": deciding, "fields": dict(fields), "answers that differ": differing,
+    }  # fmt: skip
+
+
+def bytes_of_answers(library: Library, chosen: argparse.Namespace) -> dict[str, Any]:
+    """Random operands through an answer, through the library's own choice and through torch.mm: equal bytes?"""
+    import torch
+
+    from bitwise_cublas_profiles.tensors import operands, run
+
+    _, rows = recorded(chosen.recorded)
+    picked = [row for row in rows if row[0] * row[1] * row[2] < 1 << 34 and (row[0] + row[1]) * row[2] < 1 << 28]
+    random.Random(1).shuffle(picked)
+    counts: Counter[str] = Counter()
+    parted: list[dict[str, Any]] = []
+    for m, n, k, dtype, *_ in picked[: chosen.samples]:
+        asked = question(m, n, k, dtype)
+        answer = library.ask(asked)[0]
+        a, b, out = operands(asked)
+        a.normal_()
+        b.normal_()
+        again, own = torch.empty_like(out), torch.empty_like(out)
+        run(library, asked, answer, a, b, out)
+        run(library, asked, answer, a, b, again)
+        run(library, asked, None, a, b, own)
+        through = torch.mm(a, b)
+        same = {
+            "itself": _same(out, again), "its own choice": _same(out, own), "torch.mm": _same(out, through),
+        }  # fmt: skip
+        counts.update(name for name, equal in same.items() if equal)
+        counts["shapes"] += 1
+        if not all(same.values()):
+            parted.append({"shape": [m, n, k, dtype], **same, **answer.configuration.record()})
+    return {"equal": dict(counts), "parted": parted}
+
+
+def _same(left: Any, right: Any) -> bool:
+    import torch
+
+    return bool((left.view(torch.int16) == right.view(torch.int16)).all())
+
+
+def losses(library: Library, chosen: argparse.Namespace) -> dict[str, Any]:
+    """The audit proved with ones: the published shapes in both 16-bit types and outputs, fp8, and recorded shapes."""
+    from bitwise_cublas_profiles.tensors import count_ones
+
+    asked = [question(1, 2, 1032)]
+    for m, n in ((1, 8), (2, 512), (4, 512), (16, 512), (32, 32), (64, 64), (128, 128)):
+        for k in (8648, 11520, 11528, 57608, 57616):
+            asked += [question(m, n, k, dtype, out) for dtype in ("fp16", "bf16") for out in (None, "fp32")]
+    for k in (16 + 128 * 36, 16 + 128 * 90, 64 + 128 * 180):
+        asked += [question(m, n, k, "e4m3") for m, n in ((16, 16), (64, 64), (128, 128))]
+    _, rows = recorded(chosen.recorded)
+    asked += [question(*row[:4]) for row in rows if (row[0] + row[1]) * row[2] < 1 << 26]
+    deadline = time.monotonic() + chosen.seconds / 4
+    questions = (each for each in asked if time.monotonic() < deadline)
+    found = list(audit(library, questions, lambda each, answer: count_ones(library, each, answer)))
+    told = [
+        each.record() for each in found if each.tail is None or each.tail.dropped != 0 or each.confirmed is not True
+    ]
+    return {"asked": len(asked), **report.summary(found), "told": told}
+
+
+def orders(library: Library, chosen: argparse.Namespace) -> list[dict[str, Any]]:
+    """One shape of every kind of configuration: its kernels, and its order read off its outputs."""
+    _, rows = recorded(chosen.recorded)
+    shapes: list[Question] = []
+    for k in (256, 264, 1000, 1032, 2048, 2056):
+        for m, n in ((128, 128), (64, 512), (1, 512), (512, 1), (8, 512), (256, 256)):
+            shapes += [question(m, n, k, dtype) for dtype in DTYPES]
+    shapes += [question(*row[:4]) for row in rows if 32 <= max(row[0], row[1]) <= 4096 and row[2] <= 3000]
+    kinds_: dict[tuple[object, ...], tuple[Question, Answer]] = {}
+    for asked in sorted(shapes, key=lambda each: each.m * each.n * each.k):
+        try:
+            answer = library.ask(asked)[0]
+        except CublasError:
+            continue
+        config = answer.configuration
+        key = (asked.a, asked.compute, config.algorithm, config.stages, config.custom, config.reduction,
+               min(config.split_k, 2), asked.k % 64 != 0)  # fmt: skip
+        kinds_.setdefault(key, (asked, answer))
+    deadline = time.monotonic() + chosen.seconds / 2
+    found: list[dict[str, Any]] = []
+    for asked, answer in kinds_.values():
+        if time.monotonic() > deadline:
+            found.append({"left out for time": asked.words})
+            continue
+        found.append({"question": asked.words, **answer.configuration.record(), **_order(library, asked, answer)})
+    return found
+
+
+def _order(library: Library, asked: Question, answer: Answer) -> dict[str, Any]:
+    import torch
+
+    from bitwise_core.probe import form_of, product_subject, reveal, words
+    from bitwise_core.probe.profile import profile
+    from bitwise_cublas_profiles.tensors import operands, run, torch_type
+
+    def multiply(a: Any, b: Any) -> Any:
+        out = torch.empty((asked.m, asked.n), dtype=torch_type(asked.c), device="cuda")
+        run(library, asked, answer, a, b, out)
+        return out
+
+    result: dict[str, Any] = {}
+    try:
+        a, b, _ = operands(asked)
+        seen = profile(multiply, a, b)
+        result["kernels"] = [[each.name, list(each.grid), list(each.block)] for each in seen.kernels]
+        result["workspace seen"] = seen.memory
+    except Exception as error:  # a profiler that fails takes no order with it
+        result["kernels"] = f"{type(error).__name__}: {error}"
+    try:
+        names = [str(torch_type(each)).removeprefix("torch.") for each in (asked.a, asked.b)]
+        subject = product_subject(
+            multiply, asked.m, asked.n, asked.k, names[0], dtype_b=names[1], device="cuda",
+            transpose_b=asked.transpose_b,
+        )  # fmt: skip
+        start = time.monotonic()
+        revealed = reveal(subject)
+        form = form_of(revealed.tree) if revealed.tree is not None else None
+        result |= {
+            "words": words(form)[:2000] if form else None, "form": form.record() if form else None,
+            "open": list(revealed.open), "dropped": list(revealed.dropped), "walk": revealed.walk,
+            "probes": revealed.probes, "launches": revealed.launches, "seconds": round(time.monotonic() - start, 2),
+        }  # fmt: skip
+        if len(json.dumps(result["form"])) > 20_000:
+            result["form"] = None
+    except Exception as error:
+        result["error"] = f"{type(error).__name__}: {error}"
+    return result
+
+
+SECTIONS: dict[str, Callable[[Library, argparse.Namespace], Any]] = {
+    "kinds": kinds, "comparison": comparison, "bytes": bytes_of_answers, "losses": losses, "orders": orders,
+}  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and write; the exit status is 1 where a section failed."""
+    parser = argparse.ArgumentParser(prog="bitwise_cublas_profiles.measure", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--out", type=Path, required=True, help="where to write the record (JSON)")
+    parser.add_argument("--recorded", type=Path, required=True, help="a table of recorded answers (JSON)")
+    parser.add_argument("--library", type=Path, help="a libcublasLt.so; by default PyTorch's")
+    parser.add_argument("--sections", nargs="*", choices=list(SECTIONS), default=list(SECTIONS))
+    parser.add_argument("--samples", type=int, default=200, help="shapes whose bytes are compared (default 200)")
+    parser.add_argument("--seconds", type=float, default=420, help="about how long it may take (default 420)")
+    chosen = parser.parse_args(arguments)
+    import torch
+
+    torch.zeros(1, device="cuda")
+    with Library(chosen.library) as library:
+        found: dict[str, Any] = {"environment": environment(library)}
+        failed = list(_measured(found, library, chosen))
+    print(f"wrote {chosen.out}" + (f"; failed: {', '.join(failed)}" if failed else ""))
+    return 1 if failed else 0
+
+
+def _measured(found: dict[str, Any], library: Library, chosen: argparse.Namespace) -> Iterable[str]:
+    """Fills in the sections, writing after each, and yields the names of those that failed."""
+    for name in chosen.sections:
+        start = time.monotonic()
+        try:
+            found[name] = SECTIONS[name](library, chosen)
+        except Exception as error:
+            found[name] = {
+                "error": f"{type(error).__name__}: {error}",
+                "where": traceback.format_exc().splitlines()[-6:],
+            }
+            yield name
+        print(f"{name}: {time.monotonic() - start:.1f} s", flush=True)
+        chosen.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
