@@ -15,6 +15,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -224,8 +225,42 @@ def _order(library: Library, asked: Question, answer: Answer) -> dict[str, Any]:
     return result
 
 
+def callables(library: Library, _: argparse.Namespace) -> dict[str, Any]:
+    """PyTorch's own sums and products through the same instruments; the library's version stands in the environment."""
+    import torch
+
+    from bitwise_core.probe import form_of, product_subject, reduction_subject, reveal, words
+
+    sums: dict[str, tuple[Callable[[Any], Any], int, int, str]] = {
+        "sum": (lambda x: torch.sum(x, dim=1), 256, 1000, "float32"),
+        "sum of few long rows": (lambda x: torch.sum(x, dim=1), 4, 3000, "float32"),
+        "sum of columns": (lambda x: torch.sum(x.T.contiguous(), dim=0), 256, 1000, "float32"),
+        "sum of float16": (lambda x: torch.sum(x, dim=1), 256, 1000, "float16"),
+        "mean": (lambda x: torch.mean(x, dim=1) * x.shape[1], 256, 1024, "float32"),
+    }
+    products: dict[str, tuple[Callable[[Any, Any], Any], int, int, int, str]] = {
+        f"mm {m}x{n}x{k} {dtype}": (torch.mm, m, n, k, dtype)
+        for m, n, k in ((128, 128, 1000), (1, 512, 2056), (64, 64, 11528))
+        for dtype in ("float16", "bfloat16", "float32")
+    }
+    found: dict[str, Any] = {}
+    for name, subject in [
+        *((name, partial(reduction_subject, *given, device="cuda")) for name, given in sums.items()),
+        *((name, partial(product_subject, *given, device="cuda")) for name, given in products.items()),
+    ]:
+        try:
+            revealed = reveal(subject())
+            text = words(form_of(revealed.tree))[:2000] if revealed.tree is not None else None
+            found[name] = {"words": text, "open": list(revealed.open), "dropped": list(revealed.dropped),
+                           "probes": revealed.probes, "launches": revealed.launches}  # fmt: skip
+        except Exception as error:
+            found[name] = {"error": f"{type(error).__name__}: {error}"}
+    return found
+
+
 SECTIONS: dict[str, Callable[[Library, argparse.Namespace], Any]] = {
     "kinds": kinds, "comparison": comparison, "bytes": bytes_of_answers, "losses": losses, "orders": orders,
+    "callables": callables,
 }  # fmt: skip
 
 

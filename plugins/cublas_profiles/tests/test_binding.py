@@ -1,0 +1,107 @@
+"""The calls that reach the library, on a stand-in that is compiled here."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bitwise_cublas_profiles.library import Library, Pointers
+from bitwise_cublas_profiles.question import Configuration, CublasError, Question, question
+
+COMPILER = shutil.which("cc")
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="the stand-in is compiled with cc")
+
+
+@pytest.fixture(scope="session")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("library") / "libcublasLt.so.13"
+    source = Path(__file__).parent / "stand_in.c"
+    subprocess.run([str(COMPILER), "-shared", "-fPIC", "-o", str(path), str(source)], check=True)
+    return path
+
+
+@pytest.fixture
+def library(stand_in: Path) -> Iterator[Library]:
+    with Library(stand_in) as loaded:
+        yield loaded
+    assert ctypes.c_int.in_dll(ctypes.CDLL(str(stand_in)), "alive").value == 0
+
+
+def seen(library: Library) -> list[int]:
+    return list((ctypes.c_int64 * 32).in_dll(ctypes.CDLL(str(library.path)), "seen"))
+
+
+def test_the_version_is_in_words(library: Library) -> None:
+    assert (library.version, library.version_number) == ("13.1.0", 130100)
+
+
+def test_a_row_major_product_goes_in_as_its_transpose(library: Library) -> None:
+    library.ask(Question(5, 7, 11, "fp16", "bf16", "fp32", workspace=99, alignment=(16, 32, 64)))
+    # The library's A is our B, [k, n] row-major: n rows and k columns of leading dimension n.
+    assert seen(library)[:18] == [14, 7, 11, 7, 1, 0, 2, 11, 5, 11, 1, 0, 0, 7, 5, 7, 1, 0]
+    assert seen(library)[18:25] == [68, 0, 0, 0, 1, 0, 0]
+    assert seen(library)[26:31] == [99, 32, 16, 64, 64]
+
+
+def test_stored_transposes_strides_and_batches(library: Library) -> None:
+    library.ask(Question(5, 7, 11, transpose_a=True, transpose_b=True, batch=3, ld_a=8, ld_b=16, ld_c=24, stride_a=0))
+    assert seen(library)[:18] == [2, 11, 7, 16, 3, 112, 2, 5, 11, 8, 3, 0, 2, 7, 5, 24, 3, 120]
+    assert seen(library)[20:22] == [1, 1]
+
+
+def test_tf32_epilogues_and_fp8(library: Library) -> None:
+    library.ask(question(5, 7, 11, "tf32", epilogue="gelu_bias"))
+    assert seen(library)[18:25] == [77, 0, 0, 0, 36, 0, 0]
+    assert seen(library)[25] != 0
+    library.ask(question(5, 7, 11, "e5m2", fast_accumulation=True, epilogue="bias"))
+    assert [seen(library)[place] for place in (0, 6, 12)] == [28, 29, 14]
+    assert seen(library)[20:25] == [1, 0, 4, 1, 14]
+
+
+def test_every_attribute_is_read_back(library: Library) -> None:
+    first, second = library.ask(question(5, 7, 11), 2)
+    assert first.configuration == Configuration(
+        algorithm=100, tile=101, stages=106, split_k=102, reduction=103, swizzle=104, custom=105, inner_shape=107,
+        cluster_shape=108,
+    )  # fmt: skip
+    assert (first.workspace, first.waves) == (4096, 0.5)
+    assert (second.configuration.algorithm, second.workspace) == (1100, 4097)
+    assert second.opaque == b"".join((1000 + each).to_bytes(8, "little") for each in range(8))
+
+
+def test_what_was_answered_is_what_runs(library: Library) -> None:
+    asked = question(5, 7, 11)
+    _, second = library.ask(asked, 2)
+    library.run(asked, second, Pointers(a=1 << 40, b=2 << 40, c=3 << 40, workspace=4 << 40), stream=5)
+    addresses = (ctypes.c_void_p * 6).in_dll(ctypes.CDLL(str(library.path)), "pointers")
+    assert list(addresses) == [2 << 40, 1 << 40, 3 << 40, 3 << 40, 4 << 40, 5]
+    assert seen(library)[26:28] == [4097, 1007]
+    library.run(asked, None, Pointers(1, 2, 3, 4))
+    assert seen(library)[26:28] == [asked.workspace, -1]
+
+
+def test_an_answer_that_needs_a_workspace_gets_one(library: Library) -> None:
+    asked = question(5, 7, 11)
+    with pytest.raises(CublasError) as raised:
+        library.run(asked, library.ask(asked)[0], Pointers(1, 2, 3))
+    assert str(raised.value) == "5x7x11 fp16 NN to fp16 was answered with a workspace of 4096 bytes; give one"
+
+
+@pytest.mark.parametrize(
+    ("n", "sentence"),
+    [
+        (1, "cublasLtMatmulAlgoGetHeuristic of cuBLASLt 13.1.0 (libcublasLt.so.13) failed for 5x1x11 fp16 NN to fp16: "
+            "it does not support what is asked"),
+        (2, "cuBLASLt 13.1.0 offers no algorithm for 5x2x11 fp16 NN to fp16"),
+    ],
+)  # fmt: skip
+def test_refusals_are_sentences_and_leave_nothing_behind(library: Library, n: int, sentence: str) -> None:
+    with pytest.raises(CublasError) as raised:
+        library.ask(question(5, n, 11))
+    assert str(raised.value) == sentence
