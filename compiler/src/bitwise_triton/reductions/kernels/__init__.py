@@ -17,7 +17,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from bitwise_triton.reductions.building import (
+from bitwise_triton.reductions.kernels.building import (
     FINGERPRINT,
     checked,
     fill_beyond,
