@@ -21,7 +21,7 @@ ALLOWED = {
     "bitwise-amd": {"bitwise-amd-gfx942"},
     "bitwise-cublas-profiles": {"bitwise-core"},
     "bitwise-triton": {"bitwise-core"},
-    "bitwise-conformance": {"bitwise-core", "bitwise-nvidia", "bitwise-triton"},
+    "bitwise-conformance": {"bitwise-core", "bitwise-nvidia", "bitwise-nvidia-sm90", "bitwise-triton"},
 }
 
 # No distribution brings torch: its user chose a build for the machine. Triton is an extra.

@@ -1,7 +1,7 @@
 """Reductions whose tree is part of the program: the same additions in the same order in every configuration.
 
-`Order` says in which order the bits of an element's index are folded; `bitwise_triton.reductions.kernels` (which
-imports Triton) has the functions for kernels; `pinned_reductions` rewrites kernels that cannot be edited.
+`Order` says in which order the bits of an element's index are folded; `bitwise_triton.reductions.kernels.functions`
+(which imports Triton) has the functions for kernels.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from bitwise_triton.reductions.kernels import (
+from bitwise_triton.reductions.kernels.functions import (
     index_range,
     logsumexp,
     maximum_with_index,

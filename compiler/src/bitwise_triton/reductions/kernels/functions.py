@@ -1,0 +1,148 @@
+"""Pinned reductions for use in any `@triton.jit` kernel. Importing this module imports Triton.
+
+Every function has one result for one `order` (see `bitwise_triton.reductions.order`), whatever the layout, the number
+of warps, the tile or the vendor: a step over one bit of the index is a reduction over two elements. A `combine` gets
+its two operands in either order, so it must be bitwise commutative after compilation; those of this module are. In
+others, `add_rounded` and `mul_rounded` keep a product and its sum from becoming one operation on one side only.
+
+Extents are powers of two, as Triton's tensors are. `extent` replaces what stands beyond it by the neutral element:
+-0.0 for sums, which changes no number, -0.0 included (the sum of no elements is -0.0). A sum of one element is that
+element; integers add as in `tl.sum`, exactly modulo their width. An axis that programs share is not reduced here.
+"""
+
+# mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from bitwise_triton.reductions.kernels.building import (
+    FINGERPRINT,
+    checked,
+    fill_beyond,
+    fold,
+    fold_end,
+    fold_into,
+    opaque,
+    rounded,
+)
+
+
+@triton.jit
+def add_rounded(a, b):
+    """`a + b`, rounded once and never contracted with a product."""
+    return rounded("add", a, b)
+
+
+@triton.jit
+def mul_rounded(a, b):
+    """`a * b`, rounded once and never contracted with a sum."""
+    return rounded("mul", a, b)
+
+
+@triton.jit
+def _add(a, b):
+    return a + b
+
+
+@triton.jit
+def tree_sum(x, axis: tl.constexpr, order: tl.constexpr = "inner_tree", extent=None):
+    """The sum of `x` along `axis` in `order`, of the first `extent` elements; types as in `tl.sum`."""
+    tl.static_assert(FINGERPRINT != "")
+    filled = fill_beyond(checked(x, "tree_sum"), axis, extent, -0.0)
+    return fold(filled, axis, order, add_rounded, _add)[0]
+
+
+@triton.jit
+def tree_dot(a, b, axis: tl.constexpr, order: tl.constexpr = "inner_tree"):
+    """The sum along `axis` of the products `a * b` (broadcast), each product rounded, then added as in `tree_sum`."""
+    return tree_sum(mul_rounded(checked(a, "tree_dot"), checked(b, "tree_dot")), axis, order)
+
+
+@triton.jit
+def tree_reduce(values, axis: tl.constexpr, combine, order: tl.constexpr = "inner_tree", extent=None, neutral=None):
+    """A tuple of tensors reduced together along `axis`: `combine` takes the values of one side, then of the other.
+
+    Returns a tuple. `neutral`, a tuple of constants, stands beyond `extent`.
+    """
+    tl.static_assert(FINGERPRINT != "")
+    return fold(fill_beyond(values, axis, extent, neutral), axis, order, combine, combine)
+
+
+@triton.jit
+def sum_into(totals, x, axis: tl.constexpr, order: tl.constexpr):
+    """`totals` and one more tile of a long axis: a pinned accumulation, free of the tile's size.
+
+    `order` has one open chain, as in `chain(7:), inner_tree`; the tile has a multiple of its chunk (here 128)
+    elements along `axis`, and `totals` as many as the chain leaves (here 128; with `inner_tree(:7), chain(7:)` one).
+    Start from -0.0, add the tiles in order, pad the last one with -0.0, and finish with `sum_end`.
+    """
+    tl.static_assert(FINGERPRINT != "")
+    return fold_into(totals, checked(x, "sum_into"), axis, order, add_rounded, _add)[0]
+
+
+@triton.jit
+def sum_end(totals, axis: tl.constexpr, order: tl.constexpr):
+    """The sum that `sum_into` gathered, without `axis`."""
+    tl.static_assert(FINGERPRINT != "")
+    return fold_end(totals, axis, order, _add)[0]
+
+
+@triton.jit
+def reduce_into(totals, values, axis: tl.constexpr, combine, order: tl.constexpr):
+    """`sum_into` for a tuple of totals, a tuple of values and any combine."""
+    tl.static_assert(FINGERPRINT != "")
+    return fold_into(totals, values, axis, order, combine, combine)
+
+
+@triton.jit
+def reduce_end(totals, axis: tl.constexpr, combine, order: tl.constexpr):
+    """The tuple that `reduce_into` gathered, without `axis`."""
+    tl.static_assert(FINGERPRINT != "")
+    return fold_end(totals, axis, order, combine)
+
+
+@triton.jit
+def welford(mean_a, squares_a, weight_a, mean_b, squares_b, weight_b):
+    """Joins (mean, sum of squared deviations, weight) of two sets; (-0.0, 0, 0) is neutral. Start from (x, 0, 1)."""
+    weight = add_rounded(weight_a, weight_b)
+    product = mul_rounded(weight_a, weight_b)
+    alone = product == 0
+    share = 1.0 / tl.where(alone, 1.0, weight)
+    both = add_rounded(mul_rounded(mean_a, weight_a), mul_rounded(mean_b, weight_b))
+    mean = tl.where(alone, add_rounded(mean_a, mean_b), mul_rounded(both, share))
+    # The greater less the smaller is the same operation whichever side is a.
+    delta = tl.maximum(mean_a, mean_b) - tl.minimum(mean_a, mean_b)
+    spread = mul_rounded(mul_rounded(delta, delta), mul_rounded(product, share))
+    return mean, add_rounded(add_rounded(squares_a, squares_b), tl.where(alone, 0.0, spread)), weight
+
+
+@triton.jit
+def maximum_with_index(value_a, index_a, value_b, index_b):
+    """The greater value and its index, the lowest of equals; NaN is the greatest. Of zeros +0 is the value.
+
+    Indices are integers from 0 on. Write -inf beside a high index to stand for nothing.
+    """
+    value = tl.maximum(value_a, value_b, propagate_nan=tl.PropagateNan.ALL)
+    here_a = (value_a == value) | (value_a != value_a)
+    here_b = (value_b == value) | (value_b != value_b)
+    # With a known constant the compiler would move the smaller of two into one side's selection.
+    last = opaque(0x7FFFFFFF)
+    return value, tl.minimum(tl.where(here_a, index_a, last), tl.where(here_b, index_b, last))
+
+
+@triton.jit
+def index_range(length: tl.constexpr):
+    """`tl.arange(0, length)` as the index of `maximum_with_index`: a compiler that knows it would rewrite the steps."""
+    tl.static_assert(FINGERPRINT != "")
+    return opaque(tl.arange(0, length))
+
+
+@triton.jit
+def logsumexp(maximum_a, sum_a, maximum_b, sum_b):
+    """Joins (maximum, sum of exp(x - maximum)) of two sets; (-inf, 0) is neutral. Start from (x, 1)."""
+    maximum = tl.maximum(maximum_a, maximum_b)
+    scale_a = tl.where(maximum_a == maximum, 1.0, tl.exp(maximum_a - maximum))
+    scale_b = tl.where(maximum_b == maximum, 1.0, tl.exp(maximum_b - maximum))
+    return maximum, add_rounded(mul_rounded(sum_a, scale_a), mul_rounded(sum_b, scale_b))
