@@ -9,13 +9,13 @@ import numpy as np
 
 from bitwise_core.engine.launch_exact import ready, results, run_blocks
 from bitwise_core.machine import lanes as L
-from bitwise_core.machine.arch import Arch, OpcodeTable
+from bitwise_core.machine.arch import Arch, BitPatterns, OpcodeTable
 from bitwise_core.machine.global_memory import GlobalMemory
 from bitwise_core.machine.launch import POINTER_SHIFT, Argument, Launch
 from bitwise_core.machine.terms import TermDomain
 from bitwise_nvidia_ptx.architecture import nvidia_arch
 
-ARCH: Arch = nvidia_arch("sm_90", ("sm_90", "sm_90a"), OpcodeTable(), {})
+ARCH: Arch = nvidia_arch("sm_90", ("sm_90", "sm_90a"), OpcodeTable(), BitPatterns())
 
 REGISTERS = ".reg .pred %p<40>; .reg .b8 %b<40>; .reg .b16 %h<90>; .reg .b32 %r<90>; .reg .f32 %f<90>; .reg .f64 %g<40>; .reg .b64 %d<90>;"
 HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"
