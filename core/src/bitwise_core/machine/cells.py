@@ -117,7 +117,8 @@ def _lone(words: hashing.Words, meta: Array, bits: int) -> Value:
         if each == 0:
             continue
         part, log = (int(each) >> PART_SHIFT) & 15, int(each) >> COUNT_SHIFT
-        sliced = term(bits, f"slice {part * bits} {bits} of {bits << log}", [Lanes(bits << log, words, value.meta)])
+        whole = Lanes(bits << log, words, value.meta)
+        sliced = term(bits, f"slice {part * bits} {bits} of {bits << log}", [whole], exact=True)
         result = as_lanes(choose(code == each, sliced, result))
     return result
 

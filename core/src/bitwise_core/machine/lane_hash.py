@@ -31,7 +31,6 @@ def kind_constant(kind: int, bits: int, operation: int = 0) -> hashing.Words:
 
 
 PLUS_ZERO_WORDS = hashing.constant("plus zero")
-_PLUS_ZERO_FACTOR = hashing.constant("plus zero, factor") | np.uint64(1)
 NEGATED_WORDS = hashing.constant("negated")
 LOOSE_WORDS = hashing.constant("up to the bits of a NaN")
 NUMBER_WORDS = hashing.constant("with a number")
@@ -73,7 +72,7 @@ def _base_hash_uniform(words: hashing.Words, meta: int, bits: int) -> hashing.Wo
     hashed = hashing.finalise(words * factor + tag)
     for flag, change in ((WITH_IDENTITY, IDENTITY_WORDS), (WITH_NUMBER, NUMBER_WORDS)):
         if meta & flag:
-            hashed ^= hashing.shaped(change, words.ndim)
+            hashed = _changed(hashed, change)
     return hashed
 
 
@@ -84,13 +83,12 @@ def signed_hash(lanes: Lanes) -> hashing.Words:
 
 def unsigned_hash(lanes: Lanes) -> hashing.Words:
     """The hash with +0 counted and the sign flip left out: the factor of a product."""
-    return _plus_zero(base_hash(lanes), lanes.meta)
+    return _flagged(base_hash(lanes), lanes.meta, PLUS_ZERO, PLUS_ZERO_WORDS)
 
 
 def full_hash(lanes: Lanes) -> hashing.Words:
     """The hash of the value itself."""
-    words = _flagged(base_hash(lanes), lanes.meta, NEGATED, NEGATED_WORDS)
-    return _plus_zero(words, lanes.meta)
+    return _flagged(signed_hash(lanes), lanes.meta, PLUS_ZERO, PLUS_ZERO_WORDS)
 
 
 def exact_hash(lanes: Lanes) -> hashing.Words:
@@ -98,23 +96,21 @@ def exact_hash(lanes: Lanes) -> hashing.Words:
     return _flagged(full_hash(lanes), lanes.meta, LOOSE, LOOSE_WORDS)
 
 
-def _plus_zero(words: hashing.Words, meta: Meta) -> hashing.Words:
-    """With +0 counted.  Not a change of bits as a sign flip is: -(x + 0) and -x + 0 differ."""
-    factor, summand = _PLUS_ZERO_FACTOR, PLUS_ZERO_WORDS
-    if words.ndim != 3:
-        factor, summand = hashing.shaped(factor, words.ndim), hashing.shaped(summand, words.ndim)
-    if isinstance(meta, int):
-        return words * factor + summand if meta & PLUS_ZERO else words
-    chosen = (meta & np.uint32(PLUS_ZERO)) != 0
-    return np.where(chosen, words * factor + summand, words) if chosen.any() else words
-
-
 def _flagged(words: hashing.Words, meta: Meta, flag: int, change: hashing.Words) -> hashing.Words:
-    change = change if words.ndim == 3 else hashing.shaped(change, words.ndim)
+    """The hash of `words` changed where the flag is set."""
     if isinstance(meta, int):
-        return words ^ change if meta & flag else words
+        return _changed(words, change) if meta & flag else words
     chosen = (meta & np.uint32(flag)) != 0
-    return np.where(chosen, words ^ change, words) if chosen.any() else words
+    return np.where(chosen, _changed(words, change), words) if chosen.any() else words
+
+
+def _changed(words: hashing.Words, change: hashing.Words) -> hashing.Words:
+    """A bijection of hashes that neither commutes with another change nor is linear.
+
+    Operands enter their operation's hash by sums.  Were a change to add or flip some bits, as xor does, -a + b and
+    a + -b would agree wherever a and b agree in those bits.
+    """
+    return hashing.scramble(words + hashing.shaped(change, words.ndim))
 
 
 def term(

@@ -149,7 +149,7 @@ class TermDomain:
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """See `Domain.gather`."""
         where = as_lanes(address)
-        result = term(bits, "gather", [where])
+        result = term(bits, f"gather {bits}", [where])
         known = L.known_where(where)
         if known is not False and np.any(known):
             result = L.put(known, as_lanes(self.load(where.words[0], bits)), result)
