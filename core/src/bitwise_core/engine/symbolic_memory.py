@@ -73,7 +73,13 @@ class SymbolicMemory:
         raise Unreadable("an atomic operation at an absolute address", line)
 
     def contribute(
-        self, name: str, parts: Sequence[Value], mask: Array | None, shape: tuple[int, int], line: int
+        self,
+        name: str,
+        parts: Sequence[Value],
+        mask: Array | None,
+        shape: tuple[int, int],
+        line: int,
+        buffers: object = None,
     ) -> None:
         """Contributions at addresses that depend on data."""
         raise Unreadable("an atomic operation at a computed address", line)

@@ -10,7 +10,7 @@ import numpy as np
 from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Domain, Unreadable
-from bitwise_core.machine.lane_hash import term
+from bitwise_core.machine.lane_hash import full_hash, term
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.pieces import as_lanes
@@ -54,6 +54,120 @@ def elements(value: Value) -> list[tuple[int, Lanes]]:
     return [(0, as_lanes(value))]
 
 
+@dataclass(frozen=True, slots=True)
+class Scattered:
+    """Contributions by an atomic operation at addresses that depend on data: the sum of their hashes, and where to.
+
+    `buffers` None stands for any.
+    """
+
+    name: str
+    words: hashing.Words
+    line: int
+    buffers: frozenset[int] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stored:
+    """Stores by their addresses, those of one address in the order of the program; one row for each element."""
+
+    address: Array
+    thread: Array
+    epoch: Array
+    words: hashing.Words
+    """The hashes of what is stored, shape (2, elements)."""
+
+    def after(self, row: Array, final: Array) -> Array:
+        """Which of these rows may come after the `final` one of their address, though the program has them before."""
+        apart = self.thread[row] != self.thread[final]
+        unordered = (self.thread[row] >> 20 != self.thread[final] >> 20) | (self.epoch[row] >= self.epoch[final])
+        found: Array = apart & unordered & (self.words[:, row] != self.words[:, final]).any(axis=0)
+        return found
+
+
+def pairs(low: Array, high: Array) -> tuple[Array, Array]:
+    """Every (place, row) with low[place] <= row < high[place], as two flat arrays."""
+    count = np.maximum(high - low, 0)
+    place = np.repeat(np.arange(low.size), count)
+    row = np.arange(place.size) - np.repeat(np.cumsum(count) - count, count) + low[place]
+    return place, row
+
+
+def _near(stores: Iterable[Access], where: Array, bits: int) -> list[Access]:
+    """The stores that reach into the range of addresses that is loaded."""
+    if not where.size:
+        return []
+    low, high = int(where.min()), int(where.max()) + bits // 8
+    return [
+        each
+        for each in stores
+        if each.address.size and int(each.address.max()) + each.bits // 8 > low and int(each.address.min()) < high
+    ]
+
+
+def _forwarded(value: Value, stores: Sequence[Access], load: Access, active: Array) -> Value:
+    """The loaded value with what earlier stores of this launch put there; `load` holds its active lanes.
+
+    Raises Unreadable where a store of another thread is not ordered before the load, where stores of one address are
+    not ordered, and where widths differ.
+    """
+    bits, where, size = load.bits, load.address, np.uint64(load.bits // 8)
+    for each in stores:
+        if each.bits != bits and _meets(each, where, size):
+            raise Unreadable("global memory is read back in another width than it was written", load.line)
+    stores = [each for each in stores if each.bits == bits]
+    if not stores:
+        return value
+    lanes = [each.value for each in stores if each.value is not None]
+    address = np.concatenate([each.address for each in stores])
+    order = np.argsort(address, kind="stable")
+    address = address[order]
+    low, high = np.searchsorted(address, where, side="left"), np.searchsorted(address, where, side="right")
+    if (np.searchsorted(address, where - size + np.uint64(1), side="left") != low).any() or (
+        np.searchsorted(address, where + size, side="left") != high
+    ).any():
+        raise Unreadable("global memory is read back in another width than it was written", load.line)
+    hit = high > low
+    if not hit.any():
+        return value
+    thread = np.concatenate([each.thread for each in stores])[order]
+    epoch = np.concatenate([np.full(each.address.size, each.epoch, dtype=np.int64) for each in stores])[order]
+    place, row = pairs(low, high)
+    foreign = thread[row] >> 20 != load.thread[place] >> 20
+    if foreign.any():
+        raise Unreadable("a block reads global memory that another block of the launch writes", load.line)
+    if ((thread[row] != load.thread[place]) & (epoch[row] >= load.epoch)).any():
+        raise Unreadable("a thread reads global memory that another thread of the launch writes (a race)", load.line)
+    payload = np.concatenate(
+        [np.broadcast_to(v.words, (2, 1, s.address.size))[:, 0] for v, s in zip(lanes, stores, strict=True)], axis=1
+    )[:, order]
+    properties = np.concatenate(
+        [
+            np.broadcast_to(np.uint32(v.meta) if isinstance(v.meta, int) else v.meta[0], s.address.shape)
+            for v, s in zip(lanes, stores, strict=True)
+        ]
+    )[order]
+    if (high - low > 1).any():
+        hashes = full_hash(Lanes(bits, payload[:, None], properties[None]))[:, 0]
+        if Stored(address, thread, epoch, hashes).after(row, high[place] - 1).any():
+            raise Unreadable("two threads store different values at one address (a race)", load.line)
+    taken = high[hit] - 1
+    old = as_lanes(value)
+    words = np.broadcast_to(old.words, (2, *active.shape)).copy()
+    meta = np.broadcast_to(np.uint32(old.meta) if isinstance(old.meta, int) else old.meta, active.shape).copy()
+    block, lane = (axis[hit] for axis in np.nonzero(active))
+    words[:, block, lane] = payload[:, taken]
+    meta[block, lane] = properties[taken]
+    return L.settle(Lanes(bits, words, meta))
+
+
+def _meets(store: Access, where: Array, size: np.uint64) -> bool:
+    """Whether some loaded element shares a byte with a stored one."""
+    keys = np.sort(store.address)
+    first = np.searchsorted(keys, where - np.uint64(store.bits // 8) + np.uint64(1), side="left")
+    return bool((np.searchsorted(keys, where + size, side="left") > first).any())
+
+
 class GlobalMemory:
     """The loads and stores of a launch, over all its batches."""
 
@@ -64,7 +178,7 @@ class GlobalMemory:
         self.atomics: dict[int, list[tuple[str, Access]]] = {}
         self.watched: frozenset[int] = frozenset()
         self.gathered: dict[int, int] = {}
-        self.scattered: list[tuple[str, hashing.Words, int]] = []
+        self.scattered: list[Scattered] = []
         self.seen: set[int] = set()
 
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
@@ -83,8 +197,9 @@ class GlobalMemory:
             if self.atomics.get(buffer):
                 raise Unreadable("global memory is read after an atomic operation on the same buffer", line)
             self.loads.setdefault(buffer, []).append(Access(where, who, epoch, None, bits, line))
-            for store in self.stores.get(buffer, ()):
-                value = self._forward(value, store, where, who, active, epoch, bits, line)
+            near = _near(self.stores.get(buffer, ()), where, bits)
+            if near:
+                value = _forwarded(value, near, Access(where, who, epoch, None, bits, line), active)
         return value
 
     def _buffers(self, address: Array, mask: Array | None) -> set[int]:
@@ -97,44 +212,6 @@ class GlobalMemory:
         if low == high:
             return {low}
         return {int(each) for each in np.unique(address >> np.uint64(POINTER_SHIFT))}
-
-    def _forward(
-        self, value: Value, store: Access, where: Array, who: Array, active: Array, epoch: int, bits: int, line: int
-    ) -> Value:
-        """The loaded value with what an earlier store of this launch put there."""
-        size, stored = bits // 8, store.bits // 8
-        low, high = int(where.min(initial=2**62)), int(where.max(initial=0))
-        if int(store.address.max(initial=0)) + stored <= low or high + size <= int(store.address.min(initial=2**62)):
-            return value
-        order = np.argsort(store.address, kind="stable")
-        keys = store.address[order]
-        place = np.searchsorted(keys, where, side="right") - 1
-        hit = (place >= 0) & (keys[np.maximum(place, 0)] == where)
-        before = (place >= 0) & (keys[np.maximum(place, 0)] + np.uint64(stored) > where)
-        after = np.searchsorted(keys, where + np.uint64(size), side="left") - 1
-        if not (hit | before | (after > place)).any():
-            return value
-        if stored != size or (hit != (before | (after > place))).any():
-            raise Unreadable("global memory is read back in another width than it was written", line)
-        source = order[np.maximum(place, 0)]
-        writer = store.thread[source]
-        if not (~hit | (writer == who) | (store.epoch < epoch)).all():
-            raise Unreadable("a thread reads global memory that another thread of the launch writes (a race)", line)
-        if (hit & ((writer >> 20) != (who >> 20))).any():
-            raise Unreadable("a block reads global memory that another block of the launch writes", line)
-        assert store.value is not None
-        lanes = as_lanes(value)
-        words = np.broadcast_to(lanes.words, (2, *active.shape)).copy()
-        meta = np.broadcast_to(
-            np.uint32(lanes.meta) if isinstance(lanes.meta, int) else lanes.meta, active.shape
-        ).copy()
-        block, lane = (axis[hit] for axis in np.nonzero(active))
-        taken = source[hit]
-        words[:, block, lane] = (
-            store.value.words[:, 0, :][:, taken] if store.value.words.shape[2] > 1 else store.value.words[:, 0, :]
-        )
-        meta[block, lane] = store.value.meta if isinstance(store.value.meta, int) else store.value.meta[0][taken]
-        return L.settle(Lanes(bits, words, meta))
 
     def gather(
         self, address: Value, bits: int, mask: Array | None, line: int, buffers: Iterable[int] | None = None
@@ -150,11 +227,16 @@ class GlobalMemory:
         return self.domain.gather(address, bits, mask)
 
     def check_gathers(self) -> None:
-        """No buffer that is read at computed addresses may be written by the launch.  Raises Unreadable."""
+        """Nothing read or written at computed addresses may meet what is written or read.  Raises Unreadable."""
         written = self.stores.keys() | self.atomics.keys()
         for buffer, line in self.gathered.items():
             if buffer in written or (buffer == ANY and written):
                 raise Unreadable("memory that the launch writes is read at a computed address", line)
+        read = self.seen | self.gathered.keys()
+        for each in self.scattered:
+            met = bool(read) if each.buffers is None or ANY in read else not each.buffers.isdisjoint(read)
+            if met:
+                raise Unreadable("atomic operations at computed addresses may meet what the launch reads", each.line)
 
     def scatter(self, machine: object, address: Value, value: Value, line: int, operation: str = "store") -> None:
         """A store at addresses that depend on data."""
@@ -193,16 +275,22 @@ class GlobalMemory:
                 self.stores.setdefault(int(buffer), []).append(access)
 
     def contribute(
-        self, name: str, parts: Sequence[Value], mask: Array | None, shape: tuple[int, int], line: int
+        self,
+        name: str,
+        parts: Sequence[Value],
+        mask: Array | None,
+        shape: tuple[int, int],
+        line: int,
+        buffers: Iterable[int] | None = None,
     ) -> None:
-        """Contributions by the operation `name` whose address, value or condition depends on data.
+        """Contributions by the operation `name` whose address, value or condition depends on data, in one of `buffers`.
 
         Where the operation is exact in any order, what they leave is a function of the multiset of contributions.
         Raises Unreadable where it is not, or where operations mix.
         """
         if not exact(name):
             raise Undetermined("a floating-point sum at computed addresses may have several contributors", line)
-        if any(other != name for other, _, _ in self.scattered):
+        if any(other.name != name for other in self.scattered):
             raise Unreadable("different atomic operations at computed addresses", line)
         contribution = term(64, "contribution " + name, [as_lanes(part) for part in parts], exact=True)
         active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
@@ -214,7 +302,7 @@ class GlobalMemory:
         )
         if meta & L.STICKY:
             raise Unreadable("a contribution depends on something that is not determined", line)
-        self.scattered.append((name, words, line))
+        self.scattered.append(Scattered(name, words, line, None if buffers is None else frozenset(buffers)))
 
     def atomic(
         self, name: str, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int

@@ -10,10 +10,13 @@ from bitwise_core import numeric
 from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Domain, Unreadable
-from bitwise_core.machine.global_memory import Access, GlobalMemory, exact
+from bitwise_core.machine.global_memory import Access, GlobalMemory, Stored, exact, pairs
 from bitwise_core.machine.lane_hash import full_hash
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.pieces import as_lanes, choose, cut
+
+_LOADS = 1 << 14
+"""So many loaded elements are compared with stores at once."""
 
 COMPUTED = 0
 """The place in the outputs of what went to computed addresses, whatever the buffer."""
@@ -107,41 +110,52 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
         same = address[1:] == address[:-1]
         if (address[:-1] + size[:-1] > address[1:])[~same].any() or (size[1:] != size[:-1])[same].any():
             raise Unreadable("stores of different widths overlap", int(line[0]))
-        clash = same & (thread[1:] != thread[:-1]) & (words[:, 1:] != words[:, :-1]).any(axis=0)
-        clash &= (thread[1:] >> 20 != thread[:-1] >> 20) | (epoch[1:] <= epoch[:-1])
-        if clash.any():
-            raise Unreadable("two threads store different values at one address (a race)", int(line[1:][clash][0]))
         last = np.append(~same, True)
+        row = np.arange(address.size)
+        clash = Stored(address, thread, epoch, words).after(row, _final(last))
+        if clash.any():
+            raise Unreadable("two threads store different values at one address (a race)", int(line[clash][0]))
         result[buffer] = Output(address[last], size[last], words[:, last], meta[last], line[last], thread[last])
         _check_loads(memory, buffer, address, thread, size, epoch)
     if memory.scattered:
-        name, _, place = memory.scattered[0]
-        if any(memory.stores.values()) or any(other != name for each in memory.atomics.values() for other, _ in each):
-            raise Unreadable("atomic operations at computed addresses beside stores that they may meet", place)
-        total = np.sum([words for _, words, _ in memory.scattered], axis=0, dtype=np.uint64)
-        words = hashing.finalise(total.reshape(2, 1, 1) + hashing.constant("contributions " + memory.scattered[0][0]))
+        first = memory.scattered[0]
+        if any(memory.stores.values()) or any(
+            other != first.name for each in memory.atomics.values() for other, _ in each
+        ):
+            raise Unreadable("atomic operations at computed addresses beside stores that they may meet", first.line)
+        total = np.sum([each.words for each in memory.scattered], axis=0, dtype=np.uint64)
+        words = hashing.finalise(total.reshape(2, 1, 1) + hashing.constant("contributions " + first.name))
         one = np.zeros(1, dtype=np.uint64)
-        line = np.array([memory.scattered[0][2]])
+        line = np.array([first.line])
         result[COMPUTED] = Output(
             one, one, words[:, 0], np.full(1, L.TERM, dtype=np.uint32), line, np.zeros(1, dtype=np.int64)
         )
     return result
 
 
+def _final(last: Array) -> Array:
+    """The row of the last store at each row's address, from the rows that are the last of theirs."""
+    rows = np.flatnonzero(last)
+    found: Array = rows[np.cumsum(last) - last]
+    return found
+
+
 def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Array, size: Array, epoch: Array) -> None:
     """No load may meet a store of another block, or another thread's that no barrier orders.  Raises Unreadable."""
+    atomic = bool(memory.atomics.get(buffer))
     for load in memory.loads.get(buffer, ()):
-        first = np.searchsorted(address, load.address, side="right") - 1
-        for step in range(1 + load.bits // 8):
-            place = np.clip(first + step, 0, address.size - 1)
-            met = (first + step >= 0) & (first + step < address.size)
-            met &= (address[place] < load.address + np.uint64(load.bits // 8)) & (
-                address[place] + size[place] > load.address
-            )
-            other = met & (thread[place] != load.thread)
-            if (other & (thread[place] >> 20 != load.thread >> 20)).any():
+        # Elements do not overlap in part, so that their ends are sorted as their beginnings are.
+        low = np.searchsorted(address + size, load.address, side="right")
+        high = np.searchsorted(address, load.address + np.uint64(load.bits // 8), side="left")
+        if atomic and (high > low).any():
+            raise Unreadable("global memory is read that the launch updates by atomic operations", load.line)
+        for start in range(0, load.address.size, _LOADS):
+            place, row = pairs(low[start : start + _LOADS], high[start : start + _LOADS])
+            place += start
+            other = thread[row] != load.thread[place]
+            if (other & (thread[row] >> 20 != load.thread[place] >> 20)).any():
                 raise Unreadable("a block reads global memory that another block of the launch writes", load.line)
-            if (other & (epoch[place] == load.epoch)).any():
+            if (other & (epoch[row] == load.epoch)).any():
                 raise Unreadable(
                     "a thread reads global memory that another writes with no barrier between (a race)", load.line
                 )

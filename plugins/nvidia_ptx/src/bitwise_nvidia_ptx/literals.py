@@ -8,7 +8,7 @@ another operation than one of a register that holds the same number at run time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from bitwise_core.asm import Address, Immediate, Instruction, Kernel, Operand, Register, Symbol, registers_of
@@ -106,15 +106,29 @@ def _definitions(kernel: Kernel) -> dict[str, list[Instruction]]:
     return defined
 
 
+@once_a_kernel
+def _stores(kernel: Kernel) -> list[Instruction]:
+    """The stores that a load from shared or local memory may read."""
+    return [each for each in kernel.instructions if each.opcode.startswith("st.") and ".global" not in each.opcode]
+
+
 def pointer_parameters(kernel: Kernel, register: str) -> frozenset[str] | None:
     """The kernel parameters from which a pointer register is computed, or None where they cannot be told.
 
-    Followed backwards through every instruction but loads from memory: what is loaded is no pointer of the launch
-    (a table of pointers gives None).
+    Followed backwards through every instruction but loads from global memory: what is loaded there is no pointer of the
+    launch (a table of pointers gives None).  A load from shared or local memory may give whatever is stored there.
     """
     defined = _definitions(kernel)
     found: set[str] = set()
     seen, stack = {register}, [register]
+
+    def follow(operands: Iterable[Operand]) -> None:
+        for operand in operands:
+            for name in registers_of(operand):
+                if name not in seen:
+                    seen.add(name)
+                    stack.append(name)
+
     while stack:
         for instruction in defined.get(stack.pop(), ()):
             parts = instruction.opcode.split(".")
@@ -125,12 +139,10 @@ def pointer_parameters(kernel: Kernel, register: str) -> frozenset[str] | None:
                 found.add(source.base.name)
                 continue
             if parts[0] in ("ld", "ldu", "atom"):
+                if not {"global", "const"} & set(parts):
+                    follow(operand for each in _stores(kernel) for operand in each.operands[1:])
                 continue
-            for operand in instruction.operands[1:]:
-                for name in registers_of(operand):
-                    if name not in seen:
-                        seen.add(name)
-                        stack.append(name)
+            follow(instruction.operands[1:])
     return frozenset(found) if found else None
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bitwise_core.asm import Instruction, Operand, Vector
+from bitwise_core.asm import Address, Instruction, Operand, Register, Vector
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.access import in_a_buffer
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
@@ -17,10 +17,11 @@ from bitwise_core.machine.lane_hash import full_hash, term
 from bitwise_core.machine.lanes import Lanes, Value
 from bitwise_core.machine.pieces import as_lanes, concat, cut
 from bitwise_core.machine.state import Machine, Step, invert, literal
+from bitwise_nvidia_ptx.literals import pointer_parameters
 from bitwise_nvidia_ptx.opcodes.common import FORMATS, PACKED, type_bits
 from bitwise_nvidia_ptx.opcodes.compare import compare
 from bitwise_nvidia_ptx.opcodes.logic import combine
-from bitwise_nvidia_ptx.opcodes.memory import HINTS, address_of
+from bitwise_nvidia_ptx.opcodes.memory import HINTS, address_of, buffers_of
 
 TABLE = OpcodeTable()
 
@@ -47,12 +48,15 @@ def atomic(instruction: Instruction, context: Context) -> Step:
     if element == "f32" and operation == "add":
         name = "add.rn.ftz.atomic.fp32"  # on global memory it flushes subnormals, whatever the modifiers say
     line = instruction.line
+    base = target.base.name if isinstance(target, Address) and isinstance(target.base, Register) else ""
 
     def step(machine: Machine) -> None:
         target_address = address_of(machine, target)
         address = machine.known(target_address)
         if address is None or machine.condition is not None:
-            _contribute(machine, name, target_address, [machine.read_bits(item, bits * packed) for item in items], line)
+            values = [machine.read_bits(item, bits * packed) for item in items]
+            buffers = buffers_of(machine, pointer_parameters(context.kernel, base)) if base else None
+            _contribute(machine, name, target_address, values, line, buffers)
             _write_old(machine, destination, bits * packed, line)
             return
         where = address.astype(np.uint64, copy=False)
@@ -82,11 +86,13 @@ def _write_old(machine: Machine, destination: Operand | None, bits: int, line: i
         machine.write(each, old)
 
 
-def _contribute(machine: Machine, name: str, address: Value, values: list[Value], line: int) -> None:
+def _contribute(
+    machine: Machine, name: str, address: Value, values: list[Value], line: int, buffers: list[int] | None
+) -> None:
     shape = (machine.blocks, machine.threads)
     condition = machine.condition
     if condition is None:
-        machine.memory.contribute(name, [address, *values], machine.mask, shape, line)
+        machine.memory.contribute(name, [address, *values], machine.mask, shape, line, buffers)
         return
     outer = machine.mask
     holds = as_lanes(condition)
@@ -97,7 +103,7 @@ def _contribute(machine: Machine, name: str, address: Value, values: list[Value]
         by_sign = _by_sign(machine, name, values[0], holds) if len(values) == 1 else None
         if by_sign is not None:
             name, holds = by_sign
-        machine.memory.contribute(name, [address, *values, holds], machine.mask, shape, line)
+        machine.memory.contribute(name, [address, *values, holds], machine.mask, shape, line, buffers)
     finally:
         machine.mask = outer
 

@@ -176,7 +176,7 @@ def _extend(machine: Machine, value: Value, bits: int, width: int, signed: bool)
 Pointers: TypeAlias = Callable[[], frozenset[str] | None]
 
 
-def _buffers(machine: Machine, pointers: frozenset[str] | None) -> list[int] | None:
+def buffers_of(machine: Machine, pointers: frozenset[str] | None) -> list[int] | None:
     """The buffers that pointer parameters point to in this launch, or None where they cannot be told."""
     numbers = [machine.parameters.get(name) for name in pointers or ()]
     found = [int(each.flat[0]) >> POINTER_SHIFT for each in numbers if isinstance(each, np.ndarray) and each.size == 1]
@@ -202,7 +202,7 @@ def _load_one(
         if offset:
             amount = np.full((1, 1), offset, dtype=np.uint64)
             address = machine.domain.integer("add.b64", [address, amount], 64, np.add, gathers=True)
-        return machine.memory.gather(address, bits, machine.mask, line, _buffers(machine, pointers()))
+        return machine.memory.gather(address, bits, machine.mask, line, buffers_of(machine, pointers()))
     where = known.astype(np.uint64, copy=False)
     where = where + np.uint64(offset) if offset else where
     constant = local_memory.load_constant(machine, where, bits)
