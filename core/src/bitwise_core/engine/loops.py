@@ -34,6 +34,7 @@ from bitwise_core.engine.loop_shape import Chains, Loop, chains, matrix_depth
 from bitwise_core.engine.loop_state import EnteredMemory, State, hash_of
 from bitwise_core.engine.loop_turns import Growth, Turns
 from bitwise_core.engine.polynomial import Polynomial
+from bitwise_core.engine.predicates import not_negative, tightened
 from bitwise_core.engine.program import Program
 from bitwise_core.engine.symbolic import Equality, Predicate
 from bitwise_core.engine.symbolic_memory import SymbolicMemory
@@ -149,7 +150,7 @@ class LoopReader(Turns):
         row = np.zeros((self.domain.rows, 1), dtype=np.uint64)
         row[self.rows[BEYOND]] = 1
         rest = Polynomial(64, {m: c for m, c in end.bound.terms.items() if m != (end.symbol,)}, end.bound.constant)
-        passed = P.subtract(P.subtract(P.of_atom(position, 64), P.of_atom(self.domain.not_less_than_zero(), 64)), rest)
+        passed = P.subtract(P.subtract(P.of_atom(position, 64), P.of_atom(self.domain.natural, 64)), rest)
         return Environment(end.symbol, np.uint64(1) - row, P.scale(passed, row))
 
     def _unit(self) -> int:
@@ -168,7 +169,7 @@ class LoopReader(Turns):
             back = Environment(symbol, 1, Polynomial(64, {}, -step & P.FULL))
             for monomial in [m for m in after.terms if symbol in m]:
                 after = back.applied(after, monomial)
-        condition = self.domain._tightened(after)
+        condition = tightened(after)
         grows = {m: c for m, c in condition.terms.items() if scale.elements in m or scale.turn in m}
         bound = P.shifted(
             Polynomial(64, {m: c for m, c in condition.terms.items() if m not in grows}, condition.constant), 1
@@ -184,15 +185,15 @@ class LoopReader(Turns):
         That a counter has not reached its bound is, coming from below in steps of one, that it lies below it; that
         it starts below is what the branch in front of the loop must say (a bound below the start would let it run on).
         """
-        if isinstance(taken, Predicate) and len(taken.polynomials) == 1 and not taken.opaque:
-            return taken.polynomials[0]
+        if isinstance(taken, Predicate) and taken.single is not None:
+            return taken.single
         if isinstance(taken, Equality) and taken.unequal and taken.difference.bits == 32:
             wide = self.domain.widened(taken.difference, 64)
             if wide is not None and wide.terms.get((scale.turn,)) in (1, P.FULL):
                 below = wide if wide.terms[(scale.turn,)] == P.FULL else P.negate(wide)
                 start = Polynomial(64, {m: c for m, c in below.terms.items() if m != (scale.turn,)}, below.constant)
-                found = self.domain.not_negative(P.shifted(below, -1))
-                first = self.domain.not_negative(start)
+                found = not_negative(self.domain, P.shifted(below, -1))
+                first = not_negative(self.domain, start)
                 if isinstance(found, Predicate) and isinstance(first, Predicate) and self._known(first):
                     return found.polynomials[0]
         raise self.fail("the condition for another turn is no comparison of integers")

@@ -139,6 +139,11 @@ class Predicate(Lanes, L.Numbers):
         super().__init__(1, lanes.words, lanes.meta)
         self.domain, self.polynomials, self.opaque = domain, polynomials, opaque
 
+    @property
+    def single(self) -> Polynomial | None:
+        """The polynomial, where the predicate says no more than that it is not negative."""
+        return self.polynomials[0] if len(self.polynomials) == 1 and not self.opaque else None
+
     def settled(self) -> Any:
         """The truths where every lane is known."""
         known = L.known_where(self)

@@ -7,12 +7,12 @@ taken to be the integer that its polynomial says: this is the named condition WI
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import gcd
 from typing import Any
 
 import numpy as np
 
 from bitwise_core.engine import polynomial as P
+from bitwise_core.engine import predicates
 from bitwise_core.engine.polynomial import Atom, Polynomial
 from bitwise_core.engine.symbolic import Chosen, Equality, Predicate, Symbolic, plain
 from bitwise_core.engine.symbolic_integers import OPERATIONS
@@ -27,8 +27,6 @@ from bitwise_core.machine.terms import TermDomain
 
 WITHOUT_WRAPPING = "32-bit indices do not wrap around where they are widened or compared"
 
-_NOT_NEGATIVE = hashing.constant("not negative")
-_ALL_OF = hashing.constant("all of")
 _MASKED = hashing.constant("masked content of memory")
 
 
@@ -48,7 +46,8 @@ class SymbolicDomain(TermDomain):
         self.naturals: set[int] = set()
         """Symbols that are never negative."""
         self._interned: dict[tuple[Any, ...], int] = {}
-        self._interned_natural = self.not_less_than_zero()
+        self.natural = self.atom(hashing.constant("an integer that is not negative"))
+        """A symbol for some integer that is not negative."""
         coordinates.attach(self)
 
     # -- atoms and polynomials --------------------------------------------------------------------------------------
@@ -168,9 +167,11 @@ class SymbolicDomain(TermDomain):
             if name == "not.pred" and isinstance(operands[0], Equality):
                 return operands[0].inverse()
             if name == "not.pred" and isinstance(operands[0], Predicate):
-                return self._inverse(operands[0], evaluate)
+                opposite = predicates.inverse(self, operands[0])
+                if opposite is not None:
+                    return opposite
             if name == "and.pred" and any(isinstance(each, Predicate) for each in operands):
-                return self.all_of(operands)
+                return predicates.all_of(self, operands)
         if any(isinstance(each, Symbolic) for each in operands):
             found = self._symbolic(name, operands, bits, gathers)
             if found is not None:
@@ -185,9 +186,12 @@ class SymbolicDomain(TermDomain):
     def _bare(value: Value) -> Value:
         return plain(value) if isinstance(value, Symbolic | Predicate) else value
 
+    def _opposite(self, value: Value) -> Value:
+        return super().integer("not.pred", [value], 1, np.logical_not)
+
     def _symbolic(self, name: str, operands: Sequence[Value], bits: int, gathers: bool) -> Value | None:
         if name.startswith("compare."):
-            return self._compare(name, operands)
+            return predicates.compare(self, name, operands, self._opposite)
         values = []
         for operand in operands:
             width = L.width(operand)
@@ -203,167 +207,6 @@ class SymbolicDomain(TermDomain):
                 return self.integer_of(found)
         return self.opaque(name, values, bits, commutes=gathers, alignment=_cleared(verb, values))
 
-    def _compare(self, name: str, operands: Sequence[Value]) -> Value | None:
-        _, base, kind = name.split(".")
-        left, right = (self.polynomial(each, L.width(each)) for each in operands)
-        if left is None or right is None:
-            return None
-        if base == "eq":
-            difference = self.canonical(P.subtract(left, right))
-            if not difference.terms:
-                found = difference.constant
-                return np.full((1, 1), found == 0) if isinstance(found, int) else found == 0
-            tag = hashing.constant(f"zero of {left.bits} bits")
-            for each in (difference, P.negate(difference)):
-                tag = tag + hashing.finalise(P.words(self.atoms, each) * hashing.multiplier(14))
-            return Equality(hashing.finalise(tag), P.subtract(left, right))
-        if kind[0] == "s":
-            if left.bits < 64:
-                first, second = self.widened(left, 64), self.widened(right, 64)
-            else:
-                first, second = left, right
-                self.wraps_assumed = True
-            if first is not None and second is not None:
-                difference = P.subtract(second, first)
-                return self.not_negative(P.shifted(difference, -1) if base == "lt" else difference)
-        if base == "le":
-            swapped = self._compare(f"compare.lt.{kind}", operands[::-1])
-            return None if swapped is None else super().integer("not.pred", [swapped], 1, np.logical_not)
-        hashed = [
-            hashing.finalise(self.words_of(each) * hashing.multiplier(31 + index))
-            for index, each in enumerate((left, right))
-        ]
-        return Lanes(1, hashing.finalise(hashed[0] + hashed[1] + hashing.constant(name)), L.TERM)
-
-    # -- predicates -------------------------------------------------------------------------------------------------
-
-    def not_negative(self, value: Polynomial) -> Value:
-        """Whether the integer is 0 or more."""
-        return self._predicate((self.coordinates.rewritten(self._multiplied_out(value)),), (), None)
-
-    def _multiplied_out(self, value: Polynomial) -> Polynomial:
-        """x / c - r >= 0 is x - c * r >= 0 where r is at least 1: the quotient is rounded toward zero."""
-        for monomial, coefficient in value.terms.items():
-            definition = self.atoms[monomial[0]].definition if len(monomial) == 1 and P.is_one(coefficient) else None
-            if definition is None or definition[0] != "quotient":
-                continue
-            rest = Polynomial(64, {m: c for m, c in value.terms.items() if m != monomial}, value.constant)
-            inner = self.widened(definition[1], 64)
-            if inner is not None and self._at_most_minus_one(rest):
-                return P.add(inner, P.scale(rest, definition[2]))
-        return value
-
-    def _at_most_minus_one(self, value: Polynomial) -> bool:
-        for monomial, coefficient in value.terms.items():
-            if not isinstance(coefficient, int) or P.signed(coefficient, 64) > 0 or not set(monomial) <= self.naturals:
-                return False
-        return bool(np.all(P.signed(value.constant, 64) <= -1))
-
-    def _tightened(self, value: Polynomial) -> Polynomial:
-        """Divided by what all its coefficients share."""
-        shared: Any = 0
-        for coefficient in value.terms.values():
-            number = P.signed(coefficient, 64)
-            shared = (
-                gcd(shared, number) if isinstance(number, int) and isinstance(shared, int) else np.gcd(shared, number)
-            )
-        if isinstance(shared, int):
-            if shared <= 1:
-                return value
-            terms = {m: P.quotient(c, shared, 64) for m, c in value.terms.items()}
-            return Polynomial(64, terms, P.quotient(value.constant, shared, 64))
-        shared = np.maximum(shared, np.int64(1))
-        if (shared == 1).all():
-            return value
-        terms = {m: P.unsigned(np.asarray(P.signed(c, 64)) // shared, 64) for m, c in value.terms.items()}
-        return Polynomial(64, terms, P.unsigned(np.asarray(P.signed(value.constant, 64)) // shared, 64))
-
-    def _predicate(self, polynomials: Sequence[Polynomial], opaque: Sequence[Lanes], known: Array | None) -> Value:
-        """All of these conditions, and the known one."""
-        total: Any = hashing.constant("all of")
-        failed: Any = False if known is None else ~known
-        undecided: Any = False
-        for value in map(self._tightened, map(self.canonical, polynomials)):
-            hashed = hashing.finalise(P.words(self.atoms, value) * hashing.multiplier(13) + _NOT_NEGATIVE)
-            decided, truth = self._decided(value)
-            if decided is not False:
-                failed = failed | (decided & ~truth)
-                hashed = np.where(decided, np.uint64(0), hashed)
-                undecided = undecided | ~np.asarray(decided)
-            else:
-                undecided = True
-            total = total + hashed
-        for lanes in opaque:
-            hashed = hashing.finalise(full_hash(lanes) * hashing.multiplier(15) + _ALL_OF)
-            settled = L.known_where(lanes)
-            if settled is False:
-                undecided = True
-            else:
-                failed = failed | (settled & (lanes.words[0] == 0))
-                hashed = np.where(settled, np.uint64(0), hashed)
-                undecided = undecided | ~np.asarray(settled)
-            total = total + hashed
-        words = hashing.finalise(total + _ALL_OF)
-        if failed is False and undecided is True:
-            return Predicate(self, tuple(polynomials), tuple(opaque), Lanes(1, words, L.TERM | _sticky(opaque)))
-        failed = np.atleast_2d(np.asarray(failed))
-        settled = np.atleast_2d(np.asarray(failed | ~np.asarray(undecided)))
-        if settled.all():
-            return np.atleast_2d(~failed)
-        words = np.where(settled, (~failed).astype(np.uint64), words)
-        meta = np.where(settled, np.uint32(L.KNOWN), np.uint32(L.TERM)) | np.uint32(_sticky(opaque))
-        lanes = Lanes(1, words, L.uniform(np.broadcast_to(meta, words.shape[1:])))
-        if known is None:
-            return Predicate(self, tuple(polynomials), tuple(opaque), lanes)
-        return lanes
-
-    def not_less_than_zero(self) -> int:
-        """A symbol for some integer that is not negative."""
-        return self.atom(hashing.constant("an integer that is not negative"))
-
-    def _decided(self, value: Polynomial) -> tuple[Any, Any]:
-        """The lanes in which the polynomial's sign is known (False: none), and whether it is not negative there."""
-        free = self._interned_natural
-        lanes: Any = True
-        rising: Any = True
-        falling: Any = True
-        for monomial, coefficient in value.terms.items():
-            if monomial == (free,):
-                number = np.asarray(P.signed(coefficient, 64))
-                rising, falling = number >= 0, number <= 0
-                continue
-            if isinstance(coefficient, int):
-                return False, False
-            lanes = lanes & (coefficient == 0)
-        constant = np.asarray(P.signed(value.constant, 64))
-        lanes = lanes & ((rising & (constant >= 0)) | (falling & (constant < 0)))
-        return (lanes, constant >= 0) if np.any(lanes) else (False, False)
-
-    def all_of(self, values: Sequence[Value]) -> Value:
-        """The conjunction of predicates."""
-        if len(values) == 1:
-            return values[0]
-        polynomials: list[Polynomial] = []
-        opaque: list[Lanes] = []
-        known: Array | None = None
-        for value in values:
-            if isinstance(value, np.ndarray):
-                known = value if known is None else known & value
-            elif isinstance(value, Predicate):
-                for each in value.polynomials:
-                    _merge(polynomials, self.coordinates.rewritten(each))
-                opaque.extend(each for each in value.opaque if not any(each.words is other.words for other in opaque))
-            else:
-                opaque.append(plain(value))
-        if known is not None and known.all():
-            known = None
-        return self._predicate(polynomials, opaque, known)
-
-    def _inverse(self, value: Predicate, evaluate: Callable[..., Array]) -> Value:
-        if len(value.polynomials) == 1 and not value.opaque:
-            return self.not_negative(P.shifted(P.negate(value.polynomials[0]), -1))
-        return super().integer("not.pred", [plain(value)], 1, evaluate)
-
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
         """See `Domain.select`."""
         if (
@@ -376,7 +219,7 @@ class SymbolicDomain(TermDomain):
         if isinstance(if_true, Symbolic) or isinstance(if_false, Symbolic):
             return self._select_integer(predicate, if_true, if_false)
         if isinstance(if_true, Chosen) and _same(if_true.if_false, if_false):
-            return self.select(self.all_of([predicate, if_true.predicate]), if_true.if_true, if_false)
+            return self.select(predicates.all_of(self, [predicate, if_true.predicate]), if_true.if_true, if_false)
         if isinstance(if_true, Predicate | Symbolic):
             if_true = plain(if_true)
         if isinstance(if_false, Predicate | Symbolic):
@@ -432,22 +275,6 @@ def _cleared(verb: str, values: Sequence[Polynomial]) -> int:
     return masks[0] & -masks[0] if verb == "and" and masks and masks[0] else 1
 
 
-def _merge(polynomials: list[Polynomial], new: Polynomial) -> None:
-    """Adds a condition; of two that differ in their constants only, the stronger one stays."""
-    for index, old in enumerate(polynomials):
-        if old.terms.keys() == new.terms.keys() and all(_equal(old.terms[m], new.terms[m]) for m in new.terms):
-            least = np.minimum(P.signed(old.constant, 64), P.signed(new.constant, 64))
-            polynomials[index] = Polynomial(64, old.terms, P.unsigned(int(least) if np.ndim(least) == 0 else least, 64))
-            return
-    polynomials.append(new)
-
-
-def _equal(left: P.Coefficient, right: P.Coefficient) -> bool:
-    if isinstance(left, int) and isinstance(right, int):
-        return left == right
-    return bool(np.all(P.wide(left) == P.wide(right)))
-
-
 def _is_content(lanes: Lanes) -> bool:
     """Whether every lane is the content of memory, or a known zero in place of it."""
     if isinstance(lanes.meta, int):
@@ -458,10 +285,3 @@ def _is_content(lanes: Lanes) -> bool:
 
 def _same(left: Value, right: Value) -> bool:
     return isinstance(left, np.ndarray) and isinstance(right, np.ndarray) and bool(np.all(left == right))
-
-
-def _sticky(opaque: Sequence[Lanes]) -> int:
-    found = 0
-    for each in opaque:
-        found |= int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(each.meta)), axis=None)) & L.STICKY
-    return found

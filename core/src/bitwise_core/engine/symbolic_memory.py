@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bitwise_core.engine.predicates import all_of
 from bitwise_core.engine.symbolic import Chosen, Symbolic
 from bitwise_core.engine.symbolic_domain import SymbolicDomain
 from bitwise_core.engine.tiles import Elements
@@ -125,7 +126,7 @@ class SymbolicMemory:
         condition: Lanes | None = None
         conditions = [*self.path, *(() if machine.condition is None else (machine.condition,))]
         if conditions:
-            whole = self.domain.all_of(conditions)
+            whole = all_of(self.domain, conditions)
             settled = machine.known(whole)
             if settled is None:
                 condition = as_lanes(whole)

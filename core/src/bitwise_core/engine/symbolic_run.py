@@ -203,9 +203,9 @@ class SymbolicRun(Run):
 
 def _entered_by(entries: list[Polynomial | None], predicate: Value) -> bool:
     """Whether the loops of one side have a turn exactly where control comes to that side."""
-    if not entries or not isinstance(predicate, Predicate) or len(predicate.polynomials) != 1 or predicate.opaque:
+    fact = predicate.single if isinstance(predicate, Predicate) else None
+    if not entries or fact is None:
         return False
-    fact = predicate.polynomials[0]
     return all(
         each is not None
         and each.terms == fact.terms
