@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from bitwise_conformance.cases import Array
-from bitwise_conformance.draws import DRAWS, FORMATS, canonical, digest_of, draw, round_to_format
+from bitwise_conformance.draws import DRAWS, FORMATS, NOT_FINITE, canonical, digest_of, draw, places, round_to_format
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "fp32"])
@@ -103,3 +105,34 @@ def test_hashes_count_all_nans_as_one_and_tell_zeros_apart() -> None:
     assert digest_of(np.array([0x7E], dtype=np.uint8), "fp8e4nv") != digest_of(
         np.array([0x7F], dtype=np.uint8), "fp8e4nv"
     )
+
+
+def thue_morse(index: int) -> int:
+    return index.bit_count() % 2
+
+
+@pytest.mark.parametrize("dtype", sorted(FORMATS))
+def test_kinds_that_show_differences_hold_what_they_are_named_after(dtype: str) -> None:
+    form = FORMATS[dtype]
+    drawn = {kind: draw(Array("a", dtype, 4096), "g", kind).astype(np.uint64) for kind in DRAWS}
+    later = {kind: draw(Array("a", dtype, 4096), "g", kind, 1).astype(np.uint64) for kind in DRAWS}
+    sign, infinity = np.uint64(form.sign), np.uint64(form.infinity)
+    assert ((drawn["cancelling"] & sign) != 0).tolist() == [thue_morse(index) == 1 for index in range(4096)]
+    assert not (later["cancelling"] & sign).any()
+    assert len(set(drawn["few"].tolist())) == 8
+    assert not (drawn["opposed"] & sign).any()
+    assert set(later["opposed"].tolist()) == {form.sign}
+    assert (drawn["tiny"] & (sign - np.uint64(1)) == 0).mean() > 0.8
+    assert 0 < (drawn["tiny"] & infinity).max() <= 4 << form.mantissa
+    assert (drawn["huge"] & infinity).min() >= (2 * form.bias - 3) << form.mantissa
+    assert form.quiet_nan not in canonical(drawn["huge"], dtype)
+    assert not np.array_equal(drawn["wide"], drawn["wide.2"])
+    for kind in DRAWS:
+        bad = np.isin(canonical(drawn[kind], dtype) & ~sign, [form.infinity] if form.infinite else [], invert=False)
+        assert not bad.any() or kind in NOT_FINITE
+    assert (canonical(drawn["infinite"], dtype) == form.quiet_nan).sum() > 8
+
+
+def test_factors_of_a_case_are_numbered() -> None:
+    arrays = (Array("c", "fp16", 4, "output"), Array("a", "fp16", 4), Array("i", "i32", 4), Array("b", "fp16", 4))
+    assert [place for _, place in places(SimpleNamespace(arrays=arrays))] == [0, 0, 1, 1]  # type: ignore[arg-type]

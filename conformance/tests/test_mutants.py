@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import signal
+import time
 from pathlib import Path
 
 import pytest
 
 from bitwise_conformance import mutants
 from bitwise_conformance.digest import normalised_digest
+from bitwise_conformance.mutants import OutOfTime, time_limit
 from bitwise_conformance.ptx_mutations import KINDS
 from bitwise_conformance.ptx_text import read_text, split_operands
 from bitwise_conformance.ptx_variants import VARIANTS
@@ -123,3 +127,26 @@ def test_every_kind_is_in_the_record() -> None:
     table = json.loads(RECORDS.read_text())["table"]
     assert {row["kind"] for row in table if not row["neutral"]} == set(KINDS)
     assert {row["kind"] for row in table if row["neutral"]} == set(VARIANTS)
+
+
+def test_the_time_limit_ends_an_endless_run_in_spite_of_the_garbage_collector() -> None:
+    def endless(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and rings:
+            end = time.monotonic() + 0.3
+            while time.monotonic() < end:
+                pass
+
+    def run() -> None:
+        gc.collect()
+        rings.clear()
+        while True:
+            pass
+
+    rings = [True]
+    gc.callbacks.append(endless)
+    try:
+        with pytest.raises(OutOfTime), time_limit(0.1):
+            run()
+    finally:
+        gc.callbacks.remove(endless)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

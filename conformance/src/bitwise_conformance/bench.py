@@ -23,7 +23,7 @@ from typing import Any
 
 from bitwise_conformance.agreement import Agreement, Read, compare, compile_source, group_buffers
 from bitwise_conformance.cases import Argument, Array, Case, Scalar
-from bitwise_conformance.draws import DRAWS
+from bitwise_conformance.draws import DRAWS, NOT_FINITE
 from bitwise_conformance.environment import reading_environment
 from bitwise_conformance.records import CaseRecord, load_records
 from bitwise_core import registry
@@ -143,7 +143,7 @@ def agreement_of(results: Sequence[Mapping[str, Any]], mode: str, recorded: Mapp
         return f"{found} {result['scalars']}" if found and mode == "every launch" else found
 
     readings = [Read(r["id"], r["digest"], signature(r), r["unknown"].get(mode)) for r in results]
-    draws = [index for index, kind in enumerate(DRAWS) if kind != "special"] if mode == "finite" else None
+    draws = [index for index, kind in enumerate(DRAWS) if kind not in NOT_FINITE] if mode == "finite" else None
     return compare(readings, recorded, draws)
 
 

@@ -7,7 +7,7 @@ bits on every machine and with every NumPy.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -18,8 +18,15 @@ from bitwise_conformance.cases import DTYPE_BYTES, FLOAT_DTYPES, Array, Case
 
 Bits: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
-DRAWS: tuple[str, ...] = ("normal", "wide", "zeros", "negative_zero", "subnormal", "special")
-"""The kinds of input: every record holds one hash per output for each."""
+DRAWS: tuple[str, ...] = (
+    *("normal", "wide", "zeros", "negative_zero", "subnormal", "special"),
+    *("wide.2", "wide.3", "wide.4", "cancelling", "cancelling.2", "few", "tiny", "opposed", "infinite", "infinite.2"),
+    "huge",
+)
+"""The kinds of input: every record holds one hash per output for each.  A number after a point is another seed."""
+
+NOT_FINITE: frozenset[str] = frozenset({"special", "infinite", "infinite.2", "huge"})
+"""Kinds with infinities or NaNs, in the input or in a sum that overflows."""
 
 PATTERN = 0xA5
 """The byte that fills an output before the launch, so that an element left unwritten compares equal."""
@@ -95,10 +102,11 @@ def round_to_format(values: Bits, dtype: str) -> Bits:
     return signed.astype(f"u{DTYPE_BYTES[dtype]}")
 
 
-def draw(array: Array, group: str, kind: str) -> Bits:
+def draw(array: Array, group: str, kind: str, place: int = 0) -> Bits:
     """The bits that `array` holds before a launch of a case of `group`, flat, unsigned, of its element width.
 
-    `kind` is one of `DRAWS`; integers and indices ignore it but for the seed.
+    `kind` is one of `DRAWS`; integers and indices ignore it but for the seed.  `place` counts the inputs before this
+    one: the factors of a product are of other kinds where a draw wants it so.
     """
     width = f"u{DTYPE_BYTES[array.dtype]}"
     if array.role == "output":
@@ -112,23 +120,22 @@ def draw(array: Array, group: str, kind: str) -> Bits:
     elif array.dtype not in FLOAT_DTYPES:
         bits = raw[0] & np.uint64(1) if array.dtype == "i1" else raw[0]
     else:
-        bits = _float_bits(array.dtype, raw, kind)
+        bits = _float_bits(array.dtype, raw, kind.split(".")[0], place)
     if array.kind == "positive":
         bits = bits & np.array(FORMATS[array.dtype].sign - 1, dtype=width)
     return bits.astype(width)
 
 
-def _float_bits(dtype: str, raw: Bits, kind: str) -> Bits:
+def _float_bits(dtype: str, raw: Bits, kind: str, place: int) -> Bits:
+    if kind in _PLANNED:
+        return round_to_format(_PLANNED[kind](FORMATS[dtype], raw[0], raw[1], place), dtype)
     form = FORMATS[dtype]
     width = f"u{DTYPE_BYTES[dtype]}"
     first, second = raw
     if kind == "normal":
         return round_to_format(_bell(first, second), dtype)
     if kind == "wide":
-        span = np.uint64(form.high - form.low + 1)
-        exponent = ((first >> np.uint64(8)) % span).astype(np.int64) + form.low
-        significand = 1.0 + (second >> np.uint64(12)).astype(np.float64) * 2.0**-52
-        return round_to_format(np.ldexp(np.where(first & np.uint64(1), -significand, significand), exponent), dtype)
+        return round_to_format(_between(form.low, form.high, first, second), dtype)
     # The sign as an array of the element's width: NumPy refuses 2 ** 63 as a plain Python number.
     signs = np.where(first & np.uint64(1), np.array(form.sign, dtype=width), np.array(0, dtype=width))
     if kind == "zeros":
@@ -140,12 +147,56 @@ def _float_bits(dtype: str, raw: Bits, kind: str) -> Bits:
         fractions: Bits = ((second >> np.uint64(8)) & np.uint64((1 << form.mantissa) - 1)).astype(width)
         both: Bits = signs | fractions
         return both
-    if kind == "special":
+    if kind in ("special", "infinite"):  # three of 4096 elements, or of 64 each
         normal = round_to_format(_bell(first, second), dtype)
-        dice = (first ^ second) >> np.uint64(52)
+        dice = (first ^ second) >> np.uint64(52 if kind == "special" else 58)
         odd = np.where(dice == 0, form.quiet_nan, form.infinity if form.infinite else form.quiet_nan - 1)
         return np.where(dice < 3, odd.astype(width) | signs, normal).astype(width)
     raise ValueError(f"there is no draw called {kind!r}; use one of {', '.join(DRAWS)}")
+
+
+def _between(low: int, high: int, first: Bits, second: Bits) -> Bits:
+    """Doubles of both signs with exponents from `low` to `high`, each as often."""
+    exponent = ((first >> np.uint64(8)) % np.uint64(high - low + 1)).astype(np.int64) + low
+    significand = 1.0 + (second >> np.uint64(12)).astype(np.float64) * 2.0**-52
+    return np.asarray(np.ldexp(np.where(first & np.uint64(1), -significand, significand), exponent))
+
+
+def _cancelling(form: Format, first: Bits, second: Bits, place: int) -> Bits:
+    """Large numbers of alternating signs (Thue-Morse), whose sums leave what was rounded; later factors near 1."""
+    noise = _bell(first, second)
+    if place:
+        return np.asarray(1.0 + np.abs(noise) * 2.0**-4)
+    index = np.arange(len(first), dtype=np.uint64)
+    for shift in (32, 16, 8, 4, 2, 1):
+        index = index ^ (index >> np.uint64(shift))
+    return np.asarray(np.where(index & np.uint64(1), -1.0, 1.0) * 2.0**form.high + noise)
+
+
+def _few(form: Format, first: Bits, second: Bits, place: int) -> Bits:
+    """Eight values only, zeros of both signs among them: many ties."""
+    return np.asarray([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0])[(first >> np.uint64(60)).astype(np.int64) % 8]
+
+
+def _tiny(form: Format, first: Bits, second: Bits, place: int) -> Bits:
+    """Numbers at the lower end of the format, seven of eight elements zero: products and sums that underflow."""
+    return np.where(second & np.uint64(7), 0.0, _between(1 - form.bias, 3 - form.bias, first, second))
+
+
+def _opposed(form: Format, first: Bits, second: Bits, place: int) -> Bits:
+    """-0 in every second input, positive numbers in the others: every product is -0."""
+    return np.full(len(first), -0.0) if place % 2 else np.abs(_bell(first, second)) + 1.0
+
+
+def _huge(form: Format, first: Bits, second: Bits, place: int) -> Bits:
+    """Numbers at the upper end of the format: some orders of a sum overflow on their way."""
+    highest = form.bias if form.infinite else form.bias + 1
+    return _between(highest - 3, highest - 1, first, second)
+
+
+_PLANNED: Mapping[str, Callable[[Format, Bits, Bits, int], Bits]] = MappingProxyType(
+    {"cancelling": _cancelling, "few": _few, "tiny": _tiny, "opposed": _opposed, "huge": _huge}
+)
 
 
 def _bell(first: Bits, second: Bits) -> Bits:
@@ -173,4 +224,14 @@ def digest_of(bits: Bits, dtype: str) -> str:
 
 def inputs_of(case: Case, kind: str) -> dict[str, Bits]:
     """The bits of every buffer of `case` before its launch, by buffer name."""
-    return {array.name: draw(array, f"{case.family}/{case.group}", kind) for array in case.arrays}
+    group = f"{case.family}/{case.group}"
+    return {array.name: draw(array, group, kind, place) for array, place in places(case)}
+
+
+def places(case: Case) -> list[tuple[Array, int]]:
+    """Every buffer of a case with the number of floating-point inputs before it."""
+    found, place = [], 0
+    for array in case.arrays:
+        found.append((array, place))
+        place += array.read and array.dtype in FLOAT_DTYPES
+    return found

@@ -11,7 +11,7 @@ import numpy as np
 from bitwise_conformance.cases import DTYPE_BYTES, Array, Case, Descriptor
 from bitwise_conformance.compiling import compile_case
 from bitwise_conformance.digest import normalised_digest
-from bitwise_conformance.draws import DRAWS, Bits, digest_of, draw
+from bitwise_conformance.draws import DRAWS, Bits, digest_of, draw, places
 from bitwise_conformance.pool import PoisonedProcess
 
 TORCH_NAMES = MappingProxyType(
@@ -35,9 +35,9 @@ _CARRIERS = MappingProxyType({1: "uint8", 2: "int16", 4: "int32", 8: "int64"})
 
 
 @lru_cache(maxsize=96)
-def drawn(array: Array, group: str, kind: str) -> Bits:
+def drawn(array: Array, group: str, kind: str, place: int) -> Bits:
     """`draw`, remembered for the repetitions of a case."""
-    return draw(array, group, kind)
+    return draw(array, group, kind, place)
 
 
 def upload(array: Array, bits: Bits, device: str) -> Any:
@@ -65,13 +65,14 @@ def prepare(case: Case, kind: str, device: str) -> tuple[dict[str, Any], dict[st
     tensors: dict[str, Any] = {}
     launch: dict[str, Any] = {}
     group = f"{case.family}/{case.group}"
+    bits = {array.name: drawn(array, group, kind, place) for array, place in places(case)}
     for argument in case.arguments:
         if isinstance(argument, Array):
-            launch[argument.name] = tensors[argument.name] = upload(argument, drawn(argument, group, kind), device)
+            launch[argument.name] = tensors[argument.name] = upload(argument, bits[argument.name], device)
         elif isinstance(argument, Descriptor):
             from triton.tools.tensor_descriptor import TensorDescriptor
 
-            base = upload(argument.array, drawn(argument.array, group, kind), device)
+            base = upload(argument.array, bits[argument.array.name], device)
             tensors[argument.array.name] = base
             launch[argument.name] = TensorDescriptor(
                 base, list(argument.shape), list(argument.strides), list(argument.block)

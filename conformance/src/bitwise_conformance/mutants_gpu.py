@@ -122,7 +122,7 @@ def launch_bytes(path: str, launch: Launch, parameters: int, case: Case, kind: s
     tensors: dict[str, Any] = {}
     for array in case.arrays:
         if array.name not in tensors:
-            tensors[array.name] = upload(array, drawn(array, group, kind), "cuda")
+            tensors[array.name] = upload(array, drawn(array, group, kind, 0), "cuda")
     held: list[Any] = []
     pointers: list[int] = []
     for argument in launch.args:
