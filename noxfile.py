@@ -32,6 +32,7 @@ DISTRIBUTIONS = [
     "plugins/amd",
     "compiler",
     "conformance",
+    "examples/toy_arch",
 ]
 
 # Golden values and the demonstration hold for this compiler. It compiles for a GPU without one, and without torch.

@@ -22,6 +22,7 @@ ALLOWED = {
     "bitwise-cublas-profiles": {"bitwise-core"},
     "bitwise-triton": {"bitwise-core"},
     "bitwise-conformance": {"bitwise-core", "bitwise-nvidia", "bitwise-nvidia-sm90", "bitwise-triton"},
+    "bitwise-toy": {"bitwise-core", "bitwise-conformance"},
 }
 
 # No distribution brings torch: its user chose a build for the machine. Triton is an extra.

@@ -69,4 +69,5 @@ def test_all_distributions_are_found() -> None:
         "bitwise-amd": None,
         "bitwise-triton": "bitwise_triton",
         "bitwise-conformance": "bitwise_conformance",
+        "bitwise-toy": "bitwise_toy",
     }

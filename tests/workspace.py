@@ -50,7 +50,8 @@ class Import:
 def distributions() -> tuple[Distribution, ...]:
     """Return every distribution of the repository, found by its pyproject.toml."""
     found = []
-    for file in sorted([*ROOT.glob("*/pyproject.toml"), *ROOT.glob("plugins/*/pyproject.toml")]):
+    places = ("*", "plugins/*", "examples/*")
+    for file in sorted(each for place in places for each in ROOT.glob(f"{place}/pyproject.toml")):
         pyproject = tomllib.loads(file.read_text())
         packages = pyproject["tool"]["hatch"]["build"]["targets"]["wheel"].get("packages", [None])
         package = packages[0].removeprefix("src/") if packages[0] else None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bitwise_core.asm import Address, Operand
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value, width
@@ -60,6 +61,22 @@ def write_shared(machine: Machine, address: Array, value: Value) -> None:
     shared.store(cells, value, machine.mask)
     if not apart and not shared.kept(cells, value, machine.mask):
         raise Unreadable("threads write different values to one place of shared memory at once (a race)")
+
+
+def known_address(machine: Machine, operand: Operand, size: int) -> Array:
+    """The address that a bracketed operand means, known and a multiple of the access's size in bytes.
+
+    Raises Unreadable where it depends on data or is not aligned.
+    """
+    if not isinstance(operand, Address) or operand.base is None:
+        raise Unreadable(f"the operand {operand} is no address with a register")
+    address = machine.known(machine.read_bits(operand.base, 64))
+    if address is None:
+        raise Unreadable("memory is accessed at an address that depends on data")
+    if operand.offset:
+        address = address + np.uint64(operand.offset & (1 << 64) - 1)
+    aligned(machine, address, size, machine.line)
+    return address
 
 
 def load_global(machine: Machine, address: Array, bits: int, line: int) -> Value:

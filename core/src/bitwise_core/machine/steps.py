@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bitwise_core.asm import Instruction
+from bitwise_core.asm import Instruction, Symbol
+from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.state import Branch, Control, Machine, Step, invert
@@ -30,9 +31,15 @@ def apply_integer(
     return machine.domain.integer(name, values, bits, evaluate, gathers=gathers)
 
 
-def branch_to(place: int, instruction: Instruction) -> Step:
-    """A branch to the instruction of that index, in the lanes where the branch's own guard holds."""
-    guard = instruction.guard
+def branch(instruction: Instruction, context: Context) -> Step:
+    """A branch to the label in the first operand, in the lanes where the branch's own guard holds.
+
+    Raises UnknownInstruction where that is no label of the kernel.
+    """
+    target = instruction.operands[0] if instruction.operands else None
+    if not isinstance(target, Symbol) or target.name not in context.kernel.labels:
+        raise UnknownInstruction(instruction, "takes a label")
+    place, guard = context.kernel.labels[target.name], instruction.guard
 
     def step(machine: Machine) -> Control:
         if guard is None:

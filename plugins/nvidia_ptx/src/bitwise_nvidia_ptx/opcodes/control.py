@@ -9,18 +9,12 @@ from bitwise_core.asm import Instruction, Symbol, Vector
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.state import Barrier, Call, Control, Exit, Machine, Return, Step
-from bitwise_core.machine.steps import branch_to
+from bitwise_core.machine.steps import branch
 
 TABLE = OpcodeTable()
 
 
-@TABLE.opcode("bra")
-def branch(instruction: Instruction, context: Context) -> Step:
-    """bra{.uni} to a label, under its guard."""
-    target = instruction.operands[0]
-    if not isinstance(target, Symbol) or target.name not in context.kernel.labels:
-        raise UnknownInstruction(instruction)
-    return branch_to(context.kernel.labels[target.name], instruction)
+TABLE.opcode("bra")(branch)
 
 
 @TABLE.opcode("ret", "exit")

@@ -1,0 +1,1 @@
+"""An architecture plugin for toy1, a machine that does not exist."""

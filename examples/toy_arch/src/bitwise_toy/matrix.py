@@ -1,0 +1,59 @@
+"""toy1's matrix unit: a wave of four lanes multiplies 2 x 2 matrices of fp16 and adds them to fp32.
+
+Lane 2 i + j holds element (i, j) of the accumulator.  A register of lane 2 i holds row i of the left matrix, a register
+of lane j column j of the right one (j = 0, 1), the first element in the low half; what else lies there is not read.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitwise_core.asm import Instruction
+from bitwise_core.machine.arch import Context, OpcodeTable
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.fragments import accumulate, operand_vectors
+from bitwise_core.machine.matrix import FusedStep
+from bitwise_core.machine.pieces import cut
+from bitwise_core.machine.state import Machine, Step
+from bitwise_core.mma import FusedSum, MmaSpec
+from bitwise_toy.opcodes import operands
+
+MAC = MmaSpec(
+    architecture="toy1",
+    family="mac",
+    left="fp16",
+    right="fp16",
+    accumulator="fp32",
+    result="fp32",
+    k=2,
+    arithmetic=FusedSum(products=2, fraction_bits=25, mantissa_bits=23, rounding="rz"),
+    status="published only",
+    source="https://example.org/toy1",
+)
+
+TABLE = OpcodeTable()
+_STEP = FusedStep(MAC.name, positive_zero=True, commutes=True)
+
+
+@TABLE.opcode("mac")
+def multiply(instruction: Instruction, context: Context) -> Step:
+    """mac r, left, right, accumulator."""
+    destination, left, right, accumulator = operands(instruction, "rrrr")
+
+    def step(machine: Machine) -> None:
+        if not machine.active().all():
+            raise Unreadable("a matrix instruction runs in part of the block", instruction.line)
+        thread = np.arange(machine.threads)
+        wave, row, column = thread // 4, thread // 2 % 2, thread % 2
+        first = 4 * np.arange(machine.threads // 4)[:, None]
+        vectors = []
+        for operand, places in ((left, [0, 2]), (right, [0, 1])):
+            value = machine.read_bits(operand, 32)
+            holders = (first + np.array(places)).reshape(-1, 1)
+            vectors.append(operand_vectors(machine, [cut(value, 0, 16), cut(value, 16, 16)], holders.repeat(2, axis=1)))
+        old = machine.read_bits(accumulator, 32)
+        machine.write(
+            destination, accumulate(machine, _STEP, old, vectors[0], vectors[1], 2 * wave + row, 2 * wave + column)
+        )
+
+    return step

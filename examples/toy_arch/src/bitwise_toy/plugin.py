@@ -1,0 +1,64 @@
+"""What this distribution hands over: toy1, with waves of four lanes, one matrix unit and no shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from bitwise_core.asm import Kernel, Module
+from bitwise_core.hookspecs import hookimpl
+from bitwise_core.machine.arch import Arch, BitPatterns, OpcodeTable
+from bitwise_core.machine.launch import Launch, ManifestError
+from bitwise_core.machine.mnemonics import Mnemonics
+from bitwise_core.machine.parameters import value_of
+from bitwise_core.machine.state import Machine
+from bitwise_core.mma import MmaSpec
+from bitwise_toy import matrix, opcodes
+from bitwise_toy.text import parse, write
+
+
+def _granule(kernel: Kernel) -> int:
+    return 4
+
+
+def _special(machine: Machine, launch: Launch) -> None:
+    machine.special["lane"] = np.arange(machine.threads, dtype=np.uint32)[None]
+    machine.special["block"] = machine.special["block"].astype(np.uint32)
+
+
+def _prepare(machine: Machine, module: Module, kernel: Kernel, launch: Launch) -> None:
+    if len(launch.args) != len(kernel.parameters):
+        raise ManifestError(
+            f"the launch gives {len(launch.args)} arguments and {kernel.name} takes {len(kernel.parameters)}"
+        )
+    for parameter, argument in zip(kernel.parameters, launch.args, strict=True):
+        machine.parameters[parameter.name] = value_of(machine, argument, parameter)
+
+
+TOY1 = Arch(
+    name="toy1",
+    extension=".toy",
+    targets=("toy1",),
+    warp=4,
+    opcodes=OpcodeTable(opcodes.TABLE, matrix.TABLE),
+    mnemonics=Mnemonics(branches=frozenset({"jump"}), ends=frozenset({"end"})),
+    parse=parse,
+    write=write,
+    granule=_granule,
+    special=_special,
+    prepare=_prepare,
+    bits=BitPatterns({"rcp.approx.fp32@toy1": opcodes.reciprocal}, (matrix.MAC,)),
+)
+
+
+@hookimpl
+def bitwise_arches() -> Iterable[Arch]:
+    """toy1."""
+    return [TOY1]
+
+
+@hookimpl
+def bitwise_matrix_units() -> Iterable[MmaSpec]:
+    """The one matrix unit of toy1."""
+    return [matrix.MAC]
