@@ -189,6 +189,17 @@ def test_two_hundred_top_bits_are_two_hundred_forms() -> None:
     assert len(set(found.values())) == len(found) == 200
 
 
+def test_a_square_of_lanes_that_differ_in_what_is_known_of_their_nans() -> None:
+    body = """
+        neg.f32 %f5, %f1; neg.f32 %f5, %f5; setp.lt.u32 %p3, %r0, 2; selp.f32 %f6, %f5, %f2, %p3;
+        max.f32 %f7, %f6, %f6; fma.rn.f32 %f8, %f7, %f6, %f3; mul.f32 %f9, %f6, %f6;
+        mul.wide.u32 %d5, %r0, 8; add.s64 %d5, %d5, %d0; st.global.f32 [%d5], %f8; st.global.f32 [%d5+4], %f9;
+    """
+    found = hashes("ld.global.f32 %f1, [%d1]; ld.global.f32 %f2, [%d1+4]; ld.global.f32 %f3, [%d1+8];" + body, threads=4)
+    squares = [form(f"fma.rn.f32 %f40, {x}, {x}, %f3;") for x in ("%f1", "%f2")]
+    assert [{0: found[8 * thread]} for thread in range(4)] == [squares[0]] * 2 + [squares[1]] * 2
+
+
 def test_a_known_factor_of_each_block_enters_its_own_product() -> None:
     body = """
         mov.u32 %r1, %ctaid.x; add.u32 %r2, %r1, 3; cvt.rn.f32.u32 %f1, %r2; neg.f32 %f1, %f1; ld.global.f32 %f2, [%d1]; mul.f32 %f3, %f1, %f2;

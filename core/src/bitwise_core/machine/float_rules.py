@@ -257,8 +257,7 @@ def _vanishes(zero: Lanes, other: Lanes) -> bool | Array:
 def _positive_product(left: Lanes, right: Lanes) -> L.Meta:
     """Where a product of these factors (sign flips counted) is never negative: NOT_NEGATIVE, else 0."""
     flips = (left.meta ^ right.meta) & L.NEGATED
-    same_meta = left.meta is right.meta or (isinstance(left.meta, int) and left.meta == right.meta)
-    if left.words is right.words and same_meta:
+    if left.words is right.words and np.array_equal(left.meta, right.meta):
         return L.NOT_NEGATIVE
     positive = left.meta & right.meta & L.NOT_NEGATIVE
     if isinstance(flips, int) and isinstance(positive, int):
