@@ -195,7 +195,9 @@ def test_a_square_of_lanes_that_differ_in_what_is_known_of_their_nans() -> None:
         max.f32 %f7, %f6, %f6; fma.rn.f32 %f8, %f7, %f6, %f3; mul.f32 %f9, %f6, %f6;
         mul.wide.u32 %d5, %r0, 8; add.s64 %d5, %d5, %d0; st.global.f32 [%d5], %f8; st.global.f32 [%d5+4], %f9;
     """
-    found = hashes("ld.global.f32 %f1, [%d1]; ld.global.f32 %f2, [%d1+4]; ld.global.f32 %f3, [%d1+8];" + body, threads=4)
+    found = hashes(
+        "ld.global.f32 %f1, [%d1]; ld.global.f32 %f2, [%d1+4]; ld.global.f32 %f3, [%d1+8];" + body, threads=4
+    )
     squares = [form(f"fma.rn.f32 %f40, {x}, {x}, %f3;") for x in ("%f1", "%f2")]
     assert [{0: found[8 * thread]} for thread in range(4)] == [squares[0]] * 2 + [squares[1]] * 2
 
