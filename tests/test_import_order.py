@@ -9,9 +9,7 @@ from workspace import distribution, imports, package_of
 ORDER = [
     "numeric",
     "mma",
-    "gemm",
-    "reduction",
-    "attention",
+    "descriptors",
     "probe",
     "tree",
     "asm",

@@ -1,0 +1,43 @@
+"""Descriptors: records that hold all that decides a computation's bits.  Equal descriptors owe equal bits."""
+
+from __future__ import annotations
+
+from bitwise_core.descriptors.attention import AttentionDesc
+from bitwise_core.descriptors.cuts import Cut
+from bitwise_core.descriptors.families import (
+    contiguous_slice_gemv,
+    lane_tree_gemv,
+    per_mma,
+    single_pass,
+    split_k,
+    split_k_per_mma,
+    three_level_chain,
+    workspace_gemv,
+)
+from bitwise_core.descriptors.gemm import GEMMDesc, Instruction, Rotation
+from bitwise_core.descriptors.record import DescriptorError, Record
+from bitwise_core.descriptors.reduction import Fold, ReductionDesc, index_bits
+from bitwise_core.descriptors.text import read, write
+
+__all__ = [
+    "AttentionDesc",
+    "Cut",
+    "DescriptorError",
+    "Fold",
+    "GEMMDesc",
+    "Instruction",
+    "Record",
+    "ReductionDesc",
+    "Rotation",
+    "contiguous_slice_gemv",
+    "index_bits",
+    "lane_tree_gemv",
+    "per_mma",
+    "read",
+    "single_pass",
+    "split_k",
+    "split_k_per_mma",
+    "three_level_chain",
+    "workspace_gemv",
+    "write",
+]

@@ -1,0 +1,135 @@
+"""Where a contracted axis is cut, and how the parts become one value again."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import AfterValidator, Field, StrictInt, model_validator
+
+from bitwise_core.descriptors.record import DescriptorError, Record, float_name, wider
+
+Positions: TypeAlias = npt.NDArray[np.int64]
+Positive = Annotated[StrictInt, Field(ge=1)]
+FloatName = Annotated[str, AfterValidator(float_name)]
+
+Merge: TypeAlias = Literal["chain", "chain-down", "neighbours", "halves"]
+"""How parts are added: one after the other in ascending or descending order; or as a balanced tree whose first round
+adds part 2i to part 2i + 1 (a butterfly that counts its offsets up), or part i to part i + count / 2 (one that counts
+them down)."""
+Remainder: TypeAlias = Literal["short-last", "short-first", "long-last", "long-first", "spread"]
+"""Who takes what does not part evenly into tiles: the last or the first part is short, or is long, or the first parts
+take one tile more each."""
+
+
+class Cut(Record):
+    """One cut of a sequence of k into parts, and their merge.
+
+    contiguous: parts follow one another.  `span` gives their length; `count` their number, whose lengths are then whole
+    tiles of `tile` k (ceil(ceil(length / tile) / count) * tile with a short part, floors with a long one); both
+    together give `count` parts of `span`.  strided: the sequence is dealt in tiles of `tile` k, tile i to part
+    i mod `count`.  With a `count` there are always that many parts, and an empty one is +0.
+
+    A finished part is rounded to `partial_dtype`.  Each addition is made in the wider of `partial_dtype` and
+    `merge_dtype`, to nearest even, and the running sum is rounded to `merge_dtype`.  The merge starts with the first
+    part, rounded to `merge_dtype`, or from +0 (chains only).  A balanced merge has one type for both.
+    """
+
+    layout: Literal["contiguous", "strided"] = "contiguous"
+    span: Positive | None = None
+    count: Positive | None = None
+    tile: Positive = 1
+    remainder: Remainder = "short-last"
+    merge: Merge = "chain"
+    start: Literal["first", "zero"] = "first"
+    partial_dtype: FloatName = "fp32"
+    merge_dtype: FloatName = "fp32"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Cut:
+        if self.layout == "strided":
+            if self.count is None or self.span is not None:
+                raise ValueError("a strided cut deals tiles to `count` parts: give count, and no span")
+            if self.remainder != "short-last":
+                raise ValueError("a strided cut deals tiles in turn: leave remainder out")
+        elif self.span is None and self.count is None:
+            raise ValueError("a contiguous cut needs the length of its parts, span, or their number, count")
+        elif self.span is not None and self.tile != 1:
+            raise ValueError(f"with span = {self.span} no tile decides anything: leave tile out")
+        elif self.span is not None and self.remainder not in ("short-last", "short-first"):
+            raise ValueError(f"parts of a given span are short, never long: remainder is not {self.remainder!r}")
+        if self.merge in ("neighbours", "halves"):
+            if self.count is None or self.count & (self.count - 1):
+                raise ValueError(
+                    f"a balanced merge takes a power of two of parts: give such a count, not {self.count}, or a chain"
+                )
+            if self.start == "zero":
+                raise ValueError("a balanced merge has no running sum to start from zero: leave start out")
+            if self.partial_dtype != self.merge_dtype:
+                raise ValueError("a balanced merge adds parts to parts: make partial_dtype and merge_dtype one type")
+        try:
+            wider(self.partial_dtype, self.merge_dtype)
+        except DescriptorError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def lengths(self, length: int) -> list[int]:
+        """How long the parts of `length` k are, in order, of a contiguous cut.
+
+        Raises DescriptorError where they do not cover it.
+        """
+        if self.span is not None:
+            count = -(-length // self.span) if self.count is None else self.count
+            if count * self.span < length:
+                raise DescriptorError(
+                    f"the cut's {count} parts of {self.span} k cover {count * self.span} of {length}: "
+                    f"give span = {-(-length // count)}, or count = {-(-length // self.span)}, or leave count out"
+                )
+            full = [self.span] * (length // self.span)
+            short = [length % self.span] if length % self.span else []
+            given = short + full if self.remainder == "short-first" else full + short
+            empty = [0] * (count - len(given))
+            return empty + given if self.remainder == "short-first" else given + empty
+        assert self.count is not None
+        tiles = -(-length // self.tile)
+        if self.remainder in ("short-last", "short-first"):
+            whole = -(-tiles // self.count) * self.tile
+            found = [max(0, min(whole, length - whole * part)) for part in range(self.count)]
+            return found[::-1] if self.remainder == "short-first" else found
+        if self.remainder == "spread":
+            more = tiles % self.count
+            each = [(tiles // self.count + (part < more)) * self.tile for part in range(self.count)]
+            # The last tile may be short, and lies in the last part that has any.
+            last = max(part for part in range(self.count) if each[part]) if tiles else 0
+            each[last] -= tiles * self.tile - length
+            return each
+        whole = length // self.tile // self.count * self.tile
+        rest = length - whole * (self.count - 1)
+        return (
+            [whole] * (self.count - 1) + [rest]
+            if self.remainder == "long-last"
+            else [rest] + [whole] * (self.count - 1)
+        )
+
+    def parts(self, positions: Positions) -> list[Positions]:
+        """The parts of a sequence of k, in order.  Raises DescriptorError where they do not cover it."""
+        if self.layout == "strided":
+            assert self.count is not None
+            owner = np.arange(len(positions)) // self.tile % self.count
+            return [positions[owner == part] for part in range(self.count)]
+        ends = np.cumsum(self.lengths(len(positions)))
+        return list(np.split(positions, ends[:-1]))
+
+
+def rounds(merge: Merge, count: int) -> list[tuple[int, int]]:
+    """The additions of a merge of `count` parts: (into, from) in the order they are made; the result is in part
+    `into` of the last one.  A chain adds what follows into its first part."""
+    if merge == "chain":
+        return [(0, part) for part in range(1, count)]
+    if merge == "chain-down":
+        return [(count - 1, part) for part in range(count - 2, -1, -1)]
+    offsets = [1 << bit for bit in range((count - 1).bit_length())]
+    if merge == "halves":
+        return [(part, part + offset) for offset in reversed(offsets) for part in range(offset)]
+    return [(part, part + offset) for offset in offsets for part in range(0, count, 2 * offset)]

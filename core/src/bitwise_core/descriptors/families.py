@@ -1,0 +1,243 @@
+"""The algorithm families of matrix products, as constructors of descriptors.
+
+`dtype` is the operands' type, or a pair of them; `output_dtype` is theirs by default.  All raise DescriptorError.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from bitwise_core.descriptors.cuts import Cut, Merge, Remainder
+from bitwise_core.descriptors.gemm import GEMMDesc, Instruction
+
+Types: TypeAlias = str | tuple[str, str]
+
+
+def _operands(dtype: Types, output_dtype: str | None) -> dict[str, str]:
+    left, right = (dtype, dtype) if isinstance(dtype, str) else dtype
+    return {"left_dtype": left, "right_dtype": right, "output_dtype": output_dtype or left}
+
+
+def single_pass(
+    k: int,
+    dtype: Types,
+    instruction: Instruction,
+    *,
+    output_dtype: str | None = None,
+    accumulator_dtype: str = "fp32",
+    use_fast_accum: bool = True,
+    block: int | None = None,
+    k_dropped: int = 0,
+    operand_scales: bool = False,
+) -> GEMMDesc:
+    """Plain GEMM: one accumulator walks the whole axis in full instructions.
+
+    `block` closes an accumulator every so many k and adds the block totals in order, in the accumulator's type.
+    """
+    return GEMMDesc(
+        k=k,
+        **_operands(dtype, output_dtype),
+        path="matrix",
+        instruction=instruction,
+        instruction_k=instruction.k,
+        accumulator_dtype=accumulator_dtype,
+        use_fast_accum=use_fast_accum,
+        k_cuts=_block(block, accumulator_dtype),
+        k_dropped=k_dropped,
+        operand_scales=operand_scales,
+    )
+
+
+def _block(block: int | None, accumulator: str) -> tuple[Cut, ...]:
+    return () if block is None else (Cut(span=block, partial_dtype=accumulator, merge_dtype=accumulator),)
+
+
+def split_k(
+    k: int,
+    dtype: Types,
+    instruction: Instruction,
+    *,
+    slices: int,
+    tile: int = 1,
+    remainder: Remainder = "short-last",
+    partial_dtype: str = "fp32",
+    merge_dtype: str = "fp32",
+    output_dtype: str | None = None,
+    accumulator_dtype: str = "fp32",
+    use_fast_accum: bool = True,
+    block: int | None = None,
+    k_dropped: int = 0,
+    operand_scales: bool = False,
+) -> GEMMDesc:
+    """`slices` threadblocks take contiguous slices of whole tiles of k; a second kernel adds them in order."""
+    outer = Cut(
+        count=slices, tile=tile, remainder=remainder, partial_dtype=partial_dtype, merge_dtype=merge_dtype
+    )  # fmt: skip
+    return GEMMDesc(
+        k=k,
+        **_operands(dtype, output_dtype),
+        path="matrix",
+        instruction=instruction,
+        instruction_k=instruction.k,
+        accumulator_dtype=accumulator_dtype,
+        use_fast_accum=use_fast_accum,
+        k_cuts=(outer, *_block(block, accumulator_dtype)),
+        k_dropped=k_dropped,
+        operand_scales=operand_scales,
+    )
+
+
+def per_mma(
+    k: int,
+    dtype: Types,
+    instruction: Instruction,
+    *,
+    k_loop_step: int,
+    instruction_k: int | None = None,
+    output_dtype: str | None = None,
+    accumulator_dtype: str = "fp32",
+    k_dropped: int = 0,
+) -> GEMMDesc:
+    """Per-MMA accumulation: the short turn of the loop runs first, in groups of `instruction_k` k of its own."""
+    return GEMMDesc(
+        k=k,
+        **_operands(dtype, output_dtype),
+        path="matrix",
+        instruction=instruction,
+        instruction_k=instruction_k or instruction.k,
+        accumulator_dtype=accumulator_dtype,
+        k_loop_step=k_loop_step,
+        short_turn="first",
+        k_dropped=k_dropped,
+    )
+
+
+def split_k_per_mma(
+    k: int,
+    dtype: Types,
+    instruction: Instruction,
+    *,
+    slices: int,
+    k_loop_step: int,
+    tile: int = 1,
+    remainder: Remainder = "short-last",
+    instruction_k: int | None = None,
+    partial_dtype: str = "fp32",
+    merge_dtype: str = "fp32",
+    output_dtype: str | None = None,
+    accumulator_dtype: str = "fp32",
+    k_dropped: int = 0,
+) -> GEMMDesc:
+    """Split-K whose slices accumulate per MMA, each with its own short turn first."""
+    outer = Cut(
+        count=slices, tile=tile, remainder=remainder, partial_dtype=partial_dtype, merge_dtype=merge_dtype
+    )  # fmt: skip
+    return GEMMDesc(
+        k=k,
+        **_operands(dtype, output_dtype),
+        path="matrix",
+        instruction=instruction,
+        instruction_k=instruction_k or instruction.k,
+        accumulator_dtype=accumulator_dtype,
+        k_loop_step=k_loop_step,
+        short_turn="first",
+        k_cuts=(outer,),
+        k_dropped=k_dropped,
+    )
+
+
+def _scalar(
+    k: int, dtype: Types, output_dtype: str | None, accumulator_dtype: str, cuts: tuple[Cut, ...], fused: bool
+) -> GEMMDesc:
+    return GEMMDesc(
+        k=k,
+        **_operands(dtype, output_dtype),
+        path="fma" if fused else "mul_add",
+        accumulator_dtype=accumulator_dtype,
+        k_cuts=cuts,
+    )
+
+
+def three_level_chain(
+    k: int,
+    dtype: Types,
+    *,
+    chunks: int,
+    span: int | None = None,
+    tile: int = 1,
+    output_dtype: str | None = None,
+    accumulator_dtype: str = "fp32",
+    fused: bool = True,
+) -> GEMMDesc:
+    """Chained chunks on the scalar path: `chunks` contiguous chunks, accumulators that close every `span` k in them
+    (None: once), and a chain of multiply-adds in each; every level is added in order."""
+    kept = {"partial_dtype": accumulator_dtype, "merge_dtype": accumulator_dtype}
+    cuts = (Cut(count=chunks, tile=tile, **kept), *_block(span, accumulator_dtype))
+    return _scalar(k, dtype, output_dtype, accumulator_dtype, cuts, fused)
+
+
+def _lanes(lanes: int, tile: int, count_down: bool, accumulator: str) -> Cut:
+    merge: Merge = "halves" if count_down else "neighbours"
+    return Cut(
+        layout="strided", count=lanes, tile=tile, merge=merge, partial_dtype=accumulator, merge_dtype=accumulator
+    )  # fmt: skip
+
+
+def lane_tree_gemv(
+    k: int,
+    dtype: Types,
+    *,
+    lanes: int,
+    tile: int = 1,
+    chunk_tiles: int | None = None,
+    count_down: bool = True,
+    output_dtype: str | None = None,
+    accumulator_dtype: str = "fp32",
+    fused: bool = True,
+) -> GEMMDesc:
+    """The lanes of a warp take tiles of k in turn, and fold their totals by shuffles that count offsets down, or up.
+
+    `chunk_tiles` closes a lane's accumulator every so many of its tiles.
+    """
+    chunk = None if chunk_tiles is None else chunk_tiles * tile
+    cuts = (_lanes(lanes, tile, count_down, accumulator_dtype), *_block(chunk, accumulator_dtype))
+    return _scalar(k, dtype, output_dtype, accumulator_dtype, cuts, fused)
+
+
+def contiguous_slice_gemv(
+    k: int,
+    dtype: Types,
+    *,
+    lanes: int,
+    chunk: int,
+    count_down: bool = True,
+    output_dtype: str | None = None,
+    accumulator_dtype: str = "fp32",
+    fused: bool = True,
+) -> GEMMDesc:
+    """Each lane takes one contiguous slice, whole chunks of `chunk` k, and closes an accumulator every chunk."""
+    merge: Merge = "halves" if count_down else "neighbours"
+    kept = {"partial_dtype": accumulator_dtype, "merge_dtype": accumulator_dtype}
+    cuts = (Cut(count=lanes, tile=chunk, merge=merge, **kept), *_block(chunk, accumulator_dtype))
+    return _scalar(k, dtype, output_dtype, accumulator_dtype, cuts, fused)
+
+
+def workspace_gemv(
+    k: int,
+    dtype: Types,
+    *,
+    slices: int,
+    lanes: int,
+    slice_tile: int = 1,
+    tile: int = 1,
+    count_down: bool = True,
+    partial_dtype: str = "fp32",
+    merge_dtype: str = "fp32",
+    output_dtype: str | None = None,
+    accumulator_dtype: str = "fp32",
+    fused: bool = True,
+) -> GEMMDesc:
+    """A lane-tree GEMV over contiguous slices, whose totals go to a workspace that a second kernel adds in order."""
+    outer = Cut(count=slices, tile=slice_tile, partial_dtype=partial_dtype, merge_dtype=merge_dtype)
+    cuts = (outer, _lanes(lanes, tile, count_down, accumulator_dtype))
+    return _scalar(k, dtype, output_dtype, accumulator_dtype, cuts, fused)

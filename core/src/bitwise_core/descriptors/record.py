@@ -1,0 +1,83 @@
+"""What every descriptor is: a frozen pydantic record whose mistakes are sentences, with JSON that reads back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from bitwise_core.numeric import FLOAT_FORMATS
+
+R = TypeVar("R", bound="Record")
+
+
+class DescriptorError(ValueError):
+    """A descriptor, or an operand of one, that makes no sense: the message says what, where, and what to change."""
+
+
+class Record(BaseModel):
+    """A frozen, hashable record without room for unknown fields.  Raises DescriptorError for what makes no sense."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise DescriptorError(sentences(error, type(self).__name__)) from None
+
+    def to_json(self) -> str:
+        """The record as JSON, fields at their defaults left out; `from_json` reads it back to an equal record."""
+        return self.model_dump_json(exclude_defaults=True)
+
+    @classmethod
+    def from_json(cls: type[R], text: str) -> R:
+        """The record that `to_json` wrote.  Raises DescriptorError."""
+        try:
+            fields = json.loads(text)
+        except ValueError as error:
+            raise DescriptorError(f"{cls.__name__}: this is no JSON ({error})") from None
+        if not isinstance(fields, dict):
+            raise DescriptorError(
+                f"{cls.__name__}: the JSON of a descriptor is an object, not a {type(fields).__name__}"
+            )
+        return cls(**fields)
+
+    def __str__(self) -> str:
+        return repr(self)
+
+
+def sentences(error: ValidationError, name: str) -> str:
+    """What a validation found, one sentence for each field."""
+    found = []
+    for detail in error.errors():
+        place = ".".join(map(str, detail["loc"]))
+        message = str(detail["msg"]).removeprefix("Value error, ")
+        if detail["type"] == "extra_forbidden":
+            message = "there is no such field"
+        elif detail["type"] == "missing":
+            message = "is missing: give it"
+        elif detail["type"] != "value_error":
+            message = f"{message[:1].lower()}{message[1:]}, not {detail['input']!r}"
+        found.append(f"{name}: {place}: {message}" if place else message if name in message else f"{name}: {message}")
+    return "; ".join(found)
+
+
+def float_name(value: str) -> str:
+    """A field's type, checked: the name of a signed floating-point format of `bitwise_core.numeric`."""
+    form = FLOAT_FORMATS.get(value)
+    if form is None or not form.signed:
+        known = ", ".join(name for name, each in FLOAT_FORMATS.items() if each.signed)
+        raise ValueError(f"there is no floating-point type {value!r}; there are {known}")
+    return value
+
+
+def wider(left: str, right: str) -> str:
+    """Which of two types holds the other's values.  Raises DescriptorError where neither does."""
+    one, other = FLOAT_FORMATS[left], FLOAT_FORMATS[right]
+    if one.holds(other):
+        return left
+    if other.holds(one):
+        return right
+    raise DescriptorError(f"neither of {left} and {right} holds the other's values: they cannot be added as they are")

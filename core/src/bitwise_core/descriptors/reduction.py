@@ -1,0 +1,139 @@
+"""ReductionDesc: all that decides the bits of the sum along one axis.  Equal descriptors owe equal bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+from pydantic import Field, StrictInt, model_validator
+
+from bitwise_core.descriptors.cuts import FloatName, Positive
+from bitwise_core.descriptors.record import DescriptorError, Record
+from bitwise_core.numeric import FLOAT_FORMATS
+
+
+class Fold(Record):
+    """One digit of the index is summed away: the `count` values whose indices differ by multiples of `stride`.
+
+    They are added one after the other, in ascending order of the digit (descending with `chain-down`), from the first
+    of them or from +0.  A digit of two is one bit of the index, and its fold one round of a tree.
+    """
+
+    stride: Positive
+    count: Annotated[StrictInt, Field(ge=2)] = 2
+    order: Literal["chain", "chain-down"] = "chain"
+    start: Literal["first", "zero"] = "first"
+
+
+class ReductionDesc(Record):
+    """y = the sum of x[0] ... x[length - 1], by folds in the order they are made.
+
+    The index is a number with one digit for each fold: sorted by stride, each stride is the last one times its count.
+    A chain inside a thread is a digit of several values, a round of lane exchanges a digit of two, a loop over chunks
+    the topmost digit, folded first (an accumulator for each place of a chunk) or last (each chunk summed, then added).
+
+    Elements are widened to `accumulator_dtype`, every addition is made there to nearest even, and the sum is rounded to
+    `output_dtype`.  Indices from `length` on are `absent` (the other operand stays as it is), or hold +0 (`zero`) or
+    -0 (`negative-zero`), which `padding` says where there are any.
+    """
+
+    length: Positive
+    dtype: FloatName
+    accumulator_dtype: FloatName = "fp32"
+    output_dtype: FloatName = "fp32"
+    folds: tuple[Fold, ...]
+    padding: Literal["absent", "zero", "negative-zero"] = "absent"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ReductionDesc:
+        reach = 1
+        for fold in sorted(self.folds, key=lambda each: each.stride):
+            if fold.stride != reach:
+                raise ValueError(
+                    f"the folds below stride {fold.stride} reach {reach} indices: give one of stride {reach}, so that "
+                    "every index has one place"
+                )
+            reach *= fold.count
+        if reach < self.length:
+            raise ValueError(
+                f"the folds cover {reach} indices and the axis has {self.length}: give one more of stride {reach} and "
+                f"count {-(-self.length // reach)}"
+            )
+        if reach == self.length and self.padding != "absent":
+            raise ValueError(f"no index lies beyond the axis of {self.length}: leave padding out")
+        if not FLOAT_FORMATS[self.accumulator_dtype].holds(FLOAT_FORMATS[self.dtype]):
+            raise ValueError(
+                f"{self.accumulator_dtype} does not hold every {self.dtype}: choose another accumulator_dtype"
+            )
+        return self
+
+    @property
+    def reach(self) -> int:
+        """How many indices the folds cover, padding included."""
+        reach = 1
+        for fold in self.folds:
+            reach *= fold.count
+        return reach
+
+    def to_text(self) -> str:
+        """The descriptor on one line; `from_text` reads it back to an equal record."""
+        from bitwise_core.descriptors.text import write
+
+        return write(self)
+
+    @classmethod
+    def from_text(cls, line: str) -> ReductionDesc:
+        """The descriptor that `to_text` wrote.  Raises DescriptorError."""
+        from bitwise_core.descriptors.text import read
+
+        found = read(line)
+        if not isinstance(found, ReductionDesc):
+            raise DescriptorError(f"this line is of a {type(found).__name__}, not of a ReductionDesc: {line!r}")
+        return found
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+
+def index_bits(
+    length: int,
+    order: Iterable[int] | None = None,
+    *,
+    dtype: str = "fp32",
+    accumulator_dtype: str = "fp32",
+    output_dtype: str = "fp32",
+    chunk: int | None = None,
+    chunks_first: bool = True,
+    padding: Literal["absent", "zero", "negative-zero"] = "absent",
+) -> ReductionDesc:
+    """A tree over the bits of the index, folded in the order given; by default from the lowest, neighbours first.
+
+    With `chunk`, a power of two, the tree is one of chunks of that length, and the chunks are chained from +0: place by
+    place before the tree (`chunks_first`), or their totals after it.  Raises DescriptorError.
+    """
+    if length < 1:
+        raise DescriptorError(f"a reduction has at least one element, not {length}")
+    if chunk is not None and (chunk < 1 or chunk & (chunk - 1)):
+        raise DescriptorError(f"a chunk of a tree over index bits is a power of two long, not {chunk}")
+    bits = ((length if chunk is None else chunk) - 1).bit_length()
+    chosen = tuple(range(bits)) if order is None else tuple(order)
+    if sorted(chosen) != list(range(bits)):
+        raise DescriptorError(
+            f"the order {chosen} of the index bits does not name each of the bits 0 to {bits - 1} of {length} elements "
+            "once: give a permutation of them"
+        )
+    folds = tuple(Fold(stride=1 << bit) for bit in chosen)
+    if chunk is not None and length > chunk:
+        loop = (Fold(stride=chunk, count=-(-length // chunk), start="zero"),)
+        folds = loop + folds if chunks_first else folds + loop
+    reach = 1
+    for fold in folds:
+        reach *= fold.count
+    return ReductionDesc(
+        length=length,
+        dtype=dtype,
+        accumulator_dtype=accumulator_dtype,
+        output_dtype=output_dtype,
+        folds=folds,
+        padding=padding if reach > length else "absent",
+    )
