@@ -26,7 +26,7 @@ from bitwise_core.checker import (
 )
 from bitwise_core.engine import translation
 from bitwise_core.engine.grid import NotTranslations
-from bitwise_core.engine.parting import part_trees, words
+from bitwise_core.engine.parting import Parting, part_trees, words
 from bitwise_core.engine.replay import Part, Replay, Scalar, replay
 from bitwise_core.engine.spans import covers, merged
 from bitwise_core.engine.translation import Summary
@@ -47,11 +47,22 @@ class Element:
 
 
 @dataclass(frozen=True, slots=True)
+class Parted:
+    """Two replays of an element in which kernels differ, the element's value on each side, and where these part."""
+
+    element: Element
+    replays: tuple[Replay, Replay]
+    roots: tuple[Scalar, Scalar]
+    parting: Parting
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two readings and the verdict on them."""
+    """Two readings and the verdict on them; `parted` where the trees of a witness can be shown."""
 
     readings: tuple[Reading, Reading]
     verdict: Verdict
+    parted: Parted | None = None
 
 
 def compare(left: Source, right: Source, arch: Arch, options: Options) -> Comparison:
@@ -62,7 +73,8 @@ def compare(left: Source, right: Source, arch: Arch, options: Options) -> Compar
     found = decide(*readings, left, right, arch, buffers, options)
     if found.outcome is not Outcome.DIFFERENT or options.every_launch:
         return Comparison(readings, found)
-    return Comparison(readings, replace(found, witness=witness(left, right, arch, buffers, options)))
+    seen, parted = witness(left, right, arch, buffers, options)
+    return Comparison(readings, replace(found, witness=seen), parted)
 
 
 def decide(
@@ -171,8 +183,13 @@ def _around(found: Summary, options: Options, buffer: int, index: int) -> Mappin
     return {}
 
 
-def witness(left: Source, right: Source, arch: Arch, buffers: Mapping[str, int], options: Options) -> Witness | None:
-    """Where two kernels part that were read and differ; None where the outputs cannot be compared one by one."""
+def witness(
+    left: Source, right: Source, arch: Arch, buffers: Mapping[str, int], options: Options
+) -> tuple[Witness | None, Parted | None]:
+    """Where two kernels part that were read and differ; None where the outputs cannot be compared one by one.
+
+    Beside it the replays of the element, where its trees can be shown.
+    """
     try:
         prepared = [prepare(source, arch, options) for source in (left, right)]
         outputs = [small_outputs(each.ready, buffers, options) for each in prepared]
@@ -181,9 +198,9 @@ def witness(left: Source, right: Source, arch: Arch, buffers: Mapping[str, int],
         else:
             element = first_difference(outputs[0], outputs[1])
     except (Unreadable, NotTranslations):
-        return None
+        return None, None
     if element is None:
-        return None
+        return None, None
     names = {number: name for name, number in buffers.items()}
     buffer = element.address >> POINTER_SHIFT
     offset = element.address & ((1 << POINTER_SHIFT) - 1)
@@ -191,22 +208,23 @@ def witness(left: Source, right: Source, arch: Arch, buffers: Mapping[str, int],
     found = Witness(f"{place}[{offset // element.size}]", place, offset, element.size)
     if None in element.threads:
         missing = (left if element.threads[0] is None else right).name
-        return replace(found, why_not=f"{missing} stores nothing of that width there")
+        return replace(found, why_not=f"{missing} stores nothing of that width there"), None
     try:
         sides = [
             shown_element(each, buffers, options, element.address, element.size, thread or 0)
             for each, thread in zip(prepared, element.threads, strict=True)
         ]
     except Unreadable as error:
-        return replace(found, why_not=str(error))
+        return replace(found, why_not=str(error)), None
     (first, root_left, line_left), (second, root_right, line_right) = sides
     parting = part_trees(first, root_left, second, root_right)
-    return replace(
+    shown = replace(
         found,
         left=_side(first, parting.left, line_left),
         right=_side(second, parting.right, line_right),
         depth=parting.depth,
     )
+    return shown, Parted(element, (first, second), (root_left, root_right), parting)
 
 
 def shown_element(

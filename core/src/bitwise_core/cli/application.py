@@ -85,6 +85,14 @@ def diff(
     every_launch: EveryLaunch = False,
     assume: Assume = None,
     trust_text: TrustText = False,
+    inputs: Annotated[
+        bool,
+        typer.Option("--inputs", help="Search for an input on which the bytes differ, and run both kernels on it."),
+    ] = False,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE.npz", help="Where to write that input.")] = Path(
+        "difference.npz"
+    ),
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long to search.")] = 60.0,
     as_json: AsJson = False,
 ) -> None:
     """Say whether two kernels return the same bits, and where they part.
@@ -92,9 +100,9 @@ def diff(
     Exit status: 0 Equal, 1 Different, 3 Unknown, 2 something is wrong in a file or an argument.
     """
     with as_errors():
-        status = differing.run(
-            left, right, manifest, entry, target, _options(every_launch, assume, trust_text), as_json
-        )
+        options = _options(every_launch, assume, trust_text)
+        searching = differing.Searching(out, seconds) if inputs else None
+        status = differing.run(left, right, manifest, entry, target, options, as_json, searching)
     raise typer.Exit(status)
 
 

@@ -3,49 +3,15 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from bitwise_core.buffers import Array, Form, forms
 from bitwise_core.folder import InputError
-from bitwise_core.machine.lanes import Array
 from bitwise_core.machine.launch import Launch
-
-_NATIVE = {
-    "fp64": "float64", "fp32": "float32", "fp16": "float16",
-    "i64": "int64", "u64": "uint64", "i32": "int32", "u32": "uint32",
-    "i16": "int16", "u16": "uint16", "i8": "int8", "u8": "uint8", "i1": "bool",
-}  # fmt: skip
-_PATTERNS = {"bf16": "uint16", "tf32": "uint32"}
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """How a buffer's elements stand in an array: NumPy's type (a format that NumPy lacks as an unsigned integer)."""
-
-    name: str | None
-    kind: np.dtype[np.generic] | None
-
-
-def forms(launch: Launch) -> dict[str, Form]:
-    """The form of each buffer's elements as the launch states it; of a buffer whose type it does not state, nothing."""
-    found: dict[str, Form] = {}
-    for argument in launch.args:
-        described = argument.tensor_map if argument.tensor_map is not None else argument
-        if described.buffer is None:
-            continue
-        name = described.dtype
-        known = found.get(described.buffer)
-        if known is None or known.name is None:
-            kind = _NATIVE.get(name or "") or _PATTERNS.get(name or "") or ("uint8" if _is_byte(name) else None)
-            found[described.buffer] = Form(name, None if kind is None else np.dtype(kind))
-    return found
-
-
-def _is_byte(name: str | None) -> bool:
-    return name is not None and name.startswith("fp8")
 
 
 def read_buffers(path: Path, launch: Launch) -> dict[str, Array]:
@@ -53,7 +19,7 @@ def read_buffers(path: Path, launch: Launch) -> dict[str, Array]:
     stored = _load(path)
     sentences = []
     result: dict[str, Array] = {}
-    for name, form in forms(launch).items():
+    for name, form in forms([launch]).items():
         if name not in stored:
             there = ", ".join(stored) or "none"
             sentences.append(f"{path}: has no array for the buffer {name} of the launch; its arrays: {there}")
@@ -81,30 +47,31 @@ def _fault(array: Array, form: Form) -> str | None:
     patterns = np.dtype(f"uint{8 * form.kind.itemsize}")
     if array.dtype not in (form.kind, patterns):
         allowed = form.kind.name if form.kind == patterns else f"{form.kind.name} (or {patterns.name}, its patterns)"
+        if not array.dtype.isnative:
+            return f"holds {array.dtype.name} in the byte order of another machine: store {allowed} in this one's"
         return f"holds {array.dtype.name}, and the launch says {form.name}: store {allowed}"
     return None
 
 
 def _load(path: Path) -> dict[str, Array]:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
+        with path.open("rb") as file:
+            found = np.load(file, allow_pickle=False)
+            if not isinstance(found, np.lib.npyio.NpzFile):
                 raise InputError(f"{path}: holds one array without a name; write it with numpy.savez, by buffer names")
-            return {name: file[name] for name in file.files}
+            with found:
+                return {name: found[name] for name in found.files}
+    except InputError:
+        raise
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or 'it is no .npz file'})") from None
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except (ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(f"{path}: is no .npz file of plain arrays ({error})") from None
-
-
-def contents(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The bytes of each array, on one axis."""
-    return {name: np.ascontiguousarray(array).reshape(-1).view(np.uint8) for name, array in arrays.items()}
 
 
 def arrays_of(after: Mapping[str, Array], before: Mapping[str, Array], launch: Launch) -> dict[str, Array]:
     """Bytes as arrays of the shapes that they had before, in the types that the launch states."""
-    kinds = forms(launch)
+    kinds = forms([launch])
     return {
         name: after[name].view(kinds[name].kind or array.dtype).reshape(array.shape) for name, array in before.items()
     }
@@ -113,7 +80,10 @@ def arrays_of(after: Mapping[str, Array], before: Mapping[str, Array], launch: L
 def write_buffers(path: Path, arrays: Mapping[str, Array]) -> None:
     """Writes a file of arrays.  Raises InputError."""
     try:
-        with path.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
+        # numpy.savez takes the names as its own parameters, and a buffer may be called as one of those is.
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, array, allow_pickle=False)
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from None

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 
-from bitwise_core.checker import Options, Outcome, Side, Verdict, Witness
+from bitwise_core.checker import Options, Outcome, Side, Source, Verdict, Witness
+from bitwise_core.cli.buffers import write_buffers
 from bitwise_core.cli.inputs import kernels, print_json
-from bitwise_core.difference import compare
+from bitwise_core.difference import Comparison, compare
 from bitwise_core.folder import InputError
+from bitwise_core.machine.arch import Arch
+from bitwise_core.search import Distinction, distinguish
 
 STATUS = {Outcome.EQUAL: 0, Outcome.DIFFERENT: 1, Outcome.UNKNOWN: 3}
 """The exit status of each outcome."""
@@ -18,20 +21,66 @@ STATUS = {Outcome.EQUAL: 0, Outcome.DIFFERENT: 1, Outcome.UNKNOWN: 3}
 UNCONFIRMED = "not confirmed by an input: two different trees may still be one function"
 
 
+@dataclass(frozen=True, slots=True)
+class Searching:
+    """Whether an input is to be searched for on which the bytes differ, where it is written, and for how long."""
+
+    out: Path
+    seconds: float = 60.0
+
+
 def run(
-    left: str, right: str, manifest: Path | None, entry: str | None, target: str | None, options: Options, as_json: bool
-) -> int:
+    left: str, right: str, manifest: Path | None, entry: str | None, target: str | None,
+    options: Options, as_json: bool, searching: Searching | None = None,
+) -> int:  # fmt: skip
     """Prints the verdict on two kernels and gives the exit status.  Raises InputError."""
     (first, second), arch, options = kernels((left, right), manifest, entry, target, options)
     found = compare(first, second, arch, options)
     wrong = [reading.unknown or reading.name for reading in found.readings if reading.malformed]
     if wrong:
         raise InputError(*wrong)
+    verdict, seen = found.verdict, None
+    if searching is not None:
+        verdict, seen = confirmed(found, first, second, arch, options, searching)
     if as_json:
-        print_json(as_record(found.verdict))
+        print_json({**as_record(verdict), "distinction": None if seen is None else seen_as_record(seen)})
     else:
-        show(found.verdict, (left, right), Console(highlight=False, soft_wrap=True))
-    return STATUS[found.verdict.outcome]
+        show(verdict, (left, right), Console(highlight=False, soft_wrap=True), seen)
+    return STATUS[verdict.outcome]
+
+
+def confirmed(
+    found: Comparison, left: Source, right: Source, arch: Arch, options: Options, searching: Searching
+) -> tuple[Verdict, Distinction | None]:
+    """The verdict with an input on which the bytes differ, where one was found; it is written to `searching.out`.
+
+    Such an input proves a difference of what could not be read too.  Raises InputError where it cannot be written.
+    """
+    verdict = found.verdict
+    if verdict.outcome is Outcome.EQUAL:
+        return verdict, None
+    if not searching.out.parent.is_dir():
+        raise InputError(f"{searching.out}: cannot be written (there is no folder {searching.out.parent})")
+    seen = distinguish(left, right, arch, options, found.parted, searching.seconds)
+    if isinstance(seen, str):
+        return replace(verdict, notes=(*verdict.notes, seen)), None
+    write_buffers(searching.out, seen.arrays)
+    if verdict.outcome is Outcome.UNKNOWN:
+        verdict = replace(verdict, outcome=Outcome.DIFFERENT, reason="the bytes differ on an input", scope="launch")
+    notes = (*verdict.notes, *seen.notes)
+    return replace(verdict, confirmed=str(searching.out), notes=tuple(dict.fromkeys(notes))), seen
+
+
+def seen_as_record(seen: Distinction) -> dict[str, object]:
+    """What a search found, as JSON has it."""
+    return {
+        "element": f"{seen.buffer}[{seen.index}]",
+        "size": seen.size,
+        "left": f"{seen.left:#0{2 * seen.size + 2}x}",
+        "right": f"{seen.right:#0{2 * seen.size + 2}x}",
+        "different": seen.count,
+        "input": seen.drawn,
+    }
 
 
 def as_record(verdict: Verdict) -> dict[str, object]:
@@ -41,7 +90,7 @@ def as_record(verdict: Verdict) -> dict[str, object]:
     return record
 
 
-def show(verdict: Verdict, names: tuple[str, str], console: Console) -> None:
+def show(verdict: Verdict, names: tuple[str, str], console: Console, seen: Distinction | None = None) -> None:
     """Prints a verdict for people."""
     scope = "for every launch" if verdict.scope == "every launch" else "for this launch"
     colour = {Outcome.EQUAL: "green", Outcome.DIFFERENT: "red", Outcome.UNKNOWN: "yellow"}[verdict.outcome]
@@ -49,6 +98,8 @@ def show(verdict: Verdict, names: tuple[str, str], console: Console) -> None:
     console.print(f": {verdict.reason}", markup=False)
     if verdict.outcome is Outcome.DIFFERENT:
         console.print(f"confirmed by the input {verdict.confirmed}" if verdict.confirmed else UNCONFIRMED, markup=False)
+        if seen is not None:
+            console.print(f"  on it {seen.sentence}", markup=False)
         if verdict.witness is not None:
             _show_witness(verdict.witness, names, console)
     for condition in verdict.conditions:

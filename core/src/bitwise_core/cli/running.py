@@ -8,8 +8,9 @@ import numpy as np
 import typer
 
 from bitwise_core.asm import AssemblyError
+from bitwise_core.buffers import contents, forms
 from bitwise_core.checker import Options, prepare
-from bitwise_core.cli.buffers import arrays_of, contents, forms, read_buffers, write_buffers
+from bitwise_core.cli.buffers import arrays_of, read_buffers, write_buffers
 from bitwise_core.cli.inputs import kernels, print_json
 from bitwise_core.engine.execution import execute
 from bitwise_core.folder import InputError
@@ -42,7 +43,7 @@ def run(
         return UNKNOWN
     found = arrays_of(done.after, before, source.launch)
     write_buffers(out, found)
-    kinds = forms(source.launch)
+    kinds = forms([source.launch])
     changed = {name: _changed(done.after[name], old, before[name]) for name, old in contents(before).items()}
     notes = (*prepared.notes, *done.notes)
     if as_json:

@@ -153,7 +153,7 @@ def _extent(extent: tuple[int, int, int]) -> str:
 def _witness(first: Source, other: Source, arch: Arch, options: Options) -> Witness | None:
     launches = [source.launch for source in (first, other) if source.launch is not None]
     buffers = buffer_numbers({name for launch in launches for name in launch.buffers()})
-    return witness(first, other, arch, buffers, options)
+    return witness(first, other, arch, buffers, options)[0]
 
 
 def _picture(source: Source, arch: Arch, options: Options, element: str | None) -> Picture | None:

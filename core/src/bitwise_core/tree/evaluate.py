@@ -29,6 +29,7 @@ Values: TypeAlias = npt.NDArray[Any]
 Memory: TypeAlias = Callable[[str, int, int], Values]
 MatrixUnit: TypeAlias = Callable[[str, Values, tuple[Values, ...], tuple[Values, ...]], Values]
 Gatherer: TypeAlias = Callable[[Values, int], Values]
+Approximation: TypeAlias = Callable[[str, tuple[Values, ...]], Values]
 
 
 def evaluate(
@@ -70,11 +71,16 @@ def kind(bits: int) -> np.dtype[Any]:
 
 
 def evaluate_many(
-    node: Node, memory: Memory, matrix: MatrixUnit | None = None, gather: Gatherer | None = None
+    node: Node,
+    memory: Memory,
+    matrix: MatrixUnit | None = None,
+    gather: Gatherer | None = None,
+    approximate: Approximation | None = None,
 ) -> Values:
     """The patterns of one node for many contents of memory at once.
 
-    The callables take and return arrays of one length, as `Values`.
+    The callables take and return arrays of one length, as `Values`; `approximate(name, operands)` gives the operations
+    that have no arithmetic.
     """
     remaining: dict[Node, int] = {node: 1}
     order = list(descendants(node))
@@ -83,7 +89,7 @@ def evaluate_many(
             remaining[child] = remaining.get(child, 0) + 1
     values: dict[Node, Values] = {}
     for current in order:
-        values[current] = _value(current, values, memory, matrix, gather)
+        values[current] = _value(current, values, memory, matrix, gather, approximate)
         for child in current.children:
             # Long chains over many inputs: what no one reads again is dropped.
             remaining[child] -= 1
@@ -93,11 +99,18 @@ def evaluate_many(
 
 
 def _value(
-    node: Node, values: dict[Node, Values], memory: Memory, matrix: MatrixUnit | None, gather: Gatherer | None
+    node: Node,
+    values: dict[Node, Values],
+    memory: Memory,
+    matrix: MatrixUnit | None,
+    gather: Gatherer | None,
+    approximate: Approximation | None,
 ) -> Values:
     parts = [values[child] for child in node.children]
-    if isinstance(node, Operation):
+    if isinstance(node, Operation) and (node.meaning.evaluable or approximate is None):
         return node.meaning.evaluate(*parts)
+    if isinstance(node, Operation | Instruction) and approximate is not None:
+        return approximate(node.name, tuple(parts))
     if isinstance(node, Load):
         return memory(node.buffer, node.offset, node.bits)
     if isinstance(node, Constant):

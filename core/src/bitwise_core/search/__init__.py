@@ -1,0 +1,7 @@
+"""A search for an input on which two kernels return different bytes: both are run on it, so that it is a proof."""
+
+from __future__ import annotations
+
+from bitwise_core.search.distinguish import Distinction, distinguish
+
+__all__ = ["Distinction", "distinguish"]

@@ -1,0 +1,64 @@
+"""Values that tell kernels apart are patterns of their format, of the kind that their name says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bitwise_core.buffers import form
+from bitwise_core.numeric import nan_of
+from bitwise_core.search.values import KINDS, draw, integers
+
+TYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8e4nv", "fp8e5", "fp8e4b8", "fp8e5b16")
+COUNT = 4096
+
+
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_draws_are_patterns_of_the_format(name: str, kind: str) -> None:
+    described = form(name)
+    assert described.format is not None
+    for seed in range(3):
+        found = draw(described, COUNT, kind, np.random.default_rng(seed), 1)
+        assert (found.dtype, found.shape) == (np.dtype(f"uint{8 * described.bytes}"), (COUNT,))
+        magnitude = found & found.dtype.type((1 << (described.format.bits - 1)) - 1)
+        assert not (magnitude & found.dtype.type((1 << described.format.padding) - 1)).any()
+        if kind != "special" and described.format.bits > 8:
+            infinity = described.format.infinity
+            assert infinity is not None
+            assert (magnitude < infinity).all()
+        if kind != "special":
+            # A format whose only NaN is -0's pattern has one zero, so that zeros of both signs hold NaNs there.
+            assert not (nan_of(found, described.format) & (magnitude != 0)).any()
+
+
+def test_what_the_names_say() -> None:
+    random = np.random.default_rng(0)
+    single = form("fp32")
+    draws = {kind: draw(single, COUNT, kind, random, None).view(np.float32) for kind in KINDS}
+    assert set(np.signbit(draws["minus zeros"]).tolist()) == {True}
+    assert (draws["minus zeros"] == 0).all()
+    assert set(np.signbit(draws["zeros"][draws["zeros"] == 0]).tolist()) == {True, False}
+    assert (draws["positive"] > 0).all()
+    assert (np.abs(draws["subnormal"]) < 2 * np.finfo(np.float32).tiny).all()
+    assert float(np.ptp(np.log2(np.abs(draws["wide"])))) > 30
+    assert np.isnan(draws["special"]).any() or np.isinf(draws["special"]).any()
+    assert np.float32(np.finfo(np.float32).max) in draws["boundaries"]
+    large = np.abs(draws["cancelling"]) > 2**20
+    assert large.any()
+    assert len(set(np.abs(draws["cancelling"][large]).tolist())) == 1
+
+
+@pytest.mark.parametrize(
+    ("width", "largest", "bound"), [(1, None, 255), (4, 3, 3), (8, None, 2**64 - 1), (8, 0, 0), (2, None, 2**16 - 1)]
+)
+def test_integers_reach_their_bounds(width: int, largest: int | None, bound: int) -> None:
+    found = integers(width, COUNT, np.random.default_rng(1), largest)
+    assert found.dtype == np.dtype(f"uint{8 * width}")
+    assert int(found.max()) <= bound
+    assert int(found.max()) >= bound - bound // 100
+    assert int(found.min()) <= bound // 100
+
+
+def test_predicates_are_zero_or_one() -> None:
+    assert set(draw(form("i1"), COUNT, "wide", np.random.default_rng(2), None).tolist()) == {0, 1}
