@@ -76,8 +76,8 @@ def seen_as_record(seen: Distinction) -> dict[str, object]:
     return {
         "element": f"{seen.buffer}[{seen.index}]",
         "size": seen.size,
-        "left": f"{seen.left:#0{2 * seen.size + 2}x}",
-        "right": f"{seen.right:#0{2 * seen.size + 2}x}",
+        "left": f"0x{seen.left:0{2 * seen.size}x}",
+        "right": f"0x{seen.right:0{2 * seen.size}x}",
         "different": seen.count,
         "input": seen.drawn,
     }

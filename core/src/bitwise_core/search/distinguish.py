@@ -49,7 +49,7 @@ class Distinction:
         """What was seen, for people."""
         digits = 2 * self.size
         return (
-            f"{self.buffer}[{self.index}] is {self.left:#0{digits + 2}x} and {self.right:#0{digits + 2}x}"
+            f"{self.buffer}[{self.index}] is 0x{self.left:0{digits}x} and 0x{self.right:0{digits}x}"
             f" (elements that differ: {self.count}; {self.drawn})"
         )
 
