@@ -75,8 +75,9 @@ class Order:
         parsed = _parsed(self.text)
         chains = [place for place, (name, _, high) in enumerate(parsed) if name == "chain" and high is None]
         low = parsed[chains[0]][1] or 0 if chains else 0
-        found = _steps(self.text, 2 << low)
-        opened = [number for number, (_, bits) in enumerate(found) if bits == (low,)]
+        count = 1 + max(bit for _, *ends in parsed for bit in (0, *ends) if bit is not None)
+        found = _steps(self.text, 1 << count)
+        opened = [number for number, (_, bits) in enumerate(found) if bits == tuple(range(low, count))]
         if len(chains) != 1 or not opened or not isinstance(found[opened[0]][0], Chain):
             raise OrderError(
                 f"The order {self.text!r} cannot be read tile by tile: it needs one chain with an open end that folds "

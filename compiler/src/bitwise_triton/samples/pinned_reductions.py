@@ -19,6 +19,8 @@ from bitwise_triton.reductions.kernels.functions import (
     index_range,
     logsumexp,
     maximum_with_index,
+    negative_zero,
+    negative_zeros,
     sum_end,
     sum_into,
     tree_dot,
@@ -44,7 +46,7 @@ def row_sum(x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, O
     row = tl.program_id(0) * ROW_BLOCK + tl.arange(0, ROW_BLOCK)
     column = tl.arange(0, BLOCK)
     inside = (row[:, None] < rows) & (column[None, :] < columns)
-    value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=-0.0).to(tl.float32)
+    value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=negative_zero()).to(tl.float32)
     tl.store(y + row, pinned_sum(value, 1, ORDER), mask=row < rows)
 
 
@@ -54,7 +56,7 @@ def column_sum(x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr
     row = tl.arange(0, ROW_BLOCK)
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = (row[:, None] < rows) & (column[None, :] < columns)
-    value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=-0.0).to(tl.float32)
+    value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=negative_zero()).to(tl.float32)
     tl.store(y + column, pinned_sum(value, 0, ORDER), mask=column < columns)
 
 
@@ -67,11 +69,11 @@ def long_row_sum(
     if ORDER == "":  # noqa: SIM108
         total = tl.zeros((ROW_BLOCK,), tl.float32)
     else:
-        total = tl.full((ROW_BLOCK, TOTALS), -0.0, tl.float32)
+        total = negative_zeros((ROW_BLOCK, TOTALS))
     for start in range(0, columns, BLOCK):
         column = start + tl.arange(0, BLOCK)
         inside = (row[:, None] < rows) & (column[None, :] < columns)
-        value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=-0.0).to(tl.float32)
+        value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=negative_zero()).to(tl.float32)
         if ORDER == "":
             total += tl.sum(value, 1)
         else:
@@ -91,11 +93,11 @@ def long_column_sum(
     if ORDER == "":  # noqa: SIM108
         total = tl.zeros((BLOCK,), tl.float32)
     else:
-        total = tl.full((TOTALS, BLOCK), -0.0, tl.float32)
+        total = negative_zeros((TOTALS, BLOCK))
     for start in range(0, rows, ROW_BLOCK):
         row = start + tl.arange(0, ROW_BLOCK)
         inside = (row[:, None] < rows) & (column[None, :] < columns)
-        value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=-0.0).to(tl.float32)
+        value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=negative_zero()).to(tl.float32)
         if ORDER == "":
             total += tl.sum(value, 0)
         else:
@@ -125,7 +127,7 @@ def layer_norm(x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr
     column = tl.arange(0, BLOCK)
     inside = (row[:, None] < rows) & (column[None, :] < columns)
     at = row[:, None] * columns + column[None, :]
-    value = tl.load(x + at, mask=inside, other=-0.0).to(tl.float32)
+    value = tl.load(x + at, mask=inside, other=negative_zero()).to(tl.float32)
     mean = pinned_sum(value, 1, ORDER) / columns
     apart = tl.where(inside, value - mean[:, None], 0.0)
     if ORDER == "":  # noqa: SIM108
@@ -155,7 +157,7 @@ def welford_rows(x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constex
     row = tl.program_id(0) * ROW_BLOCK + tl.arange(0, ROW_BLOCK)
     column = tl.arange(0, BLOCK)
     inside = (row[:, None] < rows) & (column[None, :] < columns)
-    value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=-0.0).to(tl.float32)
+    value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=negative_zero()).to(tl.float32)
     weight = tl.where(column[None, :] < columns, tl.full(value.shape, 1.0, tl.float32), 0.0)
     start = (value, tl.zeros_like(value), weight)
     if ORDER == "":

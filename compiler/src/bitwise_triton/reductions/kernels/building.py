@@ -10,6 +10,7 @@ the orders, is a global value of every function for kernels.
 from __future__ import annotations
 
 import hashlib
+import math
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,16 @@ def rounded(name, a, b, _semantic=None, _generator=None):
 
 
 @tl.core.builtin
+def constant(value, dtype, _semantic=None):
+    """A scalar constant with its sign: Triton's own constants turn -0.0 into 0.0."""
+    value, dtype = plain(value), plain(dtype)
+    if value != 0 or math.copysign(1, value) > 0 or not dtype.is_floating():
+        return _semantic.scalar_constant(value, dtype)
+    single = tl.tensor(_semantic.builder.get_fp32(-0.0), tl.float32)
+    return single.to(dtype, _semantic=_semantic)
+
+
+@tl.core.builtin
 def opaque(x, _semantic=None, _generator=None):
     """`x`, of 32-bit integers, by a move that hides from the compiler which numbers they are."""
     x = _semantic.to_tensor(x)
@@ -56,7 +67,7 @@ def opaque(x, _semantic=None, _generator=None):
 
 @tl.core.builtin
 def checked(x, what, _semantic=None):
-    """`x` as `tl.sum` would add it: bfloat16 as float32, small integers as 32 bits."""
+    """`x` as it is added: bfloat16 as float32, and small integers as 32 bits, as `tl.sum` does."""
     scalar = x.type.scalar
     if scalar.is_bf16():
         return x.to(tl.float32, _semantic=_semantic)
@@ -79,8 +90,8 @@ def fill_beyond(values, axis, extent, neutral, _semantic=None):
     index = tl.reshape(index, [n if i == at else 1 for i, n in enumerate(shape)], _semantic=_semantic)
     inside = index.__lt__(_semantic.to_tensor(extent), _semantic=_semantic)
     filled = []
-    for value, constant in zip(values, neutral, strict=True):
-        fill = tl.full([1] * len(shape), plain(constant), value.dtype, _semantic=_semantic)
+    for value, number in zip(values, neutral, strict=True):
+        fill = constant(number, value.dtype, _semantic=_semantic)
         filled.append(tl.where(inside, value, fill, _semantic=_semantic))
     return tl.tuple(filled)
 
@@ -116,7 +127,7 @@ def fold_into(totals, values, axis, text, first, later, _semantic=None, _generat
     if length != kept:
         raise ValueError(
             f"The totals of the order {order.text!r} have {kept} elements along axis {at}, not {length}; make them "
-            f"with tl.full([..., {kept}, ...], -0.0, ...)."
+            f"with negative_zeros([..., {kept}, ...], ...)."
         )
     combine = plain(later) if early else plain(first)
     for piece in _pieces(values, at, shape[at] // kept, kept, _semantic, _generator):

@@ -20,6 +20,7 @@ import triton.language as tl
 from bitwise_triton.reductions.kernels.building import (
     FINGERPRINT,
     checked,
+    constant,
     fill_beyond,
     fold,
     fold_end,
@@ -42,13 +43,26 @@ def mul_rounded(a, b):
 
 
 @triton.jit
+def negative_zero(dtype: tl.constexpr = tl.float32):
+    """-0.0, what stands for nothing in a sum (`other` of a load); a literal -0.0 is 0.0 in Triton."""
+    tl.static_assert(FINGERPRINT != "")
+    return constant(-0.0, dtype)
+
+
+@triton.jit
+def negative_zeros(shape: tl.constexpr, dtype: tl.constexpr = tl.float32):
+    """A tensor of -0.0, the totals that a sum starts from."""
+    return tl.full(shape, negative_zero(dtype), dtype)
+
+
+@triton.jit
 def _add(a, b):
     return a + b
 
 
 @triton.jit
 def tree_sum(x, axis: tl.constexpr, order: tl.constexpr = "inner_tree", extent=None):
-    """The sum of `x` along `axis` in `order`, of the first `extent` elements; types as in `tl.sum`."""
+    """The sum of `x` along `axis` in `order`, of the first `extent` elements; bfloat16 is added as float32."""
     tl.static_assert(FINGERPRINT != "")
     filled = fill_beyond(checked(x, "tree_sum"), axis, extent, -0.0)
     return fold(filled, axis, order, add_rounded, _add)[0]
@@ -76,7 +90,7 @@ def sum_into(totals, x, axis: tl.constexpr, order: tl.constexpr):
 
     `order` has one open chain, as in `chain(7:), inner_tree`; the tile has a multiple of its chunk (here 128)
     elements along `axis`, and `totals` as many as the chain leaves (here 128; with `inner_tree(:7), chain(7:)` one).
-    Start from -0.0, add the tiles in order, pad the last one with -0.0, and finish with `sum_end`.
+    Start from `negative_zeros`, add the tiles in order, pad the last with `negative_zero()`, and finish with `sum_end`.
     """
     tl.static_assert(FINGERPRINT != "")
     return fold_into(totals, checked(x, "sum_into"), axis, order, add_rounded, _add)[0]

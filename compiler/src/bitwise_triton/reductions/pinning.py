@@ -1,0 +1,155 @@
+"""Pinning the reductions of kernels that cannot be edited: a library's, or those that a compiler has written."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bitwise_triton.errors import CaptureError
+from bitwise_triton.reductions import order as orders
+from bitwise_triton.reductions import rewriting
+from bitwise_triton.reductions.order import Order
+from bitwise_triton.reductions.rewriting import Outcome
+
+VERSIONS = ("3.6", "3.7", "3.8", "3.9")
+
+
+@dataclass
+class Rewritten:
+    """What `pinned_reductions` has done: the outcomes of each compiled kernel by name, in the order of compiling.
+
+    A kernel that comes from Triton's cache is not compiled again and not listed.
+    """
+
+    order: Order
+    kernels: list[tuple[str, tuple[Outcome, ...]]] = field(default_factory=list)
+
+    def left(self) -> list[str]:
+        """The reductions, scans and atomic sums over floats that keep their free order, a sentence each."""
+        return [
+            f"{one.place}: kernel {name} keeps a free order, since {one.reason}."
+            for name, outcomes in self.kernels
+            for one in outcomes
+            if not one.pinned
+        ]
+
+    def pinned(self) -> int:
+        """How many reductions are pinned."""
+        return sum(one.pinned for _, outcomes in self.kernels for one in outcomes)
+
+
+@contextmanager
+def pinned_reductions(order: Order | str = "inner_tree") -> Iterator[Rewritten]:
+    """Every reduction over floats of a kernel compiled inside folds the bits of its index in `order`, a tree.
+
+    A context manager and a decorator of functions that launch kernels. It holds for this process, all of its threads,
+    and Triton 3.6 to 3.9; kernels compiled inside are cached under a key of their own. Extents are those of the
+    kernel's tiles, with what it fills them up with: the order of a loop over tiles, and of a dot, is the kernel's.
+    Divisions and square roots inside a combine function are rounded correctly, which plain Triton leaves open.
+    Raises OrderError for an order with a chain, CaptureError for another version of Triton.
+    """
+    import triton
+    from triton import knobs
+
+    order = Order(order) if isinstance(order, str) else order
+    rewriting.check_rewritable(order)
+    if ".".join(triton.__version__.split(".")[:2]) not in VERSIONS:
+        raise CaptureError(
+            f"Reductions are rewritten for Triton {VERSIONS[0]} to {VERSIONS[-1]}, and this is {triton.__version__}; "
+            "use tree_sum and tree_reduce in the kernel instead, which work with any version."
+        )
+    found = Rewritten(order)
+    before = knobs.runtime.add_stages_inspection_hook
+    key = _key(order)
+    with _keyed(key, triton.__version__):
+        knobs.runtime.add_stages_inspection_hook = _hook(found, key, before)
+        try:
+            yield found
+        finally:
+            knobs.runtime.add_stages_inspection_hook = before
+
+
+def _key(order: Order) -> str:
+    """What makes a kernel compiled with `order` another one: the order, and this code."""
+    code = b"".join(Path(module.__file__ or "").read_bytes() for module in (orders, rewriting))
+    return f"pinned_reductions-{order.text}-{hashlib.sha256(code).hexdigest()}"
+
+
+def _hook(found: Rewritten, key: str, before: Callable[..., Any] | None) -> Callable[..., Any]:
+    """Triton's stage hook: without arguments (from 3.7 on) it gives its part of the cache keys."""
+
+    def hook(*arguments: Any, **keywords: Any) -> Any:
+        if not arguments and not keywords:
+            texts = before() if before is not None else ("", "")
+            return f"{texts[0]}{key}", f"{texts[1]}{hashlib.sha256(key.encode()).hexdigest()}"
+        if before is not None:
+            before(*arguments, **keywords)
+        stages, backend = arguments[1], arguments[0].target.backend
+        if "ttir" in stages:
+            stages["ttir"] = _stage(stages["ttir"], found, backend)
+        else:
+            stages["ttgir"] = _unread(stages["ttgir"], found)
+        return None
+
+    return hook
+
+
+def _stage(make: Callable[[Any, Any], Any], found: Rewritten, backend: str) -> Callable[[Any, Any], Any]:
+    def stage(source: Any, metadata: Any) -> Any:
+        module = make(source, metadata)
+        text, outcomes = rewriting.rewrite(str(module), found.order, backend)
+        found.kernels.append((module.get_entry_func_name(), outcomes))
+        return _parsed(text, module) if any(one.pinned for one in outcomes) else module
+
+    return stage
+
+
+def _unread(make: Callable[[Any, Any], Any], found: Rewritten) -> Callable[[Any, Any], Any]:
+    def stage(source: Any, metadata: Any) -> Any:
+        module = make(source, metadata)
+        name = module.get_entry_func_name()
+        left = Outcome("an unknown line", False, "it is written in Gluon, whose layouts are the kernel's own")
+        found.kernels.append((name, (left,) if '"tt.reduce"' in str(module) else ()))
+        return module
+
+    return stage
+
+
+def _parsed(text: str, module: Any) -> Any:
+    from triton._C.libtriton import ir
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "pinned.ttir"
+        path.write_text(text)
+        parsed = ir.parse_mlir_module(str(path), module.context)
+    parsed.context = module.context
+    return parsed
+
+
+@contextmanager
+def _keyed(key: str, version: str) -> Iterator[None]:
+    """Adds `key` to the keys of both caches in Triton 3.6, whose stage hook has no part in them."""
+    if not version.startswith("3.6."):
+        yield
+        return
+    from triton.compiler import compiler
+    from triton.runtime import jit
+
+    disk, memory = compiler.get_cache_key, jit.compute_cache_key
+
+    def disk_key(*arguments: Any, **keywords: Any) -> str:
+        return f"{disk(*arguments, **keywords)}-{key}"
+
+    def memory_key(known: Any, specialization: Any, options: Any) -> str:
+        return f"{memory(known, specialization, options)}-{key}"
+
+    compiler.get_cache_key, jit.compute_cache_key = disk_key, memory_key
+    try:
+        yield
+    finally:
+        compiler.get_cache_key, jit.compute_cache_key = disk, memory

@@ -1,0 +1,324 @@
+"""Pinned reductions, compiled for real and read by the checker: one class of configurations for each order."""
+
+# mypy: disable-error-code="untyped-decorator,no-untyped-def"
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+triton = pytest.importorskip("triton")
+pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
+
+import triton.language as tl  # noqa: E402
+
+from bitwise_core.checker import Options  # noqa: E402
+from bitwise_core.cli.showing import tree_of as dependence_tree  # noqa: E402
+from bitwise_core.partition import partition  # noqa: E402
+from bitwise_core.registry import default  # noqa: E402
+from bitwise_core.tree.evaluate import evaluate_many  # noqa: E402
+from bitwise_core.tree.nodes import Load, Operation, descendants  # noqa: E402
+from bitwise_triton import Buffer, CaptureError, compile_configuration  # noqa: E402
+from bitwise_triton.arguments import to_triton  # noqa: E402
+from bitwise_triton.reductions import Order, OrderError, evaluate, pinned_reductions  # noqa: E402
+from bitwise_triton.reductions.kernels.functions import add_rounded, tree_reduce, tree_sum  # noqa: E402
+from bitwise_triton.samples.pinned_reductions import PinnedCase, cases  # noqa: E402
+from bitwise_triton.verdicts import source_of  # noqa: E402
+
+CASES = {case.name: case for case in cases()}
+CHUNKED = [name for name, case in CASES.items() if case.chunked]
+
+
+def sources(case: PinnedCase, order: str, every: int = 1) -> list[Any]:
+    """The configurations of a case in one order, as the checker reads them."""
+    found = []
+    for number, configuration in enumerate(case.configurations[::every]):
+        constants: dict[str, object] = {"ORDER": order}
+        if case.chunked:
+            constants["TOTALS"] = 1 if order.endswith("chain(7:)") else 128
+        constants |= {key: value for key, value in configuration.items() if key.isupper()}
+        options: dict[str, Any] = {key: value for key, value in configuration.items() if not key.isupper()}
+        arguments: dict[str, Any] = {name: Buffer(name.upper(), dtype) for name, dtype in case.buffers}
+        arguments |= {"rows": case.rows, "columns": case.columns}
+        captured = compile_configuration(case.kernel, arguments, constants, grid=case.grid, **options)
+        found.append(source_of(captured, str(number)))
+    return found
+
+
+def classes(case: PinnedCase, order: str, every: int = 1) -> int:
+    """Into how many classes the configurations fall, every one read to its end."""
+    found = partition(sources(case, order, every), "sm_90", Options(), workers=1)
+    assert not found.unknown
+    return len(found.classes)
+
+
+def written(case: PinnedCase, order: str) -> str:
+    return f"chain(7:), {order}" if case.chunked else order
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_all_configurations_of_one_order_are_one_class(name: str) -> None:
+    assert classes(CASES[name], written(CASES[name], "inner_tree")) == 1
+
+
+@pytest.mark.parametrize("name", ["row_sum", "column_sum", "softmax", "row_dot", "layer_norm"])
+@pytest.mark.parametrize("order", ["outer_tree", "3, 1, inner_tree", "chain(4:6), outer_tree"])
+def test_any_order_of_the_bits_is_one_class(name: str, order: str) -> None:
+    assert classes(CASES[name], order, every=3) == 1
+
+
+@pytest.mark.parametrize("name", CHUNKED)
+@pytest.mark.parametrize("order", ["inner_tree(:7), chain(7:)", "chain(7:), outer_tree"])
+def test_tiles_of_a_long_axis_are_free(name: str, order: str) -> None:
+    assert classes(CASES[name], order) == 1
+
+
+FREE = {"row_sum": 4, "column_sum": 12, "long_row_sum": 4, "softmax": 4, "row_dot": 3, "welford_rows": 2}
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_the_free_order_has_several_classes(name: str) -> None:
+    found = classes(CASES[name], "")
+    assert found > 1
+    if triton.__version__ == "3.6.0":
+        assert found == FREE[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "order"),
+    [
+        ("row_sum", "inner_tree"),
+        ("row_sum", "5, outer_tree"),
+        ("column_sum", "outer_tree"),
+        ("column_sum", "chain(3:), inner_tree"),
+        ("long_row_sum", "chain(7:), inner_tree"),
+        ("long_row_sum", "inner_tree(:7), chain(7:)"),
+        ("long_column_sum", "chain(7:), outer_tree"),
+    ],
+)
+def test_the_dependence_tree_of_an_output_is_the_descriptors(name: str, order: str) -> None:
+    """The tree that the checker reads from the assembly, and the order's own evaluation, on the same bits."""
+    case = CASES[name]
+    source = sources(case, order, every=100)[0]
+    tree, _ = dependence_tree(source, default().arch("sm_90"), Options(), "Y[3]", None)
+    draws = 25
+    words = np.random.default_rng(7).integers(0, 2**32, (draws, case.rows, case.columns), np.uint32)
+    words[: draws // 2] = words[: draws // 2] & 0x83FFFFFF | 0x3C000000
+    words[0] = 1 << 31
+    flat = words.reshape(draws, -1)
+    loads = [node for node in descendants(tree.root) if isinstance(node, Load)]
+    count = case.columns if case.axis else case.rows
+    assert len(loads) == count
+    assert sum(isinstance(node, Operation) for node in descendants(tree.root)) >= count - 1
+    with np.errstate(all="ignore"):
+        found = evaluate_many(tree.root, lambda _, offset, bits: flat[:, offset // (bits // 8)])
+        values = words[:, 3, :] if case.axis else words[:, :, 3]
+        expected = evaluate(Order(order), np.ascontiguousarray(values).view(np.float32))
+    nan = np.isnan(expected)
+    assert not nan[: draws // 2].any()
+    assert (np.isnan(found.view(np.float32)) == nan).all()
+    assert found.view(np.uint32)[~nan].tolist() == expected.view(np.uint32)[~nan].tolist()
+
+
+@triton.jit
+def mixed(x, y, ORDER: tl.constexpr, AXIS: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tile = tl.load(x + at[:, None] * 4 + tl.arange(0, 4)[None, :])
+    half = tree_sum(tile.to(tl.float16), AXIS, ORDER)
+    brain = tree_sum(tile.to(tl.bfloat16), AXIS, ORDER)
+    double = tree_reduce((tile.to(tl.float64),), AXIS, add_rounded, ORDER)[0]
+    tl.store(y + tl.arange(0, 4), half.to(tl.float32) + brain + double.to(tl.float32))
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_100", "gfx942"])
+def test_every_type_compiles_for_every_target(target: str) -> None:
+    arguments: dict[str, Any] = {"x": Buffer("X", "fp32"), "y": Buffer("Y", "fp32")}
+    constants: dict[str, object] = {"ORDER": "1, outer_tree", "AXIS": -2, "BLOCK": 64}
+    found = compile_configuration(mixed, arguments, constants, grid=(1,), target=target, num_warps=2)
+    counts = {"gfx942": ("v_add_f16", "v_add_f64")}.get(target, ("add.rn.f16", "add.rn.f64"))
+    assert all(found.assembly.count(name) > 0 for name in counts)
+    assert "fma" not in found.assembly.lower().replace("fmac", "fma")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"ORDER": "inner"}, "a step is a bit number"),
+        ({"ORDER": "0"}, "leaves bit 1 of 6"),
+        ({"AXIS": 2}, "Axis 2 of a pinned reduction is not one of the 2 axes"),
+    ],
+)
+def test_mistakes_are_told_while_compiling(change: dict[str, object], message: str) -> None:
+    arguments: dict[str, Any] = {"x": Buffer("X", "fp32"), "y": Buffer("Y", "fp32")}
+    constants: dict[str, object] = {"ORDER": "inner_tree", "AXIS": 0, "BLOCK": 64, **change}
+    with pytest.raises(CaptureError) as caught:
+        compile_configuration(mixed, arguments, constants, grid=(1,))
+    assert message in str(caught.value) + str(caught.value.__context__.__cause__)
+
+
+def test_a_tile_smaller_than_the_chunk_is_refused() -> None:
+    case = CASES["long_row_sum"]
+    arguments: dict[str, Any] = {"x": Buffer("X", "fp32"), "y": Buffer("Y", "fp32"), "rows": 8, "columns": 1000}
+    constants: dict[str, object] = {"ROW_BLOCK": 1, "BLOCK": 64, "ORDER": "chain(7:), inner_tree", "TOTALS": 128}
+    with pytest.raises(CaptureError) as caught:
+        compile_configuration(case.kernel, arguments, constants, grid=case.grid)
+    assert "has chunks of 128 and the tile has 64 elements" in str(caught.value.__context__.__cause__) + str(
+        caught.value
+    )
+
+
+@triton.jit
+def half_of_right(a, b):
+    return a + b * 0.5
+
+
+@triton.jit
+def plain_welford(mean_a, squares_a, weight_a, mean_b, squares_b, weight_b):
+    delta = mean_b - mean_a
+    weight = weight_a + weight_b
+    share = weight_b / weight
+    return mean_a + delta * share, squares_a + squares_b + delta * delta * weight_a * share, weight
+
+
+@triton.jit
+def library(x, y, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr):
+    """A kernel that knows nothing of orders, with combines that depend on the side."""
+    row = tl.program_id(0) * ROW_BLOCK + tl.arange(0, ROW_BLOCK)
+    value = tl.load(x + row[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :])
+    squares = tl.sum(value * value, 1)
+    one = tl.full(value.shape, 1.0, tl.float32)
+    mean, spread, weight = tl.reduce((value, tl.zeros_like(value), one), 1, plain_welford)
+    tl.store(y + row * 8, squares)
+    tl.store(y + row * 8 + 1, tl.reduce(value, 1, half_of_right))
+    tl.store(y + row * 8 + 2, mean)
+    tl.store(y + row * 8 + 3, spread)
+    tl.store(y + row * 8 + 4, weight)
+    tl.store(y + row * 8 + 5, tl.max(value, 1))
+    tl.store(y + row * 8 + 6, tl.sum(value.to(tl.bfloat16), 1))
+
+
+LIBRARY = [(rows, warps) for rows in (1, 4) for warps in (1, 2, 4)]
+
+
+def library_sources(target: str = "sm_90") -> list[Any]:
+    arguments: dict[str, Any] = {"x": Buffer("X", "fp32"), "y": Buffer("Y", "fp32")}
+    return [
+        source_of(
+            compile_configuration(
+                library, arguments, {"ROW_BLOCK": rows, "BLOCK": 128}, grid=(8 // rows,), num_warps=warps, target=target
+            ),
+            f"{rows}x{warps}",
+        )
+        for rows, warps in LIBRARY
+    ]
+
+
+@pytest.mark.parametrize("order", ["inner_tree", "2, outer_tree"])
+def test_rewritten_kernels_are_one_class(triton_cache: Any, order: str) -> None:
+    with pinned_reductions(order) as done:
+        pinned = library_sources()
+    assert done.pinned() == 4 * len(LIBRARY)  # the maximum has no order
+    assert done.left() == []
+    found = partition(pinned, "sm_90", Options(), workers=1)
+    assert (len(found.classes), found.unknown) == (1, {})
+    free = partition(library_sources(), "sm_90", Options(), workers=1)
+    assert len(free.classes) > 1
+
+
+def test_a_rewritten_sum_is_the_sum_of_the_kernel_functions(triton_cache: Any) -> None:
+    case = CASES["row_sum"]
+    with pinned_reductions("3, outer_tree"):
+        rewritten = sources(case, "", every=5)
+    found = partition([*rewritten, *sources(case, "3, outer_tree", every=6)], "sm_90", Options(), workers=1)
+    assert len(found.classes) == 1
+
+
+def test_the_order_is_part_of_the_cache_key(triton_cache: Any) -> None:
+    case = CASES["row_sum"]
+    texts = []
+    for order in (None, "inner_tree", "outer_tree", "inner_tree", None):
+        if order is None:
+            texts.append(sources(case, "", every=100)[0].text)
+        else:
+            with pinned_reductions(order):
+                texts.append(sources(case, "", every=100)[0].text)
+    assert triton_cache.compiles == [False, False, False, True, True]
+    assert texts[0] == texts[4]
+    assert texts[1] == texts[3]
+    assert len(set(texts)) == 3
+
+
+@pinned_reductions("outer_tree")
+def launched(arguments: dict[str, Any]) -> Any:
+    return library.run(**arguments, ROW_BLOCK=1, BLOCK=128, grid=(8,), warmup=True, num_warps=2)
+
+
+def test_a_decorated_launch_is_rewritten(without_gpu: Any) -> None:
+    arguments = {name: to_triton(name, Buffer(name, "fp32")) for name in ("x", "y")}
+    library.device_caches.clear()
+    plain = library.run(**arguments, ROW_BLOCK=1, BLOCK=128, grid=(8,), warmup=True, num_warps=2)
+    pinned, again = launched(arguments), launched(arguments)
+    assert pinned is again
+    assert plain.asm["ttir"].count('"tt.reduce"') == 5
+    assert pinned.asm["ttir"].count('"tt.reduce"') == 4 * 7 + 1
+    library.device_caches.clear()
+
+
+@triton.jit
+def later(a, b):
+    return tl.inline_asm_elementwise("add.f32 $0, $1, $2;", "=r,r,r", [a, b], tl.float32, is_pure=False, pack=1)
+
+
+@triton.jit
+def unread(a, b):
+    return tl.inline_asm_elementwise("max.f32 $0, $1, $2;", "=r,r,r", [a, b], tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def approximate(a, b):
+    return tl.log(tl.exp(a) + tl.exp(b))
+
+
+@triton.jit
+def strange(x, y, BLOCK: tl.constexpr):
+    value = tl.load(x + tl.arange(0, BLOCK))
+    tl.store(y, tl.reduce(value, 0, later))
+    tl.store(y + 1, tl.reduce(value, 0, unread))
+    tl.store(y + 2, tl.reduce(value, 0, approximate))
+    tl.store(y + 4 + tl.arange(0, BLOCK), tl.cumsum(value, 0))
+    tl.atomic_add(y, tl.sum(value, 0))
+    tl.store(y + 1, tl.cumsum(value.to(tl.int32), 0).to(tl.float32).sum(0))
+
+
+def test_what_is_not_rewritten_is_reported_by_source_line(triton_cache: Any) -> None:
+    arguments: dict[str, Any] = {"x": Buffer("X", "fp32"), "y": Buffer("Y", "fp32")}
+    with pinned_reductions() as done:
+        compile_configuration(strange, arguments, {"BLOCK": 128}, grid=(1,))
+    reasons = [
+        (3, "its combine function has assembly that is not pure"),
+        (4, "its combine function has assembly other than one rounded operation"),
+        (5, "its combine function has the operation math.exp, which may be rounded in several ways"),
+        (6, "a scan's order is the compiler's"),
+        (7, "its atomic additions come in the order in which blocks arrive"),
+    ]
+    first = strange.starting_line_number
+    assert done.left() == [
+        f"{__file__}:{first + line}: kernel strange keeps a free order, since {reason}." for line, reason in reasons
+    ]
+    assert done.pinned() == 2
+
+
+def test_orders_and_versions_that_cannot_be_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        pytest.raises(OrderError, match="has a chain; kernels are rewritten to trees only"),
+        pinned_reductions("chain"),
+    ):
+        pass
+    monkeypatch.setattr(triton, "__version__", "3.10.0")
+    with (
+        pytest.raises(CaptureError, match=r"rewritten for Triton 3\.6 to 3\.9, and this is 3\.10\.0"),
+        pinned_reductions(),
+    ):
+        pass
