@@ -137,7 +137,7 @@ def _renamed(lines: Sequence[str], name: str) -> list[str]:
     """The lines after a reduction that has gained a result: `name` is its first one, to the end of its function."""
     use = re.compile(re.escape(name) + r"(?![\w#$.-])")
     stop = next((number for number, line in enumerate(lines) if line.lstrip().startswith("tt.func ")), len(lines))
-    return [use.sub(f"{name}#0", line) for line in lines[:stop]] + list(lines[stop:])
+    return [use.sub(f"{name}#{0}", line) for line in lines[:stop]] + list(lines[stop:])
 
 
 def source_place(location: str, aliases: Mapping[str, str]) -> str:
