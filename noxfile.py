@@ -95,10 +95,11 @@ def source_folder(distribution: str) -> Path:
 
 @nox.session
 def conformance(session: nox.Session) -> None:
-    """Run the conformance suite on every installed architecture plugin."""
+    """Run the conformance suite on every plugin of this repository."""
     install_workspace(session, *group("test"))
     install_triton(session)
-    session.run("python", "-m", "pytest", "-n", "2", "--pyargs", "bitwise_conformance", *session.posargs)
+    modules = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("*/*/tests/test_conformance.py"))
+    session.run("python", "-m", "pytest", "-n", "2", *modules, *session.posargs)
 
 
 @nox.session

@@ -12,10 +12,10 @@ import pytest
 
 from bitwise_conformance import mutants
 from bitwise_conformance.digest import normalised_digest
-from bitwise_conformance.mutants import OutOfTime, time_limit
 from bitwise_conformance.ptx_mutations import KINDS
 from bitwise_conformance.ptx_text import read_text, split_operands
 from bitwise_conformance.ptx_variants import VARIANTS
+from bitwise_conformance.time_limit import OutOfTime, time_limit
 from bitwise_core.checker import Outcome
 
 RECORDS = Path(__file__).parents[2] / "records" / "mutants.json"

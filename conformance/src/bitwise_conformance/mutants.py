@@ -8,28 +8,25 @@ A change that alters what a kernel returns must never come back Equal; a neutral
 from __future__ import annotations
 
 import argparse
-import gc
 import hashlib
 import json
 import os
 import random
-import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from bitwise_conformance.digest import normalised_digest
 from bitwise_conformance.ptx_mutations import KINDS
 from bitwise_conformance.ptx_text import Text, read_text
 from bitwise_conformance.ptx_variants import VARIANTS
+from bitwise_conformance.time_limit import OutOfTime, time_limit
 from bitwise_core import registry
 from bitwise_core.checker import Options, Outcome, Reading, Source, buffer_numbers, read, verdict
 from bitwise_core.machine.launch import Launch, read_manifest
@@ -112,39 +109,6 @@ def variants(text: str, seed: str, kinds: Iterable[str] = tuple(VARIANTS)) -> li
         if changed != text:
             found.append(Mutant(kind, 0, "", "", changed, neutral=True))
     return found
-
-
-class OutOfTime(BaseException):
-    """A reading took longer than it was given.  No failure of the reading, so no Exception."""
-
-
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raises OutOfTime in the body after so many seconds.  Works in a process's main thread.
-
-    Python drops what is raised in a callback of the garbage collector, so there the alarm waits for the next tick.
-    """
-
-    def ring(number: int, frame: FrameType | None) -> None:
-        if not _in_callback(frame):
-            raise OutOfTime
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 0.05)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def _in_callback(frame: FrameType | None) -> bool:
-    codes = [getattr(callback, "__code__", None) for callback in gc.callbacks]
-    while frame is not None:
-        if frame.f_code in codes:
-            return True
-        frame = frame.f_back
-    return False
 
 
 def judge(kernel: Kernel, changed: Sequence[Mutant], target: str = "sm_90") -> list[Judged]:

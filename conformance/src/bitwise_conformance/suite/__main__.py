@@ -1,0 +1,66 @@
+"""Writes what is expected of groups of samples that say nothing yet, for their author to check.
+
+    python -m bitwise_conformance.suite PLUGIN SAMPLES
+
+Every group with a manifest.json and no expected.json gets one: the classes of its kernels, and the tree of the first
+stored element of the last buffer.  The bytes of a run are for the hardware to say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+from bitwise_conformance.suite.expected import Group, Kernel, SampleError
+from bitwise_conformance.suite.reading import OPTIONS, reading, tree
+from bitwise_conformance.suite.suite import Suite
+from bitwise_core.checker import Outcome, verdict
+from bitwise_core.tree import text as tree_text
+
+
+def proposal(suite: Suite, group: Group) -> dict[str, object]:
+    """What would be expected of a group if the plugin were right.  Raises SampleError where a kernel is not read."""
+    classes: list[list[str]] = []
+    for file in group.launches:
+        found = reading(suite, Kernel(group, file))
+        if found.unknown is not None:
+            raise SampleError(f"{group.folder / file}: is not read: {found.unknown}")
+        for each in classes:
+            if verdict(found, reading(suite, Kernel(group, each[0])), OPTIONS).outcome is Outcome.EQUAL:
+                each.append(file)
+                break
+        else:
+            classes.append([file])
+    file = classes[0][0]
+    element = f"{group.launches[file].buffers()[-1]}[0]"
+    lines = tree_text.write(tree(suite.arch(group.arch), Kernel(group, file), element)).splitlines()
+    return {"classes": classes, "trees": {file: {element: lines}}}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the files; the exit status is 2 where a group cannot be read."""
+    parser = argparse.ArgumentParser(prog="bitwise_conformance.suite", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("plugin", help="the module that the plugin's entry point names")
+    parser.add_argument("samples", type=Path, help="the folder of samples")
+    chosen = parser.parse_args(arguments)
+    suite = Suite(import_module(chosen.plugin), chosen.samples)
+    for group in suite.groups:
+        path = group.folder / "expected.json"
+        if path.exists():
+            continue
+        try:
+            content = proposal(suite, group)
+        except SampleError as error:
+            print(error, file=sys.stderr)
+            return 2
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        print(f"wrote {path}: check it")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,252 @@
+"""What lies in a folder of samples: kernels with their launches, and what must come of them.
+
+samples/
+  known_failures.txt              ids of cases that fail, one a line, each with its reason (optional)
+  <architecture>/
+    <group>/manifest.json         the launches of the assembly files beside it, on one set of buffers
+    <group>/expected.json         an `Expected`
+    matrix_units/<row>.json       a `Vectors` of the row of that name
+  profiles/<profile>.json         a `Questions` of the profile of that name
+  launchers/<launcher>.json       a `Descriptors` of the launcher of that name
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from bitwise_core.checker import Source, buffer_numbers
+from bitwise_core.machine.lanes import Array
+from bitwise_core.machine.launch import Launch, ManifestError, read_manifest
+
+MATRIX_UNITS, PROFILES, LAUNCHERS = "matrix_units", "profiles", "launchers"
+"""Folders of samples that hold no kernels."""
+
+
+class SampleError(ValueError):
+    """A sample does not say what it must: the sentence names the file and what to change."""
+
+
+def _words(value: Any) -> Any:
+    """Patterns as they are written: hexadecimal words in order, parted by blanks."""
+    return tuple(int(word, 16) for word in value.split()) if isinstance(value, str) else value
+
+
+Patterns = Annotated[tuple[int, ...], BeforeValidator(_words)]
+Buffers = str | dict[str, str]
+"""The bytes of buffers: the name of an .npz file with one array for each, or hexadecimal digits in memory's order."""
+
+
+class Record(BaseModel):
+    """A part of a sample."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Run(Record):
+    """One run of every kernel of a group on the same bytes.
+
+    `source` says what returned the bytes (the device and its software); `before` holds every buffer before the launch,
+    `after` what is in the buffers afterwards, for each class in the order of `Expected.classes`.
+    """
+
+    source: str = Field(min_length=1)
+    before: Buffers
+    after: tuple[Buffers, ...]
+
+
+class Change(Record):
+    """A change of a kernel's text: what stands there (once at least, the first is changed) and what takes its place."""
+
+    kernel: str
+    before: str = Field(min_length=1)
+    after: str
+
+
+class Expected(Record):
+    """What must come of the kernels of a group.
+
+    `classes` parts the files of the manifest: those of one class return the same bits, those of two do not.
+    `every_launch` lists files that are read for every launch, in the same way: those of one class are Equal whatever
+    the launch is.  `trees` gives, for a file and an element (`y[0]`), the tree's text as `bitwise_core.tree.text`
+    writes it, by lines.  `different` and `equal` are changes that must not, and that must, come out Equal.
+    """
+
+    classes: tuple[tuple[str, ...], ...]
+    every_launch: tuple[tuple[str, ...], ...] = ()
+    trees: dict[str, dict[str, tuple[str, ...]]] = Field(default_factory=dict)
+    runs: tuple[Run, ...] = ()
+    different: tuple[Change, ...] = ()
+    equal: tuple[Change, ...] = ()
+
+    @model_validator(mode="after")
+    def _every_run_has_every_class(self) -> Expected:
+        for run in self.runs:
+            if len(run.after) != len(self.classes):
+                raise ValueError(f"a run has what follows for {len(run.after)} of {len(self.classes)} classes")
+        return self
+
+
+class Vectors(Record):
+    """Operands and results of one step of a matrix unit, as bit patterns: `result` is that of c + sum of a[k] b[k]."""
+
+    source: str = Field(min_length=1)
+    a: tuple[Patterns, ...] = Field(min_length=1)
+    b: tuple[Patterns, ...]
+    c: Patterns
+    result: Patterns
+
+    @model_validator(mode="after")
+    def _all_are_as_many(self) -> Vectors:
+        if (
+            len({len(self.a), len(self.b), len(self.c), len(self.result)}) != 1
+            or len(set(map(len, self.a + self.b))) != 1
+        ):
+            raise ValueError("a, b, c and result are equally many, and so are the elements of every a and b")
+        return self
+
+
+class Question(Record):
+    """A question to a profile, by keys, and the text of the descriptor that answers it."""
+
+    key: dict[str, Any]
+    descriptor: str
+
+
+class Questions(Record):
+    """What a profile knows, in part."""
+
+    known: tuple[Question, ...] = Field(min_length=1)
+
+
+class Descriptors(Record):
+    """Descriptors that a launcher runs, as it reads them, each with its operands."""
+
+    runs: tuple[dict[str, Any], ...] = Field(min_length=1)
+
+
+RecordT = TypeVar("RecordT", bound=Record)
+
+
+def read_record(kind: type[RecordT], path: Path) -> RecordT:
+    """Reads a file of samples.  Raises SampleError."""
+    try:
+        return kind.model_validate_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SampleError(f"{path}: cannot be read ({error.strerror})") from None
+    except (UnicodeDecodeError, ValidationError) as error:
+        raise SampleError(f"{path}: {_first(error)}") from None
+
+
+def _first(error: ValueError) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    found = error.errors()[0]
+    place = ".".join(str(part) for part in found["loc"])
+    return f"{place}: {found['msg']}" if place else found["msg"]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Kernels of one architecture that are launched on the same buffers.  What is wrong in it is raised when asked."""
+
+    arch: str
+    folder: Path
+
+    @property
+    def id(self) -> str:
+        """Architecture and folder, for the ids of cases."""
+        return f"{self.arch}-{self.folder.name}"
+
+    @cached_property
+    def launches(self) -> dict[str, Launch]:
+        """The launch of every file.  Raises SampleError."""
+        try:
+            kernels = read_manifest(self.folder / "manifest.json").kernels
+        except ManifestError as error:
+            raise SampleError(str(error)) from None
+        found = {launch.file: launch for launch in kernels}
+        if len(found) < len(kernels) or not kernels:
+            raise SampleError(f"{self.folder / 'manifest.json'}: launches every file once, and one at least")
+        return found
+
+    @cached_property
+    def expected(self) -> Expected:
+        """What must come of them.  Raises SampleError, also where it speaks of other files than the manifest."""
+        path = self.folder / "expected.json"
+        found = read_record(Expected, path)
+        named = list(chain.from_iterable(found.classes))
+        if sorted(named) != sorted(self.launches):
+            raise SampleError(f"{path}: classes: names every file of the manifest once: {', '.join(self.launches)}")
+        others = [*chain.from_iterable(found.every_launch), *found.trees]
+        others += [each.kernel for each in (*found.different, *found.equal)]
+        for name in others:
+            if name not in self.launches:
+                raise SampleError(f"{path}: the manifest has no file {name!r}; it has {', '.join(self.launches)}")
+        return found
+
+    @cached_property
+    def fault(self) -> str | None:
+        """What is wrong with its files, if anything is."""
+        try:
+            files = [*self.launches, *(file for each in self.expected.classes for file in each)]
+        except SampleError as error:
+            return str(error)
+        missing = [file for file in files if not (self.folder / file).is_file()]
+        return f"{self.folder}: has no file {missing[0]}" if missing else None
+
+    @property
+    def buffers(self) -> dict[str, int]:
+        """The numbers of the buffers of all launches together."""
+        return buffer_numbers({name for launch in self.launches.values() for name in launch.buffers()})
+
+    def text(self, file: str) -> str:
+        """A kernel's text.  Raises SampleError."""
+        try:
+            return (self.folder / file).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SampleError(f"{self.folder / file}: cannot be read ({error})") from None
+
+    def source(self, file: str) -> Source:
+        """A kernel as the checkers take it."""
+        return Source(file, self.text(file), self.launches[file])
+
+    def contents(self, given: Buffers) -> dict[str, Array]:
+        """The bytes of buffers.  Raises SampleError."""
+        if isinstance(given, str):
+            try:
+                with np.load(self.folder / given, allow_pickle=False) as file:
+                    return {name: np.ascontiguousarray(file[name]).reshape(-1).view(np.uint8) for name in file.files}
+            except (OSError, ValueError) as error:
+                raise SampleError(f"{self.folder / given}: cannot be read ({error})") from None
+        try:
+            return {name: np.frombuffer(bytes.fromhex(digits), np.uint8) for name, digits in given.items()}
+        except ValueError:
+            raise SampleError(f"{self.folder / 'expected.json'}: bytes are written as hexadecimal digits") from None
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel of a group."""
+
+    group: Group
+    file: str
+
+    @property
+    def id(self) -> str:
+        """Architecture, group and file."""
+        return f"{self.group.id}-{self.file}"
+
+
+def groups(samples: Path, arch: str) -> list[Group]:
+    """The groups of an architecture, in the order of their names."""
+    if not (samples / arch).is_dir():
+        return []
+    folders = sorted(each for each in (samples / arch).iterdir() if each.is_dir() and each.name != MATRIX_UNITS)
+    return [Group(arch, each) for each in folders]

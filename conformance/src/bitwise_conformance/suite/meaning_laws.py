@@ -1,0 +1,151 @@
+"""Laws of what a plugin says that kernels compute: trees, signatures, classes, and bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from itertools import combinations
+
+from bitwise_conformance.suite import cases
+from bitwise_conformance.suite.cases import over
+from bitwise_conformance.suite.expected import Change, Group, Kernel
+from bitwise_conformance.suite.reading import (
+    EVERY_LAUNCH,
+    OPTIONS,
+    read_again,
+    read_source,
+    reading,
+    run,
+    signatures,
+    tree,
+)
+from bitwise_conformance.suite.suite import Suite
+from bitwise_core.checker import Options, Outcome, Reading, Source, verdict
+from bitwise_core.tree import text as tree_text
+
+
+@over(cases.kernels)
+def test_a_kernel_is_read(suite: Suite, kernel: Kernel) -> None:
+    """A sample is read to its end for its launch, and the same way twice."""
+    arch = suite.arch(kernel.group.arch)
+    found = reading(suite, kernel)
+    assert found.unknown is None
+    assert read_again(arch, kernel).signature == found.signature, "a second reading gives another signature"
+
+
+@over(cases.once)
+def test_signatures_are_stable(suite: Suite, whole: Suite) -> None:
+    """Another process, with other hashes of strings, gives every sample the same signature."""
+    command = [sys.executable, "-m", "bitwise_conformance.suite.again", suite.plugin.__name__, str(suite.samples)]
+    seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+    environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == signatures(suite)
+
+
+@over(cases.groups)
+def test_classes(suite: Suite, group: Group) -> None:
+    """Kernels of one class are Equal, kernels of two classes are Different."""
+    numbers = {file: number for number, files in enumerate(group.expected.classes) for file in files}
+    found = {file: reading(suite, Kernel(group, file)) for file in group.launches}
+    assert _wrong(found, numbers, OPTIONS) == []
+
+
+def _wrong(found: dict[str, Reading], numbers: dict[str, int], options: Options) -> list[str]:
+    wrong = []
+    for left, right in combinations(numbers, 2):
+        said = verdict(found[left], found[right], options)
+        if said.outcome is not (Outcome.EQUAL if numbers[left] == numbers[right] else Outcome.DIFFERENT):
+            wrong.append(f"{left} and {right} are {said.outcome}: {said.reason}")
+    return wrong
+
+
+@over(
+    cases.claimed(
+        "to be read for every launch",
+        lambda arch: arch.every_launch is not None,
+        lambda kernel: any(kernel.file in files for files in kernel.group.expected.every_launch),
+        "name its kernels under every_launch in an expected.json",
+    )
+)
+def test_every_launch(suite: Suite, kernel: Kernel) -> None:
+    """Kernels of one class for every launch are Equal, and no other is; one Equal for every launch is so at its own."""
+    arch, group = suite.arch(kernel.group.arch), kernel.group
+    numbers = {file: number for number, files in enumerate(group.expected.every_launch) for file in files}
+    here = read_again(arch, kernel, EVERY_LAUNCH)
+    assert here.unknown is None
+    for file, number in numbers.items():
+        equal = (
+            verdict(here, read_again(arch, Kernel(group, file), EVERY_LAUNCH), EVERY_LAUNCH).outcome is Outcome.EQUAL
+        )
+        assert equal == (number == numbers[kernel.file]), f"{kernel.file} and {file} for every launch"
+        if equal:
+            at_its_own = verdict(reading(suite, kernel), reading(suite, Kernel(group, file)), OPTIONS)
+            assert at_its_own.outcome is Outcome.EQUAL, f"{kernel.file} and {file} at their launch"
+
+
+@over(
+    cases.claimed(
+        "to read kernels",
+        lambda arch: True,
+        lambda kernel: kernel.file in kernel.group.expected.trees,
+        "give a tree in an expected.json",
+    )
+)
+def test_trees(suite: Suite, kernel: Kernel) -> None:
+    """Trees are those that are expected, and their text is read back as the tree."""
+    arch = suite.arch(kernel.group.arch)
+    for element, lines in kernel.group.expected.trees[kernel.file].items():
+        found = tree(arch, kernel, element)
+        text = tree_text.write(found)
+        assert text.splitlines() == list(lines), element
+        assert tree_text.read(text) == (found,), f"{element}: the text is read as another tree"
+
+
+@over(
+    cases.claimed(
+        "runs on bit patterns",
+        lambda arch: arch.bits is not None,
+        lambda kernel: bool(kernel.group.expected.runs),
+        "add a run, with the bytes that the hardware returned, to an expected.json",
+    )
+)
+def test_bytes(suite: Suite, kernel: Kernel) -> None:
+    """A run on bit patterns leaves the bytes that were recorded in every buffer."""
+    arch, group = suite.arch(kernel.group.arch), kernel.group
+    number = next(number for number, files in enumerate(group.expected.classes) if kernel.file in files)
+    for recorded in group.expected.runs:
+        found = run(arch, group.source(kernel.file), group.contents(recorded.before))
+        expected = group.contents(recorded.after[number])
+        assert expected, f"{recorded.source}: names no buffer"
+        for name, content in expected.items():
+            assert found[name].tobytes().hex() == content.tobytes().hex(), f"{name}, recorded on {recorded.source}"
+
+
+@over(
+    cases.claimed(
+        "to read kernels",
+        lambda arch: True,
+        lambda kernel: any(each.kernel == kernel.file for each in kernel.group.expected.different),
+        "list a change that alters what a kernel returns under `different` in an expected.json",
+    )
+)
+def test_listed_changes(suite: Suite, kernel: Kernel) -> None:
+    """A listed change is not Equal to its kernel, or is, as the sample says."""
+    group = kernel.group
+    outcomes = {each: _outcome(suite, kernel, each) for each in (*group.expected.different, *group.expected.equal)
+                if each.kernel == kernel.file}  # fmt: skip
+    assert [each for each in group.expected.different if outcomes.get(each) is Outcome.EQUAL] == []
+    assert [each for each in group.expected.equal if outcomes.get(each, Outcome.EQUAL) is not Outcome.EQUAL] == []
+
+
+def _outcome(suite: Suite, kernel: Kernel, change: Change) -> Outcome:
+    text = kernel.group.text(kernel.file)
+    assert change.before in text, f"{kernel.file} does not hold {change.before!r}"
+    changed = Source(kernel.file, text.replace(change.before, change.after, 1), kernel.group.launches[kernel.file])
+    return verdict(
+        reading(suite, kernel), read_source(suite.arch(kernel.group.arch), kernel.group, changed), OPTIONS
+    ).outcome

@@ -1,0 +1,71 @@
+"""One plugin and its samples, as the suite takes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pluggy
+
+from bitwise_conformance.suite.expected import Group, Kernel, groups
+from bitwise_core import hookspecs
+from bitwise_core.checker import Reading
+from bitwise_core.machine.arch import Arch
+from bitwise_core.mma import MmaSpec
+
+
+@dataclass(frozen=True)
+class Suite:
+    """What a test module takes the suite with: the module that the plugin's entry point names, the samples' folder."""
+
+    plugin: ModuleType
+    samples: Path
+    readings: dict[Kernel, Reading] = field(default_factory=dict, repr=False, compare=False)
+    """What was read so far of its samples, each for its launch."""
+
+    @cached_property
+    def _hooks(self) -> Any:
+        manager = pluggy.PluginManager(hookspecs.PROJECT)
+        manager.add_hookspecs(hookspecs)
+        manager.register(self.plugin, self.plugin.__name__)
+        return manager.hook
+
+    def _all(self, hook: str) -> tuple[Any, ...]:
+        return tuple(each for several in getattr(self._hooks, hook)() for each in several)
+
+    @cached_property
+    def arches(self) -> tuple[Arch, ...]:
+        """The architectures that the plugin models."""
+        return self._all("bitwise_arches")
+
+    @cached_property
+    def matrix_units(self) -> tuple[MmaSpec, ...]:
+        """The rows of matrix units that it knows."""
+        return self._all("bitwise_matrix_units")
+
+    @cached_property
+    def profiles(self) -> tuple[Any, ...]:
+        """What it knows of a library's kernels."""
+        return self._all("bitwise_profiles")
+
+    @cached_property
+    def launchers(self) -> tuple[Any, ...]:
+        """What it runs descriptors with."""
+        return self._all("bitwise_launchers")
+
+    def arch(self, name: str) -> Arch:
+        """The architecture of that name."""
+        return next(each for each in self.arches if each.name == name)
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups of kernels of every architecture."""
+        return tuple(each for arch in self.arches for each in groups(self.samples, arch.name))
+
+    @cached_property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The kernels of every group that can be read; a group that cannot is a failure of its own."""
+        return tuple(Kernel(group, file) for group in self.groups if group.fault is None for file in group.launches)
