@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from bitwise_core.engine.launch_exact import results
 from bitwise_core.machine.domain import Unreadable
-from ptx_programs import hashes
+from ptx_programs import hashes, run
 
 LOADS = """
     ld.global.f32 %f1, [%d1]; ld.global.f32 %f2, [%d1+4]; ld.global.f32 %f3, [%d1+8]; ld.global.f32 %f4, [%d1+12];
@@ -200,6 +201,21 @@ def test_a_square_of_lanes_that_differ_in_what_is_known_of_their_nans() -> None:
     )
     squares = [form(f"fma.rn.f32 %f40, {x}, {x}, %f3;") for x in ("%f1", "%f2")]
     assert [{0: found[8 * thread]} for thread in range(4)] == [squares[0]] * 2 + [squares[1]] * 2
+
+
+def test_a_known_zero_in_one_lane_leaves_the_others_their_rules_where_all_is_finite() -> None:
+    """A masked load gives lanes a zero; products of halves are exact in the others whether fused or not."""
+    start = """
+        ld.global.b16 %h1, [%d1]; ld.global.b16 %h2, [%d1+2]; ld.global.f32 %f3, [%d1+4]; setp.ne.u32 %p3, %r0, 1;
+        cvt.f32.f16 %f1, %h1; cvt.f32.f16 %f2, %h2; selp.f32 %f1, %f1, 0f00000000, %p3; add.f32 %f3, %f3, 0f00000000;
+    """
+    end = "mul.wide.u32 %d5, %r0, 4; add.s64 %d5, %d5, %d0; st.global.f32 [%d5], %f9;"
+    fused, apart = (
+        results(*run(start + body + end, threads=4, assume=frozenset({"finite"})))[1].words.tolist()
+        for body in ("fma.rn.f32 %f9, %f1, %f2, %f3;", "mul.f32 %f8, %f1, %f2; add.f32 %f9, %f8, %f3;")
+    )
+    assert fused == apart
+    assert [len(set(words)) for words in fused] == [2, 2]
 
 
 def test_a_known_factor_of_each_block_enters_its_own_product() -> None:

@@ -152,28 +152,30 @@ def _fused(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lanes |
     if not info.nearest_or_zero:
         return None
     left, right, addend = _magnitude(values[0]), _magnitude(values[1]), values[2]
+    result = _fused_apart(info, values, left, right, bits, finite)
     if finite:
-        absorbed = _infinite(addend, bits)
         zeroed = L.holds(values[0], 0) | L.holds(values[1], 0)
-        if absorbed is not False or zeroed is not False:
-            result = _fused_inexact(info, values, left, right, bits)
-            closed = L.has(addend, L.NOT_MINUS_ZERO | L.PLUS_ZERO)
-            result = L.put(L.some(zeroed & closed), addend, result)
-            return L.put(absorbed, addend, result)
+        result = L.put(L.some(zeroed & L.has(addend, L.NOT_MINUS_ZERO | L.PLUS_ZERO)), addend, result)
+        result = L.put(_infinite(addend, bits), addend, result)
+    return result
+
+
+def _fused_apart(info: Shape, values: list[Lanes], left: Lanes, right: Lanes, bits: int, finite: bool) -> Lanes:
+    """A product and a sum where the product is exact, else one operation."""
+    addend = values[2]
     exact = _half_range(values[0]) & _half_range(values[1]) if bits == 32 else False
-    if np.any(exact):
-        modifiers = info.name.split(".", 1)[1]
-        product_of = shape("mul." + modifiers)
-        product = _multiply(product_of, [left, right], bits, finite)
-        assert product is not None
-        product = as_lanes(fold(product_of, values[:2], product))
-        apart = _add(shape("add." + modifiers), [product, addend], bits, finite)
-        assert apart is not None
-        if np.all(exact):
-            return apart
-        together = _fused_inexact(info, values, left, right, bits)
-        return L.put(exact, apart, together)
-    return _fused_inexact(info, values, left, right, bits)
+    if not np.any(exact):
+        return _fused_inexact(info, values, left, right, bits)
+    modifiers = info.name.split(".", 1)[1]
+    product_of = shape("mul." + modifiers)
+    product = _multiply(product_of, [left, right], bits, finite)
+    assert product is not None
+    product = as_lanes(fold(product_of, values[:2], product))
+    apart = _add(shape("add." + modifiers), [product, addend], bits, finite)
+    assert apart is not None
+    if np.all(exact):
+        return apart
+    return L.put(exact, apart, _fused_inexact(info, values, left, right, bits))
 
 
 def _fused_inexact(info: Shape, values: list[Lanes], left: Lanes, right: Lanes, bits: int) -> Lanes:
