@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from bitwise_conformance.cases import Array
-from bitwise_conformance.draws import DRAWS, FORMATS, NOT_FINITE, canonical, digest_of, draw, places, round_to_format
+from bitwise_conformance.drawn_values import FORMATS, round_to_format
+from bitwise_conformance.draws import DRAWS, NOT_FINITE, canonical, digest_of, draw, places
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "fp32"])
@@ -131,6 +133,24 @@ def test_kinds_that_show_differences_hold_what_they_are_named_after(dtype: str) 
         bad = np.isin(canonical(drawn[kind], dtype) & ~sign, [form.infinity] if form.infinite else [], invert=False)
         assert not bad.any() or kind in NOT_FINITE
     assert (canonical(drawn["infinite"], dtype) == form.quiet_nan).sum() > 8
+    assert 8 < (canonical(drawn["nans"], dtype) == form.quiet_nan).sum() < 80
+    nans = [(canonical(each, dtype) == form.quiet_nan).nonzero()[0].tolist() for each in (drawn["last"], later["last"])]
+    assert nans == [[4095], []]
+    assert (drawn["underflow"] & sign).all()
+    assert not (later["underflow"] & sign).any()
+    assert (later["underflow.2"] & sign).all()
+
+
+@pytest.mark.parametrize(("kind", "distance"), [("ladder", 4), ("ladder.2", 512), ("ladder.3", 1024)])
+def test_the_rungs_of_a_ladder_are_half_an_ulp_of_the_next(kind: str, distance: int) -> None:
+    drawn = draw(Array("a", "fp32", 16384), "g", kind).view(np.float32).astype(np.float64)
+    ladders = np.flatnonzero(drawn == 2.0**-62)
+    assert 0 < len(ladders) < len(drawn) / 32
+    for start in ladders:
+        rungs = [*drawn[start : start + 4], *drawn[start + distance : start + distance + 4]]
+        assert [rung**2 / below**2 for below, rung in itertools.pairwise(rungs[2:])] == [2.0**24] * 5
+        assert rungs[2] ** 2 / rungs[0] ** 2 == 2.0**24
+        assert 0 < rungs[1] ** 2 - 2.0**-148 < 2.0**-150
 
 
 def test_factors_of_a_case_are_numbered() -> None:
