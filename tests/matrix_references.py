@@ -6,8 +6,8 @@ import math
 from fractions import Fraction
 from typing import TypeAlias
 
-from bitwise_core.mma import FlooredSum, FusedSum, IntegerSum, MmaSpec
-from bitwise_core.numeric import FloatFormat, IntegerFormat, operation, storage
+from bitwise_core.mma import FlooredSum, FusedSum, IntegerSum, MmaSpec, SequentialMultiplyAdd
+from bitwise_core.numeric import FLOAT_FORMATS, FloatFormat, IntegerFormat, operation, storage
 
 Number: TypeAlias = Fraction | float
 """An exact number, or an infinity or NaN as a float."""
@@ -91,7 +91,7 @@ def aligned(term: Number, top: int, bits: int, to_integer: object) -> Number:
     return Fraction(to_integer(term / unit)) * unit
 
 
-def products_of(spec: MmaSpec, a: list[int], b: list[int], zeros: bool) -> list[Term]:
+def products_of(spec: MmaSpec, a: list[int], b: list[int]) -> list[Term]:
     """Exact products, with the sum of their factors' exponents."""
     left, right = spec.form("left"), spec.form("right")
     assert isinstance(left, FloatFormat)
@@ -100,7 +100,29 @@ def products_of(spec: MmaSpec, a: list[int], b: list[int], zeros: bool) -> list[
     for one, other in zip(a, b, strict=True):
         (x, x_exponent), (y, y_exponent) = read(one, left), read(other, right)
         value = product(x, y)
-        taken = not isinstance(value, float) and (zeros or value != 0)
+        taken = not isinstance(value, float) and value != 0
+        terms.append((value, x_exponent + y_exponent if taken else None))
+    return terms
+
+
+def widened(rule: FusedSum, pattern: int, form: FloatFormat) -> tuple[Number, int]:
+    """An operand and its exponent, as a number of the format that the rule widens it to."""
+    number, exponent = read(pattern, form)
+    if rule.widened is None or isinstance(number, float) or number == 0:
+        return number, exponent
+    return number, max(exponent_of(number), FLOAT_FORMATS[rule.widened].smallest_exponent)
+
+
+def fused_products(spec: MmaSpec, rule: FusedSum, a: list[int], b: list[int]) -> list[Term]:
+    """Exact products, with the sum of their factors' exponents once they are widened."""
+    left, right = spec.form("left"), spec.form("right")
+    assert isinstance(left, FloatFormat)
+    assert isinstance(right, FloatFormat)
+    terms: list[Term] = []
+    for one, other in zip(a, b, strict=True):
+        (x, x_exponent), (y, y_exponent) = widened(rule, one, left), widened(rule, other, right)
+        value = product(x, y)
+        taken = not isinstance(value, float) and (rule.zero_products or value != 0)
         terms.append((value, x_exponent + y_exponent if taken else None))
     return terms
 
@@ -109,7 +131,7 @@ def fused(spec: MmaSpec, rule: FusedSum, a: list[int], b: list[int], c: int) -> 
     """One step: all the products and the accumulator in one sum."""
     form = spec.form("result")
     assert isinstance(form, FloatFormat)
-    terms = products_of(spec, a, b, rule.zero_products)
+    terms = fused_products(spec, rule, a, b)
     number, exponent = read(c, form)
     aligning: int | None = exponent
     if number == 0:
@@ -128,7 +150,7 @@ def floored(spec: MmaSpec, rule: FlooredSum, a: list[int], b: list[int], c: int)
     form = spec.form("result")
     assert isinstance(form, FloatFormat)
     terms: list[Term] = []
-    for value, exponent in products_of(spec, a, b, False):
+    for value, exponent in products_of(spec, a, b):
         large = not isinstance(value, float) and abs(value) >= Fraction(2) ** 128
         terms.append(((math.inf if value > 0 else -math.inf) if large else value, exponent))
     halves = [terms[0::2], terms[1::2]] if rule.parity_split else [terms]
@@ -164,7 +186,7 @@ def reference(spec: MmaSpec, a: list[int], b: list[int], c: int) -> int:
             elif isinstance(rule, IntegerSum):
                 value = integers(spec, rule, left, right, value)
             else:
-                value = multiply_add(spec.result, left[0], right[0], value)
+                value = multiply_add(spec, rule, left[0], right[0], value)
         c = (
             _scalar(f"add.rn.{spec.result}", value, c)
             if isinstance(rule, FusedSum) and rule.accumulator_last
@@ -187,8 +209,16 @@ def integers(spec: MmaSpec, rule: IntegerSum, a: list[int], b: list[int], c: int
     return value % (1 << 32)
 
 
-def multiply_add(form: str, left: int, right: int, addend: int) -> int:
-    return _scalar(f"fma.rn.{form}", left, right, addend)
+def multiply_add(spec: MmaSpec, rule: SequentialMultiplyAdd, left: int, right: int, addend: int) -> int:
+    result, form = _scalar(f"fma.rn.{spec.result}", left, right, addend), spec.form("result")
+    assert isinstance(form, FloatFormat)
+    if not rule.nan_order or not form.is_nan(result):
+        return result
+    given = {"left": left, "right": right, "accumulator": addend}
+    for name in rule.nan_order:
+        if form.is_nan(given[name]):
+            return given[name] | 1 << (form.mantissa_bits - 1)
+    return rule.made_nan
 
 
 def _scalar(name: str, *patterns: int) -> int:

@@ -42,11 +42,14 @@ ROWS = [
     row(FusedSum(32, 13, 13, "rz"), "e4m3", "fp32", 32, "e5m2"),
     row(FusedSum(16, 25, 10, "rn", "alternate pairs", True), "e4m3", "fp16", 32),
     row(FusedSum(16, 25, 23, "rz", "alternate pairs", True), "e5m2", "fp32", 32),
+    row(FusedSum(16, 25, 23, "rz", "alternate pairs", True, widened="fp16"), "e4m3", "fp32", 32, "e5m2"),
     row(FlooredSum(8, 24, 31, 24), "bf16", "fp32", 16),
     row(FlooredSum(4, 24, 31, 24), "fp16", "fp32", 4),
     row(FlooredSum(16, 24, 31, 24, True), "e4m3fnuz", "fp32", 16, "e5m2fnuz"),
     row(SequentialMultiplyAdd(), "fp32", "fp32", 2),
     row(SequentialMultiplyAdd(), "fp64", "fp64", 4),
+    row(SequentialMultiplyAdd(("right", "accumulator", "left"), 0xFFF8 << 48), "fp64", "fp64", 4),
+    row(SequentialMultiplyAdd(("left", "right", "accumulator"), 0x7FC00000), "fp32", "fp32", 2),
     row(IntegerSum(), "s8", "s32", 16, "u8"),
     row(IntegerSum(True), "s8", "s32", 4),
 ]
@@ -200,6 +203,7 @@ def test_multiply_add_near_ties_and_cancellation(left: int, right: int, off: int
         ({"family": "matrix unit"}, "are words of letters and digits: 'matrix unit'"),
         ({"arithmetic": IntegerSum()}, "an integer unit takes and gives integers of a known sign"),
         ({"arithmetic": SequentialMultiplyAdd()}, "a chain of multiply-adds has one format"),
+        ({"arithmetic": FusedSum(16, 25, 23, "rz", widened="e4m3")}, "operands cannot be widened to 'e4m3'"),
         ({"arithmetic": replace(WIDE, products=8, order="alternate pairs"), "k": 32}, "8 products are not half"),
     ],
 )

@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -26,12 +27,15 @@ import numpy as np
 
 from bitwise_conformance.matrix_draws import Operands, draw, kinds_of
 from bitwise_conformance.matrix_questions import questions, tiles
-from bitwise_core.mma import IntegerSum, MmaSpec, multiply_accumulate
+from bitwise_core import registry
+from bitwise_core.mma import FusedSum, IntegerSum, MmaSpec, SequentialMultiplyAdd, multiply_accumulate
 from bitwise_core.numeric import Bits
 
 Device: TypeAlias = Callable[[MmaSpec, Operands], tuple[Bits, list[str]]]
 """Runs the tiles of operands through a row's instruction: the results, and the instructions it consisted of."""
 
+TELLING = 2
+ARCHITECTURE = "sm_90"
 SHAPES = {"mma.sync": (16, 8), "wgmma": (64, 16)}
 TILES = {"mma.sync": 104, "wgmma": 14}
 """Tiles of one instruction for each kind of draw: over 100,000 results a row."""
@@ -40,13 +44,12 @@ CHAINS = (1, 4)
 
 
 def rows() -> list[MmaSpec]:
-    """The rows that are asked."""
-    from bitwise_nvidia_sm90.matrix_units import ROWS
-
+    """The rows that are asked, of those that plugins hand over."""
     return [
         row
-        for row in ROWS
-        if row.family in SHAPES
+        for row in registry.default().matrix_units.values()
+        if row.architecture == ARCHITECTURE
+        and row.family in SHAPES
         and not (isinstance(row.arithmetic, IntegerSum) and (row.family == "wgmma" or row.left != row.right))
     ]
 
@@ -131,15 +134,36 @@ def ask(row: MmaSpec, device: Device) -> tuple[dict[str, Bits], dict[str, Any]]:
     return results, {"instructions": sorted(instructions), "operands": digest.hexdigest(), **record(row, results)}
 
 
+def neighbours(row: MmaSpec) -> list[MmaSpec]:
+    """Rows that differ from a row in one number of its rule."""
+    rule = row.arithmetic
+    if isinstance(rule, SequentialMultiplyAdd):
+        return [replace(row, arithmetic=SequentialMultiplyAdd())] if rule.nan_order else []
+    if not isinstance(rule, FusedSum):
+        return []
+    changes: list[dict[str, Any]] = [{"fraction_bits": rule.fraction_bits + 1}, {"zero_products": True}]
+    changes += [{"least_exponent": None}] if rule.least_exponent is not None else []
+    changes += [{"widened": None}] if rule.widened is not None else []
+    changes += [{"accumulator_last": False}, {"order": "ascending"}] if rule.accumulator_last else []
+    changes += [{"products": rule.products // 2}] if rule.order == "ascending" and rule.products > 1 else []
+    return [replace(row, arithmetic=replace(rule, **change)) for change in changes]
+
+
 def sample(row: MmaSpec, results: dict[str, Bits], count: int) -> dict[str, Bits]:
-    """`count` results of a row with their operands, from all draws: a (count, k), b (count, k), c and d (count)."""
+    """Results of a row with their operands, from all draws of one depth: a (n, k), b (n, k), c and d (n).
+
+    `count` of them are drawn, and up to TELLING more of each draw are those that a neighbour of the row does not give.
+    """
     chosen = [each for each in batches(row) if each[2] == min(depths(row))]
     generator = np.random.default_rng(len(chosen))
     parts: dict[str, list[Bits]] = {"a": [], "b": [], "c": [], "d": []}
     for kind, tile_count, depth in chosen:
         given, returned = operands(row, kind, tile_count, depth), results[key(row, kind, depth)]
-        wanted = generator.choice(returned.size, count // len(chosen), replace=False)
-        tile, i, j = np.unravel_index(wanted, returned.shape)
+        wanted = [generator.choice(returned.size, count // len(chosen), replace=False)]
+        for other in neighbours(row):
+            differ = np.flatnonzero(multiply_accumulate(other, given.a, given.b, given.c) != returned)
+            wanted.append(generator.choice(differ, min(TELLING, len(differ)), replace=False))
+        tile, i, j = np.unravel_index(np.unique(np.concatenate(wanted)), returned.shape)
         for name, values in (("a", given.a[tile, i]), ("b", given.b[tile, :, j])):
             parts[name].append(values)
         parts["c"].append(given.c[tile, i, j])

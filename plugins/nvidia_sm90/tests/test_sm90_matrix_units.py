@@ -28,5 +28,5 @@ def test_shared_steps_have_rows() -> None:
 
 def test_fp8_is_not_one_unit() -> None:
     warp, group = (UNITS[f"{family}_k32_fp32_e4m3_e4m3_fp32_sm_90"].arithmetic for family in ("mma.sync", "wgmma"))
-    assert warp == FusedSum(16, 25, 23, "rz", "alternate pairs", accumulator_last=True)
+    assert warp == FusedSum(16, 25, 23, "rz", "alternate pairs", accumulator_last=True, widened="fp16")
     assert group == FusedSum(32, 13, 13, "rz")

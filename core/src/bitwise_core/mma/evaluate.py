@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,7 +20,7 @@ from bitwise_core.mma.spec import (
     SequentialMultiplyAdd,
 )
 from bitwise_core.mma.steps import Factors, add_last, floored_step, fused_step
-from bitwise_core.numeric import Bits, FloatFormat, IntegerFormat, operation, storage
+from bitwise_core.numeric import FLOAT_FORMATS, Bits, FloatFormat, IntegerFormat, operation, storage
 
 Slices: TypeAlias = tuple[slice, slice, slice]
 Evaluator: TypeAlias = Callable[[MmaSpec, Bits, Bits, Bits], Bits]
@@ -35,7 +36,8 @@ def multiply_accumulate(spec: MmaSpec, a: npt.ArrayLike, b: npt.ArrayLike, c: np
 
     a (..., m, k), b (..., k, n) and c (..., m, n) are patterns, unsigned integers of the width of the row's formats;
     leading axes broadcast.  k is a positive multiple of the row's k, and each instruction rounds into the next one's
-    accumulator.  Every NaN result is its format's canonical NaN.  Raises MatrixError for anything else.
+    accumulator.  Every NaN result is its format's canonical NaN, unless the row says which operand's it is.
+    Raises MatrixError for anything else.
     """
     left, right, accumulator = (
         _checked(spec, name, values) for name, values in (("left", a), ("right", b), ("accumulator", c))
@@ -99,8 +101,10 @@ def _blocks(count: int, m: int, n: int) -> list[Slices]:
     ]
 
 
-def _factors(bits: Bits, form: Any, zeros: bool, right: bool) -> Factors:
+def _factors(bits: Bits, form: Any, wide: str | None, zeros: bool, right: bool) -> Factors:
     """Operands with k first: left (batch, m, k) to (k, batch, m, 1), right (batch, k, n) to (k, batch, 1, n)."""
+    if wide is not None:
+        bits, form = operation(f"convert.{wide}.{form.name}").evaluate(bits), FLOAT_FORMATS[wide]
     moved = np.ascontiguousarray(bits.transpose((1, 0, 2) if right else (2, 0, 1)))
     values, exponents = decode(moved, form, zeros)
     return (
@@ -118,11 +122,12 @@ def _chain(spec: MmaSpec, a: Bits, b: Bits, c: Bits) -> Bits:
     assert isinstance(result, FloatFormat)
     zeros = isinstance(arithmetic, FusedSum) and arithmetic.zero_products
     last = isinstance(arithmetic, FusedSum) and arithmetic.accumulator_last
+    wide = arithmetic.widened if isinstance(arithmetic, FusedSum) else None
     accumulator: Values = decode(np.ascontiguousarray(c), result)[0]
     depth, span = a.shape[-1], max(spec.k, DEPTH // spec.k * spec.k)
     for low in range(0, depth, span):
-        left = _factors(a[..., low : low + span], spec.form("left"), zeros, right=False)
-        right = _factors(b[:, low : low + span], spec.form("right"), zeros, right=True)
+        left = _factors(a[..., low : low + span], spec.form("left"), wide, zeros, right=False)
+        right = _factors(b[:, low : low + span], spec.form("right"), wide, zeros, right=True)
         for start in range(0, min(span, depth - low), spec.k):
             total = np.zeros_like(accumulator) if last else accumulator
             for group in spec.groups:
@@ -139,6 +144,9 @@ def _chain(spec: MmaSpec, a: Bits, b: Bits, c: Bits) -> Bits:
 def _multiply_adds(spec: MmaSpec, a: Bits, b: Bits, c: Bits) -> Bits:
     """One fused multiply-add for every k."""
     shape = c.shape
+    assert isinstance(spec.arithmetic, SequentialMultiplyAdd)
+    if spec.arithmetic.nan_order:
+        return _kept_nans(spec, spec.arithmetic, a, b, c)
     if spec.result == "fp64":
         left, right = (np.ascontiguousarray(each).view(np.float64) for each in (a, b))
         total = np.ascontiguousarray(c).view(np.float64)
@@ -153,6 +161,30 @@ def _multiply_adds(spec: MmaSpec, a: Bits, b: Bits, c: Bits) -> Bits:
     for k in range(a.shape[-1]):
         bits = fma.evaluate(*(np.broadcast_to(each, shape) for each in (a[:, :, k, None], b[:, k, None])), bits)
     return bits
+
+
+def _kept_nans(spec: MmaSpec, rule: SequentialMultiplyAdd, a: Bits, b: Bits, c: Bits) -> Bits:
+    """Fused multiply-adds that hand NaN operands on."""
+    form = spec.form("result")
+    assert isinstance(form, FloatFormat)
+    quiet = c.dtype.type(1 << (form.mantissa_bits - 1))
+    inner = replace(spec, arithmetic=SequentialMultiplyAdd())
+    total = c
+    for k in range(a.shape[-1]):
+        left, right = a[:, :, k, None], b[:, k, None]
+        result = _multiply_adds(inner, left, b[:, k : k + 1], total)
+        if (made := _is_nan(result, form)).any():
+            operands = {"left": left, "right": right, "accumulator": total}
+            result = np.where(made, c.dtype.type(rule.made_nan), result)
+            for name in reversed(rule.nan_order):
+                result = np.where(_is_nan(operands[name], form), operands[name] | quiet, result)
+        total = result
+    return total
+
+
+def _is_nan(bits: Bits, form: FloatFormat) -> npt.NDArray[np.bool_]:
+    assert form.infinity is not None
+    return np.asarray(bits & bits.dtype.type((1 << form.magnitude_bits) - 1) > form.infinity)
 
 
 def _integers(spec: MmaSpec, a: Bits, b: Bits, c: Bits) -> Bits:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from bitwise_core.numeric import FORMATS, FloatFormat, Format, IntegerFormat
+from bitwise_core.numeric import FLOAT_FORMATS, FORMATS, FloatFormat, Format, IntegerFormat
 
 Status: TypeAlias = Literal["checked on vectors", "measured by us", "published only"]
 """How far a row is established: public vectors of the hardware, our own measurement, or a public statement alone."""
@@ -38,6 +38,7 @@ class FusedSum:
     `least_exponent` is the smallest exponent that terms are aligned to, None where there is none.
     `zero_exponent` is the exponent with which an accumulator of zero takes part, None where it takes none; a product
     with a zero factor takes part with its factors' exponents where `zero_products` says so.
+    `widened` is the format to which operands are brought first, exactly, and whose exponents count then.
     Where `accumulator_last`, the steps of an instruction start from +0 and the accumulator is added once at the end,
     as an IEEE addition rounded to nearest even in the result's format.
     """
@@ -51,6 +52,7 @@ class FusedSum:
     least_exponent: int | None = None
     zero_exponent: int | None = None
     zero_products: bool = False
+    widened: str | None = None
 
     def __post_init__(self) -> None:
         if self.products < 1:
@@ -93,7 +95,18 @@ class FlooredSum:
 
 @dataclass(frozen=True, slots=True)
 class SequentialMultiplyAdd:
-    """One IEEE fused multiply-add for every k, ascending, from the accumulator, rounded to nearest even."""
+    """One IEEE fused multiply-add for every k, ascending, from the accumulator, rounded to nearest even.
+
+    A NaN is the canonical one, or, with `nan_order`, the first NaN operand in that order with its quiet bit set;
+    `made_nan` is then the pattern of a NaN that no operand is.
+    """
+
+    nan_order: tuple[Literal["left", "right", "accumulator"], ...] = ()
+    made_nan: int = 0
+
+    def __post_init__(self) -> None:
+        if self.nan_order and set(self.nan_order) != {"left", "right", "accumulator"}:
+            raise MatrixError(f"the order of NaN operands names each of the three once, not {self.nan_order}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +170,9 @@ class MmaSpec:
         if isinstance(arithmetic, SequentialMultiplyAdd):
             if len({self.left, self.right, self.accumulator, self.result}) != 1:
                 raise MatrixError(f"{self.name}: a chain of multiply-adds has one format")
+            assert isinstance(result, FloatFormat)
+            if arithmetic.nan_order and not result.is_nan(arithmetic.made_nan):
+                raise MatrixError(f"{self.name}: {arithmetic.made_nan:#x} is no NaN of {self.result}")
             return
         if max(form.precision for form in forms if isinstance(form, FloatFormat)) > 24:
             raise MatrixError(f"{self.name}: a fused sum takes operands and accumulators of at most 24 bits")
@@ -164,6 +180,11 @@ class MmaSpec:
             assert isinstance(result, FloatFormat)
             if arithmetic.mantissa_bits > result.mantissa_bits:
                 raise MatrixError(f"{self.name}: {self.result} does not hold {arithmetic.mantissa_bits} fraction bits")
+            wide = FLOAT_FORMATS.get(arithmetic.widened or self.left)
+            if wide is None or (
+                arithmetic.widened and not all(isinstance(each, FloatFormat) and wide.holds(each) for each in forms[:2])
+            ):
+                raise MatrixError(f"{self.name}: operands cannot be widened to {arithmetic.widened!r}")
             if arithmetic.order == "alternate pairs" and 2 * arithmetic.products != self.k:
                 raise MatrixError(
                     f"{self.name}: pairs alternate between two steps; {self.products} products are not half"

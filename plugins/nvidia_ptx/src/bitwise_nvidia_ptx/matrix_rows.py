@@ -33,23 +33,35 @@ def fused(
     architecture: str, family: str, left: str, result: str, k: int, rule: FusedSum, status: Status, right: str = ""
 ) -> MmaSpec:
     """A row of a fused sum; `rule` is that of fp32 results."""
-    source = MODELS if status == PUBLISHED else VECTORS
+    source = VECTORS if status == CHECKED else MODELS
     return MmaSpec(
         architecture, family, left, right or left, result, result, k, step_result(rule, result), status, source
     )
 
 
-def fp64(architecture: str, ks: Iterable[int]) -> list[MmaSpec]:
+def fp64(
+    architecture: str,
+    ks: Iterable[int],
+    rule: SequentialMultiplyAdd = SequentialMultiplyAdd(),  # noqa: B008
+    status: Status = PUBLISHED,
+) -> list[MmaSpec]:
     """mma.sync of fp64: one fused multiply-add for each k, ascending."""
     types = ("fp64",) * 4
-    return [MmaSpec(architecture, "mma.sync", *types, k, SequentialMultiplyAdd(), PUBLISHED, MODELS) for k in ks]
+    return [MmaSpec(architecture, "mma.sync", *types, k, rule, status, MODELS) for k in ks]
 
 
-def integers(architecture: str, family: str, ks: Iterable[int]) -> list[MmaSpec]:
-    """Products of 8-bit integers summed in s32, as they wrap and as they are clamped."""
+def integers(architecture: str, family: str, ks: Iterable[int], measured: Iterable[str] = ()) -> list[MmaSpec]:
+    """Products of 8-bit integers summed in s32, as they wrap and as they are clamped.
+
+    `measured` names the operand types whose rows, of both operands alike, were measured.
+    """
     kinds = ("s8", "u8")
+
+    def status(left: str, right: str) -> Status:
+        return MEASURED if left == right and left in measured else PUBLISHED
+
     return [
-        MmaSpec(architecture, family, left, right, "s32", "s32", k, IntegerSum(saturate), PUBLISHED, PTX)
+        MmaSpec(architecture, family, left, right, "s32", "s32", k, IntegerSum(saturate), status(left, right), PTX)
         for k in ks
         for left in kinds
         for right in kinds

@@ -19,7 +19,7 @@ def _warp(name: str, checked: Status) -> list[MmaSpec]:
         rows += [fused(name, WARP, "fp16", result, k, _step(k), status) for result in ("fp32", "fp16")]
         rows.append(fused(name, WARP, "bf16", "fp32", k, _step(k), status))
     rows += [fused(name, WARP, "tf32", "fp32", k, _step(k), status) for k, status in ((4, checked), (8, PUBLISHED))]
-    halves = FusedSum(16, 25, 23, "rz", "alternate pairs", accumulator_last=True)
+    halves = FusedSum(16, 25, 23, "rz", "alternate pairs", accumulator_last=True, widened="fp16")
     for left, right in FP8:
         status = checked if left == right else PUBLISHED
         rows += [fused(name, WARP, left, result, 32, halves, status, right) for result in ("fp32", "fp16")]
