@@ -19,7 +19,7 @@ WARP, GROUP, SHARED = "mma.sync", "wgmma", "fused"
 
 
 LEAST_EXPONENT = -133
-"""Terms are aligned to no smaller exponent: what lies below 2**-158 is cut away.  Products of bf16 and tf32 reach it."""
+"""Terms are aligned to no smaller exponent: what lies below 2**-158 is cut.  Products of bf16 and tf32 reach it."""
 NANS = SequentialMultiplyAdd(("right", "accumulator", "left"), 0xFFF8000000000000)
 """fp64 hands NaN operands on, b's before the accumulator's before a's; a NaN that it makes has this pattern."""
 
