@@ -130,7 +130,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(name="gpu-sm90", venv_params=["--system-site-packages"])
 def gpu_sm90(session: nox.Session) -> None:
-    """Hold the verdicts against the bytes that an sm_90 GPU returns.
+    """Hold the verdicts against the bytes that an sm_90 GPU returns; `-- --families gemm row_sum` for some kernels only.
 
     Runs on the interpreter's own torch, which is built for the machine's driver, and on the Triton beside it.
     """
@@ -139,4 +139,6 @@ def gpu_sm90(session: nox.Session) -> None:
     if missing:
         session.error(f"the interpreter that runs nox has no {' and no '.join(missing)}; install it there first")
     install_workspace(session)
-    session.run("python", "-m", "bitwise_conformance.gpu", *session.posargs)
+    record = str(Path(session.create_tmp()) / "bytes.json")
+    session.run("python", "-m", "bitwise_conformance.gpu", "--out", record, *session.posargs)
+    session.run("python", "-m", "bitwise_conformance.bench", "--records", record, *session.posargs)

@@ -8,9 +8,21 @@ from typing import Annotated
 
 import typer
 
+from bitwise_core import registry
 from bitwise_core.checker import Options
 from bitwise_core.cli import differing, partitioning, plugins, probing, running, showing
 from bitwise_core.cli.inputs import as_errors, assumptions
+
+
+def _spelling(option: str) -> str:
+    """The option meant by `trust-FORM`, where FORM is the ending of the files that an installed architecture reads."""
+    forms = (
+        {f"trust-{arch.extension.lstrip('.')}" for arch in registry.default().arches.values()}
+        if option.startswith("trust-")
+        else set()
+    )
+    return "trust-text" if option in forms else option
+
 
 app = typer.Typer(
     name="bitwise",
@@ -19,6 +31,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"token_normalize_func": _spelling},
 )
 
 Target = Annotated[
@@ -32,7 +45,10 @@ Assume = Annotated[
 ]
 TrustText = Annotated[
     bool,
-    typer.Option("--trust-text", help="Take the assembly at its word instead of auditing what the assembler fuses."),
+    typer.Option(
+        "--trust-text",
+        help="Take the assembly at its word instead of auditing what the assembler fuses; also by the files' ending.",
+    ),
 ]
 ManifestFile = Annotated[
     Path | None,
