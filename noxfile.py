@@ -130,7 +130,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(name="gpu-sm90", venv_params=["--system-site-packages"])
 def gpu_sm90(session: nox.Session) -> None:
-    """Hold the verdicts against the bytes that an sm_90 GPU returns; `-- --families gemm row_sum` for some kernels only.
+    """Hold the verdicts against the bytes that an sm_90 GPU returns; `-- --families gemm` for some kernels only.
 
     Runs on the interpreter's own torch, which is built for the machine's driver, and on the Triton beside it.
     """

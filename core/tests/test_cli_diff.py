@@ -198,3 +198,12 @@ def test_mistakes_in_elements(folder: Path) -> None:
     assert wrong("tree", a, "--element", "Y[4]") == "--element: a.ptx does not store Y[4]; the last element stored is 3"
     (folder / "manifest.json").unlink()
     assert wrong("tree", a, "--element", "Y[0]").startswith("a.ptx: has no launch")
+
+
+def test_the_text_is_trusted_by_the_ending_of_its_file_too(folder: Path) -> None:
+    for option in ("--trust-text", "--trust-ptx"):
+        status, found = diff(folder, "a.ptx", "b.ptx", option)
+        assert status == 0
+        assert any("taken at its word" in note for note in found["notes"]), found["notes"]
+    done = CliRunner().invoke(app, ["diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--trust-nothing"])
+    assert (done.exit_code, "No such option: --trust-nothing" in done.stderr) == (2, True)
