@@ -25,6 +25,7 @@ ORDER = [
     "patches",
     "hookspecs",
     "registry",
+    "evaluation",
     "workers",
     "partition",
     "folder",

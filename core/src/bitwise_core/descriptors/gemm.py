@@ -53,7 +53,8 @@ class GEMMDesc(Record):
 
     At the end the value is multiplied in fp32 by `alpha` (a number of fp32; 1 multiplies nothing) or, with
     `operand_scales`, by the fp32 product of both operands' scales, which are inputs; and rounded to `output_dtype`, to
-    nearest even.  Raises DescriptorError for a record that makes no sense.
+    nearest even; what is too large becomes an infinity (a NaN in a type that has none), or with `output_satfinite` the
+    largest finite number.  Raises DescriptorError for a record that makes no sense.
     """
 
     k: Positive
@@ -73,6 +74,7 @@ class GEMMDesc(Record):
     turn_permutation: tuple[StrictInt, ...] = ()
     alpha: float = 1.0
     operand_scales: StrictBool = False
+    output_satfinite: StrictBool = False
 
     @field_validator("alpha")
     @classmethod

@@ -1,0 +1,42 @@
+"""Descriptors evaluated on a CPU: the bits that they owe, and the tree of one output element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy.typing as npt
+
+from bitwise_core.descriptors import DescriptorError, GEMMDesc, Record, ReductionDesc
+from bitwise_core.evaluation.gemm import evaluate_gemm
+from bitwise_core.evaluation.reductions import evaluate_reduction
+from bitwise_core.evaluation.trees import gemm_tree, reduction_tree
+from bitwise_core.evaluation.units import Units, unit_of
+from bitwise_core.numeric import Bits
+
+__all__ = [
+    "Units",
+    "evaluate",
+    "evaluate_gemm",
+    "evaluate_reduction",
+    "gemm_tree",
+    "reduction_tree",
+    "unit_of",
+]
+
+
+def evaluate(desc: Record, *operands: npt.ArrayLike, **options: Any) -> Bits:
+    """The output's patterns: of a GEMMDesc for a and b, of a ReductionDesc for x.
+
+    Operands are patterns, unsigned integers of their types' width (fp16, fp32 and fp64 may be NumPy's floats).
+    Options are those of `evaluate_gemm`.  Raises DescriptorError.
+    """
+    counts: dict[type[Record], tuple[str, ...]] = {GEMMDesc: ("a", "b"), ReductionDesc: ("x",)}
+    names = counts.get(type(desc))
+    if names is None:
+        raise DescriptorError(f"a {type(desc).__name__} is no descriptor that is evaluated")
+    if len(operands) != len(names):
+        raise DescriptorError(f"a {type(desc).__name__} takes {' and '.join(names)}, not {len(operands)} operands")
+    if isinstance(desc, GEMMDesc):
+        return evaluate_gemm(desc, *operands, **options)
+    assert isinstance(desc, ReductionDesc)
+    return evaluate_reduction(desc, *operands, **options)

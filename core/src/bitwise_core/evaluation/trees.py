@@ -1,0 +1,125 @@
+"""The dependence tree of one output element of a descriptor."""
+
+from __future__ import annotations
+
+from bitwise_core.descriptors import DescriptorError, GEMMDesc, ReductionDesc
+from bitwise_core.descriptors.cuts import rounds
+from bitwise_core.descriptors.record import wider
+from bitwise_core.descriptors.walk import FILL, Part, first_turn, instructions, parts_of
+from bitwise_core.evaluation.patterns import conversion, fp32
+from bitwise_core.numeric import FLOAT_FORMATS
+from bitwise_core.tree.nodes import Constant, Load, Matrix, Node, Operation
+
+
+def converted(node: Node, source: str, target: str, satfinite: bool = False) -> Node:
+    """A node in another format."""
+    name = conversion(source, target, satfinite)
+    return node if name is None else Operation(name, (node,))
+
+
+def added(left: Node, left_dtype: str, right: Node, right_dtype: str, target: str) -> Node:
+    """left + right in the wider of their types, then rounded to `target`."""
+    wide = wider(left_dtype, right_dtype)
+    operands = converted(left, left_dtype, wide), converted(right, right_dtype, wide)
+    return converted(Operation(f"add.rn.{wide}", operands), wide, target)
+
+
+def _zero(dtype: str) -> Node:
+    return Constant(FLOAT_FORMATS[dtype].bits, 0)
+
+
+def gemm_tree(desc: GEMMDesc, row: int = 0, column: int = 0, columns: int = 1) -> Node:
+    """How C[row, column] is computed, over loads of A (m, k) and B (k, columns), row-major, in bytes.
+
+    Scales of operands are loads of fp32 from scale_a and scale_b.  Raises DescriptorError.
+    """
+    if row < 0 or not 0 <= column < columns:
+        raise DescriptorError(f"there is no element [{row}, {column}] of {columns} columns")
+    sizes = [FLOAT_FORMATS[name].bits for name in (desc.left_dtype, desc.right_dtype)]
+    if any(bits % 8 for bits in sizes):
+        raise DescriptorError("a tree loads whole bytes: operands of less than one have none here")
+    left = [Load("A", (row * desc.k + k) * sizes[0] // 8, sizes[0]) for k in range(desc.k)]
+    right = [Load("B", (k * columns + column) * sizes[1] // 8, sizes[1]) for k in range(desc.k)]
+    dtype, node = _merged(desc, parts_of(desc), left, right, first_turn(desc, row, column))
+    if desc.scaled:
+        node, dtype = Operation("mul.rn.fp32", (converted(node, dtype, "fp32"), _scale(desc))), "fp32"
+    return converted(node, dtype, desc.output_dtype, desc.output_satfinite)
+
+
+def _scale(desc: GEMMDesc) -> Node:
+    if desc.operand_scales:
+        return Operation("mul.rn.fp32", (Load("scale_a", 0, 32), Load("scale_b", 0, 32)))
+    return Constant(32, int(fp32("alpha", desc.alpha)))
+
+
+def _merged(desc: GEMMDesc, part: Part, left: list[Load], right: list[Load], first: int) -> tuple[str, Node]:
+    cut = part.cut
+    if cut is None:
+        return desc.accumulator_dtype, _walk(desc, part, left, right, first)
+    found = []
+    for each in part.parts:
+        dtype, node = _merged(desc, each, left, right, first)
+        found.append(converted(node, dtype, cut.partial_dtype))
+    tree = cut.merge in ("neighbours", "halves")
+    if cut.start == "zero":
+        found.insert(0 if cut.merge == "chain" else len(found), _zero(cut.partial_dtype))
+    sums = [converted(node, cut.partial_dtype, cut.merge_dtype) for node in found]
+    last = 0
+    for into, other in rounds(cut.merge, len(found)):
+        kind, node = (cut.merge_dtype, sums[other]) if tree else (cut.partial_dtype, found[other])
+        sums[into], last = added(sums[into], cut.merge_dtype, node, kind, cut.merge_dtype), into
+    return cut.merge_dtype, sums[last]
+
+
+def _walk(desc: GEMMDesc, part: Part, left: list[Load], right: list[Load], first: int) -> Node:
+    dtype = desc.accumulator_dtype
+    total = _zero(dtype)
+    fills = _zero(desc.left_dtype), _zero(desc.right_dtype)
+    for places in instructions(desc, part.positions, first).tolist():
+        one = [fills[0] if k == FILL else left[k] for k in places]
+        other = [fills[1] if k == FILL else right[k] for k in places]
+        if desc.path == "matrix":
+            start = total if desc.use_fast_accum else _zero(dtype)
+            step = Matrix(desc.instruction_name, start, tuple(one), tuple(other))
+            total = step if desc.use_fast_accum else added(total, dtype, step, dtype, dtype)
+            continue
+        factors = converted(one[0], desc.left_dtype, dtype), converted(other[0], desc.right_dtype, dtype)
+        if desc.path == "fma":
+            total = Operation(f"fma.rn.{dtype}", (*factors, total))
+        else:
+            total = Operation(f"add.rn.{dtype}", (total, Operation(f"mul.rn.{dtype}", factors)))
+    return total
+
+
+def reduction_tree(desc: ReductionDesc) -> Node:
+    """How the sum is computed, over loads of X (length), in bytes."""
+    bits, dtype = FLOAT_FORMATS[desc.dtype].bits, desc.accumulator_dtype
+    if bits % 8:
+        raise DescriptorError("a tree loads whole bytes: elements of less than one have none here")
+    pads: dict[str, int | None] = {
+        "absent": None,
+        "zero": 0,
+        "negative-zero": FLOAT_FORMATS[dtype].negative_zero,
+    }
+    pad = pads[desc.padding]
+    filled = None if pad is None else Constant(FLOAT_FORMATS[dtype].bits, pad)
+    values: dict[int, Node | None] = {
+        index: converted(Load("X", index * bits // 8, bits), desc.dtype, dtype) if index < desc.length else filled
+        for index in range(desc.reach)
+    }
+    for fold in desc.folds:
+        digits = range(fold.count) if fold.order == "chain" else range(fold.count - 1, -1, -1)
+        summed: dict[int, Node | None] = {}
+        for index in values:
+            if index // fold.stride % fold.count:
+                continue
+            total = _zero(dtype) if fold.start == "zero" else None
+            for digit in digits:
+                value = values[index + digit * fold.stride]
+                if value is not None:
+                    total = value if total is None else Operation(f"add.rn.{dtype}", (total, value))
+            summed[index] = total
+        values = summed
+    (result,) = values.values()
+    assert result is not None
+    return converted(result, dtype, desc.output_dtype)

@@ -1,0 +1,450 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bitwise_core.descriptors import (
+    Cut,
+    DescriptorError,
+    Fold,
+    GEMMDesc,
+    Instruction,
+    ReductionDesc,
+    Rotation,
+    contiguous_slice_gemv,
+    index_bits,
+    lane_tree_gemv,
+    per_mma,
+    single_pass,
+    split_k,
+    split_k_per_mma,
+    three_level_chain,
+    workspace_gemv,
+)
+from bitwise_core.evaluation import evaluate, evaluate_gemm, gemm_tree, reduction_tree
+from bitwise_core.mma import FusedSum, MmaSpec, SequentialMultiplyAdd, multiply_accumulate
+from bitwise_core.numeric import FLOAT_FORMATS, Bits, operation, storage
+from bitwise_core.tree.evaluate import evaluate_many
+from bitwise_core.tree.nodes import Node
+
+SOURCE = "https://example.org/rows"
+
+
+def unit(left: str, right: str, result: str, k: int, rule: FusedSum) -> MmaSpec:
+    return MmaSpec("toy_1", "mma", left, right, result, result, k, rule, "published only", SOURCE)
+
+
+UNITS = {
+    row.name: row
+    for row in (
+        unit("fp16", "fp16", "fp32", 4, FusedSum(4, 25, 23, "rz")),
+        unit("fp16", "fp16", "fp16", 4, FusedSum(4, 25, 10, "rn")),
+        unit("bf16", "bf16", "fp32", 4, FusedSum(2, 24, 23, "rz", zero_products=True)),
+        unit("e4m3", "e5m2", "fp32", 8, FusedSum(4, 13, 13, "rz", "alternate pairs", accumulator_last=True)),
+    )
+}
+MMA = Instruction(architecture="toy_1", family="mma", k=4)
+DOUBLE = MmaSpec(
+    "toy_1", "mma", "fp64", "fp64", "fp64", "fp64", 4, SequentialMultiplyAdd(), "published only", SOURCE
+)  # fmt: skip
+UNITS[DOUBLE.name] = DOUBLE
+
+
+def patterns(dtype: str) -> st.SearchStrategy[int]:
+    """Patterns near one, special ones, and any."""
+    form = FLOAT_FORMATS[dtype]
+    near = st.builds(
+        lambda magnitude, negative: (magnitude << form.padding) | negative << (form.bits - 1),
+        st.integers((form.bias - 3) << form.mantissa_bits, (form.bias + 3) << form.mantissa_bits),
+        st.booleans(),
+    )
+    special = [0, 1 << (form.bits - 1), 1 << form.padding, form.largest_magnitude << form.padding]
+    special += [form.canonical_nan] if form.canonical_nan is not None else []
+    return near | near | near | st.sampled_from(special) | st.integers(0, (1 << form.bits) - 1)
+
+
+def array(draw: Any, dtype: str, *shape: int) -> Bits:
+    count = int(np.prod(shape))
+    given = draw(st.lists(patterns(dtype), min_size=count, max_size=count))
+    return np.array(given, dtype=np.uint64).astype(storage(FLOAT_FORMATS[dtype].bits)).reshape(shape)
+
+
+def tree_value(node: Node, buffers: dict[str, Bits]) -> int:
+    """The value of a tree over row-major buffers."""
+
+    def load(buffer: str, offset: int, bits: int) -> Any:
+        flat = buffers[buffer].reshape(-1)
+        assert bits == flat.dtype.itemsize * 8
+        return flat[offset * 8 // bits : offset * 8 // bits + 1]
+
+    def step(name: str, total: Any, left: Any, right: Any) -> Any:
+        return multiply_accumulate(UNITS[name], np.stack(left, 1)[None], np.stack(right)[None], total[None, :, None])[
+            0, :, 0
+        ]
+
+    return int(evaluate_many(node, load, step)[0])
+
+
+@st.composite
+def cuts(draw: st.DrawFn, accumulator: str) -> Cut:
+    kept = draw(st.sampled_from([accumulator, "fp32"])) if accumulator != "fp64" else "fp64"
+    merged = kept if accumulator == "fp64" else draw(st.sampled_from(["fp32", "fp16", "bf16"]))
+    if {kept, merged} == {"fp16", "bf16"}:
+        merged = kept
+    types: dict[str, Any] = {"partial_dtype": kept, "merge_dtype": merged}
+    if draw(st.booleans()):
+        types["merge"] = draw(st.sampled_from(["chain", "chain-down"]))
+        types["start"] = draw(st.sampled_from(["first", "zero"]))
+        count = draw(st.integers(1, 5))
+    else:
+        types["merge"], types["partial_dtype"] = draw(st.sampled_from(["neighbours", "halves"])), merged
+        count = draw(st.sampled_from([1, 2, 4, 8]))
+    tile = draw(st.integers(1, 4))
+    if draw(st.booleans()):
+        return Cut(layout="strided", count=count, tile=tile, **types)
+    if types["merge"].startswith("chain") and draw(st.booleans()):
+        return Cut(
+            span=draw(st.integers(1, 9)), remainder=draw(st.sampled_from(["short-last", "short-first"])), **types
+        )
+    remainder = draw(st.sampled_from(["short-last", "short-first", "long-last", "long-first", "spread"]))
+    return Cut(count=count, tile=tile, remainder=remainder, **types)
+
+
+@st.composite
+def products(draw: st.DrawFn) -> GEMMDesc:
+    k = draw(st.integers(1, 24))
+    fields: dict[str, Any] = {"k": k, "path": draw(st.sampled_from(["matrix", "matrix", "fma", "mul_add"]))}
+    if fields["path"] == "matrix":
+        row = draw(st.sampled_from(list(UNITS.values())))
+        types = row.left, row.right, row.result
+        fields["instruction"] = Instruction(architecture="toy_1", family="mma", k=row.k)
+        fields["instruction_k"] = draw(st.integers(1, row.k))
+        fields["use_fast_accum"] = draw(st.booleans())
+    else:
+        types = draw(
+            st.sampled_from([("fp16", "bf16", "fp32"), ("fp32", "fp32", "fp32"), ("tf32", "e4m3", "fp32")])
+        )  # fmt: skip
+    fields["left_dtype"], fields["right_dtype"], fields["accumulator_dtype"] = types
+    fields["output_dtype"] = draw(st.sampled_from([types[2], "fp16", "e4m3", "bf16"]))
+    fields["output_satfinite"] = draw(st.booleans())
+    step = draw(st.none() | st.integers(1, 9))
+    if step is not None:
+        fields["k_loop_step"], fields["short_turn"] = step, "first"
+        if draw(st.booleans()):
+            fields["turn_permutation"] = tuple(draw(st.permutations(range(step))))
+            fields["short_turn"] = draw(st.sampled_from(["first", "last"]))
+        if draw(st.booleans()):
+            fields["turn_rotation"] = Rotation(
+                axis=draw(st.sampled_from(["rows", "columns"])), tile=draw(st.integers(1, 2)), period=3, step=2
+            )
+    fields["k_cuts"] = tuple(draw(st.lists(cuts(types[2]), max_size=2)))
+    fields["k_dropped"] = draw(st.integers(0, k - 1)) if draw(st.booleans()) else 0
+    last = fields["k_cuts"][0].merge_dtype if fields["k_cuts"] else types[2]
+    if last != "fp64":
+        scaling = draw(st.sampled_from(["none", "alpha", "operands"]))
+        fields["alpha"] = -0.75 if scaling == "alpha" else 1.0
+        fields["operand_scales"] = scaling == "operands"
+    return GEMMDesc(**fields)
+
+
+@given(data=st.data())
+@settings(max_examples=400, deadline=None)
+def test_a_product_and_its_tree_have_the_same_bits(data: st.DataObject) -> None:
+    desc = data.draw(products())
+    m, n = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))
+    a, b = array(data.draw, desc.left_dtype, m, desc.k), array(data.draw, desc.right_dtype, desc.k, n)
+    scales = {"scale_a": 0.3, "scale_b": -1.7} if desc.operand_scales else {}
+    found = evaluate(desc, a, b, units=UNITS, **scales)
+    assert found.shape == (m, n)
+    buffers = {"A": a, "B": b} | {
+        name: np.array([value], dtype=np.float32).view(np.uint32) for name, value in scales.items()
+    }
+    row, column = data.draw(st.integers(0, m - 1)), data.draw(st.integers(0, n - 1))
+    assert tree_value(gemm_tree(desc, row, column, n), buffers) == found[row, column]
+
+
+@given(data=st.data())
+@settings(max_examples=200, deadline=None)
+def test_a_reduction_and_its_tree_have_the_same_bits(data: st.DataObject) -> None:
+    counts = data.draw(st.lists(st.integers(2, 4), min_size=0, max_size=3))
+    reach = int(np.prod(counts, dtype=int))
+    length = data.draw(st.integers(1, reach))
+    strides = np.cumprod([1, *counts])[:-1].tolist()
+    folds = [
+        Fold(
+            stride=stride, count=count, order=data.draw(st.sampled_from(["chain", "chain-down"])),
+            start=data.draw(st.sampled_from(["first", "zero"])),
+        )
+        for stride, count in zip(strides, counts, strict=True)
+    ]  # fmt: skip
+    padding = data.draw(st.sampled_from(["absent", "zero", "negative-zero"])) if length < reach else "absent"
+    desc = ReductionDesc(
+        length=length, dtype=data.draw(st.sampled_from(["fp16", "fp32"])),
+        output_dtype=data.draw(st.sampled_from(["fp32", "bf16"])),
+        folds=tuple(data.draw(st.permutations(folds))), padding=padding,
+    )  # fmt: skip
+    x = array(data.draw, desc.dtype, 2, length)
+    found = evaluate(desc, x)
+    assert found.shape == (2,)
+    for row in (0, 1):
+        assert tree_value(reduction_tree(desc), {"X": x[row]}) == found[row]
+
+
+def normal(generator: np.random.Generator, *shape: int) -> Bits:
+    """fp16 of very different sizes, so that orders show."""
+    values = generator.standard_normal(shape) * 2.0 ** generator.integers(-8, 8, shape)
+    return values.astype(np.float16).view(np.uint16)
+
+
+def chain(name: str, *arrays: Bits) -> Bits:
+    return operation(name).evaluate(*arrays)
+
+
+def test_families_by_hand() -> None:
+    """Each family against sums written out with the unit and fp32 additions."""
+    generator = np.random.default_rng(5)
+    k = 45
+    a, b = normal(generator, 2, k), normal(generator, k, 3)
+    row = UNITS["mma_k4_fp32_fp16_fp16_fp32_toy_1"]
+    zero = np.zeros((2, 3), dtype=np.uint32)
+
+    def steps(places: list[list[int]], start: Bits = zero) -> Bits:
+        total = start
+        for group in places:
+            left, right = np.zeros((2, 4), dtype=np.uint16), np.zeros((4, 3), dtype=np.uint16)
+            left[:, : len(group)], right[: len(group)] = a[:, group], b[group]
+            total = multiply_accumulate(row, left, right, total)
+        return total
+
+    def fours(low: int, high: int, group: int = 4) -> list[list[int]]:
+        return [list(range(k, min(k + group, high))) for k in range(low, high, group)]
+
+    def plus(left: Bits, right: Bits) -> Bits:
+        return chain("add.rn.fp32", left, right)
+
+    def check(desc: GEMMDesc, expected: Bits) -> None:
+        assert np.array_equal(evaluate(desc, a, b, units=UNITS), expected)
+
+    check(single_pass(k, "fp16", MMA, output_dtype="fp32"), steps(fours(0, 45)))
+    slices = [steps(fours(low, min(low + 16, 45))) for low in (0, 16, 32)]
+    check(
+        split_k(k, "fp16", MMA, slices=3, tile=8, output_dtype="fp32"),
+        plus(plus(slices[0], slices[1]), slices[2]),
+    )
+    narrow = [chain("convert.rn.fp16.fp32", each) for each in slices]
+    serial = chain("convert.rn.fp16.fp32", plus(chain("convert.fp32.fp16", narrow[0]), slices[1]))
+    serial = chain("convert.rn.fp16.fp32", plus(chain("convert.fp32.fp16", serial), slices[2]))
+    check(split_k(k, "fp16", MMA, slices=3, tile=8, merge_dtype="fp16"), serial)
+    wide = [chain("convert.fp32.fp16", each) for each in narrow]
+    check(
+        split_k(k, "fp16", MMA, slices=3, tile=8, partial_dtype="fp16"),
+        chain("convert.rn.fp16.fp32", plus(plus(wide[0], wide[1]), wide[2])),
+    )
+    check(
+        per_mma(k, "fp16", MMA, k_loop_step=16, instruction_k=3, output_dtype="fp32"),
+        steps(fours(0, 13, 3) + fours(13, 29, 3) + fours(29, 45, 3)),
+    )
+    own = [
+        steps(fours(low, low + short, 4) + fours(low + short, high)) for low, short, high in ((0, 0, 24), (24, 5, 45))
+    ]
+    check(
+        split_k_per_mma(k, "fp16", MMA, slices=2, tile=8, k_loop_step=8, output_dtype="fp32"),
+        plus(own[0], own[1]),
+    )
+    check(
+        split_k(k, "fp16", MMA, slices=2, tile=8, k_dropped=13, output_dtype="fp32"),
+        plus(steps(fours(0, 16)), steps(fours(16, 32))),
+    )
+    check(
+        single_pass(k, "fp16", MMA, output_dtype="fp32", use_fast_accum=False),
+        (lambda totals: plus(*totals))(_pairwise([steps([group]) for group in fours(0, 45)], plus)),
+    )
+
+
+def _pairwise(parts: list[Bits], plus: Any) -> tuple[Bits, Bits]:
+    total = np.zeros_like(parts[0])
+    for each in parts[:-1]:
+        total = plus(total, each)
+    return total, parts[-1]
+
+
+def test_scalar_families_by_hand() -> None:
+    generator = np.random.default_rng(6)
+    k = 45
+    a, b = normal(generator, 1, k), normal(generator, k, 1)
+    left, right = (chain("convert.fp32.fp16", each.reshape(-1)) for each in (a, b))
+
+    def walk(places: list[int]) -> Bits:
+        total = np.zeros(1, dtype=np.uint32)
+        for place in places:
+            total = chain("fma.rn.fp32", left[place : place + 1], right[place : place + 1], total)
+        return total
+
+    def plus(one: Bits, other: Bits) -> Bits:
+        return chain("add.rn.fp32", one, other)
+
+    def value(desc: GEMMDesc) -> Bits:
+        return evaluate(desc, a, b).reshape(-1)
+
+    def lane(number: int, count: int, tile: int) -> list[int]:
+        return [place for place in range(k) if place // tile % count == number]
+
+    lanes = [walk(lane(number, 4, 2)) for number in range(4)]
+    assert value(lane_tree_gemv(k, "fp16", lanes=4, tile=2, output_dtype="fp32")) == plus(
+        plus(lanes[0], lanes[2]), plus(lanes[1], lanes[3])
+    )
+    assert value(lane_tree_gemv(k, "fp16", lanes=4, tile=2, count_down=False, output_dtype="fp32")) == plus(
+        plus(lanes[0], lanes[1]), plus(lanes[2], lanes[3])
+    )
+    places = [lane(number, 4, 2) for number in range(4)]
+    closed = []
+    for mine in places:
+        total = walk(mine[:6])
+        for low in range(6, len(mine), 6):
+            total = plus(total, walk(mine[low : low + 6]))
+        closed.append(total)
+    assert value(lane_tree_gemv(k, "fp16", lanes=4, tile=2, chunk_tiles=3, output_dtype="fp32")) == plus(
+        plus(closed[0], closed[2]), plus(closed[1], closed[3])
+    )
+    # Slices of 24 and 21 k, which close every 8.
+    slices = []
+    for low, high in ((0, 24), (24, 45)):
+        total = walk(list(range(low, min(low + 8, high))))
+        for start in range(low + 8, high, 8):
+            total = plus(total, walk(list(range(start, min(start + 8, high)))))
+        slices.append(total)
+    assert value(contiguous_slice_gemv(k, "fp16", lanes=2, chunk=8, output_dtype="fp32")) == plus(*slices)
+    chunks = [walk(list(range(low, min(low + 12, 45)))) for low in (0, 12, 24, 36)]
+    assert value(three_level_chain(k, "fp16", chunks=4, tile=4, output_dtype="fp32")) == plus(
+        plus(plus(chunks[0], chunks[1]), chunks[2]), chunks[3]
+    )
+    parts = []
+    for low, high in ((0, 24), (24, 45)):
+        inner = [walk([place for place in range(low, high) if (place - low) % 2 == number]) for number in (0, 1)]
+        parts.append(plus(*inner))
+    assert value(workspace_gemv(k, "fp16", slices=2, slice_tile=8, lanes=2, output_dtype="fp32")) == plus(*parts)
+
+
+@pytest.mark.parametrize("k", [1, 31, 64, 100, 259])
+def test_a_lane_tree_is_a_nest_of_rounds_of_two(k: int) -> None:
+    generator = np.random.default_rng(k)
+    a, b = normal(generator, 2, k), normal(generator, k, 1)
+    down = lane_tree_gemv(k, "fp16", lanes=8, tile=3, output_dtype="fp32")
+    rounds = tuple(Cut(layout="strided", count=2, tile=3) for _ in range(3))
+    nested = GEMMDesc(**{**dict(down), "k_cuts": rounds})
+    assert np.array_equal(evaluate(down, a, b), evaluate(nested, a, b))
+    up = lane_tree_gemv(k, "fp16", lanes=8, tile=3, count_down=False, output_dtype="fp32")
+    rounds = tuple(Cut(layout="strided", count=2, tile=tile) for tile in (12, 6, 3))
+    nested = GEMMDesc(**{**dict(up), "k_cuts": rounds})
+    assert np.array_equal(evaluate(up, a, b), evaluate(nested, a, b))
+
+
+def test_blocks_of_work_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(9)
+    a, b = normal(generator, 11, 60), normal(generator, 60, 13)
+    for axis in ("rows", "columns"):
+        desc = GEMMDesc(
+            k=60, left_dtype="fp16", right_dtype="fp16", output_dtype="fp32", path="matrix", instruction=MMA,
+            instruction_k=4, k_loop_step=8, turn_rotation=Rotation(axis=axis, tile=3, period=4),
+            k_cuts=(Cut(count=2),),
+        )  # fmt: skip
+        whole = evaluate(desc, a, b, units=UNITS)
+        monkeypatch.setattr("bitwise_core.evaluation.gemm.ELEMENTS", 10)
+        assert np.array_equal(evaluate(desc, a, b, units=UNITS), whole)
+        monkeypatch.undo()
+        for row in range(11):
+            for column in (0, 5, 12):
+                buffers = {"A": a, "B": b}
+                assert tree_value(gemm_tree(desc, row, column, 13), buffers) == whole[row, column]
+
+
+def test_floats_of_any_stride_are_read_right() -> None:
+    generator = np.random.default_rng(4)
+    a, b = normal(generator, 3, 20), normal(generator, 20, 5)
+    desc = single_pass(20, "fp16", MMA)
+    expected = evaluate(desc, a, b, units=UNITS)
+    strided = np.repeat(a, 2, axis=1)[:, ::2].view(np.uint16)
+    assert np.array_equal(evaluate(desc, strided, np.asfortranarray(b), units=UNITS), expected)
+    assert np.array_equal(evaluate(desc, a.view(np.float16), b[::-1][::-1].view(np.float16), units=UNITS), expected)
+
+
+def test_pinned_trees_by_hand() -> None:
+    x = np.array([1.0, 2.0**-24, 2.0**-24, -1.0], dtype=np.float32)
+    bits = x.view(np.uint32)
+    assert evaluate(index_bits(4), x) == chain(
+        "add.rn.fp32", chain("add.rn.fp32", bits[:1], bits[1:2]), chain("add.rn.fp32", bits[2:3], bits[3:4])
+    )
+    outer = chain("add.rn.fp32", chain("add.rn.fp32", bits[:1], bits[2:3]), chain("add.rn.fp32", bits[1:2], bits[3:4]))
+    assert evaluate(index_bits(4, (1, 0)), x) == outer
+    # Chunks of two: place by place from +0, then the tree; or each chunk, then a chain from +0.
+    x = np.arange(5, dtype=np.float32) - np.float32(2.5)
+    assert evaluate(index_bits(5, chunk=2, padding="zero"), x).view(np.float32) == np.float32(-2.5)
+    minus = np.array([-0.0], dtype=np.float32)
+    assert evaluate(index_bits(1), minus) == 0x80000000
+    three = np.array([-0.0, -0.0, -0.0], dtype=np.float32)
+    paddings = ("absent", "negative-zero", "zero")
+    found = [evaluate(index_bits(3, padding=padding), three) for padding in paddings]  # type: ignore[arg-type]
+    assert found == [0x80000000, 0x80000000, 0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "a", "b", "options", "message"),
+    [
+        ({}, (2, 5), (4, 2), {}, "a has the shape (any, 4) here, not (2, 5)"),
+        ({}, (2, 4), (4,), {}, "b has the shape (4, any) here, not (4,)"),
+        ({}, (0, 4), (4, 2), {}, "a has the shape (any, 4) here, not (0, 4)"),
+        (
+            {}, (2, 4), (4, 2), {"scale_a": 1.0},
+            "this descriptor has no scales of operands: leave scale_a and scale_b out",
+        ),
+        ({"operand_scales": True}, (2, 4), (4, 2), {}, "this descriptor scales its operands: give scale_a and scale_b"),
+        (
+            {"operand_scales": True}, (2, 4), (4, 2), {"scale_a": float("nan"), "scale_b": 1.0},
+            "scale_a is nan: a scale is a finite number of fp32",
+        ),
+        (
+            {"instruction": Instruction(architecture="toy_2", family="mma", k=4)}, (2, 4), (4, 2), {},
+            "no plugin has matrix units of toy_2: there are toy_1",
+        ),
+        (
+            {"instruction": Instruction(architecture="toy_1", family="mma", k=16)}, (2, 4), (4, 2), {},
+            "mma of toy_1 takes fp16 times fp16 accumulated in fp32 with k = 4, not 16",
+        ),
+        (
+            {"instruction": Instruction(architecture="toy_1", family="wide", k=4)}, (2, 4), (4, 2), {},
+            "toy_1 takes fp16 times fp16 accumulated in fp32 by mma, not by 'wide'",
+        ),
+        (
+            {"right_dtype": "bf16"}, (2, 4), (4, 2), {},
+            "toy_1 has no unit of fp16 times bf16 accumulated in fp32; it has bf16 times bf16 in fp32, "
+            "e4m3 times e5m2 in fp32, fp16 times fp16 in fp16, fp16 times fp16 in fp32, fp64 times fp64 in fp64",
+        ),
+    ],
+)  # fmt: skip
+def test_wrong_operands_say_what_is_wrong(
+    changes: dict[str, Any], a: tuple[int, ...], b: tuple[int, ...], options: dict[str, Any], message: str
+) -> None:
+    desc = GEMMDesc(**{**dict(single_pass(4, "fp16", MMA)), **changes})
+    with pytest.raises(DescriptorError) as caught:
+        evaluate(desc, np.zeros(a, np.uint16), np.zeros(b, np.uint16), units=UNITS, **options)
+    assert str(caught.value) == message
+
+
+def test_operands_of_another_type_are_refused() -> None:
+    desc = single_pass(4, "fp16", MMA)
+    with pytest.raises(DescriptorError, match="a holds fp16: give its patterns as an array of uint16 or float16"):
+        evaluate(desc, np.zeros((1, 4), np.float32), np.zeros((4, 1), np.uint16), units=UNITS)
+    with pytest.raises(DescriptorError, match="a GEMMDesc takes a and b, not 1 operands"):
+        evaluate(desc, np.zeros((1, 4), np.uint16))
+    with pytest.raises(DescriptorError, match="a is no array"):
+        evaluate_gemm(desc, [[1, 2], [3]], np.zeros((4, 1), np.uint16), units=UNITS)
+    with pytest.raises(DescriptorError, match=r"x has the shape \(any, 4\) here, not \(2, 5\)"):
+        evaluate(index_bits(4), np.zeros((2, 5), np.float32))
+    with pytest.raises(DescriptorError, match="and is a single value"):
+        evaluate(index_bits(4), np.float32(3.0))
+    with pytest.raises(DescriptorError, match="a Cut is no descriptor that is evaluated"):
+        evaluate(Cut(span=3))
