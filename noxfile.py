@@ -128,17 +128,34 @@ def bench(session: nox.Session) -> None:
     session.run("python", "-m", "bitwise_conformance.bench", *session.posargs)
 
 
+def need_gpu_packages(session: nox.Session) -> None:
+    """Stop unless the interpreter that runs nox has torch, built for the machine's driver, and Triton beside it."""
+    find = "import importlib.util as u; print(*[n for n in ('torch', 'triton') if u.find_spec(n) is None])"
+    missing = str(session.run("python", "-c", find, silent=True, log=False)).split()
+    if missing:
+        session.error(f"the interpreter that runs nox has no {' and no '.join(missing)}; install it there first")
+
+
 @nox.session(name="gpu-sm90", venv_params=["--system-site-packages"])
 def gpu_sm90(session: nox.Session) -> None:
     """Hold the verdicts against the bytes that an sm_90 GPU returns; `-- --families gemm` for some kernels only.
 
     Runs on the interpreter's own torch, which is built for the machine's driver, and on the Triton beside it.
     """
-    find = "import importlib.util as u; print(*[n for n in ('torch', 'triton') if u.find_spec(n) is None])"
-    missing = str(session.run("python", "-c", find, silent=True, log=False)).split()
-    if missing:
-        session.error(f"the interpreter that runs nox has no {' and no '.join(missing)}; install it there first")
+    need_gpu_packages(session)
     install_workspace(session)
     record = str(Path(session.create_tmp()) / "bytes.json")
     session.run("python", "-m", "bitwise_conformance.gpu", "--out", record, *session.posargs)
     session.run("python", "-m", "bitwise_conformance.bench", "--records", record, *session.posargs)
+
+
+@nox.session(name="bench-reductions", venv_params=["--system-site-packages"])
+def bench_reductions(session: nox.Session) -> None:
+    """Measure what pinned orders cost on this machine's GPU; on the interpreter's own torch and Triton."""
+    need_gpu_packages(session)
+    install_workspace(session)
+    record = "records/pinned-reductions-sm90-h100.json"
+    arguments = session.posargs or ["--out", record]
+    session.run("python", "-m", "bitwise_triton.reductions.bench", *arguments, success_codes=[0, 1])
+    if not session.posargs:
+        session.run("python", "-m", "bitwise_triton.reductions.bench", "--out", record, "--chart", record[:-4] + "svg")

@@ -276,8 +276,13 @@ def _block(text: str, extension: str, entry: str, metadata: Mapping[str, Any]) -
 
 
 def _reason(error: BaseException) -> str:
-    """The words of a compiler's error, or of its cause, cut before the dump that may follow."""
-    text = str(error).strip() or (str(error.__cause__).strip() if error.__cause__ else "")
+    """The words of a compiler's error, cut before the dump that may follow, and those of its first cause."""
+    text = str(error).strip()
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     shown = "\n".join(lines[:12]) + ("\n..." if len(lines) > 12 else "")
-    return f"{type(error).__name__}: {shown}" if shown else f"{type(error).__name__}."
+    said = f"{type(error).__name__}: {shown}" if shown else f"{type(error).__name__}."
+    first = error
+    while first.__cause__ is not None:
+        first = first.__cause__
+    words = next((line.strip() for line in str(first).splitlines() if line.strip()), "")
+    return said if first is error or words in said else f"{said}\n{type(first).__name__}: {words}"

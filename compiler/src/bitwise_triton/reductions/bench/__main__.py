@@ -1,0 +1,135 @@
+"""Measure what pinned orders cost on this machine's GPU.
+
+    python -m bitwise_triton.reductions.bench --out records/pinned-reductions-sm90-h100.json
+
+Every kernel of the suite is compiled and tuned in the free order and in its pinned one, over the same configurations;
+the bytes of all configurations are compared. With `--chart FILE` a record becomes a bar chart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bitwise_triton.errors import CaptureError
+from bitwise_triton.reductions.bench import record
+from bitwise_triton.reductions.bench.cases import DTYPES, Case, suite
+from bitwise_triton.reductions.bench.chart import chart
+from bitwise_triton.reductions.bench.compiling import Build, Compiled, compile_all, ratio
+from bitwise_triton.reductions.bench.tuning import tune
+from bitwise_triton.reductions.order import Order, OrderError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; the exit status is 1 where a pinned kernel has several classes of bytes, else 0."""
+    parser = argparse.ArgumentParser(prog="bitwise_triton.reductions.bench", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--out", type=Path, required=True, help="the record (JSON); with --chart, the one to read")
+    parser.add_argument("--seconds", type=float, default=1800, help="begin no case after this time (default 1800)")
+    parser.add_argument("--kernels", nargs="*", default=[], help="these kernels only")
+    parser.add_argument("--dtypes", nargs="*", default=list(DTYPES), choices=DTYPES, help="these types only")
+    parser.add_argument(
+        "--sizes", nargs="*", type=int, default=[0, 1, 2], help="these of each kernel's sizes (0, 1, 2)"
+    )
+    parser.add_argument("--order", action="append", default=[], help="instead of the suite's own; several are compared")
+    parser.add_argument("--workers", type=int, help="processes that compile (default: all cores)")
+    parser.add_argument("--compile-only", metavar="TARGET", help="compile for this target, launch nothing")
+    parser.add_argument("--chart", type=Path, help="write this SVG from the record and measure nothing")
+    chosen = parser.parse_args(arguments)
+    if chosen.chart:
+        chosen.chart.write_text(chart(json.loads(chosen.out.read_text())))
+        return 0
+    try:
+        for text in chosen.order:
+            Order(text)
+    except OrderError as error:
+        parser.error(str(error))
+    cases = _selected(chosen)
+    known = sorted({case.kernel for case in suite()})
+    if not cases:
+        parser.error(f"no case is left; the kernels are {', '.join(known)}")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.setdefault("TRITON_CACHE_DIR", folder)
+        return _run(cases, chosen)
+
+
+def _selected(chosen: argparse.Namespace) -> list[Case]:
+    places: dict[tuple[str, str], int] = {}
+    found = []
+    for case in suite():
+        place = places[case.kernel, case.dtype] = places.get((case.kernel, case.dtype), -1) + 1
+        if case.dtype in chosen.dtypes and place in chosen.sizes and case.kernel in (chosen.kernels or [case.kernel]):
+            found.append(case)
+    return found
+
+
+def _run(cases: list[Case], chosen: argparse.Namespace) -> int:
+    start = time.monotonic()
+    builds = [
+        Build(case, order, number)
+        for case in cases
+        for order in ("", *(chosen.order or [case.order]))
+        for number in range(len(case.configurations))
+    ]
+    target = chosen.compile_only or _target()
+    seconds = compile_all(builds, target, chosen.workers)
+    compiled: dict[str, dict[tuple[str, int], Compiled | CaptureError]] = {case.name: {} for case in cases}
+    told: set[tuple[str, str]] = set()
+    for build, one in zip(builds, seconds, strict=True):
+        compiled[build.case.name][build.order, build.number] = one
+        if isinstance(one, CaptureError) and (build.case.name, build.order) not in told:
+            told.add((build.case.name, build.order))
+            print(f"{build.case.name} in the order {build.order!r}: {one}", file=sys.stderr)
+    failed = sum(isinstance(one, CaptureError) for one in seconds)
+    print(f"{len(builds)} compiled ({failed} failed) after {time.monotonic() - start:.0f} s", flush=True)
+    if chosen.compile_only:
+        _print_compiles(compiled)
+        return 1 if failed else 0
+    found: dict[str, Any] = {}
+    entries: list[dict[str, Any]] = []
+    for case in cases:
+        if time.monotonic() - start > chosen.seconds:
+            print(f"{len(cases) - len(entries)} cases left out after {chosen.seconds:.0f} s")
+            break
+        entry = record.entry(case, tune(case, chosen.order or [case.order], compiled[case.name]))
+        entries.append(entry)
+        free, pinned = entry["free"], entry["pinned"]
+        print(
+            f"{time.monotonic() - start:4.0f} s {entry['ratio']:.3f}  {case.name}: {free['microseconds']:.1f} us, "
+            f"pinned {pinned['microseconds']:.1f} us; classes {free['classes']} and {pinned['classes']}",
+            flush=True,
+        )
+        found = {"environment": record.environment(), "summary": record.summary(entries), "cases": entries}
+        chosen.out.write_text(json.dumps(found, indent=1) + "\n")
+    if not found:
+        return 1
+    print(json.dumps(found["summary"], indent=1))
+    return 1 if found["summary"]["most_classes"]["pinned"] > 1 or found["summary"]["disagree_with_order"] else 0
+
+
+def _target() -> str:
+    """The architecture of this machine's GPU, asked in another process: those that compile are forked from this one."""
+    import subprocess
+
+    text = "import torch; print(*torch.cuda.get_device_capability(), sep='')"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit("PyTorch finds no GPU here; use --compile-only sm_90 to compile without one.")
+    return f"sm_{done.stdout.strip()}"
+
+
+def _print_compiles(compiled: dict[str, dict[tuple[str, int], Compiled | CaptureError]]) -> None:
+    for name, found in compiled.items():
+        orders = dict.fromkeys(order for order, _ in found if order)
+        times = {order: ratio(found, order) for order in orders}
+        print(name, *(f"{order!r}: {'-' if one is None else f'{one:.2f}'}" for order, one in times.items()), sep="  ")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""Compiling the suite in a pool of processes, before anything is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from bitwise_triton.arguments import Buffer
+from bitwise_triton.compilation import Captured, Job, compile_job, make_job
+from bitwise_triton.errors import CaptureError
+from bitwise_triton.pool import run_all
+from bitwise_triton.reductions.bench.cases import Case, Step
+
+
+@dataclass(frozen=True)
+class Build:
+    """One configuration (by its number) of a case in one order, "" for the free one."""
+
+    case: Case
+    order: str
+    number: int
+
+    def steps(self) -> list[Step]:
+        """Its launches."""
+        return self.case.steps(self.case.configurations[self.number], self.order)
+
+    def context(self) -> AbstractContextManager[Any]:
+        """What its launches and compiles are made inside."""
+        return complete(self.order) if self.case.rewritten and self.order else nullcontext()
+
+
+@contextmanager
+def complete(order: str) -> Iterator[None]:
+    """`pinned_reductions(order)`. Raises CaptureError where a reduction keeps a free order."""
+    from bitwise_triton.reductions.pinning import pinned_reductions
+
+    with pinned_reductions(order) as done:
+        yield
+    if done.left():
+        raise CaptureError(done.left()[0])
+
+
+def jobs(build: Build, target: str) -> list[Job]:
+    """The compiles of a build, as `compile_job` takes them."""
+    from bitwise_triton.reductions.kernels import suite
+
+    types = {tensor.name: tensor.dtype for tensor in build.case.tensors}
+    found = []
+    for step in build.steps():
+        kernel = getattr(suite, step.kernel)
+        names = [name for name in kernel.arg_names if name not in step.constants]
+        arguments: dict[str, Any] = {
+            name: Buffer(value, types[value]) if isinstance(value, str) else value
+            for name, value in zip(names, step.arguments, strict=True)
+        }
+        found.append(make_job(kernel, arguments, step.constants, step.options, grid=step.grid, target=target))
+    return found
+
+
+def captured(build: Build, target: str = "sm_90") -> list[Captured]:
+    """The compiled kernels of a build. Raises CaptureError."""
+    with build.context():
+        return [compile_job(job) for job in jobs(build, target)]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The seconds that a build took to compile; `fresh` where none of its kernels came from the cache."""
+
+    seconds: float
+    fresh: bool
+
+
+def compile_build(build: Build, target: str) -> Compiled:
+    """Compile the kernels of a build. Raises CaptureError."""
+    from triton import knobs
+
+    hits: list[bool] = []
+    before = knobs.compilation.listener
+    knobs.compilation.listener = lambda **event: hits.append(event["cache_hit"])
+    try:
+        seconds = sum(one.compile_seconds for one in captured(build, target))
+    finally:
+        knobs.compilation.listener = before
+    return Compiled(seconds, not any(hits))
+
+
+def compile_all(
+    builds: Sequence[Build], target: str, workers: int | None, progress: Callable[[int, int], None] | None = None
+) -> list[Compiled | CaptureError]:
+    """What each build took to compile, or why it does not compile."""
+    if builds:
+        # Whatever is loaded or set up at the first compile is no part of the times, and is there before the fork.
+        with suppress(CaptureError):
+            compile_build(builds[0], target)
+    return run_all(lambda build: compile_build(build, target), builds, workers=workers, progress=progress)
+
+
+def ratio(compiled: Mapping[tuple[str, int], Compiled | CaptureError], order: str) -> float | None:
+    """Compile time in `order` over that of the free order, by the configurations that were compiled anew in both."""
+    spent = [0.0, 0.0]
+    for (text, number), one in compiled.items():
+        free = compiled["", number]
+        if text != order or isinstance(one, CaptureError) or isinstance(free, CaptureError):
+            continue
+        if one.fresh and free.fresh:
+            spent[0] += free.seconds
+            spent[1] += one.seconds
+    return spent[1] / spent[0] if spent[0] else None

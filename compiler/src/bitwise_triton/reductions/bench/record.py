@@ -1,0 +1,69 @@
+"""What the benchmark leaves: a record of every case, and its summary."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from typing import Any
+
+from bitwise_triton.reductions.bench.cases import Case
+from bitwise_triton.reductions.bench.tuning import Tuned
+
+
+def environment() -> dict[str, str]:
+    """What the figures depend on: the GPU, its driver, and the versions."""
+    import torch
+
+    properties = torch.cuda.get_device_properties(0)
+    return {
+        "gpu": properties.name,
+        "architecture": f"sm_{properties.major}{properties.minor}",
+        "torch": torch.__version__,
+        "triton": metadata.version("triton"),
+        "python": platform.python_version(),
+    }
+
+
+def entry(case: Case, tuned: Sequence[Tuned]) -> dict[str, Any]:
+    """One case: the free order, and the fastest of the pinned ones."""
+    free, *pinned = tuned
+    chosen = min(pinned, key=lambda one: one.microseconds)
+    found = {
+        "name": case.name,
+        "kernel": case.kernel,
+        "dtype": case.dtype,
+        "size": list(case.size),
+        "configurations": len(case.configurations),
+        "ratio": round(free.microseconds / chosen.microseconds, 4),
+        "free": free.as_json(),
+        "pinned": chosen.as_json(),
+    }
+    if len(pinned) > 1:
+        found["orders"] = [one.as_json() for one in pinned]
+    return found
+
+
+def mean(values: Sequence[float]) -> float:
+    """The geometric mean."""
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def summary(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Speed of the pinned order over the free one by (kernel, type), over all, and how many classes of bytes."""
+    pairs: dict[str, list[float]] = {}
+    for one in entries:
+        pairs.setdefault(f"{one['kernel']} {one['dtype']}", []).append(one["ratio"])
+    by_pair = {name: round(mean(ratios), 4) for name, ratios in pairs.items()}
+    least = min(entries, key=lambda one: float(one["ratio"]))
+    compiles = [one["pinned"]["compile_ratio"] for one in entries if one["pinned"]["compile_ratio"]]
+    return {
+        "pairs": by_pair,
+        "geometric_mean": round(mean([one["ratio"] for one in entries]), 4),
+        "slowest_pair": min(by_pair, key=lambda name: by_pair[name]),
+        "slowest_case": [least["name"], least["ratio"]],
+        "compile_ratio": round(mean(compiles), 3) if compiles else None,
+        "most_classes": {mode: max(one[mode]["classes"] for one in entries) for mode in ("free", "pinned")},
+        "disagree_with_order": [one["name"] for one in entries if one["pinned"]["agrees_with_order"] is False],
+    }
