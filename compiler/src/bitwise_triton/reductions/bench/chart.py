@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from xml.sax.saxutils import escape
 
-_COLOURS = {"fp32": "#3b6ea5", "fp16": "#5fa55a", "bf16": "#c58a3a"}
+_COLOURS = {"fp32": "steelblue", "fp16": "seagreen", "bf16": "peru"}
 _WIDTH, _LEFT, _ROW, _TOP = 820, 190, 13, 46
 
 
@@ -35,7 +35,7 @@ def chart(record: Mapping[str, Any]) -> str:
             if name.split()[0] != kernel:
                 continue
             parts += [
-                f'<text x="{_LEFT - 6}" y="{y + 10}" text-anchor="end" fill="#555">{dtype}</text>',
+                f'<text x="{_LEFT - 6}" y="{y + 10}" text-anchor="end" fill="dimgray">{dtype}</text>',
                 f'<rect x="{_LEFT}" y="{y}" width="{ratio * scale:.1f}" height="{_ROW - 2}" fill="{_COLOURS[dtype]}"/>',
                 f'<text x="{_LEFT + ratio * scale + 4:.1f}" y="{y + 10}">{ratio:.2f}</text>',
             ]
@@ -44,7 +44,7 @@ def chart(record: Mapping[str, Any]) -> str:
     for ratio, dash in ((0.9, "2 3"), (1.0, "none")):
         x = _LEFT + ratio * scale
         parts += [
-            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 6}" y2="{y}" stroke="#333" stroke-dasharray="{dash}"/>',
+            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 6}" y2="{y}" stroke="black" stroke-dasharray="{dash}"/>',
             f'<text x="{x:.1f}" y="{y + 14}" text-anchor="middle">{ratio:.2f}</text>',
         ]
     return "\n".join([*parts, "</svg>", ""])
