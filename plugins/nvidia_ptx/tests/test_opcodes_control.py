@@ -177,3 +177,54 @@ def test_contributions_that_stores_may_meet_are_refused(order: str) -> None:
     body = "ld.global.b32 %r5, [%d6]; and.b32 %r5, %r5, 31; mul.wide.u32 %d12, %r5, 4; add.s64 %d12, %d0, %d12; mov.b32 %r6, 0;"
     with pytest.raises(Unreadable, match="stores that they may meet"):
         hashes(PLACES + body + order, shared=ROOM)
+
+
+LOCAL = ".local .align 4 .b8 depot[8];"
+COMPUTED_LOAD = """ld.global.b32 %r2, [%d6+{offset}]; setp.gt.s32 %p1, %r2, 5; mov.b32 %r3, %r2; @!%p1 bra {label};
+    mov.u64 %d20, depot; st.local.b32 [%d20], %r2; mul.lo.u32 %r4, %r2, 7; st.local.b32 [%d20+4], %r4;
+    and.b32 %r5, %r2, 4; cvt.u64.u32 %d21, %r5; add.s64 %d21, %d20, %d21; ld.local.b32 %r3, [%d21]; {label}:"""
+
+
+def test_local_memory_on_a_side_of_a_branch_is_what_that_side_wrote() -> None:
+    first, second = (COMPUTED_LOAD.format(offset=place, label=f"L{place}") for place in (0, 1024))
+    end = "st.global.b32 [%d7], %r3;"
+    alone, after = (hashes(PLACES + body + end, shared=ROOM + LOCAL) for body in (second, first + second))
+    assert alone == after != hashes(PLACES + first + end, shared=ROOM + LOCAL)
+
+
+def test_local_memory_after_a_branch_is_a_choice() -> None:
+    begin = "mov.u64 %d20, depot; ld.global.b32 %r2, [%d6]; setp.gt.s32 %p1, %r2, 5; st.local.b32 [%d20], %r2; add.u32 %r3, %r2, 1;"
+    end = "ld.local.b32 %r5, [%d20]; st.global.b32 [%d7], %r5;"
+    forms = [
+        hashes(PLACES + begin + body + end, shared=ROOM + LOCAL)
+        for body in (
+            "@!%p1 bra A; st.local.b32 [%d20], %r3; A:",
+            "@%p1 st.local.b32 [%d20], %r3;",
+            "selp.b32 %r4, %r3, %r2, %p1; st.local.b32 [%d20], %r4;",
+            "st.local.b32 [%d20], %r3;",
+        )
+    ]
+    assert forms[0] == forms[1] == forms[2] != forms[3]
+
+
+BF16 = "ld.global.b16 %h1, [%d6]; mov.b32 %r2, {0, %h1}; ld.global.b32 %r3, [%d6+1024]; mul.f32 %r4, %r3, %r3;"
+MIXED = "setp.lt.u32 %p1, %r0, 16; selp.b32 %r5, %r2, %r4, %p1;"
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        "mov.b32 %r6, %r5;",
+        "shfl.sync.bfly.b32 %r7, %r5, 3, 31, -1; shfl.sync.bfly.b32 %r6, %r7, 3, 31, -1;",
+        "st.shared.b16 [%d9], %h1; st.shared.b32 [%d9], %r5; ld.shared.b32 %r6, [%d9];",
+        "st.shared.b16 [%d9], %h1; st.shared.v2.b32 [%d12+2048], {%r5, %r5}; ld.shared.v2.b32 {%r7, %r6}, [%d12+2048];",
+    ],
+)
+def test_a_number_beside_widened_halves_of_other_lanes_stays_one_number(moved: str) -> None:
+    apart = "@%p1 add.f32 %r8, %r2, 0f3F800000; @!%p1 add.f32 %r8, %r4, 0f3F800000;"
+    expected = hashes(PLACES + BF16 + MIXED + apart + "st.global.b32 [%d7], %r8;", shared=ROOM)
+    if "v2" in moved:
+        moved = "mul.lo.u32 %r9, %r0, 8; cvt.u64.u32 %d12, %r9; add.s64 %d12, %d8, %d12;" + moved
+    both = moved + "add.f32 %r8, %r6, 0f3F800000;"
+    assert hashes(PLACES + BF16 + MIXED + both + "st.global.b32 [%d7], %r8;", shared=ROOM) == expected
+    assert hashes(PLACES + BF16 + MIXED + both + "st.global.b32 [%d7], %r6;", shared=ROOM) != expected

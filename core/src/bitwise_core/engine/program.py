@@ -126,7 +126,7 @@ def _under_mask(machine: Machine, step: Step, active: Array) -> Control | None:
 
 def _under_condition(machine: Machine, step: Step, predicate: Value, line: int) -> Control | None:
     assert isinstance(predicate, Lanes)
-    before = dict(machine.registers)
+    before, local = dict(machine.registers), dict(machine.local)
     outer = machine.condition
     machine.condition = both(machine.domain, outer, predicate)
     try:
@@ -136,6 +136,7 @@ def _under_condition(machine: Machine, step: Step, predicate: Value, line: int) 
     if control is not None:
         raise Unreadable("control depends on data", line)
     merge_registers(machine, predicate, machine.registers, before)
+    merge_local(machine, predicate, machine.local, local)
     return None
 
 
@@ -152,3 +153,22 @@ def merge_registers(
             other = poison(width(value))
         merged[name] = machine.domain.select(predicate, value, other)
     machine.registers = merged
+
+
+def merge_local(
+    machine: Machine, predicate: Value, if_true: Mapping[int, Value], if_false: Mapping[int, Value]
+) -> None:
+    """Local memory after two alternatives: each lane's own, chosen by a predicate over data.
+
+    What only one of them wrote stands for both: the other has nothing there, and a program that reads it has no
+    defined result.  Raises Unreadable where the two wrote in different widths.
+    """
+    merged = {**if_false, **if_true}
+    for place, value in if_true.items():
+        other = if_false.get(place)
+        if other is None or other is value:
+            continue
+        if width(other) != width(value):
+            raise Unreadable("local memory is written in another width where data decides")
+        merged[place] = machine.domain.select(predicate, value, other)
+    machine.local = merged

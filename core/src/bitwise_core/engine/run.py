@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitwise_core.asm import Symbol
-from bitwise_core.engine.program import Program, merge_registers
+from bitwise_core.engine.program import Program, merge_local, merge_registers
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.state import (
@@ -218,18 +218,20 @@ class Run:
         meeting = self.program.reconvergence.get(pc)
         if meeting is None or meeting >= len(self.program.steps) or meeting <= pc or control.target <= pc:
             raise Unreadable("the kernel's control flow depends on data (a loop or an early end)", self._line(pc))
-        before = dict(machine.registers)
+        before, local = machine.registers, machine.local
         outer = machine.condition
         results = []
         for predicate, start in ((taken, control.target), (invert(machine.domain, taken), pc + 1)):
-            machine.registers = dict(before)
+            machine.registers, machine.local = dict(before), dict(local)
             machine.condition = both(machine.domain, outer, predicate)
             machine.mask = group.mask
             if start != meeting:
                 Run(self.program, machine, self.budget, self.depth + 1).start(start, meeting)
-            results.append(machine.registers)
+            results.append((machine.registers, machine.local))
         machine.condition = outer
-        merge_registers(machine, taken, results[0], results[1])
+        (if_true, if_false), locals_after = zip(*results, strict=True)
+        merge_registers(machine, taken, if_true, if_false)
+        merge_local(machine, taken, *locals_after)
         machine.mask = group.mask
         group.pc = meeting
 

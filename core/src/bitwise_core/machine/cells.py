@@ -63,10 +63,22 @@ def split(value: Value, granule: int) -> list[tuple[hashing.Words, L.Meta]]:
         if any(L.width(part) % bits for part in value.parts):
             widths = [L.width(part) // 8 for part in value.parts]
             raise FinerGranule(min(widths))
-        return [cell for part in value.parts for cell in split(part, granule)]
+        cells = [cell for part in value.parts for cell in split(part, granule)]
+        return cells if value.whole is None else _with_whole(value, value.whole, cells, granule)
     if L.width(value) % bits:
         raise FinerGranule(max(1, L.width(value) // 8))
     return _split_lanes(as_lanes(value), L.width(value) // bits, granule)
+
+
+def _with_whole(
+    value: Pieces, whole: Array, cells: Sequence[tuple[hashing.Words, L.Meta]], granule: int
+) -> list[tuple[hashing.Words, L.Meta]]:
+    """The cells of pieces, those of the one term in lanes that are whole."""
+    terms = _split_lanes(as_lanes(value), len(cells), granule)
+    return [
+        (np.where(whole, of_term[0], of_part[0]), L.select_meta(whole, of_term[1], of_part[1]))
+        for of_term, of_part in zip(terms, cells, strict=True)
+    ]
 
 
 def join(cells: Sequence[tuple[hashing.Words, Array]], granule: int) -> Value:
@@ -99,7 +111,11 @@ def join(cells: Sequence[tuple[hashing.Words, Array]], granule: int) -> Value:
             meta = np.where(known, np.uint32(0) | L.known_meta(number, bits) | sticky, meta)
         return L.settle(Lanes(bits, words, L.uniform(meta)))
     half = count // 2
-    return concat([join(cells[:half], granule), join(cells[half:], granule)])
+    parts = concat([join(cells[:half], granule), join(cells[half:], granule)])
+    if not whole.any():
+        return parts
+    term_of = Lanes(bits, first_words, L.uniform((first_meta & np.uint32(_MARKED)) | sticky))
+    return L.put(whole, term_of, as_lanes(parts))
 
 
 def _lone(words: hashing.Words, meta: Array, bits: int) -> Value:

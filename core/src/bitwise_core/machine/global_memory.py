@@ -248,6 +248,12 @@ class GlobalMemory:
 
     def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
         """Stores the value at each active lane's address."""
+        if isinstance(value, Pieces) and value.whole is not None:
+            inside = value.whole if mask is None else value.whole & mask
+            rest = ~value.whole if mask is None else ~value.whole & mask
+            self.store(address, as_lanes(value), inside, thread, epoch, line)
+            self.store(address, Pieces(value.parts), rest, thread, epoch, line)
+            return
         parts = elements(value)
         shape = np.broadcast_shapes(
             address.shape,

@@ -82,14 +82,18 @@ class Lanes:
 
 
 class Pieces:
-    """A row of narrower values, least significant first."""
+    """A row of narrower values, least significant first.
 
-    __slots__ = ("bits", "joined", "parts")
+    `whole` says in which lanes, if any, the parts are slices of one term: the one that `joined` holds there.
+    """
+
+    __slots__ = ("bits", "joined", "parts", "whole")
 
     def __init__(self, parts: tuple[Array | Lanes, ...]) -> None:
         self.parts = parts
         self.bits = sum(width(part) for part in parts)
         self.joined: Lanes | None = None
+        self.whole: Array | None = None
 
 
 Value: TypeAlias = Array | Lanes | Pieces

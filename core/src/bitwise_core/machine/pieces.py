@@ -64,12 +64,34 @@ def choose(mask: Array, new: Value, old: Value) -> Value:
             choose(mask, cut(new, low, high - low), cut(old, low, high - low))
             for low, high in zip(starts, cuts, strict=True)
         ]
-        return concat(parts)
+        return _keep_whole(mask, new, old, concat(parts))
     if new is old:
         return new
     left, right = as_lanes(new), as_lanes(old)
     meta = select_meta(mask, left.meta, right.meta)
     return Lanes(left.bits, np.where(mask, left.words, right.words), uniform(meta))
+
+
+def _keep_whole(mask: Array, new: Value, old: Value, chosen: Value) -> Value:
+    """What was chosen part by part, the lanes remembered in which the parts are slices of one term."""
+    if not isinstance(chosen, Pieces):
+        return chosen
+    whole: Array = np.where(mask, _whole(new), _whole(old))
+    if whole.any():
+        joined = choose(mask, as_lanes(new), as_lanes(old))
+        assert isinstance(joined, Lanes)
+        chosen.whole, chosen.joined = whole, joined
+    return chosen
+
+
+def _whole(value: Value) -> bool | Array:
+    """In which lanes a value is one term that only slices can tell the parts of."""
+    if isinstance(value, Pieces):
+        return False if value.whole is None else value.whole
+    if not isinstance(value, Lanes):
+        return False
+    form = value.meta & FORM
+    return (form != LEAF) & (form != KNOWN)
 
 
 def ends(value: Value) -> list[int]:
@@ -149,9 +171,14 @@ def _cut_known(value: Lanes, low: int, bits: int) -> Lanes:
 
 def concat(parts: Sequence[Value]) -> Value:
     """The values side by side, least significant first; known parts and slices of one value are joined."""
+    if len(parts) == 1:
+        return parts[0]
     flat: list[Array | Lanes] = []
     for part in parts:
-        flat.extend(part.parts if isinstance(part, Pieces) else (part,))
+        if isinstance(part, Pieces):
+            flat.extend(part.parts if part.whole is None else (as_lanes(part),))
+        else:
+            flat.append(part)
     merged = _merge_neighbours(flat)
     if len(merged) == 1:
         return merged[0]
@@ -247,7 +274,12 @@ def take_threads(value: Value, index: Array) -> Value:
     if isinstance(value, np.ndarray):
         return take(value, index)
     if isinstance(value, Pieces):
-        return concat([take_threads(part, index) for part in value.parts])
+        moved = concat([take_threads(part, index) for part in value.parts])
+        if value.whole is not None and isinstance(moved, Pieces):
+            joined = take_threads(as_lanes(value), index)
+            assert isinstance(joined, Lanes)
+            moved.whole, moved.joined = take(value.whole, index), joined
+        return moved
     special = other_form(value)
     if special is not None:
         return special.take_threads(index)
@@ -258,9 +290,9 @@ def take_threads(value: Value, index: Array) -> Value:
         whole, low = value.origin
         key = index.tobytes()
         if whole.taken is None or whole.taken[0] != key:
-            moved = take_threads(whole, index)
-            assert isinstance(moved, Lanes)
-            whole.taken = (key, moved)
+            other = take_threads(whole, index)
+            assert isinstance(other, Lanes)
+            whole.taken = (key, other)
         result.origin = (whole.taken[1], low)
     return result
 

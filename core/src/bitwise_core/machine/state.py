@@ -84,7 +84,8 @@ class Machine:
     `mask` holds the active lanes, shape broadcastable to (blocks, threads), or None for all of them.
     `condition` is a predicate over data under which side effects happen, or None.
     `block` is the extent of a block in threads (x, y, z); `buffers` numbers the launch's buffers by name: buffer i lies
-    at i * 2**POINTER_SHIFT.  `reading` holds the asynchronous reads of shared memory of each kind of work.
+    at i * 2**POINTER_SHIFT.  `local` holds each thread's own arrays by address.  `reading` has the asynchronous
+    reads of shared memory of each kind of work.
     """
 
     domain: Domain
@@ -102,6 +103,7 @@ class Machine:
     block: tuple[int, int, int]
     buffers: Mapping[str, int]
     registers: dict[str, Value] = field(default_factory=dict)
+    local: dict[int, Value] = field(default_factory=dict)
     mask: Array | None = None
     condition: Value | None = None
     epoch: int = 0

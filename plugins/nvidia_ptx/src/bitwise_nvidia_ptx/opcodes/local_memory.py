@@ -20,11 +20,6 @@ CONSTANT_BASE = 1 << 34
 """Where local arrays and the module's arrays of known numbers lie: below every buffer, above shared memory."""
 
 
-def _contents(machine: Machine) -> dict[int, Value]:
-    contents: dict[int, Value] = machine.extra.setdefault("local", {})
-    return contents
-
-
 def _uniform(machine: Machine, address: Array) -> int | None:
     if address.size > 1 and machine.mask is not None:
         shape = np.broadcast_shapes(address.shape, machine.mask.shape)
@@ -41,22 +36,16 @@ def _collides(contents: dict[int, Value], where: int, bits: int) -> bool:
 
 
 def store(machine: Machine, address: Array, values: list[Value], bits: int, line: int) -> None:
-    """Stores values side by side at an offset that all active threads share.  Raises Unreadable.
-
-    Under a condition over data the first value stands for all: where the condition does not hold nothing was
-    written there, and a program that reads it has no defined result.
-    """
+    """Stores values side by side at an offset that all active threads share.  Raises Unreadable."""
     place = _uniform(machine, address)
     if place is None:
         raise Unreadable("local memory is written at offsets that differ between threads", line)
-    contents = _contents(machine)
+    contents = machine.local
     for index, value in enumerate(values):
         where = place + index * bits // 8
         if _collides(contents, where, bits):
             raise Unreadable("local memory is written in overlapping widths", line)
         old = contents.get(where)
-        if machine.condition is not None and old is not None:
-            value = machine.domain.select(machine.condition, value, old)
         contents[where] = (
             value if machine.mask is None else choose(machine.mask, value, poison(bits) if old is None else old)
         )
@@ -64,7 +53,7 @@ def store(machine: Machine, address: Array, values: list[Value], bits: int, line
 
 def load(machine: Machine, address: Value, offset: int, bits: int, line: int) -> Value:
     """The value at a thread's own address.  Raises Unreadable."""
-    contents = _contents(machine)
+    contents = machine.local
     known = machine.known(address)
     place = None if known is None else _uniform(machine, known)
     if place is not None:
