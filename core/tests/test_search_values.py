@@ -39,6 +39,10 @@ def test_what_the_names_say() -> None:
     assert set(np.signbit(draws["minus zeros"]).tolist()) == {True}
     assert (draws["minus zeros"] == 0).all()
     assert set(np.signbit(draws["zeros"][draws["zeros"] == 0]).tolist()) == {True, False}
+    assert set(draws["nothing"].view(np.uint32).tolist()) == {0}
+    assert set(draws["ones"].tolist()) == {1}
+    assert 0 < np.count_nonzero(draws["few"]) < COUNT // 3
+    assert (draws["low"] < -1000).all()
     assert (draws["positive"] > 0).all()
     assert (np.abs(draws["subnormal"]) < 2 * np.finfo(np.float32).tiny).all()
     assert float(np.ptp(np.log2(np.abs(draws["wide"])))) > 30

@@ -19,11 +19,14 @@ from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.launch import POINTER_SHIFT, ManifestError
 from bitwise_core.machine.state import THREAD_SHIFT
 from bitwise_core.numeric import FLOAT_FORMATS, FloatFormat, nan_of, storage
-from bitwise_core.search.trees import search, trees_of
-from bitwise_core.search.values import KINDS, draw
+from bitwise_core.search.trees import Evaluator, candidates, trees_of
+from bitwise_core.search.values import TELLING, draw, telling_patterns
 
 WHOLE_LANES = MAXIMUM_LANES >> 3
 """Launches of more threads are not run whole: the blocks that store the element where the kernels part are."""
+
+MAXIMUM_UNSEEN = 8
+"""After so many inputs on which the trees differ and the bytes do not, the trees are left alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,21 +216,38 @@ def _whole(
     two: _Search, random: np.random.Generator, deadline: float, turns: int | None
 ) -> Iterator[Distinction | str | None]:
     """Runs on drawn buffers, kind by kind; a sentence where a draw could not be run."""
-    largest: int | None = 0
     yield from _try(two, {name: _padded(np.zeros(0, dtype=np.uint8), 0) for name in two.forms}, "zeros everywhere")
     turn = 0
     while (turns is None or turn < turns) and time.monotonic() < deadline:
-        for kind in KINDS:
+        for kind in (*TELLING, "one special value"):
             if time.monotonic() >= deadline:
                 return
             # Integers are addresses and bounds as often as data, so that most draws keep them small.
             largest = (None, 3, 1)[int(random.integers(3))] if turn or kind == "normal" else 1
-            drawn = {
-                name: draw(form, max(1, two.sizes.get(name, 0) // form.bytes), kind, random, largest).view(np.uint8)
+            if turn and random.random() < 0.4:
+                kinds = {name: str(random.choice(TELLING)) for name in two.forms}
+                drawn = " and ".join(dict.fromkeys(kinds.values())) + " values"
+            else:
+                usual = kind if kind in TELLING else str(random.choice(["normal", "positive"]))
+                kinds, drawn = dict.fromkeys(two.forms, usual), f"{kind} values" if kind in TELLING else kind
+            contents = {
+                name: draw(form, max(1, two.sizes.get(name, 0) // form.bytes), kinds[name], random, largest)
                 for name, form in two.forms.items()
             }
-            yield from _try(two, drawn, f"{kind} values")
+            if kind not in TELLING:
+                _place_one(contents, two.forms, random)
+            yield from _try(two, {name: patterns.view(np.uint8) for name, patterns in contents.items()}, drawn)
         turn += 1
+
+
+def _place_one(contents: Mapping[str, Array], forms: Mapping[str, Form], random: np.random.Generator) -> None:
+    """A special value in one element of one buffer."""
+    names = [name for name in contents if forms[name].format is not None]
+    if names:
+        name = str(random.choice(names))
+        form = forms[name].format
+        assert form is not None
+        contents[name][random.integers(contents[name].size)] = random.choice(telling_patterns(form))
 
 
 def _try(two: _Search, contents: Mapping[str, Array], drawn: str) -> Iterator[Distinction | str | None]:
@@ -244,24 +264,33 @@ def _by_trees(two: _Search, parted: Parted, random: np.random.Generator, deadlin
         return "the trees where they part are too large to be searched"
     names = tuple(sorted(two.forms))
     buffer = names[(parted.element.address >> POINTER_SHIFT) - 1]
-    for _ in range(8):
-        try:
-            found = search(trees, parted, two.forms, _differing(two, buffer), random, deadline)
-        except numeric.Unevaluable as error:
-            return f"the trees where they part could not be searched: {error}"
-        if found is None:
-            return ""
-        contents = {name: np.zeros(two.sizes.get(name, 0), dtype=np.uint8) for name in two.forms}
-        for (name, index), pattern in found.items():
-            width = two.forms[name].bytes
-            contents[name] = _padded(contents[name], max(contents[name].size, (index + 1) * width))
-            contents[name][index * width : (index + 1) * width] = np.frombuffer(
-                pattern.to_bytes(width, "little"), dtype=np.uint8
-            )
-        for distinction in _try(two, contents, "values placed where the trees part"):
-            if isinstance(distinction, Distinction):
-                return distinction
+    unseen = 0
+    try:
+        for found in candidates(
+            trees, Evaluator(parted, two.forms), two.forms, _differing(two, buffer), random, deadline
+        ):
+            if isinstance(found, bool):
+                return "" if found else "no input was found on which even the nodes where they part differ"
+            for distinction in _try(two, _contents(two, found), "values placed where the trees part"):
+                if isinstance(distinction, Distinction):
+                    return distinction
+            unseen += 1
+            if unseen == MAXIMUM_UNSEEN:
+                break
+    except numeric.Unevaluable as error:
+        return f"the trees where they part could not be searched: {error}"
     return "inputs on which their trees differ gave equal bytes"
+
+
+def _contents(two: _Search, found: Mapping[tuple[str, int], int]) -> dict[str, Array]:
+    """The bytes of buffers that hold patterns at places, and zeros elsewhere."""
+    contents = {name: np.zeros(two.sizes.get(name, 0), dtype=np.uint8) for name in two.forms}
+    for (name, index), pattern in found.items():
+        width = two.forms[name].bytes
+        contents[name] = _padded(contents[name], max(contents[name].size, (index + 1) * width))
+        word = np.frombuffer(pattern.to_bytes(width, "little"), dtype=np.uint8)
+        contents[name][index * width : (index + 1) * width] = word
+    return contents
 
 
 def _differing(two: _Search, buffer: str) -> Callable[[Array, Array], Array]:

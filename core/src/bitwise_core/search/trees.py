@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,24 +14,25 @@ from bitwise_core.difference import Parted
 from bitwise_core.engine.execution import matrix_units
 from bitwise_core.engine.trees import build_tree
 from bitwise_core.mma import MmaSpec, multiply_accumulate
-from bitwise_core.search.values import ORDER_REVEALING, draw
+from bitwise_core.search.samples import SAMPLES, Place, Samples, elsewhere, near
 from bitwise_core.tree.evaluate import Values, evaluate_many
 from bitwise_core.tree.nodes import Load, Node, descendants
 
-SAMPLES = 256
-"""Contents of memory tried at once."""
+Different = Callable[[Array, Array], Array]
+"""In which contents of memory two results count as different."""
 
-Place = tuple[str, int]
-"""An element: its buffer, and its index in elements of the buffer's width."""
+_FRUITLESS = 24
+"""After so many draws on which the nodes where the trees part agree, whole trees are tried on any draw."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """Two trees of an element, the elements that they load, and those under the nodes where they part."""
+    """Two trees of an element, the nodes where they part, the elements that all load, and those under the nodes."""
 
     roots: tuple[Node, Node]
+    parting: tuple[Node, Node]
     all: tuple[Place, ...]
-    near: frozenset[Place]
+    near: tuple[Place, ...]
 
 
 def trees_of(parted: Parted, forms: Mapping[str, Form]) -> Trees | None:
@@ -42,8 +43,10 @@ def trees_of(parted: Parted, forms: Mapping[str, Form]) -> Trees | None:
     sides = zip(parted.replays, (parted.parting.left, parted.parting.right), strict=True)
     below = [build_tree(each, part.scalar).root for each, part in sides]
     roots = built[0].root, built[1].root
-    loaded, near = places(roots, forms), places(below, forms)
-    return None if loaded is None or near is None else Trees(roots, tuple(sorted(loaded)), frozenset(near))
+    loaded, close = places(roots, forms), places(below, forms)
+    if loaded is None or close is None:
+        return None
+    return Trees(roots, (below[0], below[1]), tuple(sorted(loaded)), tuple(sorted(close)))
 
 
 def places(roots: Iterable[Node], forms: Mapping[str, Form]) -> set[Place] | None:
@@ -60,80 +63,100 @@ def places(roots: Iterable[Node], forms: Mapping[str, Form]) -> set[Place] | Non
     return found
 
 
-def search(
-    trees: Trees,
-    parted: Parted,
-    forms: Mapping[str, Form],
-    different: Callable[[Array, Array], Array],
-    random: np.random.Generator,
-    deadline: float,
-) -> dict[Place, int] | None:
-    """Patterns of elements on which the trees differ, or None where none was found in time.
+class Evaluator:
+    """The values of trees on contents of memory, as the architecture computes them."""
 
-    `different` says in which samples two results differ.  Raises numeric.Unevaluable where a tree has no arithmetic.
-    """
-    known = parted.replays[0].ready.arch.bits
-    functions = {} if known is None else known.functions
-    units = {**matrix_units(parted.replays[0].ready), **matrix_units(parted.replays[1].ready)}
-    suffix = f"@{parted.replays[0].ready.arch.name}"
+    def __init__(self, parted: Parted, forms: Mapping[str, Form]) -> None:
+        known = parted.replays[0].ready.arch.bits
+        self._functions = {} if known is None else known.functions
+        self._units = {**matrix_units(parted.replays[0].ready), **matrix_units(parted.replays[1].ready)}
+        self._suffix = f"@{parted.replays[0].ready.arch.name}"
+        self._forms = forms
 
-    def approximate(name: str, operands: tuple[Values, ...]) -> Values:
-        function = functions.get(name) or functions.get(name + suffix)
+    def values(self, root: Node, samples: Samples) -> Values:
+        """One value for each content of memory.  Raises numeric.Unevaluable where a tree has no arithmetic."""
+
+        def memory(buffer: str, offset: int, bits: int) -> Values:
+            return _loaded(samples, self._forms[buffer].bytes, buffer, offset, bits)
+
+        # What is undefined reaches no result that is stored, or else the run that confirms is refused.
+        found = evaluate_many(root, memory, self._step, None, self._approximate, 0)
+        return np.broadcast_to(found, (SAMPLES,))
+
+    def _approximate(self, name: str, operands: tuple[Values, ...]) -> Values:
+        function = self._functions.get(name) or self._functions.get(name + self._suffix)
         if function is None:
             raise numeric.Unevaluable(f"{name} has no arithmetic here")
         return function(*operands)
 
-    while time.monotonic() < deadline:
-        drawn = _samples(trees, forms, random)
-
-        def memory(buffer: str, offset: int, bits: int, drawn: Mapping[Place, Array] = drawn) -> Values:
-            return _loaded(drawn, forms[buffer].bytes, buffer, offset, bits)
-
-        results = [evaluate_many(root, memory, _unit(units), None, approximate) for root in trees.roots]
-        count = np.broadcast_shapes((SAMPLES,), *(each.shape for each in results))
-        found = np.flatnonzero(different(*(np.broadcast_to(each, count) for each in results)))
-        if found.size:
-            return {place: int(patterns[found[0]]) for place, patterns in drawn.items()}
-    return None
-
-
-def _samples(trees: Trees, forms: Mapping[str, Form], random: np.random.Generator) -> dict[Place, Array]:
-    """Patterns of every element, one for each sample: telling ones near the parting, usual ones elsewhere."""
-    about, elsewhere = random.choice(ORDER_REVEALING), random.choice(["normal", "normal", "zeros", "cancelling"])
-    found: dict[Place, Array] = {}
-    for near in (True, False):
-        mine = [place for place in trees.all if (place in trees.near) == near]
-        for buffer in {place[0] for place in mine}:
-            chosen = [place for place in mine if place[0] == buffer]
-            kind = about if near else elsewhere
-            values = draw(forms[buffer], SAMPLES * len(chosen), kind, random, None).reshape(len(chosen), SAMPLES)
-            found.update(zip(chosen, values, strict=True))
-    return found
-
-
-def _loaded(drawn: Mapping[Place, Array], width: int, buffer: str, offset: int, bits: int) -> Values:
-    """What a load sees of the elements that lie there."""
-    kind = numeric.storage(bits) if bits <= 64 else np.dtype(object)
-    first, last = offset // width, (offset + bits // 8 - 1) // width
-    total = np.zeros(SAMPLES, dtype=object if bits > 64 or (last - first + 1) * width > 8 else np.uint64)
-    for index in range(first, last + 1):
-        part = drawn[buffer, index].astype(total.dtype)
-        low = 8 * width * (index - first)
-        total = total | (part << (low if total.dtype.hasobject else np.uint64(low)))
-    low = 8 * (offset - first * width)
-    total = total >> (low if total.dtype.hasobject else np.uint64(low))
-    mask = (1 << bits) - 1
-    return (total & (mask if total.dtype.hasobject else np.uint64(mask & (2**64 - 1)))).astype(kind)
-
-
-def _unit(units: Mapping[str, MmaSpec]) -> Callable[[str, Values, tuple[Values, ...], tuple[Values, ...]], Values]:
-    def step(name: str, accumulator: Values, left: tuple[Values, ...], right: tuple[Values, ...]) -> Values:
-        unit = units.get(name)
+    def _step(self, name: str, accumulator: Values, left: tuple[Values, ...], right: tuple[Values, ...]) -> Values:
+        unit: MmaSpec | None = self._units.get(name)
         if unit is None:
             raise numeric.Unevaluable(f"the matrix step {name} has no row here")
-        spread = [np.stack([np.broadcast_to(each, (SAMPLES,)) for each in side], axis=-1) for side in (left, right)]
+        a, b = (np.stack([np.broadcast_to(each, (SAMPLES,)) for each in side], axis=-1) for side in (left, right))
         c = np.broadcast_to(accumulator, (SAMPLES,))[:, None, None]
-        result: Values = multiply_accumulate(unit, spread[0][:, None], spread[1][..., None], c)
+        result: Values = multiply_accumulate(unit, a[:, None], b[..., None], c)
         return result.reshape(SAMPLES)
 
-    return step
+
+def candidates(
+    trees: Trees,
+    evaluator: Evaluator,
+    forms: Mapping[str, Form],
+    different: Different,
+    random: np.random.Generator,
+    deadline: float,
+) -> Iterator[dict[Place, int] | bool]:
+    """Patterns of elements on which the trees differ, as they are found; at last whether the nodes below ever did.
+
+    Raises numeric.Unevaluable where a tree has no arithmetic.
+    """
+    close = frozenset(trees.near)
+    rest = [place for place in trees.all if place not in close]
+    alone = trees.parting == trees.roots
+    told, fruitless = False, 0
+    while time.monotonic() < deadline:
+        drawn: Samples = near(trees.near, forms, random)
+        if not alone and (told or fruitless < _FRUITLESS):
+            columns = np.flatnonzero(_nodes_differ(*(evaluator.values(node, drawn) for node in trees.parting)))
+            if not columns.size:
+                fruitless += 1
+                continue
+            told = True
+            if random.random() < 0.8:
+                chosen = random.choice(columns, SAMPLES)
+                drawn = {place: patterns[chosen] for place, patterns in drawn.items()}
+        samples = {**drawn, **elsewhere(rest, forms, random, drawn)}
+        found = np.flatnonzero(different(*(evaluator.values(root, samples) for root in trees.roots)))
+        if found.size:
+            yield {place: int(patterns[found[0]]) for place, patterns in samples.items()}
+    yield told
+
+
+def _nodes_differ(left: Values, right: Values) -> Array:
+    """In which contents two nodes differ, where two NaNs of the usual formats of their width do not."""
+    unequal = np.asarray(left != right)
+    if left.dtype != right.dtype or left.dtype.hasobject:
+        return unequal
+    for name in ("fp64", "fp32", "fp16", "bf16"):
+        form = numeric.FLOAT_FORMATS[name]
+        if form.bits == 8 * left.dtype.itemsize:
+            unequal &= ~(numeric.nan_of(left, form) & numeric.nan_of(right, form))
+    return unequal
+
+
+def _loaded(samples: Samples, width: int, buffer: str, offset: int, bits: int) -> Values:
+    """What a load sees of the elements that lie there."""
+    first, last = offset // width, (offset + bits // 8 - 1) // width
+    if first == last and bits == 8 * width:
+        return samples[buffer, first]
+    kind = numeric.storage(bits) if bits <= 64 else np.dtype(object)
+    wide = bits > 64 or (last - first + 1) * width > 8
+    total = np.zeros(SAMPLES, dtype=object if wide else np.uint64)
+    for index in range(first, last + 1):
+        low = 8 * width * (index - first)
+        total = total | (samples[buffer, index].astype(total.dtype) << (low if wide else np.uint64(low)))
+    low = 8 * (offset - first * width)
+    total = total >> (low if wide else np.uint64(low))
+    mask = (1 << bits) - 1
+    return (total & (mask if wide else np.uint64(mask))).astype(kind)

@@ -80,6 +80,31 @@ def minus_zeros(form: FloatFormat, count: int, random: np.random.Generator) -> A
     return _patterns(form, none + 1, none, none)
 
 
+def nothing(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+    """+0 everywhere."""
+    return np.zeros(count, dtype=storage(form.bits))
+
+
+def ones(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+    """1 everywhere."""
+    one = form.bias << form.mantissa_bits << form.padding
+    return np.full(count, one, dtype=storage(form.bits))
+
+
+def few(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+    """+0 nearly everywhere, and a few numbers of one magnitude, any one."""
+    height = int(random.integers(0, form.largest_exponent_field + 1))
+    numbers = _drawn(form, count, random, height - 1, height + 1)
+    return np.where(random.random(count) < random.choice([2 / count, 0.02, 0.2]), numbers, nothing(form, count, random))
+
+
+def low(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+    """Large negative numbers, of which exponentials are zero."""
+    height = form.bias + min(10, form.bias // 2)
+    none = np.zeros(count, dtype=np.int64)
+    return _patterns(form, none + 1, none + height, random.integers(0, 1 << form.mantissa_bits, count))
+
+
 def boundaries(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
     """Largest and smallest numbers, powers of two and their neighbours."""
     one = form.bias << form.mantissa_bits
@@ -118,11 +143,27 @@ KINDS: Mapping[str, Draw] = {
     "boundaries": boundaries,
     "special": special,
     "minus zeros": minus_zeros,
+    "few": few,
+    "low": low,
+    "ones": ones,
+    "nothing": nothing,
 }
 """By name, those that tell most kernels apart first."""
 
-ORDER_REVEALING = ("cancelling", "wide", "anything", "boundaries", "subnormal", "small products", "zeros", "special")
-"""What is put around a node where two trees part."""
+TELLING = tuple(name for name in KINDS if name not in ("ones", "nothing"))
+"""What buffers are filled with, and what is put around a node where two trees part."""
+
+QUIET = ("nothing", "nothing", "few", "normal", "cancelling", "positive", "low", "ones", "minus zeros")
+"""What is put elsewhere, so that a difference shows in the result."""
+
+
+def telling_patterns(form: FloatFormat) -> Array:
+    """Infinities, NaNs, the largest and the smallest numbers, zeros and one, of both signs."""
+    odd = [each for each in (form.infinity, form.canonical_nan) if each is not None]
+    usual = [0, 1, 1 << form.mantissa_bits, form.bias << form.mantissa_bits, form.largest_magnitude]
+    magnitudes = np.array([*odd, *odd, *(each << form.padding for each in usual)], dtype=np.uint64)
+    both = np.concatenate([magnitudes, magnitudes | np.uint64(1 << (form.bits - 1))])
+    return both.astype(storage(form.bits))
 
 
 def integers(width: int, count: int, random: np.random.Generator, largest: int | None) -> Array:

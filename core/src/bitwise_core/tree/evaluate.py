@@ -76,11 +76,12 @@ def evaluate_many(
     matrix: MatrixUnit | None = None,
     gather: Gatherer | None = None,
     approximate: Approximation | None = None,
+    undefined: int | None = None,
 ) -> Values:
     """The patterns of one node for many contents of memory at once.
 
     The callables take and return arrays of one length, as `Values`; `approximate(name, operands)` gives the operations
-    that have no arithmetic.
+    that have no arithmetic, and `undefined` is the pattern of what nothing determines.
     """
     remaining: dict[Node, int] = {node: 1}
     order = list(descendants(node))
@@ -89,7 +90,7 @@ def evaluate_many(
             remaining[child] = remaining.get(child, 0) + 1
     values: dict[Node, Values] = {}
     for current in order:
-        values[current] = _value(current, values, memory, matrix, gather, approximate)
+        values[current] = _value(current, values, memory, matrix, gather, approximate, undefined)
         for child in current.children:
             # Long chains over many inputs: what no one reads again is dropped.
             remaining[child] -= 1
@@ -105,6 +106,7 @@ def _value(
     matrix: MatrixUnit | None,
     gather: Gatherer | None,
     approximate: Approximation | None,
+    undefined: int | None,
 ) -> Values:
     parts = [values[child] for child in node.children]
     if isinstance(node, Operation) and (node.meaning.evaluable or approximate is None):
@@ -126,6 +128,8 @@ def _value(
         return matrix(node.instruction, parts[0], tuple(parts[1 : count + 1]), tuple(parts[count + 1 :]))
     if isinstance(node, Gather) and gather is not None:
         return gather(parts[0], node.bits)
+    if isinstance(node, Undefined) and undefined is not None:
+        return _array(undefined, node.bits)
     if isinstance(node, Undefined):
         raise numeric.Unevaluable(f"the value is undefined: {node.reason}")
     if isinstance(node, Instruction):

@@ -1,0 +1,103 @@
+"""Contents of memory for trees, many at once: telling patterns where the trees part, quiet ones elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from bitwise_core.buffers import Array, Form
+from bitwise_core.search.values import QUIET, TELLING, draw, telling_patterns
+
+SAMPLES = 256
+"""Contents of memory tried at once."""
+
+_CHUNK = 32
+"""So many of them are drawn in one way."""
+
+Place = tuple[str, int]
+"""An element: its buffer, and its index in elements of the buffer's width."""
+
+Samples = Mapping[Place, Array]
+"""The patterns of every element, one for each content of memory."""
+
+
+def near(places: Iterable[Place], forms: Mapping[str, Form], random: np.random.Generator) -> dict[Place, Array]:
+    """Telling patterns of all kinds; in some contents of memory one element is special among usual ones."""
+    found = _filled(places, forms, random, TELLING)
+    for start in range(0, SAMPLES, _CHUNK):
+        if random.random() < 0.3:
+            _needles(found, forms, random, np.arange(start, start + _CHUNK))
+    return _by_place(found)
+
+
+def elsewhere(
+    places: Iterable[Place], forms: Mapping[str, Form], random: np.random.Generator, around: Samples
+) -> dict[Place, Array]:
+    """Quiet patterns; in some contents of memory a few elements are those `around` with the other sign."""
+    found = _filled(places, forms, random, QUIET)
+    for start in range(0, SAMPLES, _CHUNK):
+        if random.random() < 0.5:
+            _opposites(found, forms, random, np.arange(start, start + _CHUNK), around)
+    return _by_place(found)
+
+
+_Filled = dict[str, tuple[list[Place], Array]]
+"""For each buffer its elements, and their patterns: a row for each element, a column for each content."""
+
+
+def _filled(
+    places: Iterable[Place], forms: Mapping[str, Form], random: np.random.Generator, kinds: Sequence[str]
+) -> _Filled:
+    mine: dict[str, list[Place]] = {}
+    for place in places:
+        mine.setdefault(place[0], []).append(place)
+    parts: dict[str, list[Array]] = {name: [] for name in mine}
+    for _ in range(SAMPLES // _CHUNK):
+        shared = None if random.random() < 0.5 else str(random.choice(kinds))
+        largest = (None, 3, 1)[int(random.integers(3))]
+        for name, elements in mine.items():
+            kind = shared or str(random.choice(kinds))
+            drawn = draw(forms[name], _CHUNK * len(elements), kind, random, largest)
+            parts[name].append(drawn.reshape(len(elements), _CHUNK))
+    return {name: (elements, np.concatenate(parts[name], axis=1)) for name, elements in mine.items()}
+
+
+def _by_place(found: _Filled) -> dict[Place, Array]:
+    return {place: row for elements, rows in found.values() for place, row in zip(elements, rows, strict=True)}
+
+
+def _floats(found: _Filled, forms: Mapping[str, Form]) -> list[str]:
+    return [name for name in found if forms[name].format is not None]
+
+
+def _needles(found: _Filled, forms: Mapping[str, Form], random: np.random.Generator, columns: Array) -> None:
+    """One special element of one buffer in each of the columns."""
+    names = _floats(found, forms)
+    if not names:
+        return
+    name = str(random.choice(names))
+    form = forms[name].format
+    assert form is not None
+    rows = found[name][1]
+    rows[random.integers(0, len(rows), columns.size), columns] = random.choice(telling_patterns(form), columns.size)
+
+
+def _opposites(
+    found: _Filled, forms: Mapping[str, Form], random: np.random.Generator, columns: Array, around: Samples
+) -> None:
+    """Patterns of `around` with the other sign, or next to that, in a few elements of the same buffers."""
+    step = int(random.choice([0, 0, 1, -1]))
+    for name in _floats(found, forms):
+        form = forms[name].format
+        assert form is not None
+        models = [patterns for place, patterns in around.items() if place[0] == name]
+        if not models:
+            continue
+        rows = found[name][1]
+        sign = rows.dtype.type(1 << (form.bits - 1))
+        for _ in range(int(random.integers(1, 4))):
+            model = models[int(random.integers(len(models)))][columns] ^ sign
+            magnitude = (model & ~sign).astype(np.int64) + (step << form.padding)
+            magnitude = np.clip(magnitude, 0, form.largest_magnitude << form.padding)
+            rows[random.integers(0, len(rows), columns.size), columns] = magnitude.astype(rows.dtype) | (model & sign)
