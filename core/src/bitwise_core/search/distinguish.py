@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,6 +24,13 @@ from bitwise_core.search.values import TELLING, draw, telling_patterns
 
 WHOLE_LANES = MAXIMUM_LANES >> 3
 """Launches of more threads are not run whole: the blocks that store the element where the kernels part are."""
+
+FEW_SPECIAL = "few special values"
+FIRST_KINDS = ("wide", "normal", "cancelling", "anything", "special", "positive", "subnormal", FEW_SPECIAL, FEW_SPECIAL)
+"""What whole launches are run on before the trees are looked at."""
+
+FIRST, TREES = 0.35, 0.75
+"""The shares of the time after which whole launches give way to trees, and these to whole launches again."""
 
 MAXIMUM_UNSEEN = 8
 """After so many inputs on which the trees differ and the bytes do not, the trees are left alone."""
@@ -188,66 +195,65 @@ def _part(
 def _found(
     two: _Search, parted: Parted | None, random: np.random.Generator, start: float, seconds: float
 ) -> Distinction | str:
-    deadline = start + seconds
     refused = ""
-    at_once = _whole(two, random, deadline, 1)
-    for distinction in at_once:
-        if isinstance(distinction, str):
-            refused = distinction
-        elif distinction is not None:
-            return distinction
+    for found in _whole(two, random, start + FIRST * seconds, FIRST_KINDS):
+        if isinstance(found, Distinction):
+            return found
+        refused = found or refused
     if not two.runs:
         return f"no input could be run: {refused}"
     why = ""
-    if parted is not None and time.monotonic() < deadline:
-        found = _by_trees(two, parted, random, start + 0.8 * seconds)
-        if isinstance(found, Distinction):
-            return found
-        why = found
-    for distinction in _whole(two, random, deadline, None):
-        if isinstance(distinction, Distinction):
-            return distinction
+    if parted is not None:
+        by_trees = _by_trees(two, parted, random, start + TREES * seconds)
+        if isinstance(by_trees, Distinction):
+            return by_trees
+        why = by_trees
+    while time.monotonic() < start + seconds:
+        for found in _whole(two, random, start + seconds, (*TELLING, *TELLING, *[FEW_SPECIAL] * 6), mixed=True):
+            if isinstance(found, Distinction):
+                return found
+            refused = found or refused
     passed = time.monotonic() - start
     tried = f"no input was found on which the bytes differ, in {two.runs} runs of both kernels and {passed:.0f} s"
     return "; ".join(each for each in (tried, why, refused and f"some inputs could not be run ({refused})") if each)
 
 
 def _whole(
-    two: _Search, random: np.random.Generator, deadline: float, turns: int | None
+    two: _Search, random: np.random.Generator, deadline: float, kinds: Sequence[str], mixed: bool = False
 ) -> Iterator[Distinction | str | None]:
-    """Runs on drawn buffers, kind by kind; a sentence where a draw could not be run."""
-    yield from _try(two, {name: _padded(np.zeros(0, dtype=np.uint8), 0) for name in two.forms}, "zeros everywhere")
-    turn = 0
-    while (turns is None or turn < turns) and time.monotonic() < deadline:
-        for kind in (*TELLING, "one special value"):
-            if time.monotonic() >= deadline:
-                return
-            # Integers are addresses and bounds as often as data, so that most draws keep them small.
-            largest = (None, 3, 1)[int(random.integers(3))] if turn or kind == "normal" else 1
-            if turn and random.random() < 0.4:
-                kinds = {name: str(random.choice(TELLING)) for name in two.forms}
-                drawn = " and ".join(dict.fromkeys(kinds.values())) + " values"
-            else:
-                usual = kind if kind in TELLING else str(random.choice(["normal", "positive"]))
-                kinds, drawn = dict.fromkeys(two.forms, usual), f"{kind} values" if kind in TELLING else kind
-            contents = {
-                name: draw(form, max(1, two.sizes.get(name, 0) // form.bytes), kinds[name], random, largest)
-                for name, form in two.forms.items()
-            }
-            if kind not in TELLING:
-                _place_one(contents, two.forms, random)
-            yield from _try(two, {name: patterns.view(np.uint8) for name, patterns in contents.items()}, drawn)
-        turn += 1
+    """Runs on drawn buffers, kind by kind until the deadline; a sentence where a draw could not be run."""
+    if not two.runs:
+        yield from _try(two, {name: np.zeros(0, dtype=np.uint8) for name in two.forms}, "zeros everywhere")
+    for kind in kinds:
+        if two.runs and time.monotonic() >= deadline:
+            return
+        # Integers are addresses and bounds as often as data, so that most draws keep them small.
+        largest = (None, 3, 1)[int(random.integers(3))] if mixed or kind == "normal" else 1
+        if kind == FEW_SPECIAL:
+            of = dict.fromkeys(two.forms, str(random.choice(["normal", "normal", "positive"])))
+        elif mixed and random.random() < 0.5:
+            of = {name: str(random.choice(TELLING)) for name in two.forms}
+        else:
+            of = dict.fromkeys(two.forms, kind)
+        contents = {
+            name: draw(form, max(1, two.sizes.get(name, 0) // form.bytes), of[name], random, largest)
+            for name, form in two.forms.items()
+        }
+        if kind == FEW_SPECIAL:
+            _place_few(contents, two.forms, random)
+        drawn = kind if kind == FEW_SPECIAL else " and ".join(dict.fromkeys(of.values())) + " values"
+        yield from _try(two, {name: patterns.view(np.uint8) for name, patterns in contents.items()}, drawn)
 
 
-def _place_one(contents: Mapping[str, Array], forms: Mapping[str, Form], random: np.random.Generator) -> None:
-    """A special value in one element of one buffer."""
+def _place_few(contents: Mapping[str, Array], forms: Mapping[str, Form], random: np.random.Generator) -> None:
+    """A special value in a few elements of one buffer, or in one of them."""
     names = [name for name in contents if forms[name].format is not None]
     if names:
         name = str(random.choice(names))
-        form = forms[name].format
+        form, patterns = forms[name].format, contents[name]
         assert form is not None
-        contents[name][random.integers(contents[name].size)] = random.choice(telling_patterns(form))
+        count = int(random.choice([1, 2, 1 + patterns.size // 1000]))
+        patterns[random.integers(0, patterns.size, count)] = random.choice(telling_patterns(form))
 
 
 def _try(two: _Search, contents: Mapping[str, Array], drawn: str) -> Iterator[Distinction | str | None]:

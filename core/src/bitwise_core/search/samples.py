@@ -42,6 +42,16 @@ def elsewhere(
     return _by_place(found)
 
 
+def with_special(
+    places: Iterable[Place], special: Iterable[Place], forms: Mapping[str, Form], random: np.random.Generator
+) -> dict[Place, Array]:
+    """Numbers about 1, and among the elements named `special` one of them that is: infinite, a NaN, huge, or tiny."""
+    chosen = _filled(special, forms, random, ("normal",))
+    for start in range(0, SAMPLES, _CHUNK):
+        _needles(chosen, forms, random, np.arange(start, start + _CHUNK))
+    return {**_by_place(_filled(places, forms, random, ("normal", "positive"))), **_by_place(chosen)}
+
+
 _Filled = dict[str, tuple[list[Place], Array]]
 """For each buffer its elements, and their patterns: a row for each element, a column for each content."""
 

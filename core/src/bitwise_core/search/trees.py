@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from bitwise_core.difference import Parted
 from bitwise_core.engine.execution import matrix_units
 from bitwise_core.engine.trees import build_tree
 from bitwise_core.mma import MmaSpec, multiply_accumulate
-from bitwise_core.search.samples import SAMPLES, Place, Samples, elsewhere, near
+from bitwise_core.search.samples import SAMPLES, Place, Samples, elsewhere, near, with_special
 from bitwise_core.tree.evaluate import Values, evaluate_many
 from bitwise_core.tree.nodes import Load, Node, descendants
 
@@ -27,12 +27,16 @@ _FRUITLESS = 24
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """Two trees of an element, the nodes where they part, the elements that all load, and those under the nodes."""
+    """Two trees of an element, the nodes where they part, and the elements that they load.
+
+    `near` are those under the nodes where they part, `private` those that one tree alone loads.
+    """
 
     roots: tuple[Node, Node]
     parting: tuple[Node, Node]
     all: tuple[Place, ...]
     near: tuple[Place, ...]
+    private: tuple[Place, ...]
 
 
 def trees_of(parted: Parted, forms: Mapping[str, Form]) -> Trees | None:
@@ -43,13 +47,15 @@ def trees_of(parted: Parted, forms: Mapping[str, Form]) -> Trees | None:
     sides = zip(parted.replays, (parted.parting.left, parted.parting.right), strict=True)
     below = [build_tree(each, part.scalar).root for each, part in sides]
     roots = built[0].root, built[1].root
-    loaded, close = places(roots, forms), places(below, forms)
-    if loaded is None or close is None:
+    loaded = [places(root, forms=forms) for root in roots]
+    close = places(*below, forms=forms)
+    if loaded[0] is None or loaded[1] is None or close is None:
         return None
-    return Trees(roots, (below[0], below[1]), tuple(sorted(loaded)), tuple(sorted(close)))
+    every, alone = sorted(loaded[0] | loaded[1]), sorted(loaded[0] ^ loaded[1])
+    return Trees(roots, (below[0], below[1]), tuple(every), tuple(sorted(close)), tuple(alone))
 
 
-def places(roots: Iterable[Node], forms: Mapping[str, Form]) -> set[Place] | None:
+def places(*roots: Node, forms: Mapping[str, Form]) -> set[Place] | None:
     """The elements that trees load; None where a buffer is not one of the launch's."""
     found: set[Place] = set()
     for root in roots:
@@ -114,8 +120,12 @@ def candidates(
     close = frozenset(trees.near)
     rest = [place for place in trees.all if place not in close]
     alone = trees.parting == trees.roots
-    told, fruitless = False, 0
+    told, fruitless, turn = False, 0, 0
     while time.monotonic() < deadline:
+        turn += 1
+        if trees.private and turn % 2:
+            yield from _told_by(trees, evaluator, different, with_special(trees.all, trees.private, forms, random))
+            continue
         drawn: Samples = near(trees.near, forms, random)
         if not alone and (told or fruitless < _FRUITLESS):
             columns = np.flatnonzero(_nodes_differ(*(evaluator.values(node, drawn) for node in trees.parting)))
@@ -126,11 +136,17 @@ def candidates(
             if random.random() < 0.8:
                 chosen = random.choice(columns, SAMPLES)
                 drawn = {place: patterns[chosen] for place, patterns in drawn.items()}
-        samples = {**drawn, **elsewhere(rest, forms, random, drawn)}
-        found = np.flatnonzero(different(*(evaluator.values(root, samples) for root in trees.roots)))
-        if found.size:
-            yield {place: int(patterns[found[0]]) for place, patterns in samples.items()}
+        yield from _told_by(trees, evaluator, different, {**drawn, **elsewhere(rest, forms, random, drawn)})
     yield told
+
+
+def _told_by(
+    trees: Trees, evaluator: Evaluator, different: Different, samples: Samples
+) -> Iterator[dict[Place, int] | bool]:
+    """The first of the contents on which the trees differ."""
+    found = np.flatnonzero(different(*(evaluator.values(root, samples) for root in trees.roots)))
+    if found.size:
+        yield {place: int(patterns[found[0]]) for place, patterns in samples.items()}
 
 
 def _nodes_differ(left: Values, right: Values) -> Array:
