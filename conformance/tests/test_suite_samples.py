@@ -1,0 +1,198 @@
+"""Samples that are missing, stray or stale fail the suite, and so do profiles and launchers that are wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bitwise_conformance.suite import Suite
+from bitwise_conformance.suite.expected import SampleError
+from bitwise_conformance.suite.known import known_failures
+from bitwise_core.machine.arch import EveryLaunch
+from bitwise_toy import plugin
+from toy_plugins import MAC, SAMPLES, TOY1, edit, failing, module, outcomes
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(SAMPLES, tmp_path / "samples"))
+
+
+def test_what_is_claimed_without_a_sample_fails(samples: Path) -> None:
+    for path in samples.glob("toy1/*/expected.json"):
+        edit(path, lambda content: [content.pop(name) for name in ("runs", "trees", "different", "equal")])
+    (samples / "toy1" / "matrix_units" / f"{MAC.name}.json").unlink()
+    every = EveryLaunch(lambda *_: None, ("", "", ""), ("", "", ""), lambda _: False, frozenset(), lambda *_: None)
+    unit = replace(MAC, status="measured by us")
+    found = outcomes(
+        Suite(module(replace(TOY1, every_launch=every), units=[unit]), samples), "test_signatures_are_stable"
+    )
+    assert {name for name, why in found.items() if not why.startswith("skipped: ")} == {
+        "test_bytes[toy1-lacking]",
+        "test_changed_kernels_are_not_equal[toy1-lacking]",
+        "test_every_launch[toy1-lacking]",
+        "test_listed_changes[toy1-lacking]",
+        "test_trees[toy1-lacking]",
+        f"test_a_matrix_unit_has_the_bits_of_its_vectors[{MAC.name}]",
+    }
+    assert found["test_bytes[toy1-lacking]"] == (
+        "toy1: it claims runs on bit patterns, and no sample shows it: "
+        "add a run, with the bytes that the hardware returned, to an expected.json"
+    )
+
+
+def test_an_architecture_without_samples_fails(tmp_path: Path) -> None:
+    broken = failing(Suite(plugin, tmp_path))
+    assert {"test_a_group_can_be_read", "test_classes", "test_a_text_is_written", "test_trees", "test_bytes"} <= broken
+
+
+def test_samples_of_nothing_fail(samples: Path) -> None:
+    (samples / "toy2").mkdir()
+    assert failing(Suite(plugin, samples)) == {"test_the_samples_are_the_plugins"}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda content: content["classes"].pop(), "a run has what follows for 2 of 1 classes"),
+        (lambda content: content["classes"][0].append("other.toy"), "names every file of the manifest once"),
+        (lambda content: content["trees"].update({"other.toy": {}}), "the manifest has no file 'other.toy'"),
+        (lambda content: content.update({"class": []}), "class: Extra inputs are not permitted"),
+    ],
+)
+def test_samples_that_do_not_fit_fail(samples: Path, change: Callable[[dict[str, Any]], object], sentence: str) -> None:
+    path = samples / "toy1" / "norm" / "expected.json"
+    edit(path, change)
+    found = outcomes(Suite(plugin, samples), "test_signatures_are_stable")
+    assert sentence in found["test_a_group_can_be_read[toy1-norm]"]
+    assert found["test_a_group_can_be_read[toy1-norm]"].startswith(str(path))
+
+
+class Profile:
+    """Answers one question; a version that it does not know too, where it is `open`."""
+
+    name = "toy_library"
+
+    def __init__(self, *, open_ended: bool) -> None:
+        self.open_ended = open_ended
+
+    def describe(self, key: Mapping[str, Any]) -> str | None:
+        known = {"version": "1.0", "tile": 16}
+        asked = {**key, "version": "1.0"} if self.open_ended and "version" in key else key
+        return "one pass" if asked == known else None
+
+
+@pytest.mark.parametrize("open_ended", [False, True])
+def test_a_profile_that_answers_for_unknown_versions_is_seen(samples: Path, open_ended: bool) -> None:
+    (samples / "profiles").mkdir()
+    content = {"known": [{"key": {"version": "1.0", "tile": 16}, "descriptor": "one pass"}]}
+    (samples / "profiles" / "toy_library.json").write_text(json.dumps(content))
+    suite = Suite(module(TOY1, bitwise_profiles=[Profile(open_ended=open_ended)]), samples)
+    assert failing(suite) == ({"test_a_profile_declines_what_it_does_not_know"} if open_ended else set())
+
+
+class Launcher:
+    """Returns `returned` where 1 is owed, on a device that is there or `lacks` something."""
+
+    name = "toy_launcher"
+
+    def __init__(self, returned: int, lacks: str | None) -> None:
+        self.returned, self.lacks = returned, lacks
+
+    def missing(self) -> str | None:
+        return self.lacks
+
+    def launch(self, run: Mapping[str, Any]) -> np.ndarray[Any, Any]:
+        return np.array([self.returned], np.uint32)
+
+    def evaluate(self, run: Mapping[str, Any]) -> np.ndarray[Any, Any]:
+        return np.array([1], np.uint32)
+
+
+@pytest.mark.parametrize(
+    ("returned", "lacks", "said"),
+    [(1, None, None), (2, None, "{'k': 16}"), (2, "no toy1 is here", "skipped: toy_launcher cannot run here: no toy1")],
+)
+def test_a_launcher_that_returns_other_bytes_is_seen(
+    samples: Path, returned: int, lacks: str | None, said: str | None
+) -> None:
+    (samples / "launchers").mkdir()
+    (samples / "launchers" / "toy_launcher.json").write_text('{"runs": [{"k": 16}]}')
+    suite = Suite(module(TOY1, bitwise_launchers=[Launcher(returned, lacks)]), samples)
+    found = outcomes(suite, "test_signatures_are_stable").get("test_a_launcher_returns_what_is_evaluated[toy_launcher]")
+    assert (found is None) == (said is None)
+    assert said is None or (found is not None and found.startswith(said))
+
+
+TEST_MODULE = (SAMPLES.parent / "test_conformance.py").read_text()
+
+
+def taken(samples: Path, *chosen: str, text: str = TEST_MODULE) -> subprocess.CompletedProcess[str]:
+    """The suite as an author takes it."""
+    (samples.parent / "test_conformance.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", *chosen, "test_conformance.py"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return subprocess.run(command, cwd=samples.parent, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_known_failures_are_expected_to_fail(samples: Path) -> None:
+    edit(samples / "toy1" / "norm" / "expected.json", lambda content: content["runs"][0]["after"].reverse())
+    ids = [f"test_bytes[toy1-norm-{name}.toy]" for name in ("loop", "unrolled", "rounded")]
+    (samples / "known_failures.txt").write_text("# of toy1\n\n" + "".join(f"{each}  # reversed\n" for each in ids))
+    done = taken(samples, "-k", "bytes or known")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("\nXFAIL ") == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("test_bytes[toy1-norm-loop.toy]  # it passes", "[XPASS(strict)] it passes"),
+        ("test_bytes[toy1-norm-other.toy]  # there is none", "names cases that do not exist"),
+    ],
+)
+def test_known_failures_that_are_none_fail(samples: Path, line: str, sentence: str) -> None:
+    (samples / "known_failures.txt").write_text(line + "\n")
+    done = taken(samples, "-k", "bytes or known")
+    assert done.returncode == 1
+    assert sentence in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        ("test_bytes[a]", "known_failures.txt:1: a known failure is written `test_name[id]  # why it fails`"),
+        ("\ntest_bytes[a]  # b\ntest_bytes[a]  # c", "known_failures.txt:3: test_bytes[a] is named twice"),
+    ],
+)
+def test_known_failures_that_say_nothing_are_refused(samples: Path, lines: str, sentence: str) -> None:
+    (samples / "known_failures.txt").write_text(lines + "\n")
+    with pytest.raises(SampleError) as raised:
+        known_failures(Suite(plugin, samples))
+    assert str(raised.value) == f"{samples}/{sentence}"
+
+
+def test_a_module_without_its_suite_is_told_so(samples: Path) -> None:
+    text = TEST_MODULE.replace("SUITE = ", "OTHER = ")
+    assert "test_conformance: has no SUITE = Suite(plugin, samples)" in taken(samples, text=text).stdout
+
+
+def test_what_is_expected_is_proposed(samples: Path) -> None:
+    path = samples / "toy1" / "norm" / "expected.json"
+    given = json.loads(path.read_text())
+    path.unlink()
+    command = [sys.executable, "-m", "bitwise_conformance.suite", "bitwise_toy.plugin", str(samples)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"wrote {path}: check it\n", "")
+    assert json.loads(path.read_text()) == {"classes": given["classes"], "trees": given["trees"]}
