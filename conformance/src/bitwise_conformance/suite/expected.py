@@ -94,7 +94,10 @@ class Expected(Record):
 
 
 class Vectors(Record):
-    """Operands and results of one step of a matrix unit, as bit patterns: `result` is that of c + sum of a[k] b[k]."""
+    """Operands and results of a matrix unit, as bit patterns: `result` is that of c + sum of a[k] b[k].
+
+    Where a and b have more elements than one step takes, steps follow one another, each on the result before it.
+    """
 
     source: str = Field(min_length=1)
     a: tuple[Patterns, ...] = Field(min_length=1)

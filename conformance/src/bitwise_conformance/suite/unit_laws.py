@@ -26,7 +26,7 @@ def test_a_matrix_unit_has_the_bits_of_its_vectors(suite: Suite, sample: tuple[M
     vectors = read_record(Vectors, path)
     a, b = (_patterns(values, unit, side) for values, side in ((vectors.a, unit.left), (vectors.b, unit.right)))
     c, result = (_patterns(values, unit, unit.result) for values in (vectors.c, vectors.result))
-    assert a.shape[1] == unit.k, f"{path}: one step of {unit.name} takes {unit.k} products"
+    assert a.shape[1] % unit.k == 0, f"{path}: every step of {unit.name} takes {unit.k} products"
     found = multiply_accumulate(unit, a[:, None, :], b[:, :, None], c[:, None, None])[:, 0, 0]
     wrong = [f"vector {n}: {int(found[n]):x} and not {int(result[n]):x}" for n in np.flatnonzero(found != result)]
     assert wrong == [], vectors.source

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from bitwise_core.hookspecs import hookimpl
 from bitwise_core.machine.arch import Arch, BitPatterns
@@ -38,11 +37,3 @@ def bitwise_arches() -> Iterable[Arch]:
 def bitwise_matrix_units() -> Iterable[MmaSpec]:
     """mma.sync and wgmma of sm_90."""
     return matrix_units.ROWS
-
-
-@hookimpl(optionalhook=True)
-def bitwise_samples(arch: Arch) -> Iterable[dict[str, Any]]:
-    """Small kernels for the conformance suite."""
-    from bitwise_nvidia_sm90.samples import samples
-
-    return list(samples()) if arch is SM90 else []

@@ -1,0 +1,8 @@
+"""The matrix units of gfx942 take the suite that every plugin takes."""
+
+from pathlib import Path
+
+from bitwise_amd_gfx942 import plugin
+from bitwise_conformance.suite import *
+
+SUITE = Suite(plugin, Path(__file__).parent / "samples")

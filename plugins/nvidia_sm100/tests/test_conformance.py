@@ -1,0 +1,8 @@
+"""sm_100 and sm_103 take the suite that every plugin takes."""
+
+from pathlib import Path
+
+from bitwise_conformance.suite import *
+from bitwise_nvidia_sm100 import plugin
+
+SUITE = Suite(plugin, Path(__file__).parent / "samples")

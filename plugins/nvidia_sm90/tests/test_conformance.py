@@ -1,0 +1,8 @@
+"""sm_90 takes the suite that every architecture takes."""
+
+from pathlib import Path
+
+from bitwise_conformance.suite import *
+from bitwise_nvidia_sm90 import plugin
+
+SUITE = Suite(plugin, Path(__file__).parent / "samples")

@@ -1,0 +1,34 @@
+"""Every plugin of this repository takes the suite, and by the module that any plugin takes it by."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from workspace import distributions
+
+PLUGINS = {
+    found.name: found for found in distributions() if found.pyproject["project"].get("entry-points", {}).get("bitwise")
+}
+
+
+@pytest.mark.parametrize("name", PLUGINS)
+def test_a_plugin_takes_the_suite(name: str) -> None:
+    (module,) = PLUGINS[name].pyproject["project"]["entry-points"]["bitwise"].values()
+    package, plugin = module.rsplit(".", 1)
+    text = (PLUGINS[name].folder / "tests" / "test_conformance.py").read_text()
+    documentation, *lines = (line for line in text.splitlines() if line)
+    assert re.fullmatch('""".+"""', documentation)
+    assert lines == [
+        "from pathlib import Path",
+        "from bitwise_conformance.suite import *",
+        f"from {package} import {plugin}",
+        'SUITE = Suite(plugin, Path(__file__).parent / "samples")',
+    ]
+
+
+def test_the_example_is_small() -> None:
+    folder = PLUGINS["bitwise-toy"].folder
+    modules = [*folder.glob("src/**/*.py"), *folder.glob("tests/*.py")]
+    assert sum(len(path.read_text().splitlines()) for path in modules) < 400
