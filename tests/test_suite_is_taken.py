@@ -22,8 +22,7 @@ def test_a_plugin_takes_the_suite(name: str) -> None:
     assert re.fullmatch('""".+"""', documentation)
     assert lines == [
         "from pathlib import Path",
-        "from bitwise_conformance.suite import *",
-        f"from {package} import {plugin}",
+        *sorted(["from bitwise_conformance.suite import *", f"from {package} import {plugin}"]),
         'SUITE = Suite(plugin, Path(__file__).parent / "samples")',
     ]
 
