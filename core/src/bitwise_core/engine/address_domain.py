@@ -323,45 +323,15 @@ class NoRaces(Races):
 
     def __init__(self, threads: int, warp: int) -> None:
         super().__init__(1, threads, warp, 1)
-        self._nothing = [_Unwatched(1, threads, warp)]
 
     def acting(self, mask: Array | None) -> list[RaceDetector]:
         """See `Races.acting`."""
-        return self._nothing  # type: ignore[return-value]
+        return []
 
     def of_blocks(self, rows: Array) -> list[RaceDetector]:
         """See `Races.of_blocks`."""
-        return self._nothing  # type: ignore[return-value]
+        return []
 
-
-class _Unwatched(RaceDetector):
-    def barrier(self, warps: Array) -> None:
-        return None
-
-    def warp_barrier(self, warps: Array) -> None:
-        return None
-
-    def release(self, warps: Array) -> Array:
-        clock: Array = self.clock[0]
-        return clock
-
-    def acquire(self, warps: Array, published: Array) -> None:
-        return None
-
-    def reads(self, cells: Array, actor: Array, what: str = "reads") -> None:
-        return None
-
-    def writes(self, cells: Array, actor: Array, *, pending: bool = False) -> None:
-        return None
-
-    def finished(self, cells: Array, actor: Array) -> None:
-        return None
-
-    def arrived(self, cells: Array) -> None:
-        return None
-
-    def pending_reads(self, cells: Array, actor: int) -> None:
-        return None
-
-    def finished_reads(self, cells: Array, actor: int) -> None:
-        return None
+    def at(self, cells: Array, mask: Array) -> list[tuple[RaceDetector, Array]]:
+        """See `Races.at`."""
+        return []

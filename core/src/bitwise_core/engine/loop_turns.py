@@ -75,7 +75,7 @@ class Turns:
                 continue
             if not isinstance(control, Barrier) or control.count is not None:
                 raise self.fail("threads part or wait for each other in a way that is not followed")
-            for races in machine.races._all():
+            for races in machine.races.all():
                 races.barrier(np.arange(machine.races.warps))
             machine.epoch += 1
 

@@ -104,7 +104,7 @@ class Run:
             if budget[0] < 0:
                 raise Unreadable("the kernel runs too long on this launch to be read", instructions[pc].line)
             machine.line = instructions[pc].line
-            machine.pc = pc
+            machine.pc = machine.races.place = pc
             try:
                 control = steps[pc](machine)
             except Unreadable as error:

@@ -12,36 +12,37 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value, width
 from bitwise_core.machine.launch import POINTER_SHIFT
+from bitwise_core.machine.races import RaceDetector
 from bitwise_core.machine.state import Machine
 
 
-def touched(machine: Machine, cells: Array, count: int) -> tuple[Array, Array]:
-    """The cells of every active thread (in its first active block) and the threads, flat."""
-    threads = np.arange(machine.threads)
-    if machine.mask is None:
-        row = np.broadcast_to(cells[0], (machine.threads,))
+def watched(machine: Machine, cells: Array, bits: int, mask: Array | None) -> list[tuple[RaceDetector, Array, Array]]:
+    """Per race detector the cells that active threads touch, `bits` bits from a cell of their own, and the threads."""
+    count = max(1, bits // 8 // machine.shared.granule)
+    if cells.shape[0] == 1:
+        active = np.ones(1, dtype=bool) if mask is None else mask.any(axis=0)
+        threads = np.flatnonzero(np.broadcast_to(active, (machine.threads,)))
+        row = np.broadcast_to(cells[0], (machine.threads,))[threads]
+        found = [(each, row, threads) for each in machine.races.acting(mask)]
     else:
-        mask = np.broadcast_to(machine.mask, (machine.mask.shape[0], machine.threads))
-        active = mask.any(axis=0)
-        threads = threads[active]
-        if cells.shape[0] == 1:
-            row = np.broadcast_to(cells[0], (machine.threads,))[active]
-        else:
-            full = np.broadcast_to(mask, (cells.shape[0], machine.threads))
-            first = np.argmax(full, axis=0)[active]
-            row = np.broadcast_to(cells, full.shape)[first, threads]
+        shape = (cells.shape[0], machine.threads)
+        rows = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
+        found = []
+        for each, where in machine.races.at(np.broadcast_to(cells, shape), rows):
+            threads = np.flatnonzero(where >= 0)
+            found.append((each, where[threads], threads))
     if count == 1:
-        return row, threads
-    return (row[:, None] + np.arange(count)).ravel(), np.repeat(threads, count)
+        return found
+    more = np.arange(count)
+    return [(each, (row[:, None] + more).ravel(), np.repeat(threads, count)) for each, row, threads in found]
 
 
 def read_shared(machine: Machine, address: Array, bits: int) -> Value:
     """`bits` bits at each active thread's shared address."""
     shared = machine.shared
     cells = shared.cells(address, machine.mask)
-    where = touched(machine, cells, max(1, bits // 8 // shared.granule))
-    for races in machine.races.acting(machine.mask):
-        races.reads(*where)
+    for races, row, threads in watched(machine, cells, bits, machine.mask):
+        races.reads(row, threads)
     return shared.load(cells, bits)
 
 
@@ -52,12 +53,11 @@ def write_shared(machine: Machine, address: Array, value: Value) -> None:
     bits = width(value)
     if machine.condition is not None:
         raise Unreadable("shared memory is written under a condition over data")
-    where = touched(machine, cells, max(1, bits // 8 // shared.granule))
     apart = cells.shape[0] == 1
-    for races in machine.races.acting(machine.mask):
-        races.writes(*where)
-        watched = races.writer.size > int(where[0].max(initial=0))
-        apart = apart and not (watched and (races.writer[where[0]] != where[1]).any())
+    for races, row, threads in watched(machine, cells, bits, machine.mask):
+        races.writes(row, threads)
+        known = races.writer.size > int(row.max(initial=0))
+        apart = apart and not (known and (races.writer[row] != threads).any())
     shared.store(cells, value, machine.mask)
     if not apart and not shared.kept(cells, value, machine.mask):
         raise Unreadable("threads write different values to one place of shared memory at once (a race)")

@@ -7,7 +7,9 @@ and a kernel with a race has no defined result.  Lanes of one warp are ordered b
 
 from __future__ import annotations
 
+from collections import Counter
 from copy import deepcopy
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -36,6 +38,8 @@ class RaceDetector:
         self.read_step: Array = np.zeros(cells, dtype=np.int32)
         self.reads_by_warp: Array = np.zeros((self.warps, cells), dtype=np.int32)
         self.generic: Array = np.zeros(cells, dtype=bool)
+        self.arrived_at: dict[int, Array] = {}
+        self.phases: dict[int, Array] = {}
 
     def _resize(self, cells: int) -> None:
         more = cells - self.writer.size
@@ -57,15 +61,31 @@ class RaceDetector:
         """The lanes of each of these warps meet."""
         self.lockstep[warps] += 1
 
-    def release(self, warps: Array) -> Array:
-        """What these warps publish by arriving somewhere: a clock to be handed to `acquire`."""
-        published: Array = self.clock[warps].max(axis=0)
+    def arrive(self, barrier: int, warps: Array) -> None:
+        """These warps publish what they have done to whoever waits for the current phase of a memory barrier."""
+        published = self.clock[warps].max(axis=0)
+        before = self.arrived_at.get(barrier)
+        self.arrived_at[barrier] = published if before is None else np.maximum(before, published)
         self.clock[warps, warps] += 1
-        return published
 
-    def acquire(self, warps: Array, published: Array) -> None:
-        """These warps have seen a published clock."""
-        self.clock[warps] = np.maximum(self.clock[warps], published)
+    def begin(self, barrier: int) -> None:
+        """A memory barrier is initialised: nothing has been published there."""
+        self.arrived_at.pop(barrier, None)
+        self.phases.pop(barrier, None)
+
+    def complete(self, barrier: int) -> None:
+        """The memory barrier's phase is over: what has been published there may be seen."""
+        if barrier in self.arrived_at:
+            self._publish(barrier, self.arrived_at[barrier])
+
+    def _publish(self, barrier: int, clock: Array) -> None:
+        before = self.phases.get(barrier)
+        self.phases[barrier] = clock if before is None else np.maximum(before, clock)
+
+    def acquire(self, barrier: int, warps: Array) -> None:
+        """These warps have waited for a phase of a memory barrier that is over."""
+        if barrier in self.phases:
+            self.clock[warps] = np.maximum(self.clock[warps], self.phases[barrier])
         self.lockstep[warps] += 1
 
     def _ordered(self, actor: Array, other: Array, time: Array, step: Array) -> Array:
@@ -111,18 +131,23 @@ class RaceDetector:
 
     def fence(self, threads: Array) -> None:
         """What these threads (a boolean array) have written is visible to asynchronous agents from now on."""
-        mine = (self.writer >= 0) & threads[np.maximum(self.writer, 0)]
+        mine = (self.writer >= 0) & (self.writer < threads.size)
+        mine[mine] = threads[self.writer[mine]]
         self.generic[mine] = False
 
     def finished(self, cells: Array, actor: Array) -> None:
         """A pending write of `actor` threads is complete and visible to them."""
         self._record_write(cells, actor, False)
 
-    def arrived(self, cells: Array) -> None:
-        """A copy engine's write is complete and visible to whoever waited for it."""
+    def arrived(self, cells: Array, barrier: int) -> None:
+        """A copy engine's write is complete, and visible to whoever waits for the memory barrier's phase."""
+        engine = self.warps
+        self.clock[engine, engine] += 1
         self.read[cells] = 0
-        self.writer[cells] = -1
+        self.writer[cells] = engine * self.warp
+        self.written[cells] = self.clock[engine, engine]
         self.generic[cells] = False
+        self._publish(barrier, self.clock[engine])
 
     def _record_write(self, cells: Array, actor: Array, pending: bool) -> None:
         warp = actor // self.warp
@@ -159,39 +184,101 @@ class RaceDetector:
         self.reads_by_warp[warp, cells] = np.where(mine == PENDING, self.clock[warp, warp], mine)
 
 
-DESIGNATED = 4
-"""How many blocks of a batch are watched once blocks have parted ways; before that one watch serves all."""
+SPLITS = 2
+"""So often blocks that part at one instruction go on being watched on both sides: a loop that ends after other trip
+counts in other blocks is followed to its first and second end and in the blocks that go on."""
+
+HISTORIES = 12
+"""So many histories of a batch are watched at most."""
+
+
+@dataclass(slots=True)
+class History:
+    """Blocks (a boolean array) that have made the same accesses and met the same barriers so far."""
+
+    blocks: Array
+    detector: RaceDetector
 
 
 class Races:
-    """The race detectors of a batch.
+    """The race detectors of a batch: one for each history of its blocks.
 
-    While all blocks do the same, one detector speaks for all of them.  When blocks part, a few of them (the first,
-    the last and some between) go on with detectors of their own; the others run the same code with other
-    trip counts and are not watched further.
+    While all blocks do the same, one detector speaks for all of them.  Where some part, at an instruction that others
+    do not run or at an address that they do not use, each side gets a detector of its own; where one instruction parts
+    blocks again and again, or there are too many histories, the smaller side is not watched further.
     """
 
     def __init__(self, cells: int, threads: int, warp: int, blocks: int) -> None:
         self.blocks = blocks
         self.warps = -(-threads // warp)
-        self._by_block: dict[int, RaceDetector] = {}
-        self._shared: RaceDetector | None = RaceDetector(cells, threads, warp)
+        self.place = 0
+        """The instruction that runs: blocks are counted as parting there."""
+        self._histories = [History(np.ones(blocks, dtype=bool), RaceDetector(cells, threads, warp))]
+        self._splits: Counter[int] = Counter()
 
     def acting(self, mask: Array | None) -> list[RaceDetector]:
         """The detectors of the blocks that have an active lane."""
         if mask is None or mask.shape[0] == 1:
-            return self._all()
+            return self.all()
         return self.of_blocks(np.any(mask, axis=1))
 
     def of_blocks(self, rows: Array) -> list[RaceDetector]:
         """The detectors of the blocks in a boolean array of shape (blocks,)."""
         if rows.all():
-            return self._all()
-        if self._shared is not None:
-            chosen = np.unique(np.linspace(0, self.blocks - 1, DESIGNATED).astype(int))
-            self._by_block = {int(block): deepcopy(self._shared) for block in chosen}
-            self._shared = None
-        return [detector for block, detector in self._by_block.items() if rows[block]]
+            return self.all()
+        return [each.detector for each in self._parted(rows)]
 
-    def _all(self) -> list[RaceDetector]:
-        return [self._shared] if self._shared is not None else list(self._by_block.values())
+    def at(self, cells: Array, mask: Array) -> list[tuple[RaceDetector, Array]]:
+        """The detectors of the blocks with an active lane, each with the cells its blocks touch; -1 stands for none.
+
+        `cells` and `mask` have the shape (blocks, threads).
+        """
+        found = []
+        where = np.where(mask, cells, -1)
+        waiting = self._parted(np.any(mask, axis=1))
+        while waiting:
+            history = waiting.pop()
+            rows = where[history.blocks]
+            together = rows.max(axis=0)
+            if not ((rows == together) | (rows < 0)).all():
+                alike = history.blocks & (where == rows[0]).all(axis=1)
+                part = self._apart(history, alike)
+                waiting.append(history)
+                if part is not None:
+                    found.append((part.detector, rows[0]))
+                continue
+            found.append((history.detector, together))
+        return found
+
+    def all(self) -> list[RaceDetector]:
+        """Every detector."""
+        return [each.detector for each in self._histories]
+
+    def _parted(self, rows: Array) -> list[History]:
+        """The histories of these blocks, none of which has any other block."""
+        found = []
+        for history in list(self._histories):
+            inside = history.blocks & rows
+            if not inside.any():
+                continue
+            if np.array_equal(inside, history.blocks):
+                found.append(history)
+                continue
+            part = self._apart(history, inside)
+            if part is not None:
+                found.append(part)
+            elif rows[int(np.argmax(history.blocks))]:
+                found.append(history)
+        return found
+
+    def _apart(self, history: History, blocks: Array) -> History | None:
+        """Some blocks of a history as one of their own, or None: the history is that of the larger side then."""
+        self._splits[self.place] += 1
+        rest = history.blocks & ~blocks
+        if self._splits[self.place] > SPLITS or len(self._histories) >= HISTORIES:
+            history.blocks = blocks if blocks.sum() > rest.sum() else rest
+            return None
+        history.blocks = rest
+        part = History(blocks, deepcopy(history.detector))
+        self._histories.append(part)
+        return part

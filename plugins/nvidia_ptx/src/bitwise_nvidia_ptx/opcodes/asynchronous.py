@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bitwise_core.asm import Instruction, Operand
-from bitwise_core.machine.access import aligned, touched
+from bitwise_core.machine.access import aligned, watched
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.groups import Groups
@@ -31,7 +31,7 @@ class Copy:
     cells: Array
     value: Value
     mask: Array | None
-    touched: Array
+    bits: int
     threads: Array
     blocks: Array
 
@@ -94,12 +94,10 @@ def _issue(machine: Machine, target: Operand, source: Operand, bits: int, size: 
         value = _source(machine, origin, bits, size, line)
     shared = machine.shared
     cells = shared.cells(place, machine.mask)
-    where, threads = touched(machine, cells, max(1, bits // 8 // shared.granule))
-    for races in machine.races.acting(machine.mask):
+    for races, where, threads in watched(machine, cells, bits, machine.mask):
         races.writes(where, threads, pending=True)
-    copies_of(machine).open.append(
-        Copy(cells, value, machine.mask, where, threads, np.flatnonzero(machine.active_blocks()))
-    )
+    acting, blocks = np.flatnonzero(machine.active_threads()), np.flatnonzero(machine.active_blocks())
+    copies_of(machine).open.append(Copy(cells, value, machine.mask, bits, acting, blocks))
 
 
 def _source(machine: Machine, origin: Array, bits: int, size: Operand | None, line: int) -> Value:
@@ -176,5 +174,5 @@ def _finish(machine: Machine, copy: Copy, done: Array) -> None:
     if not done.all():
         mask = done[:, None] if mask is None else mask & done[:, None]
     machine.shared.store(copy.cells, copy.value, mask)
-    for races in machine.races.of_blocks(done):
-        races.finished(copy.touched, copy.threads)
+    for races, where, threads in watched(machine, copy.cells, copy.bits, mask):
+        races.finished(where, threads)

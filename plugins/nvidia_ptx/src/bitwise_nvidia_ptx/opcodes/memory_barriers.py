@@ -23,11 +23,11 @@ TABLE = OpcodeTable()
 class MemoryBarrier:
     """An mbarrier of every block: arrivals and bytes still missing, the phase, and copies that it announces."""
 
+    address: int
     count: Array
     missing: Array
     bytes: Array
     phase: Array
-    clock: Array
     copies: list[tuple[Array, Array, Value, Array, Array]] = field(default_factory=list)
     """Per copy: the phase in which it completes, its cells, value, blocks and touched cells."""
 
@@ -42,9 +42,12 @@ def barrier_at(machine: Machine, operand: Operand) -> MemoryBarrier:
     return found
 
 
-def settle_phase(barrier: MemoryBarrier) -> None:
+def settle_phase(machine: Machine, barrier: MemoryBarrier) -> None:
     """Where nothing is missing, the phase ends and the next one begins."""
-    done = (barrier.missing <= 0) & (barrier.bytes == 0)
+    done: Array = (barrier.missing <= 0) & (barrier.bytes == 0)
+    if np.any(done):
+        for races in machine.races.of_blocks(done):
+            races.complete(barrier.address)
     barrier.phase = barrier.phase + done
     barrier.missing = np.where(done, barrier.count, barrier.missing)
 
@@ -61,7 +64,9 @@ def memory_barrier(instruction: Instruction, context: Context) -> Step:
         target = instruction.operands[0]
 
         def invalidate(machine: Machine) -> None:
-            machine.extra.get("mbarriers", {}).pop(single_address(machine, target, "an mbarrier"), None)
+            address = single_address(machine, target, "an mbarrier")
+            if machine.active_blocks().all():
+                machine.extra.get("mbarriers", {}).pop(address, None)
 
         return invalidate
     if verb in ("arrive", "expect_tx"):
@@ -109,12 +114,24 @@ def _initialise(instruction: Instruction) -> Step:
         arrivals = np.full(blocks, int(number.flat[0]), dtype=np.int64)
         zero = np.zeros(blocks, dtype=np.int64)
         address = single_address(machine, target, "an mbarrier")
-        clock = np.zeros(machine.races.acting(None)[0].clock.shape[0], dtype=np.int32)
-        machine.extra.setdefault("mbarriers", {})[address] = MemoryBarrier(
-            arrivals, arrivals.copy(), zero, zero.copy(), clock
-        )
+        _begin(machine, MemoryBarrier(address, arrivals, arrivals.copy(), zero, zero.copy()))
 
     return step
+
+
+def _begin(machine: Machine, barrier: MemoryBarrier) -> None:
+    """The active blocks' mbarrier begins anew; that of blocks which parted from them stays as it is."""
+    known: dict[int, MemoryBarrier] = machine.extra.setdefault("mbarriers", {})
+    before, blocks = known.get(barrier.address), machine.active_blocks()
+    if before is not None and not blocks.all():
+        for name in ("count", "missing", "bytes", "phase"):
+            setattr(barrier, name, np.where(blocks, getattr(barrier, name), getattr(before, name)))
+        barrier.copies = [
+            (phase, cells, value, where & ~blocks, touched) for phase, cells, value, where, touched in before.copies
+        ]
+    known[barrier.address] = barrier
+    for races in machine.races.of_blocks(blocks):
+        races.begin(barrier.address)
 
 
 def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
@@ -133,8 +150,9 @@ def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
             if number is None or (number != number.flat[0]).any():
                 raise Unreadable("an mbarrier's operand varies", instruction.line)
             amount = int(number.flat[0])
-        for races in machine.races.acting(machine.mask):
-            barrier.clock = np.maximum(barrier.clock, races.release(machine.active_warps()))
+        if arrives:
+            for races in machine.races.acting(machine.mask):
+                races.arrive(barrier.address, machine.active_warps())
         if expects:
             barrier.bytes = barrier.bytes + amount * lanes
             if arrives:
@@ -142,7 +160,7 @@ def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
         else:
             barrier.missing = barrier.missing - amount * lanes
         if arrives:
-            settle_phase(barrier)
+            settle_phase(machine, barrier)
 
     return step
 
@@ -154,20 +172,21 @@ def _wait(machine: Machine, barrier: MemoryBarrier, destination: Operand, parity
     ready = np.broadcast_to(ready, active.shape)
     if not (ready & active).any():
         return Blocked("an mbarrier")
-    for races in machine.races.acting(machine.mask):
-        races.acquire(machine.active_warps(), barrier.clock)
     kept = []
-    blocks = (ready & active).any(axis=1)
+    blocks: Array = np.any(ready & active, axis=1)
+    threads: Array = np.any(ready & active, axis=0)
     for copy in barrier.copies:
         phase, cells, value, where, touched = copy
         arrived = (barrier.phase > phase) & where & blocks
         if arrived.any():
             machine.shared.store(cells, value, None if arrived.all() else arrived[:, None])
             for races in machine.races.of_blocks(arrived):
-                races.arrived(touched)
+                races.arrived(touched, barrier.address)
             where = where & ~arrived
         if where.any():
             kept.append((phase, cells, value, where, touched))
     barrier.copies = kept
+    for races in machine.races.of_blocks(blocks):
+        races.acquire(barrier.address, np.unique(np.flatnonzero(threads) // machine.warp))
     machine.write(destination, ready)
     return None

@@ -165,7 +165,7 @@ def _load_box(
     where = lanes > 0
     barrier.copies.append((barrier.phase.copy(), cells, value, where, touched))
     barrier.bytes = barrier.bytes - box.bytes * where
-    settle_phase(barrier)
+    settle_phase(machine, barrier)
 
 
 def _store_box(machine: Machine, target: Operand, source: Operand, rank: int, line: int) -> None:

@@ -1,0 +1,130 @@
+# ruff: noqa: E501 - a line of PTX is read as one
+"""Races in shared memory: in one block among many, at addresses of a block's own, past a memory barrier's phase."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.races import HISTORIES, RaceDetector, Races
+from ptx_programs import hashes, stored
+
+BLOCKS = 16
+ROOM = ".shared .align 16 .b8 room[4096];"
+PLACES = """
+    mov.u32 %r9, %ctaid.x; mul.lo.u32 %r1, %r0, 4; cvt.u64.u32 %d5, %r1; add.s64 %d7, %d0, %d5;
+    mov.u64 %d8, room; add.s64 %d9, %d8, %d5; xor.b32 %r4, %r1, 128; cvt.u64.u32 %d10, %r4; add.s64 %d11, %d8, %d10;
+"""
+"""%d7 and %d9: this thread's word of the output and of shared memory; %d11: that of the next warp; %r9: the block."""
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_one_block_that_skips_the_barrier_is_noticed(block: int) -> None:
+    body = f"""
+        setp.eq.u32 %p1, %r9, {block}; st.shared.b32 [%d9], %r0; @%p1 bra SKIP;
+        bar.sync 0;
+        SKIP: ld.shared.b32 %r2, [%d11]; st.global.b32 [%d7], %r2;
+    """
+    with pytest.raises(Unreadable, match="no barrier between"):
+        hashes(PLACES + body, threads=64, blocks=BLOCKS, shared=ROOM)
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_one_block_that_skips_the_barrier_of_one_turn_is_noticed(block: int) -> None:
+    """Blocks part at the loop's end as well, each after as many turns as its number tells."""
+    body = f"""
+        add.u32 %r8, %r9, 2; mov.b32 %r7, 0; mov.b32 %r2, 0;
+        TURN: setp.eq.u32 %p1, %r9, {block}; setp.eq.and.u32 %p2, %r7, 1, %p1;
+        bar.sync 0; st.shared.b32 [%d9], %r2; @%p2 bra SKIP;
+        bar.sync 0;
+        SKIP: ld.shared.b32 %r2, [%d11]; add.u32 %r2, %r2, %r0;
+        add.u32 %r7, %r7, 1; setp.lt.u32 %p3, %r7, %r8; @%p3 bra TURN;
+        mul.lo.u32 %r6, %r9, 256; cvt.u64.u32 %d12, %r6; add.s64 %d12, %d12, %d7; st.global.b32 [%d12], %r2;
+    """
+    with pytest.raises(Unreadable, match="no barrier between"):
+        hashes(PLACES + body, threads=64, blocks=BLOCKS, shared=ROOM)
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_one_block_that_reads_another_place_is_noticed(block: int) -> None:
+    body = f"""
+        setp.eq.u32 %p1, %r9, {block}; selp.b64 %d12, %d11, %d9, %p1;
+        st.shared.b32 [%d9], %r0; ld.shared.b32 %r2, [%d12]; st.global.b32 [%d7], %r2;
+    """
+    with pytest.raises(Unreadable, match="no barrier between"):
+        hashes(PLACES + body, threads=64, blocks=BLOCKS, shared=ROOM)
+
+
+def test_places_that_differ_between_blocks_are_read_where_nothing_races() -> None:
+    body = """
+        and.b32 %r5, %r9, 3; shl.b32 %r5, %r5, 8; cvt.u64.u32 %d12, %r5; add.s64 %d13, %d9, %d12; add.s64 %d14, %d11, %d12;
+        mul.lo.u32 %r6, %r9, 256; cvt.u64.u32 %d12, %r6; add.s64 %d12, %d12, %d7;
+        st.shared.b32 [%d13], %r0; bar.sync 0; ld.shared.b32 %r2, [%d14]; st.global.b32 [%d12], %r2;
+    """
+    found = stored(PLACES + body, threads=64, blocks=BLOCKS, shared=ROOM)
+    assert found == [thread ^ 32 for thread in range(64)] * BLOCKS
+
+
+ARRIVE = "mbarrier.arrive.shared.b64 _, [%d15];"
+WAIT = "{0}: mbarrier.try_wait.parity.shared.b64 %p5, [%d15], {1}; @!%p5 bra {0};"
+START = """
+    add.s64 %d15, %d8, 2048; setp.eq.u32 %p1, %r0, 0; @%p1 mbarrier.init.shared.b64 [%d15], 64; bar.sync 0;
+    setp.lt.u32 %p2, %r0, 32; mov.b32 %r2, 0;
+"""
+
+
+def phases(before: str, within: str) -> str:
+    """The first warp writes before or within the phase that the second waits for, which reads what it wrote."""
+    return (
+        PLACES
+        + START
+        + f"""
+        @!%p2 bra SECOND;
+        {before} {ARRIVE} {WAIT.format("A", 0)} {within} {ARRIVE} bra JOIN;
+        SECOND: {ARRIVE} {WAIT.format("B", 0)} ld.shared.b32 %r2, [%d11]; {ARRIVE}
+        JOIN: st.global.b32 [%d7], %r2;
+    """
+    )
+
+
+def test_what_is_written_before_a_phase_ends_is_read_after_it() -> None:
+    found = stored(phases("st.shared.b32 [%d9], %r0;", ""), threads=64, shared=ROOM)
+    assert found == [0] * 32 + list(range(32))
+
+
+def test_what_is_written_in_the_next_phase_is_not_ordered_by_the_one_before() -> None:
+    with pytest.raises(Unreadable, match="no barrier between"):
+        hashes(phases("", "st.shared.b32 [%d9], %r0;"), threads=64, shared=ROOM)
+
+
+def test_a_copy_is_visible_to_the_warps_that_waited_for_it() -> None:
+    cells, barrier = np.arange(8), 512
+    watch = RaceDetector(16, 96, 32)
+    watch.writes(cells, np.zeros(8, dtype=np.int64), pending=True)
+    watch.arrived(cells, barrier)
+    watch.acquire(barrier, np.array([0]))
+    watch.reads(cells, np.full(8, 5))
+    with pytest.raises(Unreadable, match="no barrier between"):
+        watch.reads(cells, np.full(8, 40))
+    watch.acquire(barrier, np.array([1]))
+    watch.reads(cells, np.full(8, 40))
+    watch.barrier(np.array([1, 2]))
+    watch.reads(cells, np.full(8, 70))
+    watch.begin(barrier)
+    watch.fence(np.ones(96, dtype=bool))
+
+
+def test_an_instruction_that_parts_blocks_again_and_again_is_followed_twice() -> None:
+    races = Races(16, 32, 32, 64)
+    for block in range(64):
+        races.of_blocks(np.arange(64) == block)
+    assert len(races.all()) == 3
+
+
+def test_blocks_are_watched_in_so_many_histories_at_most() -> None:
+    races = Races(16, 32, 32, 64)
+    for place in range(6):
+        races.place = place
+        races.of_blocks(np.arange(64) >> place & 1 == 0)
+    assert len(races.all()) == HISTORIES
