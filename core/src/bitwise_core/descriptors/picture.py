@@ -1,0 +1,92 @@
+"""The k axis of a descriptor as a picture of characters: the parts of each cut, and the walk of one part."""
+
+from __future__ import annotations
+
+from bitwise_core.descriptors.gemm import GEMMDesc
+from bitwise_core.descriptors.walk import FILL, Part, instructions, parts_of
+
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_INDENT = 10
+
+
+def picture(desc: GEMMDesc, width: int = 72) -> list[str]:
+    """Lines of at most `width` characters beside their labels: a ruler and a bar for each cut, outermost first, and the
+    first instructions of the first part.
+
+    A `|` starts a part, whose number follows; what takes no part is `.`.  An inner cut is drawn along the first part of
+    the cut before it, whose k are counted from 0.  A strided cut is drawn at its own scale, from the first k of the
+    part that it cuts: one character for each k, or for each tile, and the number of the part.
+    """
+    lines, part = _ruler("k", desc.k, width), parts_of(desc)
+    for number, cut in enumerate(desc.k_cuts):
+        name = f"cut {number}"
+        if cut.layout == "strided":
+            lines += _dealt(part, cut.tile, width, name)
+        else:
+            if number:
+                lines += _ruler("part 0", len(part.positions), width)
+            lines.append(_label(name) + _bar(part, len(part.positions) if number else desc.k, width))
+        part = next(each for each in part.parts if len(each.positions))
+    return lines + _walk(desc, part, width)
+
+
+def _label(text: str) -> str:
+    return text.ljust(_INDENT)
+
+
+def _ruler(name: str, length: int, width: int) -> list[str]:
+    return [_label(name) + "0" + str(length).rjust(width - 1)]
+
+
+def _bar(part: Part, length: int, width: int) -> str:
+    """Contiguous parts of `length` k."""
+    cells, passed = ["."] * width, 0
+    for number, each in enumerate(part.parts):
+        begin = passed * width // length
+        passed += len(each.positions)
+        end = max(begin + 1, passed * width // length)
+        if not len(each.positions):
+            continue
+        text = f"|{number}" if len(str(number)) < end - begin else "|"
+        cells[begin:end] = list(text[: end - begin].ljust(end - begin, "-"))[: max(0, width - begin)]
+    return "".join(cells[:width])
+
+
+def _dealt(part: Part, tile: int, width: int, name: str) -> list[str]:
+    """Tiles of a strided cut, one character each where a tile is wider than what fits."""
+    low = int(part.positions[0])
+    each = 1 if tile * len(part.parts) * 2 <= width else tile
+    places = part.positions[: width * each : each]
+    mine = {}
+    for number, found in enumerate(part.parts):
+        mine.update(dict.fromkeys(found.positions[found.positions <= int(places[-1])].tolist(), number))
+    cells = "".join(_DIGITS[mine[place] % len(_DIGITS)] for place in places.tolist())
+    unit = "each k" if each == 1 else f"each tile of {tile} k"
+    more = "..." if len(part.positions) > width * each else ""
+    count = len(part.parts)
+    return [
+        _label(name) + f"from k = {low}, a character for {unit}: its part, 0 to {count - 1}"
+        + (f" (written modulo {len(_DIGITS)})" if count > len(_DIGITS) else ""),
+        _label("") + cells + more,
+    ]  # fmt: skip
+
+
+def _walk(desc: GEMMDesc, part: Part, width: int) -> list[str]:
+    """The k that the first and the last instructions of a part take."""
+    walk = instructions(desc, part.positions)
+    texts = []
+    for taken in walk.tolist():
+        real = [k for k in taken if k != FILL]
+        ascending = real == list(range(real[0], real[0] + len(real)))
+        text = str(real[0]) if len(real) == 1 else f"{real[0]}..{real[-1]}" if ascending else ",".join(map(str, real))
+        texts.append(f"[{text}]")
+    name = "walk" if not desc.k_cuts else "part 0"
+    shown, used = [], 0
+    for text in texts:
+        used += len(text) + 1
+        if used > width - 8 - len(texts[-1]):
+            break
+        shown.append(text)
+    if len(shown) < len(texts):
+        shown += ["...", texts[-1]]
+    return [_label(name) + " ".join(shown)]
