@@ -10,7 +10,17 @@ import pytest
 
 from bitwise_conformance.digest import normalised_digest
 from bitwise_conformance.records import CaseRecord
-from bitwise_conformance.unconfirmed import AGREE, DIFFER, NOT_RECORDED, choose, groups, main, recorded, summary
+from bitwise_conformance.unconfirmed import (
+    AGREE,
+    DIFFER,
+    NOT_RECORDED,
+    choose,
+    equal_pairs,
+    groups,
+    main,
+    recorded,
+    summary,
+)
 from bitwise_core.checker import Source
 
 KERNEL = """.version 8.3
@@ -38,6 +48,7 @@ BODIES = {
     "doubled": "add.rn.f32 %f2, %f1, %f1;\nadd.rn.f32 %f2, %f2, %f2;",
     "fourfold": "mul.rn.f32 %f2, %f1, 0f40800000;",
     "flushed": "mul.rn.ftz.f32 %f2, %f1, 0f40800000;",
+    "exchanged": "mov.f32 %f4, 0f40800000;\nmul.rn.f32 %f2, %f4, %f1;",
 }
 ARGUMENTS = [{"buffer": "X", "dtype": "fp32"}, {"buffer": "Y", "dtype": "fp32"}]
 
@@ -92,18 +103,28 @@ def test_agreeing_pairs_come_first_and_a_seed_draws_the_same() -> None:
     assert len({choose(pairs, 6, str(seed))[5][0][0].name for seed in range(10)}) > 1
 
 
+def test_pairs_of_equals_are_drawn_from_classes_of_several() -> None:
+    classes = [("a", "b", "c"), ("d",), ("e", "f")]
+    drawn = equal_pairs(classes, 5, "seed")
+    assert drawn == equal_pairs(classes, 5, "seed")
+    assert sorted("".join(sorted(pair)) in ("ab", "ac", "bc") for pair in drawn) == [False, True]
+    assert [equal_pairs(classes, count, "seed") for count in (0, 1)] == [[], drawn[:1]]
+
+
 def test_counts() -> None:
     def pair(said: str, confirmed: bool | None) -> dict[str, Any]:
         found = {"left": "a", "right": "b", "outcome": "different", "bytes": said, "reason": "r", "element": "Y[0]"}
         return found if confirmed is None else {**found, "confirmed": confirmed, "seconds": 1.0}
 
+    wrong = {"left": "a", "right": "b", "ran": True, "input": "Y[0] is 0x0 and 0x1"}
     found = summary(
         {
             "f/a": {
                 "kernels": 4, "classes": 3, "pairs": 3,
                 "tried": [pair(AGREE, True), pair(AGREE, False), pair(DIFFER, True)],
+                "equals": [{"left": "a", "right": "c", "ran": True, "input": None}],
             },
-            "f/b": {"kernels": 2, "classes": 2, "pairs": 1, "tried": [pair(NOT_RECORDED, None)]},
+            "f/b": {"kernels": 2, "classes": 2, "pairs": 1, "tried": [pair(NOT_RECORDED, None)], "equals": [wrong]},
             "g/a": {"skipped": True},
             "g/b": {"error": "no"},
         }
@@ -116,6 +137,7 @@ def test_counts() -> None:
         DIFFER: {"tried": 1, "confirmed": 1},
         NOT_RECORDED: {"tried": 0, "confirmed": 0},
     }
+    assert found["equals"] == {"tried": 2, "told apart": [{"group": "f/b", **wrong}]}
     assert found["families"] == {"f": {"pairs": 3, "confirmed": 2, "agreeing": 2, "agreeing, confirmed": 1}}
     assert found["unconfirmed"] == [
         {"group": "f/a", "left": "a", "right": "b", "bytes": AGREE, "element": "Y[0]", "reason": "r"}
@@ -126,9 +148,11 @@ def test_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
     out = tmp_path / "pairs.json"
     corpus(tmp_path / "corpus")
-    assert main([str(tmp_path / "corpus"), "--pairs", "0", "--seconds", "6", "--out", str(out)]) == 0
+    arguments = ["--pairs", "0", "--equals", "1", "--seconds", "6", "--out", str(out)]
+    assert main([str(tmp_path / "corpus"), *arguments]) == 0
     found = json.loads(out.read_text())
     assert (found["classes"], found["tried"], found["confirmed"]) == (3, 3, 2)
+    assert found["equals"] == {"tried": 1, "told apart": []}
     (only,) = found["unconfirmed"]
     assert {only["left"], only["right"]} == {"doubled.ptx", "fourfold.ptx"}
     assert only["nodes"] == [

@@ -16,7 +16,7 @@ from bitwise_core import registry
 from bitwise_core.checker import Options
 from bitwise_core.cli import app
 from bitwise_core.folder import read_kernel
-from bitwise_core.search import distinguish
+from bitwise_core.search import NotFound, distinguish
 
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
 
@@ -101,8 +101,9 @@ def _nan(patterns: Any) -> Any:
 def test_equals_are_never_told_apart(folder: Path, seed: int) -> None:
     left, right = (read_kernel(str(folder / name)) for name in ("a.ptx", "b.ptx"))
     found = distinguish(left, right, registry.default().arch("sm_90"), Options(), None, 1.5, seed)
-    assert isinstance(found, str)
-    assert found.startswith("no input was found on which the bytes differ, in ")
+    assert isinstance(found, NotFound)
+    assert found.runs > 0
+    assert found.sentence.startswith("no input was found on which the bytes differ, in ")
 
 
 def test_nothing_is_searched_for_equals(folder: Path) -> None:

@@ -5,6 +5,7 @@
 
 Every folder with a manifest is one group; its kernels are partitioned, and for pairs of first kernels of its classes an
 input is searched for on which their bytes differ.  Without such an input two different trees may still be one function.
+With `--equals` pairs of one class are tried as well: an input for one of them would prove the reading wrong.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from bitwise_core.checker import Options, Outcome, Source
 from bitwise_core.difference import compare
 from bitwise_core.folder import find_arch, read_folder
 from bitwise_core.partition import partition
-from bitwise_core.search import Distinction, distinguish
+from bitwise_core.search import Distinction, NotFound, distinguish
 
 AGREE, DIFFER, NOT_RECORDED = "agree", "differ", "not recorded"
 """What recorded bytes say of a pair: the same in every draw, or not."""
@@ -63,7 +64,28 @@ def group_named(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         if time.time() >= settings["until"]:
             break
         tried.append({**try_pair(left, right, settings), "bytes": said})
-    return {"kernels": len(kernels), "classes": len(firsts), "pairs": len(pairs), "tried": tried}
+    equals = []
+    for one, other in equal_pairs(found.classes, settings["equals"], f"{settings['seed']} {name}"):
+        if time.time() >= settings["until"]:
+            break
+        seen = distinguish(by_name[one], by_name[other], arch, Options(), None, settings["seconds"], settings["seed"])
+        equals.append(
+            {
+                "left": one,
+                "right": other,
+                "ran": not isinstance(seen, NotFound) or seen.runs > 0,
+                "input": seen.sentence if isinstance(seen, Distinction) else None,
+            }
+        )
+    return {"kernels": len(kernels), "classes": len(firsts), "pairs": len(pairs), "tried": tried, "equals": equals}
+
+
+def equal_pairs(classes: Iterable[Sequence[str]], count: int, seed: str) -> list[tuple[str, str]]:
+    """Two members of each of up to `count` classes that have so many; a seed draws the same."""
+    shared = [list(members) for members in classes if len(members) > 1]
+    random.Random(seed).shuffle(shared)
+    pairs = [random.Random(seed).sample(members, 2) for members in shared[:count]]
+    return [(left, right) for left, right in pairs]
 
 
 Pair = tuple[tuple[Source, Source], str]
@@ -104,7 +126,7 @@ def try_pair(left: Source, right: Source, settings: Mapping[str, Any]) -> dict[s
     return {
         **answer,
         "confirmed": confirmed,
-        "reason": seen.drawn if isinstance(seen, Distinction) else seen,
+        "reason": seen.drawn if isinstance(seen, Distinction) else seen.sentence,
         "seconds": round(time.monotonic() - start, 1),
     }
 
@@ -140,6 +162,15 @@ def summary(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
             }
             for said in (AGREE, DIFFER, NOT_RECORDED)
         },
+        "equals": {
+            "tried": sum(each["ran"] for answer in done.values() for each in answer["equals"]),
+            "told apart": [
+                {"group": name, **each}
+                for name, answer in done.items()
+                for each in answer["equals"]
+                if each["input"] is not None
+            ],
+        },
         "families": {family: dict(count) for family, count in sorted(families.items())},
         "unconfirmed": [
             {"group": name, **{key: each[key] for key in kept if key in each}}
@@ -150,12 +181,16 @@ def summary(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Search for inputs over a folder of groups; the exit status is 1 where a group failed, else 0."""
+    """Search for inputs over a folder of groups.
+
+    The exit status is 1 where a group failed or two kernels of one class were told apart, else 0.
+    """
     parser = argparse.ArgumentParser(prog="bitwise_conformance.unconfirmed", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("folder", type=Path, help="a folder of groups, each a folder with a manifest")
     parser.add_argument("--bytes", type=Path, help="recorded bytes: pairs whose bytes agree are tried first")
     parser.add_argument("--families", nargs="*", default=[], help="these families only")
     parser.add_argument("--pairs", type=int, default=4, help="pairs tried in a group at most, 0 for all (default 4)")
+    parser.add_argument("--equals", type=int, default=0, help="pairs of one class tried in a group (default 0)")
     parser.add_argument("--seconds", type=float, default=20.0, help="how long to search for one pair (default 20)")
     parser.add_argument("--minutes", type=float, default=30.0, help="no pair is begun after so long (default 30)")
     parser.add_argument("--processes", type=int, default=2, help="worker processes (default 2)")
@@ -171,6 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "folder": str(chosen.folder),
         "bytes": None if chosen.bytes is None else str(chosen.bytes),
         "pairs": chosen.pairs,
+        "equals": chosen.equals,
         "seconds": chosen.seconds,
         "seed": chosen.seed,
         "until": time.time() + 60 * chosen.minutes,
@@ -180,6 +216,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for each in answer.get("tried", ()):
             said = {True: "confirmed", False: "UNCONFIRMED", None: each["outcome"]}[each.get("confirmed")]
             print(f"{said}: {name}: {each['left']} and {each['right']} ({each['bytes']}): {each['reason']}", flush=True)
+        for each in answer.get("equals", ()):
+            if each["input"] is not None:
+                print(f"EQUAL AND TOLD APART: {name}: {each['left']} and {each['right']}: {each['input']}", flush=True)
         if answer.get("error"):
             print(f"failed: {name}: {answer['error']}", flush=True)
 
@@ -190,14 +229,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = summary(answers)
     print(
         f"{found['confirmed']} of {found['tried']} pairs confirmed in {time.monotonic() - start:.0f} s;"
-        f" {found['groups']['done']} of {len(names)} groups, {found['pairs of classes']} pairs of classes in them"
+        f" {found['groups']['done']} of {len(names)} groups, {found['pairs of classes']} pairs of classes in them;"
+        f" {found['equals']['tried']} pairs of equals tried, {len(found['equals']['told apart'])} told apart"
     )
     if chosen.out is not None:
-        stated = {key: settings[key] for key in ("pairs", "seconds", "seed")}
+        stated = {key: settings[key] for key in ("pairs", "equals", "seconds", "seed")}
         stated |= {"minutes": chosen.minutes, "families": chosen.families, "processes": chosen.processes}
         content = {"environment": reading_environment(), "settings": stated, **found}
         chosen.out.write_text(json.dumps(content, indent=1) + "\n")
-    return 1 if found["groups"]["failed"] else 0
+    return 1 if found["groups"]["failed"] or found["equals"]["told apart"] else 0
 
 
 if __name__ == "__main__":

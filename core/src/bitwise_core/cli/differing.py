@@ -13,7 +13,7 @@ from bitwise_core.cli.inputs import kernels, print_json
 from bitwise_core.difference import Comparison, compare
 from bitwise_core.folder import InputError
 from bitwise_core.machine.arch import Arch
-from bitwise_core.search import Distinction, distinguish
+from bitwise_core.search import Distinction, NotFound, distinguish
 
 STATUS = {Outcome.EQUAL: 0, Outcome.DIFFERENT: 1, Outcome.UNKNOWN: 3}
 """The exit status of each outcome."""
@@ -62,8 +62,8 @@ def confirmed(
     if not searching.out.parent.is_dir():
         raise InputError(f"{searching.out}: cannot be written (there is no folder {searching.out.parent})")
     seen = distinguish(left, right, arch, options, found.parted, searching.seconds)
-    if isinstance(seen, str):
-        return replace(verdict, notes=(*verdict.notes, seen)), None
+    if isinstance(seen, NotFound):
+        return replace(verdict, notes=(*verdict.notes, seen.sentence)), None
     write_buffers(searching.out, seen.arrays)
     if verdict.outcome is Outcome.UNKNOWN:
         verdict = replace(verdict, outcome=Outcome.DIFFERENT, reason="the bytes differ on an input", scope="launch")

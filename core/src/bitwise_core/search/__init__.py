@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from bitwise_core.search.distinguish import Distinction, distinguish
+from bitwise_core.search.distinguish import Distinction, NotFound, distinguish
 
-__all__ = ["Distinction", "distinguish"]
+__all__ = ["Distinction", "NotFound", "distinguish"]

@@ -64,6 +64,14 @@ class Distinction:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class NotFound:
+    """Why there is no input on which two kernels' bytes differ: a sentence, and how often both were run."""
+
+    sentence: str
+    runs: int = 0
+
+
 @dataclass(slots=True)
 class _Search:
     """Two kernels under search: their buffers' forms, and how many bytes of each are accessed as far as is known."""
@@ -147,35 +155,37 @@ def distinguish(
     parted: Parted | None,
     seconds: float = 60.0,
     seed: int = 0,
-) -> Distinction | str:
-    """An input on which two kernels with launches return different bytes, or a sentence that says why there is none.
+) -> Distinction | NotFound:
+    """An input on which two kernels with launches return different bytes, or why there is none.
 
     Takes about `seconds` at most: a run that has begun is finished.  Never raises for what a text says.
     """
     start = time.monotonic()
     launches = [each.launch for each in (left, right) if each.launch is not None]
     if len(launches) < 2:
-        return "no input was tried: a kernel has no launch"
+        return NotFound("no input was tried: a kernel has no launch")
     known = forms(launches)
     for launch in launches:
         for name, each in forms([launch]).items():
             if each != known[name]:
                 stated = f"{known[name].name} and {each.name or 'no type'}"
-                return f"no input was tried: the launches state {stated} of the buffer {name}"
+                return NotFound(f"no input was tried: the launches state {stated} of the buffer {name}")
     if options.assume:
         # A run does not say whether a number on the way overflowed.
-        return f"no input was tried: none is held against the assumption {', '.join(sorted(options.assume))}"
+        return NotFound(f"no input was tried: none is held against the assumption {', '.join(sorted(options.assume))}")
     try:
         kernels = prepare(left, arch, options), prepare(right, arch, options)
         two = _Search(kernels, known, *_part(kernels, parted, tuple(sorted(known))))
         return _found(two, parted, np.random.default_rng(seed), start, seconds)
     except (Unreadable, AssemblyError, ManifestError) as error:
-        return f"no input was tried: {error}"
+        return NotFound(f"no input was tried: {error}")
     except MemoryError:
-        return "the search for an input ran out of memory"
+        return NotFound("the search for an input ran out of memory")
     except Exception as error:
         # What was read stands: a fault here may neither take the verdict away nor change it.
-        return f"the search for an input failed, which is a fault of the search ({type(error).__name__}: {error})"
+        return NotFound(
+            f"the search for an input failed, which is a fault of the search ({type(error).__name__}: {error})"
+        )
 
 
 def _part(
@@ -194,14 +204,14 @@ def _part(
 
 def _found(
     two: _Search, parted: Parted | None, random: np.random.Generator, start: float, seconds: float
-) -> Distinction | str:
+) -> Distinction | NotFound:
     refused = ""
     for found in _whole(two, random, start + FIRST * seconds, FIRST_KINDS):
         if isinstance(found, Distinction):
             return found
         refused = found or refused
     if not two.runs:
-        return f"no input could be run: {refused}"
+        return NotFound(f"no input could be run: {refused}")
     why = ""
     if parted is not None:
         by_trees = _by_trees(two, parted, random, start + TREES * seconds)
@@ -215,7 +225,8 @@ def _found(
             refused = found or refused
     passed = time.monotonic() - start
     tried = f"no input was found on which the bytes differ, in {two.runs} runs of both kernels and {passed:.0f} s"
-    return "; ".join(each for each in (tried, why, refused and f"some inputs could not be run ({refused})") if each)
+    parts = (tried, why, refused and f"some inputs could not be run ({refused})")
+    return NotFound("; ".join(part for part in parts if part), two.runs)
 
 
 def _whole(
@@ -285,7 +296,7 @@ def _by_trees(two: _Search, parted: Parted, random: np.random.Generator, deadlin
                 break
     except numeric.Unevaluable as error:
         return f"the trees where they part could not be searched: {error}"
-    return "inputs on which their trees differ gave equal bytes"
+    return "inputs on which the trees differ, as far as they can be shown, gave equal bytes"
 
 
 def _contents(two: _Search, found: Mapping[tuple[str, int], int]) -> dict[str, Array]:
