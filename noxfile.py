@@ -122,9 +122,10 @@ def install(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure time and precision of the verdicts."""
+    """Measure time and precision of the verdicts, and the speed of matrix units on a CPU."""
     install_workspace(session)
     install_triton(session)
+    session.run("python", "-m", "bitwise_conformance.matrix_bench")
     session.run("python", "-m", "bitwise_conformance.bench", *session.posargs)
 
 

@@ -88,11 +88,26 @@ def mutants(record: Mapping[str, Any]) -> str:
     return _markdown(("change", "mutants", "Different", "Unknown", "Equal"), rows) + note
 
 
+def matrix_speed(record: Mapping[str, Any]) -> str:
+    """Millions of multiply-adds a second, by row."""
+    rows = [
+        [f"`{name}`", f"{each['multiply_adds'] / 1e6:.0f}", f"{each['plain_loop'] / 1e6:.2f}"]
+        for name, each in record["rows"].items()
+    ]
+    shape, environment = "x".join(map(str, record["shape"])), record["environment"]
+    head = ("million multiply-adds a second", "the row", "a plain loop over elements")
+    return _markdown(head, rows) + (
+        f"\n\nOf a {shape} product, the same bits. One core of {environment['cpu']}, Python {environment['python']}, "
+        f"NumPy {environment['numpy']}."
+    )
+
+
 SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingProxyType(
     {
         "reading": ("reading-sm90.json", reading),
         "seconds": ("reading-sm90.json", seconds),
         "mutants": ("mutants.json", mutants),
+        "matrix-speed": ("matrix-speed.json", matrix_speed),
     }
 )
 """Each table's record and how it is made."""
