@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from pathlib import Path
 
 import nox
@@ -34,6 +35,8 @@ DISTRIBUTIONS = [
     "conformance",
     "examples/toy_arch",
 ]
+
+SAMPLES = ROOT / "plugins" / "nvidia_sm90" / "tests" / "samples"
 
 # Golden values and the demonstration hold for this compiler. It compiles for a GPU without one, and without torch.
 TRITON = "triton==3.6.0; sys_platform == 'linux'"
@@ -114,10 +117,17 @@ def build(session: nox.Session) -> None:
 
 @nox.session(requires=["build"], reuse_venv=False)
 def install(session: nox.Session) -> None:
-    """Install the built wheels into a clean environment, as a user would, and list the plugins found."""
+    """Install the built wheels into a clean environment, as a user and then as the author of a plugin would."""
+    folder = Path(session.create_tmp())
     session.install("--find-links", "dist", "bitwise-core", "bitwise-nvidia", "bitwise-amd")
-    with session.chdir(session.create_tmp()):
+    with session.chdir(folder):
         session.run("bitwise", "plugins", "--json")
+        session.run("bitwise", "partition", str(SAMPLES / "sm_90" / "row_sum"), "--trust-text")
+    session.install("--find-links", "dist", "bitwise-toy[test]")
+    shutil.copytree(ROOT / "examples" / "toy_arch" / "tests", folder / "tests", dirs_exist_ok=True)
+    with session.chdir(folder):
+        session.run("bitwise", "plugins")
+        session.run("python", "-m", "pytest", "-q", "tests")
 
 
 @nox.session

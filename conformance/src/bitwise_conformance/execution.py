@@ -20,7 +20,8 @@ import numpy as np
 
 from bitwise_conformance.agreement import compile_source
 from bitwise_conformance.cases import DTYPE_BYTES, Case
-from bitwise_conformance.draws import Bits, digest_of, inputs_of
+from bitwise_conformance.drawn_values import Bits
+from bitwise_conformance.draws import digest_of, inputs_of
 from bitwise_conformance.records import CaseRecord, Records, load_records
 from bitwise_core import registry
 from bitwise_core.asm import AssemblyError

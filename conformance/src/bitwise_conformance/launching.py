@@ -11,7 +11,8 @@ import numpy as np
 from bitwise_conformance.cases import DTYPE_BYTES, Array, Case, Descriptor
 from bitwise_conformance.compiling import compile_case
 from bitwise_conformance.digest import normalised_digest
-from bitwise_conformance.draws import DRAWS, Bits, digest_of, draw, places
+from bitwise_conformance.drawn_values import Bits
+from bitwise_conformance.draws import DRAWS, digest_of, draw, places
 from bitwise_conformance.pool import PoisonedProcess
 
 TORCH_NAMES = MappingProxyType(
