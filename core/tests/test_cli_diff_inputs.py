@@ -16,7 +16,7 @@ from bitwise_core import registry
 from bitwise_core.checker import Options
 from bitwise_core.cli import app
 from bitwise_core.folder import read_kernel
-from bitwise_core.search import NotFound, distinguish
+from bitwise_core.search import NotFound, distinguish, pair
 
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
 
@@ -178,6 +178,32 @@ def test_launches_that_state_different_types(tmp_path: Path) -> None:
     other = launch("b.ptx", args=[{"buffer": "X", "dtype": "fp32"}, {"buffer": "Y", "dtype": "u32"}])
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": row_sum(neighbours=True)}, [launch("a.ptx"), other])
     assert diff(folder)[1]["notes"][-1] == "no input was tried: the launches state fp32 and u32 of the buffer Y"
+
+
+@pytest.mark.parametrize("limit", ["WHOLE_LANES", "WHOLE_SHARE"])
+def test_a_large_launch_is_run_where_the_trees_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(pair, "LANES", 1)
+    monkeypatch.setattr(pair, limit, 0)
+    # Only the last row's block takes another second element.
+    own = f"setp.eq.u32 %p2, %r2, 2;\n{LOADED}@%p2 ld.global.f32 %f2, [%rd4+64];\n"
+    folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": PLAIN.replace(LOADED, own)}, LAUNCHES)
+    status, found = diff(folder)
+    assert (status, found["witness"]["element"], found["distinction"]["element"]) == (1, "Y[2]", "Y[2]")
+    assert found["notes"][-1] == pair.FEW_BLOCKS.format(element="Y[2]")
+    after = [replayed(folder, name)["Y"].view(np.uint32) for name in ("a.ptx", "b.ptx")]
+    assert np.flatnonzero(after[0] != after[1]).tolist() == [2]
+    assert after[0].size == 4
+
+
+def test_a_launch_too_large_without_a_witness(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair, "LANES", 1)
+    monkeypatch.setattr(pair, "WHOLE_LANES", 0)
+    left, right = (read_kernel(str(folder / name)) for name in ("a.ptx", "b.ptx"))
+    found = distinguish(left, right, registry.default().arch("sm_90"), Options(), None, 1.0)
+    sentence = "the launches are too large to be run whole, and no element is known in which they part"
+    assert found == NotFound(f"no input was tried: {sentence}")
 
 
 def test_a_file_that_cannot_be_written_is_a_mistake(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def confirmed(
 def seen_as_record(seen: Distinction) -> dict[str, object]:
     """What a search found, as JSON has it."""
     return {
-        "element": f"{seen.buffer}[{seen.index}]",
+        "element": seen.element,
         "size": seen.size,
         "left": f"0x{seen.left:0{2 * seen.size}x}",
         "right": f"0x{seen.right:0{2 * seen.size}x}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from bitwise_core.search.distinguish import Distinction, NotFound, distinguish
+from bitwise_core.search.distinguish import distinguish
+from bitwise_core.search.pair import Distinction, NotFound
 
 __all__ = ["Distinction", "NotFound", "distinguish"]
