@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
 from bitwise_core import registry
-from bitwise_core.mma import FusedSum
+from bitwise_core.mma import FusedSum, MmaSpec, multiply_accumulate
+from bitwise_core.numeric import FORMATS
 from bitwise_nvidia_sm90.matrix_units import ROWS, SHARED
 from bitwise_nvidia_sm90.plugin import SAME_STEPS
 from bitwise_nvidia_sm90.wgmma import FAMILY
@@ -24,6 +28,20 @@ def test_shared_steps_have_rows() -> None:
         types = f"{result.replace('f', 'fp')}_{form}_{form}_{result.replace('f', 'fp')}"
         rules = {UNITS[f"{family}_{k}_{types}_sm_90"].arithmetic for family in (SHARED, "mma.sync", "wgmma")}
         assert len(rules) == 1
+
+
+NARROW = [row for row in ROWS if row.result == "fp16" and (row.left, row.right) != ("e4m3", "e4m3")]
+"""The rows whose smallest products lie below fp16's least subnormal."""
+
+
+@pytest.mark.parametrize("row", NARROW, ids=lambda row: row.name)
+def test_what_underflows_in_a_narrow_result_is_no_negative_zero(row: MmaSpec) -> None:
+    width = np.uint16 if row.left == "fp16" else np.uint8
+    left, right = np.zeros((2, row.k), dtype=width), np.zeros((row.k, 1), dtype=width)
+    left[:, 0] = (1 << FORMATS[row.left].bits - 1 | 1, 1)
+    right[0, 0] = 1
+    minus_zero = np.full((2, 1), 0x8000, dtype=np.uint16)
+    assert multiply_accumulate(row, left, right, minus_zero).tolist() == [[0], [0]]
 
 
 def test_fp8_is_not_one_unit() -> None:

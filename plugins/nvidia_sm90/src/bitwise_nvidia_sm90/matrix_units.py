@@ -57,9 +57,7 @@ def _group() -> list[MmaSpec]:
 
 def _shared(rows: list[MmaSpec]) -> list[MmaSpec]:
     """The steps that both units run, under the name that terms give them."""
-    return [
-        replace(row, family=SHARED) for row in rows if row.result == "fp32" and row.left in ("fp16", "bf16", "tf32")
-    ]
+    return [replace(row, family=SHARED) for row in rows if row.left in ("fp16", "bf16", "tf32")]
 
 
 ROWS: tuple[MmaSpec, ...] = (*_warp(), *_group(), *_shared(_group()))

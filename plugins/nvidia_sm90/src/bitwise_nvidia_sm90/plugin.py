@@ -10,12 +10,7 @@ from bitwise_core.mma import MmaSpec
 from bitwise_nvidia_ptx.architecture import nvidia_arch
 from bitwise_nvidia_sm90 import approximations, matrix_units, wgmma
 
-SAME_STEPS = {f"f32 {kind} k{k}": wgmma.FAMILY for kind, k in (("f16", 16), ("bf16", 16), ("tf32", 8))}
-"""On Hopper mma.sync and wgmma of these types and native k run the same fused step; fp8's two units differ.
-
-Measured on an H100: 819,200 results each over operands of wide exponents, none different
-(records/matrix-units-sm90-h100.json).
-"""
+SAME_STEPS = dict.fromkeys(wgmma.SAME_STEPS, wgmma.FAMILY)
 
 SM90 = nvidia_arch(
     "sm_90",

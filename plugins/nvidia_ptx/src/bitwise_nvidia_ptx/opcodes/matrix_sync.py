@@ -70,7 +70,7 @@ def _multiply(same_steps: Mapping[str, str], instruction: Instruction, context: 
         family, k, result, left, right, accumulator, context.arch.name, "".join(f" {each}" for each in options)
     )
     out = {"f64": 64, "f32": 32, "s32": 32, "f16": 16}[result]
-    fused = FusedStep(name, positive_zero=out == 32, commutes=left == right)
+    fused = FusedStep(name, positive_zero=out != 64, commutes=left == right)
     destination, a, b, c = instruction.operands
 
     def step(machine: Machine) -> None:
