@@ -128,3 +128,8 @@ class Rule:
             if self.condition is None or self.condition.proved(family, bindings, {} if known is None else known):
                 return self.right.build(family, bindings)
         return None
+
+
+def stated(name: str, left: str, right: str, families: tuple[Family, ...], reason: str, **more: object) -> Rule:
+    """A rule by the text of its sides; `more` are the other fields of `Rule`."""
+    return Rule(name, reason, Pattern(left), Pattern(right), families, **more)  # type: ignore[arg-type]

@@ -1,0 +1,147 @@
+"""The assembler: where it is found, what it is told, and the machine code that it makes."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas, PtxasNotFound, code_digest
+from bitwise_nvidia_ptx.contraction import settle
+from contraction_kernels import ADD, MUL, STORE, kernel
+
+pytestmark = pytest.mark.usefixtures("cache")
+
+
+def test_line_information_and_comments_do_not_matter(ptxas: Ptxas) -> None:
+    plain = kernel(MUL, ADD, STORE)
+    noted = plain.replace(MUL, f".loc 1 3 4\n// a note\n{MUL}").replace(".version", '.file 1 "a.py"\n.version', 1)
+    noted = noted.replace('.file 1 "a.py"\n', "", 1)
+    assert ptxas.digest(noted) == ptxas.digest(plain)
+
+
+def test_cache_is_used_and_survives_many_writers(ptxas: Ptxas, cache: Path) -> None:
+    text = kernel(MUL, ADD, STORE)
+    found: list[str] = []
+    threads = [threading.Thread(target=lambda: found.append(ptxas.digest(text))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    kept = [path for path in cache.rglob("*") if path.is_file()]
+    assert [path.read_text() for path in kept] == [found[0]]
+    assert set(found) == {found[0]}
+    kept[0].write_text("0" * 64)
+    assert ptxas.digest(text) == "0" * 64
+    kept[0].write_text("torn")
+    assert ptxas.digest(text) == found[0]
+
+
+def test_a_missing_assembler_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(PtxasNotFound, match="not an executable"):
+        Ptxas.locate("sm_90", path=tmp_path / "absent")
+    for name in ("BITWISE_PTXAS", "TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("bitwise_nvidia_ptx.assembler._wheel", lambda _: iter(()))
+    with pytest.raises(PtxasNotFound, match="set BITWISE_PTXAS"):
+        settle(kernel(MUL, ADD, STORE), arch="sm_90")
+    with pytest.raises(ValueError, match="not of the form"):
+        Ptxas.locate("hopper")
+    with pytest.raises(ValueError, match="give settle the architecture"):
+        settle(kernel(MUL, ADD, STORE))
+    with pytest.raises(ValueError, match="no entry 'other'"):
+        settle(kernel(MUL, ADD, STORE), arch="sm_90", entry="other")
+
+
+def test_environment_names_the_assembler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tool = tmp_path / "ptxas"
+    tool.write_text("#!/bin/sh\necho 'Cuda compilation tools, release 12.8, V12.8.93'\n")
+    os.chmod(tool, tool.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("BITWISE_PTXAS", str(tool))
+    found = Ptxas.locate("sm_90")
+    assert (found.path, found.gpu, found.version) == (str(tool), "sm_90a", "12.8.93")
+
+
+@pytest.mark.parametrize(
+    ("version", "arch", "tool", "options"),
+    [
+        ((3, 6, 0), "sm_90", "ptxas", ()),
+        ((3, 6, 0), "sm_100", "ptxas-blackwell", ()),
+        ((3, 7, 1), "sm_90", "ptxas", ("--regAllocOptLevel=2",)),
+        ((3, 9, 0), "sm_90", "ptxas-blackwell", ("--regAllocOptLevel=2",)),
+        ((3, 9, 0), "sm_80", "ptxas", ("--regAllocOptLevel=2",)),
+    ],
+)
+def test_the_tool_and_options_are_those_of_triton(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    version: tuple[int, ...],
+    arch: str,
+    tool: str,
+    options: tuple[str, ...],
+) -> None:
+    for name in ("BITWISE_PTXAS", "TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("ptxas", "ptxas-blackwell"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setattr("bitwise_nvidia_ptx.assembler._triton_version", lambda: version)
+    monkeypatch.setattr("bitwise_nvidia_ptx.assembler._wheel", lambda name: iter([str(tmp_path / name)]))
+    found = Ptxas.locate(arch)
+    assert (found.path, found.options) == (str(tmp_path / tool), options)
+
+
+def test_code_digest_refuses_what_is_no_object_file() -> None:
+    with pytest.raises(AssemblyFailed, match="64-bit ELF"):
+        code_digest(b"")
+
+
+SCALED = (
+    "abs.f32 %r4, %r0;", "abs.f32 %r5, %r1;",
+    "setp.gt.f32 %p1, %r4, 0f7E800000;", "setp.geu.f32 %p2, %r5, 0f00800000;",
+    "selp.f32 %r6, %r2, %r3, %p1;", "@!%p2 mul.rn.f32 %r6, %r6, 0f4B800000;", "rcp.approx.ftz.f32 %r7, %r6;",
+    "selp.f32 %r8, %r3, %r2, %p1;", "@!%p2 mul.rn.f32 %r8, %r8, 0f4B800000;", "mul.rn.f32 %r10, %r7, %r8;", STORE,
+)  # fmt: skip
+
+
+def test_names_of_predicates_are_set_aside(ptxas: Ptxas) -> None:
+    text = kernel(*SCALED)
+    other = kernel(*SCALED[:2], SCALED[3], SCALED[2], *SCALED[4:])
+    assert ptxas.digest(text) != ptxas.digest(other)
+    assert ptxas.like(text, other)
+    assert ptxas.like(ptxas.assemble(text), other)
+    assert ptxas.like(text, text)
+
+
+@pytest.mark.parametrize(
+    ("place", "old", "new"),
+    [
+        (0, "%r0", "%r1"),
+        (2, "gt", "ge"),
+        (2, "0f7E800000", "0f7E800001"),
+        (2, "%p1", "%p2"),
+        (4, "%p1", "%p2"),
+        (4, "%r2", "%r3"),
+        (5, "@!%p2", "@%p2"),
+        (5, "@!%p2", "@!%p1"),
+        (7, "%p1", "%p2"),
+        (8, "@!%p2", "@!%p1"),
+        (8, "@!%p2", ""),
+        (9, "rn", "rz"),
+        (10, "%r10", "%r8"),
+    ],
+)
+def test_a_changed_operand_is_other_machine_code(ptxas: Ptxas, place: int, old: str, new: str) -> None:
+    swapped = [*SCALED[:2], SCALED[3], SCALED[2], *SCALED[4:]]
+    changed = [line.replace(old, new) if line == SCALED[place] else line for line in swapped]
+    assert changed != swapped
+    assert not ptxas.like(kernel(*SCALED), kernel(*changed))
+
+
+def test_without_a_disassembler_names_are_not_set_aside(ptxas: Ptxas, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ptxas, "_disassembler", lambda _: None)
+    assert not ptxas.like(kernel(*SCALED), kernel(*SCALED))
