@@ -58,6 +58,8 @@ def group_named(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     firsts = [by_name[members[0]] for members in found.classes if members[0] not in found.unknown]
     records = load_records(settings["bytes"]).by_id() if settings["bytes"] else {}
     pairs = [(pair, recorded(name, pair, records)) for pair in itertools.combinations(firsts, 2)]
+    if settings["agreeing"]:
+        pairs = [pair for pair in pairs if pair[1] == AGREE]
     chosen = choose(pairs, settings["pairs"], f"{settings['seed']} {name}")
     tried = []
     for (left, right), said in chosen:
@@ -190,6 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--bytes", type=Path, help="recorded bytes: pairs whose bytes agree are tried first")
     parser.add_argument("--families", nargs="*", default=[], help="these families only")
     parser.add_argument("--pairs", type=int, default=4, help="pairs tried in a group at most, 0 for all (default 4)")
+    parser.add_argument("--agreeing", action="store_true", help="only pairs whose recorded bytes agree")
     parser.add_argument("--equals", type=int, default=0, help="pairs of one class tried in a group (default 0)")
     parser.add_argument("--seconds", type=float, default=20.0, help="how long to search for one pair (default 20)")
     parser.add_argument("--minutes", type=float, default=30.0, help="no pair is begun after so long (default 30)")
@@ -207,6 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "bytes": None if chosen.bytes is None else str(chosen.bytes),
         "pairs": chosen.pairs,
         "equals": chosen.equals,
+        "agreeing": chosen.agreeing,
         "seconds": chosen.seconds,
         "seed": chosen.seed,
         "until": time.time() + 60 * chosen.minutes,
@@ -233,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f" {found['equals']['tried']} pairs of equals tried, {len(found['equals']['told apart'])} told apart"
     )
     if chosen.out is not None:
-        stated = {key: settings[key] for key in ("pairs", "equals", "seconds", "seed")}
+        stated = {key: settings[key] for key in ("pairs", "agreeing", "equals", "seconds", "seed")}
         stated |= {"minutes": chosen.minutes, "families": chosen.families, "processes": chosen.processes}
         content = {"environment": reading_environment(), "settings": stated, **found}
         chosen.out.write_text(json.dumps(content, indent=1) + "\n")
