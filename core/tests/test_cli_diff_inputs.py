@@ -167,11 +167,22 @@ def test_without_a_launch_there_is_nothing_to_run(tmp_path: Path) -> None:
     assert found["notes"][-1] == "no input was tried: a kernel has no launch"
 
 
-def test_a_condition_is_not_searched_under(tmp_path: Path) -> None:
+def test_under_a_condition_the_input_meets_it(tmp_path: Path) -> None:
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": row_sum(neighbours=True)}, LAUNCHES)
     status, found = diff(folder, "--assume", "finite")
+    assert (status, found["conditions"], found["confirmed"]) == (1, ["finite"], str(folder / "found.npz"))
+    for arrays in (np.load(folder / "found.npz"), replayed(folder, "a.ptx"), replayed(folder, "b.ptx")):
+        assert all(np.isfinite(arrays[name]).all() for name in ("X", "Y"))
+
+
+def test_what_only_an_overflow_tells_apart(tmp_path: Path) -> None:
+    halved = one_way("mul.rn.f32 %f2, %f2, 0f40000000;\nmul.rn.f32 %f2, %f2, 0f3F000000;\n")
+    folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": halved}, LAUNCHES)
+    assert diff(folder)[1]["confirmed"] == str(folder / "found.npz")
+    status, found = diff(folder, "--assume", "finite", seconds=4)
     assert (status, found["confirmed"]) == (1, None)
-    assert found["notes"][-1] == "no input was tried: none is held against the assumption finite"
+    assert found["notes"][-1].startswith("no input was found on which the bytes differ, in ")
+    assert "makes an infinity or a NaN of finite numbers" in found["notes"][-1]
 
 
 def test_launches_that_state_different_types(tmp_path: Path) -> None:

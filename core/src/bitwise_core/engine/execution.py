@@ -26,13 +26,19 @@ class Execution:
 
 
 def execute(
-    prepared: Ready, contents: Mapping[str, Array], *, open_ended: bool = False, blocks: Sequence[int] | None = None
+    prepared: Ready,
+    contents: Mapping[str, Array],
+    *,
+    open_ended: bool = False,
+    blocks: Sequence[int] | None = None,
+    finite: bool = False,
 ) -> Execution:
     """Runs the blocks of a launch (all of them by default).
 
     `contents` holds the bytes (uint8, one axis) of every buffer before the launch.  Where `open_ended`, a buffer goes
     on with zeros beyond them, as far as the launch reaches.  Raises Unreadable for an instruction that has no exact
-    meaning here, an access out of bounds, a race, and a value that is not determined.
+    meaning here, an access out of bounds, a race, a value that is not determined, and where `finite` an infinity or a
+    NaN that is made of finite numbers.
     """
     numbers = {name: index + 1 for index, name in enumerate(sorted(contents))}
     names = {number: name for name, number in numbers.items()}
@@ -42,7 +48,7 @@ def execute(
     granule = prepared.arch.granule(prepared.kernel)
     watched: frozenset[int] = frozenset()
     while True:
-        domain = _domain(prepared, buffers)
+        domain = _domain(prepared, buffers, finite)
         memory = BitsMemory(domain, buffers, names, open_ended)
         memory.watched = watched
         try:
@@ -69,11 +75,11 @@ def matrix_units(prepared: Ready) -> Mapping[str, MmaSpec]:
     return {} if known is None else {each.name: each for each in known.matrix_units}
 
 
-def _domain(prepared: Ready, buffers: Buffers) -> BitsDomain:
+def _domain(prepared: Ready, buffers: Buffers, finite: bool) -> BitsDomain:
     known = prepared.arch.bits
     if known is None:
         raise Unreadable(f"kernels of {prepared.arch.name} are not run on bit patterns")
-    return BitsDomain(buffers, known.functions, matrix_units(prepared))
+    return BitsDomain(buffers, known.functions, matrix_units(prepared), finite=finite)
 
 
 def _run(prepared: Ready, memory: BitsMemory, numbers: Mapping[str, int], blocks: Array, granule: int) -> None:

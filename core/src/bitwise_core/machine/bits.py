@@ -16,6 +16,7 @@ import numpy as np
 
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.finiteness import overflows, step_overflows
 from bitwise_core.machine.float_rules import shape
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.matrix import FusedStep, Vectors
@@ -72,7 +73,8 @@ class BitsDomain:
 
     `approximations` gives the functions of operations whose bits the hardware decides, by the operation's full name
     (`ex2.approx.ftz.fp32@sm_90`): each must return the machine's bits for every pattern.  `units` gives the
-    rows of matrix units by the name of a fused step in one word.
+    rows of matrix units by the name of a fused step in one word.  Where `finite`, an operation that makes an infinity
+    or a NaN of finite operands raises Unreadable.
     """
 
     name = "bits"
@@ -82,10 +84,13 @@ class BitsDomain:
         contents: Contents,
         approximations: Mapping[str, Function] | None = None,
         units: Mapping[str, MmaSpec] | None = None,
+        *,
+        finite: bool = False,
     ) -> None:
         self.contents = contents
         self.approximations = approximations or {}
         self.units = units or {}
+        self.finite = finite
         self.notes: dict[str, None] = {}
         """What the bits of this run rest on beyond what is established, in the order met."""
 
@@ -99,6 +104,8 @@ class BitsDomain:
         if function is None:
             raise Unreadable(f"the operation {name} has no function here that is exact for every pattern")
         result = lanewise(function, operands, bits)
+        if self.finite and overflows(name, operands, result):
+            raise Unreadable(f"{name} makes an infinity or a NaN of finite numbers")
         if _nan_is_open(name) and isinstance(result, np.ndarray) and _has_nan(name, result):
             self.notes[f"a NaN that {name} makes has no specified pattern; the canonical one is taken"] = None
         return result
@@ -138,6 +145,8 @@ class BitsDomain:
             self.notes[f"the matrix step {step.name} follows a public model that no vectors of hardware check"] = None
         _check_reasons(accumulator)
         result = multiplied(unit, left.elements, right.elements, L.numbers_of(accumulator))
+        if self.finite and step_overflows(unit, left.elements, right.elements, L.numbers_of(accumulator), result):
+            raise Unreadable(f"the matrix step {step.name} makes an infinity or a NaN of finite numbers")
         wide = result.astype(np.uint64)
         sticky = left.sticky | right.sticky | L.sticky(accumulator)
         meta: L.Meta = L.KNOWN

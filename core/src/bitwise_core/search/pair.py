@@ -14,6 +14,7 @@ from bitwise_core.difference import Parted
 from bitwise_core.engine.execution import Execution, execute
 from bitwise_core.engine.launch_exact import LANES
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.finiteness import not_finite
 from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.state import THREAD_SHIFT
 from bitwise_core.numeric import FLOAT_FORMATS, FloatFormat, nan_of, storage
@@ -77,17 +78,21 @@ class Pair:
     """Two kernels, their buffers' forms, and how many bytes of each are accessed as far as is known.
 
     Where not all blocks are run, `only` is the element that is looked at: its buffer, offset and bytes.
+    Where `finite`, inputs are made finite, and those on which a number overflows are refused.
     """
 
     kernels: tuple[Prepared, Prepared]
     forms: Mapping[str, Form]
     blocks: Blocks = (None, None)
     only: tuple[str, int, int] | None = None
+    finite: bool = False
     sizes: dict[str, int] = field(default_factory=dict)
     runs: int = 0
 
     def run(self, contents: Mapping[str, Array], drawn: str) -> Distinction | None:
         """Runs both kernels on the same bytes, zeros beyond them.  Raises Unreadable."""
+        if self.finite:
+            contents = {name: made_finite(content, self.forms[name]) for name, content in contents.items()}
         done = self._executed(contents, self.blocks)
         self.runs += 1
         for name, size in self._reached(done).items():
@@ -112,7 +117,7 @@ class Pair:
         done = []
         for each, blocks in zip(self.kernels, chosen, strict=True):
             mine = {name: contents[name] for name in each.ready.launch.buffers()}
-            done.append(execute(each.ready, mine, open_ended=True, blocks=blocks))
+            done.append(execute(each.ready, mine, open_ended=True, blocks=blocks, finite=self.finite))
         return done
 
     def _reached(self, done: list[Execution]) -> dict[str, int]:
@@ -178,8 +183,23 @@ def extended(content: Array, size: int) -> Array:
     return found
 
 
+def made_finite(content: Array, form: Form) -> Array:
+    """Bytes with the largest number in the place of each infinity and each NaN of the format."""
+    if form.format is None:
+        return content
+    patterns = content[: content.size // form.bytes * form.bytes].view(storage(form.format.bits)).copy()
+    sign = patterns.dtype.type(1 << (form.format.bits - 1))
+    largest = patterns.dtype.type(form.format.largest_magnitude << form.format.padding)
+    patterns = np.where(not_finite(patterns, form.format), patterns & sign | largest, patterns)
+    return patterns.view(np.uint8)
+
+
 def pair_of(
-    kernels: tuple[Prepared, Prepared], forms: Mapping[str, Form], parted: Parted | None, seconds: float
+    kernels: tuple[Prepared, Prepared],
+    forms: Mapping[str, Form],
+    parted: Parted | None,
+    seconds: float,
+    finite: bool = False,
 ) -> Pair:
     """The pair as it is run: whole launches, or where that takes too long the blocks of the element that parts.
 
@@ -187,21 +207,25 @@ def pair_of(
     """
     lanes = max(each.ready.launch.blocks * each.ready.threads for each in kernels)
     if lanes <= LANES:
-        return Pair(kernels, forms)
+        return Pair(kernels, forms, finite=finite)
     if parted is None or None in parted.element.threads:
         if lanes > WHOLE_LANES:
             raise Unreadable("the launches are too large to be run whole, and no element is known in which they part")
-        return Pair(kernels, forms)
+        return Pair(kernels, forms, finite=finite)
     element = parted.element
     left, right = ([int(thread or 0) >> THREAD_SHIFT] for thread in element.threads)
     name = sorted(forms)[(element.address >> POINTER_SHIFT) - 1]
     offset = element.address & ((1 << POINTER_SHIFT) - 1)
-    few = Pair(kernels, forms, (left, right), (name, offset, element.size))
+    few = Pair(kernels, forms, (left, right), (name, offset, element.size), finite)
     if lanes > WHOLE_LANES:
         return few
     start = time.monotonic()
     try:
         few.run({name: np.zeros(0, dtype=np.uint8) for name in forms}, "")
     except Unreadable:
-        return Pair(kernels, forms)
-    return few if (time.monotonic() - start) * lanes / LANES > WHOLE_SHARE * seconds else Pair(kernels, forms)
+        return Pair(kernels, forms, finite=finite)
+    return (
+        few
+        if (time.monotonic() - start) * lanes / LANES > WHOLE_SHARE * seconds
+        else Pair(kernels, forms, finite=finite)
+    )

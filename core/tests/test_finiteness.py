@@ -1,0 +1,94 @@
+"""Operations that make infinities or NaNs of finite numbers are told from those that hand them on."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from bitwise_core.machine.bits import lanewise
+from bitwise_core.machine.finiteness import not_finite, overflows, step_overflows
+from bitwise_core.mma import multiply_accumulate
+from bitwise_core.mma.spec import MmaSpec
+from bitwise_core.numeric import FLOAT_FORMATS, operation
+
+INFINITY, MINUS, NAN, LARGEST, ONE, ZERO = 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F7FFFFF, 0x3F800000, 0
+
+
+def lanes(*patterns: int, bits: int = 32) -> npt.NDArray[np.unsignedinteger]:
+    return np.array(patterns, dtype=f"uint{bits}")
+
+
+@pytest.mark.parametrize(
+    ("name", "operands", "answer"),
+    [
+        ("add.rn.fp32", (LARGEST, LARGEST), True),
+        ("add.rn.fp32", (LARGEST, ONE), False),
+        ("add.rn.fp32", (INFINITY, ONE), False),
+        ("add.rn.fp32", (INFINITY, MINUS), False),
+        ("add.rn.fp32", (NAN, ONE), False),
+        ("mul.rn.fp32", (LARGEST, LARGEST), True),
+        ("mul.rn.fp32", (ZERO, INFINITY), False),
+        ("fma.rn.fp32", (LARGEST, LARGEST, ONE), True),
+        ("fma.rn.fp32", (ONE, ONE, MINUS), False),
+        ("max.fp32", (MINUS, ONE), False),
+        ("lt.fp32", (LARGEST, INFINITY), False),
+    ],
+)
+def test_operations(name: str, operands: tuple[int, ...], answer: bool) -> None:
+    arrays = [lanes(each) for each in operands]
+    assert overflows(name, arrays, operation(name).evaluate(*arrays)) is answer
+
+
+def test_one_lane_is_enough() -> None:
+    left, right = lanes(ONE, INFINITY, LARGEST), lanes(ONE, ONE, LARGEST)
+    result = operation("add.rn.fp32").evaluate(left, right)
+    assert overflows("add.rn.fp32", [left, right], result)
+    assert not overflows("add.rn.fp32", [left[:2], right[:2]], result[:2])
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "answer"),
+    [
+        ("convert.rn.fp16.fp32", 0x477FF000, True),
+        ("convert.rn.fp16.fp32", 0x477FE000, False),
+        ("convert.rn.fp16.fp32", INFINITY, False),
+        ("convert.rn.bf16.fp32", LARGEST, True),
+        ("convert.rn.bf16.fp32", NAN, False),
+    ],
+)
+def test_conversions(name: str, pattern: int, answer: bool) -> None:
+    operand = lanes(pattern)
+    assert overflows(name, [operand], operation(name).evaluate(operand)) is answer
+
+
+def test_values_of_lanes_that_are_not_known() -> None:
+    found = lanewise(lambda each: each, [lanes(LARGEST)], 32)
+    assert not overflows("abs.fp32", [lanes(LARGEST)], found)
+
+
+@pytest.mark.parametrize("name", ["fp16", "bf16", "fp32", "fp64", "e5m2", "e4m3"])
+def test_not_finite(name: str) -> None:
+    form = FLOAT_FORMATS[name]
+    known = [0, 1, form.largest_magnitude, form.canonical_nan or 0, form.infinity or 0]
+    found = not_finite(lanes(*known, bits=form.bits), form)
+    assert found.tolist() == [False, False, False, True, form.infinity is not None]
+
+
+def test_matrix_steps() -> None:
+    pytest.importorskip("bitwise_nvidia_sm90", reason="needs rows of a matrix unit")
+    from bitwise_core import registry
+
+    bits = registry.default().arch("sm_90").bits
+    assert bits is not None
+    unit: MmaSpec = next(each for each in bits.matrix_units if each.name == "mma.sync_k16_fp32_bf16_bf16_fp32_sm_90")
+
+    def answer(left: int, right: int, accumulator: int) -> bool:
+        a, b = (np.full((1, unit.k), each, dtype=np.uint16) for each in (left, right))
+        c = np.array([[accumulator]], dtype=np.uint32)
+        return step_overflows(unit, a, b, c, multiply_accumulate(unit, a, b.T, c))
+
+    assert answer(0x3F80, 0x3F80, ONE) is False
+    assert answer(0x7F80, 0x3F80, ONE) is False
+    assert answer(0x3F80, 0x3F80, INFINITY) is False
+    assert answer(0x7F7F, 0x7F7F, ONE) is True
