@@ -7,13 +7,16 @@ import dataclasses
 import numpy as np
 import pytest
 
+from bitwise_core.mma import IntegerSum, MmaSpec, multiply_accumulate
 from bitwise_core.numeric import FLOAT_FORMATS, FloatFormat, nan_of, storage
-from bitwise_core.tree.evaluate import evaluate_many
+from bitwise_core.tree.conditions import SmallSums
+from bitwise_core.tree.evaluate import evaluate, evaluate_many
 from bitwise_core.tree.nodes import Concat, Constant, Load, Matrix, Node, Operation, Slice
-from bitwise_core.tree.patterns import Family, Pattern
-from bitwise_core.tree.rules import ASSUMPTIONS, RULES, Requires, Rule, ZeroProducts, rule
+from bitwise_core.tree.patterns import Bindings, Family, Pattern
+from bitwise_core.tree.rules import ASSUMPTIONS, RULES, Requires, Rule, rule
 
-SCALAR = [one for one in RULES if not isinstance(one.condition, ZeroProducts)]
+STEPS = [one for one in RULES if one.left.text.startswith(("matrix", "clamped"))]
+SCALAR = [one for one in RULES if one not in STEPS]
 CASES = [(one, family) for one in SCALAR for family in one.families]
 REFUTED = [(one, family) for one in SCALAR for family in one.refuted]
 COUNT = 1500
@@ -164,6 +167,7 @@ def test_the_table_is_well_formed() -> None:
         "min_associates",
         "integers_associate",
         "integers_commute",
+        "integer_steps_commute",
     }
     with pytest.raises(KeyError, match="no canonical rule is called 'add_two'"):
         rule("add_two")
@@ -228,6 +232,65 @@ def test_matrix_steps_of_zeros() -> None:
     assert certain.apply(step((zero,), (zero,), "any.k16.fp16x2")) is None
     byte = Slice(zero, 0, 8)
     assert assumed.apply(step((byte,), (byte,), "any.k32.fp16")) is None
+
+
+def integer_unit(instruction: str, accumulator: int, left: tuple[int, ...], right: tuple[int, ...]) -> int:
+    word, _, _, *types, _ = instruction.split(".")
+    row = MmaSpec(
+        "toy_1", word, *types, "s32", "s32", len(left), IntegerSum(word == "clamped"), "published only", "https://x.org"
+    )
+    a, b = np.array([left], dtype=np.uint8), np.array([right], dtype=np.uint8)[:, None].reshape(-1, 1)
+    return int(multiply_accumulate(row, a, b, np.array([[accumulator]], dtype=np.uint32))[0, 0])
+
+
+@pytest.mark.parametrize("family", rule("integer_steps_commute").families, ids=lambda family: family.name)
+def test_integer_steps(family: Family) -> None:
+    generator = np.random.default_rng(7)
+    clamped = next(one for one in STEPS if isinstance(one.condition, SmallSums) and family in one.families)
+    rows = [generator.choice(np.array([0, 1, 127, 128, 129, 255]), (4, 32)) for _ in range(4)]
+    rows += [generator.integers(0, 256, (4, 32)) for _ in range(4)] + [np.full((4, 32), 128), np.full((4, 32), 255)]
+    starts = [0, 0x7FFFFFFF, 0x80000000, 0x7FF80000, *generator.integers(0, 1 << 32, 2).tolist()]
+    needed = set()
+    for start in starts:
+        for row in rows:
+            factors = {
+                name: tuple(Constant(8, int(each)) for each in one) for name, one in zip("abde", row, strict=True)
+            }
+            given = {"c": (Constant(32, start),), **{f"{name}*": each for name, each in factors.items()}}
+            zeros = {**given, "b*": (Constant(8, 0),) * 32}
+            for one in (rule("integer_steps_commute"), rule("integer_step_of_zeros"), clamped):
+                for bindings in (given, zeros):
+                    if one.condition is None or one.condition.proved(family, bindings, {}):
+                        assert agrees(one, family, bindings), (one.name, start)
+                    elif not agrees(one, family, bindings):
+                        needed.add(one.name)
+    assert needed == {"integer_step_of_zeros", clamped.name}
+
+
+def agrees(one: Rule, family: Family, given: Bindings) -> bool:
+    left, right = (
+        evaluate(side.build(family, given), lambda buffer, offset, bits: 0, integer_unit)
+        for side in (one.left, one.right)
+    )
+    return left == right
+
+
+def test_a_long_sum_of_integers_may_be_clamped() -> None:
+    (family,) = (one for one in rule("integer_steps_commute").families if one.name == "s8.s8")
+    clamped = rule("integer_step_not_clamped_s8_s8")
+    extreme = (Constant(8, 0x80),) * 32
+    node: Node = Constant(32, 0)
+    values = []
+    for step in range(1, 4098):
+        node = Matrix(family.operations["clamped"], node, extreme, extreme)
+        if step in (1, 4095, 4096, 4097):
+            values.append(clamped.apply(node) is not None)
+    assert values == [True, True, False, False]
+    assert clamped.apply(Matrix(family.operations["clamped"], Constant(32, 1), extreme, extreme)) is None
+    assert clamped.apply(Matrix(family.operations["clamped"], X, extreme, extreme)) is None
+    assert integer_unit(family.operations["clamped"], 4095 << 19, (0x80,) * 32, (0x80,) * 32) == 0x7FFFFFFF
+    assert integer_unit(family.operations["matrix"], 4095 << 19, (0x80,) * 32, (0x80,) * 32) == 0x80000000
+    assert integer_unit(family.operations["clamped"], 4094 << 19, (0x80,) * 32, (0x80,) * 32) == 4095 << 19
 
 
 def test_patterns_are_read_or_refused() -> None:

@@ -26,16 +26,30 @@ VECTOR, MATRIX = "vector", "matrix "
 
 
 @dataclass(frozen=True, slots=True)
+class IntegerProducts:
+    """What decides the bits of an integer unit's step: the types of its operands, and whether it clamps its result.
+
+    `largest` is the greatest size of the sum of one step's products.
+    """
+
+    types: str
+    largest: int
+    clamps: bool
+
+
+@dataclass(frozen=True, slots=True)
 class FusedStep:
     """One fused step of a matrix unit.
 
     `name` says all that decides its bits.  `positive_zero`: the unit's zero results are +0, underflow included (one
     exact sum, normalised once, has no other zero).  `commutes`: rows and columns have elements of one type.
+    `integers` is None for units of floating-point numbers.
     """
 
     name: str
     positive_zero: bool
     commutes: bool
+    integers: IntegerProducts | None = None
 
 
 class Vectors(Protocol):
@@ -125,14 +139,13 @@ def fused_terms(step: FusedStep, accumulator: Lanes, left: Hashed, right: Hashed
     comes back as +0, every other one as it was).  If all operands are `finite`, one vector of zeros is enough.
     """
     name = step.name
-    factor = hashing.shaped(hashing.multiplier(3), right.words.ndim)
-    words = left.words + (right.words if step.commutes else right.words * factor)
+    words = step_words(step, left, right)
     words = words + full_hash(accumulator) * hashing.shaped(hashing.multiplier(2), words.ndim)
     words += hashing.shaped(hashing.constant("fused " + name), words.ndim)
     out = Lanes(
         accumulator.bits,
         hashing.scramble(words),
-        L.TERM | _meta_or(accumulator.meta, left, right, words.ndim - 1) | (L.NOT_MINUS_ZERO * step.positive_zero),
+        L.TERM | step_meta(accumulator.meta, left, right, words.ndim - 1) | (L.NOT_MINUS_ZERO * step.positive_zero),
     )
     recording.note(
         MATRIX + name, out, lambda: [accumulator, *(Lanes(out.bits, each.words, L.TERM) for each in (left, right))]
@@ -151,7 +164,15 @@ def fused_terms(step: FusedStep, accumulator: Lanes, left: Hashed, right: Hashed
     return Lanes(out.bits, np.where(unchanged, accumulator.words, out.words), meta)
 
 
-def _meta_or(meta: L.Meta, left: Hashed, right: Hashed, dimensions: int) -> L.Meta:
+def step_words(step: FusedStep, left: Hashed, right: Hashed) -> hashing.Words:
+    """A step's two vectors as one hash, not yet mixed."""
+    if step.commutes:
+        return left.words + right.words
+    return left.words + right.words * hashing.shaped(hashing.multiplier(3), right.words.ndim)
+
+
+def step_meta(meta: L.Meta, left: Hashed, right: Hashed, dimensions: int) -> L.Meta:
+    """The sticky properties of a step's accumulator and vectors."""
     total = meta & L.STICKY
     for each in (left.sticky, right.sticky):
         total = total | (each if isinstance(each, int) else each.reshape(-1, *(1,) * (dimensions - 1)))

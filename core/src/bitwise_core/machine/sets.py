@@ -21,6 +21,7 @@ SET_OPERATIONS: tuple[str, ...] = (
     *(f"{verb}{nan}.{fmt}" for verb in ("max", "min") for nan in ("", ".nan") for fmt in _FORMATS),
     *(f"{verb}.{fmt}" for verb in ("max", "min") for fmt in _SIGNED + _UNSIGNED),
     *(f"{verb}.{fmt}" for verb in ("add", "mul", "and", "or", "xor") for fmt in _BITS),
+    "products.b32",
 )
 """Operations whose operands form a set: associative and commutative to the bit (NaNs are one value)."""
 

@@ -13,6 +13,7 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine import matrix, recording
 from bitwise_core.machine.extrema import extremum
 from bitwise_core.machine.float_rules import RULES, Shape, fold, negated, shape
+from bitwise_core.machine.integer_steps import integer_terms
 from bitwise_core.machine.lane_hash import term
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.linear import linear
@@ -138,6 +139,8 @@ class TermDomain:
         """See `Domain.fused`."""
         assert isinstance(left, matrix.Hashed)
         assert isinstance(right, matrix.Hashed)
+        if step.integers is not None:
+            return integer_terms(step, accumulator, left, right)
         return matrix.fused_terms(step, accumulator, left, right, finite="finite" in self.assumptions)
 
     # -- memory -----------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from bitwise_core.numeric import FloatFormat
 from bitwise_core.tree.facts import Facts, facts
-from bitwise_core.tree.nodes import Constant, Node
+from bitwise_core.tree.nodes import Constant, Matrix, Node
 from bitwise_core.tree.patterns import Bindings, Family, Pattern
 
 Assumption: TypeAlias = Literal["finite", "bounded"]
@@ -87,6 +87,50 @@ class ZeroProducts:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ZeroFactors:
+    """One side of an integer step holds known zeros only."""
+
+    side: str
+
+    @property
+    def statement(self) -> str:
+        """The condition in words."""
+        return f"{self.side} are zeros"
+
+    def proved(self, family: Family, bindings: Bindings, known: Known) -> bool:
+        """See Condition."""
+        return all(isinstance(node, Constant) and node.value == 0 for node in bindings[self.side])
+
+
+@dataclass(frozen=True, slots=True)
+class SmallSums:
+    """All products of integer steps that start from zero are below 2**31 together, in size: nothing is ever clamped.
+
+    `largest` is the greatest size of a product, `accumulator` and `left` name the step's parts.
+    """
+
+    accumulator: str
+    left: str
+    largest: int
+
+    @property
+    def statement(self) -> str:
+        """The condition in words."""
+        return (
+            f"{self.accumulator} is a sum of products from zero on, and all products are below 2**31 together in size"
+        )
+
+    def proved(self, family: Family, bindings: Bindings, known: Known) -> bool:
+        """See Condition."""
+        node: Node = bindings[self.accumulator][0]
+        count = len(bindings[self.left])
+        while isinstance(node, Matrix) and node.instruction in family.operations.values():
+            count += len(node.left)
+            node = node.accumulator
+        return node is Constant(32, 0) and count * self.largest < 1 << 31
+
+
 def _magnitude(node: Constant, form: FloatFormat) -> int:
     return node.value >> form.padding & ((1 << form.magnitude_bits) - 1)
 
@@ -108,7 +152,7 @@ class Rule:
     left: Pattern
     right: Pattern
     families: tuple[Family, ...]
-    condition: Requires | ZeroProducts | None = None
+    condition: Requires | ZeroProducts | ZeroFactors | SmallSums | None = None
     assumption: Assumption | None = None
     up_to_nan: bool = False
     rewrites: bool = True

@@ -2,7 +2,7 @@
 
 A word with brackets is an operation, looked up in a family; a sign or a digit begins a number in the family's format;
 any other word is a variable.  `concat(zero16, x)` puts x above sixteen zero bits, and `matrix(c, a*, b*)` is a matrix
-step whose left and right factors are bound to `a*` and `b*`.
+step whose left and right factors are bound to `a*` and `b*`, `clamped(c, a*, b*)` one whose result is clamped.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from bitwise_core.tree.nodes import Concat, Constant, Matrix, Node, Operation
 Bindings: TypeAlias = Mapping[str, tuple[Node, ...]]
 """Variables and what they stand for: one node, or the factors of one side of a matrix step."""
 
+_STEPS = ("matrix", "clamped")
 _TOKEN = re.compile(r"\s*([A-Za-z]\w*\*?|[+-]\w+|[(),])")
 
 
@@ -145,9 +146,9 @@ def _build(term: Term, family: Family, bindings: Bindings) -> Node:
         if term.word == "zero16":
             return Constant(16, 0)
         return family.number(term.word) if term.word[0] in "+-" else bindings[term.word][0]
-    if term.word == "matrix":
+    if term.word in _STEPS:
         accumulator, left, right = term.operands
-        instruction = family.operations["matrix"]
+        instruction = family.operations[term.word]
         return Matrix(instruction, _build(accumulator, family, bindings), bindings[left.word], bindings[right.word])
     operands = tuple(_build(operand, family, bindings) for operand in term.operands)
     return Concat(operands) if term.word == "concat" else Operation(family.operations[term.word], operands)
@@ -164,10 +165,16 @@ def _bind(word: str, nodes: tuple[Node, ...], family: Family, bindings: dict[str
 def _children(term: Term, node: Node, family: Family) -> list[tuple[Node, ...]] | None:
     """What stands at each place of a term's operation, None where the node is another operation."""
     assert term.operands is not None
-    if term.word == "matrix":
-        if isinstance(node, Matrix) and family.format in node.instruction.split("."):
-            return [(node.accumulator,), node.left, node.right]
-        return None
+    if term.word in _STEPS:
+        if not isinstance(node, Matrix):
+            return None
+        instruction = node.instruction
+        fits = (
+            instruction == family.operations[term.word]
+            if family.form is None
+            else (family.format in instruction.split("."))
+        )
+        return [(node.accumulator,), node.left, node.right] if fits else None
     if term.word == "concat":
         fits = isinstance(node, Concat) and len(node.children) == len(term.operands)
     else:

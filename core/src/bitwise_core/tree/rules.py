@@ -11,6 +11,7 @@ from __future__ import annotations
 from bitwise_core.numeric import FLOAT_FORMATS
 from bitwise_core.tree.conditions import ASSUMPTIONS, Requires, Rule, ZeroProducts, stated
 from bitwise_core.tree.families import BF16_IN_FP32, of_widenings, widened
+from bitwise_core.tree.integer_step_rules import INTEGER_STEPS
 from bitwise_core.tree.order_rules import INTEGERS, LINEAR, extremum
 from bitwise_core.tree.patterns import Family
 from bitwise_core.tree.sum_rules import PRODUCTS, SUMS, ZERO_FACTORS
@@ -105,6 +106,7 @@ RULES: tuple[Rule, ...] = (
     *_CONVERSIONS,
     *ZERO_FACTORS,
     *_MATRIX,
+    *INTEGER_STEPS,
 )
 
 

@@ -29,7 +29,7 @@ from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx import mnemonics
 from bitwise_nvidia_ptx.mnemonics import depth
 from bitwise_nvidia_ptx.opcodes.fragments import vectors
-from bitwise_nvidia_ptx.opcodes.matrix_sync import ELEMENT_BITS, items, step_name
+from bitwise_nvidia_ptx.opcodes.matrix_sync import ELEMENT_BITS, integer_products, items, step_name
 from bitwise_nvidia_ptx.opcodes.memory import literal_of
 from bitwise_nvidia_sm90.descriptors import tile_addresses
 
@@ -105,7 +105,8 @@ def _multiply(instruction: Instruction, context: Context, n: int, k: int, result
     out = 16 if result == "f16" else 32
     line = instruction.line
 
-    fused = FusedStep(name, positive_zero=True, commutes=left == right)
+    products = integer_products(k, result, left, right, clamps=False)
+    fused = FusedStep(name, positive_zero=result in ("f32", "f16"), commutes=left == right, integers=products)
 
     def step(machine: Machine) -> None:
         groups = _groups(machine, line)

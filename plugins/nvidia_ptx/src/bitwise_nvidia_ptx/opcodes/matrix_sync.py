@@ -19,7 +19,7 @@ from bitwise_core.machine.access import read_shared, write_shared
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.matrix import FusedStep
+from bitwise_core.machine.matrix import FusedStep, IntegerProducts
 from bitwise_core.machine.pieces import concat, cut, take_threads
 from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx.opcodes.common import FORMATS
@@ -27,6 +27,7 @@ from bitwise_nvidia_ptx.opcodes.fragments import accumulate, vectors
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 ELEMENT_BITS = {"f64": 64, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
+_LARGEST = {"s8": 128, "u8": 255}
 
 
 def step_name(
@@ -35,6 +36,13 @@ def step_name(
     """The name of a fused step: what decides its bits."""
     types = " ".join(FORMATS.get(each, each) for each in (result, left, right, accumulator))
     return f"{family} k{k} {types}{options} {arch}"
+
+
+def integer_products(k: int, result: str, left: str, right: str, *, clamps: bool) -> IntegerProducts | None:
+    """What decides the bits of a step of integers, None for other types."""
+    if result != "s32":
+        return None
+    return IntegerProducts(f"{left} {right}", k * _LARGEST[left] * _LARGEST[right], clamps)
 
 
 def table(same_steps: Mapping[str, str]) -> OpcodeTable:
@@ -70,7 +78,8 @@ def _multiply(same_steps: Mapping[str, str], instruction: Instruction, context: 
         family, k, result, left, right, accumulator, context.arch.name, "".join(f" {each}" for each in options)
     )
     out = {"f64": 64, "f32": 32, "s32": 32, "f16": 16}[result]
-    fused = FusedStep(name, positive_zero=out != 64, commutes=left == right)
+    products = integer_products(k, result, left, right, clamps="satfinite" in options)
+    fused = FusedStep(name, positive_zero=result in ("f32", "f16"), commutes=left == right, integers=products)
     destination, a, b, c = instruction.operands
 
     def step(machine: Machine) -> None:
