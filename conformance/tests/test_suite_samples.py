@@ -12,13 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from bitwise_conformance.suite import Suite
 from bitwise_conformance.suite.expected import SampleError
 from bitwise_conformance.suite.known import known_failures
+from bitwise_core.descriptors import Record, read
+from bitwise_core.evaluation import evaluate
 from bitwise_core.machine.arch import EveryLaunch
+from bitwise_core.numeric import Bits
 from bitwise_toy import plugin
 from toy_plugins import MAC, SAMPLES, TOY1, edit, failing, module, outcomes
 
@@ -78,57 +80,69 @@ def test_samples_that_do_not_fit_fail(samples: Path, change: Callable[[dict[str,
     assert found["test_a_group_can_be_read[toy1-norm]"].startswith(str(path))
 
 
+ONE_PASS = "gemm(k=48 left_dtype=fp32 right_dtype=fp32 output_dtype=fp32 path=fma)"
+
+
 class Profile:
-    """Answers one question; a version that it does not know too, where it is `open`."""
+    """Knows one configuration; takes every version for it where it is `open_ended`."""
 
     name = "toy_library"
 
     def __init__(self, *, open_ended: bool) -> None:
         self.open_ended = open_ended
 
-    def describe(self, key: Mapping[str, Any]) -> str | None:
-        known = {"version": "1.0", "tile": 16}
-        asked = {**key, "version": "1.0"} if self.open_ended and "version" in key else key
-        return "one pass" if asked == known else None
+    def describe(self, configuration: Mapping[str, Any]) -> Record | None:
+        asked = dict(configuration)
+        if self.open_ended and "version" in asked:
+            asked["version"] = "1.0"
+        return read(ONE_PASS) if asked == {"version": "1.0", "tile": 16} else None
 
 
 @pytest.mark.parametrize("open_ended", [False, True])
 def test_a_profile_that_answers_for_unknown_versions_is_seen(samples: Path, open_ended: bool) -> None:
     (samples / "profiles").mkdir()
-    content = {"known": [{"key": {"version": "1.0", "tile": 16}, "descriptor": "one pass"}]}
+    content = {"known": [{"configuration": {"version": "1.0", "tile": 16}, "descriptor": ONE_PASS}]}
     (samples / "profiles" / "toy_library.json").write_text(json.dumps(content))
     suite = Suite(module(TOY1, bitwise_profiles=[Profile(open_ended=open_ended)]), samples)
     assert failing(suite) == ({"test_a_profile_declines_what_it_does_not_know"} if open_ended else set())
 
 
+def test_a_profile_of_another_descriptor_is_seen(samples: Path) -> None:
+    (samples / "profiles").mkdir()
+    other = ONE_PASS.replace("fma", "mul_add")
+    content = {"known": [{"configuration": {"version": "1.0", "tile": 16}, "descriptor": other}]}
+    (samples / "profiles" / "toy_library.json").write_text(json.dumps(content))
+    suite = Suite(module(TOY1, bitwise_profiles=[Profile(open_ended=False)]), samples)
+    assert failing(suite) == {"test_a_profile_declines_what_it_does_not_know"}
+
+
 class Launcher:
-    """Returns `returned` where 1 is owed, on a device that is there or `lacks` something."""
+    """Runs another descriptor than it is given where `path` says so, on a device that is there or `lacks` something."""
 
     name = "toy_launcher"
 
-    def __init__(self, returned: int, lacks: str | None) -> None:
-        self.returned, self.lacks = returned, lacks
+    def __init__(self, path: str, lacks: str | None) -> None:
+        self.path, self.lacks = path, lacks
 
     def missing(self) -> str | None:
         return self.lacks
 
-    def launch(self, run: Mapping[str, Any]) -> np.ndarray[Any, Any]:
-        return np.array([self.returned], np.uint32)
-
-    def evaluate(self, run: Mapping[str, Any]) -> np.ndarray[Any, Any]:
-        return np.array([1], np.uint32)
+    def launch(self, desc: Record, *operands: Bits) -> Bits:
+        return evaluate(desc.model_copy(update={"path": self.path}), *operands)
 
 
 @pytest.mark.parametrize(
-    ("returned", "lacks", "said"),
-    [(1, None, None), (2, None, "{'k': 16}"), (2, "no toy1 is here", "skipped: toy_launcher cannot run here: no toy1")],
+    ("path", "lacks", "said"),
+    [("fma", None, None), ("mul_add", None, ONE_PASS), ("mul_add", "no toy1", "skipped: toy_launcher cannot run here")],
 )
 def test_a_launcher_that_returns_other_bytes_is_seen(
-    samples: Path, returned: int, lacks: str | None, said: str | None
+    samples: Path, path: str, lacks: str | None, said: str | None
 ) -> None:
     (samples / "launchers").mkdir()
-    (samples / "launchers" / "toy_launcher.json").write_text('{"runs": [{"k": 16}]}')
-    suite = Suite(module(TOY1, bitwise_launchers=[Launcher(returned, lacks)]), samples)
+    operands = [{"dtype": "fp32", "shape": shape} for shape in ((16, 48), (48, 8))]
+    content = {"runs": [{"descriptor": ONE_PASS, "operands": operands}]}
+    (samples / "launchers" / "toy_launcher.json").write_text(json.dumps(content))
+    suite = Suite(module(TOY1, bitwise_launchers=[Launcher(path, lacks)]), samples)
     found = outcomes(suite, "test_signatures_are_stable").get("test_a_launcher_returns_what_is_evaluated[toy_launcher]")
     assert (found is None) == (said is None)
     assert said is None or (found is not None and found.startswith(said))

@@ -22,8 +22,10 @@ import pluggy
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from bitwise_core.launchers import Launcher
     from bitwise_core.machine.arch import Arch
     from bitwise_core.mma import MmaSpec
+    from bitwise_core.profiles import Profile
 
 PROJECT = "bitwise"
 
@@ -53,13 +55,13 @@ def bitwise_matrix_units() -> Iterable[MmaSpec]:
 
 
 @hookspec
-def bitwise_profiles() -> Iterable[Named]:
+def bitwise_profiles() -> Iterable[Profile]:
     """Return what is known of a library's kernels: from version, architecture and configuration to a descriptor."""
     raise NotImplementedError
 
 
 @hookspec
-def bitwise_launchers() -> Iterable[Named]:
+def bitwise_launchers() -> Iterable[Launcher]:
     """Return the launchers that run a descriptor on a device and give back its bytes."""
     raise NotImplementedError
 

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from bitwise_core.hookspecs import Named
+    from bitwise_core.launchers import Launcher
     from bitwise_core.machine.arch import Arch
     from bitwise_core.mma import MmaSpec
+    from bitwise_core.profiles import Profile
 
 ENTRY_POINT_GROUP = "bitwise"
 RESTRICT_VARIABLE = "BITWISE_PLUGINS"
@@ -79,8 +81,8 @@ class Plugin:
     module: object
     arches: tuple[Arch, ...]
     matrix_units: tuple[MmaSpec, ...]
-    profiles: tuple[Named, ...]
-    launchers: tuple[Named, ...]
+    profiles: tuple[Profile, ...]
+    launchers: tuple[Launcher, ...]
     patchsets: tuple[Named, ...]
 
 
@@ -97,8 +99,8 @@ class Registry:
     arches: Mapping[str, Arch]
     owners: Mapping[str, str]
     matrix_units: Mapping[str, MmaSpec]
-    profiles: tuple[Named, ...]
-    launchers: tuple[Named, ...]
+    profiles: tuple[Profile, ...]
+    launchers: tuple[Launcher, ...]
     patchsets: tuple[Named, ...]
 
     def arch(self, name: str) -> Arch:

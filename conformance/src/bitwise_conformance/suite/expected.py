@@ -116,9 +116,9 @@ class Vectors(Record):
 
 
 class Question(Record):
-    """A question to a profile, by keys, and the text of the descriptor that answers it."""
+    """A configuration that a profile knows, and its descriptor on one line."""
 
-    key: dict[str, Any]
+    configuration: dict[str, Any]
     descriptor: str
 
 
@@ -128,10 +128,25 @@ class Questions(Record):
     known: tuple[Question, ...] = Field(min_length=1)
 
 
-class Descriptors(Record):
-    """Descriptors that a launcher runs, as it reads them, each with its operands."""
+class Operand(Record):
+    """An operand to be drawn: its type and its shape."""
 
-    runs: tuple[dict[str, Any], ...] = Field(min_length=1)
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class Launched(Record):
+    """A descriptor on one line, and the operands that it is launched on, drawn from the seed."""
+
+    descriptor: str
+    operands: tuple[Operand, ...]
+    seed: int = 1
+
+
+class Descriptors(Record):
+    """What a launcher runs."""
+
+    runs: tuple[Launched, ...] = Field(min_length=1)
 
 
 RecordT = TypeVar("RecordT", bound=Record)

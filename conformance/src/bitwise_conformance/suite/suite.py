@@ -13,8 +13,10 @@ import pluggy
 from bitwise_conformance.suite.expected import Group, Kernel, groups
 from bitwise_core import hookspecs
 from bitwise_core.checker import Reading
+from bitwise_core.launchers import Launcher
 from bitwise_core.machine.arch import Arch
 from bitwise_core.mma import MmaSpec
+from bitwise_core.profiles import Profile
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,12 @@ class Suite:
         return self._all("bitwise_matrix_units")
 
     @cached_property
-    def profiles(self) -> tuple[Any, ...]:
+    def profiles(self) -> tuple[Profile, ...]:
         """What it knows of a library's kernels."""
         return self._all("bitwise_profiles")
 
     @cached_property
-    def launchers(self) -> tuple[Any, ...]:
+    def launchers(self) -> tuple[Launcher, ...]:
         """What it runs descriptors with."""
         return self._all("bitwise_launchers")
 

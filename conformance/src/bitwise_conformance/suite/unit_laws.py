@@ -11,12 +11,23 @@ import pytest
 
 from bitwise_conformance.suite import cases
 from bitwise_conformance.suite.cases import over
-from bitwise_conformance.suite.expected import LAUNCHERS, PROFILES, Descriptors, Questions, Vectors, read_record
-from bitwise_conformance.suite.interfaces import Launcher, Profile
+from bitwise_conformance.suite.expected import (
+    LAUNCHERS,
+    PROFILES,
+    Descriptors,
+    Launched,
+    Questions,
+    Vectors,
+    read_record,
+)
 from bitwise_conformance.suite.suite import Suite
+from bitwise_core.descriptors import read, write
+from bitwise_core.evaluation import evaluate
+from bitwise_core.launchers import Launcher
 from bitwise_core.machine.lanes import Array
 from bitwise_core.mma import MmaSpec, multiply_accumulate
-from bitwise_core.numeric import storage
+from bitwise_core.numeric import FLOAT_FORMATS, storage
+from bitwise_core.profiles import Profile
 
 
 @over(cases.matrix_units)
@@ -42,9 +53,11 @@ def test_a_profile_declines_what_it_does_not_know(suite: Suite, sample: tuple[Pr
     """A profile answers what it knows, and nothing where a key is missing, unknown, or of an unknown value."""
     profile, path = sample
     for question in read_record(Questions, path).known:
-        assert str(profile.describe(question.key)) == question.descriptor
-        answered = [key for key in _unknown(question.key) if profile.describe(key) is not None]
-        assert answered == [], f"near {question.key}"
+        found = profile.describe(question.configuration)
+        assert found is not None, f"{question.configuration} is not known"
+        assert write(found) == question.descriptor
+        answered = [each for each in _unknown(question.configuration) if profile.describe(each) is not None]
+        assert answered == [], f"near {question.configuration}"
 
 
 def _unknown(key: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -64,4 +77,20 @@ def test_a_launcher_returns_what_is_evaluated(suite: Suite, sample: tuple[Launch
     if missing is not None:
         pytest.skip(f"{launcher.name} cannot run here: {missing}")
     for run in runs:
-        assert launcher.launch(run).tobytes() == launcher.evaluate(run).tobytes(), run
+        desc = read(run.descriptor)
+        operands = _drawn(run)
+        assert launcher.launch(desc, *operands).tobytes() == evaluate(desc, *operands).tobytes(), run.descriptor
+
+
+def _drawn(run: Launched) -> list[Array]:
+    """Operands of both signs between 1/16 and 16: sums of a few hundred products round, and do not overflow."""
+    generator = np.random.default_rng(run.seed)
+    operands = []
+    for each in run.operands:
+        form = FLOAT_FORMATS[each.dtype]
+        exponent = generator.integers(form.bias - 4, form.bias + 4, each.shape, dtype=np.uint64)
+        mantissa = generator.integers(0, 1 << form.mantissa_bits, each.shape, dtype=np.uint64)
+        sign = generator.integers(0, 2, each.shape, dtype=np.uint64) << np.uint64(form.magnitude_bits)
+        value = sign | exponent << np.uint64(form.mantissa_bits) | mantissa
+        operands.append((value << np.uint64(form.padding)).astype(storage(form.bits)))
+    return operands
