@@ -174,6 +174,25 @@ def test_blocks_that_leave_gaps_keep_their_tiles() -> None:
     assert signature(elementwise(128, step=256)) != signature(elementwise(128))
 
 
+def in_rows(text: str, length: int, *, row: str = "%ctaid.y") -> str:
+    """An elementwise kernel whose elements lie in rows of a known length, one for each block along another axis."""
+    return text.replace(
+        "\tadd.s32 %r6, %r5, %r4;",
+        f"\tmov.u32 %r50, {row};\n\tmad.lo.s32 %r5, %r50, {length}, %r5;\n\tadd.s32 %r6, %r5, %r4;",
+    )
+
+
+def test_one_axis_of_the_grid_alone_goes_through_the_tiles() -> None:
+    first = in_rows(elementwise(128), 4096)
+    assert (
+        symbolic(first) == symbolic(in_rows(elementwise(256), 4096)) == symbolic(in_rows(elementwise(32, each=2), 4096))
+    )
+    assert symbolic(first) != symbolic(in_rows(elementwise(128), 2048))
+    assert symbolic(first) != symbolic(in_rows(elementwise(128), 4096, row="%ctaid.z"))
+    assert symbolic(first) != symbolic(in_rows(elementwise(128, step=256), 4096))
+    assert symbolic(in_rows(elementwise(128), 64)) != symbolic(in_rows(elementwise(128), 128))
+
+
 def test_a_loop_is_a_fold_whatever_its_names() -> None:
     text = column_loop(2)
     assert symbolic(text) == symbolic(text.replace("%r6", "%r57").replace("$turn", "$again"))

@@ -18,7 +18,8 @@ from bitwise_core.engine.program_text import text_signature
 from bitwise_core.engine.symbolic_domain import WITHOUT_WRAPPING, SymbolicDomain
 from bitwise_core.engine.symbolic_memory import SymbolicMemory
 from bitwise_core.engine.symbolic_run import SymbolicProgram, SymbolicRun
-from bitwise_core.engine.tiles import EXTENT, Coordinates, signature_of
+from bitwise_core.engine.tile_function import signature_of
+from bitwise_core.engine.tiles import EXTENT, Coordinates
 from bitwise_core.machine import hashing
 from bitwise_core.machine.arch import Arch, EveryLaunch
 from bitwise_core.machine.cells import FinerGranule, SharedMemory

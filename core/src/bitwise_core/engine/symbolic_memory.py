@@ -11,7 +11,7 @@ import numpy as np
 from bitwise_core.engine.predicates import all_of
 from bitwise_core.engine.symbolic import Chosen, Symbolic
 from bitwise_core.engine.symbolic_domain import SymbolicDomain
-from bitwise_core.engine.tiles import Elements
+from bitwise_core.engine.tile_function import Elements
 from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable

@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bitwise_core.engine import polynomial as P
-from bitwise_core.engine.numbering import LARGEST, reaches_all
 from bitwise_core.engine.polynomial import Monomial, Polynomial
 from bitwise_core.machine import hashing
 from bitwise_core.machine.domain import Unreadable
@@ -154,30 +153,23 @@ class Coordinates:
         return value
 
     def _create(self, value: Polynomial) -> bool:
-        """A sum of multiples of some extent in the block's coordinates, and an offset that is none."""
-        atoms = self.domain.atoms
-        extent, lead, terms = 0, None, {}
-        for monomial, coefficient in value.terms.items():
-            if not any(atoms[number].block for number in monomial):
-                continue
-            if not isinstance(coefficient, int) or any(self._varies(number) for number in monomial):
-                return False
-            number = P.signed(coefficient, 32)
-            extent = gcd(extent, number * self._multiple(monomial))
-            terms[monomial] = coefficient
-            if (
-                len(monomial) == 1
-                and monomial[0] not in self._symbols
-                and (lead is None or abs(number) < abs(P.signed(terms[(lead,)], 32)))
-            ):
-                lead = monomial[0]
-        if lead is None or not 2 <= extent <= LARGEST_TILE or P.divisible(value.constant, extent, 32):
+        """A sum of multiples of some extent in the block's coordinates, and an offset that is none.
+
+        Of a sum over several axes of the grid one axis alone leads: a definition over two would go through its tiles
+        in the order of neither.
+        """
+        terms = self._of_blocks(value)
+        if terms is None:
             return False
-        if P.signed(terms[(lead,)], 32) == -extent:
-            terms = {m: -c & 0xFFFFFFFF for m, c in terms.items()}
-        definition = Polynomial(32, terms)
-        if P.signed(terms[(lead,)], 32) != extent or P.widened(definition, 64) is None:
+        axes = [m for m in terms if len(m) == 1 and m[0] in self.domain.block_symbols.values()]
+        made = self._definition(terms, value.constant) if len(axes) < 2 else None
+        if made is None:
+            alone = [m for m in axes if abs(P.signed(terms[m], 32)) > 1 and m[0] not in self._leads]
+            least = min(alone, key=lambda m: abs(P.signed(terms[m], 32)), default=None)
+            made = None if least is None else self._definition({least: terms[least]}, value.constant)
+        if made is None:
             return False
+        definition, lead, extent = made
         index = len(self.found)
         words = np.repeat(hashing.constant(f"output coordinate {index}"), self.rows, axis=1)
         for row in (self.exchanged, self.plain_names[0]):
@@ -191,6 +183,37 @@ class Coordinates:
             shift[self.row(self.found[-1], stride)] = amount
         self.environments.insert(0, Environment(symbol, 1, Polynomial(64, {}, shift)))
         return True
+
+    def _of_blocks(self, value: Polynomial) -> dict[Monomial, int] | None:
+        """The terms that depend on the block's coordinates; None where their coefficients differ between lanes."""
+        found: dict[Monomial, int] = {}
+        for monomial, coefficient in value.terms.items():
+            if any(self.domain.atoms[number].block for number in monomial):
+                if not isinstance(coefficient, int) or any(self._varies(number) for number in monomial):
+                    return None
+                found[monomial] = coefficient
+        return found
+
+    def _definition(self, terms: Mapping[Monomial, int], offset: P.Coefficient) -> tuple[Polynomial, int, int] | None:
+        """These terms as a tile's start, the symbol that leads them, and the tile's extent."""
+        extent, lead = 0, None
+        for monomial, coefficient in terms.items():
+            number = P.signed(coefficient, 32)
+            extent = gcd(extent, number * self._multiple(monomial))
+            if (
+                len(monomial) == 1
+                and monomial[0] not in self._symbols
+                and (lead is None or abs(number) < abs(P.signed(terms[(lead,)], 32)))
+            ):
+                lead = monomial[0]
+        if lead is None or not 2 <= extent <= LARGEST_TILE or P.divisible(offset, extent, 32):
+            return None
+        if P.signed(terms[(lead,)], 32) == -extent:
+            terms = {m: -c & 0xFFFFFFFF for m, c in terms.items()}
+        definition = Polynomial(32, terms)
+        if P.signed(terms[(lead,)], 32) != extent or P.widened(definition, 64) is None:
+            return None
+        return definition, lead, extent
 
     @staticmethod
     def name(index: int, exchanged: bool) -> int:
@@ -207,187 +230,3 @@ class Coordinates:
     def _varies(self, number: int) -> bool:
         threads: int = self.domain.atoms[number].words.shape[2]
         return threads > 1
-
-
-@dataclass(frozen=True, slots=True)
-class Elements:
-    """What a block stores: hashes (2, rows, elements) of address, condition and value together, and of addresses."""
-
-    whole: hashing.Words
-    address: hashing.Words
-
-
-def signature_of(elements: Elements, coordinates: Coordinates) -> tuple[hashing.Words, tuple[str, ...]]:
-    """The hash of the function from output coordinates to stored values, and what it says of tiles.
-
-    A coordinate whose instances prove that every offset of the tile holds the same function of it drops out with its
-    extent.  Any other stays tied to its definition.
-    """
-    keys, first = _distinct(elements.whole[:, 0])
-    whole, address = elements.whole[:, :, first], elements.address[:, :, first]
-    renamed = {name: bool((whole[:, row] != whole[:, 0]).any()) for name, row in coordinates.renaming.items()}
-    free: dict[int, tuple[int | None, Any]] = {}
-    for coordinate in coordinates.found:
-        steps = _steps(whole, address, keys, coordinate, coordinates)
-        if steps is not None:
-            free[coordinate.index] = steps
-    _untie_numberings(free, coordinates)
-    tied = {c.index: _axes(c, coordinates) for c in coordinates.found if c.index not in free}
-    changed = True
-    while changed:
-        changed = False
-        for coordinate in coordinates.found:
-            if coordinate.index not in free:
-                continue
-            axes = _axes(coordinate, coordinates)
-            raw = any(renamed[axis] for axis in axes) or renamed.get(EXTENT, False)
-            if raw or any(axes & other for other in tied.values()):
-                del free[coordinate.index]
-                tied[coordinate.index] = axes
-                changed = True
-    starts = np.ones(whole.shape[2], dtype=bool)
-    notes = []
-    for coordinate in coordinates.found:
-        if coordinate.index in free:
-            stride, begins = free[coordinate.index]
-            starts &= begins
-            if stride is not None:
-                notes.append(f"an output coordinate in tiles of any multiple of {STRIDES[stride]}")
-    if len([each for each in coordinates.found if each.index in free]) > 1:
-        notes.append(f"the numbering of tiles was evaluated for grids of up to {LARGEST} x {LARGEST} tiles")
-    alone = _lone_symbol(whole, address, coordinates, free, renamed)
-    rows = [(0, False), (coordinates.exchanged, True)]
-    if alone is not None:
-        rows = [(coordinates.plain_names[1], False), (coordinates.plain_names[0], True)]
-    variants = [_total(whole, starts, coordinates, free, row, exchanged, alone) for row, exchanged in rows]
-    return min(variants, key=lambda words: words.tobytes()), tuple(notes)
-
-
-def _lone_symbol(
-    whole: hashing.Words,
-    address: hashing.Words,
-    coordinates: Coordinates,
-    free: Mapping[int, tuple[int | None, Any]],
-    renamed: Mapping[str, bool],
-) -> str | None:
-    """The one block symbol that is a coordinate itself, in tiles of one element, beside at most one free coordinate."""
-    used = [name for name, depends in renamed.items() if depends]
-    others = [each for each in coordinates.found if free.get(each.index, (0, None))[0] is not None]
-    if len(used) != 1 or used[0] == EXTENT or len(others) > 1 or any(each.index not in free for each in others):
-        return None
-    if any(each.index != 0 for each in others):
-        return None
-    row = coordinates.renaming[used[0]]
-    changed = (whole[:, row] != whole[:, 0]).any(axis=0)
-    moved = (address[:, row] != address[:, 0]).any(axis=0)
-    return used[0] if bool((moved | ~changed).all()) else None
-
-
-def _untie_numberings(free: dict[int, tuple[int | None, Any]], coordinates: Coordinates) -> None:
-    """Coordinates whose block numbers do not go through all tiles once are not free."""
-    by_axes: dict[frozenset[str], list[Coordinate]] = {}
-    for coordinate in coordinates.found:
-        by_axes.setdefault(frozenset(_axes(coordinate, coordinates)), []).append(coordinate)
-    for axes, group in by_axes.items():
-        block = coordinates.domain.block_symbols.get(next(iter(axes))) if len(axes) == 1 else None
-        if block is None or not reaches_all(coordinates.domain, group, block):
-            for coordinate in group:
-                free.pop(coordinate.index, None)
-
-
-def _total(
-    whole: hashing.Words,
-    starts: Any,
-    coordinates: Coordinates,
-    free: Mapping[int, tuple[int | None, Any]],
-    row: int,
-    exchanged: bool,
-    alone: str | None,
-) -> hashing.Words:
-    """The hash of the function, with the first two coordinates named either way."""
-    total = hashing.constant("function of every launch")
-    for coordinate in coordinates.found:
-        name = coordinates.name(coordinate.index, exchanged)
-        if coordinate.index in free:
-            stride, _ = free[coordinate.index]
-            if stride is not None:
-                total = total + hashing.constant(f"coordinate {name} by {STRIDES[stride]}")
-        elif not all((whole[:, coordinates.row(coordinate, s)] == whole[:, 0]).all() for s in range(len(STRIDES))):
-            definition = P.words(coordinates.domain.atoms, coordinate.definition)
-            definition = definition[:, min(row, definition.shape[1] - 1)][:, None]
-            total = total + hashing.finalise(definition + hashing.constant(f"coordinate {name} is"))
-    if alone is not None:
-        total = total + hashing.constant(f"coordinate {0 if exchanged else 1} by {STRIDES[0]}")
-    chosen = whole[:, row, starts]
-    members = hashing.finalise(chosen[:, :, None] * hashing.multiplier(41) + hashing.constant("stored element"))
-    return hashing.finalise(total + members.sum(axis=1, dtype=np.uint64)[:, :, None])
-
-
-def _axes(coordinate: Coordinate, coordinates: Coordinates) -> set[str]:
-    """The block symbols that a coordinate's definition depends on."""
-    words = P.words(coordinates.domain.atoms, coordinate.definition)
-    inner = [each for each in coordinates.found if each.symbol in coordinate.definition.atoms()]
-    found = {name for each in inner for name in _axes(each, coordinates)}
-    if words.shape[1] == 1:
-        return found
-    return found | {name for name, row in coordinates.renaming.items() if (words[:, row] != words[:, 0]).any()}
-
-
-def _distinct(words: hashing.Words) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Sorted keys (as pairs of words) and the first index of each."""
-    pairs = np.ascontiguousarray(words.T).view([("high", np.uint64), ("low", np.uint64)]).ravel()
-    found = np.unique(pairs, return_index=True)
-    return found[0], found[1]
-
-
-def _places(keys: np.ndarray[Any, Any], words: hashing.Words) -> np.ndarray[Any, Any]:
-    """For each hash its place among the sorted keys, or -1."""
-    pairs = np.ascontiguousarray(words.T).view([("high", np.uint64), ("low", np.uint64)]).ravel()
-    place = np.minimum(np.searchsorted(keys, pairs), len(keys) - 1)
-    return np.where(keys[place] == pairs, place, -1)
-
-
-def _steps(
-    whole: hashing.Words,
-    address: hashing.Words,
-    keys: np.ndarray[Any, Any],
-    coordinate: Coordinate,
-    coordinates: Coordinates,
-) -> tuple[int | None, Any] | None:
-    """The stride by which all elements form full chains along a coordinate, and the chains' first elements, or None.
-
-    A stride of None says that no element depends on the coordinate.
-    """
-    everywhere = np.ones(whole.shape[2], dtype=bool)
-    if all((whole[:, coordinates.row(coordinate, s)] == whole[:, 0]).all() for s in range(len(STRIDES))):
-        return None, everywhere
-    for stride, amount in enumerate(STRIDES):
-        if coordinate.extent % amount:
-            continue
-        row = coordinates.row(coordinate, stride)
-        following = _places(keys, whole[:, row])
-        itself = np.arange(len(keys))
-        constant = following == itself
-        moved = (address[:, row] != address[:, 0]).any(axis=0)
-        if (~moved & ~constant).any():
-            return None
-        following = np.where(constant, -1, following)
-        begins = np.ones(len(keys), dtype=bool)
-        begins[following[following >= 0]] = False
-        if _full(following, begins & ~constant, constant, coordinate.extent // amount):
-            return stride, begins | constant
-    return None
-
-
-def _full(
-    following: np.ndarray[Any, Any], begins: np.ndarray[Any, Any], constant: np.ndarray[Any, Any], length: int
-) -> bool:
-    """Whether the chains from these elements have exactly this length and hold every element that is not constant."""
-    current = np.flatnonzero(begins)
-    if current.size * length != int((~constant).sum()):
-        return False
-    for _ in range(length - 1):
-        current = following[current]
-        if (current < 0).any():
-            return False
-    return bool((following[current] < 0).all())
