@@ -41,12 +41,22 @@ class State:
         copies = machine.extra.get("copies")
         return State(dict(machine.registers), shared.words.copy(), shared.meta.copy(), _copies(copies))
 
+    def written(self, cells: Array) -> Array:
+        """Those of the cells that hold something in some instance."""
+        known = cells[cells < self.meta.shape[1]]
+        empty = (self.meta[:, known] & np.uint32(L.POISON)).all(axis=0)
+        found: Array = np.concatenate([known[~empty], cells[cells >= self.meta.shape[1]]])
+        return found
+
+    def has(self, row: int, other: State, other_row: int, name: str) -> bool:
+        """Whether two states agree, each in an instance of its own, on one register."""
+        left, right = self.registers.get(name), other.registers.get(name)
+        return left is not None and right is not None and _same_value(left, row, right, other_row)
+
     def agrees(self, row: int, other: State, other_row: int, names: Iterable[str], live: Array) -> bool:
         """Whether two states agree, each in an instance of its own: on these registers, these cells, and the copies."""
-        for name in names:
-            left, right = self.registers.get(name), other.registers.get(name)
-            if left is None or right is None or not _same_value(left, row, right, other_row):
-                return False
+        if not all(self.has(row, other, other_row, name) for name in names):
+            return False
         cells = live[live < min(self.words.shape[2], other.words.shape[2])]
         if cells.size != live.size:
             return False

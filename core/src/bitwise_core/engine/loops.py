@@ -43,7 +43,7 @@ from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Lanes, Value
+from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.pieces import as_lanes
 from bitwise_core.machine.races import Races
 from bitwise_core.machine.state import Machine
@@ -203,8 +203,52 @@ class LoopReader(Turns):
 
     def _fold(self, entry: State, growth: Growth, scale: Scale, end: End, unit: int) -> None:
         machine, loop = self.machine, self.loop
-        carries = any(self.instructions[pc].opcode.startswith(self.program.mnemonics.asynchronous) for pc in loop.body)
         data = [name for name in loop.carried if name not in growth.start]
+        before = machine.shared
+        memory = self._ready(growth, scale, data)
+        accumulators = [name for name in data if hash_of(machine.registers[name])[1] & L.POISON]
+        found = chains(self.instructions, loop, accumulators, self.program.mnemonics)
+        ready = State.of(machine)
+        once = not any(_implies(each, self._at_entry(end, scale)) for each in self.entered)
+        fold = Fold(self, growth, end, unit, once, scale, self.rows)
+        named: dict[str, Lanes] = {}
+        results: dict[str, Lanes] = {}
+        others = [name for name in loop.kept if name not in data and name not in growth.start]
+        firm = [name for name in data if name not in accumulators]
+        idle = [name for name in firm if not entry.has(0, ready, self.rows[ENTRY], name)]
+        for place, level in enumerate(found.levels):
+            if place:
+                machine.shared, machine.registers = before, dict(entry.registers)
+                memory = self._ready(growth, scale, data)
+            memory.watch()
+            starts = {name: named.get(name) or poison(self._width(name)) for name in (*accumulators, *idle)}
+            recorded = self._turns(growth, found, level, starts, entry, others)
+            if not place:
+                self._check_state(entry, ready, [name for name in firm if name not in idle], memory.live())
+                self._check_integers(growth, scale.turn)
+            for name in level:
+                results[name], named[name] = fold.of(name, self._start(entry, name), recorded)
+            for name in others:
+                own = found.only(name, level)
+                if own is not None and own not in found.pure and recorded.alike(own, name):
+                    starts_from = self._start(entry, own), self._start(entry, name)
+                    results[name] = fold.started(results[own], *starts_from)
+        self.domain.entries.append(None if once else self._at_entry(end, scale))
+        for name in loop.writes:
+            if name in machine.registers:
+                bits = L.width(machine.registers[name])
+                machine.registers[name] = results.get(name) or Lanes(
+                    bits, hashing.constant("after a loop"), L.TERM | L.POISON
+                )
+        memory.leave()
+
+    def _start(self, entry: State, name: str) -> Value:
+        return entry.registers.get(name, poison(self._width(name)))
+
+    def _ready(self, growth: Growth, scale: Scale, data: list[str]) -> EnteredMemory:
+        """Runs the turns that fill what the loop carries, up to the symbolic position."""
+        machine, loop = self.machine, self.loop
+        carries = any(self.instructions[pc].opcode.startswith(self.program.mnemonics.asynchronous) for pc in loop.body)
         lead = growth.period if carries or growth.period > 1 else 1
         self.place(growth, scale.turn, -(lead // growth.period))
         for name in data:
@@ -213,36 +257,22 @@ class LoopReader(Turns):
         memory = EnteredMemory.around(machine)
         machine.races = Races(memory.words.shape[2], machine.threads, machine.warp, machine.blocks)
         machine.reading = {}
-        found: Chains | None = None
         for _ in range(lead):
             self.run(loop.body)
-        accumulators = [name for name in data if hash_of(machine.registers[name])[1] & L.POISON]
-        found = chains(self.instructions, loop, accumulators, self.program.mnemonics)
-        ready = State.of(machine)
-        memory.watch()
-        recorded = self._turns(growth, found, accumulators, entry)
-        live = memory.live()
-        after = State.of(machine)
-        firm = [name for name in data if name not in accumulators]
+        return memory
+
+    def _check_state(self, entry: State, ready: State, firm: list[str], live: Array) -> None:
+        """That turns start in the state to which they lead and in which the loop is entered.  Raises Unreadable.
+
+        What nothing has written by then is not compared: a result that it enters is not taken.
+        """
+        live = ready.written(live)
+        after = State.of(self.machine)
         first_row = 0
         if not entry.agrees(first_row, ready, self.rows[ENTRY], firm, live):
             raise self.fail("the state at the loop's start is not that of a later turn")
         if not after.agrees(first_row, ready, self.rows[NEXT], firm, live):
             raise self.fail("a turn does not lead to the state of the next one")
-        self._check_integers(growth, scale.turn)
-        once = not any(_implies(each, self._at_entry(end, scale)) for each in self.entered)
-        self.domain.entries.append(None if once else self._at_entry(end, scale))
-        fold = Fold(self, growth, end, unit, once, scale, self.rows)
-        results = {
-            name: fold.of(name, entry.registers.get(name, poison(self._width(name))), recorded) for name in accumulators
-        }
-        for name in loop.writes:
-            if name in machine.registers:
-                bits = L.width(machine.registers[name])
-                machine.registers[name] = results.get(name) or Lanes(
-                    bits, hashing.constant("after a loop"), L.TERM | L.POISON
-                )
-        memory.leave()
 
     def _width(self, name: str) -> int:
         value = self.machine.registers.get(name)
@@ -263,28 +293,45 @@ class LoopReader(Turns):
             if self.domain.coordinates.rewritten(difference).terms or not P.is_zero(difference.constant):
                 raise self.fail("an integer grows unevenly")
 
-    def _turns(self, growth: Growth, found: Chains, accumulators: list[str], entry: State) -> Recorded:
-        """Runs a whole period, each accumulator starting every turn (and every matrix step of a chain) as a symbol."""
+    def _turns(
+        self,
+        growth: Growth,
+        found: Chains,
+        level: tuple[str, ...],
+        starts: Mapping[str, Value],
+        entry: State,
+        others: list[str],
+    ) -> Recorded:
+        """Runs a whole period, each accumulator starting every turn (and every matrix step of a chain) as a symbol.
+
+        Those of the level are one symbol.  `starts` gives the others: those before it by their names, and poison for
+        those after it and for what is taken to be overwritten before it matters.  What turns leave in `others` is
+        noted too.
+        """
         machine = self.machine
-        flags = {name: self._property(machine, name, entry) for name in accumulators}
-        recorded = Recorded({name: [] for name in accumulators}, found.pure, growth.period, flags)
-        widths = {name: L.width(machine.registers[name]) for name in accumulators}
-        owners = {name: name for name in found.pure}
+        flags = {name: self._property(machine, name, entry) for name in level}
+        pure = found.pure & set(level)
+        recorded = Recorded({name: [] for name in level}, pure, growth.period, flags, {name: [] for name in others})
         for _ in range(growth.period):
-            for name in accumulators:
-                machine.registers[name] = accumulator(widths[name], flags[name])
-            owners = {name: name for name in found.pure}
+            machine.registers.update(starts)
+            machine.registers.update((name, accumulator(L.width(starts[name]), flags[name])) for name in level)
+            owners = {name: name for name in pure}
             chained = {}
             for step in found.steps:
+                if not all(source in owners for _, source in step.sources):
+                    continue
                 held = {target: owners[source] for target, source in step.sources}
                 chained[step.index] = Chained(
                     step.sources, held, {source: owners[source] for _, source in step.sources}, recorded
                 )
                 owners.update(held)
             self.run(self.loop.body, chained)
-            for name in accumulators:
-                if name not in found.pure:
+            for name in level:
+                if name not in pure:
                     recorded.values[name].append(machine.registers[name])
+            for name in others:
+                if name in machine.registers:
+                    recorded.left[name].append(machine.registers[name])
         for name, values in recorded.values.items():
             if flags[name] and not all(np.all(np.bitwise_and(as_lanes(value).meta, flags[name])) for value in values):
                 raise NotKept
