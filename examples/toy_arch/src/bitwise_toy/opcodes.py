@@ -22,7 +22,7 @@ INTEGERS = {"add.i": ("add.b32", 32, np.add), "mul.i": ("mul.b32", 32, np.multip
 def reciprocal(patterns: Array) -> Array:
     """rcp.f: the reciprocal of fp32 patterns, its last 12 bits zero; of a NaN and of a zero the one NaN."""
     numbers = patterns.view(np.float32).astype(np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         cut = (1.0 / numbers).astype(np.float32).view(np.uint32) & np.uint32(0xFFFFF000)
     found: Array = np.where(np.isnan(numbers) | (numbers == 0), np.uint32(0x7FFFFFFF), cut)
     return found
