@@ -9,6 +9,7 @@ from bitwise_core.descriptors import (
     AttentionDesc,
     Cut,
     DescriptorError,
+    Digit,
     Fold,
     GEMMDesc,
     Instruction,
@@ -62,6 +63,9 @@ EVERY: dict[str, Record] = {
     "reduction": ReductionDesc(
         length=100, dtype="fp16", folds=(Fold(stride=4, count=32), Fold(stride=1, count=4, order="chain-down")),
         padding="zero",
+    ),
+    "one chain": ReductionDesc(
+        length=64, dtype="fp32", folds=(Fold(stride=32, within=(Digit(stride=1, count=4),)), Fold(stride=4, count=8)),
     ),
     "chunks": index_bits(1000, (2, 0, 1, 3), chunk=16, chunks_first=False),
     "attention": ATTENTION,
@@ -186,7 +190,7 @@ def test_a_wrong_cut_says_what_to_change(fields: dict[str, object], message: str
         ("gemm(k=3", "the line ends where a field or ')' should follow, in the descriptor 'gemm(k=3'"),
         ("gemm(k=3 k=4)", "k is given twice, in the descriptor 'gemm(k=3 k=4)'"),
         ("matmul(k=3)", "there is no descriptor 'matmul'; there are gemm, reduction, attention, cut, instruction, "
-                        "rotation, fold, in the descriptor 'matmul(k=3)'"),
+                        "rotation, fold, digit, in the descriptor 'matmul(k=3)'"),
         ("cut(span=3) 4", "nothing follows a descriptor, and '4' does, in the descriptor 'cut(span=3) 4'"),
         ("cut(span=)", "')' stands where a value should, in the descriptor 'cut(span=)'"),
         ("cut(span=3x)", "'3x' is no value, in the descriptor 'cut(span=3x)'"),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from bitwise_core.descriptors import (
     Cut,
     DescriptorError,
+    Digit,
     Fold,
     GEMMDesc,
     Instruction,
@@ -174,18 +175,21 @@ def test_a_reduction_and_its_tree_have_the_same_bits(data: st.DataObject) -> Non
     reach = int(np.prod(counts, dtype=int))
     length = data.draw(st.integers(1, reach))
     strides = np.cumprod([1, *counts])[:-1].tolist()
-    folds = [
-        Fold(
-            stride=stride, count=count, order=data.draw(st.sampled_from(["chain", "chain-down"])),
-            start=data.draw(st.sampled_from(["first", "zero"])),
-        )
-        for stride, count in zip(strides, counts, strict=True)
-    ]  # fmt: skip
+    digits = data.draw(st.permutations([Digit(stride=s, count=c) for s, c in zip(strides, counts, strict=True)]))
+    folds = []
+    while digits:
+        mine = [digits.pop() for _ in range(data.draw(st.integers(1, len(digits))))]
+        folds.append(
+            Fold(
+                **dict(mine[0]), order=data.draw(st.sampled_from(["chain", "chain-down"])),
+                start=data.draw(st.sampled_from(["first", "zero"])), within=tuple(mine[1:]),
+            )
+        )  # fmt: skip
     padding = data.draw(st.sampled_from(["absent", "zero", "negative-zero"])) if length < reach else "absent"
     desc = ReductionDesc(
         length=length, dtype=data.draw(st.sampled_from(["fp16", "fp32"])),
         output_dtype=data.draw(st.sampled_from(["fp32", "bf16"])),
-        folds=tuple(data.draw(st.permutations(folds))), padding=padding,
+        folds=tuple(folds), padding=padding,
     )  # fmt: skip
     x = array(data.draw, desc.dtype, 2, length)
     found = evaluate(desc, x)

@@ -16,13 +16,14 @@ from bitwise_core.descriptors.families import (
 )
 from bitwise_core.descriptors.gemm import GEMMDesc, Instruction, Rotation
 from bitwise_core.descriptors.record import DescriptorError, Record
-from bitwise_core.descriptors.reduction import Fold, ReductionDesc, index_bits
+from bitwise_core.descriptors.reduction import Digit, Fold, ReductionDesc, index_bits
 from bitwise_core.descriptors.text import read, write
 
 __all__ = [
     "AttentionDesc",
     "Cut",
     "DescriptorError",
+    "Digit",
     "Fold",
     "GEMMDesc",
     "Instruction",

@@ -12,17 +12,40 @@ from bitwise_core.descriptors.record import DescriptorError, Record
 from bitwise_core.numeric import FLOAT_FORMATS
 
 
+class Digit(Record):
+    """A digit of an index: it counts from 0 to `count` - 1 in steps of `stride`."""
+
+    stride: Positive
+    count: Annotated[StrictInt, Field(ge=2)] = 2
+
+
 class Fold(Record):
     """One digit of the index is summed away: the `count` values whose indices differ by multiples of `stride`.
 
     They are added one after the other, in ascending order of the digit (descending with `chain-down`), from the first
-    of them or from +0.  A digit of two is one bit of the index, and its fold one round of a tree.
+    of them or from +0.  A digit of two is one bit of the index, and its fold one round of a tree.  With `within`,
+    further digits are summed in the same chain: at each place of a digit all places of those after it, the last the
+    fastest.
     """
 
     stride: Positive
     count: Annotated[StrictInt, Field(ge=2)] = 2
     order: Literal["chain", "chain-down"] = "chain"
     start: Literal["first", "zero"] = "first"
+    within: tuple[Digit, ...] = ()
+
+    @property
+    def digits(self) -> tuple[Digit, ...]:
+        """All digits that it sums, the slowest first."""
+        return (Digit(stride=self.stride, count=self.count), *self.within)
+
+    @property
+    def offsets(self) -> list[int]:
+        """What is added to an index whose digits here are 0, in the order of the chain."""
+        found = [0]
+        for digit in self.digits:
+            found = [low + place * digit.stride for low in found for place in range(digit.count)]
+        return found if self.order == "chain" else found[::-1]
 
 
 class ReductionDesc(Record):
@@ -47,13 +70,14 @@ class ReductionDesc(Record):
     @model_validator(mode="after")
     def _consistent(self) -> ReductionDesc:
         reach = 1
-        for fold in sorted(self.folds, key=lambda each: each.stride):
-            if fold.stride != reach:
+        digits = [digit for fold in self.folds for digit in fold.digits]
+        for digit in sorted(digits, key=lambda each: each.stride):
+            if digit.stride != reach:
                 raise ValueError(
-                    f"the folds below stride {fold.stride} reach {reach} indices: give one of stride {reach}, so that "
+                    f"the folds below stride {digit.stride} reach {reach} indices: give one of stride {reach}, so that "
                     "every index has one place"
                 )
-            reach *= fold.count
+            reach *= digit.count
         if reach < self.length:
             raise ValueError(
                 f"the folds cover {reach} indices and the axis has {self.length}: give one more of stride {reach} and "
@@ -72,7 +96,7 @@ class ReductionDesc(Record):
         """How many indices the folds cover, padding included."""
         reach = 1
         for fold in self.folds:
-            reach *= fold.count
+            reach *= len(fold.offsets)
         return reach
 
     def to_text(self) -> str:

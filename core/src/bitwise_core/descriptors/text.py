@@ -10,7 +10,7 @@ from bitwise_core.descriptors.attention import AttentionDesc
 from bitwise_core.descriptors.cuts import Cut
 from bitwise_core.descriptors.gemm import GEMMDesc, Instruction, Rotation
 from bitwise_core.descriptors.record import DescriptorError, Record
-from bitwise_core.descriptors.reduction import Fold, ReductionDesc
+from bitwise_core.descriptors.reduction import Digit, Fold, ReductionDesc
 
 NAMES: dict[str, type[Record]] = {
     "gemm": GEMMDesc,
@@ -20,6 +20,7 @@ NAMES: dict[str, type[Record]] = {
     "instruction": Instruction,
     "rotation": Rotation,
     "fold": Fold,
+    "digit": Digit,
 }
 _WORDS = {record: name for name, record in NAMES.items()}
 _TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[()\[\]=]|[^\s()\[\]="]+)')

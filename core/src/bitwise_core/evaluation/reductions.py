@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 import numpy.typing as npt
 
@@ -9,7 +11,8 @@ from bitwise_core.descriptors import DescriptorError, Fold, ReductionDesc
 from bitwise_core.evaluation.patterns import convert, patterns, zeros
 from bitwise_core.numeric import FLOAT_FORMATS, Bits, operation
 
-Mask = npt.NDArray[np.bool_]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Indices: TypeAlias = npt.NDArray[np.int64]
 
 
 def evaluate_reduction(desc: ReductionDesc, x: npt.ArrayLike) -> Bits:
@@ -30,26 +33,26 @@ def evaluate_reduction(desc: ReductionDesc, x: npt.ArrayLike) -> Bits:
         present[desc.length :] = False
     elif desc.padding == "negative-zero":
         padded[:, desc.length :] = FLOAT_FORMATS[dtype].negative_zero or 0
-    ordered = sorted(desc.folds, key=lambda fold: -fold.stride)
-    digits = [fold.count for fold in ordered]
-    padded, present = padded.reshape(len(batch), *digits), present.reshape(digits)
-    left = list(ordered)
+    indices = np.arange(desc.reach)
     for fold in desc.folds:
-        axis = left.index(fold)
-        left.pop(axis)
-        padded, present = _folded(fold, dtype, padded, present, axis)
-    return convert(padded.reshape(len(batch)), dtype, desc.output_dtype).reshape(shape[:-1])
+        indices, padded, present = _folded(fold, dtype, indices, padded, present)
+    return convert(padded[:, 0], dtype, desc.output_dtype).reshape(shape[:-1])
 
 
-def _folded(fold: Fold, dtype: str, values: Bits, present: Mask, axis: int) -> tuple[Bits, Mask]:
-    """One digit summed away: values (batch, digits...), present (digits...)."""
+def _folded(fold: Fold, dtype: str, indices: Indices, values: Bits, present: Mask) -> tuple[Indices, Bits, Mask]:
+    """One fold made: indices (n) that are left, values (batch, n), present (n)."""
     plus = operation(f"add.rn.{dtype}")
-    order = range(fold.count) if fold.order == "chain" else range(fold.count - 1, -1, -1)
-    total = np.zeros_like(values.take(0, axis=axis + 1))
-    taken = np.full(present.take(0, axis=axis).shape, fold.start == "zero")
-    for digit in order:
-        value, there = values.take(digit, axis=axis + 1), present.take(digit, axis=axis)
+    places = np.full(int(indices.max()) + 1, -1)
+    places[indices] = np.arange(len(indices))
+    left = indices
+    for digit in fold.digits:
+        left = left[left // digit.stride % digit.count == 0]
+    total = np.zeros((len(values), len(left)), dtype=values.dtype)
+    taken = np.full(len(left), fold.start == "zero")
+    for offset in fold.offsets:
+        chosen = places[left + offset]
+        value, there = values[:, chosen], present[chosen]
         summed = plus.evaluate(total, value)
         total = np.where(there, np.where(taken, summed, value), total)
         taken = taken | there
-    return total, taken
+    return left, total, taken

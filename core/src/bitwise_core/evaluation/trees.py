@@ -108,14 +108,13 @@ def reduction_tree(desc: ReductionDesc) -> Node:
         for index in range(desc.reach)
     }
     for fold in desc.folds:
-        digits = range(fold.count) if fold.order == "chain" else range(fold.count - 1, -1, -1)
         summed: dict[int, Node | None] = {}
         for index in values:
-            if index // fold.stride % fold.count:
+            if any(index // digit.stride % digit.count for digit in fold.digits):
                 continue
             total = _zero(dtype) if fold.start == "zero" else None
-            for digit in digits:
-                value = values[index + digit * fold.stride]
+            for offset in fold.offsets:
+                value = values[index + offset]
                 if value is not None:
                     total = value if total is None else Operation(f"add.rn.{dtype}", (total, value))
             summed[index] = total
