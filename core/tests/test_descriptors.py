@@ -127,6 +127,14 @@ def _gemm(**changes: object) -> GEMMDesc:
         ({"alpha": 0.1}, "GEMMDesc: alpha: the scale 0.1 is no number of fp32: round it first"),
         ({"k": 0}, "GEMMDesc: k: input should be greater than or equal to 1, not 0"),
         ({"k": "64"}, "GEMMDesc: k: input should be a valid integer, not '64'"),
+        (
+            {"multiplied_as": "fp16"},
+            "GEMMDesc: operands of fp16 are fp16 already: leave multiplied_as out",
+        ),
+        (
+            {"multiplied_as": "e5m2", "left_dtype": "e4m3"},
+            "GEMMDesc: e5m2 does not hold every e4m3: choose another multiplied_as",
+        ),
         ({"speed": 3}, "GEMMDesc: speed: there is no such field"),
         ({"instruction": None}, "GEMMDesc: the matrix path needs its instruction: architecture, family and native k"),
         ({"instruction_k": 32}, "GEMMDesc: instruction_k = 32 is more than the instruction's own 16"),

@@ -122,6 +122,8 @@ def products(draw: st.DrawFn) -> GEMMDesc:
     if fields["path"] == "matrix":
         row = draw(st.sampled_from(list(UNITS.values())))
         types = row.left, row.right, row.result
+        if row.left == "fp16" and draw(st.booleans()):
+            types, fields["multiplied_as"] = ("e4m3", draw(st.sampled_from(["e5m2", "fp16"])), row.result), "fp16"
         fields["instruction"] = Instruction(architecture="toy_1", family="mma", k=row.k)
         fields["instruction_k"] = draw(st.integers(1, row.k))
         fields["use_fast_accum"] = draw(st.booleans())

@@ -43,7 +43,8 @@ class GEMMDesc(Record):
     instructions of `instruction_k` k, a short one filled up with zeros.  `k_loop_step` is None where turns decide
     nothing.
 
-    path `matrix`: `instruction` names the unit's row, whose types are the descriptor's; with `use_fast_accum` the
+    path `matrix`: `instruction` names the unit's row, whose types are the descriptor's (of both operands
+    `multiplied_as`, where operands are first widened to it, exactly); with `use_fast_accum` the
     accumulator enters the instruction's own sum, without it each instruction starts from +0 and one more addition, to
     nearest even in the accumulator's type, takes its result in.  path `fma`: acc = fma(a, b, acc) for each k; path
     `mul_add`: acc = acc + a b, rounded twice; both in the accumulator's type, to nearest even.
@@ -62,6 +63,7 @@ class GEMMDesc(Record):
     right_dtype: FloatName
     accumulator_dtype: FloatName = "fp32"
     output_dtype: FloatName
+    multiplied_as: FloatName | None = None
     path: Literal["matrix", "fma", "mul_add"]
     instruction: Instruction | None = None
     instruction_k: Positive = 1
@@ -132,7 +134,17 @@ class GEMMDesc(Record):
             )
 
     def _check_types(self) -> None:
-        accumulator = FLOAT_FORMATS[self.accumulator_dtype]
+        accumulator, wide = FLOAT_FORMATS[self.accumulator_dtype], self.multiplied_as
+        if wide is not None:
+            if self.path != "matrix":
+                raise DescriptorError(
+                    f"the path {self.path} multiplies in the accumulator's type: leave multiplied_as out"
+                )
+            if wide in (self.left_dtype, self.right_dtype) and self.left_dtype == self.right_dtype:
+                raise DescriptorError(f"operands of {wide} are {wide} already: leave multiplied_as out")
+            for name in (self.left_dtype, self.right_dtype):
+                if not FLOAT_FORMATS[wide].holds(FLOAT_FORMATS[name]):
+                    raise DescriptorError(f"{wide} does not hold every {name}: choose another multiplied_as")
         if self.path != "matrix":
             for name in (self.left_dtype, self.right_dtype):
                 if not accumulator.holds(FLOAT_FORMATS[name]):
@@ -162,11 +174,18 @@ class GEMMDesc(Record):
         return self.operand_scales or self.alpha != 1.0
 
     @property
+    def factor_dtypes(self) -> tuple[str, str]:
+        """The types of both operands as they are multiplied: the unit's, or the accumulator's on a scalar path."""
+        if self.path != "matrix":
+            return self.accumulator_dtype, self.accumulator_dtype
+        return self.multiplied_as or self.left_dtype, self.multiplied_as or self.right_dtype
+
+    @property
     def instruction_name(self) -> str:
         """The name of the matrix unit's row, as `MmaSpec.name` gives it; empty on a scalar path."""
         if self.instruction is None:
             return ""
-        types = "_".join((self.accumulator_dtype, self.left_dtype, self.right_dtype, self.accumulator_dtype))
+        types = "_".join((self.accumulator_dtype, *self.factor_dtypes, self.accumulator_dtype))
         return f"{self.instruction.family}_k{self.instruction.k}_{types}_{self.instruction.architecture}"
 
     def positions(self) -> Positions:

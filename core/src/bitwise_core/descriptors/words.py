@@ -27,6 +27,7 @@ def words(desc: GEMMDesc, unit: MmaSpec | None = None) -> list[str]:
     lines = [
         f"C = A B over k = {desc.k}: {desc.left_dtype} times {desc.right_dtype}, accumulated in "
         f"{desc.accumulator_dtype}, stored as {desc.output_dtype}"
+        + (f", both widened to {desc.multiplied_as} first" if desc.multiplied_as else "")
         + (", what is too large as the largest finite number." if desc.output_satfinite else ".")
     ]
     if desc.k_dropped:

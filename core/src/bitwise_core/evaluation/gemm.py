@@ -118,15 +118,16 @@ def _taken(operand: Bits, positions: npt.NDArray[np.int64], axis: int) -> Bits:
 
 def _walk(desc: GEMMDesc, unit: MmaSpec | None, a: Bits, b: Bits, total: Bits) -> Bits:
     dtype = desc.accumulator_dtype
+    types = desc.factor_dtypes
+    left, right = convert(a, desc.left_dtype, types[0]), convert(b, desc.right_dtype, types[1])
     if unit is not None:
         if desc.use_fast_accum:
-            return multiply_accumulate(unit, a, b, total)
+            return multiply_accumulate(unit, left, right, total)
         begin = np.zeros_like(total)
         for low in range(0, a.shape[2], unit.k):
-            result = multiply_accumulate(unit, a[:, :, low : low + unit.k], b[:, low : low + unit.k], begin)
+            result = multiply_accumulate(unit, left[:, :, low : low + unit.k], right[:, low : low + unit.k], begin)
             total = add(total, dtype, result, dtype, dtype)
         return total
-    left, right = convert(a, desc.left_dtype, dtype), convert(b, desc.right_dtype, dtype)
     fused, product, plus = (operation(f"{verb}.rn.{dtype}") for verb in ("fma", "mul", "add"))
     for k in range(a.shape[2]):
         factors = left[:, :, k, None], right[:, k, None]

@@ -74,16 +74,17 @@ def _merged(desc: GEMMDesc, part: Part, left: list[Load], right: list[Load], fir
 def _walk(desc: GEMMDesc, part: Part, left: list[Load], right: list[Load], first: int) -> Node:
     dtype = desc.accumulator_dtype
     total = _zero(dtype)
-    fills = _zero(desc.left_dtype), _zero(desc.right_dtype)
+    types = desc.factor_dtypes
+    fills = _zero(types[0]), _zero(types[1])
     for places in instructions(desc, part.positions, first).tolist():
-        one = [fills[0] if k == FILL else left[k] for k in places]
-        other = [fills[1] if k == FILL else right[k] for k in places]
+        one = [fills[0] if k == FILL else converted(left[k], desc.left_dtype, types[0]) for k in places]
+        other = [fills[1] if k == FILL else converted(right[k], desc.right_dtype, types[1]) for k in places]
         if desc.path == "matrix":
             start = total if desc.use_fast_accum else _zero(dtype)
             step = Matrix(desc.instruction_name, start, tuple(one), tuple(other))
             total = step if desc.use_fast_accum else added(total, dtype, step, dtype, dtype)
             continue
-        factors = converted(one[0], desc.left_dtype, dtype), converted(other[0], desc.right_dtype, dtype)
+        factors = one[0], other[0]
         if desc.path == "fma":
             total = Operation(f"fma.rn.{dtype}", (*factors, total))
         else:

@@ -24,7 +24,7 @@ def unit_of(desc: GEMMDesc, units: Units | None = None) -> MmaSpec | None:
     known = registry.default().matrix_units if units is None else units
     if desc.instruction_name in known:
         return known[desc.instruction_name]
-    types = f"{desc.left_dtype} times {desc.right_dtype} accumulated in {desc.accumulator_dtype}"
+    types = f"{' times '.join(desc.factor_dtypes)} accumulated in {desc.accumulator_dtype}"
     architectures = sorted({row.architecture for row in known.values()})
     if called.architecture not in architectures:
         there = f"there are {', '.join(architectures)}" if architectures else "install the plugin of an architecture"
@@ -48,4 +48,4 @@ def _types(row: MmaSpec) -> tuple[str, str, str]:
 
 
 def _wanted(desc: GEMMDesc) -> tuple[str, str, str]:
-    return desc.left_dtype, desc.right_dtype, desc.accumulator_dtype
+    return (*desc.factor_dtypes, desc.accumulator_dtype)
