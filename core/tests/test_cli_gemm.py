@@ -103,8 +103,8 @@ def test_turns_in_words() -> None:
     assert words(desc) == [
         "C = A B over k = 70: fp16 times bf16, accumulated in fp32, stored as fp32.",
         "Scalar arithmetic: a product and a sum, rounded apart, for each k in fp32, to nearest even.",
-        "The axis is walked from +0 in turns of 4 k, 70 steps one after the other.",
-        "The short turn, of 2 k, runs last.",
+        "The axis is walked from +0 in turns of 4 k, 72 steps one after the other.",
+        "The short turn, of 2 k, filled up with zeros, runs last.",
         "Inside a turn k runs in the order 3 1 2 0.",
         "Tiles of 16 columns start at different turns: tile t at turn (t mod 4) * 2.",
         "At the end the value is multiplied in fp32 by 0.5.",

@@ -50,7 +50,7 @@ class GEMMDesc(Record):
     `mul_add`: acc = acc + a b, rounded twice; both in the accumulator's type, to nearest even.
 
     Turns may be rotated per output tile (`turn_rotation`), and k permuted inside a turn (`turn_permutation`): the i-th
-    position walked is the turn's turn_permutation[i]-th.
+    position walked is the turn's turn_permutation[i]-th, the short turn being filled up with zeros first.
 
     At the end the value is multiplied in fp32 by `alpha` (a number of fp32; 1 multiplies nothing) or, with
     `operand_scales`, by the fp32 product of both operands' scales, which are inputs; and rounded to `output_dtype`, to

@@ -77,6 +77,9 @@ def _walk(desc: GEMMDesc, part: Part, width: int) -> list[str]:
     texts = []
     for taken in walk.tolist():
         real = [k for k in taken if k != FILL]
+        if not real:
+            texts.append("[zeros]")
+            continue
         ascending = real == list(range(real[0], real[0] + len(real)))
         text = str(real[0]) if len(real) == 1 else f"{real[0]}..{real[-1]}" if ascending else ",".join(map(str, real))
         texts.append(f"[{text}]")

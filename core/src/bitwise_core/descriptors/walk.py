@@ -45,7 +45,7 @@ def walked(part: Part) -> Iterator[Part]:
 def turns(desc: GEMMDesc, positions: Positions, first: int = 0) -> list[Positions]:
     """The turns of the loop over an innermost part, in the order they run; `first` of the full ones runs first.
 
-    The short turn stays where `short_turn` says, before or after all others.
+    The short turn stays where `short_turn` says, before or after all others; where k is permuted it is filled up.
     """
     step = desc.k_loop_step
     if step is None or not len(positions):
@@ -57,7 +57,7 @@ def turns(desc: GEMMDesc, positions: Positions, first: int = 0) -> list[Position
     order = desc.turn_permutation
     if order:
         full = full[:, list(order)]
-        rest = rest[[place for place in order if place < short]]
+        rest = np.concatenate([rest, np.full(step - short, FILL)])[list(order)]
     found = list(np.roll(full, -first % len(full), axis=0)) if len(full) else []
     if not short:
         return found

@@ -101,7 +101,8 @@ def _walk(desc: GEMMDesc, axis: Part) -> list[str]:
     short = len(longest.positions) % step
     lines = [f"{subject} is walked from +0 in turns of {step} k, {count} {unit} one after the other."]
     if short:
-        lines.append(f"The short turn, of {short} k, runs {desc.short_turn}.")
+        filled = ", filled up with zeros" if desc.turn_permutation else ""
+        lines.append(f"The short turn, of {short} k{filled}, runs {desc.short_turn}.")
     if desc.turn_permutation and list(desc.turn_permutation) != list(range(step)):
         lines.append(f"Inside a turn k runs in the order {_listed(desc.turn_permutation)}.")
     rotation = desc.turn_rotation

@@ -1,0 +1,209 @@
+"""Kernels of the corpus as descriptors, evaluated on a CPU against the bytes that a GPU returned.
+
+    python -m bitwise_conformance.described records/bytes-sm90-h100-triton-3.6.0.json
+
+What a tile, a number of warps or of stages does not decide is in no descriptor: one evaluation answers for all the
+configurations of a group that share it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bitwise_conformance.cases import DTYPE_BYTES, Array, Case, Scalar
+from bitwise_conformance.described_reductions import thread_sum
+from bitwise_conformance.draws import digest_of, inputs_of
+from bitwise_conformance.records import Records, load_records
+from bitwise_core.descriptors import Cut, GEMMDesc, Instruction, Record, single_pass
+from bitwise_core.evaluation import evaluate
+from bitwise_core.numeric import Bits
+
+GROUP, WARP = "wgmma", "mma.sync"
+NATIVE = {"fp16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "fp64": 4}
+FORMATS = {"fp8e4nv": "e4m3", "fp8e5": "e5m2"}
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A descriptor, the operands' buffers with their shapes, whether each is stored transposed, and the output."""
+
+    desc: Record
+    operands: tuple[tuple[str, tuple[int, ...], bool], ...]
+    output: str
+
+
+def _numbers(case: Case) -> dict[str, int]:
+    return {each.name: int(each.value) for each in case.arguments if isinstance(each, Scalar)}
+
+
+def _arrays(case: Case) -> dict[str, Array]:
+    return {array.name: array for array in case.arrays}
+
+
+def _format(dtype: str) -> str:
+    return FORMATS.get(dtype, dtype)
+
+
+def _instruction(case: Case, dtype: str) -> Instruction:
+    """wgmma for tiles of at least 64 rows and 4 warps, mma.sync below; 16-bit types run one step on both."""
+    small = case.constants["BM"] < 64 or case.num_warps < 4 or dtype == "fp64"
+    return Instruction(architecture="sm_90", family=WARP if small else GROUP, k=NATIVE[dtype])
+
+
+def _product(case: Case, desc: GEMMDesc, order: str = "nn") -> Described:
+    sizes = _numbers(case)
+    m, n, k = (sizes[name] for name in "mnk")
+    return Described(desc, (("a", (m, k), order[0] == "t"), ("b", (k, n), order[1] == "t")), "c")
+
+
+def _plain(case: Case) -> Described | None:
+    """One accumulator over the whole axis."""
+    a, c = _arrays(case)["a"].dtype, _arrays(case)["c"].dtype
+    dtype = "tf32" if case.family == "gemm_tf32" else _format(a)
+    total = {"gemm_fp16_sum": "fp16", "gemm_fp64": "fp64"}.get(case.family, "fp32")
+    if case.family == "gemm_fp64" and case.constants["BK"] != 16:
+        return None
+    desc = single_pass(
+        _numbers(case)["k"], dtype, _instruction(case, dtype), output_dtype=c, accumulator_dtype=total
+    )  # fmt: skip
+    order = case.group.split("-")[1] if case.family == "gemm_layouts" else "nn"
+    return _product(case, desc, order)
+
+
+def _fp8(case: Case) -> Described:
+    """fp8: wgmma closes its accumulator as often as it is told to; without wgmma operands are widened to fp16."""
+    arrays, k = _arrays(case), _numbers(case)["k"]
+    dtype, imprecise = _format(arrays["a"].dtype), case.constants["IMPRECISE"]
+    instruction = _instruction(case, dtype)
+    if imprecise == 0 or instruction.family == WARP:
+        wide = Instruction(architecture="sm_90", family=WARP, k=16)
+        plain = single_pass(k, "fp16", wide, output_dtype=arrays["c"].dtype)
+        changes = {"left_dtype": dtype, "right_dtype": dtype, "multiplied_as": "fp16"}
+        # A thread's four neighbours of 8 bits are two pairs of 16, and each pair goes to an instruction of its own.
+        pairs = tuple(k for half in (0, 1) for k in range(32) if k % 4 // 2 == half)
+        turns = {"k_loop_step": 32, "turn_permutation": pairs}
+        return _product(case, GEMMDesc(**{**dict(plain), **changes, **turns}), "nt")
+    plain = single_pass(k, dtype, instruction, output_dtype=arrays["c"].dtype)
+    cuts = (Cut(span=imprecise, start="zero"),) if imprecise > 0 else ()
+    return _product(case, GEMMDesc(**{**dict(plain), "k_cuts": cuts}), "nt")
+
+
+def _row_sum(case: Case) -> Described:
+    """Rows of one program each; a thread loads 16 bytes where the compiler knows that rows are aligned to them."""
+    source, target = _arrays(case)["source"], _arrays(case)["target"]
+    columns = _numbers(case)["columns"]
+    aligned = columns % 16 == 0 and source.offset == 0
+    narrow = case.function.__name__ == "row_sum_narrow"
+    desc = thread_sum(
+        columns,
+        case.constants["BLOCK"],
+        case.num_warps,
+        16 // DTYPE_BYTES[source.dtype] if aligned else 1,
+        dtype=source.dtype,
+        accumulator_dtype=source.dtype if narrow else "fp32",
+        output_dtype=target.dtype,
+    )
+    return Described(desc, (("source", (source.elements // columns, columns), False),), "target")
+
+
+FAMILIES: Mapping[str, Callable[[Case], Described | None]] = {
+    "gemm": _plain,
+    "gemm_swizzled": _plain,
+    "gemm_wrapped": _plain,
+    "gemm_layouts": _plain,
+    "gemm_fp16_sum": _plain,
+    "gemm_tf32": _plain,
+    "gemm_fp64": _plain,
+    "gemm_fp8e4nv": _fp8,
+    "gemm_fp8e5": _fp8,
+    "row_sum": _row_sum,
+}
+"""How the kernels of a family are described; None where one has no descriptor here."""
+
+
+def described(case: Case) -> Described | None:
+    """What a case computes, as a descriptor; None where it has none here."""
+    make = FAMILIES.get(case.family)
+    return None if make is None else make(case)
+
+
+def result(case: Case, what: Described, draw: str) -> Bits:
+    """The output's patterns for one draw, flat."""
+    inputs = inputs_of(case, draw)
+    operands = []
+    for name, shape, transposed in what.operands:
+        stored = inputs[name].reshape(shape[::-1] if transposed else shape)
+        operands.append(stored.T if transposed else stored)
+    return evaluate(what.desc, *operands).reshape(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of some cases: how many were compared, how many evaluations answered for them, and which differ.
+
+    `different` gives the draws whose bytes are not the recorded ones, by the case's id; `without` counts the cases of
+    described families that have no descriptor.
+    """
+
+    cases: int
+    evaluations: int
+    different: Mapping[str, tuple[str, ...]]
+    without: int
+
+
+def against(cases: Iterable[Case], recorded: Records, draws: Sequence[str] | None = None) -> Outcome:
+    """Evaluates the descriptors of cases on draws (all recorded ones by default) and compares their outputs' hashes."""
+    chosen, records = list(recorded.draws if draws is None else draws), recorded.by_id()
+    known: dict[tuple[str, str, Described], tuple[str, ...]] = {}
+    different: dict[str, tuple[str, ...]] = {}
+    count = without = 0
+    for case in cases:
+        record = records.get(case.id)
+        if case.family not in FAMILIES or record is None or not record.usable:
+            continue
+        what = described(case)
+        if what is None:
+            without += 1
+            continue
+        count += 1
+        key = case.family, case.group, what
+        if key not in known:
+            dtype = _arrays(case)[what.output].dtype
+            known[key] = tuple(digest_of(result(case, what, draw), dtype) for draw in chosen)
+        place = record.outputs.index(what.output)
+        wrong = [
+            draw
+            for draw, found in zip(chosen, known[key], strict=True)
+            if found != record.hashes[recorded.draws.index(draw)][place]
+        ]
+        if wrong:
+            different[case.id] = tuple(wrong)
+    return Outcome(count, len(known), different, without)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compare; the exit status is 1 where bytes are other than the recorded ones."""
+    parser = argparse.ArgumentParser(prog="bitwise_conformance.described", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("records", type=Path, help="the recorded bytes")
+    parser.add_argument("--families", nargs="*", default=list(FAMILIES), help="these families only")
+    parser.add_argument("--draws", nargs="*", help="these draws only")
+    chosen = parser.parse_args(arguments)
+    from bitwise_conformance import corpus
+
+    cases = [case for case in corpus.cases() if case.family in chosen.families]
+    found = against(cases, load_records(chosen.records), chosen.draws)
+    for name, draws in found.different.items():
+        print(f"{name}: {', '.join(draws)}")
+    print(
+        f"{found.cases} configurations, {found.evaluations} evaluations: {len(found.different)} differ; "
+        f"{found.without} of these families have no descriptor"
+    )
+    return 1 if found.different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""Sums of the corpus as descriptors: which thread holds an element is a digit of its index."""
+
+from __future__ import annotations
+
+from bitwise_core.descriptors import Digit, Fold, ReductionDesc
+
+
+def thread_sum(
+    length: int, block: int, warps: int, vector: int, *, dtype: str, accumulator_dtype: str, output_dtype: str
+) -> ReductionDesc:
+    """The sum of one row of `block` places by one program, places from `length` on holding +0.
+
+    A thread holds `vector` neighbours, the lanes of a warp follow one another, then the warps, then again from the
+    first: registers are added in one chain, lanes and then warps pairwise, the largest distance first.
+    """
+    vector = min(vector, max(1, block // (32 * warps)))
+    lanes = min(32, block // vector)
+    used = min(warps, max(1, block // (vector * lanes)))
+    turns = block // (vector * lanes * used)
+    registers = [Digit(stride=vector * lanes * used, count=turns)] if turns > 1 else []
+    registers += [Digit(stride=1, count=vector)] if vector > 1 else []
+    folds = [Fold(**dict(registers[0]), within=tuple(registers[1:]))] if registers else []
+    for step, count in ((vector, lanes), (vector * lanes, used)):
+        folds += [Fold(stride=step << bit) for bit in reversed(range((count - 1).bit_length()))]
+    return ReductionDesc(
+        length=length,
+        dtype=dtype,
+        accumulator_dtype=accumulator_dtype,
+        output_dtype=output_dtype,
+        folds=tuple(folds),
+        padding="zero" if block > length else "absent",
+    )
