@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -61,7 +62,8 @@ def confirmed(
         return verdict, None
     if not searching.out.parent.is_dir():
         raise InputError(f"{searching.out}: cannot be written (there is no folder {searching.out.parent})")
-    seen = distinguish(left, right, arch, options, found.parted, searching.seconds)
+    with _waiting(f"searching for an input on which the bytes differ, for {searching.seconds:.0f} s at most"):
+        seen = distinguish(left, right, arch, options, found.parted, searching.seconds)
     if isinstance(seen, NotFound):
         return replace(verdict, notes=(*verdict.notes, seen.sentence)), None
     write_buffers(searching.out, seen.arrays)
@@ -69,6 +71,12 @@ def confirmed(
         verdict = replace(verdict, outcome=Outcome.DIFFERENT, reason="the bytes differ on an input", scope="launch")
     notes = (*verdict.notes, *seen.notes)
     return replace(verdict, confirmed=str(searching.out), notes=tuple(dict.fromkeys(notes))), seen
+
+
+def _waiting(sentence: str) -> AbstractContextManager[object]:
+    """Shows on a terminal that work goes on, and nothing elsewhere."""
+    console = Console(stderr=True)
+    return console.status(sentence) if console.is_terminal else nullcontext()
 
 
 def seen_as_record(seen: Distinction) -> dict[str, object]:
