@@ -1,0 +1,193 @@
+"""From a question and the heuristic's answer to the descriptor: which bits the library's kernel returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Instruction
+from bitwise_cublas_profiles.profile import Declined, Profile, Row
+from bitwise_cublas_profiles.question import FP8, Configuration, Question
+from bitwise_cublas_profiles.tail import tail
+
+
+def descriptor_of(asked: Question, configuration: Configuration, known: Profile, *, beyond: bool = False) -> GEMMDesc:
+    """The descriptor of what the library runs for a question that it answered with this configuration.
+
+    With `beyond`, layouts and output types that the profile has no row for are described as those that it has: a
+    candidate for measurements, not a claim.  Raises Declined, with the key, for everything else that is not measured.
+    """
+    return _Case(asked, configuration, known, beyond).described()
+
+
+class _Case:
+    """One question, its answer and a profile."""
+
+    def __init__(self, asked: Question, configuration: Configuration, known: Profile, beyond: bool) -> None:
+        self.asked, self.configuration, self.known, self.beyond = asked, configuration, known, beyond
+
+    def declined(self, why: str) -> Declined:
+        """What is missing, with the key."""
+        fields = ", ".join(f"{name} {value}" for name, value in self.configuration.record().items())
+        return Declined(f"{self.asked.words} by {self.known.words} is not described: {why} ({fields})")
+
+    def described(self) -> GEMMDesc:
+        asked, configuration = self.asked, self.configuration
+        if asked.compute != "fp32" or asked.a == "fp32":
+            raise self.declined("products of fp32 operands have no rows")
+        if asked.epilogue != "none":
+            raise self.declined(f"the epilogue {asked.epilogue} is not measured")
+        if asked.fast_accumulation:
+            raise self.declined("fast accumulation is not measured")
+        if not self.beyond:
+            self._check_measured()
+        row = self.known.row("algorithms", algorithm=configuration.algorithm)
+        if row is None:
+            raise self.declined(f"algorithm {configuration.algorithm} has no row")
+        family = str(row["family"])
+        if asked.a in FP8 and family != "single":
+            raise self.declined(f"algorithm {configuration.algorithm} is not measured on fp8")
+        families: dict[str, Callable[[], GEMMDesc]] = {
+            "single": self._single, "per_mma": self._per_mma, "chain": self._chain, "lanes": self._lanes,
+            "dot": self._dot,
+        }  # fmt: skip
+        try:
+            return families[family]()
+        except DescriptorError as error:
+            raise self.declined(str(error)) from None
+
+    def _check_measured(self) -> None:
+        asked = self.asked
+        transposes = "".join("T" if each else "N" for each in (asked.transpose_a, asked.transpose_b))
+        operands = asked.a if asked.a == asked.b else f"{asked.a} x {asked.b}"
+        if self.known.row("layouts", operands=operands, transposes=transposes) is None:
+            raise self.declined(f"operands of {operands} that lie {transposes} are not measured")
+        usual = "bf16" if asked.a in FP8 else asked.a
+        if asked.c != usual and self.known.row("layouts", operands=operands, output=asked.c) is None:
+            raise self.declined(f"an output of {asked.c} for {operands} is not measured")
+        if asked.batch > 1:
+            raise self.declined("batches are not measured")
+
+    def _stages(self, family: str) -> Row:
+        number, asked = self.configuration.stages, self.asked
+        row = self.known.row("stages", family=family, stages=number)
+        if row is None:
+            raise self.declined(f"STAGES_ID {number} of algorithm {self.configuration.algorithm} has no row")
+        for name in {asked.a, asked.b}:
+            if name not in row["dtypes"]:
+                raise self.declined(f"STAGES_ID {number} is not measured on {name}")
+        return row
+
+    def _instruction(self, family: str, k: int) -> Instruction:
+        row = self.known.row("units", family=family)
+        assert row is not None
+        return Instruction(architecture=self.known.architecture, family=str(row["unit"]), k=k)
+
+    def _merge(self) -> tuple[str, str]:
+        """The type of a finished slice, and of the running sum."""
+        row = self.known.row("merges", reduction=self.configuration.reduction)
+        if row is None:
+            raise self.declined(f"REDUCTION_SCHEME {self.configuration.reduction} has no row")
+        partial, merge = (self.asked.c if row[name] == "output" else "fp32" for name in ("partial", "merge"))
+        return partial, merge
+
+    def _matrix(self, row: Row, cuts: tuple[Cut, ...], dropped: int = 0, *, first: bool = False) -> GEMMDesc:
+        asked, k = self.asked, int(row["instruction_k"])
+        return GEMMDesc(
+            k=asked.k, left_dtype=asked.a, right_dtype=asked.b, output_dtype=asked.c, path="matrix",
+            instruction=self._instruction(str(row["family"]), k), instruction_k=k, k_cuts=cuts, k_dropped=dropped,
+            k_loop_step=int(row["k_step"]) if first else None, short_turn="first" if first else "last",
+        )  # fmt: skip
+
+    def _single(self) -> GEMMDesc:
+        """One accumulator over a slice of whole k steps; fp8 on sm_90 closes one every step."""
+        row = self._stages("single")
+        split, step, k = self.configuration.split_k, int(row["k_step"]), self.asked.k
+        block = (Cut(span=int(row["block"])),) if row["block"] else ()
+        if split <= 1:
+            return self._matrix(row, block)
+        found = tail(k, self.configuration)
+        if found.dropped is None:
+            raise self.declined(found.reason)
+        chunk = -(-(k // split) // step) * step
+        if not chunk:
+            raise self.declined(f"{split} slices of {k} values are not measured")
+        partial, merge = self._merge()
+        if (partial, merge) != ("fp32", "fp32"):
+            raise self.declined(f"REDUCTION_SCHEME {self.configuration.reduction} of this algorithm is not measured")
+        return self._matrix(row, (Cut(span=chunk), *block), found.dropped)
+
+    def _per_mma(self) -> GEMMDesc:
+        """The short turn first, on the grid of the turn; slices of whole grains, each with its own short turn."""
+        if self.configuration.algorithm == 12 and self.asked.k != 1:
+            raise self.declined("algorithm 12 was seen with k = 1 only")
+        row = self._stages("per_mma")
+        split, k = self.configuration.split_k, self.asked.k
+        if split <= 1:
+            return self._matrix(row, (), first=True)
+        grains = sorted((int(each["grain"]) for each in self.known.tables["grains"]), reverse=True)
+        grain = next((each for each in grains if k % each == 0), grains[-1])
+        chunk = -(-(-(-k // grain)) // split) * grain
+        partial, merge = self._merge()
+        return self._matrix(row, (Cut(span=chunk, partial_dtype=partial, merge_dtype=merge),), first=True)
+
+    def _scalar(self, *cuts: Cut) -> GEMMDesc:
+        asked = self.asked
+        return GEMMDesc(
+            k=asked.k, left_dtype=asked.a, right_dtype=asked.b, output_dtype=asked.c, path="fma", k_cuts=cuts
+        )
+
+    def _chain(self) -> GEMMDesc:
+        """Contiguous chunks, accumulators that close in them, all in ascending order."""
+        configuration = self.configuration
+        row = self.known.row("chains", algorithm=configuration.algorithm, custom=configuration.custom)
+        if row is None or configuration.split_k > 1:
+            raise self.declined(f"CUSTOM_OPTION {configuration.custom} and this split have no row")
+        chunks = () if row["chunks"] == 1 else (Cut(count=int(row["chunks"])),)
+        return self._scalar(*chunks, *((Cut(span=int(row["block"])),) if row["block"] else ()))
+
+    def _lanes(self) -> GEMMDesc:
+        """A matrix and a vector: the lanes of one output element, and slices in front of them."""
+        asked, configuration = self.asked, self.configuration
+        if asked.m > 1 and asked.n > 1:
+            raise self.declined("this algorithm was seen with vectors only")
+        split = max(1, configuration.split_k)
+        if split > 1 and configuration.reduction != 2:
+            raise self.declined(f"REDUCTION_SCHEME {configuration.reduction} of this algorithm is not measured")
+        keys = {"algorithm": configuration.algorithm, "custom": configuration.custom}
+        if (row := self.known.row("slices", **keys)) is not None:
+            if split > 1 or asked.m != 1:
+                raise self.declined("CUSTOM_OPTION 5 was seen with one row and without slices only")
+            return self._scalar(Cut(count=int(row["lanes"])), Cut(span=int(row["chunk"])))
+        row = self.known.row("lanes", **keys)
+        if row is None:
+            raise self.declined(f"CUSTOM_OPTION {configuration.custom} has no row")
+        if row.get("longest") and max(asked.m, asked.n) > row["longest"]:
+            raise self.declined(f"CUSTOM_OPTION {configuration.custom} changes its order above {row['longest']} outputs")
+        lanes, longest = int(row["lanes"]), -(-asked.k // split)
+        tile = int(row["tile"]) if "tile" in row else min(int(row["tile_at_most"]), -(-longest // lanes))
+        outer = (Cut(count=split),) if split > 1 else ()
+        dealt = (Cut(layout="strided", count=lanes, tile=tile, merge=row["merge"]),) if lanes > 1 else ()
+        chunk = (Cut(span=int(row["chunk_tiles"]) * tile),) if row["chunk_tiles"] else ()
+        return self._scalar(*outer, *dealt, *chunk)
+
+    def _dot(self) -> GEMMDesc:
+        """Blocks of 128 threads take tiles in turn; a second kernel of 128 threads adds the blocks' sums."""
+        asked, blocks = self.asked, self.configuration.split_k
+        if asked.m > 1 and asked.n > 1:
+            raise self.declined("this algorithm was seen with vectors only")
+        if blocks < 4 or blocks & (blocks - 1) or self.configuration.reduction != 2:
+            raise self.declined(f"{blocks} blocks are not described: powers of two from 4 on are")
+        wide = 2 if asked.n == 1 else 1
+        tile = 128 * wide
+
+        def deal(count: int, merge: str = "chain") -> tuple[Cut, ...]:
+            return (Cut(layout="strided", count=count, tile=tile, merge=merge),) if count > 1 else ()  # type: ignore[arg-type]
+
+        # Block 128 m + 64 i + 32 j + 4 g + h: h last, g before it, then i into j, and m first of all.
+        above = max(1, blocks // 32)
+        return self._scalar(
+            *deal(4), *deal(min(8, blocks // 4)), *deal(min(2, above), "halves"),
+            *deal(min(2, max(1, above // 2)), "halves"), *deal(max(1, above // 4)),
+            Cut(layout="strided", count=128, tile=wide, merge="halves"),
+            *((Cut(layout="strided", count=wide),) if wide > 1 else ()),
+        )  # fmt: skip
