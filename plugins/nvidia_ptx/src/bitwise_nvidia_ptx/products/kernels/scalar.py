@@ -1,0 +1,87 @@
+"""Matrix products by fused multiply-adds: the lanes of one output element, and the tree that adds their sums."""
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call"
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _pairs(x, ELEMENTS: tl.constexpr, LANES: tl.constexpr, HALVES: tl.constexpr):
+    """One round of a balanced tree: lane i and lane i + LANES / 2, or lanes 2 i and 2 i + 1."""
+    if HALVES:
+        x = tl.permute(tl.reshape(x, (ELEMENTS, 2, LANES // 2)), (0, 2, 1))
+    else:
+        x = tl.reshape(x, (ELEMENTS, LANES // 2, 2))
+    left, right = tl.split(x)
+    return left + right
+
+
+@triton.jit
+def _fold(x, ELEMENTS: tl.constexpr, LANES: tl.constexpr, MERGE: tl.constexpr):
+    """The lanes' sums added: MERGE 0 one after the other, 1 halves, 2 neighbours."""
+    if MERGE == 0:
+        lane = tl.arange(0, LANES)[None, :]
+        # One value among zeros of negative sign: adding -0 changes no value, so the tree of such a sum decides nothing.
+        total = tl.sum(tl.where(lane == 0, x, -0.0), axis=1)
+        for number in tl.static_range(1, LANES):
+            total += tl.sum(tl.where(lane == number, x, -0.0), axis=1)
+        return total
+    if LANES >= 128:
+        x = _pairs(x, ELEMENTS, 128, MERGE == 1)
+    if LANES >= 64:
+        x = _pairs(x, ELEMENTS, 64, MERGE == 1)
+    if LANES >= 32:
+        x = _pairs(x, ELEMENTS, 32, MERGE == 1)
+    if LANES >= 16:
+        x = _pairs(x, ELEMENTS, 16, MERGE == 1)
+    if LANES >= 8:
+        x = _pairs(x, ELEMENTS, 8, MERGE == 1)
+    if LANES >= 4:
+        x = _pairs(x, ELEMENTS, 4, MERGE == 1)
+    if LANES >= 2:
+        x = _pairs(x, ELEMENTS, 2, MERGE == 1)
+    return tl.reshape(x, (ELEMENTS,))
+
+
+@triton.jit(do_not_specialize=["N", "K", "count", "slice_k", "tile", "chunk"])
+def lanes(
+    A, B, C, N, K, count, slice_k, tile, chunk, stride_am, stride_ak, stride_bk, stride_bn, stride_cs, stride_cm,
+    stride_cn, LANES: tl.constexpr, STRIDED: tl.constexpr, MERGE: tl.constexpr, UNROLL: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """C[slice, m, n] = sum over the slice's k of A[m, k] B[k, n], by LANES accumulators of fp32 for each element.
+
+    STRIDED deals tiles of `tile` k to the lanes in turn; without it every lane has `tile` k that follow one another.
+    A lane closes its accumulator every `chunk` of its own k and adds the totals in order.
+    """
+    element = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = element < count
+    row, column = element // N, element % N
+    start = tl.program_id(1) * slice_k
+    length = min(slice_k, K - start)
+    lane = tl.arange(0, LANES)
+    first = A + (row * stride_am)[:, None]
+    second = B + (column * stride_bn)[:, None]
+    own = tl.cdiv(length, tile * LANES) * tile if STRIDED else tile
+    total = tl.zeros((BLOCK, LANES), dtype=tl.float32)
+    for begin in range(0, own, chunk):
+        end = min(begin + chunk, own)
+        accumulator = tl.zeros((BLOCK, LANES), dtype=tl.float32)
+        for base in range(begin, end, UNROLL):
+            for step in tl.static_range(UNROLL):
+                place = base + step
+                if STRIDED:
+                    k = (place // tile) * tile * LANES + lane * tile + place % tile
+                else:
+                    k = lane * tile + place
+                real = inside[:, None] & ((k < length) & (place < end))[None, :]
+                where = (start + k).to(tl.int64)[None, :]
+                a = tl.load(first + where * stride_ak, mask=real, other=0.0).to(tl.float32)
+                b = tl.load(second + where * stride_bk, mask=real, other=0.0).to(tl.float32)
+                accumulator = tl.where(real, tl.fma(a, b, accumulator), accumulator)
+        total = tl.where(begin == 0, accumulator, total + accumulator)
+    sums = _fold(total, BLOCK, LANES, MERGE)
+    out = C + tl.program_id(1).to(tl.int64) * stride_cs + row * stride_cm + column * stride_cn
+    tl.store(out, sums.to(C.dtype.element_ty), mask=inside)

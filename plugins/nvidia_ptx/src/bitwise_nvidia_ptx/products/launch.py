@@ -1,0 +1,92 @@
+"""The kernels that a plan launches, with their grids and arguments; tensors only lend their strides and addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bitwise_nvidia_ptx.products.plan import MatrixPlan, Plan, ScalarPlan
+from bitwise_nvidia_ptx.products.schedule import Schedule, check
+
+MERGE_BLOCK = 1024
+"""Elements that a program of the second kernel adds."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """One launch: a kernel of this package, its grid, its arguments and its constants by name, and its options."""
+
+    kernel: Any
+    grid: tuple[int, ...]
+    arguments: Mapping[str, Any]
+    constants: Mapping[str, Any]
+    options: Mapping[str, int]
+
+
+def calls(
+    plan: Plan, chosen: Schedule, a: Any, b: Any, out: Any, workspace: Callable[[tuple[int, ...], str], Any]
+) -> list[KernelCall]:
+    """What runs, in order, for matrices with `shape` and `stride()` as tensors have them.
+
+    `workspace(shape, dtype)` gives memory for the slices' sums.  Raises Refused for a schedule that does not fit.
+    """
+    check(plan, chosen)
+    m, n = (int(each) for each in out.shape)
+    sliced = plan.slices.number > 1
+    target = workspace((plan.slices.number, m, n), plan.slices.partial) if sliced else out
+    strides = (m * n, n, 1) if sliced else (0, *out.stride())
+    common = {
+        "A": a, "B": b, "C": target, "N": n, "K": plan.k, "slice_k": plan.slices.span, "stride_am": a.stride()[0],
+        "stride_ak": a.stride()[1], "stride_bk": b.stride()[0], "stride_bn": b.stride()[1], "stride_cs": strides[0],
+        "stride_cm": strides[1], "stride_cn": strides[2],
+    }  # fmt: skip
+    first = _matrix(plan, chosen, m, n, common) if isinstance(plan, MatrixPlan) else _lanes(plan, chosen, m, n, common)
+    return [first, _merge(plan, target, out, m, n)] if sliced else [first]
+
+
+def _matrix(plan: MatrixPlan, chosen: Schedule, m: int, n: int, common: Mapping[str, Any]) -> KernelCall:
+    from bitwise_nvidia_ptx.products.kernels.matrix import product
+
+    step = chosen.block_k // 2 if plan.half else chosen.block_k
+    even = bool(plan.first) or (plan.k % step == 0 and (plan.slices.number == 1 or plan.slices.span % step == 0))
+    return KernelCall(
+        product,
+        (-(-m // chosen.block_m) * -(-n // chosen.block_n), plan.slices.number),
+        {**common, "M": m},
+        {
+            "BLOCK_M": chosen.block_m, "BLOCK_N": chosen.block_n, "BLOCK_K": chosen.block_k, "GROUP": chosen.group,
+            "FIRST": plan.first, "HALF": plan.half, "BLOCKED": bool(plan.block), "EVEN": even,
+        },
+        {"num_warps": chosen.warps, "num_stages": chosen.stages},
+    )  # fmt: skip
+
+
+def _lanes(plan: ScalarPlan, chosen: Schedule, m: int, n: int, common: Mapping[str, Any]) -> KernelCall:
+    from bitwise_nvidia_ptx.products.kernels.scalar import lanes
+
+    return KernelCall(
+        lanes,
+        (-(-m * n // chosen.block_m), plan.slices.number),
+        {**common, "count": m * n, "tile": plan.tile, "chunk": plan.chunk},
+        {
+            "LANES": plan.lanes, "STRIDED": plan.strided, "MERGE": plan.merge, "UNROLL": chosen.block_k,
+            "BLOCK": chosen.block_m,
+        },
+        {"num_warps": chosen.warps},
+    )  # fmt: skip
+
+
+def _merge(plan: Plan, workspace: Any, out: Any, m: int, n: int) -> KernelCall:
+    from bitwise_nvidia_ptx.products.kernels.matrix import merge
+
+    strides = tuple(out.stride())
+    flat = strides[1] == 1 and (m == 1 or strides[0] == n)
+    return KernelCall(
+        merge,
+        (-(-m * n // MERGE_BLOCK),),
+        {"W": workspace, "C": out, "N": n, "count": m * n, "slices": plan.slices.number, "stride_cm": strides[0],
+         "stride_cn": strides[1]},
+        {"ROUNDED": plan.slices.rounded, "FLAT": flat, "BLOCK": MERGE_BLOCK},
+        {"num_warps": 4},
+    )  # fmt: skip

@@ -1,0 +1,182 @@
+"""From a descriptor to what a kernel needs to know of it; how the work is cut into tiles decides no bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc
+
+MERGES = {"chain": 0, "halves": 1, "neighbours": 2}
+_CHAIN_LANES = 32
+_UNITS = frozenset({"wgmma", "mma.sync"})
+_FP8 = frozenset({"e4m3", "e5m2"})
+_TYPES = frozenset({"fp16", "bf16", *_FP8})
+_OUTPUTS = frozenset({"fp16", "bf16", "fp32"})
+
+
+class Refused(DescriptorError):
+    """A descriptor that these kernels have no way to honour; the message names the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """How k is parted over programs: `number` slices of `span` k, the last one what is left.
+
+    `partial` is the type in which a slice's sum is handed over; `rounded` says that the running sum has the output's
+    type.
+    """
+
+    number: int
+    span: int
+    partial: str = "fp32"
+    rounded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixPlan:
+    """A walk on matrix units: `first` is the turn whose remainder runs first (0: last), `half` stands for
+    instructions of k 8, `block` is the length of an accumulator that closes (0: none does)."""
+
+    k: int
+    slices: Slices
+    first: int
+    half: bool
+    block: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarPlan:
+    """Lanes of fused multiply-adds: `strided` deals tiles of `tile` k, otherwise each lane has `tile` k in a row."""
+
+    k: int
+    slices: Slices
+    lanes: int
+    strided: bool
+    tile: int
+    merge: int
+    chunk: int
+
+
+Plan = MatrixPlan | ScalarPlan
+
+
+def plan(desc: GEMMDesc) -> Plan:
+    """What the kernels need to know.  Raises Refused for a descriptor that they cannot honour."""
+    _check(desc)
+    return _matrix(desc) if desc.path == "matrix" else _scalar(desc)
+
+
+def _check(desc: GEMMDesc) -> None:
+    if {desc.left_dtype, desc.right_dtype} - _TYPES:
+        raise Refused(f"operands of {desc.left_dtype} and {desc.right_dtype}: these kernels take {_listed(_TYPES)}")
+    if (desc.left_dtype in _FP8) != (desc.right_dtype in _FP8) or (
+        desc.left_dtype not in _FP8 and desc.left_dtype != desc.right_dtype
+    ):
+        raise Refused(f"operands of {desc.left_dtype} and {desc.right_dtype}: these kernels take two of one width")
+    if desc.output_dtype not in _OUTPUTS:
+        raise Refused(f"an output of {desc.output_dtype}: these kernels write {_listed(_OUTPUTS)}")
+    if desc.accumulator_dtype != "fp32":
+        raise Refused(f"accumulator_dtype {desc.accumulator_dtype}: these kernels accumulate in fp32")
+    if desc.turn_rotation is not None or desc.turn_permutation:
+        raise Refused("turns rotated or permuted: these kernels walk k in ascending order")
+    if desc.scaled:
+        raise Refused("a scale: these kernels multiply by none")
+
+
+def _listed(names: frozenset[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def _matrix(desc: GEMMDesc) -> MatrixPlan:
+    assert desc.instruction is not None
+    fp8, k = desc.left_dtype in _FP8, desc.k - desc.k_dropped
+    if desc.instruction.architecture != "sm_90" or desc.instruction.family not in _UNITS:
+        raise Refused(f"instruction {desc.instruction_name}: these kernels run wgmma and mma.sync of sm_90")
+    if fp8 and desc.instruction.family != "wgmma":
+        raise Refused("fp8 by mma.sync: these kernels run wgmma, which adds it in another way")
+    if not desc.use_fast_accum:
+        raise Refused("use_fast_accum false: these kernels add inside the instruction")
+    native = 32 if fp8 else 16
+    half = not fp8 and desc.instruction_k == 8
+    if desc.instruction_k != native and not half:
+        raise Refused(f"instruction_k {desc.instruction_k}: these kernels add {native} values at once, or 8 of 16 bits")
+    cuts = list(desc.k_cuts)
+    block = 0
+    if cuts and _closes(cuts[-1]) and fp8:
+        block = cuts.pop().span or 0
+        if block != 128:
+            raise Refused(f"accumulators of {block} k: these kernels close one every 128")
+    elif fp8:
+        raise Refused("fp8 in one accumulator: these kernels close one every 128 k")
+    slices = Slices(1, k)
+    if cuts:
+        slices = _sliced(cuts.pop(0), desc, k)
+    if cuts:
+        raise Refused(f"{len(desc.k_cuts)} cuts of k on a matrix unit: these kernels know slices, and blocks of fp8")
+    first = (desc.k_loop_step or 0) if desc.short_turn == "first" else 0
+    if desc.k_loop_step is not None and not first:
+        raise Refused("turns that part an instruction: these kernels fill up the last one only")
+    if first and (fp8 or first % 16 or first & (first - 1) or first > 128):
+        raise Refused(f"k_loop_step {first} with the short turn first: these kernels know 16, 32, 64 and 128")
+    if block and slices.number > 1 and slices.span % block:
+        raise Refused(f"slices of {slices.span} k: these kernels cut fp8 at whole blocks of {block}")
+    return MatrixPlan(k, slices, first, half, block)
+
+
+def _closes(cut: Cut) -> bool:
+    """Whether a cut closes an accumulator every so many k and adds the totals in order, all in fp32."""
+    return (
+        cut.layout == "contiguous" and cut.span is not None and cut.count is None and cut.remainder == "short-last"
+        and cut.merge == "chain" and cut.start == "first" and (cut.partial_dtype, cut.merge_dtype) == ("fp32", "fp32")
+    )  # fmt: skip
+
+
+def _sliced(cut: Cut, desc: GEMMDesc, k: int) -> Slices:
+    if cut.layout != "contiguous" or cut.merge != "chain" or cut.start != "first" or cut.remainder != "short-last":
+        raise Refused(f"slices by {cut}: these kernels take contiguous ones, the last one short, added in order")
+    if cut.partial_dtype not in ("fp32", desc.output_dtype) or cut.merge_dtype not in ("fp32", desc.output_dtype):
+        raise Refused(f"slices in {cut.partial_dtype}, added in {cut.merge_dtype}: fp32 and the output's type are known")
+    lengths = cut.lengths(k)
+    if 0 in lengths:
+        raise Refused(f"{lengths.count(0)} empty slices: these kernels run every slice on some k")
+    # Several lengths: all alike but the last.
+    return Slices(len(lengths), lengths[0], cut.partial_dtype, cut.merge_dtype != "fp32")
+
+
+def _scalar(desc: GEMMDesc) -> ScalarPlan:
+    if desc.path != "fma" and desc.left_dtype not in ("fp16", "bf16"):
+        raise Refused(f"path {desc.path} on {desc.left_dtype}: these kernels fuse multiply and add")
+    if desc.path == "mul_add":
+        raise Refused("path mul_add: these kernels fuse multiply and add")
+    cuts, k = list(desc.k_cuts), desc.k - desc.k_dropped
+    for cut in cuts:
+        if (cut.partial_dtype, cut.merge_dtype) != ("fp32", "fp32"):
+            raise Refused("scalar parts in other types than fp32: these kernels keep fp32")
+    chunk = 0
+    if cuts and _closes(cuts[-1]):
+        chunk = cuts.pop().span or 0
+    slices = Slices(1, k)
+    if cuts and cuts[0].layout == "contiguous" and (len(cuts) > 1 or not _few(cuts[0])):
+        slices = _sliced(cuts.pop(0), desc, k)
+    if len(cuts) > 1:
+        raise Refused(f"{len(desc.k_cuts)} cuts of k: these kernels know slices, lanes, and chunks of a lane")
+    if not cuts:
+        return ScalarPlan(k, slices, 1, False, slices.span, 0, chunk or slices.span)
+    (cut,) = cuts
+    lanes = cut.count or 0
+    if cut.merge not in MERGES or cut.start != "first" or cut.remainder != "short-last":
+        raise Refused(f"lanes by {cut}: these kernels add them in order, by halves or by neighbours")
+    if lanes & (lanes - 1) or lanes > (_CHAIN_LANES if cut.merge == "chain" else 128):
+        raise Refused(f"{lanes} lanes: these kernels know powers of two up to {_CHAIN_LANES}, 128 in a tree")
+    if cut.layout == "strided":
+        tile = cut.tile
+        own = -(-slices.span // (tile * lanes)) * tile
+    else:
+        own = tile = cut.lengths(slices.span)[0]
+        if slices.number > 1:
+            raise Refused("contiguous lanes of slices: these kernels know them of the whole k")
+    return ScalarPlan(k, slices, lanes, cut.layout == "strided", tile, MERGES[cut.merge], chunk or max(own, 1))
+
+
+def _few(cut: Cut) -> bool:
+    return cut.count is not None and cut.count <= _CHAIN_LANES and not cut.count & (cut.count - 1)
