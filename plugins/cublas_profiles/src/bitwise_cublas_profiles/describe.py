@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Instruction
+from bitwise_core.descriptors.cuts import Merge
 from bitwise_cublas_profiles.profile import Declined, Profile, Row
 from bitwise_cublas_profiles.question import FP8, Configuration, Question
 from bitwise_cublas_profiles.tail import tail
@@ -126,7 +127,8 @@ class _Case:
             return self._matrix(row, (), first=True)
         grains = sorted((int(each["grain"]) for each in self.known.tables["grains"]), reverse=True)
         grain = next((each for each in grains if k % each == 0), grains[-1])
-        chunk = -(-(-(-k // grain)) // split) * grain
+        whole = -(-k // grain)
+        chunk = -(-whole // split) * grain
         partial, merge = self._merge()
         return self._matrix(row, (Cut(span=chunk, partial_dtype=partial, merge_dtype=merge),), first=True)
 
@@ -162,7 +164,9 @@ class _Case:
         if row is None:
             raise self.declined(f"CUSTOM_OPTION {configuration.custom} has no row")
         if row.get("longest") and max(asked.m, asked.n) > row["longest"]:
-            raise self.declined(f"CUSTOM_OPTION {configuration.custom} changes its order above {row['longest']} outputs")
+            raise self.declined(
+                f"CUSTOM_OPTION {configuration.custom} changes its order above {row['longest']} outputs"
+            )
         lanes, longest = int(row["lanes"]), -(-asked.k // split)
         tile = int(row["tile"]) if "tile" in row else min(int(row["tile_at_most"]), -(-longest // lanes))
         outer = (Cut(count=split),) if split > 1 else ()
@@ -180,8 +184,8 @@ class _Case:
         wide = 2 if asked.n == 1 else 1
         tile = 128 * wide
 
-        def deal(count: int, merge: str = "chain") -> tuple[Cut, ...]:
-            return (Cut(layout="strided", count=count, tile=tile, merge=merge),) if count > 1 else ()  # type: ignore[arg-type]
+        def deal(count: int, merge: Merge = "chain") -> tuple[Cut, ...]:
+            return (Cut(layout="strided", count=count, tile=tile, merge=merge),) if count > 1 else ()
 
         # Block 128 m + 64 i + 32 j + 4 g + h: h last, g before it, then i into j, and m first of all.
         above = max(1, blocks // 32)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bitwise_nvidia_ptx.products.plan import MatrixPlan, Plan, ScalarPlan
+from bitwise_nvidia_ptx.products.plan import BlocksPlan, MatrixPlan, Plan, ScalarPlan, Slices
 from bitwise_nvidia_ptx.products.schedule import Schedule, check
 
 MERGE_BLOCK = 1024
@@ -33,16 +33,17 @@ def calls(
     """
     check(plan, chosen)
     m, n = (int(each) for each in out.shape)
-    sliced = plan.slices.number > 1
-    target = workspace((plan.slices.number, m, n), plan.slices.partial) if sliced else out
+    slices = Slices(plan.blocks, plan.k) if isinstance(plan, BlocksPlan) else plan.slices
+    sliced = slices.number > 1
+    target = workspace((slices.number, m, n), slices.partial) if sliced else out
     strides = (m * n, n, 1) if sliced else (0, *out.stride())
     common = {
-        "A": a, "B": b, "C": target, "N": n, "K": plan.k, "slice_k": plan.slices.span, "stride_am": a.stride()[0],
+        "A": a, "B": b, "C": target, "N": n, "K": plan.k, "slice_k": slices.span, "stride_am": a.stride()[0],
         "stride_ak": a.stride()[1], "stride_bk": b.stride()[0], "stride_bn": b.stride()[1], "stride_cs": strides[0],
         "stride_cm": strides[1], "stride_cn": strides[2],
     }  # fmt: skip
     first = _matrix(plan, chosen, m, n, common) if isinstance(plan, MatrixPlan) else _lanes(plan, chosen, m, n, common)
-    return [first, _merge(plan, target, out, m, n)] if sliced else [first]
+    return [first, _merge(plan, slices, target, out, m, n)] if sliced else [first]
 
 
 def _matrix(plan: MatrixPlan, chosen: Schedule, m: int, n: int, common: Mapping[str, Any]) -> KernelCall:
@@ -62,31 +63,51 @@ def _matrix(plan: MatrixPlan, chosen: Schedule, m: int, n: int, common: Mapping[
     )  # fmt: skip
 
 
-def _lanes(plan: ScalarPlan, chosen: Schedule, m: int, n: int, common: Mapping[str, Any]) -> KernelCall:
+def _lanes(plan: ScalarPlan | BlocksPlan, chosen: Schedule, m: int, n: int, common: Mapping[str, Any]) -> KernelCall:
     from bitwise_nvidia_ptx.products.kernels.scalar import lanes
 
+    dealt = isinstance(plan, BlocksPlan)
+    if isinstance(plan, BlocksPlan):
+        own = -(-plan.k // (128 * plan.wide * plan.blocks))
+        number, wide, strided, merge, tile, chunk, blocks = (
+            plan.blocks,
+            128 * plan.wide,
+            False,
+            3,
+            own,
+            own,
+            plan.blocks,
+        )
+    else:
+        number, wide, strided, merge = plan.slices.number, plan.lanes, plan.strided, plan.merge
+        tile, chunk, blocks = plan.tile, plan.chunk, 1
     return KernelCall(
         lanes,
-        (-(-m * n // chosen.block_m), plan.slices.number),
-        {**common, "count": m * n, "tile": plan.tile, "chunk": plan.chunk},
+        (-(-m * n // chosen.block_m), number),
+        {**common, "count": m * n, "tile": tile, "chunk": chunk, "blocks": blocks},
         {
-            "LANES": plan.lanes, "STRIDED": plan.strided, "MERGE": plan.merge, "UNROLL": chosen.block_k,
+            "LANES": wide, "STRIDED": strided, "DEALT": dealt, "MERGE": merge, "UNROLL": chosen.block_k,
             "BLOCK": chosen.block_m,
         },
         {"num_warps": chosen.warps},
     )  # fmt: skip
 
 
-def _merge(plan: Plan, workspace: Any, out: Any, m: int, n: int) -> KernelCall:
+def _merge(plan: Plan, slices: Slices, workspace: Any, out: Any, m: int, n: int) -> KernelCall:
     from bitwise_nvidia_ptx.products.kernels.matrix import merge
+    from bitwise_nvidia_ptx.products.kernels.scalar import merge_blocks
 
     strides = tuple(out.stride())
+    common = {"W": workspace, "C": out, "N": n, "count": m * n, "stride_cm": strides[0], "stride_cn": strides[1]}
+    if isinstance(plan, BlocksPlan):
+        constants = {"THREADS": min(plan.blocks, 128), "BLOCK": 4}
+        grid = (-(-m * n // 4),)
+        return KernelCall(merge_blocks, grid, {**common, "blocks": plan.blocks}, constants, {"num_warps": 4})
     flat = strides[1] == 1 and (m == 1 or strides[0] == n)
     return KernelCall(
         merge,
         (-(-m * n // MERGE_BLOCK),),
-        {"W": workspace, "C": out, "N": n, "count": m * n, "slices": plan.slices.number, "stride_cm": strides[0],
-         "stride_cn": strides[1]},
-        {"ROUNDED": plan.slices.rounded, "FLAT": flat, "BLOCK": MERGE_BLOCK},
+        {**common, "slices": slices.number},
+        {"ROUNDED": slices.rounded, "FLAT": flat, "BLOCK": MERGE_BLOCK},
         {"num_warps": 4},
-    )  # fmt: skip
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc
+from bitwise_core.descriptors.cuts import Merge
 
 MERGES = {"chain": 0, "halves": 1, "neighbours": 2}
 _CHAIN_LANES = 32
@@ -57,7 +58,17 @@ class ScalarPlan:
     chunk: int
 
 
-Plan = MatrixPlan | ScalarPlan
+@dataclass(frozen=True, slots=True)
+class BlocksPlan:
+    """Blocks of 128 threads that take tiles of k in turn, `wide` k for a thread in separate accumulators, and a second
+    kernel of 128 threads that adds the blocks' sums."""
+
+    k: int
+    blocks: int
+    wide: int
+
+
+Plan = MatrixPlan | ScalarPlan | BlocksPlan
 
 
 def plan(desc: GEMMDesc) -> Plan:
@@ -135,7 +146,7 @@ def _sliced(cut: Cut, desc: GEMMDesc, k: int) -> Slices:
     if cut.layout != "contiguous" or cut.merge != "chain" or cut.start != "first" or cut.remainder != "short-last":
         raise Refused(f"slices by {cut}: these kernels take contiguous ones, the last one short, added in order")
     if cut.partial_dtype not in ("fp32", desc.output_dtype) or cut.merge_dtype not in ("fp32", desc.output_dtype):
-        raise Refused(f"slices in {cut.partial_dtype}, added in {cut.merge_dtype}: fp32 and the output's type are known")
+        raise Refused(f"slices of {cut.partial_dtype}, sums of {cut.merge_dtype}: fp32 and the output's type are known")
     lengths = cut.lengths(k)
     if 0 in lengths:
         raise Refused(f"{lengths.count(0)} empty slices: these kernels run every slice on some k")
@@ -143,12 +154,14 @@ def _sliced(cut: Cut, desc: GEMMDesc, k: int) -> Slices:
     return Slices(len(lengths), lengths[0], cut.partial_dtype, cut.merge_dtype != "fp32")
 
 
-def _scalar(desc: GEMMDesc) -> ScalarPlan:
+def _scalar(desc: GEMMDesc) -> ScalarPlan | BlocksPlan:
     if desc.path != "fma" and desc.left_dtype not in ("fp16", "bf16"):
         raise Refused(f"path {desc.path} on {desc.left_dtype}: these kernels fuse multiply and add")
     if desc.path == "mul_add":
         raise Refused("path mul_add: these kernels fuse multiply and add")
     cuts, k = list(desc.k_cuts), desc.k - desc.k_dropped
+    if (blocks := _blocks(desc.k_cuts, k)) is not None:
+        return blocks
     for cut in cuts:
         if (cut.partial_dtype, cut.merge_dtype) != ("fp32", "fp32"):
             raise Refused("scalar parts in other types than fp32: these kernels keep fp32")
@@ -180,3 +193,29 @@ def _scalar(desc: GEMMDesc) -> ScalarPlan:
 
 def _few(cut: Cut) -> bool:
     return cut.count is not None and cut.count <= _CHAIN_LANES and not cut.count & (cut.count - 1)
+
+
+def _blocks(cuts: tuple[Cut, ...], k: int) -> BlocksPlan | None:
+    """The plan of tiles dealt to blocks, None where the cuts are not exactly those of one."""
+    for wide in (1, 2):
+        blocks, tile = 1, 128 * wide
+        for cut in cuts:
+            if (cut.layout, cut.tile) == ("strided", tile) and cut.count is not None:
+                blocks *= cut.count
+        if blocks >= 4 and not blocks & (blocks - 1) and cuts == block_cuts(blocks, wide):
+            return BlocksPlan(k, blocks, wide)
+    return None
+
+
+def block_cuts(blocks: int, wide: int) -> tuple[Cut, ...]:
+    """The cuts of tiles of 128 `wide` k dealt to `blocks` blocks, a power of two from 4 on."""
+    above = max(1, blocks // 32)
+    deals: list[tuple[int, Merge]] = [
+        (4, "chain"), (min(8, blocks // 4), "chain"), (min(2, above), "halves"), (min(2, max(1, above // 2)), "halves"),
+        (max(1, above // 4), "chain"),
+    ]  # fmt: skip
+    return (
+        *(Cut(layout="strided", count=count, tile=128 * wide, merge=merge) for count, merge in deals if count > 1),
+        Cut(layout="strided", count=128, tile=wide, merge="halves"),
+        *((Cut(layout="strided", count=wide),) if wide > 1 else ()),
+    )

@@ -1,4 +1,4 @@
-"""How the work of a product is cut into tiles and turns: free choices under one descriptor, none of which decides bits."""
+"""How a product is cut into tiles and turns: free choices under one descriptor, none of which decides bits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Schedule:
 
 def check(plan: Plan, chosen: Schedule) -> None:
     """Raises Refused for a schedule under which a plan's bits would not be kept."""
-    if isinstance(plan, ScalarPlan):
+    if not isinstance(plan, MatrixPlan):
         return
     if plan.block and (chosen.block_k != plan.block or chosen.block_m < 64 or chosen.warps % 4):
         # Smaller tiles run other instructions, which add fp8 in another way.
@@ -36,8 +36,8 @@ def check(plan: Plan, chosen: Schedule) -> None:
 
 def default(plan: Plan, m: int, n: int) -> Schedule:
     """A schedule that runs everywhere."""
-    if isinstance(plan, ScalarPlan):
-        lanes = max(plan.lanes, 1)
+    if not isinstance(plan, MatrixPlan):
+        lanes = plan.lanes if isinstance(plan, ScalarPlan) else 128 * plan.wide
         return Schedule(max(1, min(128, 512 // lanes)), block_k=8, warps=4)
     block_m, block_n = _side(m), _side(n)
     if plan.block:

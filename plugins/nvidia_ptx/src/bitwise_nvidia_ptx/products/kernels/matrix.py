@@ -4,7 +4,7 @@ Tiles, stages and warps decide no bits: every output element has an accumulator 
 it in ascending k however the turns of the loop are cut.
 """
 
-# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call"
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
 from __future__ import annotations
 
 import triton

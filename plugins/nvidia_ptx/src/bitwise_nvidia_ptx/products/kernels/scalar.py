@@ -1,6 +1,6 @@
 """Matrix products by fused multiply-adds: the lanes of one output element, and the tree that adds their sums."""
 
-# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call"
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
 from __future__ import annotations
 
 import triton
@@ -20,7 +20,7 @@ def _pairs(x, ELEMENTS: tl.constexpr, LANES: tl.constexpr, HALVES: tl.constexpr)
 
 @triton.jit
 def _fold(x, ELEMENTS: tl.constexpr, LANES: tl.constexpr, MERGE: tl.constexpr):
-    """The lanes' sums added: MERGE 0 one after the other, 1 halves, 2 neighbours."""
+    """The lanes' sums added: MERGE 0 one after the other, 1 halves, 2 neighbours, 3 neighbours, then halves."""
     if MERGE == 0:
         lane = tl.arange(0, LANES)[None, :]
         # One value among zeros of negative sign: adding -0 changes no value, so the tree of such a sum decides nothing.
@@ -28,39 +28,43 @@ def _fold(x, ELEMENTS: tl.constexpr, LANES: tl.constexpr, MERGE: tl.constexpr):
         for number in tl.static_range(1, LANES):
             total += tl.sum(tl.where(lane == number, x, -0.0), axis=1)
         return total
+    if LANES >= 256:
+        x = _pairs(x, ELEMENTS, 256, False)
     if LANES >= 128:
-        x = _pairs(x, ELEMENTS, 128, MERGE == 1)
+        x = _pairs(x, ELEMENTS, 128, MERGE != 2)
     if LANES >= 64:
-        x = _pairs(x, ELEMENTS, 64, MERGE == 1)
+        x = _pairs(x, ELEMENTS, 64, MERGE != 2)
     if LANES >= 32:
-        x = _pairs(x, ELEMENTS, 32, MERGE == 1)
+        x = _pairs(x, ELEMENTS, 32, MERGE != 2)
     if LANES >= 16:
-        x = _pairs(x, ELEMENTS, 16, MERGE == 1)
+        x = _pairs(x, ELEMENTS, 16, MERGE != 2)
     if LANES >= 8:
-        x = _pairs(x, ELEMENTS, 8, MERGE == 1)
+        x = _pairs(x, ELEMENTS, 8, MERGE != 2)
     if LANES >= 4:
-        x = _pairs(x, ELEMENTS, 4, MERGE == 1)
+        x = _pairs(x, ELEMENTS, 4, MERGE != 2)
     if LANES >= 2:
-        x = _pairs(x, ELEMENTS, 2, MERGE == 1)
+        x = _pairs(x, ELEMENTS, 2, MERGE != 2)
     return tl.reshape(x, (ELEMENTS,))
 
 
-@triton.jit(do_not_specialize=["N", "K", "count", "slice_k", "tile", "chunk"])
+@triton.jit(do_not_specialize=["N", "K", "count", "slice_k", "tile", "chunk", "blocks"])
 def lanes(
     A, B, C, N, K, count, slice_k, tile, chunk, stride_am, stride_ak, stride_bk, stride_bn, stride_cs, stride_cm,
-    stride_cn, LANES: tl.constexpr, STRIDED: tl.constexpr, MERGE: tl.constexpr, UNROLL: tl.constexpr,
-    BLOCK: tl.constexpr,
+    stride_cn, blocks, LANES: tl.constexpr, STRIDED: tl.constexpr, DEALT: tl.constexpr, MERGE: tl.constexpr,
+    UNROLL: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """C[slice, m, n] = sum over the slice's k of A[m, k] B[k, n], by LANES accumulators of fp32 for each element.
 
     STRIDED deals tiles of `tile` k to the lanes in turn; without it every lane has `tile` k that follow one another.
-    A lane closes its accumulator every `chunk` of its own k and adds the totals in order.
+    A lane closes its accumulator every `chunk` of its own k and adds the totals in order.  DEALT: a slice is no
+    stretch of k but every `blocks`-th of its tiles of LANES k.
     """
     element = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = element < count
     row, column = element // N, element % N
-    start = tl.program_id(1) * slice_k
-    length = min(slice_k, K - start)
+    number = tl.program_id(1)
+    start = 0 if DEALT else number * slice_k
+    length = slice_k if DEALT else min(slice_k, K - start)
     lane = tl.arange(0, LANES)
     first = A + (row * stride_am)[:, None]
     second = B + (column * stride_bn)[:, None]
@@ -72,16 +76,49 @@ def lanes(
         for base in range(begin, end, UNROLL):
             for step in tl.static_range(UNROLL):
                 place = base + step
+                k = lane * tile + place
                 if STRIDED:
                     k = (place // tile) * tile * LANES + lane * tile + place % tile
-                else:
-                    k = lane * tile + place
-                real = inside[:, None] & ((k < length) & (place < end))[None, :]
+                known = (k < length) & (place < end)
+                if DEALT:
+                    k = (place * blocks + number) * LANES + lane
+                    known = (place < end) & (k < K)
+                real = inside[:, None] & known[None, :]
                 where = (start + k).to(tl.int64)[None, :]
                 a = tl.load(first + where * stride_ak, mask=real, other=0.0).to(tl.float32)
                 b = tl.load(second + where * stride_bk, mask=real, other=0.0).to(tl.float32)
                 accumulator = tl.where(real, tl.fma(a, b, accumulator), accumulator)
         total = tl.where(begin == 0, accumulator, total + accumulator)
     sums = _fold(total, BLOCK, LANES, MERGE)
-    out = C + tl.program_id(1).to(tl.int64) * stride_cs + row * stride_cm + column * stride_cn
+    out = C + number.to(tl.int64) * stride_cs + row * stride_cm + column * stride_cn
     tl.store(out, sums.to(C.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["N", "count", "blocks"])
+def merge_blocks(W, C, N, count, blocks, stride_cm, stride_cn, THREADS: tl.constexpr, BLOCK: tl.constexpr):
+    """C[m, n] = the sum of W[block, m, n], as a block of up to 128 threads adds `blocks` of them.
+
+    Thread t adds blocks t, t + 128, ... in order; threads 64 and then 32 apart are added; of the 32 that are left,
+    those 4 apart are added in order, and the 4 sums in order.
+    """
+    element = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = element < count
+    thread = tl.arange(0, THREADS)
+    first = W + element[:, None] + thread.to(tl.int64)[None, :] * count
+    x = tl.load(first, mask=inside[:, None], other=0.0)
+    for more in range(THREADS, blocks, THREADS):
+        x += tl.load(first + more.to(tl.int64) * count, mask=inside[:, None], other=0.0)
+    if THREADS >= 128:
+        x = _pairs(x, BLOCK, 128, True)
+    if THREADS >= 64:
+        x = _pairs(x, BLOCK, 64, True)
+    LEFT: tl.constexpr = THREADS if THREADS < 32 else 32
+    lane = tl.arange(0, LEFT)[None, :]
+    total = tl.zeros((BLOCK,), dtype=tl.float32)
+    for component in tl.static_range(4):
+        part = tl.sum(tl.where(lane == component, x, -0.0), axis=1)
+        for group in tl.static_range(1, LEFT // 4):
+            part += tl.sum(tl.where(lane == 4 * group + component, x, -0.0), axis=1)
+        total = part if component == 0 else total + part
+    out = C + (element // N) * stride_cm + (element % N) * stride_cn
+    tl.store(out, total.to(C.dtype.element_ty), mask=inside)

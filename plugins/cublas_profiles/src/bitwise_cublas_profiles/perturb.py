@@ -1,0 +1,78 @@
+"""Descriptors that are wrong the way a wrong row of a profile would be: a byte sweep must tell them from the right."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Instruction
+
+Change = tuple[str, dict[str, Any]]
+
+
+def perturbed(desc: GEMMDesc, source: random.Random) -> tuple[str, GEMMDesc] | None:
+    """A wrong descriptor near a right one, and what is wrong with it; None where there is none."""
+    choices = _matrix(desc) if desc.path == "matrix" else _scalar(desc)
+    source.shuffle(choices)
+    for name, changes in choices:
+        try:
+            found = GEMMDesc(**{**{field: getattr(desc, field) for field in type(desc).model_fields}, **changes})
+        except DescriptorError:
+            continue
+        if found != desc:
+            return name, found
+    return None
+
+
+def _cut(cut: Cut, **changes: Any) -> Cut:
+    return Cut(**{**{name: getattr(cut, name) for name in type(cut).model_fields}, **changes})
+
+
+def _matrix(desc: GEMMDesc) -> list[Change]:
+    assert desc.instruction is not None
+    used, step = desc.k - desc.k_dropped, desc.k_loop_step
+    found: list[Change] = [("tail", {"k_dropped": 0})] if desc.k_dropped else []
+    outer = desc.k_cuts[0] if desc.k_cuts else None
+    if desc.left_dtype not in ("fp16", "bf16"):
+        if used > 256:
+            found.append(("slices", {"k_cuts": (Cut(span=-(-used // 256) * 128), Cut(span=128))}))
+        return found
+    half = desc.instruction_k == 8
+    if used > 8:
+        unit = Instruction(architecture=desc.instruction.architecture, family="mma.sync", k=16 if half else 8)
+        changes = {"instruction": unit, "instruction_k": unit.k, "k_loop_step": 32, "short_turn": "first"}
+        found.append(("instruction_k", changes))
+    if step and not half and used % step % 16 and not outer:
+        found.append(("short turn", {"k_loop_step": None, "short_turn": "last"}))
+    if not step and used % 64 % 16 and used > 64 and not outer:
+        found.append(("short turn", {"k_loop_step": 64, "short_turn": "first"}))
+    if outer is None and used >= 256:
+        found.append(("slices", {"k_cuts": (Cut(span=-(-used // 128) * 64),)}))
+    if outer is not None and outer.span is not None and outer.span < used:
+        grain = 64 if outer.span % 64 == 0 else 8
+        found.append(("slices", {"k_cuts": (_cut(outer, span=outer.span + grain),)}))
+        pairs = [("fp32", "fp32"), (desc.output_dtype, "fp32"), ("fp32", desc.output_dtype)]
+        found += [
+            ("merge", {"k_cuts": (_cut(outer, partial_dtype=partial, merge_dtype=merge),)}) for partial, merge in pairs
+        ]
+    return found
+
+
+def _scalar(desc: GEMMDesc) -> list[Change]:
+    found: list[Change] = []
+    for place, cut in enumerate(desc.k_cuts):
+        before, after = desc.k_cuts[:place], desc.k_cuts[place + 1 :]
+        if cut.layout != "strided" or cut.count is None or cut.tile >= 128 or desc.k <= 4 * cut.count * cut.tile:
+            continue
+        wider = _cut(cut, count=cut.count * 2 if cut.count < 32 else cut.count // 2)
+        found.append(("lanes", {"k_cuts": (*before, wider, *after)}))
+        if cut.count > 2:
+            other = _cut(cut, merge="neighbours" if cut.merge == "halves" else "halves")
+            found.append(("tree", {"k_cuts": (*before, other, *after)}))
+    first = desc.k_cuts[0] if desc.k_cuts else None
+    if first is None and desc.k > 8:
+        found.append(("chain", {"k_cuts": (Cut(count=2),)}))
+    if first is not None and first.layout == "contiguous" and first.count and desc.k > 64:
+        more = _cut(first, count=2 * first.count if first.count < 16 else first.count // 2)
+        found.append(("slices", {"k_cuts": (more, *desc.k_cuts[1:])}))
+    return found
