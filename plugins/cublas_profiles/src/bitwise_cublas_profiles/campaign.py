@@ -37,7 +37,8 @@ COLUMNS = (
 )  # fmt: skip
 """Columns of a line.  `outcome` is equal, different, declined, no answer or failed; `about` says more: why, or
 [the draws that differ as bits, elements of the first that do, their first index, cuBLAS's bits there, ours]; `control`
-is what was wrong, and on how many draws that showed."""
+is what was wrong, and on how many draws that showed; where bytes differ or a configuration has no row, it may be
+"alternatives" and the descriptors, by name, that returned cuBLAS's bytes on every draw."""
 
 
 class Sweep:
@@ -56,6 +57,7 @@ class Sweep:
         module, _, name = str(chosen.launcher).partition(":")
         self.launch: Callable[..., Any] = getattr(importlib.import_module(module), name)
         self.pools: dict[tuple[str, bool], Any] = {}
+        self.tried: Counter[tuple[Any, ...]] = Counter()
         self.space = torch.empty(64 << 20, dtype=torch.uint8, device=self.device)
 
     def pool(self, dtype: str, wide: bool) -> Any:
@@ -89,7 +91,7 @@ class Sweep:
             found.append(matrix.t() if transposed else matrix)
         return found[0], found[1]
 
-    def compare(self, each: Drawn, answer: Answer, desc: Any) -> tuple[str, Any]:
+    def compare(self, each: Drawn, answer: Answer, desc: Any, draws: int = DRAWS) -> tuple[str, Any]:
         """Runs both on every draw: `equal`, or `different` and where."""
         torch, asked = self.torch, each.asked
         from bitwise_cublas_profiles.tensors import torch_type
@@ -97,7 +99,7 @@ class Sweep:
         theirs = torch.full((asked.m, asked.n), -7.0, dtype=torch_type(asked.c), device=self.device)
         ours = torch.full_like(theirs, 5.0)
         counts = []
-        for draw in range(DRAWS):
+        for draw in range(draws):
             a, b = self.operands(asked, each.number, draw)
             self._both(asked, answer, desc, a, b, theirs, ours)
             counts.append((self._bits(theirs) != self._bits(ours)).sum())
@@ -105,7 +107,7 @@ class Sweep:
         if not any(differ):
             return "equal", None
         mask, about = 0, None
-        for draw in (draw for draw in range(DRAWS) if differ[draw]):
+        for draw in (draw for draw in range(draws) if differ[draw]):
             a, b = self.operands(asked, each.number, draw)
             self._both(asked, answer, desc, a, b, theirs, ours)
             # All NaNs are one value.
@@ -136,9 +138,34 @@ class Sweep:
             return None
         try:
             outcome, about = self.compare(each, answer, found[1])
-        except ValueError:  # the launcher refuses it
+        except Exception as error:  # the launcher refuses it
+            if "CUDA" in str(error):
+                raise
             return None
         return [found[0], about[0].bit_count() if outcome == "different" else 0]
+
+    def others(self, each: Drawn, answer: Answer) -> list[Any] | None:
+        """The alternatives that return cuBLAS's bytes, for the first shapes of every configuration."""
+        from bitwise_cublas_profiles.perturb import alternatives
+
+        found = answer.configuration
+        key = (each.asked.a, found.algorithm, found.stages, found.custom, found.reduction)
+        self.tried[key] += 1
+        if self.tried[key] > 2:
+            return None
+        names: list[str] = []
+        enough = time.time() + 8
+        for name, desc in alternatives(each.asked, found.split_k):
+            if time.time() > enough:
+                names.append("unfinished")
+                break
+            try:
+                if all(self.compare(each, answer, desc, draws)[0] == "equal" for draws in (2, DRAWS)):
+                    names.append(name)
+            except Exception as error:
+                if "CUDA" in str(error):
+                    raise
+        return ["alternatives", names]
 
     def row(self, number: int) -> list[Any]:
         """One line of the file."""
@@ -168,14 +195,18 @@ class Sweep:
             outcome, about = "declined", str(error).split(" is not described: ")[-1].split(" (algorithm")[0]
         except ValueError as error:
             outcome, about = "declined", f"the launcher refuses: {error}"
-        except CublasError as error:
-            outcome, about = "failed", str(error)
+        except Exception as error:
+            if "CUDA" in str(error):  # nothing more runs in this process
+                raise
+            outcome, about = "failed", f"{type(error).__name__}: {str(error)[:300]}"
+        if outcome in ("different", "declined"):
+            control = self.others(each, answer)
         return [*row, outcome, about, control]
 
 
-def _work(index: int, chosen: argparse.Namespace, done: frozenset[int], deadline: float, results: Any) -> None:
-    """One process: its share of the numbers until the deadline."""
-    number = index
+def _work(start: int, chosen: argparse.Namespace, done: frozenset[int], deadline: float, results: Any) -> None:
+    """One process: its share of the numbers from `start` on, until the deadline."""
+    number = start
     try:
         sweep = Sweep(chosen)
         while time.time() < deadline and number < chosen.count:
@@ -183,8 +214,8 @@ def _work(index: int, chosen: argparse.Namespace, done: frozenset[int], deadline
                 results.put(("row", sweep.row(number)))
             number += chosen.processes
     except BaseException:
-        results.put(("died", f"process {index} at number {number}: {traceback.format_exc(limit=6)}"))
-    results.put(("end", index))
+        results.put(("died", [number, traceback.format_exc(limit=6)]))
+    results.put(("end", start))
 
 
 def environment(chosen: argparse.Namespace) -> dict[str, Any]:
@@ -210,6 +241,7 @@ def summary(rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
     families: Counter[str] = Counter()
     declined: Counter[str] = Counter()
     controls: dict[str, list[int]] = {}
+    alternative: dict[str, Counter[str]] = {}
     different: list[list[Any]] = []
     for row in rows:
         kind = ("candidate " if row[at["candidate"]] else "") + str(row[at["a"]])
@@ -221,7 +253,10 @@ def summary(rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
             declined[str(row[at["about"]])[:120]] += 1
         if outcome == "different" and len(different) < 40:
             different.append(list(row))
-        if row[at["control"]]:
+        if row[at["control"]] and row[at["control"]][0] == "alternatives":
+            key = f"algorithm {row[at['algorithm']]} stages {row[at['stages']]} custom {row[at['custom']]}"
+            alternative.setdefault(key, Counter()).update(row[at["control"]][1] or ["none"])
+        elif row[at["control"]]:
             name, shown = row[at["control"]]
             ran = controls.setdefault(f"{name} algorithm {row[at['algorithm']]}", [0, 0])
             ran[0] += 1
@@ -229,6 +264,7 @@ def summary(rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
     return {
         "outcomes": dict(sorted(outcomes.items())), "families": dict(sorted(families.items())),
         "not compared": dict(declined.most_common(30)), "controls run and caught": dict(sorted(controls.items())),
+        "alternatives": {name: dict(count.most_common(8)) for name, count in alternative.items()},
         "different": different,
     }  # fmt: skip
 
@@ -262,52 +298,66 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
 
     rows = read_rows(chosen.out)
-    done = frozenset(int(row[0]) for row in rows)
-    context = multiprocessing.get_context("spawn")
-    results: Any = context.Queue()
-    deadline = time.time() + chosen.seconds
-    workers = [
-        context.Process(target=_work, args=(index, chosen, done, deadline, results), daemon=True)
-        for index in range(chosen.processes)
-    ]
-    for each in workers:
-        each.start()
     died: list[str] = []
     with chosen.out.open("a", encoding="utf-8") as file:
         if not rows:
             file.write(json.dumps(environment(chosen)) + "\n")
-        _collect(results, workers, deadline, rows, died, file)
-    for each in workers:
-        each.terminate()
+        _Processes(chosen, rows, died, file).collect()
     found = summary(rows)
     print(json.dumps({**found, "died": died, "shapes": len(rows)}, indent=1))
     return 1 if found["different"] or died else 0
 
 
-def _collect(
-    results: Any, workers: Sequence[Any], deadline: float, rows: list[list[Any]], died: list[str], file: Any
-) -> None:
-    """Writes what the processes hand over until all have ended, or a minute after the deadline."""
-    ended, told = 0, time.time()
-    while ended < len(workers) and time.time() < deadline + 60:
-        try:
-            kind, content = results.get(timeout=2)
-        except queue.Empty:
-            if not any(each.is_alive() for each in workers):
-                break
-            continue
-        if kind == "row":
-            rows.append(content)
-            file.write(json.dumps(content, separators=(",", ":")) + "\n")
-        elif kind == "died":
-            died.append(content)
-            print(content, file=sys.stderr, flush=True)
-        else:
-            ended += 1
-        if time.time() - told > 20:
-            told = time.time()
-            file.flush()
-            print(f"{len(rows)} shapes, {ended} of {len(workers)} processes ended", file=sys.stderr, flush=True)
+class _Processes:
+    """The worker processes and what they hand over; one that dies is begun again behind the shape it died at."""
+
+    def __init__(self, chosen: argparse.Namespace, rows: list[list[Any]], died: list[str], file: Any) -> None:
+        self.chosen, self.rows, self.died, self.file = chosen, rows, died, file
+        self.context = multiprocessing.get_context("spawn")
+        self.results: Any = self.context.Queue()
+        self.deadline = time.time() + chosen.seconds
+        self.done = frozenset(int(row[0]) for row in rows)
+        self.workers = [self._begin(index) for index in range(chosen.processes)]
+
+    def _begin(self, start: int) -> Any:
+        arguments = (start, self.chosen, self.done, self.deadline, self.results)
+        worker = self.context.Process(target=_work, args=arguments, daemon=True)
+        worker.start()
+        return worker
+
+    def collect(self) -> None:
+        """Writes what the processes hand over until all have ended, or a minute after the deadline."""
+        ended, told = 0, time.time()
+        while ended < len(self.workers) and time.time() < self.deadline + 60:
+            try:
+                kind, content = self.results.get(timeout=2)
+            except queue.Empty:
+                if not any(each.is_alive() for each in self.workers):
+                    break
+                continue
+            if kind == "row":
+                self._write(content)
+            elif kind == "died":
+                self._died(*content)
+            else:
+                ended += 1
+            if time.time() - told > 20:
+                told = time.time()
+                self.file.flush()
+                print(f"{len(self.rows)} shapes, {len(self.workers) - ended} processes", file=sys.stderr, flush=True)
+        for each in self.workers:
+            each.terminate()
+
+    def _write(self, row: list[Any]) -> None:
+        self.rows.append(row)
+        self.file.write(json.dumps(row, separators=(",", ":")) + "\n")
+
+    def _died(self, number: int, why: str) -> None:
+        self.died.append(f"at number {number}: {why}")
+        print(self.died[-1], file=sys.stderr, flush=True)
+        self._write([number, *[None] * (len(COLUMNS) - 4), "failed", why[-300:], None])
+        if len(self.died) <= self.chosen.processes and time.time() < self.deadline - 20:
+            self.workers.append(self._begin(number + self.chosen.processes))
 
 
 if __name__ == "__main__":

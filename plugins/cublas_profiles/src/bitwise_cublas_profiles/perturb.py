@@ -1,4 +1,4 @@
-"""Descriptors that are wrong the way a wrong row of a profile would be: a byte sweep must tell them from the right."""
+"""Descriptors near a right one, or near a configuration that has no row: what a byte sweep must tell apart."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Instruction
+from bitwise_cublas_profiles.question import FP8, Question
 
 Change = tuple[str, dict[str, Any]]
 
@@ -75,4 +76,64 @@ def _scalar(desc: GEMMDesc) -> list[Change]:
     if first is not None and first.layout == "contiguous" and first.count and desc.k > 64:
         more = _cut(first, count=2 * first.count if first.count < 16 else first.count // 2)
         found.append(("slices", {"k_cuts": (more, *desc.k_cuts[1:])}))
+    return found
+
+
+def alternatives(asked: Question, split: int, architecture: str = "sm_90") -> list[tuple[str, GEMMDesc]]:
+    """Descriptors that a configuration without a row, or with a wrong one, might have."""
+    base = {"k": asked.k, "left_dtype": asked.a, "right_dtype": asked.b, "output_dtype": asked.c}
+    found: list[tuple[str, dict[str, Any]]] = []
+    if asked.a not in FP8:
+        for name, walk in _WALKS.items():
+            unit = Instruction(architecture=architecture, family="mma.sync", k=walk["instruction_k"])
+            for cuts, sliced in _sliced(asked, split):
+                found.append((f"{name}{sliced}", {"path": "matrix", "instruction": unit, **walk, "k_cuts": cuts}))
+    if asked.a not in FP8 and (1 in (asked.m, asked.n) or asked.m * asked.n <= 4096):
+        outer = (Cut(count=split),) if split > 1 else ()
+        for name, cuts in _dealt(-(-asked.k // max(1, split))):
+            found.append((name, {"path": "fma", "k_cuts": (*outer, *cuts)}))
+    made = []
+    for name, fields in found:
+        try:
+            made.append((name, GEMMDesc(**base, **fields)))
+        except DescriptorError:
+            continue
+    return made
+
+
+_WALKS: dict[str, dict[str, Any]] = {
+    "k16": {"instruction_k": 16},
+    **{
+        f"k16 first {step}": {"instruction_k": 16, "k_loop_step": step, "short_turn": "first"} for step in (32, 64, 128)
+    },
+    **{f"k8 first {step}": {"instruction_k": 8, "k_loop_step": step, "short_turn": "first"} for step in (32, 64)},
+}
+
+
+def _sliced(asked: Question, split: int) -> list[tuple[tuple[Cut, ...], str]]:
+    if split <= 1:
+        return [((), "")]
+    spans = {grain: -(-asked.k // (grain * split)) * grain for grain in (4, 8, 16, 32, 64, 128)}
+    found: list[tuple[tuple[Cut, ...], str]] = []
+    for partial, merge in (("fp32", "fp32"), (asked.c, "fp32"), ("fp32", asked.c)):
+        for grain, span in spans.items():
+            cut = Cut(span=span, partial_dtype=partial, merge_dtype=merge)
+            found.append(((cut,), f" slices of {grain} {partial} {merge}"))
+    return found
+
+
+def _dealt(length: int) -> list[tuple[str, tuple[Cut, ...]]]:
+    chunks = (16, 32, 64, 128, 256, 512)
+    found: list[tuple[str, tuple[Cut, ...]]] = [("chain", ())]
+    found += [(f"chunks of {chunk}", (Cut(span=chunk),)) for chunk in chunks]
+    for lanes in (2, 4, 8, 16, 32):
+        for tile in dict.fromkeys((1, 2, 4, 8, min(64, -(-length // lanes)), -(-length // lanes))):
+            for merge in ("halves", "chain", "neighbours"):
+                cut = Cut(layout="strided", count=lanes, tile=tile, merge=merge)
+                found.append((f"{lanes} lanes of {tile} {merge}", (cut,)))
+                if merge == "chain":
+                    found += [
+                        (f"{lanes} lanes of {tile} {merge} chunks of {chunk}", (cut, Cut(span=chunk)))
+                        for chunk in (16, 32, 128, 256)
+                    ]
     return found

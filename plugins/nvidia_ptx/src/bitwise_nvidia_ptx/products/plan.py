@@ -131,6 +131,8 @@ def _matrix(desc: GEMMDesc) -> MatrixPlan:
         raise Refused(f"k_loop_step {first} with the short turn first: these kernels know 16, 32, 64 and 128")
     if block and slices.number > 1 and slices.span % block:
         raise Refused(f"slices of {slices.span} k: these kernels cut fp8 at whole blocks of {block}")
+    if first and k % first == 0 and (slices.number == 1 or slices.span % first == 0):
+        first = 0  # no turn is short
     return MatrixPlan(k, slices, first, half, block)
 
 

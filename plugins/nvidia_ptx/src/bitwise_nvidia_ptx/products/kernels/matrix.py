@@ -48,7 +48,7 @@ def _turn(A, B, rows, columns, start, length, stride_ak, stride_bk, BLOCK_K: tl.
     return a, b
 
 
-@triton.jit(do_not_specialize=["M", "N", "slice_k"])
+@triton.jit(do_not_specialize=["M", "N"])
 def product(
     A, B, C, M, N, K, slice_k, stride_am, stride_ak, stride_bk, stride_bn, stride_cs, stride_cm, stride_cn,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
@@ -100,9 +100,10 @@ def merge(W, C, N, count, slices, stride_cm, stride_cn, ROUNDED: tl.constexpr, F
     total = tl.load(W + where, mask=inside, other=0.0).to(tl.float32)
     if ROUNDED:
         total = total.to(C.dtype.element_ty).to(tl.float32)
-    for number in range(1, slices):
-        part = tl.load(W + number.to(tl.int64) * count + where, mask=inside, other=0.0).to(tl.float32)
-        total += part
+    part = W + where
+    for _ in range(1, slices):
+        part += count
+        total += tl.load(part, mask=inside, other=0.0).to(tl.float32)
         if ROUNDED:
             total = total.to(C.dtype.element_ty).to(tl.float32)
     out = C + where if FLAT else C + (where // N) * stride_cm + (where % N) * stride_cn

@@ -106,8 +106,9 @@ def merge_blocks(W, C, N, count, blocks, stride_cm, stride_cn, THREADS: tl.const
     thread = tl.arange(0, THREADS)
     first = W + element[:, None] + thread.to(tl.int64)[None, :] * count
     x = tl.load(first, mask=inside[:, None], other=0.0)
-    for more in range(THREADS, blocks, THREADS):
-        x += tl.load(first + more.to(tl.int64) * count, mask=inside[:, None], other=0.0)
+    for _ in range(THREADS, blocks, THREADS):
+        first += count.to(tl.int64) * THREADS
+        x += tl.load(first, mask=inside[:, None], other=0.0)
     if THREADS >= 128:
         x = _pairs(x, BLOCK, 128, True)
     if THREADS >= 64:
