@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bitwise_cublas_profiles.describe import descriptor_of
+from bitwise_cublas_profiles.profile import SECTIONS, Declined, profile, profiles, read
+from bitwise_cublas_profiles.question import Configuration, question
+
+H100 = profile("13.1.0", "9.0")
+NVJET = Configuration(66, 10, 35, 1, 0, 0, 1, 0, 4)
+
+
+def described(m: int, n: int, k: int, dtype: str = "fp16", **fields: int) -> str:
+    return descriptor_of(question(m, n, k, dtype), replace(NVJET, **fields), H100).to_text()
+
+
+def test_an_unknown_key_declines_with_the_key() -> None:
+    with pytest.raises(Declined, match=r"cuBLASLt 11\.8 on compute capability 9\.0 is not measured"):
+        profile("11.8.1", "9.0")
+
+
+def test_every_profile_says_where_each_row_comes_from() -> None:
+    assert list(profiles()) == [("12.8", "10.0"), ("13.1", "10.0"), ("13.1", "10.3"), ("13.1", "9.0")]
+    for each in profiles().values():
+        assert set(each.tables) == set(SECTIONS)
+        assert all(row["provenance"] in ("measured", "published") for rows in each.tables.values() for row in rows)
+
+
+def test_a_row_without_provenance_is_refused() -> None:
+    empty = ", ".join(f'"{name}": []' for name in SECTIONS if name != "units")
+    with pytest.raises(ValueError, match="does not say where it comes from"):
+        read(f'{{"version": "1.0", "capability": "1.0", "architecture": "x", "units": [{{"unit": "y"}}], {empty}}}')
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "fields"),
+    [
+        ("instruction_k=16)", (64, 64, 1024), {}),
+        ("instruction_k=16 k_cuts=[cut(span=1280)] k_dropped=8)", (64, 64, 11528), {"split_k": 9, "reduction": 2}),
+        ("instruction_k=16 k_cuts=[cut(span=512)])", (64, 64, 1024), {"split_k": 2, "reduction": 2}),
+        ("instruction_k=8 k_loop_step=32 short_turn=first)", (65, 65, 99), {"algorithm": 24, "stages": 0}),
+        (
+            "k_loop_step=64 short_turn=first k_cuts=[cut(span=72 merge_dtype=fp16)])",
+            (85, 81, 324), {"algorithm": 24, "stages": 13, "split_k": 5, "reduction": 1},
+        ),
+        (
+            "k_loop_step=64 short_turn=first k_cuts=[cut(span=72 partial_dtype=fp16)])",
+            (85, 81, 324), {"algorithm": 24, "stages": 13, "split_k": 5, "reduction": 4},
+        ),
+        ("path=fma k_cuts=[cut(count=4) cut(span=128)])", (5, 5, 900), {"algorithm": 11, "custom": 1, "stages": 0}),
+        ("path=fma)", (6, 9, 30), {"algorithm": 16, "custom": 0, "stages": 0}),
+        (
+            "path=fma k_cuts=[cut(count=3) cut(layout=strided count=2 tile=50 merge=halves)])",
+            (1, 70, 300), {"algorithm": 13, "custom": 56, "split_k": 3, "reduction": 2},
+        ),
+        (
+            "path=fma k_cuts=[cut(layout=strided count=16) cut(span=16)])",
+            (1, 70, 300), {"algorithm": 13, "custom": 12},
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_described(text: str, shape: tuple[int, int, int], fields: dict[str, int]) -> None:
+    assert described(*shape, **fields).endswith(text)
+
+
+def test_fp8_closes_an_accumulator_every_step_on_sm_90_alone() -> None:
+    asked, found = question(16, 32, 512, "e4m3"), replace(NVJET, stages=36)
+    assert "k_cuts=[cut(span=128)]" in descriptor_of(asked, found, H100).to_text()
+    assert "k_cuts" not in descriptor_of(asked, found, profile("13.1", "10.0")).to_text()
+
+
+@pytest.mark.parametrize(
+    ("why", "shape", "fields"),
+    [
+        ("algorithm 56 has no row", (5, 5, 64), {"algorithm": 56}),
+        ("STAGES_ID 37 of algorithm 66 has no row", (5, 5, 64), {"stages": 37}),
+        ("REDUCTION_SCHEME 3 has no row", (5, 5, 640), {"algorithm": 24, "stages": 0, "split_k": 3, "reduction": 3}),
+        ("CUSTOM_OPTION 99 has no row", (1, 70, 300), {"algorithm": 13, "custom": 99}),
+        ("changes its order above 8448 outputs", (1, 8449, 300), {"algorithm": 13, "custom": 10}),
+        ("seen with vectors only", (2, 70, 300), {"algorithm": 13, "custom": 12}),
+        ("31 blocks are not described", (1, 70, 300), {"algorithm": 14, "split_k": 31, "reduction": 2}),
+    ],
+)
+def test_what_is_declined(why: str, shape: tuple[int, int, int], fields: dict[str, int]) -> None:
+    with pytest.raises(Declined, match=why):
+        described(*shape, **fields)
+
+
+def test_layouts_and_outputs_without_a_row_are_candidates_only() -> None:
+    for asked in (
+        question(64, 64, 64, transpose_b=True),
+        question(64, 64, 64, out="fp32"),
+        question(64, 64, 64, batch=2),
+    ):
+        with pytest.raises(Declined, match="not measured"):
+            descriptor_of(asked, NVJET, H100)
+        assert descriptor_of(asked, NVJET, H100, beyond=True).k == 64
