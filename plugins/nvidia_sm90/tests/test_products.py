@@ -1,0 +1,173 @@
+"""Kernels of products, compiled here and run on bit patterns: the bytes are those that their descriptor owes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bitwise_core import registry
+from bitwise_core.checker import Options, Source, prepare
+from bitwise_core.descriptors import Cut, GEMMDesc, Instruction, read
+from bitwise_core.engine.execution import execute
+from bitwise_core.evaluation import evaluate
+from bitwise_core.machine.launch import Launch
+from bitwise_core.numeric import FLOAT_FORMATS, Bits, storage
+from bitwise_nvidia_ptx.products.launch import calls
+from bitwise_nvidia_ptx.products.plan import Refused, plan
+from bitwise_nvidia_ptx.products.schedule import Schedule, default
+
+TYPES = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32", "e4m3": "fp8e4nv", "e5m2": "fp8e5"}
+WGMMA, MMA, HALF = "family=wgmma k=16", "family=mma.sync k=16", "family=mma.sync k=8"
+DEALT = "cut(layout=strided count=4 tile=128) cut(layout=strided count=8 tile=128) cut(layout=strided count=2 tile=128"
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """What a launch needs of a tensor."""
+
+    name: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+
+    def stride(self) -> tuple[int, ...]:
+        return self.strides
+
+
+def matrix(k: int, unit: str, rest: str = "", dtype: str = "fp16", out: str | None = None) -> GEMMDesc:
+    number = unit.split("=")[-1]
+    found = read(
+        f"gemm(k={k} left_dtype={dtype} right_dtype={dtype} output_dtype={out or dtype} path=matrix "
+        f"instruction=instruction(architecture=sm_90 {unit}) instruction_k={number} {rest})"
+    )
+    assert isinstance(found, GEMMDesc)
+    return found
+
+
+def scalar(k: int, cuts: str = "", dtype: str = "fp16") -> GEMMDesc:
+    given = f"k_cuts=[{cuts}]" if cuts else ""
+    found = read(f"gemm(k={k} left_dtype={dtype} right_dtype={dtype} output_dtype={dtype} path=fma {given})")
+    assert isinstance(found, GEMMDesc)
+    return found
+
+
+def drawn(shape: tuple[int, int], dtype: str, random: np.random.Generator) -> Bits:
+    form = FLOAT_FORMATS[dtype]
+    exponent = random.integers(form.bias - 4, form.bias + 4, shape, dtype=np.uint64)
+    fraction = random.integers(0, 1 << form.mantissa_bits, shape, dtype=np.uint64)
+    sign = random.integers(0, 2, shape, dtype=np.uint64) << np.uint64(form.magnitude_bits)
+    return (sign | exponent << np.uint64(form.mantissa_bits) | fraction).astype(storage(form.bits))
+
+
+def ran(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = "C") -> Bits:
+    """The output's patterns of the kernels that a descriptor launches, run here."""
+    from bitwise_triton.arguments import Buffer
+    from bitwise_triton.capture import compile_configuration
+
+    m, n, k = a.shape[0], b.shape[1], desc.k
+    strides = (n, 1) if right == "C" else (1, k)
+    left = Matrix("A", (m, k), (k, 1), desc.left_dtype)
+    second, out = Matrix("B", (k, n), strides, desc.right_dtype), Matrix("C", (m, n), (n, 1), desc.output_dtype)
+    size = FLOAT_FORMATS[desc.output_dtype].bits // 8
+    state = {
+        "A": a.view(np.uint8).ravel(), "C": np.full(m * n * size, 0xA5, dtype=np.uint8),
+        "B": np.ascontiguousarray(b if right == "C" else b.T).view(np.uint8).ravel(),
+    }  # fmt: skip
+
+    def workspace(shape: tuple[int, ...], dtype: str) -> Matrix:
+        state["W"] = np.full(int(np.prod(shape)) * FLOAT_FORMATS[dtype].bits // 8, 0x5A, dtype=np.uint8)
+        return Matrix("W", shape, (shape[1] * shape[2], shape[2], 1), dtype)
+
+    made = plan(desc)
+    for call in calls(made, chosen or default(made, m, n), left, second, out, workspace):
+        arguments: dict[str, Any] = {
+            name: Buffer(each.name, TYPES[each.dtype]) if isinstance(each, Matrix) else each
+            for name, each in call.arguments.items()
+        }
+        captured = compile_configuration(call.kernel, arguments, dict(call.constants), grid=call.grid, **call.options)
+        launch = Launch.model_validate({"file": "product.ptx", **captured.manifest_entry})
+        source = Source("product", captured.assembly, launch)
+        ready = prepare(source, registry.default().arch("sm_90"), Options(trust_text=True)).ready
+        state.update(execute(ready, {name: state[name] for name in launch.buffers()}).after)
+    return state["C"].view(storage(8 * size)).reshape(m, n)
+
+
+@pytest.mark.parametrize(
+    ("desc", "m", "n", "chosen"),
+    [
+        (matrix(200, WGMMA), 64, 16, None),
+        (matrix(200, WGMMA, dtype="bf16", out="fp32"), 20, 24, Schedule(64, 32, 32, 4, 4, 4)),
+        (matrix(200, WGMMA), 20, 24, Schedule(16, 32, 128, 1, 2, 2)),
+        (matrix(520, WGMMA, "k_cuts=[cut(span=128)] k_dropped=8"), 16, 16, None),
+        (matrix(107, HALF, "k_loop_step=32 short_turn=first"), 16, 16, None),
+        (matrix(169, MMA, "k_loop_step=64 short_turn=first", "bf16"), 16, 16, None),
+        (
+            matrix(300, HALF, "k_loop_step=32 short_turn=first k_cuts=[cut(span=104 partial_dtype=bf16)]", "bf16"),
+            17, 9, None,
+        ),
+        (matrix(300, MMA, "k_loop_step=64 short_turn=first k_cuts=[cut(span=104 merge_dtype=fp16)]"), 17, 9, None),
+        (matrix(432, "family=wgmma k=32", "k_cuts=[cut(span=256) cut(span=128)]", "e4m3", "bf16"), 5, 32, None),
+        (scalar(300, "cut(layout=strided count=32 merge=halves)"), 1, 12, None),
+        (scalar(300, "cut(layout=strided count=2 tile=64 merge=halves)", "bf16"), 1, 12, Schedule(16, 1, 3)),
+        (scalar(600, "cut(layout=strided count=16) cut(span=16)"), 1, 5, None),
+        (scalar(330, "cut(count=3) cut(layout=strided count=2 tile=55 merge=neighbours)"), 12, 1, None),
+        (scalar(330, "cut(count=33) cut(layout=strided count=4 tile=3 merge=halves)"), 12, 1, None),
+        (scalar(300, "cut(count=32) cut(span=16)"), 1, 5, None),
+        (scalar(600, "cut(count=2) cut(span=256)", "bf16"), 5, 3, None),
+        (scalar(30), 6, 3, None),
+        (scalar(9100, f"{DEALT} merge=halves) cut(layout=strided count=128 merge=halves)"), 1, 2, None),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_bytes_are_those_of_the_descriptor(desc: GEMMDesc, m: int, n: int, chosen: Schedule | None) -> None:
+    pytest.importorskip("triton")
+    random = np.random.default_rng(desc.k)
+    a, b = drawn((m, desc.k), desc.left_dtype, random), drawn((desc.k, n), desc.right_dtype, random)
+    found = ran(desc, a, b, chosen, "F" if desc.left_dtype == "e4m3" else "C")
+    assert (found == evaluate(desc, a, b)).all()
+
+
+@pytest.mark.parametrize(
+    ("why", "desc"),
+    [
+        ("fp8 in one accumulator", matrix(64, "family=wgmma k=32", dtype="e4m3", out="bf16")),
+        ("a scale", matrix(64, WGMMA, "alpha=2.0")),
+        ("use_fast_accum", matrix(64, WGMMA, "use_fast_accum=false")),
+        ("64 lanes", scalar(640, "cut(layout=strided count=64)")),
+        ("empty slices", scalar(64, "cut(count=33 tile=4) cut(layout=strided count=4)")),
+        ("path mul_add", GEMMDesc(k=8, left_dtype="fp16", right_dtype="fp16", output_dtype="fp16", path="mul_add")),
+        (
+            "wgmma and mma.sync of sm_90",
+            GEMMDesc(
+                k=64, left_dtype="fp16", right_dtype="fp16", output_dtype="fp16", path="matrix", instruction_k=16,
+                instruction=Instruction(architecture="sm_100", family="tcgen05", k=16),
+            ),
+        ),
+        ("start", scalar(64, "cut(count=4 start=zero)")),
+        ("slices", matrix(512, WGMMA, "k_cuts=[cut(layout=strided count=2 tile=64)]")),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_honoured_is_refused(why: str, desc: GEMMDesc) -> None:
+    with pytest.raises(Refused, match=why):
+        plan(desc)
+
+
+def test_a_schedule_that_would_move_bits_is_refused() -> None:
+    def workspace(shape: tuple[int, ...], dtype: str) -> Matrix:
+        raise AssertionError(shape, dtype)
+
+    desc = matrix(256, "family=wgmma k=32", "k_cuts=[cut(span=128)]", "e4m3", "bf16")
+    sides = [Matrix(name, (64, 64), (64, 1), "e4m3") for name in "ABC"]
+    for chosen in (Schedule(32, 64, 128), Schedule(64, 64, 64), Schedule(64, 64, 128, warps=2)):
+        with pytest.raises(Refused, match="fp8 takes turns of 128 k"):
+            calls(plan(desc), chosen, *sides, workspace)
+    first = matrix(107, MMA, "k_loop_step=32 short_turn=first")
+    with pytest.raises(Refused, match="part the turn of 32 evenly"):
+        calls(plan(first), Schedule(64, 64, 64), *sides, workspace)
+
+
+def test_cuts_that_close_an_accumulator_have_a_span_alone() -> None:
+    assert plan(scalar(600, "cut(span=512)")) == plan(GEMMDesc(**{**vars(scalar(600)), "k_cuts": (Cut(span=512),)}))
