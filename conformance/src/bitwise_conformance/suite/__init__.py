@@ -27,6 +27,7 @@ from bitwise_conformance.suite.meaning_laws import (  # noqa: E402
     test_listed_changes,
     test_signatures_are_stable,
     test_trees,
+    test_trees_have_the_recorded_bytes,
 )
 from bitwise_conformance.suite.suite import Suite  # noqa: E402
 from bitwise_conformance.suite.text_laws import (  # noqa: E402
@@ -63,4 +64,5 @@ __all__ = [
     "test_signatures_are_stable",
     "test_the_samples_are_the_plugins",
     "test_trees",
+    "test_trees_have_the_recorded_bytes",
 ]

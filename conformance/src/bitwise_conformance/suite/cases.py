@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from bitwise_conformance.suite.expected import MATRIX_UNITS
+from bitwise_conformance.suite.expected import MATRIX_UNITS, Kernel
 from bitwise_conformance.suite.known import known_failures
 from bitwise_conformance.suite.suite import Suite
 from bitwise_core.machine.arch import Arch
@@ -110,7 +110,7 @@ def kernels(suite: Suite) -> Iterator[Case]:
         yield _unclaimed(suite, "has no sample of a kernel")
 
 
-def claimed(claim: str, claims: Callable[[Arch], bool], sampled: Callable[[Any], bool], asked: str) -> Collect:
+def claimed(claim: str, claims: Callable[[Arch], bool], sampled: Callable[[Kernel], bool], asked: str) -> Collect:
     """Every kernel with samples for a claim of its architecture; `asked` tells an author who has none what to do."""
 
     def collect(suite: Suite) -> Iterator[Case]:
@@ -125,6 +125,18 @@ def claimed(claim: str, claims: Callable[[Arch], bool], sampled: Callable[[Any],
                 yield _lacking(arch, f"it claims {claim}, and no sample shows it: {asked}")
         if not suite.arches:
             yield _unclaimed(suite, "models no architecture")
+
+    return collect
+
+
+def optional(what: str, sampled: Callable[[Kernel], bool]) -> Collect:
+    """Every kernel with samples for something that nobody need show."""
+
+    def collect(suite: Suite) -> Iterator[Case]:
+        found = [each for each in suite.kernels if sampled(each)]
+        yield from (Case(each.id, each) for each in found)
+        if not found:
+            yield _unclaimed(suite, f"{what} nowhere")
 
     return collect
 

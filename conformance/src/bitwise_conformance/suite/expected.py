@@ -224,6 +224,10 @@ class Group:
         """The numbers of the buffers of all launches together."""
         return buffer_numbers({name for launch in self.launches.values() for name in launch.buffers()})
 
+    def class_of(self, file: str) -> int:
+        """The number of a file's class."""
+        return next(number for number, files in enumerate(self.expected.classes) if file in files)
+
     def text(self, file: str) -> str:
         """A kernel's text.  Raises SampleError."""
         try:

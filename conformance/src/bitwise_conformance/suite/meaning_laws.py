@@ -8,6 +8,8 @@ import subprocess
 import sys
 from itertools import combinations
 
+import pytest
+
 from bitwise_conformance.suite import cases
 from bitwise_conformance.suite.cases import over
 from bitwise_conformance.suite.expected import Change, Group, Kernel
@@ -22,7 +24,9 @@ from bitwise_conformance.suite.reading import (
     tree,
 )
 from bitwise_conformance.suite.suite import Suite
+from bitwise_conformance.suite.values import place_of, value_of
 from bitwise_core.checker import Options, Outcome, Reading, Source, verdict
+from bitwise_core.numeric import Unevaluable
 from bitwise_core.tree import text as tree_text
 
 
@@ -106,6 +110,33 @@ def test_trees(suite: Suite, kernel: Kernel) -> None:
 
 
 @over(
+    cases.optional(
+        "gives a tree in a group with a run",
+        lambda kernel: kernel.file in kernel.group.expected.trees and bool(kernel.group.expected.runs),
+    )
+)
+def test_trees_have_the_recorded_bytes(suite: Suite, kernel: Kernel) -> None:
+    """A tree that is made of arithmetic alone, evaluated on the bytes before a run, is what the run left."""
+    arch, group = suite.arch(kernel.group.arch), kernel.group
+    units = {} if arch.bits is None else {each.name: each for each in arch.bits.matrix_units}
+    evaluated = 0
+    for element, lines in group.expected.trees[kernel.file].items():
+        (root,) = tree_text.read("\n".join(lines))
+        for recorded in group.expected.runs:
+            expected = group.contents(recorded.after[group.class_of(kernel.file)])
+            buffer, offset = place_of(element, root)
+            try:
+                found = value_of(root, group.contents(recorded.before), units)
+            except Unevaluable:
+                continue  # an operation of the architecture's own
+            size = root.bits // 8
+            assert found.to_bytes(size, "little") == expected[buffer][offset : offset + size].tobytes(), element
+            evaluated += 1
+    if not evaluated:
+        pytest.skip(f"the trees of {kernel.file} hold operations of {arch.name}'s own, which only runs evaluate")
+
+
+@over(
     cases.claimed(
         "runs on bit patterns",
         lambda arch: arch.bits is not None,
@@ -116,10 +147,9 @@ def test_trees(suite: Suite, kernel: Kernel) -> None:
 def test_bytes(suite: Suite, kernel: Kernel) -> None:
     """A run on bit patterns leaves the bytes that were recorded in every buffer."""
     arch, group = suite.arch(kernel.group.arch), kernel.group
-    number = next(number for number, files in enumerate(group.expected.classes) if kernel.file in files)
     for recorded in group.expected.runs:
         found = run(arch, group.source(kernel.file), group.contents(recorded.before))
-        expected = group.contents(recorded.after[number])
+        expected = group.contents(recorded.after[group.class_of(kernel.file)])
         assert expected, f"{recorded.source}: names no buffer"
         for name, content in expected.items():
             assert found[name].tobytes().hex() == content.tobytes().hex(), f"{name}, recorded on {recorded.source}"

@@ -1,0 +1,40 @@
+"""Trees of elements evaluated on the bytes of buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from bitwise_core.machine.lanes import Array
+from bitwise_core.mma import MmaSpec, multiply_accumulate
+from bitwise_core.numeric import Unevaluable, storage
+from bitwise_core.tree.evaluate import evaluate
+from bitwise_core.tree.nodes import Node
+
+
+def place_of(element: str, root: Node) -> tuple[str, int]:
+    """The buffer of an element written `y[3]`, and the byte where it begins."""
+    buffer, _, index = element.removesuffix("]").rpartition("[")
+    return buffer, int(index) * (root.bits // 8)
+
+
+def value_of(root: Node, before: Mapping[str, Array], units: Mapping[str, MmaSpec]) -> int:
+    """The pattern of a tree over the bytes of buffers; matrix steps are those of the rows of these names.
+
+    Raises Unevaluable for what has no arithmetic: an operation of an architecture's own, a row that is not there.
+    """
+
+    def memory(buffer: str, offset: int, bits: int) -> int:
+        return int.from_bytes(before[buffer][offset : offset + bits // 8].tobytes(), "little")
+
+    def step(name: str, accumulator: int, left: tuple[int, ...], right: tuple[int, ...]) -> int:
+        unit = units.get(name)
+        if unit is None:
+            raise Unevaluable(f"there is no row {name}")
+        a = np.array([left], dtype=storage(unit.form("left").bits))
+        b = np.array(right, dtype=storage(unit.form("right").bits))
+        c = np.array([[accumulator]], dtype=storage(unit.form("result").bits))
+        return int(multiply_accumulate(unit, a, b[:, None], c)[0, 0])
+
+    return evaluate(root, memory, step)
