@@ -1,0 +1,63 @@
+"""Rows of a matrix unit that does not exist, and values to evaluate descriptors on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bitwise_core.descriptors import (
+    Instruction,
+)
+from bitwise_core.mma import FusedSum, MmaSpec, SequentialMultiplyAdd, multiply_accumulate
+from bitwise_core.numeric import Bits, operation
+from bitwise_core.tree.evaluate import evaluate_many
+from bitwise_core.tree.nodes import Node
+
+SOURCE = "https://example.org/rows"
+
+
+def unit(left: str, right: str, result: str, k: int, rule: FusedSum) -> MmaSpec:
+    return MmaSpec("toy_1", "mma", left, right, result, result, k, rule, "published only", SOURCE)
+
+
+UNITS = {
+    row.name: row
+    for row in (
+        unit("fp16", "fp16", "fp32", 4, FusedSum(4, 25, 23, "rz")),
+        unit("fp16", "fp16", "fp16", 4, FusedSum(4, 25, 10, "rn")),
+        unit("bf16", "bf16", "fp32", 4, FusedSum(2, 24, 23, "rz", zero_products=True)),
+        unit("e4m3", "e5m2", "fp32", 8, FusedSum(4, 13, 13, "rz", "alternate pairs", accumulator_last=True)),
+    )
+}
+MMA = Instruction(architecture="toy_1", family="mma", k=4)
+DOUBLE = MmaSpec(
+    "toy_1", "mma", "fp64", "fp64", "fp64", "fp64", 4, SequentialMultiplyAdd(), "published only", SOURCE
+)  # fmt: skip
+UNITS[DOUBLE.name] = DOUBLE
+
+
+def tree_value(node: Node, buffers: dict[str, Bits]) -> int:
+    """The value of a tree over row-major buffers."""
+
+    def load(buffer: str, offset: int, bits: int) -> Any:
+        flat = buffers[buffer].reshape(-1)
+        assert bits == flat.dtype.itemsize * 8
+        return flat[offset * 8 // bits : offset * 8 // bits + 1]
+
+    def step(name: str, total: Any, left: Any, right: Any) -> Any:
+        return multiply_accumulate(UNITS[name], np.stack(left, 1)[None], np.stack(right)[None], total[None, :, None])[
+            0, :, 0
+        ]
+
+    return int(evaluate_many(node, load, step)[0])
+
+
+def normal(generator: np.random.Generator, *shape: int) -> Bits:
+    """fp16 of very different sizes, so that orders show."""
+    values = generator.standard_normal(shape) * 2.0 ** generator.integers(-8, 8, shape)
+    return values.astype(np.float16).view(np.uint16)
+
+
+def chain(name: str, *arrays: Bits) -> Bits:
+    return operation(name).evaluate(*arrays)
