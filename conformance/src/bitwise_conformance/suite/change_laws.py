@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -21,8 +20,8 @@ from bitwise_core.checker import Outcome, Source, verdict
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.lanes import Array
 
-TRIED, SECONDS = 40, 20.0
-"""How many changes of a kernel are tried at most, and for how long."""
+TRIED, SECONDS = 24, 20.0
+"""How many changes of a kernel are tried at most, and how long each may run."""
 
 
 @over(
@@ -53,10 +52,7 @@ def _that_matter(arch: Arch, kernel: Kernel) -> Iterator[tuple[str, Module]]:
     assert source.launch is not None
     inputs = [group.contents(each.before) for each in group.expected.runs]
     plain = [run(arch, source, before) for before in inputs]
-    start = time.monotonic()
     for what, module in islice(changed(arch.parse(source.text, source.name), source.launch.entry, kernel.id), TRIED):
-        if time.monotonic() - start > SECONDS:
-            return
         if any(
             _differs(reads(arch, module), replace(source, text=what), *each) for each in zip(inputs, plain, strict=True)
         ):
