@@ -91,6 +91,7 @@ def only_in(block: str, then: str) -> str:
 
 
 SQUARE_IN = "@%p2 mul.f32 %f2, %f1, %f1;"
+SQUARE_CHOSEN = "mul.f32 %f3, %f1, %f1;\nselp.f32 %f2, %f3, %f2, %p2;"
 
 NEXT = DOUBLE.replace("[%rd4]", "[%rd4+4]")
 """Reads the neighbour's element."""
@@ -130,6 +131,8 @@ CASES = {
     "last block squares": Case(only_in("9", SQUARE_IN)),
     "block 5 squares": Case(only_in("5", SQUARE_IN)),
     "block 0 squares": Case(only_in("0", SQUARE_IN)),
+    "the square is chosen in block 5": Case(only_in("5", SQUARE_CHOSEN)),
+    "the square is chosen in block 3, a wider one": Case(only_in("3", SQUARE_CHOSEN), threads=64),
     "a block that is not there squares": Case(only_in("10", SQUARE_IN)),
     "neighbour": Case(NEXT),
     "place squared": Case(SQUARED_PLACE),
@@ -154,7 +157,7 @@ def test_the_verdict_is_that_of_all_blocks(first: str, second: str) -> None:
 
 def test_the_cases_are_of_many_classes() -> None:
     outputs = [whole(case) for case in CASES.values()]
-    assert len({repr(each) for each in outputs}) == 11
+    assert len({repr(each) for each in outputs}) == 12
 
 
 @pytest.mark.parametrize(("name", "elements"), [
@@ -211,6 +214,17 @@ STORE_THREAD = """mul.wide.s32 %rd6, %r3, 4;
 add.s64 %rd7, %rd2, %rd6;
 """
 
+BRANCH_ON_PRODUCT = """@%p1 ld.global.f32 %f1, [%rd4];
+cvt.rn.f32.s32 %f2, %r2;
+mul.f32 %f3, %f1, %f2;
+setp.gt.f32 %p2, %f3, 0f3F800000;
+add.f32 %f4, %f1, %f1;
+@%p2 bra over;
+mul.f32 %f4, %f1, %f1;
+over:
+@%p1 st.global.f32 [%rd5], %f4;"""
+"""Which of two numbers that the block's number does not enter is stored depends on it."""
+
 GATHER = """@%p1 ld.global.u32 %r6, [{index}];
 mul.wide.u32 %rd8, %r6, 4;
 add.s64 %rd9, {table}, %rd8;
@@ -224,6 +238,7 @@ add.s64 %rd9, {table}, %rd8;
     (STORE_THREAD + "ld.global.u32 %r6, [%rd4];\nred.global.add.u32 [%rd7], %r6;", NotTranslations, "store to one"),
     (NEIGHBOUR, Unreadable, "another block of the launch writes"),
     ("cvt.rn.f32.s32 %f1, %r2;\n@%p1 st.global.f32 [%rd5], %f1;", NotTranslations, "depends on the block's number"),
+    (BRANCH_ON_PRODUCT, NotTranslations, "depends on the block's number"),
     ("@%p1 st.global.u32 [%rd5], %r2;", NotTranslations, "depends on the block's number"),
     (GATHER.format(index="%rd4", table="%rd2"), NotTranslations, "in a buffer that the launch writes"),
     ("st.global.f32 [%rd3], %f1;", NotTranslations, "outside every buffer"),

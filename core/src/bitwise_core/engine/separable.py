@@ -229,15 +229,15 @@ def _rules() -> Any:
     return block_arithmetic
 
 
-_TOKENS: dict[tuple[int, int], L.Lanes] = {}
-
-
 def token(bits: int, taint: int = 0) -> L.Lanes:
-    """Data of which the pass knows nothing but its taint."""
-    found = _TOKENS.get((bits, taint))
-    if found is None:
-        found = _TOKENS[bits, taint] = L.Lanes(bits, hashing.constant("data"), L.TERM | taint)
-    return found
+    """Data of which the pass knows nothing but its taint.
+
+    Each token is an object of its own: what is one object is taken for one value, and two tokens are not.
+    """
+    return L.Lanes(bits, _DATA, L.TERM | taint)
+
+
+_DATA = hashing.constant("data")
 
 
 def plain(value: Any) -> Any:
