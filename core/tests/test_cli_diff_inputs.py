@@ -25,6 +25,7 @@ LAUNCHES = [launch("a.ptx"), launch("b.ptx")]
 ADD, LOADED = "add.rn.f32 %f5, %f1, %f2;", "ld.global.f32 %f2, [%rd4+128];\n"
 STORING = "setp.ne.u32 %p1, %r6, 0;"
 POSITIVE_ZERO = [f"add.rn.f32 {each}, {each}, 0f00000000;\n" for each in ("%f1", "%f2")]
+NARROW = "\ncvt.rn.f16.f32 %h1, %f5;\ncvt.f32.f16 %f5, %h1;"
 
 
 def one_way(instructions: str) -> str:
@@ -36,7 +37,7 @@ def one_way(instructions: str) -> str:
 def summed(instructions: str) -> str:
     """PLAIN with other instructions in the place of the first sum."""
     assert ADD in PLAIN
-    return PLAIN.replace(ADD, instructions)
+    return PLAIN.replace(ADD, instructions).replace(".reg .f32", ".reg .b16 %h<2>;\n.reg .f32")
 
 
 DIFFERENT = {
@@ -51,6 +52,10 @@ DIFFERENT = {
     "a product rounded once or twice": (
         summed("fma.rn.f32 %f5, %f1, %f1, %f2;"),
         summed("mul.rn.f32 %f7, %f1, %f1;\nadd.rn.f32 %f5, %f7, %f2;"),
+    ),
+    "a product rounded once or twice, and then to fewer digits": (
+        summed("fma.rn.f32 %f5, %f1, 0f3EBD70A4, %f2;" + NARROW),
+        summed("mul.rn.f32 %f7, %f1, 0f3EBD70A4;\nadd.rn.f32 %f5, %f7, %f2;" + NARROW),
     ),
     "a bound that only the largest numbers reach": (PLAIN, one_way("min.f32 %f2, %f2, 0f7E800000;\n")),
     "one that stores the first row only": (PLAIN, PLAIN.replace(STORING, "add.u32 %r6, %r6, %r2;\n" + STORING)),

@@ -150,7 +150,13 @@ def _by_trees(two: Pair, parted: Parted, random: np.random.Generator, deadline: 
     unseen = 0
     try:
         for found in candidates(
-            trees, Evaluator(parted, two.forms), two.forms, _differing(two, buffer), random, deadline
+            trees,
+            Evaluator(parted, two.forms),
+            two.forms,
+            two.forms[buffer].format,
+            _differing(two, buffer),
+            random,
+            deadline,
         ):
             if isinstance(found, bool):
                 return "" if found else "no input was found on which even the nodes where they part differ"

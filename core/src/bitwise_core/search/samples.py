@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from bitwise_core.buffers import Array, Form
+from bitwise_core.numeric import FloatFormat, operation
 from bitwise_core.search.values import QUIET, TELLING, draw, telling_patterns
 
 SAMPLES = 256
@@ -50,6 +51,49 @@ def with_special(
     for start in range(0, SAMPLES, _CHUNK):
         _needles(chosen, forms, random, np.arange(start, start + _CHUNK))
     return {**_by_place(_filled(places, forms, random, ("normal", "positive"))), **_by_place(chosen)}
+
+
+def fed_back(
+    samples: Samples,
+    results: Array,
+    form: FloatFormat,
+    among: Sequence[Place],
+    forms: Mapping[str, Form],
+    random: np.random.Generator,
+) -> dict[Place, Array]:
+    """The contents with the result, a pattern of `form` for each, taken from one of the elements `among`.
+
+    Where the result is a sum with that element, what is left of it is what rounding left: the next result shows it.
+    """
+    found = dict(samples)
+    mine: dict[str, list[Place]] = {}
+    for place in among:
+        if forms[place[0]].format is not None:
+            mine.setdefault(place[0], []).append(place)
+    names = list(mine)
+    if not names:
+        return found
+    numbers = _numbers(form, results)
+    for start in range(0, SAMPLES, _CHUNK):
+        columns = np.arange(start, start + _CHUNK)
+        elements = mine[names[int(random.integers(len(names)))]]
+        place = elements[int(random.integers(len(elements)))]
+        kind = forms[place[0]].format
+        assert kind is not None
+        old = _numbers(kind, found[place][columns])
+        with np.errstate(all="ignore"):
+            less = (old - numbers[columns]).view(np.uint64)
+        patterns = operation(f"convert.rn.{kind.name}.fp64").evaluate(less)
+        usable = np.isfinite(old) & np.isfinite(numbers[columns]) & np.isfinite(_numbers(kind, patterns))
+        changed = found[place].copy()
+        changed[columns] = np.where(usable, patterns, changed[columns])
+        found[place] = changed
+    return found
+
+
+def _numbers(form: FloatFormat, patterns: Array) -> Array:
+    found: Array = operation(f"convert.fp64.{form.name}").evaluate(patterns).view(np.float64)
+    return found
 
 
 _Filled = dict[str, tuple[list[Place], Array]]

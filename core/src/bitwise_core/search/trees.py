@@ -14,12 +14,15 @@ from bitwise_core.difference import Parted
 from bitwise_core.engine.execution import matrix_units
 from bitwise_core.engine.trees import build_tree
 from bitwise_core.mma import MmaSpec, multiply_accumulate
-from bitwise_core.search.samples import SAMPLES, Place, Samples, elsewhere, near, with_special
+from bitwise_core.search.samples import SAMPLES, Place, Samples, elsewhere, fed_back, near, with_special
 from bitwise_core.tree.evaluate import Values, evaluate_many
 from bitwise_core.tree.nodes import Load, Node, descendants
 
 Different = Callable[[Array, Array], Array]
 """In which contents of memory two results count as different."""
+
+_FEEDBACK = 2
+"""So often a result is taken from an element under the nodes where the trees part, so that rounding shows."""
 
 _FRUITLESS = 24
 """After so many draws on which the nodes where the trees part agree, whole trees are tried on any draw."""
@@ -109,12 +112,14 @@ def candidates(
     trees: Trees,
     evaluator: Evaluator,
     forms: Mapping[str, Form],
+    form: numeric.FloatFormat | None,
     different: Different,
     random: np.random.Generator,
     deadline: float,
 ) -> Iterator[dict[Place, int] | bool]:
     """Patterns of elements on which the trees differ, as they are found; at last whether the nodes below ever did.
 
+    `form` is the format of the trees' results, None where it is no floating-point one.
     Raises numeric.Unevaluable where a tree has no arithmetic.
     """
     close = frozenset(trees.near)
@@ -124,7 +129,9 @@ def candidates(
     while time.monotonic() < deadline:
         turn += 1
         if trees.private and turn % 2:
-            yield from _told_by(trees, evaluator, different, with_special(trees.all, trees.private, forms, random))
+            found, _ = _told_by(trees, evaluator, different, with_special(trees.all, trees.private, forms, random))
+            if found is not None:
+                yield found
             continue
         drawn: Samples = near(trees.near, forms, random)
         if not alone and (told or fruitless < _FRUITLESS):
@@ -136,17 +143,27 @@ def candidates(
             if random.random() < 0.8:
                 chosen = random.choice(columns, SAMPLES)
                 drawn = {place: patterns[chosen] for place, patterns in drawn.items()}
-        yield from _told_by(trees, evaluator, different, {**drawn, **elsewhere(rest, forms, random, drawn)})
+        samples: Samples = {**drawn, **elsewhere(rest, forms, random, drawn)}
+        found, results = _told_by(trees, evaluator, different, samples)
+        for _ in range(_FEEDBACK):
+            if found is not None or form is None or results.dtype != numeric.storage(form.bits):
+                break
+            samples = fed_back(samples, results, form, trees.near or trees.all, forms, random)
+            found, results = _told_by(trees, evaluator, different, samples)
+        if found is not None:
+            yield found
     yield told
 
 
 def _told_by(
     trees: Trees, evaluator: Evaluator, different: Different, samples: Samples
-) -> Iterator[dict[Place, int] | bool]:
-    """The first of the contents on which the trees differ."""
-    found = np.flatnonzero(different(*(evaluator.values(root, samples) for root in trees.roots)))
-    if found.size:
-        yield {place: int(patterns[found[0]]) for place, patterns in samples.items()}
+) -> tuple[dict[Place, int] | None, Values]:
+    """The first of the contents on which the trees differ, and what the left one gives on all of them."""
+    left, right = (evaluator.values(root, samples) for root in trees.roots)
+    found = np.flatnonzero(different(left, right))
+    if not found.size:
+        return None, left
+    return {place: int(patterns[found[0]]) for place, patterns in samples.items()}, left
 
 
 def _nodes_differ(left: Values, right: Values) -> Array:
