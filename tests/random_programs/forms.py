@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ptx_programs import hashes
-from random_programs import floats, integers
+from random_programs import floats, integers, rows
 from random_programs.values import FORMAT, LANES, LEAVES, SLOT, SPECIAL, UNSIGNED, WIDTH, Bits, Draw, Program, Value
 
 Maker: TypeAlias = Callable[[Program, Draw], None]
@@ -30,6 +30,8 @@ WEIGHTED: tuple[tuple[int, Maker], ...] = (
     (2, integers.integer_widths),
     (4, floats.packed),
     (1, integers.through_shared),
+    (1, rows.exponential),
+    (3, rows.padded),
 )
 MAKERS = tuple(maker for weight, maker in WEIGHTED for _ in range(weight))
 """The kinds of statement, the common ones several times."""

@@ -31,7 +31,35 @@ def form(body: str) -> object:
     return hashes(LOADS + body + STORES[letter], threads=1)
 
 
+ROW = "max.f32 %f20, %f1, %f2; max.f32 %f21, %f20, 0fFF800000; max.f32 %f22, %f3, 0fFF800000;"
+"""The maximum of a row of two, that of the row and padding, and another one that has been padded."""
+
+
+def exponential(to: int, value: str, peak: int) -> str:
+    """A term of a softmax."""
+    return f"sub.f32 %f30, {value}, %f{peak}; mul.f32 %f30, %f30, 0f3FB8AA3B; ex2.approx.f32 %f{to}, %f30;"
+
+
+PADDED = ROW + exponential(31, "%f1", 21) + exponential(32, "%f2", 21) + exponential(33, "0fFF800000", 21)
+PADDED_LAST = PADDED + "add.f32 %f34, %f31, %f32; add.f32 %f40, %f34, %f33;"
+
 EQUAL = {
+    "padding in a sum of exponentials": (
+        PADDED + "add.f32 %f34, %f33, %f31; add.f32 %f35, %f33, %f33; add.f32 %f36, %f32, %f35; add.f32 %f40, %f34, %f36;",
+        PADDED_LAST,
+    ),
+    "padding that passes to another lane": (
+        PADDED + "shfl.sync.bfly.b32 %f34, %f33, 0, 31, -1; add.f32 %f35, %f31, %f34; add.f32 %f40, %f35, %f32;",
+        PADDED_LAST,
+    ),
+    "the first turn of a running sum": (
+        PADDED + "add.f32 %f34, %f31, %f32; fma.rn.f32 %f40, %f33, 0f00000000, %f34;", PADDED_LAST,
+    ),
+    "padding in a sum that is scaled": (
+        PADDED + "add.f32 %f34, %f31, %f33; add.f32 %f35, %f34, %f32; mul.f32 %f40, %f35, %f3;",
+        PADDED_LAST + "mul.f32 %f40, %f40, %f3;",
+    ),
+    "padding less what was loaded": ("sub.f32 %f5, 0fFF800000, %f1; add.f32 %f40, %f5, %f2;", "sub.f32 %f5, 0fFF800000, %f1; add.f32 %f40, %f2, %f5;"),
     "a sum's operands": ("add.f32 %f40, %f1, %f2;", "add.f32 %f40, %f2, %f1;"),
     "a product's operands": ("mul.f32 %f40, %f1, %f2;", "mul.f32 %f40, %f2, %f1;"),
     "a fused product's factors": ("fma.rn.f32 %f40, %f1, %f2, %f3;", "fma.rn.f32 %f40, %f2, %f1, %f3;"),
@@ -104,6 +132,28 @@ EQUAL = {
 }  # fmt: skip
 
 DIFFERENT = {
+    "padding of another row": (
+        PADDED + exponential(34, "0fFF800000", 22) + "add.f32 %f40, %f31, %f34;", PADDED + "add.f32 %f40, %f31, %f33;"
+    ),
+    "padding of two rows": (
+        PADDED + exponential(34, "0fFF800000", 22) + "add.f32 %f35, %f31, %f34; add.f32 %f40, %f35, %f33;", PADDED + "add.f32 %f40, %f31, %f33;"
+    ),
+    "a sum without padding": (PADDED_LAST, PADDED + "add.f32 %f40, %f31, %f32;"),
+    "padding of a sum that a bad maximum does not make NaN": (
+        PADDED + "add.f32 %f40, %f3, %f33;", PADDED + "add.f32 %f40, %f3, 0f00000000;"
+    ),
+    "padding with a negative factor": (
+        PADDED + "sub.f32 %f34, 0fFF800000, %f21; mul.f32 %f34, %f34, 0fBF800000; ex2.approx.f32 %f35, %f34; add.f32 %f40, %f31, %f35;",
+        PADDED + "add.f32 %f40, %f31, %f33;",
+    ),
+    "padding with +inf": (
+        PADDED + "sub.f32 %f34, 0f7F800000, %f21; add.f32 %f40, %f34, %f1;", PADDED + "sub.f32 %f34, 0f7F800000, %f20; add.f32 %f40, %f34, %f1;"
+    ),
+    "an exponential times padding": (PADDED + "fma.rn.f32 %f40, %f31, %f33, %f32;", PADDED + "mov.f32 %f40, %f32;"),
+    "a maximum with and without padding": (ROW + "mov.f32 %f40, %f20;", ROW + "mov.f32 %f40, %f21;"),
+    "padding that is clamped": (
+        "sub.f32 %f5, 0fFF800000, %f1; add.sat.f32 %f40, %f5, %f2;", "sub.f32 %f5, 0fFF800000, %f3; add.sat.f32 %f40, %f5, %f2;"
+    ),
     "the order of sums": ("add.f32 %f5, %f1, %f2; add.f32 %f40, %f5, %f3;", "add.f32 %f5, %f2, %f3; add.f32 %f40, %f1, %f5;"),
     "the order of products": ("mul.f32 %f5, %f1, %f2; mul.f32 %f40, %f5, %f3;", "mul.f32 %f5, %f2, %f3; mul.f32 %f40, %f1, %f5;"),
     "fusing": ("fma.rn.f32 %f40, %f1, %f2, %f3;", "mul.f32 %f5, %f1, %f2; add.f32 %f40, %f5, %f3;"),

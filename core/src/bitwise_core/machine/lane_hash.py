@@ -9,11 +9,14 @@ import numpy as np
 from bitwise_core.machine import hashing, recording
 from bitwise_core.machine.lanes import (
     ABSORBED,
+    GUARDED,
+    GUARDED_NUMBER,
     KIND,
     LOOSE,
     NEGATED,
     PLUS_ZERO,
     POISON,
+    SET,
     SET_SHIFT,
     TERM,
     WIDENED,
@@ -65,7 +68,11 @@ def _base_hash_uniform(words: hashing.Words, meta: int, bits: int) -> hashing.Wo
         return hashing.finalise(inner * hashing.shaped(factor, inner.ndim) + hashing.shaped(tag, inner.ndim))
     if kind == TERM:
         return words
-    tag = kind_constant(kind, bits, (meta >> SET_SHIFT) & 255)
+    operation = (meta >> SET_SHIFT) & 255
+    if kind == SET and operation in (GUARDED, GUARDED_NUMBER):
+        # One word holds the guard: both get it here, since what is made of the value may keep only one of them.
+        words = words + words[::-1] * hashing.shaped(hashing.multiplier(4), words.ndim)
+    tag = kind_constant(kind, bits, operation)
     factor = hashing.multiplier(0)
     if words.ndim != 3:
         tag, factor = hashing.shaped(tag, words.ndim), hashing.shaped(factor, words.ndim)

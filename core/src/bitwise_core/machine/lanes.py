@@ -56,6 +56,8 @@ STICKY = POISON | UNDETERMINED
 FORM = KIND | PLUS_ZERO | NEGATED | WIDENED
 SET_SHIFT = 16
 """Bits 16 to 23 number the operation of a set; bits 24 to 31 are free for memory."""
+GUARDED, GUARDED_NUMBER = 254, 255
+"""The numbers of sets that are guarded values (`guards`): of a term, and of a known number."""
 
 UNSIGNED: dict[int, Any] = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 

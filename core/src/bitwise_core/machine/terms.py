@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from bitwise_core.machine import guards, matrix, recording
 from bitwise_core.machine import lanes as L
-from bitwise_core.machine import matrix, recording
 from bitwise_core.machine.extrema import extremum
 from bitwise_core.machine.float_rules import RULES, Shape, fold, negated, shape
 from bitwise_core.machine.integer_steps import integer_terms
@@ -28,6 +28,7 @@ class TermDomain:
 
     def __init__(self, assumptions: frozenset[str] = frozenset()) -> None:
         self.assumptions = assumptions
+        self.guards = False
 
     def assumes(self, assumption: str) -> bool:
         """See `Domain.assumes`."""
@@ -43,11 +44,32 @@ class TermDomain:
         high = self._in_high_half(info, operands)
         if high is not None:
             return high
-        rule = RULES.get(info.verb) if info.plain else None
         values = [as_lanes(operand) for operand in operands]
         for value in values:
             value.meta = L.uniform(value.meta)
         finite = "finite" in self.assumptions
+        if bits == 32 and not finite and info.verb in guards.STRICT and (info.plain or info.verb == "ex2"):
+            parts = guards.split(info.verb, values, self.guards)
+            if parts is not None:
+                self.guards = True
+                return self._guarded(info, values, parts, properties)
+        return self._unguarded(info, operands, values, bits, properties)
+
+    def _guarded(self, info: Shape, values: list[Lanes], parts: guards.Split, properties: int) -> Lanes:
+        """An operation on guarded fp32 values."""
+        inner = as_lanes(self._unguarded(info, parts.values, list(parts.values), 32, properties))
+        if info.verb == "ex2":
+            inner = guards.raised(parts, inner)
+        result = guards.guarded(parts, inner)
+        return recording.note(info.name, result, values, commutes=info.verb in ("add", "mul", "fma"))
+
+    def _unguarded(
+        self, info: Shape, operands: Sequence[Value], values: list[Lanes], bits: int, properties: int
+    ) -> Value:
+        """An operation on operands (`values` are they as lanes) none of which is known to be guarded."""
+        name = info.name
+        finite = "finite" in self.assumptions
+        rule = RULES.get(info.verb) if info.plain else None
         result = rule(info, values, bits, finite) if rule is not None else None
         if info.verb == "ex2" and finite and result is None and bits == 32:
             low = L.holds(values[0], 0xFF800000)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bitwise_core.numeric import FLOAT_FORMATS
 from bitwise_core.tree.conditions import ASSUMPTIONS, Requires, Rule, ZeroProducts, stated
 from bitwise_core.tree.families import BF16_IN_FP32, of_widenings, widened
+from bitwise_core.tree.guard_rules import GUARDS
 from bitwise_core.tree.integer_step_rules import INTEGER_STEPS
 from bitwise_core.tree.order_rules import INTEGERS, LINEAR, extremum
 from bitwise_core.tree.patterns import Family
@@ -107,6 +108,7 @@ RULES: tuple[Rule, ...] = (
     *ZERO_FACTORS,
     *_MATRIX,
     *INTEGER_STEPS,
+    *GUARDS,
 )
 
 

@@ -1,0 +1,130 @@
+"""Guarded values: what padding a row with -inf leaves in sums of exponentials.
+
+-inf - m is -inf, or NaN where m is NaN or -inf: where m is *bad*.  So it is -inf *guarded* by m, a value that becomes
+NaN where m is bad.  An operation that gives NaN wherever an operand is NaN may take the guard off its operand and put
+it on its result; the power of two of -inf is +0; and +0 added to a sum leaves it, but for -0.  A sum of exponentials of
+a padded row is thus the sum without the padding, guarded once, wherever in the sum the padding stood.
+
+A guarded value is a set of its own kind.  Its payload's first word is a hash of m, the second one of the value, or the
+known number itself.  Two that differ agree with probability 2**-64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.lane_hash import base_hash, full_hash
+from bitwise_core.machine.lanes import Array, Lanes
+
+STRICT = frozenset(["add", "sub", "mul", "fma", "ex2"])
+"""Operations (without saturation) that give NaN wherever an operand is NaN, through which guards move."""
+MINUS_INFINITY = 0xFF800000
+_KIND = np.uint32(L.KIND | 255 << L.SET_SHIFT)
+_PLAIN = np.uint32(L.KIND | 255 << L.SET_SHIFT | L.NEGATED | L.PLUS_ZERO)
+_TERM, _NUMBER = (L.SET | index << L.SET_SHIFT for index in (L.GUARDED, L.GUARDED_NUMBER))
+_KEPT = L.PLUS_ZERO | L.NEGATED | L.NOT_MINUS_ZERO | L.NOT_NEGATIVE | L.LOOSE | L.STICKY
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Operands without their guards, where they had one (`where`, shape (blocks, threads)), and its hash (`guard`).
+
+    `sticky` holds what every result inherits from the operands, guards included.
+    """
+
+    values: list[Lanes]
+    where: Array
+    guard: Array
+    sticky: L.Meta
+
+
+def guarded_where(value: Lanes) -> Array | None:
+    """Which lanes are guarded, None where none is."""
+    if isinstance(value.meta, int) and value.meta & L.KIND != L.SET:
+        return None
+    found: Array = np.asarray(((value.meta & _KIND) == _TERM) | ((value.meta & _PLAIN) == _NUMBER)).reshape(
+        np.shape(value.meta) or (1, 1)
+    )
+    return found if found.any() else None
+
+
+def split(verb: str, values: Sequence[Lanes], some: bool = True) -> Split | None:
+    """Takes fp32 operands apart, None where no lane has a guard; `some` says whether there are guarded values at all.
+
+    Lanes whose operands have different guards stay as they are.
+    """
+    inner = list(values)
+    where: Array = np.zeros((1, 1), dtype=bool)
+    guard: Array = np.zeros((1, 1), dtype=np.uint64)
+    apart: Array = np.zeros((1, 1), dtype=bool)
+    found = [guarded_where(value) if some else None for value in values]
+    for value, mask in zip(values, found, strict=True):
+        if mask is None:
+            continue
+        apart = apart | (where & mask & (guard != value.words[0]))
+        guard = np.where(mask, value.words[0], guard)
+        where = where | mask
+    where = where & ~apart
+    for index, (value, mask) in enumerate(zip(values, found, strict=True)):
+        if mask is not None:
+            inner[index] = _bare(value, mask & where)
+    if verb == "sub":
+        padding = _padding(*values)
+        if padding is not None:
+            where = where | padding
+            guard = np.where(padding, full_hash(values[1])[1], guard)
+            inner[1] = L.put(padding, L.known_lanes(np.zeros((1, 1), dtype=np.uint32)), inner[1])
+    return Split(inner, where, guard, L.sticky(*values)) if where.any() else None
+
+
+def _padding(left: Lanes, right: Lanes) -> Array | None:
+    """Where -inf has a value subtracted that is not known and not guarded itself."""
+    infinite = L.holds(left, MINUS_INFINITY)
+    if infinite is False:
+        return None
+    other = guarded_where(right)
+    found: Array = infinite & ~np.asarray(L.known_where(right)) & (True if other is None else ~other)
+    return found if found.any() else None
+
+
+def _bare(value: Lanes, where: Array) -> Lanes:
+    """The value without its guard in the lanes of `where`: a term that only its second word tells, or a number."""
+    if not where.any():
+        return value
+    second = value.words[1]
+    numbers = np.asarray((value.meta & _KIND) == _NUMBER) & where
+    words = np.broadcast_to(second, (2, *second.shape))
+    if not where.all():
+        words = np.where(where, words, value.words)
+    meta: L.Meta = np.where(where, L.TERM | np.asarray(value.meta, dtype=np.uint32) & np.uint32(_KEPT), value.meta)
+    if numbers.any():
+        known = np.asarray(L.known_meta(second, 32), dtype=np.uint32)
+        meta = np.where(numbers, known | np.asarray(value.meta, dtype=np.uint32) & np.uint32(L.STICKY), meta)
+    return Lanes(value.bits, words, L.uniform(np.asarray(meta, dtype=np.uint32)))
+
+
+def guarded(parts: Split, result: Lanes) -> Lanes:
+    """The result of an operation on the operands of `parts`, with the guard that they had."""
+    known = np.asarray(L.known_where(result))
+    second = np.where(known, result.words[1], base_hash(result)[1]) if known.any() else base_hash(result)[1]
+    words = np.stack(np.broadcast_arrays(parts.guard, second))
+    if not parts.where.all():
+        words = np.where(parts.where, words, result.words)
+    kept = (np.asarray(result.meta, dtype=np.uint32) & np.uint32(_KEPT)) | np.asarray(parts.sticky, dtype=np.uint32)
+    kinds = np.where(
+        known, np.uint32(_NUMBER) | kept & np.uint32(L.STICKY), np.uint32(_TERM) | kept | np.uint32(L.LOOSE)
+    )
+    meta = np.where(parts.where, kinds, np.asarray(result.meta, dtype=np.uint32))
+    return Lanes(result.bits, words, L.uniform(meta))
+
+
+def raised(parts: Split, result: Lanes) -> Lanes:
+    """The power of two of the only value of `parts`: that of a guarded -inf is +0."""
+    low = L.holds(parts.values[0], MINUS_INFINITY)
+    if low is False:
+        return result
+    return L.put(low & parts.where, L.known_lanes(np.zeros((1, 1), dtype=np.uint32)), result)
