@@ -150,3 +150,78 @@ def test_a_register_that_a_turn_overwrites_before_it_matters() -> None:
     some = turn.replace("%r4, 0", "%r4, 1")
     with pytest.raises(Unreadable, match="nothing has written"):
         symbolic(loop(some))
+
+
+def test_a_counter_that_is_never_negative_compares_alike_signed_and_unsigned() -> None:
+    first = loop()
+    unsigned = first.replace("setp.lt.s32 %p3", "setp.lt.u32 %p3")
+    assert symbolic(first) == symbolic(unsigned)
+    assert all(same_at(first, unsigned, (1, 1), n, 0) for n in (-3, 0, 1, 4))
+
+
+@pytest.mark.parametrize("guard", ["\tsetp.lt.s32 %p1, %r1, 0;\n", "\tsetp.lt.s32 %p1, %r2, 1;\n"])
+def test_what_a_branch_does_not_say_of_a_bound_is_not_taken_for_granted(guard: str) -> None:
+    """A bound that may be 0 or below would let an unsigned counter run on where a signed one stops."""
+    first = loop().replace("\tsetp.lt.s32 %p1, %r1, 1;\n", guard)
+    unsigned = first.replace("setp.lt.s32 %p3", "setp.lt.u32 %p3")
+    assert first != unsigned
+    if "%r2" in guard:
+        assert signature(first) != signature(unsigned)
+    else:
+        assert symbolic(first) == symbolic(unsigned)
+
+
+KEPT = """	shl.b32 %r40, %r4, 2;
+	mov.b32 %r41, cells;
+	add.s32 %r42, %r41, %r40;
+	st.shared.b32 [%r42], %r4;
+	bar.sync 0;
+"""
+
+
+def remembering(turn: str) -> str:
+    """A number that each thread leaves in shared memory before the loop enters what it stores after it."""
+    after = "\tbar.sync 0;\n\txor.b32 %r43, %r40, 4;\n\tadd.s32 %r44, %r41, %r43;\n\tld.shared.b32 %r50, [%r44];\n"
+    text = loop(turn, starts=STARTS + KEPT, after=after + "\tadd.rn.f32 %r50, %r50, %r20;\n")
+    return text.replace(".visible", ".extern .shared .align 16 .b8 cells[];\n.visible")
+
+
+def test_shared_memory_that_a_loop_does_not_touch() -> None:
+    first = remembering(ONLINE)
+    own = loop(after="\txor.b32 %r50, %r4, 1;\n\tadd.rn.f32 %r50, %r50, %r20;\n")
+    assert symbolic(first) == symbolic(own)
+    assert same_at(first, own, (1, 1), 3, 0)
+    other = remembering(ONLINE + "\tst.shared.b32 [%r42], %r8;\n")
+    with pytest.raises(Unreadable, match="nothing has written"):
+        symbolic(other)
+
+
+FRAGMENTS = "".join(f"\tld.global.b32 %r{10 + place}, [%rd8+{128 * place}];\n" for place in range(6))
+MULTIPLY = """	mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16
+		{%r36, %r37}, {%r10, %r11, %r12, %r13}, {%r14, %r15}, {%r36, %r37};
+"""
+PACK = "\tmov.b32 %r36, {%rs1, %rs2};\n\tmov.b32 %r37, {%rs3, %rs4};\n"
+UNPACK = "\tmov.b32 {%rs1, %rs2}, %r36;\n\tmov.b32 {%rs3, %rs4}, %r37;\n"
+
+
+def packed(unpack: str) -> str:
+    """A product whose results are kept as halves from turn to turn."""
+    starts = "".join(f"\tmov.b16 %rs{place}, 0;\n" for place in range(1, 5))
+    return loop(FRAGMENTS + PACK + MULTIPLY + unpack, starts=starts, after="\tmov.b32 %r50, {%rs1, %rs2};\n")
+
+
+def test_halves_of_packed_registers_are_accumulators_of_their_own() -> None:
+    first = packed(UNPACK)
+    copied = packed(
+        UNPACK.replace(", %r36", ", %r38").replace("\tmov.b32 {%rs1", "\tmov.b32 %r38, %r36;\n\tmov.b32 {%rs1")
+    )
+    assert symbolic(first) == symbolic(copied)
+    assert same_at(first, copied, (1, 1), 3, 0)
+
+
+@pytest.mark.parametrize(("old", "new"), [("%rs1, %rs2", "%rs2, %rs1"), ("%rs1, %rs2", "%rs3, %rs4")])
+def test_halves_that_change_places(old: str, new: str) -> None:
+    first = packed(UNPACK)
+    second = packed(UNPACK.replace(new, "%rs0").replace(old, new).replace("%rs0", old))
+    assert not same_at(first, second, (1, 1), 3, 0)
+    assert signature(first) != signature(second)

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from bitwise_core.engine import polynomial as P
+from bitwise_core.engine.loop_dependence import MatrixStep
 from bitwise_core.engine.loop_state import hash_of
 from bitwise_core.engine.loop_turns import Growth, Turns
 from bitwise_core.engine.polynomial import Polynomial
@@ -16,7 +17,7 @@ from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lane_hash import full_hash
 from bitwise_core.machine.lanes import Array, Lanes, Value
-from bitwise_core.machine.pieces import as_lanes
+from bitwise_core.machine.pieces import as_lanes, concat, cut
 from bitwise_core.machine.state import Machine
 
 INSTANCES = 6
@@ -67,23 +68,23 @@ class Recorded:
 class Chained:
     """One matrix step of accumulators that form chains."""
 
-    sources: tuple[tuple[str, str], ...]
-    owners: Mapping[str, str]
-    """By the registers written."""
-    held: Mapping[str, str]
-    """By the registers read."""
+    step: MatrixStep
     recorded: Recorded
 
     def prepare(self, machine: Machine) -> None:
-        """Puts the accumulator symbol in front of the step."""
-        for _, source in self.sources:
-            flags = self.recorded.flags[self.held[source]]
-            machine.registers[source] = accumulator(L.width(machine.registers[source]), flags)
+        """Puts the accumulator symbols in front of the step."""
+        for (_, source), owners in zip(self.step.sources, self.step.owners, strict=True):
+            bits = L.width(machine.registers[source]) // len(owners)
+            machine.registers[source] = concat([accumulator(bits, self.recorded.flags[name]) for name in owners])
 
     def record(self, machine: Machine) -> None:
-        """Notes what the step made of it."""
-        for target, _ in self.sources:
-            self.recorded.values[self.owners[target]].append(machine.registers[target])
+        """Notes what the step made of them."""
+        for (target, _), owners in zip(self.step.sources, self.step.owners, strict=True):
+            value = machine.registers[target]
+            bits = L.width(value) // len(owners)
+            for place, name in enumerate(owners):
+                part = value if len(owners) == 1 else cut(value, place * bits, bits)
+                self.recorded.values[name].append(part)
 
 
 def accumulator(bits: int, flags: int) -> Lanes:

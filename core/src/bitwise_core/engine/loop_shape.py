@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
 
 from bitwise_core.asm import (
     Address,
@@ -18,7 +17,6 @@ from bitwise_core.asm import (
     registers_of,
     symbols_of,
 )
-from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.mnemonics import Mnemonics, root
 
 
@@ -138,157 +136,6 @@ def _is_integer(instruction: Instruction, mnemonics: Mnemonics) -> bool:
     return first in mnemonics.integers and mnemonics.float_types.isdisjoint(modifiers)
 
 
-@dataclass(frozen=True, slots=True)
-class MatrixStep:
-    """A matrix instruction that adds to accumulators: per register it writes, the accumulator whose value it holds."""
-
-    index: int
-    sources: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """An accumulator that a value depends on; `elsewhere` says that it may be another thread's."""
-
-    name: str
-    elsewhere: bool = False
-
-
-Sources: TypeAlias = frozenset[Source]
-NOTHING: Sources = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Chains:
-    """How the accumulators of a loop depend on each other.
-
-    `pure` are those that nothing but matrix steps touches, and `steps` these steps in order.  In `levels` every
-    accumulator comes after those on whose values at the start of a turn it depends; `depends` says of all registers at
-    the end of a turn on which that is.
-    """
-
-    pure: frozenset[str]
-    steps: tuple[MatrixStep, ...]
-    levels: tuple[tuple[str, ...], ...]
-    depends: Mapping[str, Sources]
-
-    def only(self, name: str, among: Iterable[str]) -> str | None:
-        """The one of these accumulators, of the same thread, on which a register depends beside others."""
-        found = [each for each in self.depends.get(name, NOTHING) if each.name in among]
-        return found[0].name if len(found) == 1 and not found[0].elsewhere else None
-
-
-def chains(
-    instructions: Sequence[Instruction], loop: Loop, accumulators: Iterable[str], mnemonics: Mnemonics
-) -> Chains:
-    """Which accumulators are only ever added to by matrix steps, and the order in which all can be named.
-
-    Raises Unreadable where accumulators depend on each other in a circle, or on themselves in another thread.
-    """
-    wanted = frozenset(accumulators)
-    pure = wanted
-    while True:
-        found = _follow(instructions, loop, wanted, pure, mnemonics)
-        if not found.impure & pure:
-            own = {name: found.depends.get(name, NOTHING) for name in wanted}
-            return Chains(pure, found.steps, _levels(own, instructions[loop.head].line), found.depends)
-        pure = pure - found.impure
-
-
-def _levels(depends: Mapping[str, Sources], line: int | None) -> tuple[tuple[str, ...], ...]:
-    left = {name: {each.name for each in found} - {name} for name, found in depends.items()}
-    levels: list[tuple[str, ...]] = []
-    while left:
-        level = tuple(sorted(name for name, others in left.items() if not others & left.keys()))
-        if not level:
-            raise Unreadable("a loop's accumulators depend on one another in a circle", line)
-        levels.append(level)
-        left = {name: others for name, others in left.items() if name not in level}
-    return tuple(levels) or ((),)
-
-
-@dataclass(frozen=True, slots=True)
-class _Followed:
-    impure: frozenset[str]
-    steps: tuple[MatrixStep, ...]
-    depends: Mapping[str, Sources]
-
-
-def _elsewhere(found: Sources) -> Sources:
-    return frozenset(Source(each.name, True) for each in found)
-
-
-def _follow(
-    instructions: Sequence[Instruction],
-    loop: Loop,
-    wanted: frozenset[str],
-    pure: frozenset[str],
-    mnemonics: Mnemonics,
-) -> _Followed:
-    depends: dict[str, Sources] = {name: frozenset({Source(name)}) for name in wanted}
-    shared = NOTHING
-    holder: dict[str, tuple[str, int]] = {name: (name, 0) for name in pure}
-    newest = dict.fromkeys(pure, 0)
-    impure: set[str] = set()
-    steps: list[MatrixStep] = []
-    for index in loop.body:
-        instruction = instructions[index]
-        found = effect(instruction, mnemonics)
-        held = matrix_accumulators(instruction, mnemonics)
-        if held is not None:
-            factors = _elsewhere(_union(depends, _factors(instruction, mnemonics)) | shared)
-            owners = [holder[source] for _, source in held if source in holder]
-            fresh_values = all(newest[owner] == version for owner, version in owners)
-            distinct = len({owner for owner, _ in owners}) == len(held)
-            if len(owners) == len(held) and fresh_values and distinct and instruction.guard is None and not factors:
-                steps.append(MatrixStep(index, tuple(held)))
-                moved = {target: (holder[source][0], depends[source]) for target, source in held}
-                for target, (owner, before) in moved.items():
-                    newest[owner] += 1
-                    holder[target], depends[target] = (owner, newest[owner]), before
-                continue
-            impure |= {owner for owner, _ in owners}
-            fresh = {target: depends.get(source, NOTHING) | factors for target, source in held}
-        elif (
-            root(instruction) in mnemonics.moves
-            and len(instruction.operands) == 2
-            and instruction.guard is None
-            and all(isinstance(each, Register) for each in instruction.operands)
-        ):
-            target, source = (next(iter(registers_of(each))) for each in instruction.operands)
-            depends[target] = depends.get(source, NOTHING)
-            if source in holder:
-                holder[target] = holder[source]
-            else:
-                holder.pop(target, None)
-            continue
-        else:
-            read = _union(depends, found.reads)
-            addressed = any(isinstance(each, Address) for each in instruction.operands)
-            if root(instruction) in mnemonics.across_lanes:
-                read = _elsewhere(read)
-                if addressed or root(instruction) in mnemonics.without_result:
-                    shared |= read
-            if addressed:
-                read |= shared
-            impure |= {holder[name][0] for name in found.reads if name in holder}
-            fresh = dict.fromkeys(found.writes, read)
-        for name, value in fresh.items():
-            depends[name] = value
-            holder.pop(name, None)
-    for name in wanted:
-        if Source(name, True) in depends.get(name, NOTHING):
-            raise Unreadable(
-                "a loop's accumulator is seen by other threads within the loop", instructions[loop.head].line
-            )
-    impure |= {name for name in pure if holder.get(name) != (name, newest[name])}
-    return _Followed(frozenset(impure), tuple(steps), depends)
-
-
-def _union(depends: Mapping[str, Sources], names: Iterable[str]) -> Sources:
-    return NOTHING.union(*(depends.get(name, NOTHING) for name in names))
-
-
 def matrix_accumulators(instruction: Instruction, mnemonics: Mnemonics) -> list[tuple[str, str]] | None:
     """For a matrix instruction, each register it writes with the accumulator register that enters it."""
     found = mnemonics.accumulation(instruction)
@@ -305,16 +152,6 @@ def matrix_accumulators(instruction: Instruction, mnemonics: Mnemonics) -> list[
         for target, source in pairs
         if isinstance(target, Register) and isinstance(source, Register)
     ]
-
-
-def _factors(instruction: Instruction, mnemonics: Mnemonics) -> frozenset[str]:
-    """The registers of a matrix instruction's other operands, and what guards it."""
-    found = mnemonics.accumulation(instruction)
-    assert found is not None
-    own = (found.results, found.accumulators)
-    others = [operand for operand in instruction.operands if not any(operand is each for each in own)]
-    guard = set() if instruction.guard is None else {instruction.guard.register}
-    return frozenset(guard.union(*(registers_of(operand) for operand in others)))
 
 
 def matrix_depth(instruction: Instruction, mnemonics: Mnemonics) -> int:

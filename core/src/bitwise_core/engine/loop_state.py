@@ -111,6 +111,17 @@ def _same_copy(left: Any, row: int, right: Any, other_row: int) -> bool:
     return np.array_equal(left[1], right[1]) and _same_value(left[2], row, right[2], other_row)
 
 
+def _active(cells: Array, lanes: Array | None) -> Array:
+    return cells if lanes is None else cells[..., np.broadcast_to(lanes, cells.shape[-1:])]
+
+
+def forget(shared: SharedMemory, known: Array, name: str) -> None:
+    """Leaves of shared memory what cells hold where `known` says so: nothing has written the others."""
+    shared.words[:, :, ~known] = hashing.constant(name)
+    shared.meta[:, ~known] = L.TERM | L.POISON
+    shared.version += 1
+
+
 class EnteredMemory(SharedMemory):
     """Shared memory that notices which cells a period reads before it writes them."""
 
@@ -150,11 +161,12 @@ class EnteredMemory(SharedMemory):
     def store(self, cells: Array, value: Value, mask: Array | None) -> None:
         """See `SharedMemory.store`."""
         super().store(cells, value, mask)
-        columns = cells if mask is None else cells[..., np.broadcast_to(mask[:1], (1, cells.shape[-1]))[0]]
         count = L.width(value) // (8 * self.granule)
-        self.filled = self._marked(self.filled, columns, count)
+        self.filled = self._marked(
+            self.filled, _active(cells, None if mask is None else np.asarray(mask.any(axis=0))), count
+        )
         if self.watching:
-            self.overwritten = self._marked(self.overwritten, columns, count)
+            self.overwritten = self._marked(self.overwritten, _active(cells, None if mask is None else mask[0]), count)
 
     def load(self, cells: Array, bits: int) -> Value:
         """See `SharedMemory.load`."""
@@ -173,11 +185,21 @@ class EnteredMemory(SharedMemory):
         return np.flatnonzero(self.read)
 
     def leave(self) -> None:
-        """After the loop nothing is known of shared memory, nor of copies that have not arrived."""
+        """After the loop nothing is known of the cells that its turns fill, nor of copies that have not arrived.
+
+        Turns fill the same cells period by period, and a period before this one was run as well; what a memory barrier
+        announces may arrive anywhere.
+        """
         self.watching = False
-        self.words[:] = hashing.constant("shared memory after a loop")
-        self.meta[:] = L.TERM | L.POISON
-        self.version += 1
+        filled = self.filled
+        for _, cells, value, _ in _copies(self.machine.extra.get("copies")):
+            if cells is not None:
+                filled = self._marked(filled, cells, max(1, L.width(value) // (8 * self.granule)))
+        known = np.ones(self.words.shape[2], dtype=bool)
+        known[: min(known.size, filled.size)] = ~filled[: known.size]
+        if self.machine.extra.get("mbarriers"):
+            known[:] = False
+        forget(self, known, "shared memory after a loop")
         copies = self.machine.extra.get("copies")
         if copies is None:
             return

@@ -30,11 +30,12 @@ from bitwise_core.engine.folds import (
     Scale,
     accumulator,
 )  # fmt: skip
-from bitwise_core.engine.loop_shape import Chains, Loop, chains, matrix_depth
+from bitwise_core.engine.loop_dependence import Chains, chains
+from bitwise_core.engine.loop_shape import Loop, matrix_depth
 from bitwise_core.engine.loop_state import EnteredMemory, State, hash_of
 from bitwise_core.engine.loop_turns import Growth, Turns
 from bitwise_core.engine.polynomial import Polynomial
-from bitwise_core.engine.predicates import not_negative, tightened
+from bitwise_core.engine.predicates import implies, not_negative, tightened
 from bitwise_core.engine.program import Program
 from bitwise_core.engine.symbolic import Equality, Predicate
 from bitwise_core.engine.symbolic_memory import SymbolicMemory
@@ -113,11 +114,8 @@ class LoopReader(Turns):
         except Unreadable:
             return 0
         counts = dict.fromkeys(found.pure, 0)
-        owners = {name: name for name in found.pure}
         for step in found.steps:
-            held = {target: owners[source] for target, source in step.sources}
-            owners.update(held)
-            for owner in held.values():
+            for owner in (name for names in step.owners for name in names):
                 counts[owner] += 1
         return counts.popitem()[1] if counts and len(set(counts.values())) == 1 else 0
 
@@ -199,7 +197,7 @@ class LoopReader(Turns):
         raise self.fail("the condition for another turn is no comparison of integers")
 
     def _known(self, condition: Predicate) -> bool:
-        return any(_implies(each, condition.polynomials[0]) for each in self.entered)
+        return any(implies(each, condition.polynomials[0]) for each in self.entered)
 
     def _fold(self, entry: State, growth: Growth, scale: Scale, end: End, unit: int) -> None:
         machine, loop = self.machine, self.loop
@@ -209,7 +207,7 @@ class LoopReader(Turns):
         accumulators = [name for name in data if hash_of(machine.registers[name])[1] & L.POISON]
         found = chains(self.instructions, loop, accumulators, self.program.mnemonics)
         ready = State.of(machine)
-        once = not any(_implies(each, self._at_entry(end, scale)) for each in self.entered)
+        once = not any(implies(each, self._at_entry(end, scale)) for each in self.entered)
         fold = Fold(self, growth, end, unit, once, scale, self.rows)
         named: dict[str, Lanes] = {}
         results: dict[str, Lanes] = {}
@@ -315,16 +313,11 @@ class LoopReader(Turns):
         for _ in range(growth.period):
             machine.registers.update(starts)
             machine.registers.update((name, accumulator(L.width(starts[name]), flags[name])) for name in level)
-            owners = {name: name for name in pure}
-            chained = {}
-            for step in found.steps:
-                if not all(source in owners for _, source in step.sources):
-                    continue
-                held = {target: owners[source] for target, source in step.sources}
-                chained[step.index] = Chained(
-                    step.sources, held, {source: owners[source] for _, source in step.sources}, recorded
-                )
-                owners.update(held)
+            chained = {
+                step.index: Chained(step, recorded)
+                for step in found.steps
+                if all(name in pure for names in step.owners for name in names)
+            }
             self.run(self.loop.body, chained)
             for name in level:
                 if name not in pure:
@@ -345,11 +338,3 @@ class LoopReader(Turns):
 
     def _stored(self) -> list[object]:
         return list(cast(SymbolicMemory, cast(object, self.machine.memory)).stored)
-
-
-def _implies(known: Polynomial, wanted: Polynomial) -> bool:
-    """Whether one condition is another with the same symbols and no smaller a constant."""
-    difference = P.subtract(wanted, known)
-    if difference.terms:
-        return False
-    return bool(np.all(P.signed(difference.constant, 64) >= 0))

@@ -33,7 +33,7 @@ def compare(
         return None
     if base == "eq":
         return _equality(domain, left, right)
-    if kind[0] == "s":
+    if kind[0] == "s" or (not_below_zero(domain, left) and not_below_zero(domain, right)):
         if left.bits < 64:
             first, second = domain.widened(left, 64), domain.widened(right, 64)
         else:
@@ -79,6 +79,21 @@ def _multiplied_out(domain: SymbolicDomain, value: Polynomial) -> Polynomial:
         if inner is not None and _at_most_minus_one(domain, rest):
             return P.add(inner, P.scale(rest, definition[2]))
     return value
+
+
+def not_below_zero(domain: SymbolicDomain, value: Polynomial) -> bool:
+    """Whether an integer is seen not to be negative, as long as it does not wrap: as a sum, or by a branch before."""
+    numbers = [value.constant, *value.terms.values()]
+    if set().union(*value.terms) <= domain.naturals and all(np.all(P.signed(n, value.bits) >= 0) for n in numbers):
+        return True
+    wide = value if value.bits == 64 else domain.widened(value, 64)
+    return wide is not None and any(implies(fact, wide) for fact in domain.facts)
+
+
+def implies(known: Polynomial, wanted: Polynomial) -> bool:
+    """Whether one condition is another with the same symbols and no smaller a constant."""
+    difference = P.subtract(wanted, known)
+    return not difference.terms and bool(np.all(P.signed(difference.constant, 64) >= 0))
 
 
 def _at_most_minus_one(domain: SymbolicDomain, value: Polynomial) -> bool:

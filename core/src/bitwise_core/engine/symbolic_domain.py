@@ -45,6 +45,8 @@ class SymbolicDomain(TermDomain):
         self.block_symbols: dict[str, int] = {}
         self.naturals: set[int] = set()
         """Symbols that are never negative."""
+        self.facts: list[Polynomial] = []
+        """Integers that are not negative where control is."""
         self._interned: dict[tuple[Any, ...], int] = {}
         self.natural = self.atom(hashing.constant("an integer that is not negative"))
         """A symbol for some integer that is not negative."""
@@ -84,6 +86,7 @@ class SymbolicDomain(TermDomain):
         number = self.atom(words, block=block, pointer=pointer)
         if block:
             self.block_symbols[tag] = number
+            self.naturals.add(number)
         return Symbolic(self, P.of_atom(number, bits))
 
     def polynomial(self, value: Value, bits: int) -> Polynomial | None:

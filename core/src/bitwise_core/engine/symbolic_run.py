@@ -9,7 +9,7 @@ import numpy as np
 
 from bitwise_core.engine.folds import EMPTY
 from bitwise_core.engine.loop_shape import Loop, effect, find_loops
-from bitwise_core.engine.loop_state import hash_of
+from bitwise_core.engine.loop_state import forget, hash_of
 from bitwise_core.engine.loops import LoopReader
 from bitwise_core.engine.polynomial import Polynomial
 from bitwise_core.engine.program import Program
@@ -129,6 +129,7 @@ class SymbolicRun(Run):
         shared, copies = machine.shared, machine.extra.get("copies")
         before, words, meta, version = dict(machine.registers), shared.words.copy(), shared.meta.copy(), shared.version
         changed = False
+        left: list[tuple[hashing.Words, Array]] = []
         sides: list[tuple[dict[str, Value], bool]] = []
         order = [(taken, control.target), (invert(machine.domain, taken), pc + 1)]
         if self._holds_loop(control.target, meeting):
@@ -140,19 +141,20 @@ class SymbolicRun(Run):
             if copies is not None:
                 machine.extra["copies"] = copies
             facts = predicate.polynomials if isinstance(predicate, Predicate) else ()
-            entries = len(self.domain.entries)
+            entries, known = len(self.domain.entries), len(self.domain.facts)
             memory.path.append(predicate)
+            self.domain.facts.extend(facts)
             if start != meeting:
                 SymbolicRun(self.symbolic, machine, self.budget, (*self.path, *facts), self.depth + 1).start(
                     start, meeting
                 )
             memory.path.pop()
+            del self.domain.facts[known:]
+            left.append((machine.shared.words.copy(), machine.shared.meta.copy()))
             changed = changed or machine.shared is not shared or shared.version != version
             sides.append((machine.registers, _entered_by(self.domain.entries[entries:], predicate)))
         if changed:
-            machine.shared.words[:] = hashing.constant("shared memory after a branch")
-            machine.shared.meta[:] = L.TERM | L.POISON
-            machine.shared.version += 1
+            forget(machine.shared, _shared_by(machine.shared.words.shape[2], *left), "shared memory after a branch")
         if order[0][0] is not taken:
             sides.reverse()
         self._merge(taken, sides, before, self.symbolic.reads_from(meeting))
@@ -199,6 +201,14 @@ class SymbolicRun(Run):
         if whole and np.array_equal(hash_of(first)[0], hash_of(second)[0]):
             return first
         return self.domain.select(taken, first, second)
+
+
+def _shared_by(size: int, first: tuple[hashing.Words, Array], second: tuple[hashing.Words, Array]) -> Array:
+    """The cells of shared memory that hold the same after both sides of a branch."""
+    known, both = np.zeros(size, dtype=bool), min(size, first[1].shape[1], second[1].shape[1])
+    words = (first[0][:, :, :both] == second[0][:, :, :both]).all(axis=(0, 1))
+    known[:both] = words & (first[1][:, :both] == second[1][:, :both]).all(axis=0)
+    return known
 
 
 def _entered_by(entries: list[Polynomial | None], predicate: Value) -> bool:

@@ -175,6 +175,10 @@ class Coordinates:
         for row in (self.exchanged, self.plain_names[0]):
             words[:, row] = hashing.constant(f"output coordinate {self.name(index, True)}")[:, 0]
         symbol = self.domain.atom(words, block=True, alignment=extent & -extent)
+        if set(definition.atoms()) <= self.domain.naturals and all(
+            P.signed(c, 32) >= 0 for c in definition.terms.values()
+        ):
+            self.domain.naturals.add(symbol)
         self._symbols[symbol] = extent
         self.found.append(Coordinate(index, symbol, definition, lead, extent))
         self._leads.add(lead)
