@@ -17,6 +17,9 @@ from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.pieces import as_lanes
 from bitwise_core.machine.state import Machine
 
+INERT = frozenset({"copies", "fragments", "tiles", "scratch", "constants", "local"})
+"""What an architecture keeps beside the machine's state and that writes no shared memory of its own accord."""
+
 
 def hash_of(value: Value) -> tuple[hashing.Words, int]:
     """A value's hash, and all properties that any lane inherits."""
@@ -187,8 +190,8 @@ class EnteredMemory(SharedMemory):
     def leave(self) -> None:
         """After the loop nothing is known of the cells that its turns fill, nor of copies that have not arrived.
 
-        Turns fill the same cells period by period, and a period before this one was run as well; what a memory barrier
-        announces may arrive anywhere.
+        Turns fill the same cells period by period, and a period before this one was run as well.  Other agents than
+        the copies that are known here may write anywhere.
         """
         self.watching = False
         filled = self.filled
@@ -197,7 +200,7 @@ class EnteredMemory(SharedMemory):
                 filled = self._marked(filled, cells, max(1, L.width(value) // (8 * self.granule)))
         known = np.ones(self.words.shape[2], dtype=bool)
         known[: min(known.size, filled.size)] = ~filled[: known.size]
-        if self.machine.extra.get("mbarriers"):
+        if self.machine.extra.keys() - INERT:
             known[:] = False
         forget(self, known, "shared memory after a loop")
         copies = self.machine.extra.get("copies")
