@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -34,9 +36,10 @@ UNIT = Instruction(architecture="unit_1", family="mma", k=16)
 PLAIN = single_pass(64, "fp16", UNIT)
 ATTENTION = AttentionDesc(
     key_block=32,
-    masking="causal-offset",
+    masking="causal",
     query_block=64,
-    mask_offset=-1e6,
+    mask="added",
+    mask_value=-1e6,
     scores=single_pass(64, "fp16", UNIT, output_dtype="fp32"),
     score_scale=0.125,
     row_sum=index_bits(32),
@@ -69,6 +72,7 @@ EVERY: dict[str, Record] = {
     ),
     "chunks": index_bits(1000, (2, 0, 1, 3), chunk=16, chunks_first=False),
     "attention": ATTENTION,
+    "endless mask": AttentionDesc(**{**dict(ATTENTION), "mask": "replaced", "mask_value": -math.inf}),
     "numbers as names": single_pass(16, "fp16", Instruction(architecture="942", family="1e5", k=16)),
 }  # fmt: skip
 
@@ -233,8 +237,13 @@ def test_attention_checks_its_parts() -> None:
     fields = dict(ATTENTION)
     for change, message in (
         ({"row_sum": index_bits(64)}, "row_sum adds 64 values and a block has 32 keys"),
-        ({"query_block": 48}, "give a multiple of 32, not 48"),
-        ({"masking": "none"}, "leave query_block and mask_offset out"),
+        ({"mask_value": None}, "a causal mask needs its mask_value"),
+        ({"mask_value": -math.inf}, "a mask of -inf is not added: make mask replaced"),
+        ({"mask_value": -1e-60}, "-1e-60 is no number of fp32: round it first"),
+        ({"score_scale": math.nan}, "nan is no number of fp32: round it first"),
+        ({"masking": "none"}, "without a causal mask the block of queries decides no bits: leave query_block out"),
+        ({"scores": single_pass(64, "fp16", UNIT)}, "scores hands over fp32"),
+        ({"values": split_k(32, "fp16", UNIT, slices=2, output_dtype="fp32")}, "needs values in fp32, without k_cuts"),
         ({"probabilities_dtype": "bf16"}, "make left_dtype of values and probabilities_dtype one type"),
     ):
         with pytest.raises(DescriptorError, match=message):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toy_units import MMA, UNITS, array, normal, tree_value
 
 from bitwise_core.descriptors import (
     Cut,
@@ -20,27 +21,6 @@ from bitwise_core.descriptors import (
     single_pass,
 )
 from bitwise_core.evaluation import evaluate, evaluate_gemm, gemm_tree, reduction_tree
-from bitwise_core.numeric import FLOAT_FORMATS, Bits, storage
-from toy_units import MMA, UNITS, normal, tree_value
-
-
-def patterns(dtype: str) -> st.SearchStrategy[int]:
-    """Patterns near one, special ones, and any."""
-    form = FLOAT_FORMATS[dtype]
-    near = st.builds(
-        lambda magnitude, negative: (magnitude << form.padding) | negative << (form.bits - 1),
-        st.integers((form.bias - 3) << form.mantissa_bits, (form.bias + 3) << form.mantissa_bits),
-        st.booleans(),
-    )
-    special = [0, 1 << (form.bits - 1), 1 << form.padding, form.largest_magnitude << form.padding]
-    special += [form.canonical_nan] if form.canonical_nan is not None else []
-    return near | near | near | st.sampled_from(special) | st.integers(0, (1 << form.bits) - 1)
-
-
-def array(draw: Any, dtype: str, *shape: int) -> Bits:
-    count = int(np.prod(shape))
-    given = draw(st.lists(patterns(dtype), min_size=count, max_size=count))
-    return np.array(given, dtype=np.uint64).astype(storage(FLOAT_FORMATS[dtype].bits)).reshape(shape)
 
 
 @st.composite

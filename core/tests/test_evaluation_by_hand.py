@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from toy_units import MMA, UNITS, chain, normal
 
 from bitwise_core.descriptors import (
     Cut,
@@ -23,7 +24,6 @@ from bitwise_core.descriptors import (
 from bitwise_core.evaluation import evaluate
 from bitwise_core.mma import multiply_accumulate
 from bitwise_core.numeric import Bits
-from toy_units import MMA, UNITS, chain, normal
 
 
 def test_families_by_hand() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 
 from bitwise_core.descriptors import (
     Instruction,
 )
 from bitwise_core.mma import FusedSum, MmaSpec, SequentialMultiplyAdd, multiply_accumulate
-from bitwise_core.numeric import Bits, operation
+from bitwise_core.numeric import FLOAT_FORMATS, Bits, operation, storage
 from bitwise_core.tree.evaluate import evaluate_many
 from bitwise_core.tree.nodes import Node
 
@@ -35,6 +36,25 @@ DOUBLE = MmaSpec(
     "toy_1", "mma", "fp64", "fp64", "fp64", "fp64", 4, SequentialMultiplyAdd(), "published only", SOURCE
 )  # fmt: skip
 UNITS[DOUBLE.name] = DOUBLE
+
+
+def patterns(dtype: str) -> st.SearchStrategy[int]:
+    """Patterns near one, special ones, and any."""
+    form = FLOAT_FORMATS[dtype]
+    near = st.builds(
+        lambda magnitude, negative: (magnitude << form.padding) | negative << (form.bits - 1),
+        st.integers((form.bias - 3) << form.mantissa_bits, (form.bias + 3) << form.mantissa_bits),
+        st.booleans(),
+    )
+    special = [0, 1 << (form.bits - 1), 1 << form.padding, form.largest_magnitude << form.padding]
+    special += [form.canonical_nan] if form.canonical_nan is not None else []
+    return near | near | near | st.sampled_from(special) | st.integers(0, (1 << form.bits) - 1)
+
+
+def array(draw: Any, dtype: str, *shape: int) -> Bits:
+    count = int(np.prod(shape))
+    given = draw(st.lists(patterns(dtype), min_size=count, max_size=count))
+    return np.array(given, dtype=np.uint64).astype(storage(FLOAT_FORMATS[dtype].bits)).reshape(shape)
 
 
 def tree_value(node: Node, buffers: dict[str, Bits]) -> int:

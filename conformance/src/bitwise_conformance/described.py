@@ -14,7 +14,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from bitwise_conformance.cases import DTYPE_BYTES, Array, Case, Scalar
+from bitwise_conformance.described_attention import attention
 from bitwise_conformance.described_reductions import thread_sum
 from bitwise_conformance.draws import digest_of, inputs_of
 from bitwise_conformance.records import Records, load_records
@@ -29,11 +32,15 @@ FORMATS = {"fp8e4nv": "e4m3", "fp8e5": "e5m2"}
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A descriptor, the operands' buffers with their shapes, whether each is stored transposed, and the output."""
+    """A descriptor, the operands' buffers with their shapes, whether each is stored transposed, and the output.
+
+    `batch` problems of these shapes follow one another in every buffer.
+    """
 
     desc: Record
     operands: tuple[tuple[str, tuple[int, ...], bool], ...]
     output: str
+    batch: int = 1
 
 
 def _numbers(case: Case) -> dict[str, int]:
@@ -110,6 +117,29 @@ def _row_sum(case: Case) -> Described:
     return Described(desc, (("source", (source.elements // columns, columns), False),), "target")
 
 
+def _attention(case: Case) -> Described | None:
+    """Forward kernels of 16-bit types."""
+    arrays, constants = _arrays(case), case.constants
+    dtype = arrays["query"].dtype
+    if dtype == "fp32":
+        return None
+    head, length = constants["HEAD"], _numbers(case)["length"]
+    scale = next(float(each.value) for each in case.arguments if isinstance(each, Scalar) and each.name == "scale")
+    desc = attention(
+        dtype,
+        head,
+        (constants["BM"], constants["BN"]),
+        case.num_warps,
+        scale=scale,
+        causal=constants["CAUSAL"],
+        fill=constants["FILL"],
+        skip=constants["SKIP"],
+        output_dtype=arrays["output"].dtype,
+    )
+    operands = tuple((name, (length, head), False) for name in ("query", "key", "value"))
+    return Described(desc, operands, "output", arrays["query"].elements // (length * head))
+
+
 FAMILIES: Mapping[str, Callable[[Case], Described | None]] = {
     "gemm": _plain,
     "gemm_swizzled": _plain,
@@ -121,6 +151,8 @@ FAMILIES: Mapping[str, Callable[[Case], Described | None]] = {
     "gemm_fp8e4nv": _fp8,
     "gemm_fp8e5": _fp8,
     "row_sum": _row_sum,
+    "attention": _attention,
+    "attention_causal": _attention,
 }
 """How the kernels of a family are described; None where one has no descriptor here."""
 
@@ -134,11 +166,14 @@ def described(case: Case) -> Described | None:
 def result(case: Case, what: Described, draw: str) -> Bits:
     """The output's patterns for one draw, flat."""
     inputs = inputs_of(case, draw)
-    operands = []
-    for name, shape, transposed in what.operands:
-        stored = inputs[name].reshape(shape[::-1] if transposed else shape)
-        operands.append(stored.T if transposed else stored)
-    return evaluate(what.desc, *operands).reshape(-1)
+    found = []
+    for problem in range(what.batch):
+        operands = []
+        for name, shape, transposed in what.operands:
+            stored = inputs[name].reshape(what.batch, *(shape[::-1] if transposed else shape))[problem]
+            operands.append(stored.T if transposed else stored)
+        found.append(evaluate(what.desc, *operands).reshape(-1))
+    return np.concatenate(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import math
 from typing import Literal
 
 import numpy as np
-from pydantic import field_validator, model_validator
+from pydantic import StrictBool, field_validator, model_validator
 
 from bitwise_core.descriptors.cuts import FloatName, Positive
 from bitwise_core.descriptors.gemm import GEMMDesc
@@ -18,40 +18,45 @@ class AttentionDesc(Record):
     """O = softmax(Q K^T) V of one head, block of keys after block of keys, in fp32.
 
     For each block of `key_block` keys, from a maximum of -inf, a denominator of +0 and an output of +0:
-    s = (Q K^T) score_scale, log2(e) being part of the scale; m' = max(m, max s); alpha = 2^(m - m'); p = 2^(s - m');
-    l = alpha l + sum p, the sum by `row_sum`; O = alpha O, and the products of p, rounded to `probabilities_dtype`,
-    with V enter O by `values`: as its accumulator (`carry` accumulator) or by one more addition (added).
+    s = (Q K^T) score_scale, log2(e) being part of the scale; m' = max(m, max s), where a NaN is dropped;
+    alpha = 2^(m - m'); p = 2^(s - m'); l = alpha l + sum p, the sum by `row_sum`; O = alpha O, and the products of p,
+    rounded to `probabilities_dtype`, with V enter O by `values`: as its accumulator (`carry` accumulator) or by one
+    more addition (added).  At the end O / l, or O (1 / l) with `division` reciprocal, is rounded to `output_dtype`.
 
-    `fused_exponent` says that s - m' is one multiply-add of the unscaled score; `fused_sum` that l is one multiply-add.
-    `masking` none walks all keys.  The causal ones walk the keys below a query's block of `query_block` queries first
-    and then those of the block itself, whose entries above the diagonal get `mask_offset` added (causal-offset) or
-    become -inf (causal-infinity).  `division` says how O is divided by l at the end: as O / l, or as O (1 / l).
-    `exponential` and `quotient` name the functions that compute 2^x and x / y; what is no operation of
-    `bitwise_core.numeric` is the architecture's own.
+    `masking` causal masks the keys after a query.  Without `query_block` every block is walked and masked; with it, a
+    query's walk takes whole blocks below the first query of its block of queries without a mask, then blocks with one,
+    until the block's last query.  A masked score is `mask_value` (`mask` replaced, where it may be -inf) or has it
+    added.  Keys beyond the last are zeros and masked too; without a mask_value there must be none.
+
+    `fused_sum` says that l is one multiply-add; `fused_exponent` that s - m' is one multiply-add of the unscaled score
+    in blocks that are walked without a mask.  `exponential` and `quotient` name the functions that compute 2^x and
+    x / y: operations of `bitwise_core.numeric`, or an architecture's own, as `name@architecture`.
     """
 
     key_block: Positive
-    masking: Literal["none", "causal-offset", "causal-infinity"] = "none"
+    masking: Literal["none", "causal"] = "none"
     query_block: Positive | None = None
-    mask_offset: float | None = None
+    mask: Literal["replaced", "added"] = "replaced"
+    mask_value: float | None = None
     scores: GEMMDesc
     score_scale: float
-    fused_exponent: bool = False
+    fused_exponent: StrictBool = False
     row_sum: ReductionDesc
-    fused_sum: bool = False
+    fused_sum: StrictBool = False
     probabilities_dtype: FloatName
     values: GEMMDesc
     carry: Literal["accumulator", "added"] = "accumulator"
-    division: Literal["end", "reciprocal"] = "end"
+    division: Literal["quotient", "reciprocal"] = "quotient"
     exponential: str
     quotient: str = "div.rn.fp32"
+    output_dtype: FloatName = "fp32"
 
-    @field_validator("score_scale", "mask_offset")
+    @field_validator("score_scale", "mask_value")
     @classmethod
-    def _finite(cls, value: float | None) -> float | None:
+    def _single(cls, value: float | None) -> float | None:
         with np.errstate(over="ignore"):
-            if value is not None and (not math.isfinite(value) or float(np.float32(value)) != value):
-                raise ValueError(f"{value!r} is no finite number of fp32: round it first")
+            if value is not None and not float(np.float32(value)) == value:
+                raise ValueError(f"{value!r} is no number of fp32: round it first")
         return value
 
     @model_validator(mode="after")
@@ -70,26 +75,28 @@ class AttentionDesc(Record):
                 f"values takes {self.values.left_dtype} where the probabilities are {self.probabilities_dtype}: make "
                 "left_dtype of values and probabilities_dtype one type"
             )
-        if {self.scores.output_dtype, self.values.output_dtype} != {"fp32"}:
-            raise ValueError("scores and values hand over fp32: their output_dtype is fp32")
-        if self.carry == "accumulator" and (self.values.k_cuts or self.values.accumulator_dtype != "fp32"):
-            raise ValueError("an output carried in the accumulator needs values without k_cuts, accumulating in fp32")
+        for name, product in (("scores", self.scores), ("values", self.values)):
+            if product.output_dtype != "fp32" or product.operand_scales:
+                raise ValueError(f"{name} hands over fp32 without scales of operands: its output_dtype is fp32")
+            if product.turn_rotation is not None:
+                raise ValueError(f"{name} is one tile of a larger kernel: leave turn_rotation out")
+        carried = not self.values.k_cuts and self.values.accumulator_dtype == "fp32" and not self.values.scaled
+        if self.carry == "accumulator" and not carried:
+            raise ValueError("an output carried in the accumulator needs values in fp32, without k_cuts and alpha")
         return self
 
     def _check_mask(self) -> None:
-        if self.masking == "none":
-            if self.query_block is not None or self.mask_offset is not None:
+        if not math.isfinite(self.score_scale):
+            raise ValueError(f"score_scale is {self.score_scale}: give a finite number")
+        if self.mask_value is not None and math.isinf(self.mask_value) and self.mask == "added":
+            raise ValueError(f"a mask of {self.mask_value} is not added: make mask replaced")
+        if self.masking == "causal":
+            if self.mask_value is None:
                 raise ValueError(
-                    "without a mask the block of queries decides no bits: leave query_block and mask_offset out"
+                    "a causal mask needs its mask_value: the score of a masked key, or what is added to it"
                 )
-            return
-        if self.query_block is None or self.query_block % self.key_block:
-            raise ValueError(
-                f"a causal mask splits the walk at multiples of query_block, in whole blocks of {self.key_block} keys: "
-                f"give a multiple of {self.key_block}, not {self.query_block}"
-            )
-        if (self.masking == "causal-offset") != (self.mask_offset is not None):
-            raise ValueError("mask_offset goes with masking causal-offset, and with no other")
+        elif self.query_block is not None:
+            raise ValueError("without a causal mask the block of queries decides no bits: leave query_block out")
 
     def to_text(self) -> str:
         """The descriptor on one line; `from_text` reads it back to an equal record."""

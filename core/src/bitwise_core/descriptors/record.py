@@ -19,7 +19,7 @@ class DescriptorError(ValueError):
 class Record(BaseModel):
     """A frozen, hashable record without room for unknown fields.  Raises DescriptorError for what makes no sense."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
     def __init__(self, **fields: Any) -> None:
         try:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from bitwise_core.descriptors import DescriptorError, GEMMDesc, Record, ReductionDesc
+from bitwise_core.descriptors import AttentionDesc, DescriptorError, GEMMDesc, Record, ReductionDesc
+from bitwise_core.evaluation.attention import attention_tree, evaluate_attention
 from bitwise_core.evaluation.gemm import evaluate_gemm
 from bitwise_core.evaluation.reductions import evaluate_reduction
 from bitwise_core.evaluation.trees import gemm_tree, reduction_tree
@@ -15,7 +16,9 @@ from bitwise_core.numeric import Bits
 
 __all__ = [
     "Units",
+    "attention_tree",
     "evaluate",
+    "evaluate_attention",
     "evaluate_gemm",
     "evaluate_reduction",
     "gemm_tree",
@@ -25,12 +28,16 @@ __all__ = [
 
 
 def evaluate(desc: Record, *operands: npt.ArrayLike, **options: Any) -> Bits:
-    """The output's patterns: of a GEMMDesc for a and b, of a ReductionDesc for x.
+    """The output's patterns: of a GEMMDesc for a and b, a ReductionDesc for x, an AttentionDesc for q, k and v.
 
     Operands are patterns, unsigned integers of their types' width (fp16, fp32 and fp64 may be NumPy's floats).
-    Options are those of `evaluate_gemm`.  Raises DescriptorError.
+    Options are those of `evaluate_gemm` and `evaluate_attention`.  Raises DescriptorError.
     """
-    counts: dict[type[Record], tuple[str, ...]] = {GEMMDesc: ("a", "b"), ReductionDesc: ("x",)}
+    counts: dict[type[Record], tuple[str, ...]] = {
+        GEMMDesc: ("a", "b"),
+        ReductionDesc: ("x",),
+        AttentionDesc: ("q", "k", "v"),
+    }
     names = counts.get(type(desc))
     if names is None:
         raise DescriptorError(f"a {type(desc).__name__} is no descriptor that is evaluated")
@@ -38,5 +45,7 @@ def evaluate(desc: Record, *operands: npt.ArrayLike, **options: Any) -> Bits:
         raise DescriptorError(f"a {type(desc).__name__} takes {' and '.join(names)}, not {len(operands)} operands")
     if isinstance(desc, GEMMDesc):
         return evaluate_gemm(desc, *operands, **options)
+    if isinstance(desc, AttentionDesc):
+        return evaluate_attention(desc, *operands, **options)
     assert isinstance(desc, ReductionDesc)
     return evaluate_reduction(desc, *operands, **options)

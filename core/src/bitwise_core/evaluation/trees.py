@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bitwise_core.descriptors import DescriptorError, GEMMDesc, ReductionDesc
 from bitwise_core.descriptors.cuts import rounds
 from bitwise_core.descriptors.record import wider
@@ -38,9 +40,19 @@ def gemm_tree(desc: GEMMDesc, row: int = 0, column: int = 0, columns: int = 1) -
     sizes = [FLOAT_FORMATS[name].bits for name in (desc.left_dtype, desc.right_dtype)]
     if any(bits % 8 for bits in sizes):
         raise DescriptorError("a tree loads whole bytes: operands of less than one have none here")
-    left = [Load("A", (row * desc.k + k) * sizes[0] // 8, sizes[0]) for k in range(desc.k)]
-    right = [Load("B", (k * columns + column) * sizes[1] // 8, sizes[1]) for k in range(desc.k)]
-    dtype, node = _merged(desc, parts_of(desc), left, right, first_turn(desc, row, column))
+    left: list[Node] = [Load("A", (row * desc.k + k) * sizes[0] // 8, sizes[0]) for k in range(desc.k)]
+    right: list[Node] = [Load("B", (k * columns + column) * sizes[1] // 8, sizes[1]) for k in range(desc.k)]
+    return product_node(desc, left, right, first_turn(desc, row, column))
+
+
+def product_node(
+    desc: GEMMDesc, left: list[Node], right: list[Node], first: int = 0, start: Node | None = None
+) -> Node:
+    """The sum of the products of two lists of nodes, in the descriptor's output type.
+
+    `first` is the turn that its walk starts with, `start` an accumulator to begin with instead of +0.
+    """
+    dtype, node = _merged(desc, parts_of(desc), left, right, first, start)
     if desc.scaled:
         node, dtype = Operation("mul.rn.fp32", (converted(node, dtype, "fp32"), _scale(desc))), "fp32"
     return converted(node, dtype, desc.output_dtype, desc.output_satfinite)
@@ -52,10 +64,12 @@ def _scale(desc: GEMMDesc) -> Node:
     return Constant(32, int(fp32("alpha", desc.alpha)))
 
 
-def _merged(desc: GEMMDesc, part: Part, left: list[Load], right: list[Load], first: int) -> tuple[str, Node]:
+def _merged(
+    desc: GEMMDesc, part: Part, left: list[Node], right: list[Node], first: int, start: Node | None = None
+) -> tuple[str, Node]:
     cut = part.cut
     if cut is None:
-        return desc.accumulator_dtype, _walk(desc, part, left, right, first)
+        return desc.accumulator_dtype, _walk(desc, part, left, right, first, start)
     found = []
     for each in part.parts:
         dtype, node = _merged(desc, each, left, right, first)
@@ -71,17 +85,17 @@ def _merged(desc: GEMMDesc, part: Part, left: list[Load], right: list[Load], fir
     return cut.merge_dtype, sums[last]
 
 
-def _walk(desc: GEMMDesc, part: Part, left: list[Load], right: list[Load], first: int) -> Node:
+def _walk(desc: GEMMDesc, part: Part, left: list[Node], right: list[Node], first: int, start: Node | None) -> Node:
     dtype = desc.accumulator_dtype
-    total = _zero(dtype)
+    total = _zero(dtype) if start is None else start
     types = desc.factor_dtypes
     fills = _zero(types[0]), _zero(types[1])
     for places in instructions(desc, part.positions, first).tolist():
         one = [fills[0] if k == FILL else converted(left[k], desc.left_dtype, types[0]) for k in places]
         other = [fills[1] if k == FILL else converted(right[k], desc.right_dtype, types[1]) for k in places]
         if desc.path == "matrix":
-            start = total if desc.use_fast_accum else _zero(dtype)
-            step = Matrix(desc.instruction_name, start, tuple(one), tuple(other))
+            begin = total if desc.use_fast_accum else _zero(dtype)
+            step = Matrix(desc.instruction_name, begin, tuple(one), tuple(other))
             total = step if desc.use_fast_accum else added(total, dtype, step, dtype, dtype)
             continue
         factors = one[0], other[0]
@@ -94,9 +108,15 @@ def _walk(desc: GEMMDesc, part: Part, left: list[Load], right: list[Load], first
 
 def reduction_tree(desc: ReductionDesc) -> Node:
     """How the sum is computed, over loads of X (length), in bytes."""
-    bits, dtype = FLOAT_FORMATS[desc.dtype].bits, desc.accumulator_dtype
+    bits = FLOAT_FORMATS[desc.dtype].bits
     if bits % 8:
         raise DescriptorError("a tree loads whole bytes: elements of less than one have none here")
+    return sum_node(desc, [Load("X", index * bits // 8, bits) for index in range(desc.length)])
+
+
+def sum_node(desc: ReductionDesc, nodes: Sequence[Node]) -> Node:
+    """The sum of some nodes, in the descriptor's output type."""
+    dtype = desc.accumulator_dtype
     pads: dict[str, int | None] = {
         "absent": None,
         "zero": 0,
@@ -105,7 +125,7 @@ def reduction_tree(desc: ReductionDesc) -> Node:
     pad = pads[desc.padding]
     filled = None if pad is None else Constant(FLOAT_FORMATS[dtype].bits, pad)
     values: dict[int, Node | None] = {
-        index: converted(Load("X", index * bits // 8, bits), desc.dtype, dtype) if index < desc.length else filled
+        index: converted(nodes[index], desc.dtype, dtype) if index < desc.length else filled
         for index in range(desc.reach)
     }
     for fold in desc.folds:

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toy_units import MMA, UNITS, array, tree_value
+
+from bitwise_core.descriptors import AttentionDesc, Cut, DescriptorError, GEMMDesc, index_bits, single_pass
+from bitwise_core.evaluation import attention_tree, evaluate
+from bitwise_core.numeric import Bits
+
+
+@st.composite
+def attentions(draw: st.DrawFn) -> AttentionDesc:
+    width, depth = draw(st.sampled_from([2, 4, 5])), draw(st.integers(1, 5))
+    masking = draw(st.sampled_from(["none", "causal"]))
+    mask = draw(st.sampled_from(["replaced", "added"]))
+    value = draw(st.sampled_from([-1e6, -0.5] + [-math.inf] * (mask == "replaced")))
+    carry = draw(st.sampled_from(["accumulator", "added"]))
+    cuts = () if carry == "accumulator" else (Cut(count=2),)
+    values = {**dict(single_pass(width, "fp16", MMA, output_dtype="fp32")), "k_cuts": cuts}
+    return AttentionDesc(
+        key_block=width,
+        masking=masking,
+        query_block=draw(st.none() | st.integers(1, 6)) if masking == "causal" else None,
+        mask=mask,
+        mask_value=value if masking == "causal" or draw(st.booleans()) else None,
+        scores=single_pass(depth, "fp16", MMA, output_dtype="fp32"),
+        score_scale=0.3125,
+        fused_exponent=draw(st.booleans()),
+        row_sum=index_bits(width, padding=draw(st.sampled_from(["absent", "zero"]))),
+        fused_sum=draw(st.booleans()),
+        probabilities_dtype="fp16",
+        values=GEMMDesc(**values),
+        carry=carry,
+        division=draw(st.sampled_from(["quotient", "reciprocal"])),
+        exponential="neg.fp32",
+        output_dtype=draw(st.sampled_from(["fp32", "bf16"])),
+    )
+
+
+@given(data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_attention_and_its_tree_have_the_same_bits(data: st.DataObject) -> None:
+    desc = data.draw(attentions())
+    queries = data.draw(st.integers(1, 7))
+    keys = queries if desc.masking == "causal" else data.draw(st.integers(1, 7))
+    if desc.mask_value is None:
+        keys = -(-keys // desc.key_block) * desc.key_block
+    depth, width = desc.scores.k, 2
+    q, k, v = (array(data.draw, "fp16", *shape) for shape in ((queries, depth), (keys, depth), (keys, width)))
+    found = evaluate(desc, q, k, v, units=UNITS)
+    row, column = data.draw(st.integers(0, queries - 1)), data.draw(st.integers(0, 1))
+    tree = attention_tree(desc, queries, keys, width, row, column)
+    assert tree_value(tree, {"Q": q, "K": k, "V": v}) == found[row, column]
+
+
+def attention(**changes: Any) -> AttentionDesc:
+    fields: dict[str, Any] = {
+        "key_block": 4, "scores": single_pass(4, "fp16", MMA, output_dtype="fp32"), "score_scale": 0.5,
+        "row_sum": index_bits(4), "probabilities_dtype": "fp16", "exponential": "two_to",
+        "values": single_pass(4, "fp16", MMA, output_dtype="fp32"),
+    }  # fmt: skip
+    return AttentionDesc(**{**fields, **changes})
+
+
+def two_to(bits: Bits) -> Bits:
+    return np.exp2(bits.view(np.float32)).view(np.uint32)
+
+
+def test_attention_is_a_softmax() -> None:
+    """Scores of small integers, weights that are powers of two: every rounding is exact but the division."""
+    functions = {"two_to": two_to}
+    q = np.array([[2, 0, 0, 0], [0, 4, 0, 0], [0, 0, 0, 2]], dtype=np.float16)
+    k = np.array([[1, 0, 0, 1], [2, 1, 0, 0], [3, 0, 1, 2]], dtype=np.float16)
+    v = np.array([[8, 1], [4, 2], [2, 16]], dtype=np.float16)
+    whole = evaluate(attention(mask_value=-math.inf), q, k, v, units=UNITS, functions=functions).view(np.float32)
+    scores = 0.5 * q.astype(np.float64) @ k.T.astype(np.float64)
+    weights = 2.0 ** (scores - scores.max(axis=1, keepdims=True))
+    expected = (weights @ v.astype(np.float64)).astype(np.float32) / weights.sum(axis=1, keepdims=True).astype(
+        np.float32
+    )
+    assert whole.tolist() == expected.tolist()
+    causal = attention(masking="causal", mask_value=-math.inf)
+    weights = np.tril(2.0**scores)
+    expected = (weights @ v.astype(np.float64)).astype(np.float32) / weights.sum(axis=1, keepdims=True).astype(
+        np.float32
+    )
+    for desc in (causal, attention(masking="causal", mask_value=-math.inf, query_block=1)):
+        found = evaluate(desc, q, k, v, units=UNITS, functions=functions).view(np.float32)
+        assert found.tolist() == expected.tolist()
+
+
+def test_attention_says_what_is_wrong() -> None:
+    q, k, v = np.zeros((4, 4), np.float16), np.zeros((6, 4), np.float16), np.zeros((6, 2), np.float16)
+    with pytest.raises(DescriptorError, match="6 keys are no whole blocks of 4: give mask_value"):
+        evaluate(attention(exponential="neg.fp32"), q, k, v, units=UNITS)
+    with pytest.raises(DescriptorError, match="a causal mask takes as many keys as queries, not 6 and 4"):
+        evaluate(attention(exponential="neg.fp32", masking="causal", mask_value=-1.0), q, k, v, units=UNITS)
+    with pytest.raises(DescriptorError, match=r"^ex2\.approx\.fp32@toy_1 has no function that is known to be exact; "):
+        evaluate(attention(exponential="ex2.approx.fp32@toy_1"), q, k[:4], v[:4], units=UNITS)
+    with pytest.raises(DescriptorError, match=r"v has the shape \(4, any\) here, not \(6, 2\)"):
+        evaluate(attention(exponential="neg.fp32"), q, k[:4], v, units=UNITS)
+    with pytest.raises(DescriptorError, match=r"there is no element \[4, 0\] of \(4, 2\)"):
+        attention_tree(attention(exponential="neg.fp32"), 4, 4, 2, 4)
