@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bitwise_cublas_profiles.campaign import COLUMNS
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import SECTIONS, Declined, profile, profiles, read
+from bitwise_cublas_profiles.provenance import counted, lines
 from bitwise_cublas_profiles.question import Configuration, question
 
 H100 = profile("13.1.0", "9.0")
@@ -88,12 +93,49 @@ def test_what_is_declined(why: str, shape: tuple[int, int, int], fields: dict[st
         described(*shape, **fields)
 
 
-def test_layouts_and_outputs_without_a_row_are_candidates_only() -> None:
-    for asked in (
-        question(64, 64, 64, transpose_b=True),
-        question(64, 64, 64, out="fp32"),
-        question(64, 64, 64, batch=2),
-    ):
-        with pytest.raises(Declined, match="not measured"):
-            descriptor_of(asked, NVJET, H100)
+def test_slices_of_operands_that_both_lie_by_columns_have_the_small_grain() -> None:
+    split = replace(NVJET, algorithm=24, stages=13, split_k=8, reduction=2)
+    spans = {}
+    for letters in ("NN", "NT", "TN", "TT"):
+        asked = question(5, 64, 640, transpose_a=letters[0] == "T", transpose_b=letters[1] == "T")
+        spans[letters] = descriptor_of(asked, split, H100).k_cuts[0].span
+    assert spans == {"NN": 128, "NT": 128, "TN": 80, "TT": 128}
+
+
+@pytest.mark.parametrize(
+    ("why", "fields", "configuration"),
+    [
+        ("batches are not measured", {"batch": 2}, {}),
+        ("lie NT, to fp32, are not measured", {"transpose_b": True, "out": "fp32"}, {}),
+        ("rows with gaps between them", {"ld_a": 72}, {}),
+        ("no multiples of 16 bytes", {"alignment": (256, 8, 256)}, {}),
+        ("algorithm 11 is not measured on operands that lie NT", {"transpose_b": True}, {"algorithm": 11}),
+        ("algorithm 14 is not measured on operands that lie TT", {"transpose_a": True, "transpose_b": True},
+         {"algorithm": 14}),
+    ],
+)  # fmt: skip
+def test_what_is_a_candidate_only(why: str, fields: dict[str, Any], configuration: dict[str, int]) -> None:
+    asked = question(64, 64, 64, **fields)
+    with pytest.raises(Declined, match=why):
+        descriptor_of(asked, replace(NVJET, **configuration), H100)
+    if not configuration:
         assert descriptor_of(asked, NVJET, H100, beyond=True).k == 64
+
+
+def test_rows_count_the_shapes_of_the_recorded_sweep(tmp_path: Path) -> None:
+    about = {"library": "13.1.0", "capability": "9.0", "draws": 10, "columns": list(COLUMNS)}
+    line = [5, 1, 64, 64, 1024, "fp16", "NN", "fp16", 0, 66, 10, 35, 1, 0, 1, 4, "equal", None, None, None]
+    file = tmp_path / "sweep.jsonl"
+    file.write_text("\n".join(map(json.dumps, (about, line, [6, *line[1:]]))) + "\n", encoding="utf-8")
+    tables, wrong = counted(H100, lines(file)[1], 10)
+    assert wrong == []
+    (row,) = (row for row in tables["stages"] if row["stages"] == 35)
+    assert (row["provenance"], row["shapes"], row["draws"]) == ("measured", 2, 20)
+    (row,) = (row for row in tables["stages"] if row["stages"] == 36)
+    assert "shapes" not in row
+    line[16] = "different"
+    file.write_text("\n".join(map(json.dumps, (about, line))) + "\n", encoding="utf-8")
+    assert counted(H100, lines(file)[1], 10)[1] == ["5: 64x64x1024 fp16 NN to fp16 (algorithm 66)"]
+    line[-1] = "00000000"
+    file.write_text("\n".join(map(json.dumps, (about, line))) + "\n", encoding="utf-8")
+    assert counted(H100, lines(file)[1], 10)[1] == []

@@ -33,12 +33,13 @@ DRAWS = 10
 CONTROL = 16
 COLUMNS = (
     "number", "regime", "m", "n", "k", "a", "transposes", "c", "candidate", "algorithm", "tile", "stages", "split_k",
-    "reduction", "custom", "cluster_shape", "outcome", "about", "control",
+    "reduction", "custom", "cluster_shape", "outcome", "about", "control", "descriptor",
 )  # fmt: skip
 """Columns of a line.  `outcome` is equal, different, declined, no answer or failed; `about` says more: why, or
 [the draws that differ as bits, elements of the first that do, their first index, cuBLAS's bits there, ours]; `control`
 is what was wrong, and on how many draws that showed; where bytes differ or a configuration has no row, it may be
-"alternatives" and the descriptors, by name, that returned cuBLAS's bytes on every draw."""
+"alternatives" and the descriptors, by name, that returned cuBLAS's bytes on every draw.  `descriptor` are the first
+digits of a hash of the descriptor that ran."""
 
 
 class Sweep:
@@ -170,24 +171,25 @@ class Sweep:
     def row(self, number: int) -> list[Any]:
         """One line of the file."""
         from bitwise_cublas_profiles.describe import descriptor_of
+        from bitwise_cublas_profiles.provenance import digest
 
         each = drawn(self.chosen.seed, number, self.chosen.candidates)
         asked = each.asked
-        letters = "".join("T" if side else "N" for side in (asked.transpose_a, asked.transpose_b))
         row: list[Any] = [
-            number, REGIMES.index(each.regime), asked.m, asked.n, asked.k, asked.a, letters, asked.c,
+            number, REGIMES.index(each.regime), asked.m, asked.n, asked.k, asked.a, asked.letters, asked.c,
             int(each.candidate),
         ]  # fmt: skip
         try:
             answer = self.library.ask(asked)[0]
         except CublasError as error:
-            return [*row, *[None] * 7, "no answer", str(error), None]
+            return [*row, *[None] * 7, "no answer", str(error), None, None]
         found = answer.configuration
         row += [found.algorithm, found.tile, found.stages, found.split_k, found.reduction, found.custom,
                 found.cluster_shape]  # fmt: skip
-        control = None
+        control = ran = None
         try:
             desc = descriptor_of(asked, found, self.profile, beyond=each.candidate)
+            ran = digest(desc)
             outcome, about = self.compare(each, answer, desc)
             if number % (CONTROL * len(REGIMES)) < len(REGIMES):
                 control = self.control(each, answer, desc)
@@ -201,7 +203,7 @@ class Sweep:
             outcome, about = "failed", f"{type(error).__name__}: {str(error)[:300]}"
         if outcome in ("different", "declined"):
             control = self.others(each, answer)
-        return [*row, outcome, about, control]
+        return [*row, outcome, about, control, ran]
 
 
 def _work(start: int, chosen: argparse.Namespace, done: frozenset[int], deadline: float, results: Any) -> None:
@@ -355,7 +357,7 @@ class _Processes:
     def _died(self, number: int, why: str) -> None:
         self.died.append(f"at number {number}: {why}")
         print(self.died[-1], file=sys.stderr, flush=True)
-        self._write([number, *[None] * (len(COLUMNS) - 4), "failed", why[-300:], None])
+        self._write([number, *[None] * (len(COLUMNS) - 5), "failed", why[-300:], None, None])
         if len(self.died) <= self.chosen.processes and time.time() < self.deadline - 20:
             self.workers.append(self._begin(number + self.chosen.processes))
 

@@ -44,6 +44,7 @@ class _Case:
         row = self.known.row("algorithms", algorithm=configuration.algorithm)
         if row is None:
             raise self.declined(f"algorithm {configuration.algorithm} has no row")
+        self._check_layout(row, f"algorithm {configuration.algorithm}")
         family = str(row["family"])
         if asked.a in FP8 and family != "single":
             raise self.declined(f"algorithm {configuration.algorithm} is not measured on fp8")
@@ -58,15 +59,20 @@ class _Case:
 
     def _check_measured(self) -> None:
         asked = self.asked
-        transposes = "".join("T" if each else "N" for each in (asked.transpose_a, asked.transpose_b))
         operands = asked.a if asked.a == asked.b else f"{asked.a} x {asked.b}"
-        if self.known.row("layouts", operands=operands, transposes=transposes) is None:
-            raise self.declined(f"operands of {operands} that lie {transposes} are not measured")
-        usual = "bf16" if asked.a in FP8 else asked.a
-        if asked.c != usual and self.known.row("layouts", operands=operands, output=asked.c) is None:
-            raise self.declined(f"an output of {asked.c} for {operands} is not measured")
+        if self.known.row("layouts", operands=operands, transposes=asked.letters, output=asked.c) is None:
+            raise self.declined(f"operands of {operands} that lie {asked.letters}, to {asked.c}, are not measured")
         if asked.batch > 1:
             raise self.declined("batches are not measured")
+        if any(getattr(asked, f"ld_{name}") not in (None, width) for name, width in asked.widths.items()):
+            raise self.declined("rows with gaps between them are not measured")
+        if min(asked.alignment) < 16:
+            raise self.declined("pointers that are no multiples of 16 bytes are not measured")
+
+    def _check_layout(self, row: Row, what: str) -> None:
+        """Raises Declined where a row holds for some layouts, and not for the one asked."""
+        if not self.beyond and self.asked.letters not in row.get("transposes", (self.asked.letters,)):
+            raise self.declined(f"{what} is not measured on operands that lie {self.asked.letters}")
 
     def _stages(self, family: str) -> Row:
         number, asked = self.configuration.stages, self.asked
@@ -125,12 +131,20 @@ class _Case:
         split, k = self.configuration.split_k, self.asked.k
         if split <= 1:
             return self._matrix(row, (), first=True)
-        grains = sorted((int(each["grain"]) for each in self.known.tables["grains"]), reverse=True)
-        grain = next((each for each in grains if k % each == 0), grains[-1])
+        grain = self._grain()
         whole = -(-k // grain)
         chunk = -(-whole // split) * grain
         partial, merge = self._merge()
         return self._matrix(row, (Cut(span=chunk, partial_dtype=partial, merge_dtype=merge),), first=True)
+
+    def _grain(self) -> int:
+        """What slices are whole multiples of: the largest grain of the layout that divides k, the smallest for none."""
+        letters, k = self.asked.letters, self.asked.k
+        rows = sorted(self.known.tables["grains"], key=lambda row: int(row["grain"]), reverse=True)
+        allowed = [row for row in rows if letters in row.get("transposes", (letters,))]
+        chosen = next((row for row in allowed if k % int(row["grain"]) == 0), allowed[-1])
+        self.known.used("grains", chosen)
+        return int(chosen["grain"])
 
     def _scalar(self, *cuts: Cut) -> GEMMDesc:
         asked = self.asked
@@ -144,6 +158,7 @@ class _Case:
         row = self.known.row("chains", algorithm=configuration.algorithm, custom=configuration.custom)
         if row is None or configuration.split_k > 1:
             raise self.declined(f"CUSTOM_OPTION {configuration.custom} and this split have no row")
+        self._check_layout(row, f"CUSTOM_OPTION {configuration.custom}")
         chunks = () if row["chunks"] == 1 else (Cut(count=int(row["chunks"])),)
         return self._scalar(*chunks, *((Cut(span=int(row["block"])),) if row["block"] else ()))
 
@@ -157,12 +172,14 @@ class _Case:
             raise self.declined(f"REDUCTION_SCHEME {configuration.reduction} of this algorithm is not measured")
         keys = {"algorithm": configuration.algorithm, "custom": configuration.custom}
         if (row := self.known.row("slices", **keys)) is not None:
+            self._check_layout(row, "CUSTOM_OPTION 5")
             if split > 1 or asked.m != 1:
                 raise self.declined("CUSTOM_OPTION 5 was seen with one row and without slices only")
             return self._scalar(Cut(count=int(row["lanes"])), Cut(span=int(row["chunk"])))
         row = self.known.row("lanes", **keys)
         if row is None:
             raise self.declined(f"CUSTOM_OPTION {configuration.custom} has no row")
+        self._check_layout(row, f"CUSTOM_OPTION {configuration.custom}")
         if row.get("longest") and max(asked.m, asked.n) > row["longest"]:
             raise self.declined(
                 f"CUSTOM_OPTION {configuration.custom} changes its order above {row['longest']} outputs"

@@ -42,8 +42,12 @@ class Profile:
         """The row of a table that has these values, None where there is none."""
         for each in self.tables[section]:
             if all(each.get(name) == value for name, value in wanted.items()):
+                self.used(section, each)
                 return each
         return None
+
+    def used(self, section: str, row: Row) -> None:
+        """Called for every row that a description rests on; for those who count."""
 
 
 def read(text: str) -> Profile:

@@ -111,12 +111,21 @@ class Question:
         return (self.n, self.k) if self.transpose_b else (self.k, self.n)
 
     @property
+    def letters(self) -> str:
+        """How A and B lie: N for rows that are dense, T for columns that are."""
+        return "".join("T" if each else "N" for each in (self.transpose_a, self.transpose_b))
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """The leading dimensions, in elements, of matrices without gaps."""
+        return {"a": self.stored_a[1], "b": self.stored_b[1], "c": self.n}
+
+    @property
     def words(self) -> str:
         """The question in short, for messages."""
         types = self.compute if self.compute == "tf32" else self.a if self.a == self.b else f"{self.a} x {self.b}"
-        letters = "".join("T" if each else "N" for each in (self.transpose_a, self.transpose_b))
         batch = f"{self.batch} x " if self.batch > 1 else ""
-        return f"{batch}{self.m}x{self.n}x{self.k} {types} {letters} to {self.c}"
+        return f"{batch}{self.m}x{self.n}x{self.k} {types} {self.letters} to {self.c}"
 
 
 def question(m: int, n: int, k: int, dtype: str = "fp16", out: str | None = None, **options: Any) -> Question:
