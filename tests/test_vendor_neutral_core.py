@@ -1,4 +1,4 @@
-"""The core names no vendor: no identifier and no string of its code; a docstring may give an example."""
+"""The core and the suite name no vendor: no identifier and no string of their code; a docstring may give an example."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ def texts(source: str) -> Iterator[tuple[int, str]]:
                     yield line, item
 
 
-CORE = distribution("bitwise-core").folder / "src" / "bitwise_core"
-MODULES = [str(path.relative_to(CORE)) for path in sorted(CORE.rglob("*.py"))]
+FOLDERS = [
+    distribution("bitwise-core").folder / "src" / "bitwise_core",
+    distribution("bitwise-conformance").folder / "src" / "bitwise_conformance" / "suite",
+]
+MODULES = [str(path.relative_to(ROOT)) for folder in FOLDERS for path in sorted(folder.rglob("*.py"))]
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_no_vendor_is_named(module: str) -> None:
-    path = CORE / module
-    named = [
-        f"{path.relative_to(ROOT)}:{line}: {text!r}" for line, text in texts(path.read_text()) if vendor_words(text)
-    ]
+    named = [f"{module}:{line}: {text!r}" for line, text in texts((ROOT / module).read_text()) if vendor_words(text)]
     assert vendor_words(module) == []
     assert named == []
 
