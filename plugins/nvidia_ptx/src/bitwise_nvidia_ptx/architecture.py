@@ -33,6 +33,7 @@ from bitwise_nvidia_ptx.opcodes import (
 )
 from bitwise_nvidia_ptx.opcodes.local_memory import CONSTANT_BASE, LOCAL_BASE
 from bitwise_nvidia_ptx.parser import parse
+from bitwise_nvidia_ptx.writer import write
 
 SHARED_BASE = 1024
 """Dynamic shared memory starts here: what is below is the system's, and 1024-byte alignment is what swizzles need."""
@@ -65,6 +66,7 @@ def nvidia_arch(
         opcodes=OpcodeTable(COMMON, matrix_sync.table(same_steps or {}), own),
         mnemonics=mnemonics,
         parse=parse,
+        write=write,
         granule=granule,
         special=special_registers,
         prepare=prepare,

@@ -1,0 +1,207 @@
+"""A `bitwise_core.asm.Module` as PTX text: what `parser.parse` reads as the same module, but for the numbers of lines.
+
+Registers, whose types the record does not keep, are declared untyped; inner blocks span the names that they hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from bitwise_core.asm import (
+    Address,
+    Immediate,
+    Instruction,
+    Kernel,
+    Module,
+    Negated,
+    Operand,
+    Paired,
+    Parameter,
+    Register,
+    SharedArray,
+    SourceLine,
+    Symbol,
+    Vector,
+    parts,
+    symbols_of,
+)
+from bitwise_nvidia_ptx.inner_blocks import blocks, declared, split, written
+
+
+def write(module: Module) -> str:
+    """The text of a module.  Raises ValueError where it calls a function that it does not define."""
+    functions = (*module.functions.values(), *module.kernels)
+    context = _Context(_files(functions), frozenset(each.name for each in functions))
+    lines = [f".version {module.version}", f".target {module.target}", ".address_size 64"]
+    lines += [f'.file {number} "{name}"' for name, number in context.files.items()]
+    lines += [f"{'' if each.size else '.extern '}.shared{_array(each)};" for each in module.shared]
+    lines += [f".const{_array(each)};" for each in module.constants]
+    lines += [f".global{_array(each)};" for each in module.globals]
+    lines += [f"{_head(each)};" for each in module.functions.values()]
+    for each in functions:
+        lines += _function(each, context)
+    return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """What a function's text needs of its module: the numbers of source files, and the functions there are."""
+
+    files: dict[str, int]
+    functions: frozenset[str]
+
+
+def _files(functions: Iterable[Kernel]) -> dict[str, int]:
+    instructions = chain.from_iterable(each.instructions for each in functions)
+    named = [each.source.file for each in instructions if each.source is not None]
+    return {name: number for number, name in enumerate(dict.fromkeys(named), 1)}
+
+
+def _array(array: SharedArray) -> str:
+    values = "" if array.data is None else f" = {{{', '.join(map(str, array.data))}}}"
+    return f" .align {array.align} .b8 {split(array.name)[0]}[{array.size or ''}]{values}"
+
+
+def _parameter(parameter: Parameter) -> str:
+    if parameter.pointer:
+        return f".param .b{8 * parameter.size} .ptr .align {parameter.align} {parameter.name}"
+    if parameter.align == 1 and parameter.size in (1, 2, 4, 8):
+        return f".param .b{8 * parameter.size} {parameter.name}"
+    return f".param .align {parameter.align} .b8 {parameter.name}[{parameter.size}]"
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return ", ".join(texts)
+
+
+def _head(kernel: Kernel) -> str:
+    linkage = f".{kernel.attributes['linkage']} " if "linkage" in kernel.attributes else ""
+    kind = "entry" if kernel.entry else "func"
+    returns = f"({_listed(map(_parameter, kernel.returns))}) " if kernel.returns else ""
+    properties = "".join(f" .{name} {value}".rstrip() for name, value in kernel.attributes.items() if name != "linkage")
+    return f"{linkage}.{kind} {returns}{kernel.name}({_listed(map(_parameter, kernel.parameters))}){properties}"
+
+
+def _function(kernel: Kernel, context: _Context) -> Iterator[str]:
+    names, labels = _declarations(kernel), _labels(kernel)
+    waiting, still_open, opened = blocks(kernel), [], 0
+    source: SourceLine | None = None
+    yield from (_head(kernel), "{", *names.get(0, ()))
+    for place in range(2 * len(kernel.instructions) + 1):
+        while waiting and waiting[0].first <= place:
+            block = waiting.pop(0)
+            # A block without names counts too.
+            yield from ["{", "}"] * (block.number - opened - 1)
+            opened = block.number
+            if opened:
+                yield from ("{", *names.get(block.number, ()))
+                still_open.append(block)
+        if place % 2 == 0:
+            yield from labels.get(place // 2, ())
+        else:
+            instruction = kernel.instructions[place // 2]
+            if instruction.source is not None and instruction.source != source:
+                source = instruction.source
+                yield f".loc {context.files[source.file]} {source.line} {source.column}"
+            yield from _instruction(instruction, kernel, context, place)
+        while still_open and still_open[-1].last <= place:
+            still_open.pop()
+            yield "}"
+    yield "}"
+
+
+def _labels(kernel: Kernel) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for name, place in kernel.labels.items():
+        found.setdefault(place, []).append(f"{split(name)[0]}:")
+    return found
+
+
+def _declarations(kernel: Kernel) -> dict[int, list[str]]:
+    """What each block declares, by its number: registers, then arrays."""
+    counts: dict[str, int] = {}
+    for each in _registers(kernel):
+        family, number = declared(each, kernel)
+        if number:
+            counts[family] = max(counts.get(family, 0), int(number) + 1)
+    found: dict[int, list[str]] = {}
+    for name, width in kernel.registers.items():
+        own, block = split(name)
+        count = f"<{counts[name]}>" if name in counts else ""
+        found.setdefault(block, []).append(f".reg .{'pred' if width == 1 else f'b{width}'} {own}{count};")
+    passed = _passed(kernel)
+    spaces = [("shared", each) for each in kernel.shared]
+    spaces += [("param" if each.name in passed else "local", each) for each in kernel.local]
+    for space, array in spaces:
+        own, block = split(array.name)
+        scalar = space == "param" and array.size == array.align and array.size in (1, 2, 4, 8)
+        text = f" .b{8 * array.size} {own}" if scalar else _array(array)
+        found.setdefault(block, []).append(f".{space}{text};")
+    return found
+
+
+def _registers(kernel: Kernel) -> Iterator[str]:
+    for instruction in kernel.instructions:
+        if instruction.guard is not None:
+            yield instruction.guard.register
+        for operand in instruction.operands:
+            yield from (each.name for each in parts(operand) if isinstance(each, Register))
+
+
+def _passed(kernel: Kernel) -> set[str]:
+    """The arrays that hold what calls take and return."""
+    found: set[str] = set()
+    for instruction in kernel.instructions:
+        words = instruction.opcode.split(".")
+        if words[0] == "call" or "param" in words:
+            found |= set().union(*map(symbols_of, instruction.operands))
+    return found
+
+
+def _instruction(instruction: Instruction, kernel: Kernel, context: _Context, place: int) -> Iterator[str]:
+    guard, operands = "", [_operand(each, kernel) for each in instruction.operands]
+    if instruction.guard is not None:
+        guard = f"@{'!' * instruction.guard.negated}{written(instruction.guard.register, kernel)} "
+    base = instruction.opcode.split(".")[0]
+    if base == "brx":
+        table = f"$targets_{place}"
+        yield f"{table}: .branchtargets {operands[1][1:-1]};"
+        operands[1] = table
+    if base == "call":
+        operands = _call(instruction.operands, operands, context)
+    yield f"{guard}{instruction.opcode} {_listed(operands)}".rstrip() + ";"
+
+
+def _call(operands: tuple[Operand, ...], texts: list[str], context: _Context) -> list[str]:
+    target = operands[1]
+    if isinstance(target, Symbol) and target.name not in context.functions:
+        raise ValueError(f"the module does not define {target.name}, which it calls: it cannot be written")
+    returns, name, arguments, *prototype = texts
+    given = [f"({returns[1:-1]})"] if returns != "{}" else []
+    return [*given, name, f"({arguments[1:-1]})", *prototype]
+
+
+def _operand(operand: Operand, kernel: Kernel) -> str:
+    match operand:
+        case Register(name):
+            return written(name, kernel)
+        case Symbol(name):
+            return split(name)[0]
+        case Immediate(value, "f32"):
+            return f"0f{value:08X}"
+        case Immediate(value, "f64"):
+            return f"0d{value:016X}"
+        case Immediate(value):
+            return str(value)
+        case Vector(items):
+            return f"{{{_listed(_operand(each, kernel) for each in items)}}}"
+        case Negated(register):
+            return f"!{_operand(register, kernel)}"
+        case Paired(first, second):
+            return f"{_operand(first, kernel)}|{_operand(second, kernel)}"
+        case Address(base, offset, extra):
+            place = "" if base is None else _operand(base, kernel)
+            place = f"{place}+{offset}" if place and offset else place or str(offset)
+            return f"[{_listed([place, *(_operand(each, kernel) for each in extra)])}]"
