@@ -32,7 +32,8 @@ TEXTS = {
         .reg .b64 %rd<4>; mov.u64 %rd1, dynamic; mov.u64 %rd2, table+2; mov.u64 %rd3, fixed; st.local.b32 [stack+4], 1;
         ret; }""",
     "calls": """.func (.param .b32 r) twice(.param .b32 x) { .reg .b32 %r<3>; ld.param.b32 %r1, [x];
-        add.s32 %r2, %r1, %r1; st.param.b32 [r], %r2; ret; } .entry k() { .reg .b32 %r<3>; { .param .b32 given; .param .b32 back;
+        add.s32 %r2, %r1, %r1; st.param.b32 [r], %r2; ret; }
+        .entry k() { .reg .b32 %r<3>; { .param .b32 given; .param .b32 back;
         st.param.b32 [given], %r1; call.uni (back), twice, (given); ld.param.b32 %r2, [back]; } ret; }""",
     "tables": """.entry k() { .reg .b32 %r<3>; .reg .pred %p<3>; TABLE: .branchtargets A, B; brx.idx %r1, TABLE;
         A: setp.lt.and.s32 %p1|%p2, %r1, 0, !%p1; B: mov.b32 {_, %r2}, %r1; ret; }""",
