@@ -91,6 +91,7 @@ def only_in(block: str, then: str) -> str:
 
 
 SQUARE_IN = "@%p2 mul.f32 %f2, %f1, %f1;"
+EXCHANGE_CHOSEN = "shfl.sync.bfly.b32 %f3, %f2, 1, 31, -1;\nselp.f32 %f2, %f3, %f2, %p2;"
 SQUARE_CHOSEN = "mul.f32 %f3, %f1, %f1;\nselp.f32 %f2, %f3, %f2, %p2;"
 
 NEXT = DOUBLE.replace("[%rd4]", "[%rd4+4]")
@@ -133,6 +134,8 @@ CASES = {
     "block 0 squares": Case(only_in("0", SQUARE_IN)),
     "the square is chosen in block 5": Case(only_in("5", SQUARE_CHOSEN)),
     "the square is chosen in block 3, a wider one": Case(only_in("3", SQUARE_CHOSEN), threads=64),
+    "an exchange is chosen in block 5": Case(only_in("5", EXCHANGE_CHOSEN)),
+    "an exchange is chosen in block 3, a wider one": Case(only_in("3", EXCHANGE_CHOSEN), threads=64),
     "a block that is not there squares": Case(only_in("10", SQUARE_IN)),
     "neighbour": Case(NEXT),
     "place squared": Case(SQUARED_PLACE),
@@ -157,7 +160,7 @@ def test_the_verdict_is_that_of_all_blocks(first: str, second: str) -> None:
 
 def test_the_cases_are_of_many_classes() -> None:
     outputs = [whole(case) for case in CASES.values()]
-    assert len({repr(each) for each in outputs}) == 12
+    assert len({repr(each) for each in outputs}) == 14
 
 
 @pytest.mark.parametrize(("name", "elements"), [
@@ -225,6 +228,8 @@ over:
 @%p1 st.global.f32 [%rd5], %f4;"""
 """Which of two numbers that the block's number does not enter is stored depends on it."""
 
+BRANCH_OVER_EXCHANGE = BRANCH_ON_PRODUCT.replace("mul.f32 %f4, %f1, %f1;", "shfl.sync.bfly.b32 %f4, %f4, 1, 31, -1;")
+
 GATHER = """@%p1 ld.global.u32 %r6, [{index}];
 mul.wide.u32 %rd8, %r6, 4;
 add.s64 %rd9, {table}, %rd8;
@@ -239,6 +244,7 @@ add.s64 %rd9, {table}, %rd8;
     (NEIGHBOUR, Unreadable, "another block of the launch writes"),
     ("cvt.rn.f32.s32 %f1, %r2;\n@%p1 st.global.f32 [%rd5], %f1;", NotTranslations, "depends on the block's number"),
     (BRANCH_ON_PRODUCT, NotTranslations, "depends on the block's number"),
+    (BRANCH_OVER_EXCHANGE, NotTranslations, "depends on the block's number"),
     ("@%p1 st.global.u32 [%rd5], %r2;", NotTranslations, "depends on the block's number"),
     (GATHER.format(index="%rd4", table="%rd2"), NotTranslations, "in a buffer that the launch writes"),
     ("st.global.f32 [%rd3], %f1;", NotTranslations, "outside every buffer"),

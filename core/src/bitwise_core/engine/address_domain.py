@@ -107,9 +107,9 @@ class AddressDomain:
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Any:
         """See `Domain.select`."""
         chosen: Any = _numbers(predicate)
-        if if_true is if_false:
-            return if_true
         numbers = all(isinstance(each, np.ndarray | Separable) for each in (if_true, if_false))
+        if numbers and if_true is if_false:
+            return if_true
         if isinstance(chosen, Separable):
             if numbers:
                 return arithmetic.select(self.grid, chosen, if_true, if_false)

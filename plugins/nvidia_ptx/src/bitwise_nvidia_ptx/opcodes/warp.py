@@ -5,6 +5,8 @@ Source: PTX ISA 8.7, "Data Movement: shfl.sync" and "Parallel Synchronization an
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 
 from bitwise_core.asm import Instruction, Operand
@@ -71,7 +73,9 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
             inside = where < machine.threads
             if (~np.take_along_axis(active, np.where(inside, where, 0), axis=1) & active).any():
                 raise Unreadable("a shuffle reads a lane that does not take part", line)
-        result = take_threads(value, np.minimum(index, machine.threads - 1)) if _varies(value) else value
+        # Where the reading knows no more than that all threads hold data, a copy is another object: no value is taken
+        # for the one that a thread held before.
+        result = take_threads(value, np.minimum(index, machine.threads - 1)) if _varies(value) else copy(value)
         write_pair(machine, destination, result, np.broadcast_to(valid, index.shape))
 
     return step
