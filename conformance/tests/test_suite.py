@@ -119,6 +119,23 @@ def test_a_text_that_is_parsed_in_two_ways_is_seen() -> None:
     }
 
 
+def test_a_parser_that_takes_cut_texts_is_seen() -> None:
+    def parse(text: str, file: str) -> Module:
+        body = text.removesuffix("}\n").rstrip()
+        return TOY1.parse(f"{body}\n  end\n}}\n" if not body.endswith("end") else text, file)
+
+    assert failing(Suite(module(replace(TOY1, parse=parse)), SAMPLES)) == {"test_a_cut_text_is_refused"}
+
+
+def test_a_parser_that_breaks_on_damaged_texts_is_seen() -> None:
+    def parse(text: str, file: str) -> Module:
+        if "\0" in text:
+            raise IndexError("list index out of range")
+        return TOY1.parse(text, file)
+
+    assert failing(Suite(module(replace(TOY1, parse=parse)), SAMPLES)) == {"test_a_cut_text_is_refused"}
+
+
 @pytest.mark.parametrize("lost", ["@p0 ", " + 32", "TURN:\n"])
 def test_a_text_that_is_written_wrong_is_seen(lost: str) -> None:
     def write(given: Module) -> str:

@@ -31,6 +31,7 @@ from bitwise_conformance.suite.meaning_laws import (  # noqa: E402
 )
 from bitwise_conformance.suite.suite import Suite  # noqa: E402
 from bitwise_conformance.suite.text_laws import (  # noqa: E402
+    test_a_cut_text_is_refused,
     test_a_group_can_be_read,
     test_a_text_is_parsed,
     test_a_text_is_written,
@@ -47,6 +48,7 @@ from bitwise_conformance.suite.unit_laws import (  # noqa: E402
 __all__ = [
     "Suite",
     "pytest_generate_tests",
+    "test_a_cut_text_is_refused",
     "test_a_group_can_be_read",
     "test_a_kernel_is_read",
     "test_a_launcher_returns_what_is_evaluated",

@@ -10,9 +10,9 @@ from bitwise_conformance.suite.cases import over
 from bitwise_conformance.suite.expected import LAUNCHERS, PROFILES, Group, Kernel
 from bitwise_conformance.suite.known import KNOWN_FAILURES, known_failures
 from bitwise_conformance.suite.suite import Suite
+from bitwise_core.asm import AssemblyError, Module
 from bitwise_core.asm import Kernel as Entry
-from bitwise_core.asm import Module
-from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.arch import Arch, Context, UnknownInstruction
 
 
 @over(cases.once)
@@ -52,6 +52,31 @@ def test_a_text_is_parsed(suite: Suite, kernel: Kernel) -> None:
     lines = text.count("\n") + 1
     outside = [each for each in entry.instructions if not 1 <= each.line <= lines]
     assert outside == [], f"the text has {lines} lines"
+
+
+@over(cases.kernels)
+def test_a_cut_text_is_refused(suite: Suite, kernel: Kernel) -> None:
+    """A text that ends too early is refused with its line, and so is one with a byte of another kind in it."""
+    arch, text = suite.arch(kernel.group.arch), kernel.group.text(kernel.file)
+    original = arch.parse(text, kernel.file)
+    for eighths in range(8):
+        place = len(text) * eighths // 8
+        for damaged in (text[:place], f"{text[:place]}\0\u20ac\0{text[place:]}"):
+            found = _parsed(arch, damaged, kernel.file)
+            if isinstance(found, AssemblyError):
+                assert found.file == kernel.file
+                assert 1 <= found.line <= damaged.count("\n") + 1
+            else:
+                # Nothing is lost but what stands before or after a kernel, or in a comment.
+                whole = [each.instructions for each in original.kernels]
+                assert all(each.instructions in whole for each in found.kernels), f"damaged at character {place}"
+
+
+def _parsed(arch: Arch, text: str, file: str) -> Module | AssemblyError:
+    try:
+        return arch.parse(text, file)
+    except AssemblyError as error:
+        return error
 
 
 @over(cases.claimed("to write texts", lambda arch: arch.write is not None, lambda _: True, "add a kernel"))
