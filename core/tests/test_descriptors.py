@@ -14,6 +14,7 @@ from bitwise_core.descriptors import (
     Digit,
     Fold,
     GEMMDesc,
+    Group,
     Instruction,
     Record,
     ReductionDesc,
@@ -30,7 +31,8 @@ from bitwise_core.descriptors import (
     workspace_gemv,
     write,
 )
-from bitwise_core.descriptors.cuts import rounds
+from bitwise_core.descriptors.cuts import grouped, rounds
+from bitwise_core.evaluation import evaluate
 
 UNIT = Instruction(architecture="unit_1", family="mma", k=16)
 PLAIN = single_pass(64, "fp16", UNIT)
@@ -201,8 +203,8 @@ def test_a_wrong_cut_says_what_to_change(fields: dict[str, object], message: str
     [
         ("gemm(k=3", "the line ends where a field or ')' should follow, in the descriptor 'gemm(k=3'"),
         ("gemm(k=3 k=4)", "k is given twice, in the descriptor 'gemm(k=3 k=4)'"),
-        ("matmul(k=3)", "there is no descriptor 'matmul'; there are gemm, reduction, attention, cut, instruction, "
-                        "rotation, fold, digit, in the descriptor 'matmul(k=3)'"),
+        ("matmul(k=3)", "there is no descriptor 'matmul'; there are gemm, reduction, attention, cut, group, "
+                        "instruction, rotation, fold, digit, in the descriptor 'matmul(k=3)'"),
         ("cut(span=3) 4", "nothing follows a descriptor, and '4' does, in the descriptor 'cut(span=3) 4'"),
         ("cut(span=)", "')' stands where a value should, in the descriptor 'cut(span=)'"),
         ("cut(span=3x)", "'3x' is no value, in the descriptor 'cut(span=3x)'"),
@@ -295,3 +297,35 @@ def test_rounds_of_merges() -> None:
     assert rounds("chain-down", 4) == [(3, 2), (3, 1), (3, 0)]
     assert rounds("halves", 4) == [(0, 2), (1, 3), (0, 1)]
     assert rounds("neighbours", 4) == [(0, 1), (2, 3), (0, 2)]
+
+
+def test_parts_are_dealt_to_groups_and_an_empty_group_is_zero() -> None:
+    two = Cut(layout="strided", count=5, groups=(Group(count=2), Group(count=2, merge="halves")))
+    # Groups 0 2 4 and 1 3; inside the first, 0 4 and 2.
+    assert grouped(two, 5) == (0, [(0, 4), (0, 2), (1, 3), (0, 1)], 0)
+    four = Cut(layout="strided", count=3, groups=(Group(count=4),))
+    assert grouped(four, 3) == (1, [(0, 1), (0, 2), (0, 3)], 0)
+    assert read(write(two)) == two
+
+
+def test_groups_that_make_no_sense_are_refused() -> None:
+    for fields, why in (
+        ({"merge": "halves", "count": 4}, "leave merge and start out"),
+        ({"start": "zero"}, "leave merge and start out"),
+        ({"partial_dtype": "fp16"}, "make partial_dtype and merge_dtype one type"),
+    ):
+        with pytest.raises(DescriptorError, match=why):
+            Cut(**{"layout": "strided", "count": 5, "groups": (Group(count=2),), **fields})
+    with pytest.raises(DescriptorError, match="a balanced merge takes a power of two of groups, not 3"):
+        Group(count=3, merge="neighbours")
+
+
+def test_sums_of_groups_are_those_of_the_nested_cuts_where_both_can_say_it() -> None:
+    numbers = np.random.default_rng(3).standard_normal((8, 640)).astype(np.float16)
+    a, b = numbers[:4].view(np.uint16), numbers[4:].T.view(np.uint16)
+    base = {"k": 640, "left_dtype": "fp16", "right_dtype": "fp16", "output_dtype": "fp32", "path": "fma"}
+    nested = (Cut(layout="strided", count=4), Cut(layout="strided", count=8, merge="halves"))
+    groups = (Cut(layout="strided", count=32, groups=(Group(count=4), Group(count=8, merge="halves"))),)
+    other = (Cut(layout="strided", count=32, groups=(Group(count=4), Group(count=8))),)
+    found = [evaluate(GEMMDesc(**base, k_cuts=cuts), a, b).tolist() for cuts in (nested, groups, other)]
+    assert found[0] == found[1] != found[2]

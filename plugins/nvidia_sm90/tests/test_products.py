@@ -21,6 +21,8 @@ from bitwise_nvidia_ptx.products.schedule import Schedule, default
 
 TYPES = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32", "e4m3": "fp8e4nv", "e5m2": "fp8e5"}
 WGMMA, MMA, HALF = "family=wgmma k=16", "family=mma.sync k=16", "family=mma.sync k=8"
+GROUPS = "group(count=4) group(count=8)"
+WARPS = f"{GROUPS} group(count=2 merge=halves)"
 DEALT = "cut(layout=strided count=4 tile=128) cut(layout=strided count=8 tile=128) cut(layout=strided count=2 tile=128"
 
 
@@ -119,6 +121,21 @@ def ran(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = 
         (scalar(600, "cut(count=2) cut(span=256)", "bf16"), 5, 3, None),
         (scalar(30), 6, 3, None),
         (scalar(9100, f"{DEALT} merge=halves) cut(layout=strided count=128 merge=halves)"), 1, 2, None),
+        (
+            scalar(9100, f"cut(layout=strided count=31 tile=128 groups=[{GROUPS}]) "
+                         "cut(layout=strided count=128 merge=halves)"),
+            1, 2, None,
+        ),
+        (
+            scalar(40900, f"cut(layout=strided count=132 tile=256 groups=[{WARPS} group(count=2 merge=halves)]) "
+                          "cut(layout=strided count=128 tile=2 merge=halves) cut(layout=strided count=2)"),
+            1, 1, None,
+        ),
+        (
+            scalar(90, f"cut(layout=strided count=33 tile=128 groups=[{WARPS}]) "
+                       "cut(layout=strided count=128 merge=halves)"),
+            2, 1, None,
+        ),
     ],
     ids=str,
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bitwise_core.descriptors.attention import AttentionDesc
-from bitwise_core.descriptors.cuts import Cut
+from bitwise_core.descriptors.cuts import Cut, Group
 from bitwise_core.descriptors.families import (
     contiguous_slice_gemv,
     lane_tree_gemv,
@@ -26,6 +26,7 @@ __all__ = [
     "Digit",
     "Fold",
     "GEMMDesc",
+    "Group",
     "Instruction",
     "Record",
     "ReductionDesc",

@@ -23,6 +23,24 @@ Remainder: TypeAlias = Literal["short-last", "short-first", "long-last", "long-f
 take one tile more each."""
 
 
+class Group(Record):
+    """Parts dealt to `count` groups in turn, part i to group i mod `count`; an empty group is +0.
+
+    The groups' sums are added as `merge` says.
+    """
+
+    count: Positive
+    merge: Merge = "chain"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Group:
+        if self.merge in ("neighbours", "halves") and self.count & (self.count - 1):
+            raise ValueError(
+                f"a balanced merge takes a power of two of groups, not {self.count}: give such, or a chain"
+            )
+        return self
+
+
 class Cut(Record):
     """One cut of a sequence of k into parts, and their merge.
 
@@ -34,6 +52,9 @@ class Cut(Record):
     A finished part is rounded to `partial_dtype`.  Each addition is made in the wider of `partial_dtype` and
     `merge_dtype`, to nearest even, and the running sum is rounded to `merge_dtype`.  The merge starts with the first
     part, rounded to `merge_dtype`, or from +0 (chains only).  A balanced merge has one type for both.
+
+    `groups` deal the finished parts to groups, those to groups of their own, and so on: the parts of an innermost group
+    are added as `merge` says, then the innermost groups, and the outermost ones, named first, last of all.
     """
 
     layout: Literal["contiguous", "strided"] = "contiguous"
@@ -45,6 +66,7 @@ class Cut(Record):
     start: Literal["first", "zero"] = "first"
     partial_dtype: FloatName = "fp32"
     merge_dtype: FloatName = "fp32"
+    groups: tuple[Group, ...] = ()
 
     @model_validator(mode="after")
     def _consistent(self) -> Cut:
@@ -68,6 +90,10 @@ class Cut(Record):
                 raise ValueError("a balanced merge has no running sum to start from zero: leave start out")
             if self.partial_dtype != self.merge_dtype:
                 raise ValueError("a balanced merge adds parts to parts: make partial_dtype and merge_dtype one type")
+        if self.groups and (self.merge in ("neighbours", "halves") or self.start == "zero"):
+            raise ValueError("the parts of a group are added in a chain from the first: leave merge and start out")
+        if self.groups and self.partial_dtype != self.merge_dtype:
+            raise ValueError("groups add sums to sums: make partial_dtype and merge_dtype one type")
         try:
             wider(self.partial_dtype, self.merge_dtype)
         except DescriptorError as error:
@@ -133,3 +159,30 @@ def rounds(merge: Merge, count: int) -> list[tuple[int, int]]:
     if merge == "halves":
         return [(part, part + offset) for offset in reversed(offsets) for part in range(offset)]
     return [(part, part + offset) for offset in offsets for part in range(0, count, 2 * offset)]
+
+
+def grouped(cut: Cut, count: int) -> tuple[int, list[tuple[int, int]], int]:
+    """How `count` parts become one where a cut has groups: how many parts of +0 follow them for empty groups, the
+    additions (into, from) in an order they can be made in, and the part that holds the result."""
+    additions: list[tuple[int, int]] = []
+    total = count
+
+    def merged(members: list[int], merge: Merge) -> int:
+        steps = rounds(merge, len(members))
+        additions.extend((members[into], members[other]) for into, other in steps)
+        return members[steps[-1][0] if steps else 0]
+
+    def folded(members: list[int], groups: tuple[Group, ...]) -> int:
+        nonlocal total
+        if not groups:
+            return merged(members, cut.merge)
+        sums = []
+        for number in range(groups[0].count):
+            mine = members[number :: groups[0].count]
+            if not mine:
+                mine, total = [total], total + 1
+            sums.append(folded(mine, groups[1:]))
+        return merged(sums, groups[0].merge)
+
+    result = folded(list(range(count)), cut.groups)
+    return total - count, additions, result

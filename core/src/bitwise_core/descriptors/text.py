@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from bitwise_core.descriptors.attention import AttentionDesc
-from bitwise_core.descriptors.cuts import Cut
+from bitwise_core.descriptors.cuts import Cut, Group
 from bitwise_core.descriptors.gemm import GEMMDesc, Instruction, Rotation
 from bitwise_core.descriptors.record import DescriptorError, Record
 from bitwise_core.descriptors.reduction import Digit, Fold, ReductionDesc
@@ -17,6 +17,7 @@ NAMES: dict[str, type[Record]] = {
     "reduction": ReductionDesc,
     "attention": AttentionDesc,
     "cut": Cut,
+    "group": Group,
     "instruction": Instruction,
     "rotation": Rotation,
     "fold": Fold,

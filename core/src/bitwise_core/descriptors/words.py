@@ -83,6 +83,13 @@ def _cut(cut: Cut, level: list[Part], subject: str) -> list[str]:
         how = f"cut into {len(most.parts)} parts of {_lengths(parts)} that follow one another{short}"
     start = ", from +0" if cut.start == "zero" else ""
     kept = f"as {cut.partial_dtype}, " if cut.partial_dtype != cut.merge_dtype else ""
+    if cut.groups:
+        each = (f"to {group.count} groups in turn, whose sums are added {_MERGES[group.merge]}" for group in cut.groups)
+        return [
+            f"{subject} {how}.",
+            f"The parts are dealt {'; the parts of a group '.join(each)}; those of an innermost group are added "
+            f"{_MERGES[cut.merge]}; all in {cut.merge_dtype}.",
+        ]
     return [
         f"{subject} {how}.",
         f"The parts are added {_MERGES[cut.merge]}{start}, {kept}in {cut.merge_dtype}.",

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_core.descriptors import DescriptorError, GEMMDesc
-from bitwise_core.descriptors.cuts import rounds
+from bitwise_core.descriptors.cuts import grouped, rounds
 from bitwise_core.descriptors.walk import FILL, Part, first_turn, instructions, parts_of, walked
 from bitwise_core.evaluation.patterns import add, convert, fp32, patterns, zeros
 from bitwise_core.evaluation.units import Units, unit_of
@@ -147,6 +147,12 @@ def _merged(desc: GEMMDesc, part: Part, values: list[Bits]) -> tuple[str, Bits]:
     for each in part.parts:
         dtype, value = _merged(desc, each, values)
         found.append(convert(value, dtype, cut.partial_dtype))
+    if cut.groups:
+        empty, additions, result = grouped(cut, len(found))
+        found += [zeros(cut.merge_dtype, found[0].shape)] * empty
+        for into, other in additions:
+            found[into] = add(found[into], cut.merge_dtype, found[other], cut.merge_dtype, cut.merge_dtype)
+        return cut.merge_dtype, found[result]
     if cut.merge in ("neighbours", "halves"):
         for into, other in rounds(cut.merge, len(found)):
             found[into] = add(found[into], cut.merge_dtype, found[other], cut.merge_dtype, cut.merge_dtype)

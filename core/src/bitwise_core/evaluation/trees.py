@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bitwise_core.descriptors import DescriptorError, GEMMDesc, ReductionDesc
-from bitwise_core.descriptors.cuts import rounds
+from bitwise_core.descriptors.cuts import grouped, rounds
 from bitwise_core.descriptors.record import wider
 from bitwise_core.descriptors.walk import FILL, Part, first_turn, instructions, parts_of
 from bitwise_core.evaluation.patterns import conversion, fp32
@@ -74,6 +74,12 @@ def _merged(
     for each in part.parts:
         dtype, node = _merged(desc, each, left, right, first)
         found.append(converted(node, dtype, cut.partial_dtype))
+    if cut.groups:
+        empty, additions, result = grouped(cut, len(found))
+        found += [_zero(cut.merge_dtype)] * empty
+        for into, other in additions:
+            found[into] = added(found[into], cut.merge_dtype, found[other], cut.merge_dtype, cut.merge_dtype)
+        return cut.merge_dtype, found[result]
     tree = cut.merge in ("neighbours", "halves")
     if cut.start == "zero":
         found.insert(0 if cut.merge == "chain" else len(found), _zero(cut.partial_dtype))

@@ -35,7 +35,8 @@ COLUMNS = (
     "number", "regime", "m", "n", "k", "a", "transposes", "c", "candidate", "algorithm", "tile", "stages", "split_k",
     "reduction", "custom", "cluster_shape", "outcome", "about", "control", "descriptor",
 )  # fmt: skip
-"""Columns of a line.  `outcome` is equal, different, declined, no answer or failed; `about` says more: why, or
+"""Columns of a line.  `candidate` is 1 where no row of the profile describes the question, and what ran is a guess from
+the rows there are.  `outcome` is equal, different, declined, no answer or failed; `about` says more: why, or
 [the draws that differ as bits, elements of the first that do, their first index, cuBLAS's bits there, ours]; `control`
 is what was wrong, and on how many draws that showed; where bytes differ or a configuration has no row, it may be
 "alternatives" and the descriptors, by name, that returned cuBLAS's bytes on every draw.  `descriptor` are the first
@@ -150,9 +151,9 @@ class Sweep:
         from bitwise_cublas_profiles.perturb import alternatives
 
         found = answer.configuration
-        key = (each.asked.a, found.algorithm, found.stages, found.custom, found.reduction)
+        key = (each.asked.a, found.algorithm, found.stages, found.custom, found.reduction, each.asked.letters)
         self.tried[key] += 1
-        if self.tried[key] > 2:
+        if self.tried[key] > 6:
             return None
         names: list[str] = []
         enough = time.time() + 8
@@ -176,8 +177,7 @@ class Sweep:
         each = drawn(self.chosen.seed, number, self.chosen.candidates)
         asked = each.asked
         row: list[Any] = [
-            number, REGIMES.index(each.regime), asked.m, asked.n, asked.k, asked.a, asked.letters, asked.c,
-            int(each.candidate),
+            number, REGIMES.index(each.regime), asked.m, asked.n, asked.k, asked.a, asked.letters, asked.c, 0,
         ]  # fmt: skip
         try:
             answer = self.library.ask(asked)[0]
@@ -188,7 +188,11 @@ class Sweep:
                 found.cluster_shape]  # fmt: skip
         control = ran = None
         try:
-            desc = descriptor_of(asked, found, self.profile, beyond=each.candidate)
+            try:
+                desc = descriptor_of(asked, found, self.profile)
+            except Declined:
+                desc = descriptor_of(asked, found, self.profile, beyond=True)
+                row[COLUMNS.index("candidate")] = 1
             ran = digest(desc)
             outcome, about = self.compare(each, answer, desc)
             if number % (CONTROL * len(REGIMES)) < len(REGIMES):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Instruction
+from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Group, Instruction
 from bitwise_core.descriptors.cuts import Merge
 from bitwise_cublas_profiles.profile import Declined, Profile, Row
 from bitwise_cublas_profiles.question import FP8, Configuration, Question
@@ -196,19 +196,29 @@ class _Case:
         asked, blocks = self.asked, self.configuration.split_k
         if asked.m > 1 and asked.n > 1:
             raise self.declined("this algorithm was seen with vectors only")
-        if blocks < 4 or blocks & (blocks - 1) or self.configuration.reduction != 2:
+        if self.configuration.reduction != 2:
+            raise self.declined(f"REDUCTION_SCHEME {self.configuration.reduction} of this algorithm is not measured")
+        powers = blocks >= 4 and not blocks & (blocks - 1)
+        row = self.known.row("algorithms", algorithm=self.configuration.algorithm)
+        if not powers and not self.beyond and not (row or {}).get("any_blocks"):
             raise self.declined(f"{blocks} blocks are not described: powers of two from 4 on are")
-        wide = 2 if asked.n == 1 else 1
-        tile = 128 * wide
+        # Where k is dense in the matrix a thread takes two of it, in an accumulator each.
+        wide = 2 if (asked.transpose_b if asked.n > 1 else not asked.transpose_a) else 1
+        inner = (
+            Cut(layout="strided", count=128, tile=wide, merge="halves"),
+            *((Cut(layout="strided", count=wide),) if wide > 1 else ()),
+        )
+        if not powers:
+            warps = (Group(count=2, merge="halves"),) * ((blocks > 32) + (blocks > 64))
+            groups = (Group(count=4), Group(count=8), *warps)
+            return self._scalar(Cut(layout="strided", count=blocks, tile=128 * wide, groups=groups), *inner)
 
         def deal(count: int, merge: Merge = "chain") -> tuple[Cut, ...]:
-            return (Cut(layout="strided", count=count, tile=tile, merge=merge),) if count > 1 else ()
+            return (Cut(layout="strided", count=count, tile=128 * wide, merge=merge),) if count > 1 else ()
 
         # Block 128 m + 64 i + 32 j + 4 g + h: h last, g before it, then i into j, and m first of all.
         above = max(1, blocks // 32)
         return self._scalar(
             *deal(4), *deal(min(8, blocks // 4)), *deal(min(2, above), "halves"),
-            *deal(min(2, max(1, above // 2)), "halves"), *deal(max(1, above // 4)),
-            Cut(layout="strided", count=128, tile=wide, merge="halves"),
-            *((Cut(layout="strided", count=wide),) if wide > 1 else ()),
+            *deal(min(2, max(1, above // 2)), "halves"), *deal(max(1, above // 4)), *inner,
         )  # fmt: skip

@@ -100,7 +100,7 @@ def _merge(plan: Plan, slices: Slices, workspace: Any, out: Any, m: int, n: int)
     strides = tuple(out.stride())
     common = {"W": workspace, "C": out, "N": n, "count": m * n, "stride_cm": strides[0], "stride_cn": strides[1]}
     if isinstance(plan, BlocksPlan):
-        constants = {"THREADS": min(plan.blocks, 128), "BLOCK": 4}
+        constants = {"THREADS": plan.threads, "BLOCK": 4}
         grid = (-(-m * n // 4),)
         return KernelCall(merge_blocks, grid, {**common, "blocks": plan.blocks}, constants, {"num_warps": 4})
     flat = strides[1] == 1 and (m == 1 or strides[0] == n)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc
+from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Group
 from bitwise_core.descriptors.cuts import Merge
 
 MERGES = {"chain": 0, "halves": 1, "neighbours": 2}
@@ -66,6 +66,12 @@ class BlocksPlan:
     k: int
     blocks: int
     wide: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of the second kernel that add blocks' sums, or +0 where there is none: whole warps for groups."""
+        whole = 1 << (self.blocks - 1).bit_length()
+        return min(whole if self.blocks == whole else max(32, whole), 128)
 
 
 Plan = MatrixPlan | ScalarPlan | BlocksPlan
@@ -140,12 +146,18 @@ def _closes(cut: Cut) -> bool:
     """Whether a cut closes an accumulator every so many k and adds the totals in order, all in fp32."""
     return (
         cut.layout == "contiguous" and cut.span is not None and cut.count is None and cut.remainder == "short-last"
-        and cut.merge == "chain" and cut.start == "first" and (cut.partial_dtype, cut.merge_dtype) == ("fp32", "fp32")
+        and cut.merge == "chain" and cut.start == "first" and not cut.groups
+        and (cut.partial_dtype, cut.merge_dtype) == ("fp32", "fp32")
     )  # fmt: skip
 
 
 def _sliced(cut: Cut, desc: GEMMDesc, k: int) -> Slices:
-    if cut.layout != "contiguous" or cut.merge != "chain" or cut.start != "first" or cut.remainder != "short-last":
+    if (
+        cut.layout != "contiguous"
+        or cut.merge != "chain"
+        or cut.start != "first"
+        or (cut.remainder != "short-last" or cut.groups)
+    ):
         raise Refused(f"slices by {cut}: these kernels take contiguous ones, the last one short, added in order")
     if cut.partial_dtype not in ("fp32", desc.output_dtype) or cut.merge_dtype not in ("fp32", desc.output_dtype):
         raise Refused(f"slices of {cut.partial_dtype}, sums of {cut.merge_dtype}: fp32 and the output's type are known")
@@ -165,6 +177,8 @@ def _scalar(desc: GEMMDesc) -> ScalarPlan | BlocksPlan:
     if (blocks := _blocks(desc.k_cuts, k)) is not None:
         return blocks
     for cut in cuts:
+        if cut.groups:
+            raise Refused(f"parts in groups by {cut}: these kernels know those of tiles dealt to blocks of 128 threads")
         if (cut.partial_dtype, cut.merge_dtype) != ("fp32", "fp32"):
             raise Refused("scalar parts in other types than fp32: these kernels keep fp32")
     chunk = 0
@@ -200,6 +214,11 @@ def _few(cut: Cut) -> bool:
 def _blocks(cuts: tuple[Cut, ...], k: int) -> BlocksPlan | None:
     """The plan of tiles dealt to blocks, None where the cuts are not exactly those of one."""
     for wide in (1, 2):
+        if cuts and cuts[0].groups:
+            blocks = cuts[0].count or 0
+            if cuts == block_cuts(blocks, wide):
+                return BlocksPlan(k, blocks, wide)
+            continue
         blocks, tile = 1, 128 * wide
         for cut in cuts:
             if (cut.layout, cut.tile) == ("strided", tile) and cut.count is not None:
@@ -210,14 +229,19 @@ def _blocks(cuts: tuple[Cut, ...], k: int) -> BlocksPlan | None:
 
 
 def block_cuts(blocks: int, wide: int) -> tuple[Cut, ...]:
-    """The cuts of tiles of 128 `wide` k dealt to `blocks` blocks, a power of two from 4 on."""
+    """The cuts of tiles of 128 `wide` k dealt to `blocks` blocks: a nest of them for a power of two from 4 on."""
+    inner = (
+        Cut(layout="strided", count=128, tile=wide, merge="halves"),
+        *((Cut(layout="strided", count=wide),) if wide > 1 else ()),
+    )
+    if blocks & (blocks - 1) or blocks < 4:
+        warps = (Group(count=2, merge="halves"),) * ((blocks > 32) + (blocks > 64))
+        groups = (Group(count=4), Group(count=8), *warps)
+        return (Cut(layout="strided", count=blocks, tile=128 * wide, groups=groups), *inner)
     above = max(1, blocks // 32)
     deals: list[tuple[int, Merge]] = [
         (4, "chain"), (min(8, blocks // 4), "chain"), (min(2, above), "halves"), (min(2, max(1, above // 2)), "halves"),
         (max(1, above // 4), "chain"),
     ]  # fmt: skip
-    return (
-        *(Cut(layout="strided", count=count, tile=128 * wide, merge=merge) for count, merge in deals if count > 1),
-        Cut(layout="strided", count=128, tile=wide, merge="halves"),
-        *((Cut(layout="strided", count=wide),) if wide > 1 else ()),
-    )
+    dealt = (Cut(layout="strided", count=count, tile=128 * wide, merge=merge) for count, merge in deals if count > 1)
+    return (*dealt, *inner)

@@ -105,10 +105,11 @@ def merge_blocks(W, C, N, count, blocks, stride_cm, stride_cn, THREADS: tl.const
     inside = element < count
     thread = tl.arange(0, THREADS)
     first = W + element[:, None] + thread.to(tl.int64)[None, :] * count
-    x = tl.load(first, mask=inside[:, None], other=0.0)
-    for _ in range(THREADS, blocks, THREADS):
+    x = tl.load(first, mask=inside[:, None] & (thread < blocks)[None, :], other=0.0)
+    for begin in range(THREADS, blocks, THREADS):
         first += count.to(tl.int64) * THREADS
-        x += tl.load(first, mask=inside[:, None], other=0.0)
+        # A thread without a block of its own adds none: -0 changes no value.
+        x += tl.load(first, mask=inside[:, None] & (begin + thread < blocks)[None, :], other=-0.0)
     if THREADS >= 128:
         x = _pairs(x, BLOCK, 128, True)
     if THREADS >= 64:
