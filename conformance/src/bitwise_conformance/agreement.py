@@ -16,12 +16,16 @@ from bitwise_core.machine.launch import Launch
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What was read of one case: its name, the digest of its text, its signature, or why there is none."""
+    """What was read of one case: its name, the digest of its text, its signature, or why there is none.
+
+    `undetermined` says that there is none because the kernel was proved to have no determined result.
+    """
 
     id: str
     digest: str
     signature: str | None
     unknown: str | None = None
+    undetermined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +33,9 @@ class Agreement:
     """The classes of a set of readings over the byte classes of the same kernels.
 
     `compared` counts the kernels that were read and whose recorded bytes may be used; `unknown` those not read;
-    `left_out` those whose text is not the recorded one or whose bytes do not repeat.  `mixed` names a pair of
-    kernels of one class and different bytes for each class that has one: every such pair is a wrong Equal.
+    `undetermined` those proved to have no determined result, which are not among the unknown; `left_out` those whose
+    text is not the recorded one or whose bytes do not repeat.  `mixed` names a pair of kernels of one class and
+    different bytes for each class that has one: every such pair is a wrong Equal.
     """
 
     kernels: int
@@ -40,6 +45,7 @@ class Agreement:
     classes: int
     byte_classes: int
     mixed: tuple[tuple[str, str], ...]
+    undetermined: int = 0
 
     @property
     def ratio(self) -> float:
@@ -57,12 +63,13 @@ def compare(
 
     classes: dict[tuple[str, str], list[CaseRecord]] = {}
     byte_classes: set[tuple[str, object]] = set()
-    kernels = unknown = left_out = compared = 0
+    kernels = unknown = undetermined = left_out = compared = 0
     for reading in readings:
         kernels += 1
         group = reading.id.rsplit("/", 1)[0]
         if reading.signature is None:
-            unknown += 1
+            undetermined += reading.undetermined
+            unknown += not reading.undetermined
             continue
         record = recorded.get(reading.id)
         if record is None or not record.usable or record.digest != reading.digest:
@@ -76,7 +83,7 @@ def compare(
         other = next((each for each in members if bytes_of(each) != bytes_of(members[0])), None)
         if other is not None:
             mixed.append((members[0].id, other.id))
-    return Agreement(kernels, compared, unknown, left_out, len(classes), len(byte_classes), tuple(mixed))
+    return Agreement(kernels, compared, unknown, left_out, len(classes), len(byte_classes), tuple(mixed), undetermined)
 
 
 @cache

@@ -59,7 +59,7 @@ def measure(case: Case, modes: Iterable[str] = tuple(MODES)) -> dict[str, Any]:
     seconds = {"compile": compile_seconds}
     scalars = {each.name: each.value for each in case.arguments if isinstance(each, Scalar)}
     result: dict[str, Any] = {"id": case.id, "digest": digest, "scalars": repr(scalars), "seconds": seconds}
-    result |= {"signatures": {}, "unknown": {}}
+    result |= {"signatures": {}, "unknown": {}, "undetermined": []}
     start = time.perf_counter()
     try:
         module = arch.parse(source.text, source.name)
@@ -76,6 +76,7 @@ def measure(case: Case, modes: Iterable[str] = tuple(MODES)) -> dict[str, Any]:
         seconds[mode] = found.seconds
         if found.signature is None:
             result["unknown"][mode] = found.unknown
+            result["undetermined"] += [mode] * found.undetermined
         else:
             result["signatures"][mode] = found.signature.hex()
     return result
@@ -89,7 +90,14 @@ def measure_named(name: str) -> dict[str, Any]:
         return measure(corpus.by_id()[name])
     except Exception as error:  # one case that cannot be compiled must not end the run
         reason = " ".join(str(error).split())[:300]
-        return {"id": name, "digest": "", "seconds": {}, "signatures": {}, "unknown": dict.fromkeys(MODES, reason)}
+        return {
+            "id": name,
+            "digest": "",
+            "seconds": {},
+            "signatures": {},
+            "unknown": dict.fromkeys(MODES, reason),
+            "undetermined": [],
+        }
 
 
 def gemm_cases(m: int = 256, n: int = 256, k: int = 1024) -> list[Case]:
@@ -142,7 +150,9 @@ def agreement_of(results: Sequence[Mapping[str, Any]], mode: str, recorded: Mapp
         found: str | None = result["signatures"].get(mode)
         return f"{found} {result['scalars']}" if found and mode == "every launch" else found
 
-    readings = [Read(r["id"], r["digest"], signature(r), r["unknown"].get(mode)) for r in results]
+    readings = [
+        Read(r["id"], r["digest"], signature(r), r["unknown"].get(mode), mode in r["undetermined"]) for r in results
+    ]
     draws = [index for index, kind in enumerate(DRAWS) if kind not in NOT_FINITE] if mode == "finite" else None
     return compare(readings, recorded, draws)
 
@@ -162,7 +172,9 @@ def summarise(
     for mode in MODES:
         summary["modes"][mode] = _plain(agreement_of(results, mode, recorded))
         reasons = Counter(
-            re.sub(r" at line \d+|%\w+", "", str(r["unknown"][mode]))[:160] for r in results if mode in r["unknown"]
+            re.sub(r" at line \d+|%\w+", "", str(r["unknown"][mode]))[:160]
+            for r in results
+            if mode in r["unknown"] and mode not in r["undetermined"]
         )
         summary["unknown"][mode] = dict(reasons.most_common(40))
     for family in families:
@@ -212,7 +224,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(
             f"{mode:14} {agreement['classes']} classes, {agreement['byte_classes']} byte classes, "
             f"ratio {agreement['ratio']}, "
-            f"{agreement['unknown']} of {agreement['kernels']} unknown, {len(agreement['mixed'])} mixed"
+            f"{agreement['unknown']} of {agreement['kernels']} unknown, {agreement['undetermined']} undetermined, "
+            f"{len(agreement['mixed'])} mixed"
         )
     for pair in summary["modes"]["launch"]["mixed"]:
         print(f"DIFFERENT BYTES IN ONE CLASS: {pair[0]} and {pair[1]}")
