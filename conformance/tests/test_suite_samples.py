@@ -58,6 +58,13 @@ def test_an_architecture_without_samples_fails(tmp_path: Path) -> None:
     assert {"test_a_group_can_be_read", "test_classes", "test_a_text_is_written", "test_trees", "test_bytes"} <= broken
 
 
+def test_a_module_that_hands_over_nothing_fails() -> None:
+    found = outcomes(Suite(module(units=()), SAMPLES.parent / "nowhere"), "test_signatures_are_stable")
+    failed = {name: why for name, why in found.items() if not why.startswith("skipped: ")}
+    assert list(failed) == ["test_the_samples_are_the_plugins[plugin]"]
+    assert "broken_toy hands over nothing: name the module that implements the hooks" in str(failed)
+
+
 def test_samples_of_nothing_fail(samples: Path) -> None:
     (samples / "toy2").mkdir()
     assert failing(Suite(plugin, samples)) == {"test_the_samples_are_the_plugins"}

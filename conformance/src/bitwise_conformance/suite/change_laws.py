@@ -20,7 +20,7 @@ from bitwise_core.checker import Outcome, Source, verdict
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.lanes import Array
 
-TRIED, SECONDS = 24, 20.0
+TRIED, SECONDS = 40, 20.0
 """How many changes of a kernel are tried at most, and how long each may run."""
 
 

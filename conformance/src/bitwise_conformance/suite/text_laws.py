@@ -17,7 +17,9 @@ from bitwise_core.machine.arch import Arch, Context, UnknownInstruction
 
 @over(cases.once)
 def test_the_samples_are_the_plugins(suite: Suite, whole: Suite) -> None:
-    """Every folder of samples belongs to something that the plugin hands over."""
+    """The plugin hands over something, and every folder of samples belongs to something that it does."""
+    handed_over = (suite.arches, suite.matrix_units, suite.profiles, suite.launchers)
+    assert any(handed_over), f"{suite.plugin.__name__} hands over nothing: name the module that implements the hooks"
     known = {arch.name for arch in suite.arches} | {unit.architecture for unit in suite.matrix_units}
     known |= {PROFILES, LAUNCHERS}
     folders = [each.name for each in suite.samples.iterdir() if each.is_dir()] if suite.samples.is_dir() else []
