@@ -220,13 +220,21 @@ def test_matrix_steps_of_zeros() -> None:
     loaded = Load("A", 0, 16)
     certain, assumed = rule("matrix_step_of_zeros"), rule("matrix_step_of_zeros_and_finite_numbers")
 
-    def step(left: tuple[Node, ...], right: tuple[Node, ...], instruction: str = "any.k16.fp16.arch") -> Node:
-        return Matrix(instruction, X, left, right)
+    total = Operation("add.rn.fp32", (X, Constant(32, 0)))
 
-    assert certain.apply(step((zero, minus, one), (one, zero, minus))) is X
+    def step(
+        left: tuple[Node, ...], right: tuple[Node, ...], instruction: str = "any.k16.fp16.arch", start: Node = total
+    ) -> Node:
+        return Matrix(instruction, start, left, right)
+
+    assert certain.apply(step((zero, minus, one), (one, zero, minus))) is total
+    # Recorded on an H100: products of +0 and +0 on -0 return +0.
+    for start in (X, Constant(32, 0x80000000)):
+        assert certain.apply(step((zero,), (one,), start=start)) is None
+        assert assumed.apply(step((zero,), (loaded,), start=start)) is None
     for left, right in (((zero, one), (one, one)), ((zero,), (infinity,)), ((zero,), (loaded,)), ((one,), (one,))):
         assert certain.apply(step(left, right)) is None
-    assert assumed.apply(step((zero, loaded), (loaded, minus))) is X
+    assert assumed.apply(step((zero, loaded), (loaded, minus))) is total
     assert assumed.apply(step((zero, loaded), (loaded, loaded))) is None
     assert certain.apply(step((zero,), (zero,), "any.k16.bf16.arch")) is None
     assert certain.apply(step((zero,), (zero,), "any.k16.fp16x2")) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-from bitwise_core.numeric import FloatFormat
+from bitwise_core.numeric import FLOAT_FORMATS, FloatFormat
 from bitwise_core.tree.facts import Facts, facts
 from bitwise_core.tree.nodes import Constant, Matrix, Node
 from bitwise_core.tree.patterns import Bindings, Family, Pattern
@@ -54,10 +54,18 @@ class Requires:
         return all(Facts(**{name: True}).hold(pattern, form) for name in self.facts)
 
 
+_BY_WIDTH = {16: "fp16", 32: "fp32", 64: "fp64"}
+"""The formats of accumulators."""
+
+
 @dataclass(frozen=True, slots=True)
 class ZeroProducts:
-    """Every product of a matrix step is a zero: one factor is a known zero, the other, unless assumed, known finite."""
+    """Every product of a matrix step is a zero: one factor is a known zero, the other, unless assumed, known finite.
 
+    The accumulator is known not to be -0, in the format of its width.
+    """
+
+    accumulator: str
     left: str
     right: str
     other_finite: bool
@@ -66,12 +74,15 @@ class ZeroProducts:
     def statement(self) -> str:
         """The condition in words."""
         other = "and the other a finite constant" if self.other_finite else "whatever the other is"
-        return f"of every pair of factors one is a constant zero, {other}"
+        return f"{self.accumulator} is never minus zero, and of every pair of factors one is a constant zero, {other}"
 
     def proved(self, family: Family, bindings: Bindings, known: Known) -> bool:
         """See Condition."""
-        form = family.form
+        form, (accumulator,) = family.form, bindings[self.accumulator]
         assert form is not None
+        wide = _BY_WIDTH.get(accumulator.bits)
+        if wide is None or not facts(accumulator, FLOAT_FORMATS[wide], known).never_minus_zero:
+            return False
         pairs = zip(bindings[self.left], bindings[self.right], strict=True)
         return all(
             (_is_zero(one, form) and self._harmless(other, form))
