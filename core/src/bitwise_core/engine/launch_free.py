@@ -19,7 +19,7 @@ from bitwise_core.engine.symbolic_domain import WITHOUT_WRAPPING, SymbolicDomain
 from bitwise_core.engine.symbolic_memory import SymbolicMemory
 from bitwise_core.engine.symbolic_run import SymbolicProgram, SymbolicRun
 from bitwise_core.engine.tile_function import signature_of
-from bitwise_core.engine.tiles import EXTENT, Coordinates
+from bitwise_core.engine.tiles import EXTENT, TILE, Coordinates
 from bitwise_core.machine import hashing
 from bitwise_core.machine.arch import Arch, EveryLaunch
 from bitwise_core.machine.cells import FinerGranule, SharedMemory
@@ -64,9 +64,12 @@ def symbolic_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
         raise Unreadable(f"kernels of {arch.name} are not read for every launch")
     program = build(module, kernel, arch)
     granule = arch.granule(kernel)
+    blocks = _block_symbols(kernel, arch.every_launch)
+    extents = dict(zip(arch.every_launch.block, arch.every_launch.grid, strict=True))
     while True:
-        looping = SymbolicProgram(program)
-        coordinates = Coordinates(_block_symbols(kernel, arch.every_launch), SLOTS, INSTANCES if looping.loops else 0)
+        looping = SymbolicProgram(program, extents)
+        names = [*blocks, *([TILE] if looping.tile_loops else [])]
+        coordinates = Coordinates(names, SLOTS, INSTANCES if looping.loops else 0)
         domain = SymbolicDomain(coordinates.rows, coordinates)
         memory = SymbolicMemory(domain, coordinates.rows)
         machine = machine_for(module, kernel, arch, domain, memory, granule)

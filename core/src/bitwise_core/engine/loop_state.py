@@ -104,6 +104,11 @@ def _copies(copies: Any) -> tuple[Any, ...]:
     return tuple(found)
 
 
+def in_flight(machine: Machine) -> bool:
+    """Whether some asynchronous copy has not arrived."""
+    return any(cells is not None for _, cells, _, _ in _copies(machine.extra.get("copies")))
+
+
 def _same_copy(left: Any, row: int, right: Any, other_row: int) -> bool:
     if left[0] != right[0] or (left[1] is None) != (right[1] is None):
         return False

@@ -185,7 +185,7 @@ class LoopReader(Turns):
         """
         if isinstance(taken, Predicate) and taken.single is not None:
             return taken.single
-        if isinstance(taken, Equality) and taken.unequal and taken.difference.bits == 32:
+        if isinstance(taken, Equality) and taken.unequal and taken.difference.bits in (32, 64):
             wide = self.domain.widened(taken.difference, 64)
             if wide is not None and wide.terms.get((scale.turn,)) in (1, P.FULL):
                 below = wide if wide.terms[(scale.turn,)] == P.FULL else P.negate(wide)

@@ -28,27 +28,37 @@ class _NotEvaluated(Exception):
     """An operation that has no numbers here."""
 
 
-def reaches_all(domain: SymbolicDomain, coordinates: Sequence[Coordinate], block: int) -> bool:
-    """Whether coordinates that depend on one block symbol (an atom) go through all their tiles, each once."""
+def reaches_all(domain: SymbolicDomain, coordinates: Sequence[Coordinate], block: int) -> Mapping[int, int] | None:
+    """Whether coordinates that depend on one block symbol (an atom) go through all their tiles, each once.
+
+    If so, along which of the coordinates each scalar counts elements on which this rests, else None.
+    """
+    tiles = domain.tiles
+    looping = tiles is not None and tiles.symbol == block
     if len(coordinates) == 1:
         only = coordinates[0].definition
-        return dict(only.terms) == {(block,): coordinates[0].extent} and P.is_zero(only.constant)
-    if len(coordinates) != 2:
-        return False
-    sizes = sorted(_scalars(domain, coordinates) - {block})
-    if len(sizes) > 2:
-        return False
-    return any(
-        _bijective(domain, coordinates, block, dict(zip(sizes, chosen, strict=False)))
-        for chosen in permutations((0, 1))
-    )
+        if dict(only.terms) != {(block,): coordinates[0].extent} or not P.is_zero(only.constant):
+            return None
+        if not looping:
+            return {}
+    elif len(coordinates) != 2:
+        return None
+    within = {} if tiles is None or not looping else {"condition": tiles.condition}
+    definitions = [*(each.definition for each in coordinates), *within.values()]
+    sizes = sorted(_scalars(domain, definitions, {each.symbol for each in coordinates}) - {block})
+    if len(sizes) > len(coordinates):
+        return None
+    for chosen in permutations(range(len(coordinates))):
+        found = dict(zip(sizes, chosen, strict=False))
+        if _bijective(domain, coordinates, block, found, within.get("condition")):
+            return found
+    return None
 
 
-def _scalars(domain: SymbolicDomain, coordinates: Sequence[Coordinate]) -> set[int]:
-    """The symbols without a definition that the coordinates are made of."""
+def _scalars(domain: SymbolicDomain, definitions: Sequence[Polynomial], own: set[int]) -> set[int]:
+    """The symbols without a definition, other than coordinates themselves, that these integers are made of."""
     found: set[int] = set()
-    own = {each.symbol for each in coordinates}
-    stack = [number for each in coordinates for number in each.definition.atoms()]
+    stack = [number for each in definitions for number in each.atoms()]
     seen: set[int] = set()
     while stack:
         number = stack.pop()
@@ -69,11 +79,19 @@ def _scalars(domain: SymbolicDomain, coordinates: Sequence[Coordinate]) -> set[i
     return found
 
 
-def _bijective(domain: SymbolicDomain, coordinates: Sequence[Coordinate], block: int, sizes: Mapping[int, int]) -> bool:
-    """`sizes` says along which of the two coordinates each scalar counts elements."""
-    counts = [(rows, columns) for rows in range(1, LARGEST + 1) for columns in range(1, LARGEST + 1)]
-    tiles = np.array([pair for pair in counts for _ in range(pair[0] * pair[1])], dtype=np.int64)
-    number = np.concatenate([np.arange(rows * columns, dtype=np.int64) for rows, columns in counts])
+def _bijective(
+    domain: SymbolicDomain,
+    coordinates: Sequence[Coordinate],
+    block: int,
+    sizes: Mapping[int, int],
+    condition: Polynomial | None,
+) -> bool:
+    """`sizes` says along which coordinate each scalar counts elements; `condition` which numbers of tiles there are."""
+    most = (LARGEST, LARGEST if len(coordinates) == 2 else 1)
+    counts = [(rows, columns) for rows in range(1, most[0] + 1) for columns in range(1, most[1] + 1)]
+    total = np.array([rows * columns for rows, columns in counts], dtype=np.int64)
+    tiles = np.repeat(np.array(counts, dtype=np.int64), total, axis=0)
+    number = np.concatenate([np.arange(each, dtype=np.int64) for each in total])
     for missing in (0, 1):
         values: dict[int, Any] = {block: number}
         for symbol, along in sizes.items():
@@ -86,15 +104,26 @@ def _bijective(domain: SymbolicDomain, coordinates: Sequence[Coordinate], block:
                 if (start % each.extent).any():
                     return False
                 found.append(start // each.extent)
+            if condition is not None and not _ends(domain, condition, values, block, tiles.prod(axis=1)):
+                return False
         except _NotEvaluated:
             return False
-        inside = (found[0] >= 0) & (found[0] < tiles[:, 0]) & (found[1] >= 0) & (found[1] < tiles[:, 1])
-        if not inside.all():
+        inside = [(each >= 0) & (each < tiles[:, along]) for along, each in enumerate(found)]
+        if not np.all(inside):
             return False
-        which = np.cumsum(number == 0) * 10_000 + found[0] * 100 + found[1]
+        which = np.cumsum(number == 0) * 10_000 + sum(each * 100**along for along, each in enumerate(found))
         if len(np.unique(which)) != len(which):
             return False
     return True
+
+
+def _ends(domain: SymbolicDomain, condition: Polynomial, values: Mapping[int, Any], block: int, total: Any) -> bool:
+    """Whether the condition, which falls with a tile's number, holds for all tiles and for none after them."""
+    coordinates = {each.symbol for each in domain.coordinates.found}
+    scalars = {number: value for number, value in values.items() if domain.atoms[number].definition is None}
+    own = {number: value for number, value in scalars.items() if number not in coordinates}
+    behind = own | {block: total}
+    return bool((_evaluate(domain, condition, own) >= 0).all() and (_evaluate(domain, condition, behind) < 0).all())
 
 
 def _evaluate(domain: SymbolicDomain, value: Polynomial, values: dict[int, Any]) -> Any:

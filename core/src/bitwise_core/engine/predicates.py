@@ -69,7 +69,10 @@ def not_negative(domain: SymbolicDomain, value: Polynomial) -> Value:
 
 
 def _multiplied_out(domain: SymbolicDomain, value: Polynomial) -> Polynomial:
-    """x / c - r >= 0 is x - c * r >= 0 where r is at least 1: the quotient is rounded toward zero."""
+    """x / c - r >= 0 is x - c * r >= 0 where r is at least 1, and x + c - 1 >= 0 where r is 0.
+
+    The quotient is rounded toward zero.
+    """
     for monomial, coefficient in value.terms.items():
         definition = domain.atoms[monomial[0]].definition if len(monomial) == 1 and P.is_one(coefficient) else None
         if definition is None or definition[0] != "quotient":
@@ -78,6 +81,8 @@ def _multiplied_out(domain: SymbolicDomain, value: Polynomial) -> Polynomial:
         inner = domain.widened(definition[1], 64)
         if inner is not None and _at_most_minus_one(domain, rest):
             return P.add(inner, P.scale(rest, definition[2]))
+        if inner is not None and not rest.terms and P.is_zero(rest.constant):
+            return P.shifted(inner, definition[2] - 1)
     return value
 
 

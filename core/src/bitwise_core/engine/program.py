@@ -17,7 +17,10 @@ from bitwise_core.machine.state import Branch, Control, Guarded, Machine, Step, 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Steps and instructions side by side, with the reconvergence point of each branch."""
+    """Steps and instructions side by side, with the reconvergence point of each branch.
+
+    `following` are the instructions that may be run after each (EXIT: none), a branch's target first.
+    """
 
     kernel: Kernel
     steps: tuple[Step, ...]
@@ -25,6 +28,7 @@ class Program:
     joins: frozenset[int]
     functions: Mapping[str, Program]
     mnemonics: Mnemonics
+    following: tuple[tuple[int, ...], ...]
 
 
 def build(module: Module, kernel: Kernel, arch: Arch) -> Program:
@@ -57,7 +61,7 @@ def _program(module: Module, kernel: Kernel, arch: Arch, functions: Mapping[str,
         _successors(index, instruction, kernel, arch.mnemonics) for index, instruction in enumerate(kernel.instructions)
     ]
     joins = frozenset(kernel.labels.values())
-    return Program(kernel, steps, postdominators(following), joins, functions, arch.mnemonics)
+    return Program(kernel, steps, postdominators(following), joins, functions, arch.mnemonics, tuple(following))
 
 
 def _successors(index: int, instruction: Instruction, kernel: Kernel, mnemonics: Mnemonics) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ taken to be the integer that its polynomial says: this is the named condition WI
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,18 @@ WITHOUT_WRAPPING = "32-bit indices do not wrap around where they are widened or 
 _MASKED = hashing.constant("masked content of memory")
 
 
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """The number of a tile that a turn of a loop is run for, in place of a block's; `condition` says which there are.
+
+    `condition` must not be negative.
+    """
+
+    symbol: int
+    block: str
+    condition: Polynomial
+
+
 class SymbolicDomain(TermDomain):
     """Terms over memory at symbolic addresses; `rows` instances of the launch run side by side."""
 
@@ -45,6 +58,7 @@ class SymbolicDomain(TermDomain):
         self.block_symbols: dict[str, int] = {}
         self.naturals: set[int] = set()
         """Symbols that are never negative."""
+        self.tiles: Tiles | None = None
         self.facts: list[Polynomial] = []
         """Integers that are not negative where control is."""
         self._interned: dict[tuple[Any, ...], int] = {}

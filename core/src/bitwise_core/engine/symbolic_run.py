@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -17,6 +18,7 @@ from bitwise_core.engine.run import Group, Run
 from bitwise_core.engine.symbolic import Predicate, Symbolic
 from bitwise_core.engine.symbolic_domain import SymbolicDomain
 from bitwise_core.engine.symbolic_memory import SymbolicMemory
+from bitwise_core.engine.tile_loops import TileLoop, TileTurn, find_tile_loops
 from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
@@ -30,39 +32,54 @@ from bitwise_core.machine.state import Branch, Control, Machine, Step, invert
 class LoopHead:
     """Control has come to the head of a loop from outside."""
 
-    loop: Loop
+    straight: Loop | None
+    tiles: TileLoop | None
 
 
 class SymbolicProgram:
-    """A program whose loops are noticed at their heads; `plain` is the program itself."""
+    """A program whose loops are noticed at their heads; `plain` is the program itself.
 
-    def __init__(self, plain: Program) -> None:
-        self.plain = plain
+    `extents` names for each number of a block how many blocks there are along its axis.
+    """
+
+    def __init__(self, plain: Program, extents: Mapping[str, str]) -> None:
+        self.plain, self.extents = plain, extents
         self.loops = find_loops(plain.kernel, plain.mnemonics)
-        self.counted: set[int] = set()
+        self.tile_loops = find_tile_loops(plain)
+        self.as_written: set[int] = set()
+        """Heads of loops that are simply run."""
+        self.turn: TileTurn | None = None
         steps = list(plain.steps)
-        for head, loop in self.loops.items():
-            steps[head] = self._noticing(head, loop, plain.steps[head])
+        for head in {*self.loops, *self.tile_loops}:
+            steps[head] = self._noticing(head, plain.steps[head])
         self.noticing = replace(plain, steps=tuple(steps))
         self.read_after: dict[int, frozenset[str]] = {}
 
-    def _noticing(self, head: int, loop: Loop, step: Step) -> Step:
+    def _noticing(self, head: int, step: Step) -> Step:
         def run(machine: Machine) -> Control | None:
-            if head in self.counted:
+            if head in self.as_written:
                 return step(machine)
-            return LoopHead(loop)  # type: ignore[return-value]
+            return LoopHead(self.loops.get(head), self.tile_loops.get(head))  # type: ignore[return-value]
 
         return run
 
+    @property
+    def between_tiles(self) -> bool:
+        """Whether a turn of a loop over tiles is being run."""
+        return self.turn is not None and not self.turn.done
+
     def reads_from(self, place: int) -> frozenset[str]:
-        """The registers that instructions from `place` on may read (all, where control goes back from there)."""
+        """The registers that instructions may read to which control can come from `place`."""
         found = self.read_after.get(place)
         if found is None:
-            kernel = self.plain.kernel
-            back = any(loop.head < place <= loop.back for loop in self.loops.values())
-            first = 0 if back else place
-            mnemonics = self.plain.mnemonics
-            found = frozenset(name for each in kernel.instructions[first:] for name in effect(each, mnemonics).reads)
+            reached, stack = {place}, [place]
+            while stack:
+                for each in self.plain.following[stack.pop()]:
+                    if each >= 0 and each not in reached:
+                        reached.add(each)
+                        stack.append(each)
+            instructions, mnemonics = self.plain.kernel.instructions, self.plain.mnemonics
+            found = frozenset(name for index in reached for name in effect(instructions[index], mnemonics).reads)
             self.read_after[place] = found
         return found
 
@@ -87,23 +104,48 @@ class SymbolicRun(Run):
         self, control: Control, group: Group, groups: list[Group], alive: Array | None, outer: Array | None
     ) -> Array | None:
         if isinstance(control, LoopHead):
-            self._loop(control.loop, group)
+            self._loop(control, group)
             self._wake(groups)
             self._join(groups)
             return alive
         return super()._control(control, group, groups, alive, outer)
 
-    def _loop(self, loop: Loop, group: Group) -> None:
-        machine = self.machine
-        line = self._line(loop.head)
-        reader = LoopReader(self.symbolic.plain, machine, loop, list(self.path))
-        if reader.counted():
-            self.symbolic.counted.add(loop.head)
+    def _loop(self, found: LoopHead, group: Group) -> None:
+        machine, loop = self.machine, found.straight
+        line = self._line(group.pc)
+        reader = None if loop is None else LoopReader(self.symbolic.plain, machine, loop, list(self.path))
+        if reader is not None and reader.counted():
+            self.symbolic.as_written.add(group.pc)
             return
-        if group.mask is not None or machine.condition is not None:
+        alone = group.mask is None and machine.condition is None
+        if found.tiles is not None and alone and self._tiles(found.tiles, line):
+            return
+        if loop is None or reader is None:
+            self.symbolic.as_written.add(group.pc)
+            return
+        if not alone:
             raise Unreadable("a part of the block runs a loop whose length only the launch decides", line)
         reader.summarise()
         group.pc = loop.back + 1
+
+    def _tiles(self, loop: TileLoop, line: int | None) -> bool:
+        """Whether the loop goes from tile to tile: one turn of it is then run as it is written."""
+        turn = TileTurn.begun(loop, self.machine, self.symbolic.extents, line)
+        if turn is None:
+            return False
+        self.symbolic.turn = turn
+        self.symbolic.as_written.add(loop.head)
+        return True
+
+    def _branch(self, control: Branch, taken: Value, group: Group, groups: list[Group]) -> None:
+        turn = self.symbolic.turn
+        if turn is None or turn.done or group.pc != turn.loop.latch:
+            super()._branch(control, taken, group, groups)
+            return
+        if group.mask is not None or self.machine.condition is not None:
+            raise turn.fail("a part of the block ends a turn")
+        turn.end(taken)
+        group.pc += 1
 
     def _both_ways(self, control: Branch, taken: Value, group: Group) -> None:
         machine, pc = self.machine, group.pc
@@ -116,7 +158,8 @@ class SymbolicRun(Run):
         if not uniform or group.mask is not None or machine.condition is not None:
             super()._both_ways(control, taken, group)
             return
-        if meeting is None or meeting >= len(self.program.steps) or meeting <= pc or control.target <= pc:
+        back = meeting is not None and (meeting <= pc or control.target <= pc) and not self.symbolic.between_tiles
+        if meeting is None or meeting >= len(self.program.steps) or back:
             raise Unreadable(
                 "the kernel's control flow depends on the launch in a way that is not followed", self._line(pc)
             )

@@ -14,8 +14,9 @@ import numpy as np
 
 from bitwise_core.engine import polynomial as P
 from bitwise_core.engine.numbering import LARGEST, reaches_all
-from bitwise_core.engine.tiles import EXTENT, STRIDES, Coordinate, Coordinates
+from bitwise_core.engine.tiles import EXTENT, STRIDES, TILE, Coordinate, Coordinates
 from bitwise_core.machine import hashing
+from bitwise_core.machine.domain import Unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +36,15 @@ def signature_of(elements: Elements, coordinates: Coordinates) -> tuple[hashing.
     keys, first = _distinct(elements.whole[:, 0])
     whole, address = elements.whole[:, :, first], elements.address[:, :, first]
     renamed = {name: bool((whole[:, row] != whole[:, 0]).any()) for name, row in coordinates.renaming.items()}
+    tiles = coordinates.domain.tiles
+    if tiles is not None and renamed.get(tiles.block):
+        raise Unreadable("what a turn of a loop over tiles stores depends on the block that runs it")
     free: dict[int, tuple[int | None, Any]] = {}
     for coordinate in coordinates.found:
         steps = _steps(whole, address, keys, coordinate, coordinates)
         if steps is not None:
             free[coordinate.index] = steps
-    _untie_numberings(free, coordinates)
+    reached = _untie_numberings(free, coordinates)
     tied = {c.index: _axes(c, coordinates) for c in coordinates.found if c.index not in free}
     changed = True
     while changed:
@@ -68,7 +72,11 @@ def signature_of(elements: Elements, coordinates: Coordinates) -> tuple[hashing.
     rows = [(0, False), (coordinates.exchanged, True)]
     if alone is not None:
         rows = [(coordinates.plain_names[1], False), (coordinates.plain_names[0], True)]
-    variants = [_total(whole, starts, coordinates, free, row, exchanged, alone) for row, exchanged in rows]
+    variants = [
+        _total(whole, starts, coordinates, free, row, exchanged, alone)
+        + _reach(free, reached, coordinates, row, exchanged)
+        for row, exchanged in rows
+    ]
     return min(variants, key=lambda words: words.tobytes()), tuple(notes)
 
 
@@ -92,16 +100,48 @@ def _lone_symbol(
     return used[0] if bool((moved | ~changed).all()) else None
 
 
-def _untie_numberings(free: dict[int, tuple[int | None, Any]], coordinates: Coordinates) -> None:
-    """Coordinates whose block numbers do not go through all tiles once are not free."""
+def _untie_numberings(free: dict[int, tuple[int | None, Any]], coordinates: Coordinates) -> Mapping[int, int]:
+    """Coordinates whose block numbers do not go through all tiles once are not free.
+
+    Gives back along which coordinate each scalar counts elements that says how far a loop over tiles goes.
+    """
+    domain = coordinates.domain
+    reached: dict[int, int] = {}
     by_axes: dict[frozenset[str], list[Coordinate]] = {}
     for coordinate in coordinates.found:
         by_axes.setdefault(frozenset(_axes(coordinate, coordinates)), []).append(coordinate)
     for axes, group in by_axes.items():
-        block = coordinates.domain.block_symbols.get(next(iter(axes))) if len(axes) == 1 else None
-        if block is None or not reaches_all(coordinates.domain, group, block):
+        block = domain.block_symbols.get(next(iter(axes))) if len(axes) == 1 else None
+        sizes = None if block is None else reaches_all(domain, group, block)
+        if sizes is None:
             for coordinate in group:
                 free.pop(coordinate.index, None)
+        elif domain.tiles is not None and block == domain.tiles.symbol:
+            reached = {symbol: group[along].index for symbol, along in sizes.items()}
+    return reached
+
+
+def _reach(
+    free: Mapping[int, tuple[int | None, Any]],
+    reached: Mapping[int, int],
+    coordinates: Coordinates,
+    row: int,
+    exchanged: bool,
+) -> hashing.Words:
+    """What says how many tiles a loop over tiles goes through: the sizes that it covers, or else its condition."""
+    domain, total = coordinates.domain, np.zeros((2, 1, 1), dtype=np.uint64)
+    tiles = domain.tiles
+    if tiles is None:
+        return total
+    along = [each for each in coordinates.found if TILE in _axes(each, coordinates)]
+    if along and all(each.index in free for each in along):
+        for symbol, index in reached.items():
+            words = domain.atoms[symbol].words
+            tag = hashing.constant(f"tiles reach along coordinate {coordinates.name(index, exchanged)}")
+            total = total + hashing.finalise(words[:, min(row, words.shape[1] - 1)][:, None] + tag)
+        return total
+    words = domain.words_of(tiles.condition)
+    return hashing.finalise(words[:, min(row, words.shape[1] - 1)][:, None] + hashing.constant("tiles are those of"))
 
 
 def _total(

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 STRIDES = (1, 16)
 """By how much a coordinate is larger in its instances: elements may be masked in vectors of up to 16."""
 LARGEST_TILE = 1 << 14
+TILE = "tile of a block"
+"""The symbol for the number of a tile that a loop goes to, and the axis by which it is renamed."""
 EXTENT = "extent of the grid"
 """The name under which the grid's extents, along all axes, are renamed together."""
 
