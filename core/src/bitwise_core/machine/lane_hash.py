@@ -9,8 +9,6 @@ import numpy as np
 from bitwise_core.machine import hashing, recording
 from bitwise_core.machine.lanes import (
     ABSORBED,
-    GUARDED,
-    GUARDED_NUMBER,
     KIND,
     LOOSE,
     NEGATED,
@@ -20,6 +18,7 @@ from bitwise_core.machine.lanes import (
     SET_SHIFT,
     TERM,
     WIDENED,
+    WINNERS,
     WITH_IDENTITY,
     WITH_NUMBER,
     Lanes,
@@ -69,8 +68,8 @@ def _base_hash_uniform(words: hashing.Words, meta: int, bits: int) -> hashing.Wo
     if kind == TERM:
         return words
     operation = (meta >> SET_SHIFT) & 255
-    if kind == SET and operation in (GUARDED, GUARDED_NUMBER):
-        # One word holds the guard: both get it here, since what is made of the value may keep only one of them.
+    if kind == SET and operation >= WINNERS:
+        # One word holds no hash of the value, or no other: what is made of the value may keep only one of them.
         words = words + words[::-1] * hashing.shaped(hashing.multiplier(4), words.ndim)
     tag = kind_constant(kind, bits, operation)
     factor = hashing.multiplier(0)

@@ -58,6 +58,8 @@ SET_SHIFT = 16
 """Bits 16 to 23 number the operation of a set; bits 24 to 31 are free for memory."""
 GUARDED, GUARDED_NUMBER = 254, 255
 """The numbers of sets that are guarded values (`guards`): of a term, and of a known number."""
+WINNERS = 240
+"""From here on, sets of elements of which one wins, and its place (`winners`)."""
 
 UNSIGNED: dict[int, Any] = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 

@@ -19,6 +19,7 @@ from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.linear import linear
 from bitwise_core.machine.pieces import as_lanes, choose, concat, cut, ends
 from bitwise_core.machine.sets import SET_INDEX, union
+from bitwise_core.machine.winners import Winners, beyond
 
 
 class TermDomain:
@@ -29,6 +30,7 @@ class TermDomain:
     def __init__(self, assumptions: frozenset[str] = frozenset()) -> None:
         self.assumptions = assumptions
         self.guards = False
+        self.winners = Winners() if "finite" in assumptions else None
 
     def assumes(self, assumption: str) -> bool:
         """See `Domain.assumes`."""
@@ -119,6 +121,12 @@ class TermDomain:
             looks = not name.startswith("compare.") or (".fp" not in name and ".bf" not in name)
             symmetric = name.startswith(("compare.eq.", "compare.ne.", "compare.num."))
             result = term(bits, name, values, commutes=symmetric, exact=looks)
+        if self.winners is not None and (name.startswith("compare.") or name in ("and.pred", "or.pred")):
+            result = beyond(name, values, result) if name.startswith("compare.") else result
+            settled = fold(Shape(name, "", False, False, evaluate), operands, result)
+            if isinstance(settled, Lanes):
+                self.winners.note(name, values, settled)
+            return settled
         return fold(Shape(name, "", False, False, evaluate), operands, result)
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
@@ -144,6 +152,9 @@ class TermDomain:
             left, right = L.put(opposite, right, left), L.put(opposite, left, right)
         kept = (left.meta & right.meta & (L.NOT_NEGATIVE | L.HALF_RANGE)) | _implied_by_both(left.meta, right.meta)
         result = term(left.bits, "select", [condition, left, right], kept)
+        won = self.winners.choose(condition, left, right) if self.winners is not None else None
+        if won is not None:
+            result = L.put(won[0], recording.note("select", won[1], [condition, left, right]), result)
         known = L.known_where(condition)
         if known is not False:
             taken = condition.words[0] != 0
