@@ -165,6 +165,19 @@ def test_what_cannot_be_run(tmp_path: Path, instruction: str, status: int, sente
     assert (found[0], found[1]["confirmed"], found[1]["notes"][-1]) == (status, None, sentence.format(line=line))
 
 
+def test_what_is_not_read_may_be_run(tmp_path: Path) -> None:
+    # A loop whose length depends on data: up to four rounds.
+    loop = "mov.f32 %f3, 0f00000000;\nmin.f32 %f4, %f1, 0f40800000;\nAGAIN:\nadd.rn.f32 %f3, %f3, 0f3F800000;\n"
+    loop += "setp.lt.f32 %p2, %f3, %f4;\n@%p2 bra AGAIN;\nadd.rn.f32 %f2, %f2, %f3;\n"
+    folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": one_way(loop)}, LAUNCHES)
+    without = CliRunner().invoke(app, ["diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--json"])
+    assert (without.exit_code, json.loads(without.stdout)["outcome"]) == (3, "unknown")
+    status, found = diff(folder)
+    assert (status, found["outcome"], found["reason"]) == (1, "different", "the bytes differ on an input")
+    after = [replayed(folder, name)["Y"] for name in ("a.ptx", "b.ptx")]
+    assert (after[0] != after[1]).any()
+
+
 def test_without_a_launch_there_is_nothing_to_run(tmp_path: Path) -> None:
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": row_sum(neighbours=True)}, None)
     status, found = diff(folder)
