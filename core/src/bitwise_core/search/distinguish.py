@@ -99,8 +99,11 @@ def _whole(
     two: Pair, random: np.random.Generator, deadline: float, kinds: Sequence[str], mixed: bool = False
 ) -> Iterator[Distinction | str | None]:
     """Runs on drawn buffers, kind by kind until the deadline; a sentence where a draw could not be run."""
-    if not two.runs:
-        yield from _try(two, {name: np.zeros(0, dtype=np.uint8) for name in two.forms}, "zeros everywhere")
+    if not two.sizes:
+        try:
+            two.measure()
+        except Unreadable as error:
+            yield str(error)
     for kind in kinds:
         if two.runs and time.monotonic() >= deadline:
             return

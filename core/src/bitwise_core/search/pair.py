@@ -113,6 +113,18 @@ class Pair:
                 return self._distinction(padded, seen, done)
         return None
 
+    def measure(self) -> None:
+        """Learns from the first and the last block, which nearly always tell it, how far the launches reach.
+
+        Raises Unreadable.
+        """
+        nothing = {name: np.zeros(0, dtype=np.uint8) for name in self.forms}
+        self.sizes = self._reached(self._executed(nothing, self._ends()))
+
+    def _ends(self) -> Blocks:
+        first, second = (sorted({0, each.ready.launch.blocks - 1}) for each in self.kernels)
+        return first, second
+
     def _executed(self, contents: Mapping[str, Array], chosen: Blocks) -> list[Execution]:
         done = []
         for each, blocks in zip(self.kernels, chosen, strict=True):
@@ -134,10 +146,8 @@ class Pair:
         notes = dict.fromkeys(note for each in done for note in each.notes)
         if self.only is not None:
             notes[FEW_BLOCKS.format(element=f"{seen[0]}[{seen[1]}]")] = None
-            # The first and the last block nearly always tell how far the whole launch reaches.
-            first, second = (sorted({0, each.ready.launch.blocks - 1}) for each in self.kernels)
             try:
-                reached = self._reached(self._executed(contents, (first, second)))
+                reached = self._reached(self._executed(contents, self._ends()))
             except Unreadable:
                 reached = {}
             contents = {name: extended(content, reached.get(name, 0)) for name, content in contents.items()}
