@@ -15,7 +15,7 @@ from bitwise_core.engine.execution import execute
 from bitwise_core.evaluation import evaluate
 from bitwise_core.machine.launch import Launch
 from bitwise_core.numeric import FLOAT_FORMATS, Bits, storage
-from bitwise_nvidia_ptx.products.launch import calls
+from bitwise_nvidia_ptx.products.launch import Map, calls
 from bitwise_nvidia_ptx.products.plan import Refused, plan
 from bitwise_nvidia_ptx.products.schedule import Schedule, default
 
@@ -66,7 +66,7 @@ def drawn(shape: tuple[int, int], dtype: str, random: np.random.Generator) -> Bi
 
 def ran(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = "C") -> Bits:
     """The output's patterns of the kernels that a descriptor launches, run here."""
-    from bitwise_triton.arguments import Buffer
+    from bitwise_triton.arguments import Buffer, TensorMap
     from bitwise_triton.capture import compile_configuration
 
     m, n, k = a.shape[0], b.shape[1], desc.k
@@ -83,12 +83,14 @@ def ran(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = 
         state["W"] = np.full(int(np.prod(shape)) * FLOAT_FORMATS[dtype].bits // 8, 0x5A, dtype=np.uint8)
         return Matrix("W", shape, (shape[1] * shape[2], shape[2], 1), dtype)
 
+    def described(each: Any) -> Any:
+        if isinstance(each, Map):
+            return TensorMap(described(each.matrix), each.shape, each.strides, each.block)
+        return Buffer(each.name, TYPES[each.dtype]) if isinstance(each, Matrix) else each
+
     made = plan(desc)
     for call in calls(made, chosen or default(made, m, n), left, second, out, workspace):
-        arguments: dict[str, Any] = {
-            name: Buffer(each.name, TYPES[each.dtype]) if isinstance(each, Matrix) else each
-            for name, each in call.arguments.items()
-        }
+        arguments: dict[str, Any] = {name: described(each) for name, each in call.arguments.items()}
         captured = compile_configuration(call.kernel, arguments, dict(call.constants), grid=call.grid, **call.options)
         launch = Launch.model_validate({"file": "product.ptx", **captured.manifest_entry})
         source = Source("product", captured.assembly, launch)
@@ -104,6 +106,12 @@ def ran(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = 
         (matrix(200, WGMMA, dtype="bf16", out="fp32"), 20, 24, Schedule(64, 32, 32, 4, 4, 4)),
         (matrix(200, WGMMA), 20, 24, Schedule(16, 32, 128, 1, 2, 2)),
         (matrix(520, WGMMA, "k_cuts=[cut(span=128)] k_dropped=8"), 16, 16, None),
+        (matrix(200, WGMMA), 130, 24, Schedule(64, 32, 64, 8, 4, 3, 2)),
+        (matrix(520, WGMMA, "k_cuts=[cut(span=128)] k_dropped=8"), 64, 16, Schedule(64, 16, 64, 8, 4, 3, 3)),
+        (
+            matrix(432, "family=wgmma k=32", "k_cuts=[cut(span=256) cut(span=128)]", "e4m3", "bf16"),
+            5, 32, Schedule(64, 32, 128, 8, 4, 3, 2),
+        ),
         (matrix(107, HALF, "k_loop_step=32 short_turn=first"), 16, 16, None),
         (matrix(169, MMA, "k_loop_step=64 short_turn=first", "bf16"), 16, 16, None),
         (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bitwise_nvidia_ptx.products.plan import BlocksPlan, MatrixPlan, Plan, ScalarPlan, Slices
+from bitwise_nvidia_ptx.products.plan import BlocksPlan, MatrixPlan, Plan, Refused, ScalarPlan, Slices
 from bitwise_nvidia_ptx.products.schedule import Schedule, check
 
 MERGE_BLOCK = 1024
@@ -22,6 +22,16 @@ class KernelCall:
     arguments: Mapping[str, Any]
     constants: Mapping[str, Any]
     options: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """A tensor map over a matrix: `shape` and `strides` in elements, rows dense, and what one copy brings."""
+
+    matrix: Any
+    shape: tuple[int, int]
+    strides: tuple[int, int]
+    block: tuple[int, int]
 
 
 def calls(
@@ -42,7 +52,12 @@ def calls(
         "stride_ak": a.stride()[1], "stride_bk": b.stride()[0], "stride_bn": b.stride()[1], "stride_cs": strides[0],
         "stride_cm": strides[1], "stride_cn": strides[2],
     }  # fmt: skip
-    first = _matrix(plan, chosen, m, n, common) if isinstance(plan, MatrixPlan) else _lanes(plan, chosen, m, n, common)
+    if isinstance(plan, MatrixPlan) and chosen.programs:
+        first = _mapped(plan, chosen, m, n, common)
+    elif isinstance(plan, MatrixPlan):
+        first = _matrix(plan, chosen, m, n, common)
+    else:
+        first = _lanes(plan, chosen, m, n, common)
     return [first, _merge(plan, slices, target, out, m, n)] if sliced else [first]
 
 
@@ -61,6 +76,48 @@ def _matrix(plan: MatrixPlan, chosen: Schedule, m: int, n: int, common: Mapping[
         },
         {"num_warps": chosen.warps, "num_stages": chosen.stages},
     )  # fmt: skip
+
+
+def _mapped(plan: MatrixPlan, chosen: Schedule, m: int, n: int, common: Mapping[str, Any]) -> KernelCall:
+    from bitwise_nvidia_ptx.products.kernels.mapped import mapped_product
+
+    size = 1 if plan.block else 2
+    turn = chosen.block_k
+    a_strides, b_strides = (common["stride_am"], common["stride_ak"]), (common["stride_bk"], common["stride_bn"])
+    a, a_columns = _map(common["A"], (m, plan.k), a_strides, (chosen.block_m, turn), size)
+    b, b_columns = _map(common["B"], (plan.k, n), b_strides, (turn, chosen.block_n), size)
+    if plan.block and (a_columns or not b_columns):
+        raise Refused("fp8 with tensor maps: k is dense in both operands")
+    mappable = plan.slices.number == 1 and common["stride_cn"] == 1 and common["stride_cm"] % 8 == 0
+    target = common["C"]
+    if mappable:
+        target = Map(target, (m, n), (common["stride_cm"], 1), (chosen.block_m, chosen.block_n))
+    number = plan.slices.number
+    jobs = -(-m // chosen.block_m) * -(-n // chosen.block_n) * number
+    return KernelCall(
+        mapped_product,
+        (min(chosen.programs, jobs),),
+        {
+            "A": a, "B": b, "C": target, "M": m, "N": n, "K": plan.k, "slice_k": plan.slices.span, "slices": number,
+            "stride_cs": common["stride_cs"], "stride_cm": common["stride_cm"], "stride_cn": common["stride_cn"],
+        },
+        {
+            "BLOCK_M": chosen.block_m, "BLOCK_N": chosen.block_n, "BLOCK_K": turn, "GROUP": chosen.group,
+            "BLOCKED": bool(plan.block), "A_COLUMNS": a_columns, "B_COLUMNS": b_columns, "C_MAPPED": mappable,
+            "PROGRAMS": chosen.programs,
+        },
+        {"num_warps": chosen.warps, "num_stages": chosen.stages},
+    )  # fmt: skip
+
+
+def _map(
+    matrix: Any, shape: tuple[int, int], strides: tuple[int, int], block: tuple[int, int], size: int
+) -> tuple[Map, bool]:
+    """The map of a matrix, and whether it is of the transposed one.  Raises Refused."""
+    for columns, (i, j) in ((False, (0, 1)), (True, (1, 0))):
+        if strides[j] == 1 and strides[i] * size % 16 == 0 and strides[i] >= shape[j]:
+            return Map(matrix, (shape[i], shape[j]), (strides[i], 1), (block[i], block[j])), columns
+    raise Refused(f"strides {strides}: tensor maps take dense rows or columns, a multiple of 16 bytes apart")
 
 
 def _lanes(plan: ScalarPlan | BlocksPlan, chosen: Schedule, m: int, n: int, common: Mapping[str, Any]) -> KernelCall:

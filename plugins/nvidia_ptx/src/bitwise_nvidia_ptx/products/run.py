@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_nvidia_ptx.products.launch import calls
-from bitwise_nvidia_ptx.products.plan import Plan, plan
+from bitwise_nvidia_ptx.products.launch import Map, calls
+from bitwise_nvidia_ptx.products.plan import Plan, Refused, plan
 from bitwise_nvidia_ptx.products.schedule import Schedule, default
 
 if TYPE_CHECKING:
@@ -20,6 +21,18 @@ _NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 def planned(desc: GEMMDesc) -> Plan:
     """The plan of a descriptor, kept.  Raises Refused."""
     return plan(desc)
+
+
+def _with_maps(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    found = dict(arguments)
+    for name, each in arguments.items():
+        if isinstance(each, Map):
+            if each.matrix.data_ptr() % 16:
+                raise Refused(f"{name} does not begin at a multiple of 16 bytes: tensor maps need that")
+            found[name] = TensorDescriptor(each.matrix, list(each.shape), list(each.strides), list(each.block))
+    return found
 
 
 def run(
@@ -38,5 +51,6 @@ def run(
         return torch.empty(shape, dtype=getattr(torch, _NAMES[dtype]), device=out.device)
 
     for each in calls(made, chosen, a, b, out, workspace):
-        each.kernel[each.grid](**each.arguments, **each.constants, **each.options)
+        arguments = _with_maps(each.arguments) if chosen.programs else each.arguments
+        each.kernel[each.grid](**arguments, **each.constants, **each.options)
     return out

@@ -1,0 +1,241 @@
+"""Products of the layers of models: cuBLASLt's time beside that of the same bytes from a launcher of descriptors.
+
+    python -m bitwise_cublas_profiles.timing --out timing.json
+
+Every schedule of a shape must return cuBLASLt's bytes, and the fastest one counts; `plain` is the fastest schedule of
+one pass over k, whatever its bytes.  Times are of launches in a CUDA graph, in microseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import math
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bitwise_cublas_profiles.models import chosen
+
+Shape = tuple[str, int, int, int]
+
+
+class Bench:
+    """One GPU: its library and profile, and the launcher with its schedules."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        import torch
+
+        from bitwise_cublas_profiles.library import Library
+        from bitwise_cublas_profiles.profile import profile
+
+        self.torch = torch
+        self.library = Library(given.library)
+        properties = torch.cuda.get_device_properties(0)
+        self.programs = properties.multi_processor_count
+        self.profile = profile(self.library.version, f"{properties.major}.{properties.minor}")
+        products = importlib.import_module(given.launcher)
+        self.run, self.planned = products.run, products.planned
+        self.choices = importlib.import_module(given.schedules).choices
+
+    def problem(self, shape: Shape) -> tuple[Any, Any, Any, Any, Any]:
+        """A, B, an output, the descriptor of what cuBLASLt runs, and its answer.  Raises CublasError."""
+        from bitwise_cublas_profiles.describe import descriptor_of
+        from bitwise_cublas_profiles.tensors import question_of
+
+        torch = self.torch
+        _, m, n, k = shape
+        generator = torch.Generator(device="cuda").manual_seed(m + n + k)
+        a = torch.randn(m, k, device="cuda", dtype=torch.float16, generator=generator)
+        b = torch.randn(k, n, device="cuda", dtype=torch.float16, generator=generator) / math.sqrt(k)
+        out = torch.empty(m, n, device="cuda", dtype=torch.float16)
+        asked = question_of(a, b, out)
+        answer = self.library.ask(asked)[0]
+        return a, b, out, descriptor_of(asked, answer.configuration, self.profile), answer
+
+    def compile(self, shapes: Sequence[Shape], part: int, parts: int) -> None:
+        """Runs a share of all schedules once, so that the compiler's cache holds them."""
+        from bitwise_cublas_profiles.question import CublasError
+
+        known: set[Any] = set()
+        for shape in shapes:
+            try:
+                a, b, out, desc, _ = self.problem(shape)
+            except CublasError:
+                continue
+            for each in dict.fromkeys((desc, self.plain(desc))):
+                plan = self.planned(each)
+                for schedule in self.choices(plan, shape[1], shape[2], self.programs):
+                    marks = [number % 16 == 0 for number in shape[1:]]
+                    slices = getattr(plan, "slices", None)
+                    fields = [getattr(plan, name, None) for name in ("first", "half", "block", "lanes", "merge")]
+                    even = shape[3] % schedule.block_k == 0
+                    key = (type(plan), schedule, slices is not None and slices.number > 1, *fields, *marks, even)
+                    if key in known:
+                        continue
+                    known.add(key)
+                    if len(known) % parts == part:
+                        try:
+                            self.run(each, a, b, out, schedule)
+                        except Exception as error:
+                            if "CUDA" in str(error):
+                                raise
+            self.torch.cuda.synchronize()
+
+    def plain(self, desc: Any) -> Any:
+        """One pass over k by the widest instructions, for operands of 16 bits."""
+        from bitwise_core.descriptors import GEMMDesc, Instruction
+
+        unit = Instruction(architecture=self.profile.architecture, family="wgmma", k=16)
+        types = {name: getattr(desc, name) for name in ("left_dtype", "right_dtype", "output_dtype")}
+        return GEMMDesc(k=desc.k, **types, path="matrix", instruction=unit, instruction_k=16)
+
+    def clock(self, launch: Callable[[], Any], budget: float) -> float:
+        """Microseconds of one launch, the median of five runs of a graph of several."""
+        torch = self.torch
+        launch()
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        launch()
+        torch.cuda.synchronize()
+        once = max(time.perf_counter() - begun, 2e-6)
+        count = max(1, min(20, int(budget / once)))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(count):
+                launch()
+        events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(5)]
+        graph.replay()
+        for start, end in events:
+            start.record()
+            graph.replay()
+            end.record()
+        torch.cuda.synchronize()
+        return float(sorted(start.elapsed_time(end) for start, end in events)[2] * 1000 / count)
+
+    def best(self, desc: Any, a: Any, b: Any, shape: Shape, wanted: Any) -> tuple[float, Any, list[str], int]:
+        """The fastest schedule, those whose bytes differ from `wanted`, and how many ran."""
+        torch = self.torch
+        out = torch.empty(shape[1], shape[2], device="cuda", dtype=a.dtype)
+        fastest, chosen_, wrong, ran = math.inf, None, [], 0
+        for schedule in self.choices(self.planned(desc), shape[1], shape[2], self.programs):
+            try:
+                out.fill_(-7.0)
+                self.run(desc, a, b, out, schedule)
+                torch.cuda.synchronize()
+            except Exception as error:
+                if "CUDA" in str(error):
+                    raise
+                continue
+            ran += 1
+            if wanted is not None and not torch.equal(out.view(torch.int16), wanted.view(torch.int16)):
+                wrong.append(str(schedule))
+                continue
+            taken = self.clock(lambda schedule=schedule: self.run(desc, a, b, out, schedule), 1e-3)  # type: ignore[misc]
+            if taken < fastest:
+                fastest, chosen_ = taken, schedule
+        if chosen_ is not None:
+            taken = self.clock(lambda: self.run(desc, a, b, out, chosen_), 4e-3)
+            fastest = taken
+        return fastest, chosen_, wrong, ran
+
+    def row(self, shape: Shape) -> dict[str, Any]:
+        """One shape's record."""
+        from bitwise_cublas_profiles.question import CublasError
+
+        torch = self.torch
+        record: dict[str, Any] = dict(zip(("group", "m", "n", "k"), shape, strict=True))
+        try:
+            a, b, out, desc, answer = self.problem(shape)
+        except CublasError as error:
+            return {**record, "declined": str(error)}
+        record["configuration"] = answer.configuration.record()
+        torch.mm(a, b, out=out)
+        wanted = out.clone()
+        record["cublas"] = round(self.clock(lambda: torch.mm(a, b, out=out), 4e-3), 2)
+        ours, schedule, wrong, ran = self.best(desc, a, b, shape, wanted)
+        record |= {"ours": round(ours, 2) if schedule else None, "schedule": str(schedule), "wrong": wrong, "ran": ran}
+        plain = self.plain(desc)
+        record["plain"] = record["ours"] if plain == desc else round(self.best(plain, a, b, shape, None)[0], 2)
+        record["ratio"] = round(record["cublas"] / ours, 3) if schedule else None
+        return record
+
+
+def _compile(given: argparse.Namespace, shapes: list[Shape], part: int, parts: int) -> None:
+    Bench(given).compile(shapes, part, parts)
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Geometric means of cuBLASLt's time over ours, by group and over all."""
+    groups: dict[str, list[float]] = {}
+    for row in rows:
+        if row.get("ratio"):
+            groups.setdefault(row["group"], []).append(row["ratio"])
+    every = [ratio for ratios in groups.values() for ratio in ratios]
+
+    def mean(ratios: Sequence[float]) -> float | None:
+        return round(math.exp(sum(map(math.log, ratios)) / len(ratios)), 3) if ratios else None
+
+    return {
+        "all": mean(every), "shapes": len(every), "groups": {name: mean(each) for name, each in groups.items()},
+        "plain": mean([row["cublas"] / row["plain"] for row in rows if row.get("plain")]),
+        "schedules that ran": sum(row.get("ran", 0) for row in rows),
+        "schedules whose bytes differ": sum(len(row.get("wrong", ())) for row in rows),
+        "declined": sum("declined" in row for row in rows),
+    }  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Time the shapes; the exit status is 1 where a schedule's bytes differ."""
+    parser = argparse.ArgumentParser(prog="bitwise_cublas_profiles.timing", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--each", type=int, default=9, help="shapes of every group of layers (default 9)")
+    parser.add_argument("--processes", type=int, default=14, help="that compile beforehand (default 14)")
+    parser.add_argument("--seconds", type=float, default=120.0, help="for how long shapes are begun (default 120)")
+    parser.add_argument("--library", help="path of a libcublasLt (default: the one of the installed PyTorch)")
+    parser.add_argument("--launcher", default="bitwise_nvidia_ptx.products.run", help="module with run and planned")
+    parser.add_argument("--schedules", default="bitwise_nvidia_ptx.products.schedule", help="module with choices")
+    given = parser.parse_args(arguments)
+    import torch
+    import triton
+
+    shapes = chosen(given.each)
+    deadline = time.time() + given.seconds
+    context = multiprocessing.get_context("spawn")
+    workers = [
+        context.Process(target=_compile, args=(given, shapes, part, given.processes)) for part in range(given.processes)
+    ]
+    for each in workers:
+        each.start()
+    for each in workers:
+        each.join(max(1.0, deadline - 30 - time.time()))
+        if each.is_alive():
+            each.terminate()
+    print(f"compiled; {deadline - time.time():.0f} s are left", file=sys.stderr, flush=True)
+    bench = Bench(given)
+    # Groups in turn, so that an early end leaves some of each.
+    order = sorted(range(len(shapes)), key=lambda place: place % given.each)
+    rows: list[dict[str, Any]] = []
+    for place in order:
+        if time.time() > deadline:
+            break
+        rows.append(bench.row(shapes[place]))
+    result = summary(rows)
+    found = {
+        "environment": {
+            "gpu": torch.cuda.get_device_properties(0).name, "library": bench.library.version,
+            "torch": torch.__version__, "triton": triton.__version__, "cuda": torch.version.cuda,
+        },
+        "summary": result, "rows": rows,
+    }  # fmt: skip
+    given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(result, indent=1))
+    return 1 if result["schedules whose bytes differ"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
