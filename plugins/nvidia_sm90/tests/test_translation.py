@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -274,3 +275,54 @@ def test_kernels_on_other_buffers_are_not_compared() -> None:
     other = summarise(prepared(CASES["itself"]), {"x": 2, "y": 1})
     with pytest.raises(ValueError, match="one numbering of buffers"):
         compare(summary(CASES["itself"]), other, TermDomain)
+
+
+CHOICES = {
+    "a guarded instruction": "@%p2 neg.f32 %f2, %f2;",
+    "a choice": "selp.f32 %f2, %f4, %f2, %p2;",
+    "a branch": "@!%p2 bra over;\nadd.f32 %f2, %f2, %f2;\nover:",
+    "a branch on data as well": "and.pred %p4, %p2, %p3; @!%p4 bra over; add.f32 %f2, %f2, %f2; over:",
+    "a loop": "selp.b32 %r6, 3, 1, %p2; again: add.f32 %f2, %f2, %f2;"
+    "sub.u32 %r6, %r6, 1; setp.ne.u32 %p4, %r6, 0; @%p4 bra again;",
+    "a predicate and data": "and.pred %p4, %p2, %p3; selp.f32 %f2, %f4, %f2, %p4;",
+    "a predicate or data": "or.pred %p4, %p2, %p3; selp.f32 %f2, %f4, %f2, %p4;",
+    "a predicate against data": "xor.pred %p4, %p2, %p3; selp.f32 %f2, %f4, %f2, %p4;",
+    "a comparison of data": "setp.gt.and.f32 %p4, %f2, 0f3F800000, %p2; selp.f32 %f2, %f4, %f2, %p4;",
+    "a vote": "vote.sync.any.pred %p4, %p2, -1; selp.f32 %f2, %f4, %f2, %p4;",
+    "a sign": "selp.b32 %r6, 0x80000000, 0, %p2; xor.b32 %f2, %f2, %r6;",
+    "bits of two numbers": "selp.b32 %r6, -1, 0, %p2; lop3.b32 %f2, %r6, %f4, %f2, 0xCA;",
+    "an order of bytes": "selp.b32 %r6, 0x0123, 0x3210, %p2; prmt.b32 %f2, %f2, %f2, %r6;",
+    "a shift": "selp.b32 %r6, 1, 0, %p2; shl.b32 %f2, %f2, %r6;",
+    "a factor": "selp.f32 %f5, 0f40000000, 0f3F800000, %p2; mul.f32 %f2, %f2, %f5;",
+    "a bound": "selp.f32 %f5, 0f7F000000, 0fFF000000, %p2; max.f32 %f2, %f2, %f5;",
+    "an exchange": "shfl.sync.bfly.b32 %f5, %f2, 1, 31, -1; selp.f32 %f2, %f5, %f2, %p2;",
+    "an exchange's distance": "selp.b32 %r6, 1, 0, %p2; shfl.sync.bfly.b32 %f2, %f2, %r6, 31, -1;",
+    "a register that may keep its number": "mov.b32 %f5, %f4; @%p2 mov.b32 %f5, %f2; mov.b32 %f2, %f5;",
+    "an address": "selp.b64 %rd8, 4, 0, %p2; add.s64 %rd9, %rd4, %rd8; ld.global.f32 %f2, [%rd9];",
+}
+
+
+def choosing(name: str, block: int, threads: int) -> Case:
+    """What is stored is chosen by the block's number: %p2 holds in `block` alone; %p3 is data, %f2 and %f4 are too."""
+    before = f"""@%p1 ld.global.f32 %f1, [%rd4];
+setp.eq.s32 %p2, %r2, {block};
+setp.gt.f32 %p3, %f1, 0f3F800000;
+add.f32 %f2, %f1, %f1;
+mul.f32 %f4, %f1, %f1;
+"""
+    return Case("mov.b32 %f1, 0;\n" + before + CHOICES[name] + "\n@%p1 st.global.f32 [%rd5], %f2;", threads=threads)
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_what_a_block_chooses_by_its_number_is_never_taken_for_another_blocks(name: str) -> None:
+    """Blocks of 32 elements and of 64: one block's choice reaches over two others' elements, or over other elements."""
+    cases = [choosing(name, block, threads) for block, threads in ((3, 32), (3, 64), (1, 64), (9, 32))]
+    assert len({repr(whole(case)) for case in cases}) == len(cases)
+    summaries = []
+    for case in cases:
+        with suppress(NotTranslations):
+            summaries.append(summary(case))
+    assert [
+        [compare(first, second, TermDomain).equal for second in summaries[:index]]
+        for index, first in enumerate(summaries)
+    ] == [[False] * index for index in range(len(summaries))]
