@@ -69,6 +69,14 @@ def arithmetic() -> Iterator[Case]:
             yield Case(f"max.{kind}", (bits, bits), bits, lambda a, b, of=of: max(of(a), of(b)))
         yield Case(f"neg.s{bits}", (bits,), bits, lambda a: -a)
         yield Case(f"abs.s{bits}", (bits,), bits, lambda a, n=bits: abs(signed(a, n)))
+    for letter in "su":
+        of = reading(f"{letter}16")
+        for verb, half in (("add", int.__add__), ("min", min), ("max", max)):
+
+            def halves(a: int, b: int, of: Callable[[int], int] = of, half: Callable[[int, int], int] = half) -> int:
+                return (half(of(a), of(b)) & 0xFFFF) | (half(of(a >> 16), of(b >> 16)) & 0xFFFF) << 16
+
+            yield Case(f"{verb}.{letter}16x2", (32, 32), 32, halves)
     for left in "su":
         for right in "su":
 

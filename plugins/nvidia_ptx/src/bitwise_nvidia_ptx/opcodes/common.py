@@ -9,6 +9,7 @@ import numpy as np
 from bitwise_core.asm import Instruction, Operand, Paired
 from bitwise_core.machine.arch import UnknownInstruction
 from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step
 from bitwise_core.machine.steps import apply_integer
 
@@ -19,6 +20,9 @@ BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "tf32
 
 PACKED = {"f16x2": ("f16", 2), "bf16x2": ("bf16", 2), "f32x2": ("f32", 2), "e4m3x2": ("e4m3", 2), "e5m2x2": ("e5m2", 2)}
 """Packed types: the element and how many of them."""
+
+PACKED_INTEGERS = {"u16x2": ("u16", 2), "s16x2": ("s16", 2)}
+"""The same of integers, which add, min and max take."""
 
 
 def type_bits(name: str) -> int:
@@ -70,15 +74,27 @@ def integer_step(
     bits: int,
     *,
     gathers: bool = False,
+    packed: int = 1,
 ) -> Step:
-    """A step that applies `evaluate` to known operands of the given widths, or leaves a term `name`."""
+    """A step that applies `evaluate` to known operands of the given widths, or leaves a term `name`.
+
+    Operands and the result hold `packed` elements side by side.
+    """
     destination, *operands = instruction.operands
     if len(operands) != len(sources):
         raise UnknownInstruction(instruction, f"has {len(operands)} source operands instead of {len(sources)}")
     pairs = tuple(zip(operands, sources, strict=True))
 
     def step(machine: Machine) -> None:
-        values = [machine.read_bits(operand, width) for operand, width in pairs]
-        machine.write(destination, apply_integer(machine, name, values, bits, evaluate, gathers=gathers))
+        values = [machine.read_bits(operand, width * packed) for operand, width in pairs]
+        if packed == 1:
+            machine.write(destination, apply_integer(machine, name, values, bits, evaluate, gathers=gathers))
+            return
+        parts = [
+            [cut(value, each * width, width) for value, (_, width) in zip(values, pairs, strict=True)]
+            for each in range(packed)
+        ]
+        found = [apply_integer(machine, name, part, bits, evaluate, gathers=gathers) for part in parts]
+        machine.write(destination, concat(found))
 
     return step

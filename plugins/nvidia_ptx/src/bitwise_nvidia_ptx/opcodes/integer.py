@@ -20,6 +20,7 @@ from bitwise_core.machine.steps import apply_integer
 from bitwise_nvidia_ptx.opcodes import floating
 from bitwise_nvidia_ptx.opcodes.carries import with_carry
 from bitwise_nvidia_ptx.opcodes.common import (
+    PACKED_INTEGERS,
     check_modifiers,
     integer_step,
     is_integer,
@@ -93,13 +94,15 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
     root, *modifiers, kind = instruction.opcode.split(".")
     if "cc" in modifiers or root in ("addc", "madc"):
         return with_carry(instruction, context)
+    kind, packed = PACKED_INTEGERS.get(kind, (kind, 1)) if root == "add" else (kind, 1)
     if not is_integer(kind):
         return floating.arithmetic(instruction, context)
     bits, is_signed = type_bits(kind), kind[0] == "s"
     if root in ("add", "sub"):
         check_modifiers(instruction, modifiers, set())
         function: Callable[..., Array] = _add if root == "add" else _subtract
-        return integer_step(instruction, f"{root}.b{bits}", function, (bits, bits), bits, gathers=root == "add")
+        name = f"{root}.b{bits}"
+        return integer_step(instruction, name, function, (bits, bits), bits, gathers=root == "add", packed=packed)
     if root in ("div", "rem"):
         check_modifiers(instruction, modifiers, set())
         known_function = divide if root == "div" else _remainder
@@ -139,6 +142,7 @@ def _product(instruction: Instruction, root: str, part: str, kind: str, bits: in
 def unary_or_extremum(instruction: Instruction, context: Context) -> Step:
     """neg, abs, min, max of integers; floating-point forms go to their own table."""
     root, *modifiers, kind = instruction.opcode.split(".")
+    kind, packed = PACKED_INTEGERS.get(kind, (kind, 1)) if root in ("min", "max") else (kind, 1)
     if not is_integer(kind):
         return floating.extremum(instruction, context)
     check_modifiers(instruction, modifiers, set())
@@ -157,7 +161,7 @@ def unary_or_extremum(instruction: Instruction, context: Context) -> Step:
 
     if root in ("neg", "abs"):
         return integer_step(instruction, f"{root}.{kind}", negate if root == "neg" else absolute, (bits,), bits)
-    return integer_step(instruction, f"{root}.{kind}", extremum, (bits, bits), bits, gathers=True)
+    return integer_step(instruction, f"{root}.{kind}", extremum, (bits, bits), bits, gathers=True, packed=packed)
 
 
 @TABLE.opcode("shl", "shr")
