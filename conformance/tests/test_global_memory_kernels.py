@@ -50,8 +50,32 @@ def test_the_defined_ones_are_read(body: str) -> None:
     assert reading(body).unknown is None
 
 
+SUM = "add.rn.f32 %r5, %r3, %r4; "
+
+
+@pytest.mark.parametrize(
+    ("twice", "once"),
+    [
+        (f"st.global.b32 [%rd5], %r3; {SUM} st.global.b32 [%rd5], %r5;", f"{SUM} st.global.b32 [%rd5], %r5;"),
+        (f"{SUM} st.global.b32 [%rd5], %r5; st.global.b32 [%rd5], %r3;", "st.global.b32 [%rd5], %r3;"),
+        (
+            f"st.global.b32 [%rd5], %r3; {SUM} @%p2 st.global.b32 [%rd5], %r5;",
+            f"{SUM} selp.b32 %r6, %r5, %r3, %p2; st.global.b32 [%rd5], %r6;",
+        ),
+        (f"mov.b32 %r6, 0; st.global.b32 [%rd5], %r6; {SUM} @%p2 st.global.b32 [%rd5], %r5;",
+         f"mov.b32 %r6, 0; {SUM} @!%p2 st.global.b32 [%rd5], %r6; @%p2 st.global.b32 [%rd5], %r5;"),
+    ],
+)  # fmt: skip
+def test_what_is_overwritten_does_not_show(twice: str, once: str) -> None:
+    found = reading(twice)
+    assert found.signature is not None
+    assert found.signature == reading(once).signature
+
+
 SCATTER = DEFINED["sum at computed places"]
 RACES = {
+    "a copy and a sum at one place by two threads": "add.rn.f32 %r5, %r3, %r4; @%p0 st.global.b32 [%rd2], %r3; "
+    "@%p1 st.global.b32 [%rd2], %r5;",
     "another store of the same instruction may come later": "@%p2 st.global.b32 [%rd2], %r3; "
     "@%p1 st.global.b32 [%rd2], %r4;",
     "the race shows in what is read and then overwritten": "selp.b32 %r5, %r3, %r4, %p1; "

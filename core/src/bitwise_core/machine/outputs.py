@@ -37,6 +37,55 @@ class Output:
     thread: Array
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """Stored elements by address, those of one address in the order of the program; `order` numbers them in it."""
+
+    address: Array
+    thread: Array
+    size: Array
+    words: hashing.Words
+    meta: Array
+    line: Array
+    epoch: Array
+    order: Array
+
+    @staticmethod
+    def of(events: list[Access]) -> _Rows:
+        """The elements of these stores."""
+        address, thread, size, words, meta, line, epoch = _columns(events)
+        order = np.argsort(address, kind="stable")
+        return _Rows(
+            address[order], thread[order], size[order], words[:, order], meta[order], line[order], epoch[order], order
+        )
+
+    def overlap(self) -> bool:
+        """Whether two elements share some bytes but not all."""
+        same = self.address[1:] == self.address[:-1]
+        apart = (self.address[:-1] + self.size[:-1] > self.address[1:])[~same].any()
+        return bool(apart or (self.size[1:] != self.size[:-1])[same].any())
+
+
+def _chosen(events: list[Access], numbers: Array) -> list[Access]:
+    """These elements of the stores, which are counted through all of them."""
+    kept = np.zeros(sum(event.address.size for event in events), dtype=bool)
+    kept[numbers] = True
+    found, start = [], 0
+    for event in events:
+        assert event.value is not None
+        count, meta = event.address.size, event.value.meta
+        chosen = kept[start : start + count]
+        start += count
+        words = np.broadcast_to(event.value.words, (2, 1, count))[:, :, chosen]
+        properties = meta if isinstance(meta, int) else np.broadcast_to(meta, (1, count))[:, chosen]
+        value = Lanes(event.bits, words, properties)
+        if chosen.any():
+            found.append(
+                Access(event.address[chosen], event.thread[chosen], event.epoch, value, event.bits, event.line)
+            )
+    return found
+
+
 def _columns(events: list[Access]) -> tuple[Array, Array, Array, hashing.Words, Array, Array, Array]:
     address = np.concatenate([e.address for e in events])
     thread = np.concatenate([e.thread for e in events])
@@ -57,10 +106,10 @@ def stored_hash(value: Lanes) -> tuple[hashing.Words, L.Meta]:
     return full_hash(value), value.meta
 
 
-def _narrow(events: list[Access]) -> list[Access]:
-    """Elements cut to the least width stored, known numbers and leaves to halves: packing does not show."""
+def _narrow(events: list[Access], *, halves: bool = True) -> list[Access]:
+    """Elements cut to the least width stored, known numbers and leaves to `halves`: packing does not show."""
     least = min(event.bits for event in events)
-    copies = min(least, 16)
+    copies = min(least, 16) if halves else least
     result: list[Access] = []
     for event in events:
         assert event.value is not None
@@ -102,21 +151,18 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
     memory.check_gathers()
     for buffer in sorted(memory.stores.keys() | memory.atomics.keys()):
         events = final_events(memory, buffer)
-        address, thread, size, words, meta, line, epoch = _columns(_narrow(events))
-        order = np.argsort(address, kind="stable")
-        address, thread, size, words, meta, line, epoch = (
-            address[order], thread[order], size[order], words[:, order], meta[order], line[order], epoch[order],
-        )  # fmt: skip
-        same = address[1:] == address[:-1]
-        if (address[:-1] + size[:-1] > address[1:])[~same].any() or (size[1:] != size[:-1])[same].any():
-            raise Unreadable("stores of different widths overlap", int(line[0]))
-        last = np.append(~same, True)
-        row = np.arange(address.size)
-        clash = Stored(address, thread, epoch, words).after(row, _final(last))
-        if clash.any():
-            raise Unreadable("two threads store different values at one address (a race)", int(line[clash][0]))
-        result[buffer] = Output(address[last], size[last], words[:, last], meta[last], line[last], thread[last])
-        _check_loads(memory, buffer, address, thread, size, epoch)
+        stored = _Rows.of(_narrow(events))
+        if stored.overlap():
+            # A copied element that is overwritten by a computed one lies beside it in halves.
+            events = _narrow(events, halves=False)
+            whole = _Rows.of(events)
+            if whole.overlap():
+                raise Unreadable("stores of different widths overlap", int(whole.line[0]))
+            last = _checked(memory, buffer, whole)
+            stored = _Rows.of(_narrow(_chosen(events, whole.order[last])))
+        last = _checked(memory, buffer, stored)
+        result[buffer] = Output(stored.address[last], stored.size[last], stored.words[:, last], stored.meta[last],
+                                stored.line[last], stored.thread[last])  # fmt: skip
     if memory.scattered:
         first = memory.scattered[0]
         if any(memory.stores.values()) or any(
@@ -131,6 +177,17 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
             one, one, words[:, 0], np.full(1, L.TERM, dtype=np.uint32), line, np.zeros(1, dtype=np.int64)
         )
     return result
+
+
+def _checked(memory: GlobalMemory, buffer: int, rows: _Rows) -> Array:
+    """Which rows are the last of their address.  Raises Unreadable where the order of threads decides, or a load."""
+    last = np.append(rows.address[1:] != rows.address[:-1], True)
+    stored = Stored(rows.address, rows.thread, rows.epoch, rows.words)
+    clash = stored.after(np.arange(rows.address.size), _final(last))
+    if clash.any():
+        raise Unreadable("two threads store different values at one address (a race)", int(rows.line[clash][0]))
+    _check_loads(memory, buffer, rows.address, rows.thread, rows.size, rows.epoch)
+    return last
 
 
 def _final(last: Array) -> Array:
