@@ -7,7 +7,7 @@ import pytest
 
 from bitwise_core.engine.launch_exact import results
 from bitwise_core.machine.domain import Unreadable
-from ptx_programs import hashes, run
+from ptx_programs import hashes, known, run
 
 LOADS = """
     ld.global.f32 %f1, [%d1]; ld.global.f32 %f2, [%d1+4]; ld.global.f32 %f3, [%d1+8]; ld.global.f32 %f4, [%d1+12];
@@ -212,6 +212,11 @@ DIFFERENT = {
     "an exact root": ("sqrt.rn.f32 %f40, %f1;", "sqrt.approx.f32 %f40, %f1;"),
     "sides of a choice": ("selp.f32 %f40, %f3, %f4, %p1;", "selp.f32 %f40, %f4, %f3, %p1;"),
     "a choice and a maximum": ("setp.gt.f32 %p2, %f1, %f2; selp.f32 %f40, %f1, %f2, %p2;", "max.f32 %f40, %f1, %f2;"),
+    "a bound of magnitudes and of numbers": (
+        "min.xorsign.abs.f32 %f40, %f1, 0f42FE0000;", "max.f32 %f5, %f1, 0fC2FE0000; min.f32 %f40, %f5, 0f42FE0000;"
+    ),
+    "bounds of magnitudes": ("min.xorsign.abs.f32 %f40, %f1, %f2;", "max.xorsign.abs.f32 %f40, %f1, %f2;"),
+    "a bound of magnitudes and its signs": ("min.xorsign.abs.f32 %f40, %f1, %f2;", "abs.f32 %f5, %f1; min.xorsign.abs.f32 %f40, %f5, %f2;"),
     "an unordered comparison": ("setp.ltu.f32 %p2, %f1, %f2; selp.f32 %f40, %f3, %f4, %p2;", "selp.f32 %f40, %f3, %f4, %p1;"),
     "halves the other way": ("mov.b32 %r40, {%h1, %h2};", "mov.b32 %r40, {%h2, %h1};"),
     "the top bit of one number and of another": ("shl.b64 %d40, %d5, 63;", "shl.b64 %d40, %d6, 63;"),
@@ -251,6 +256,26 @@ def test_a_square_of_lanes_that_differ_in_what_is_known_of_their_nans() -> None:
     )
     squares = [form(f"fma.rn.f32 %f40, {x}, {x}, %f3;") for x in ("%f1", "%f2")]
     assert [{0: found[8 * thread]} for thread in range(4)] == [squares[0]] * 2 + [squares[1]] * 2
+
+
+@pytest.mark.parametrize(
+    ("opcode", "left", "right", "result"),
+    [
+        ("min.xorsign.abs.f32", 0xC0600000, 0x40000000, 0xC0000000),
+        ("min.xorsign.abs.f32", 0x40400000, 0xC0A00000, 0xC0400000),
+        ("min.xorsign.abs.f32", 0xC0400000, 0xC0A00000, 0x40400000),
+        ("min.xorsign.abs.f32", 0x80000000, 0x42FE0000, 0x80000000),
+        ("min.xorsign.abs.f32", 0xC3480000, 0x42FE0000, 0xC2FE0000),
+        ("min.xorsign.abs.f32", 0x7FC00000, 0xC0000000, 0xC0000000),
+        ("max.xorsign.abs.f32", 0x40400000, 0xC0A00000, 0xC0A00000),
+        ("min.ftz.xorsign.abs.f32", 0x80000001, 0x42FE0000, 0x80000000),
+    ],
+)
+def test_an_extremum_of_magnitudes_takes_the_signs_exclusive_or(
+    opcode: str, left: int, right: int, result: int
+) -> None:
+    body = f"mov.b32 %f1, {left}; mov.b32 %f2, {right}; {opcode} %f3, %f1, %f2; st.global.b32 [%d0], %f3;"
+    assert known(run(body, threads=1)[0]) == {0: (32, result)}
 
 
 def test_a_known_zero_in_one_lane_leaves_the_others_their_rules_where_all_is_finite() -> None:

@@ -17,10 +17,11 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.lanes import Array
 from bitwise_core.machine.pieces import concat, cut
-from bitwise_core.machine.state import Machine, Step
+from bitwise_core.machine.state import Machine, Step, literal
 from bitwise_nvidia_ptx.literals import known_suffix
 from bitwise_nvidia_ptx.opcodes.common import BITS, FORMATS, PACKED, check_modifiers
 from bitwise_nvidia_ptx.opcodes.conversion import TABLE as CONVERSIONS
+from bitwise_nvidia_ptx.opcodes.logic import combine
 
 TABLE = OpcodeTable(CONVERSIONS)
 
@@ -91,14 +92,34 @@ def fused(instruction: Instruction, context: Context) -> Step:
 def extremum(instruction: Instruction, context: Context) -> Step:
     """neg, abs, min, max of floating-point types; max and min of three operands as two of two."""
     root, *modifiers, kind = instruction.opcode.split(".")
+    signs = modifiers[-2:] == ["xorsign", "abs"] and root in ("min", "max") and kind == "f32"
+    modifiers = modifiers[:-2] if signs else modifiers
     check_modifiers(instruction, modifiers, {"ftz", "NaN"})
     form = _format(kind, instruction)
     nan = ".nan" if "NaN" in modifiers else ""
     name = f"{root}{nan}{_suffix(modifiers)}.{form}"
     operands = instruction.operands[1:]
+    if signs:
+        return _of_magnitudes(instruction, name)
     if len(operands) == 3:
         return _three(instruction, name, kind)
     return _lanewise(instruction, name, kind, operands)
+
+
+def _of_magnitudes(instruction: Instruction, name: str) -> Step:
+    """The extremum of two magnitudes, with the exclusive or of their signs."""
+    if len(instruction.operands) != 3:
+        raise UnknownInstruction(instruction)
+    destination, *sources = instruction.operands
+
+    def step(machine: Machine) -> None:
+        left, right = (machine.read_bits(each, 32) for each in sources)
+        magnitudes = [machine.domain.floating("abs.fp32", [each], 32) for each in (left, right)]
+        found = machine.domain.floating(name, magnitudes, 32)
+        sign = combine(machine, "and", combine(machine, "xor", left, right, 32), literal(1 << 31, 32), 32)
+        machine.write(destination, combine(machine, "or", found, sign, 32))
+
+    return step
 
 
 def _three(instruction: Instruction, name: str, kind: str) -> Step:
