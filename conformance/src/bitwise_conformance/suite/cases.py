@@ -136,7 +136,7 @@ def optional(what: str, sampled: Callable[[Kernel], bool]) -> Collect:
         found = [each for each in suite.kernels if sampled(each)]
         yield from (Case(each.id, each) for each in found)
         if not found:
-            yield _unclaimed(suite, f"{what} nowhere")
+            yield _unclaimed(suite, f"has no {what}")
 
     return collect
 

@@ -111,7 +111,7 @@ def test_trees(suite: Suite, kernel: Kernel) -> None:
 
 @over(
     cases.optional(
-        "gives a tree in a group with a run",
+        "tree in a group with a run",
         lambda kernel: kernel.file in kernel.group.expected.trees and bool(kernel.group.expected.runs),
     )
 )
