@@ -22,7 +22,7 @@ from bitwise_core.tree.evaluate import evaluate_many  # noqa: E402
 from bitwise_core.tree.nodes import Load, Operation, descendants  # noqa: E402
 from bitwise_triton import Buffer, CaptureError, compile_configuration  # noqa: E402
 from bitwise_triton.arguments import to_triton  # noqa: E402
-from bitwise_triton.reductions import Order, OrderError, evaluate, pinned_reductions  # noqa: E402
+from bitwise_triton.reductions import Order, OrderError, evaluate, pinned_reductions, tree_of  # noqa: E402
 from bitwise_triton.reductions.kernels.functions import add_rounded, tree_reduce, tree_sum  # noqa: E402
 from bitwise_triton.samples.pinned_reductions import PinnedCase, cases  # noqa: E402
 from bitwise_triton.verdicts import source_of  # noqa: E402
@@ -122,6 +122,47 @@ def test_the_dependence_tree_of_an_output_is_the_descriptors(name: str, order: s
     assert found.view(np.uint32)[~nan].tolist() == expected.view(np.uint32)[~nan].tolist()
 
 
+def joined(order: Order, values: Any) -> Any:
+    """Sum, sum of squared deviations and count along the last axis, as `welford` joins them."""
+    one = np.float32(1)
+
+    def join(a: Any, b: Any) -> Any:
+        least, greatest = np.minimum(a[2], b[2]), np.maximum(a[2], b[2])
+        count, alone = a[2] + b[2], least == 0
+        share = least / np.where(alone, one, greatest)
+        left = np.where(a[2] > b[2], a[0] * share, a[0])
+        right = np.where(b[2] > a[2], b[0] * share, b[0])
+        apart = np.maximum(left, right) - np.minimum(left, right)
+        scaled = apart * (greatest / np.where(alone, one, least * count))
+        # The product is exact, and long doubles leave one rounding that counts for numbers such as these.
+        fused = (scaled.astype(np.longdouble) * apart + (a[1] + b[1])).astype(np.float32)
+        return np.stack([a[0] + b[0], np.where(alone, a[1] + b[1], fused), count])
+
+    def fold(tree: Any) -> Any:
+        if isinstance(tree, int):
+            return np.stack([values[..., tree], 0 * values[..., tree], 0 * values[..., tree] + one])
+        return join(*(fold(side) for side in tree))
+
+    return fold(tree_of(order, values.shape[-1]))
+
+
+@pytest.mark.parametrize(
+    ("name", "order"),
+    [("even_welford_rows", "inner_tree"), ("even_welford_rows", "3, outer_tree"), ("welford_rows", "2, inner_tree")],
+)
+def test_means_and_squared_deviations_are_those_of_the_join(name: str, order: str) -> None:
+    """Known counts and counts beside the values follow one rule, padded or not."""
+    case = CASES[name]
+    values = np.random.default_rng(5).standard_normal((20, case.rows, case.columns)).astype(np.float32)
+    flat = values.view(np.uint32).reshape(len(values), -1)
+    source = sources(case, order, every=3)[1]
+    total, squares, _ = joined(Order(order), values[:, 3, :])
+    for place, expected in ((6, total), (7, squares)):
+        tree, _ = dependence_tree(source, default().arch("sm_90"), Options(), f"Y[{place}]", None)
+        found = evaluate_many(tree.root, lambda _, offset, bits: flat[:, offset // (bits // 8)])
+        assert found.view(np.float32).tolist() == (expected / np.float32(case.columns)).tolist()
+
+
 @triton.jit
 def mixed(x, y, ORDER: tl.constexpr, AXIS: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)
@@ -199,6 +240,12 @@ def library(x, y, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr):
     tl.store(y + row * 8 + 6, tl.sum(value.to(tl.bfloat16), 1))
 
 
+@triton.jit
+def over_all_axes(x, y, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    value = tl.load(x + tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :])
+    tl.store(y, tl.sum(value))
+
+
 LIBRARY = [(rows, warps) for rows in (1, 4) for warps in (1, 2, 4)]
 
 
@@ -225,6 +272,23 @@ def test_rewritten_kernels_are_one_class(triton_cache: Any, order: str) -> None:
     assert (len(found.classes), found.unknown) == (1, {})
     free = partition(library_sources(), "sm_90", Options(), workers=1)
     assert len(free.classes) > 1
+
+
+def test_a_sum_over_all_axes_keeps_the_order_of_its_elements(triton_cache: Any) -> None:
+    arguments: dict[str, Any] = {"x": Buffer("X", "fp32"), "y": Buffer("Y", "fp32")}
+    constants: dict[str, object] = {"ROWS": 16, "COLUMNS": 32}
+    with pinned_reductions():
+        found = [
+            source_of(
+                compile_configuration(over_all_axes, arguments, constants, grid=(1,), num_warps=warps), str(warps)
+            )
+            for warps in (1, 2, 4)
+        ]
+    assert len(partition(found, "sm_90", Options(), workers=1).classes) == 1
+    tree, _ = dependence_tree(found[0], default().arch("sm_90"), Options(), "Y[0]", None)
+    values = np.random.default_rng(3).standard_normal((4, 512)).astype(np.float32)
+    bits = evaluate_many(tree.root, lambda _, offset, size: values.view(np.uint32)[:, offset // (size // 8)])
+    assert bits.view(np.float32).tolist() == evaluate(Order("inner_tree"), values).tolist()
 
 
 def test_a_rewritten_sum_is_the_sum_of_the_kernel_functions(triton_cache: Any) -> None:
@@ -290,6 +354,7 @@ def strange(x, y, BLOCK: tl.constexpr):
     tl.store(y + 4 + tl.arange(0, BLOCK), tl.cumsum(value, 0))
     tl.atomic_add(y, tl.sum(value, 0))
     tl.store(y + 1, tl.cumsum(value.to(tl.int32), 0).to(tl.float32).sum(0))
+    tl.store(y + 4 + tl.arange(0, 2 * BLOCK), tl.cat(value, value, can_reorder=True))
 
 
 def test_what_is_not_rewritten_is_reported_by_source_line(triton_cache: Any) -> None:
@@ -302,6 +367,7 @@ def test_what_is_not_rewritten_is_reported_by_source_line(triton_cache: Any) -> 
         (5, "its combine function has the operation math.exp, which may be rounded in several ways"),
         (6, "a scan's order is the compiler's"),
         (7, "its atomic additions come in the order in which blocks arrive"),
+        (9, "a concatenation puts its elements in an order that the compiler chooses"),
     ]
     first = strange.starting_line_number
     assert done.left() == [

@@ -17,8 +17,9 @@ A kernel pads sums with -0.0, which leaves every number as it is, -0.0 included.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -26,6 +27,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 _STEP = re.compile(r"(?:(?P<bit>\d+)|(?P<name>\w+)\s*(?:\((?P<low>\d*)\s*:\s*(?P<high>\d*)\))?)\Z")
+# Pairs that share a reshape: with more of them the values have more axes, with fewer there are more reshapes.
+_GROUP = 3
 _NAMES = ("inner_tree", "outer_tree", "chain")
 
 Tree: TypeAlias = "int | tuple[Tree, Tree]"
@@ -132,6 +135,45 @@ def _fold(order: Order, extent: int, values: Any, combine: Callable[[Any, Any], 
             result = combine(result, pieces[..., place, :])
         values = np.asarray(result).reshape((*outer, length // count))
     return values[..., 0]
+
+
+def joined(extents: Sequence[int]) -> list[int]:
+    """Neighbouring axes as one, and as none where they have one element.
+
+    Every pass over a kernel verifies the layouts of all its values, which takes the longer the more axes they have.
+    """
+    count = math.prod(extents)
+    return [count] if count > 1 else []
+
+
+def groups(steps: Sequence[Step]) -> Iterator[tuple[int, tuple[Step, ...]]]:
+    """`steps` cut into those that share a reshape, each group with the number of its first: a chain, or some pairs."""
+    number = 0
+    while number < len(steps):
+        count = 1
+        if isinstance(steps[number], Pair):
+            following = steps[number : number + _GROUP]
+            count = next((place for place, step in enumerate(following) if isinstance(step, Chain)), len(following))
+        yield number, tuple(steps[number : number + count])
+        number += count
+
+
+def axes(pairs: Sequence[Step], length: int) -> tuple[list[int], list[int]]:
+    """How an axis of `length` elements is cut for `pairs`: the extents, and the axis of each step among those left."""
+    bits = list(range(length.bit_length() - 1))
+    left = list(bits)
+    folded = [left.pop(step.position) for step in pairs]
+    cut: list[list[int]] = []
+    for bit in reversed(bits):
+        if bit in folded or not cut or cut[-1][-1] in folded:
+            cut.append([bit])
+        else:
+            cut[-1].append(bit)
+    extents, places = [1 << len(part) for part in cut], []
+    for bit in folded:
+        places.append(cut.index([bit]))
+        del cut[places[-1]]
+    return extents, places
 
 
 def _split(text: str) -> list[str]:

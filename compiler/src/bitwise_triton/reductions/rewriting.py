@@ -13,7 +13,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bitwise_triton.reductions.order import Chain, Order, OrderError, Pair
+from bitwise_triton.reductions import order as orders
+from bitwise_triton.reductions.order import Chain, Order, OrderError
 
 _HEAD = re.compile(r'(?P<indent>\s*)(?P<name>%[\w$.-]+)(?::\d+)? = "tt\.reduce"\((?P<operands>[^)]*)\) (?P<rest>.*)\Z')
 _AXIS = re.compile(r"<\{axis = (\d+) : i32\}> \(\{\Z")
@@ -26,6 +27,7 @@ _STEP = re.compile(
 _RETURN = re.compile(r"\s*tt\.reduce\.return (?P<values>.*?) :")
 _ALIAS = re.compile(r"(#loc\d*) = loc\((.*)\)\Z")
 _FILE = re.compile(r'"((?:[^"\\]|\\.)+)":(\d+):\d+\Z')
+_REORDER = re.compile(r"( = tt\.reshape %\S+)(?: allow_reorder| efficient_layout)+")
 _REGISTERS = {"f16": "h", "f32": "r", "f64": "d"}
 _FREE = re.compile(r"arith\.(maxnumf|minnumf|maximumf|minimumf) ")
 _OPERATION = re.compile(r"(?:%\S+ = )?(?P<name>\w+\.\w+)")
@@ -81,7 +83,8 @@ def rewrite(text: str, order: Order, backend: str) -> tuple[str, tuple[Outcome, 
     `backend` is Triton's name, "cuda" or "hip". Reductions of integers alone, of one element, and those of a maximum or
     minimum alone have no order; they stay and are not listed. Raises OrderError where `order` does not fold an extent.
     """
-    lines, found, outcomes = text.splitlines(), [], []
+    # A reduction over all axes joins them in any order that suits the layout, unless it is told to keep theirs.
+    lines, found, outcomes = _REORDER.sub(r"\1", text).splitlines(), [], []
     locations = {match[1]: match[2] for line in lines if (match := _ALIAS.match(line))}
     place = 0
     while place < len(lines):
@@ -117,6 +120,8 @@ def _other_order(line: str, lines: Sequence[str]) -> str:
     """Why a line that is no reduction has an order of its own, as a clause; nothing where it has none."""
     if re.search(r"\btt\.atomic_rmw fadd,", line):
         return "its atomic additions come in the order in which blocks arrive"
+    if re.search(r"= tt\.cat ", line):
+        return "a concatenation puts its elements in an order that the compiler chooses"
     if '"tt.scan"(' in line and any(kind.startswith(("f", "bf")) for _, kind in _TENSOR.findall(_ending(lines))):
         return "a scan's order is the compiler's"
     return ""
@@ -208,46 +213,38 @@ def _pinned(reduction: _Reduction, order: Order, backend: str, number: int) -> l
     steps = order.steps(reduction.shape[reduction.axis])
     simple, at = _is_simple(reduction), reduction.axis
     shape, values, types, lines = list(reduction.shape), list(reduction.operands), list(reduction.types), []
-
-    def reshape(target: list[int], what: str) -> None:
-        nonlocal shape, values
-        if target != shape:
-            names = [f"%pinned{number}_{what}{part}" for part in range(len(values))]
-            for name, value, kind in zip(names, values, types, strict=True):
-                change = f"{_tensor(shape, kind)} -> {_tensor(target, kind)}"
-                lines.append(f"{reduction.indent}{name} = tt.reshape {value} : {change}{reduction.location}")
-            shape, values = target, names
-
     if not simple:
         lines += _index(reduction, f"%pinned{number}_index")
         values.append(f"%pinned{number}_index")
         types.append("i32")
-    for place, step in enumerate(steps):
-        assert isinstance(step, Pair)
-        low = 1 << step.position
-        high = shape[at] // (2 * low)
-        joined = [*shape[:at], *_above_one(high * low), *shape[at + 1 :]]
-        axis = at + len(_above_one(high))
-        reshape([*shape[:at], *_above_one(high), 2, *_above_one(low), *shape[at + 1 :]], f"{place}c")
-        rest = [*shape[:axis], *shape[axis + 1 :]]
-        last = place == len(steps) - 1
-        name = reduction.name if last else f"%pinned{number}_{place}"
-        head = f"{name}:{len(values)}" if len(values) > 1 else name
-        inputs, results = (", ".join(_tensor(extents, kind) for kind in types) for extents in (shape, rest))
-        lines.append(f'{reduction.indent}{head} = "tt.reduce"({", ".join(values)}) <{{axis = {axis} : i32}}> ({{')
-        body = _body(reduction, backend, rounded=place == 0) if simple else _ordered_body(reduction, backend)
-        lines += [reduction.indent + line.lstrip() for line in body]
-        results = f"({results})" if len(types) > 1 else results
-        lines.append(f"{reduction.indent}}}) : ({inputs}) -> {results}{reduction.location}")
-        values = [f"{name}#{part}" for part in range(len(types))] if len(types) > 1 else [name]
-        shape = rest
-        if not last:
-            reshape(joined, f"{place}j")
+    before, after = shape[:at], shape[at + 1 :]
+    for first, part in orders.groups(steps):
+        last = first + len(part) == len(steps)
+        length = reduction.shape[at] >> first
+        extents, places = orders.axes(part, length)
+        # The result of the last step has the axes that it had.
+        ahead, behind = (before, after) if last else (orders.joined(before), orders.joined(after))
+        target = [*ahead, *extents, *behind]
+        if target != shape:
+            names = [f"%pinned{number}_{first}c{part}" for part in range(len(values))]
+            for name, value, kind in zip(names, values, types, strict=True):
+                change = f"{_tensor(shape, kind)} -> {_tensor(target, kind)}"
+                lines.append(f"{reduction.indent}{name} = tt.reshape {value} : {change}{reduction.location}")
+            shape, values = target, names
+        for place, axis in enumerate(places, first):
+            axis += len(ahead)
+            narrow = [*shape[:axis], *shape[axis + 1 :]]
+            name = reduction.name if place == len(steps) - 1 else f"%pinned{number}_{place}"
+            head = f"{name}:{len(values)}" if len(values) > 1 else name
+            inputs, results = (", ".join(_tensor(extents, kind) for kind in types) for extents in (shape, narrow))
+            lines.append(f'{reduction.indent}{head} = "tt.reduce"({", ".join(values)}) <{{axis = {axis} : i32}}> ({{')
+            body = _body(reduction, backend, rounded=place == 0) if simple else _ordered_body(reduction, backend)
+            lines += [reduction.indent + line.lstrip() for line in body]
+            results = f"({results})" if len(types) > 1 else results
+            lines.append(f"{reduction.indent}}}) : ({inputs}) -> {results}{reduction.location}")
+            values = [f"{name}#{each}" for each in range(len(types))] if len(types) > 1 else [name]
+            shape = narrow
     return lines
-
-
-def _above_one(extent: int) -> list[int]:
-    return [extent] if extent > 1 else []
 
 
 def _tensor(shape: Sequence[int], kind: str) -> str:

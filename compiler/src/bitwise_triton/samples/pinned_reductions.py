@@ -26,6 +26,7 @@ from bitwise_triton.reductions.kernels.functions import (
     tree_dot,
     tree_reduce,
     tree_sum,
+    tree_welford,
     welford,
 )
 
@@ -158,14 +159,27 @@ def welford_rows(x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constex
     column = tl.arange(0, BLOCK)
     inside = (row[:, None] < rows) & (column[None, :] < columns)
     value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=negative_zero()).to(tl.float32)
-    weight = tl.where(column[None, :] < columns, tl.full(value.shape, 1.0, tl.float32), 0.0)
-    start = (value, tl.zeros_like(value), weight)
     if ORDER == "":
-        mean, squares, count = tl.reduce(start, 1, welford)
+        count = tl.where(column[None, :] < columns, tl.full(value.shape, 1.0, tl.float32), 0.0)
+        total, squares, count = tl.reduce((value, tl.zeros_like(value), count), 1, welford)
     else:
-        mean, squares, count = tree_reduce(start, 1, welford, ORDER)
-    tl.store(y + 2 * row, mean, mask=row < rows)
-    tl.store(y + 2 * row + 1, squares / count, mask=row < rows)
+        total, squares, count = tree_welford(value, 1, ORDER, columns)
+    tl.store(y + 2 * row, tl.div_rn(total, count), mask=row < rows)
+    tl.store(y + 2 * row + 1, tl.div_rn(squares, count), mask=row < rows)
+
+
+@triton.jit
+def even_welford_rows(x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, ORDER: tl.constexpr):
+    """`welford_rows` of rows of BLOCK elements, whose counts are known."""
+    row = tl.program_id(0) * ROW_BLOCK + tl.arange(0, ROW_BLOCK)
+    value = tl.load(x + row[:, None] * columns + tl.arange(0, BLOCK)[None, :])
+    if ORDER == "":
+        ones = tl.full(value.shape, 1.0, tl.float32)
+        total, squares, count = tl.reduce((value, tl.zeros_like(value), ones), 1, welford)
+    else:
+        total, squares, count = tree_welford(value, 1, ORDER)
+    tl.store(y + 2 * row, tl.div_rn(total, count))
+    tl.store(y + 2 * row + 1, tl.div_rn(squares, count))
 
 
 @triton.jit
@@ -254,6 +268,7 @@ def cases() -> list[PinnedCase]:
         PinnedCase("layer_norm", layer_norm, 8, 200, FLOATS, few),
         PinnedCase("row_dot", row_dot, 8, 200, (("x", "fp32"), ("w", "fp32"), ("y", "fp32")), few),
         PinnedCase("welford_rows", welford_rows, 8, 100, FLOATS, space((1, 4), (128,), (1, 4))),
+        PinnedCase("even_welford_rows", even_welford_rows, 8, 64, FLOATS, space((1, 4), (64,), (1, 2, 4))),
         PinnedCase("argmax_rows", argmax_rows, 8, 100, (("x", "fp32"), ("y", "i32")), space((1, 4), (128,), (1, 4))),
         PinnedCase("logsumexp_rows", logsumexp_rows, 8, 100, FLOATS, space((1, 4), (128,), (1, 4))),
     ]  # fmt: skip

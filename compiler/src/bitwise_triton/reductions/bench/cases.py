@@ -175,6 +175,8 @@ def whole_rows(kernel: str, dtype: str, rows: int, columns: int) -> Case:
 
     def steps(configuration: Configuration, order: str) -> list[Step]:
         constants = {**_constants(configuration), "BLOCK": block, "ORDER": order}
+        if kernel == "welford_rows":
+            constants["EVEN"] = columns == block
         grid = (_blocks(rows, constants["ROW_BLOCK"]),)
         return [Step(kernel, (*inputs, "y", rows, columns), constants, grid, _options(configuration))]
 
@@ -212,7 +214,9 @@ def backward(dtype: str, rows: int, columns: int) -> Case:
         Tensor("db", "fp32", columns, "out"),
     )
     space = _space(ROW_BLOCK=(32, 64), BLOCK=(64, 128), num_warps=(4, 8))
-    return Case("layer_norm_backward", dtype, (rows, columns), tensors, space, "chain(5:), 4, inner_tree", steps)
+    # A warp's loads span four rows in 16 bits and two in 32.
+    order = "chain(5:), outer_tree" if dtype == "fp32" else "chain(5:), 4, inner_tree"
+    return Case("layer_norm_backward", dtype, (rows, columns), tensors, space, order, steps)
 
 
 def gemm(dtype: str, m: int, n: int, k: int) -> Case:

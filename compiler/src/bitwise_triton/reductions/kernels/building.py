@@ -47,6 +47,15 @@ def rounded(name, a, b, _semantic=None, _generator=None):
 
 
 @tl.core.builtin
+def distance(a, b, _semantic=None, _generator=None):
+    """The greater of two less the smaller, NaN for NaN: one operation whichever side is `a`."""
+    nan = tl.PropagateNan.ALL
+    greater = tl.maximum(a, b, propagate_nan=nan, _semantic=_semantic)
+    smaller = tl.minimum(a, b, propagate_nan=nan, _semantic=_semantic)
+    return greater.__sub__(smaller, _semantic=_semantic)
+
+
+@tl.core.builtin
 def constant(value, dtype, _semantic=None):
     """A scalar constant with its sign: Triton's own constants turn -0.0 into 0.0."""
     value, dtype = plain(value), plain(dtype)
@@ -98,12 +107,15 @@ def fill_beyond(values, axis, extent, neutral, _semantic=None):
 
 @tl.core.builtin
 def fold(values, axis, text, first, later, _semantic=None, _generator=None):
-    """A tuple of tensors reduced along `axis` in the order `text`: step one by `first`, the others by `later`."""
+    """A tuple of tensors reduced along `axis` in the order `text`: step one by `first`, the others by `later`.
+
+    Either is a jit function, or "add" (rounded and contracted with nothing) or "+", for which no function is called.
+    """
     values = _tuple(values)
     at = _axis(axis, values[0])
     steps = orders.Order(plain(text)).steps(_shape(values[0])[at])
-    values = _run(values, at, steps, plain(first), plain(later), _semantic, _generator)
-    return tl.tuple(_without(values, at, _semantic))
+    combine = _combine(plain(first), plain(later), _semantic, _generator)
+    return tl.tuple(_run(values, at, steps, combine, _semantic, _generator, ends=True))
 
 
 @tl.core.builtin
@@ -120,7 +132,8 @@ def fold_into(totals, values, axis, text, first, later, _semantic=None, _generat
             f"tiles of {chunk} or more."
         )
     steps = order.steps(extent)[:early]
-    values = _run(values, at, steps, plain(first), plain(later), _semantic, _generator)
+    combine = _combine(plain(first), plain(later), _semantic, _generator)
+    values = _run(values, at, steps, combine, _semantic, _generator)
     shape = _shape(values[0])
     length = _shape(totals[0])[at]
     kept = chunk >> early
@@ -129,9 +142,8 @@ def fold_into(totals, values, axis, text, first, later, _semantic=None, _generat
             f"The totals of the order {order.text!r} have {kept} elements along axis {at}, not {length}; make them "
             f"with negative_zeros([..., {kept}, ...], ...)."
         )
-    combine = plain(later) if early else plain(first)
     for piece in _pieces(values, at, shape[at] // kept, kept, _semantic, _generator):
-        totals = _call(combine, totals, piece, _generator)
+        totals = combine(early, totals, piece)
     return tl.tuple(totals)
 
 
@@ -143,31 +155,105 @@ def fold_end(totals, axis, text, combine, _semantic=None, _generator=None):
     order = orders.Order(plain(text))
     early, chunk = order.chunked()
     steps = order.steps(chunk)[early:]
-    totals = _run(totals, at, steps, plain(combine), plain(combine), _semantic, _generator)
-    return tl.tuple(_without(totals, at, _semantic))
+    each = _combine(plain(combine), plain(combine), _semantic, _generator)
+    return tl.tuple(_run(totals, at, steps, each, _semantic, _generator, ends=True))
 
 
-def _run(values, at, steps, first, later, semantic, generator):
-    for number, step in enumerate(steps):
-        combine = later if number else first
-        shape = _shape(values[0])
-        low = 1 << step.position
-        if isinstance(step, orders.Chain):
-            values = _chain(values, at, 1 << step.bits, low, combine, semantic, generator)
+@tl.core.builtin
+def fold_welford(x, axis, text, _semantic=None, _generator=None):
+    """Sum and sum of squared deviations of `x`, a tensor of float32, along `axis` in the order `text`, a tree.
+
+    Both sides of a step have the same number n of elements, a power of two known here, so that the term of the two
+    sums' difference d, d * d / (2 * n), takes one product that is exact and one fused addition.
+    """
+    at = _axis(axis, x)
+    steps = orders.Order(plain(text)).steps(_shape(x)[at])
+    if not all(isinstance(step, orders.Pair) for step in steps):
+        raise ValueError(f"The order {plain(text)!r} has a chain; tree_welford takes a tree.")
+
+    def combine(number, left, right):
+        half = tl.tensor(_semantic.builder.get_fp32(0.5 / (1 << number)), tl.float32)
+        if number == 0:
+            # What a step begins with may be a product, which nothing may contract with these operations.
+            apart = distance(left[1], right[1], _semantic=_semantic)
+            scaled = rounded("mul", apart, half, _semantic=_semantic)
+            squares = rounded("mul", scaled, apart, _semantic=_semantic)
+            return [rounded("add", left[0], right[0], _semantic=_semantic), squares]
+        apart = distance(left[0], right[0], _semantic=_semantic)
+        scaled = apart.__mul__(half, _semantic=_semantic)
+        both = left[1].__add__(right[1], _semantic=_semantic)
+        squares = tl.math.fma(scaled, apart, both, _semantic=_semantic)
+        return [left[0].__add__(right[0], _semantic=_semantic), squares]
+
+    values = [x, x] if steps else [x, tl.full(_shape(x), 0.0, tl.float32, _semantic=_semantic)]
+    return tl.tuple(_run(values, at, steps, combine, _semantic, _generator, ends=True))
+
+
+def _combine(first, later, semantic, generator):
+    """What a step with a number does with the values of its left side and of its right side."""
+
+    def combine(number, left, right):
+        function = later if number else first
+        if function == "add":
+            return [rounded("add", left[0], right[0], _semantic=semantic)]
+        if function == "+":
+            return [left[0].__add__(right[0], _semantic=semantic)]
+        found = generator.call_JitFunction(function, [*left, *right], kwargs={})
+        return [found] if isinstance(found, tl.tensor) else list(found)
+
+    return combine
+
+
+def _run(values, at, steps, combine, semantic, generator, ends=False):
+    """`values` after `steps` along axis `at`, which has gone where `ends`."""
+    shape = _shape(values[0])
+    length = shape[at]
+    for number, part in orders.groups(steps):
+        before, after = shape[:at], shape[at + 1 :]
+        if number + len(part) < len(steps):
+            before, after = orders.joined(before), orders.joined(after)
+        if isinstance(part[0], orders.Chain):
+            step = part[0]
+            values = _reshaped(values, [*before, length, *after], semantic)
+            pieces = _pieces(values, len(before), 1 << step.bits, 1 << step.position, semantic, generator)
+            values = pieces[0]
+            for piece in pieces[1:]:
+                values = combine(number, values, piece)
+            length >>= step.bits
             continue
-        split = [*shape[:at], shape[at] // (2 * low), 2, low, *shape[at + 1 :]]
-        joined = [*shape[:at], shape[at] // 2, *shape[at + 1 :]]
-        values = [tl.reshape(value, split, _semantic=semantic) for value in values]
-        values = tl.reduce(tuple(values), at + 1, combine, _semantic=semantic, _generator=generator)
-        values = [tl.reshape(value, joined, _semantic=semantic) for value in values]
-    return values
+        extents, places = orders.axes(part, length)
+        values = _reshaped(values, [*before, *extents, *after], semantic)
+        for later, place in enumerate(places):
+            values = _paired(values, len(before) + place, number + later, combine, semantic)
+        length >>= len(part)
+    rest = [*shape[:at], *([] if ends else [length]), *shape[at + 1 :]]
+    return _reshaped(values, rest, semantic)
 
 
-def _chain(values, at, count, low, combine, semantic, generator):
-    total = None
-    for piece in _pieces(values, at, count, low, semantic, generator):
-        total = piece if total is None else _call(combine, total, piece, generator)
-    return total
+def _paired(values, axis, number, combine, semantic):
+    """The step `number` over `axis`, which has two elements, as one reduction."""
+
+    def region(reduction):
+        builder = semantic.builder
+        types = [value.type.scalar for value in values] * 2
+        with tl.core._insertion_guard(builder):
+            block = builder.create_block_with_parent(reduction.get_region(0), [type.to_ir(builder) for type in types])
+            sides = [tl.tensor(block.arg(place), type) for place, type in enumerate(types)]
+            results = combine(number, sides[: len(values)], sides[len(values) :])
+            builder.create_reduce_ret(*[result.handle for result in results])
+
+    return list(semantic.reduction(tuple(values), axis, region))
+
+
+def _reshaped(values, shape, semantic):
+    """The values in another shape; without any axis they are scalars."""
+    if shape == _shape(values[0]):
+        return values
+    if not shape:
+        return [semantic.unsplat(value) for value in values]
+    if not _shape(values[0]):
+        values = [semantic.splat(value, [1]) for value in values]
+    return [tl.reshape(value, shape, _semantic=semantic) for value in values]
 
 
 def _pieces(values, at, count, low, semantic, generator):
@@ -185,20 +271,6 @@ def _pieces(values, at, count, low, semantic, generator):
         for half, side in zip(halves, tl.split(cut, _semantic=semantic, _generator=generator), strict=True):
             half.append(tl.reshape(side, [*shape[:at], shape[at] // 2, *shape[at + 1 :]], _semantic=semantic))
     return [piece for half in halves for piece in _pieces(half, at, count // 2, low, semantic, generator)]
-
-
-def _call(combine, left, right, generator):
-    found = generator.call_JitFunction(combine, [*left, *right], kwargs={})
-    return [found] if isinstance(found, tl.tensor) else list(found)
-
-
-def _without(values, at, semantic):
-    """The values without axis `at`, which has one element."""
-    shape = _shape(values[0])
-    rest = [*shape[:at], *shape[at + 1 :]]
-    if rest:
-        return [tl.reshape(value, rest, _semantic=semantic) for value in values]
-    return [semantic.unsplat(value) for value in values]
 
 
 def _tuple(values: Any) -> list[Any]:

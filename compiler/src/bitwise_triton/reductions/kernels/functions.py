@@ -21,10 +21,12 @@ from bitwise_triton.reductions.kernels.building import (
     FINGERPRINT,
     checked,
     constant,
+    distance,
     fill_beyond,
     fold,
     fold_end,
     fold_into,
+    fold_welford,
     opaque,
     rounded,
 )
@@ -56,16 +58,11 @@ def negative_zeros(shape: tl.constexpr, dtype: tl.constexpr = tl.float32):
 
 
 @triton.jit
-def _add(a, b):
-    return a + b
-
-
-@triton.jit
 def tree_sum(x, axis: tl.constexpr, order: tl.constexpr = "inner_tree", extent=None):
     """The sum of `x` along `axis` in `order`, of the first `extent` elements; bfloat16 is added as float32."""
     tl.static_assert(FINGERPRINT != "")
     filled = fill_beyond(checked(x, "tree_sum"), axis, extent, -0.0)
-    return fold(filled, axis, order, add_rounded, _add)[0]
+    return fold(filled, axis, order, "add", "+")[0]
 
 
 @triton.jit
@@ -93,14 +90,14 @@ def sum_into(totals, x, axis: tl.constexpr, order: tl.constexpr):
     Start from `negative_zeros`, add the tiles in order, pad the last with `negative_zero()`, and finish with `sum_end`.
     """
     tl.static_assert(FINGERPRINT != "")
-    return fold_into(totals, checked(x, "sum_into"), axis, order, add_rounded, _add)[0]
+    return fold_into(totals, checked(x, "sum_into"), axis, order, "add", "+")[0]
 
 
 @triton.jit
 def sum_end(totals, axis: tl.constexpr, order: tl.constexpr):
     """The sum that `sum_into` gathered, without `axis`."""
     tl.static_assert(FINGERPRINT != "")
-    return fold_end(totals, axis, order, _add)[0]
+    return fold_end(totals, axis, order, "+")[0]
 
 
 @triton.jit
@@ -118,18 +115,41 @@ def reduce_end(totals, axis: tl.constexpr, combine, order: tl.constexpr):
 
 
 @triton.jit
-def welford(mean_a, squares_a, weight_a, mean_b, squares_b, weight_b):
-    """Joins (mean, sum of squared deviations, weight) of two sets; (-0.0, 0, 0) is neutral. Start from (x, 0, 1)."""
-    weight = add_rounded(weight_a, weight_b)
-    product = mul_rounded(weight_a, weight_b)
-    alone = product == 0
-    share = 1.0 / tl.where(alone, 1.0, weight)
-    both = add_rounded(mul_rounded(mean_a, weight_a), mul_rounded(mean_b, weight_b))
-    mean = tl.where(alone, add_rounded(mean_a, mean_b), mul_rounded(both, share))
-    # The greater less the smaller is the same operation whichever side is a.
-    delta = tl.maximum(mean_a, mean_b) - tl.minimum(mean_a, mean_b)
-    spread = mul_rounded(mul_rounded(delta, delta), mul_rounded(product, share))
-    return mean, add_rounded(add_rounded(squares_a, squares_b), tl.where(alone, 0.0, spread)), weight
+def welford(sum_a, squares_a, count_a, sum_b, squares_b, count_b):
+    """Joins (sum, sum of squared deviations from the mean, count) of two sets; the mean is the sum over the count.
+
+    Start from (x, 0, 1); (-0.0, 0, 0) stands for nothing. Counts are float32, exact below 2**24. Sets of equal counts
+    that are powers of two join as in `tree_welford`.
+    """
+    least, greatest = tl.minimum(count_a, count_b), tl.maximum(count_a, count_b)
+    count = add_rounded(count_a, count_b)
+    alone = least == 0
+    # The mean of the smaller set, times the greater count: exactly the other's sum where counts are equal.
+    share = tl.div_rn(least, tl.where(alone, 1.0, greatest))
+    left = tl.where(count_a > count_b, mul_rounded(sum_a, share), sum_a)
+    right = tl.where(count_b > count_a, mul_rounded(sum_b, share), sum_b)
+    apart = distance(left, right)
+    weight = tl.div_rn(greatest, tl.where(alone, 1.0, mul_rounded(least, count)))
+    both = add_rounded(squares_a, squares_b)
+    squares = tl.where(alone, both, tl.fma(mul_rounded(apart, weight), apart, both))
+    return add_rounded(sum_a, sum_b), squares, count
+
+
+@triton.jit
+def tree_welford(x, axis: tl.constexpr, order: tl.constexpr = "inner_tree", extent=None):
+    """The sum of `x` along `axis`, the sum of its squared deviations from the mean, and the count, in float32.
+
+    Of the first `extent` elements, all without one; the bits of a set do not depend on how much stands beyond it.
+    Without `extent` every step joins sets of equal and known counts, which takes no division. `order` is a tree.
+    """
+    tl.static_assert(FINGERPRINT != "")
+    value = x.to(tl.float32)
+    if extent is None:
+        total, squares = fold_welford(value, axis, order)
+        return total, squares, tl.full(total.shape, x.shape[axis], tl.float32)
+    ones = tl.full(value.shape, 1.0, tl.float32)
+    start = (value, tl.zeros_like(value), ones)
+    return tree_reduce(start, axis, welford, order, extent, (-0.0, 0.0, 0.0))
 
 
 @triton.jit

@@ -20,9 +20,8 @@ from bitwise_triton.reductions.kernels.functions import (
     sum_end,
     sum_into,
     tree_dot,
-    tree_reduce,
     tree_sum,
-    welford,
+    tree_welford,
 )
 
 
@@ -203,18 +202,28 @@ def _welford(mean_a, squares_a, weight_a, mean_b, squares_b, weight_b):
 
 
 @triton.jit
-def welford_rows(x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, ORDER: tl.constexpr):
-    """Mean and variance of whole rows by joining means and squared deviations."""
+def welford_rows(
+    x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr, ORDER: tl.constexpr
+):
+    """Mean and variance of whole rows by joining sets; EVEN where a row has BLOCK elements."""
     row = tl.program_id(0) * ROW_BLOCK + tl.arange(0, ROW_BLOCK)
     column = tl.arange(0, BLOCK)
-    inside = (row[:, None] < rows) & (column[None, :] < columns)
+    inside = row[:, None] < rows
+    if not EVEN:
+        inside = inside & (column[None, :] < columns)
     at = row[:, None].to(tl.int64) * columns + column[None, :]
     value = tl.load(x + at, mask=inside, other=negative_zero()).to(tl.float32)
-    start = (value, tl.zeros_like(value), tl.where(inside, tl.full(value.shape, 1.0, tl.float32), 0.0))
     if ORDER == "":
-        mean, squares, count = tl.reduce(start, 1, _welford)
+        count = tl.full(value.shape, 1.0, tl.float32)
+        if not EVEN:
+            count = tl.where(inside, count, 0.0)
+        mean, squares, count = tl.reduce((value, tl.zeros_like(value), count), 1, _welford)
     else:
-        mean, squares, count = tree_reduce(start, 1, welford, ORDER)
+        if EVEN:
+            total, squares, count = tree_welford(value, 1, ORDER)
+        else:
+            total, squares, count = tree_welford(value, 1, ORDER, columns)
+        mean = tl.div_rn(total, count)
     tl.store(y + 2 * row, mean, mask=row < rows)
     tl.store(y + 2 * row + 1, squares / count, mask=row < rows)
 
