@@ -9,6 +9,7 @@ configurations of a group that share it.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +19,11 @@ import numpy as np
 
 from bitwise_conformance.cases import DTYPE_BYTES, Array, Case, Scalar
 from bitwise_conformance.described_attention import attention
-from bitwise_conformance.described_reductions import thread_sum
+from bitwise_conformance.described_reductions import Loop, thread_sum
 from bitwise_conformance.draws import digest_of, inputs_of
+from bitwise_conformance.environment import reading_environment
 from bitwise_conformance.records import Records, load_records
-from bitwise_core.descriptors import Cut, GEMMDesc, Instruction, Record, single_pass
+from bitwise_core.descriptors import Cut, Fold, GEMMDesc, Instruction, Record, ReductionDesc, single_pass
 from bitwise_core.evaluation import evaluate
 from bitwise_core.numeric import Bits
 
@@ -64,7 +66,8 @@ def _instruction(case: Case, dtype: str) -> Instruction:
 def _product(case: Case, desc: GEMMDesc, order: str = "nn") -> Described:
     sizes = _numbers(case)
     m, n, k = (sizes[name] for name in "mnk")
-    return Described(desc, (("a", (m, k), order[0] == "t"), ("b", (k, n), order[1] == "t")), "c")
+    operands = ("a", (m, k), order[0] == "t"), ("b", (k, n), order[1] == "t")
+    return Described(desc, operands, "c", _arrays(case)["a"].elements // (m * k))
 
 
 def _plain(case: Case) -> Described | None:
@@ -105,6 +108,8 @@ def _row_sum(case: Case) -> Described:
     columns = _numbers(case)["columns"]
     aligned = columns % 16 == 0 and source.offset == 0
     narrow = case.function.__name__ == "row_sum_narrow"
+    early = case.constants.get("EARLY")
+    loop: Loop | None = None if early is None else "sums" if early else "places"
     desc = thread_sum(
         columns,
         case.constants["BLOCK"],
@@ -113,8 +118,35 @@ def _row_sum(case: Case) -> Described:
         dtype=source.dtype,
         accumulator_dtype=source.dtype if narrow else "fp32",
         output_dtype=target.dtype,
+        loop=loop,
     )
     return Described(desc, (("source", (source.elements // columns, columns), False),), "target")
+
+
+def _groups(case: Case) -> Described | None:
+    """An accumulator that closes after some turns, added to a sum from +0; of one turn the compiler makes one walk."""
+    if case.constants["GROUPS"] == 1:
+        return _plain(case)
+    arrays = _arrays(case)
+    span = case.constants["BK"] * case.constants["GROUPS"]
+    dtype = arrays["a"].dtype
+    plain = single_pass(_numbers(case)["k"], dtype, _instruction(case, dtype), output_dtype=arrays["c"].dtype)
+    return _product(case, GEMMDesc(**{**dict(plain), "k_cuts": (Cut(span=span, start="zero"),)}))
+
+
+def _reduce(case: Case) -> Described | None:
+    """The parts of a split added in order, from +0."""
+    arrays, constants = _arrays(case), case.constants
+    if constants["TREE"]:
+        return None
+    size, parts = _numbers(case)["size"], constants["SPLIT"]
+    desc = ReductionDesc(
+        length=parts,
+        dtype="fp32",
+        output_dtype=arrays["c"].dtype,
+        folds=(Fold(stride=1, count=parts, start="zero"),),
+    )
+    return Described(desc, (("workspace", (size, parts), True),), "c")
 
 
 def _attention(case: Case) -> Described | None:
@@ -150,7 +182,11 @@ FAMILIES: Mapping[str, Callable[[Case], Described | None]] = {
     "gemm_fp64": _plain,
     "gemm_fp8e4nv": _fp8,
     "gemm_fp8e5": _fp8,
+    "gemm_batched": _plain,
+    "gemm_kgroup": _groups,
+    "split_k_reduce": _reduce,
     "row_sum": _row_sum,
+    "row_sum_loop": _row_sum,
     "attention": _attention,
     "attention_causal": _attention,
 }
@@ -226,18 +262,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("records", type=Path, help="the recorded bytes")
     parser.add_argument("--families", nargs="*", default=list(FAMILIES), help="these families only")
     parser.add_argument("--draws", nargs="*", help="these draws only")
+    parser.add_argument("--out", type=Path, help="write the counts here, as JSON")
     chosen = parser.parse_args(arguments)
     from bitwise_conformance import corpus
 
-    cases = [case for case in corpus.cases() if case.family in chosen.families]
-    found = against(cases, load_records(chosen.records), chosen.draws)
-    for name, draws in found.different.items():
-        print(f"{name}: {', '.join(draws)}")
-    print(
-        f"{found.cases} configurations, {found.evaluations} evaluations: {len(found.different)} differ; "
-        f"{found.without} of these families have no descriptor"
-    )
-    return 1 if found.different else 0
+    recorded = load_records(chosen.records)
+    families: dict[str, dict[str, int]] = {}
+    for family in chosen.families:
+        found = against((case for case in corpus.cases() if case.family == family), recorded, chosen.draws)
+        for name, draws in found.different.items():
+            print(f"{name}: {', '.join(draws)}")
+        families[family] = {
+            "configurations": found.cases,
+            "descriptors": found.evaluations,
+            "differ": len(found.different),
+            "without": found.without,
+        }
+        print(family, families[family], flush=True)
+    if chosen.out:
+        kept = {
+            "environment": {**reading_environment(), "gpu": recorded.environment["gpu"]},
+            "draws": list(chosen.draws or recorded.draws),
+            "families": families,
+        }
+        chosen.out.write_text(json.dumps(kept, indent=1) + "\n")
+    return 1 if any(each["differ"] for each in families.values()) else 0
 
 
 if __name__ == "__main__":

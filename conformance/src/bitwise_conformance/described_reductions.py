@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 from bitwise_core.descriptors import Digit, Fold, ReductionDesc
+
+Loop: TypeAlias = Literal["places", "sums"]
 
 
 def thread_sum(
-    length: int, block: int, warps: int, vector: int, *, dtype: str, accumulator_dtype: str, output_dtype: str
+    length: int,
+    block: int,
+    warps: int,
+    vector: int,
+    *,
+    dtype: str,
+    accumulator_dtype: str,
+    output_dtype: str,
+    loop: Loop | None = None,
 ) -> ReductionDesc:
-    """The sum of one row of `block` places by one program, places from `length` on holding +0.
+    """The sum of one row by one program in blocks of `block` places, places from `length` on holding +0.
 
     A thread holds `vector` neighbours, the lanes of a warp follow one another, then the warps, then again from the
-    first: registers are added in one chain, lanes and then warps pairwise, the largest distance first.
+    first: registers are added in one chain, lanes and then warps pairwise, the largest distance first.  A loop over
+    blocks adds them from +0, place by place (`places`) or their sums (`sums`).
     """
     vector = min(vector, max(1, block // (32 * warps)))
     lanes = min(32, block // vector)
@@ -22,11 +35,15 @@ def thread_sum(
     folds = [Fold(**dict(registers[0]), within=tuple(registers[1:]))] if registers else []
     for step, count in ((vector, lanes), (vector * lanes, used)):
         folds += [Fold(stride=step << bit) for bit in reversed(range((count - 1).bit_length()))]
+    blocks = -(-length // block)
+    if loop is not None:
+        chain = Fold(stride=block, count=blocks, start="zero")
+        folds = [chain, *folds] if loop == "places" else [*folds, chain]
     return ReductionDesc(
         length=length,
         dtype=dtype,
         accumulator_dtype=accumulator_dtype,
         output_dtype=output_dtype,
         folds=tuple(folds),
-        padding="zero" if block > length else "absent",
+        padding="zero" if block * blocks > length else "absent",
     )

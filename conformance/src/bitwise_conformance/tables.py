@@ -102,11 +102,24 @@ def matrix_speed(record: Mapping[str, Any]) -> str:
     )
 
 
+def described(record: Mapping[str, Any]) -> str:
+    """Kernels that have a descriptor, and how many of its evaluations have other bytes than the GPU."""
+    kinds = {"products": ("gemm",), "sums": ("row_sum", "split_k_reduce"), "attention": ("attention",)}
+    rows = []
+    for kind, starts in kinds.items():
+        mine = [each for family, each in record["families"].items() if family.startswith(starts)]
+        rows.append([kind, *(sum(each[name] for each in mine) for name in ("configurations", "descriptors", "differ"))])
+    gpu = record["environment"]["gpu"].split()[1]
+    head = ("kernels of the corpus", "configurations", "descriptors", f"other bytes than an {gpu}")
+    return _markdown(head, rows) + f"\n\nEach descriptor evaluated on a CPU for {len(record['draws'])} kinds of input."
+
+
 SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingProxyType(
     {
         "reading": ("reading-sm90.json", reading),
         "seconds": ("reading-sm90.json", seconds),
         "mutants": ("mutants.json", mutants),
+        "described": ("described-sm90-h100.json", described),
         "matrix-speed": ("matrix-speed.json", matrix_speed),
     }
 )

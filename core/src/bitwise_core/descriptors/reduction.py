@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, StrictInt, model_validator
+from pydantic import model_validator
 
 from bitwise_core.descriptors.cuts import FloatName, Positive
 from bitwise_core.descriptors.record import DescriptorError, Record
@@ -16,20 +16,20 @@ class Digit(Record):
     """A digit of an index: it counts from 0 to `count` - 1 in steps of `stride`."""
 
     stride: Positive
-    count: Annotated[StrictInt, Field(ge=2)] = 2
+    count: Positive = 2
 
 
 class Fold(Record):
     """One digit of the index is summed away: the `count` values whose indices differ by multiples of `stride`.
 
     They are added one after the other, in ascending order of the digit (descending with `chain-down`), from the first
-    of them or from +0.  A digit of two is one bit of the index, and its fold one round of a tree.  With `within`,
-    further digits are summed in the same chain: at each place of a digit all places of those after it, the last the
-    fastest.
+    of them or from +0 (a count of 1 then adds a value to +0).  A digit of two is one bit of the index, and its fold one
+    round of a tree.  With `within`, further digits are summed in the same chain: at each place of a digit all places of
+    those after it, the last the fastest.
     """
 
     stride: Positive
-    count: Annotated[StrictInt, Field(ge=2)] = 2
+    count: Positive = 2
     order: Literal["chain", "chain-down"] = "chain"
     start: Literal["first", "zero"] = "first"
     within: tuple[Digit, ...] = ()
@@ -71,7 +71,7 @@ class ReductionDesc(Record):
     def _consistent(self) -> ReductionDesc:
         reach = 1
         digits = [digit for fold in self.folds for digit in fold.digits]
-        for digit in sorted(digits, key=lambda each: each.stride):
+        for digit in sorted(digits, key=lambda each: (each.stride, each.count)):
             if digit.stride != reach:
                 raise ValueError(
                     f"the folds below stride {digit.stride} reach {reach} indices: give one of stride {reach}, so that "
