@@ -130,7 +130,11 @@ def _gemm(**changes: object) -> GEMMDesc:
             "give span = 75, or count = 5, or leave count out",
         ),
         ({"alpha": float("nan")}, "GEMMDesc: alpha: the scale is nan: give a finite number, 1 for none"),
-        ({"alpha": 0.1}, "GEMMDesc: alpha: the scale 0.1 is no number of fp32: round it first"),
+        ({"alpha": 0.1}, "GEMMDesc: alpha: 0.1 is no number of fp32: round it first"),
+        (
+            {"alpha": -0.0},
+            "GEMMDesc: alpha: -0.0 equals 0.0 and has other bits: two records would be one; give 0.0",
+        ),
         ({"k": 0}, "GEMMDesc: k: input should be greater than or equal to 1, not 0"),
         ({"k": "64"}, "GEMMDesc: k: input should be a valid integer, not '64'"),
         (

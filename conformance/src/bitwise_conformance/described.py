@@ -27,7 +27,7 @@ from bitwise_core.descriptors import Cut, Fold, GEMMDesc, Instruction, Record, R
 from bitwise_core.evaluation import evaluate
 from bitwise_core.numeric import Bits
 
-GROUP, WARP = "wgmma", "mma.sync"
+GROUP, WARP, SHARED = "wgmma", "mma.sync", "fused"
 NATIVE = {"fp16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "fp64": 4}
 FORMATS = {"fp8e4nv": "e4m3", "fp8e5": "e5m2"}
 
@@ -57,8 +57,10 @@ def _format(dtype: str) -> str:
     return FORMATS.get(dtype, dtype)
 
 
-def _instruction(case: Case, dtype: str) -> Instruction:
-    """wgmma for tiles of at least 64 rows and 4 warps, mma.sync below; 16-bit types run one step on both."""
+def _instruction(case: Case, dtype: str, total: str = "fp32") -> Instruction:
+    """wgmma for tiles of at least 64 rows and 4 warps, mma.sync below; where both run one step, its own name."""
+    if dtype in ("fp16", "bf16", "tf32") and total == "fp32":
+        return Instruction(architecture="sm_90", family=SHARED, k=NATIVE[dtype])
     small = case.constants["BM"] < 64 or case.num_warps < 4 or dtype == "fp64"
     return Instruction(architecture="sm_90", family=WARP if small else GROUP, k=NATIVE[dtype])
 
@@ -78,7 +80,7 @@ def _plain(case: Case) -> Described | None:
     if case.family == "gemm_fp64" and case.constants["BK"] != 16:
         return None
     desc = single_pass(
-        _numbers(case)["k"], dtype, _instruction(case, dtype), output_dtype=c, accumulator_dtype=total
+        _numbers(case)["k"], dtype, _instruction(case, dtype, total), output_dtype=c, accumulator_dtype=total
     )  # fmt: skip
     order = case.group.split("-")[1] if case.family == "gemm_layouts" else "nn"
     return _product(case, desc, order)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-import numpy as np
 from pydantic import StrictBool, field_validator, model_validator
 
 from bitwise_core.descriptors.cuts import FloatName, Positive
 from bitwise_core.descriptors.gemm import GEMMDesc
-from bitwise_core.descriptors.record import DescriptorError, Record
+from bitwise_core.descriptors.record import DescriptorError, Record, single
 from bitwise_core.descriptors.reduction import ReductionDesc
 
 
@@ -54,10 +53,7 @@ class AttentionDesc(Record):
     @field_validator("score_scale", "mask_value")
     @classmethod
     def _single(cls, value: float | None) -> float | None:
-        with np.errstate(over="ignore"):
-            if value is not None and not float(np.float32(value)) == value:
-                raise ValueError(f"{value!r} is no number of fp32: round it first")
-        return value
+        return None if value is None else single(value)
 
     @model_validator(mode="after")
     def _consistent(self) -> AttentionDesc:

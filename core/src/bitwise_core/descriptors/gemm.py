@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, StrictBool, StrictInt, field_validator, model_validator
 
 from bitwise_core.descriptors.cuts import Cut, FloatName, Positions, Positive
-from bitwise_core.descriptors.record import DescriptorError, Record
+from bitwise_core.descriptors.record import DescriptorError, Record, single
 from bitwise_core.numeric import FLOAT_FORMATS
 
 _NAME = r"^[A-Za-z0-9._-]+$"
@@ -83,10 +83,7 @@ class GEMMDesc(Record):
     def _finite(cls, value: float) -> float:
         if not math.isfinite(value):
             raise ValueError(f"the scale is {value}: give a finite number, 1 for none")
-        with np.errstate(over="ignore"):
-            if float(np.float32(value)) != value:
-                raise ValueError(f"the scale {value!r} is no number of fp32: round it first")
-        return value
+        return single(value)
 
     @model_validator(mode="after")
     def _consistent(self) -> GEMMDesc:

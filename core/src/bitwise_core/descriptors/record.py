@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, TypeVar
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bitwise_core.numeric import FLOAT_FORMATS
@@ -70,6 +72,16 @@ def float_name(value: str) -> str:
     if form is None or not form.signed:
         known = ", ".join(name for name, each in FLOAT_FORMATS.items() if each.signed)
         raise ValueError(f"there is no floating-point type {value!r}; there are {known}")
+    return value
+
+
+def single(value: float) -> float:
+    """A field's number, checked: one of fp32, and no minus zero, which equals zero and has other bits."""
+    with np.errstate(over="ignore"):
+        if float(np.float32(value)) != value:
+            raise ValueError(f"{value!r} is no number of fp32: round it first")
+    if value == 0 and math.copysign(1.0, value) < 0:
+        raise ValueError("-0.0 equals 0.0 and has other bits: two records would be one; give 0.0")
     return value
 
 
