@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from bitwise_core import registry
 from bitwise_core.cli import app
-from bitwise_core.descriptors import GEMMDesc, Rotation, lane_tree_gemv, read
+from bitwise_core.descriptors import GEMMDesc, Rotation, lane_tree_gemv, read, three_level_chain
 from bitwise_core.descriptors.picture import picture
 from bitwise_core.descriptors.words import words
 from bitwise_core.mma import FusedSum, MmaSpec
@@ -92,6 +92,15 @@ def test_a_strided_cut_is_drawn_from_its_first_k() -> None:
         "part 0    0                                    250",
         "cut 1     |0---|1---|2---|3---|4---|5---|6---|7---",
         "part 0    [0] [1] [8] [9] [16] [17] ... [121]",
+    ]
+
+
+def test_of_many_parts_the_first_are_drawn() -> None:
+    assert picture(three_level_chain(3000, "fp16", chunks=100), 40) == [
+        "k         0                                   3000",
+        "k         0                                    150",
+        "cut 0     |0------|1------|2------|3------|4------...",
+        "part 0    [0] [1] [2] [3] [4] [5] [6] ... [29]",
     ]
 
 

@@ -14,8 +14,9 @@ def picture(desc: GEMMDesc, width: int = 72) -> list[str]:
     first instructions of the first part.
 
     A `|` starts a part, whose number follows; what takes no part is `.`.  An inner cut is drawn along the first part of
-    the cut before it, whose k are counted from 0.  A strided cut is drawn at its own scale, from the first k of the
-    part that it cuts: one character for each k, or for each tile, and the number of the part.
+    the cut before it, whose k are counted from 0; of many parts the first ones are drawn.  A strided cut is drawn at
+    its own scale, from the first k of the part that it cuts: one character for each k, or for each tile, and the number
+    of the part.
     """
     lines, part = _ruler("k", desc.k, width), parts_of(desc)
     for number, cut in enumerate(desc.k_cuts):
@@ -23,9 +24,13 @@ def picture(desc: GEMMDesc, width: int = 72) -> list[str]:
         if cut.layout == "strided":
             lines += _dealt(part, cut.tile, width, name)
         else:
-            if number:
-                lines += _ruler("part 0", len(part.positions), width)
-            lines.append(_label(name) + _bar(part, len(part.positions) if number else desc.k, width))
+            length = len(part.positions) if number else desc.k
+            shown = part.parts if 4 * len(part.parts) <= width else part.parts[: width // 8]
+            more = "..." if len(shown) < len(part.parts) else ""
+            length = sum(len(each.positions) for each in shown) if more else length
+            if number or more:
+                lines += _ruler("part 0" if number else "k", length, width)
+            lines.append(_label(name) + _bar(shown, length, width) + more)
         part = next(each for each in part.parts if len(each.positions))
     return lines + _walk(desc, part, width)
 
@@ -38,10 +43,10 @@ def _ruler(name: str, length: int, width: int) -> list[str]:
     return [_label(name) + "0" + str(length).rjust(width - 1)]
 
 
-def _bar(part: Part, length: int, width: int) -> str:
+def _bar(parts: tuple[Part, ...], length: int, width: int) -> str:
     """Contiguous parts of `length` k."""
     cells, passed = ["."] * width, 0
-    for number, each in enumerate(part.parts):
+    for number, each in enumerate(parts):
         begin = passed * width // length
         passed += len(each.positions)
         end = max(begin + 1, passed * width // length)
