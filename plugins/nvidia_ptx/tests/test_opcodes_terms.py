@@ -314,3 +314,51 @@ def test_an_approximation_of_a_number_that_a_loop_counts_is_refused() -> None:
     """
     with pytest.raises(Unreadable, match="may or may not know"):
         hashes(body, threads=1)
+
+
+def finite_form(body: str) -> object:
+    """The canonical form of %f40 where all is finite."""
+    return results(*run(LOADS + body + STORES["f"], threads=1, assume=frozenset({"finite"})))[1].words.tolist()
+
+
+PLUS_ZERO = "add.f32 %f40, %f1, 0f00000000;"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "sub.f32 %f5, 0f00000000, %f1; fma.rn.f32 %f40, %f5, 0f00000000, %f1;",
+        "sub.f32 %f5, 0f00000000, %f1; fma.rn.f32 %f40, 0f00000000, %f5, %f1;",
+        "mul.f32 %f5, %f2, %f2; fma.rn.f32 %f40, %f5, 0f00000000, %f1;",
+        "sub.f32 %f5, 0f00000000, %f2; mul.f32 %f6, %f5, %f5; fma.rn.f32 %f40, %f6, 0f00000000, %f1;",
+    ],
+)
+def test_products_that_are_plus_zero_where_all_is_finite(body: str) -> None:
+    assert finite_form(body) == finite_form(PLUS_ZERO)
+    assert form(body) != form(PLUS_ZERO)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "sub.f32 %f5, 0f00000000, %f2; fma.rn.f32 %f40, %f5, 0f00000000, %f1;",
+        "mul.f32 %f5, %f2, %f2; fma.rn.f32 %f40, %f5, 0f80000000, %f1;",
+        "mul.f32 %f5, %f2, %f3; fma.rn.f32 %f40, %f5, 0f00000000, %f1;",
+        "sub.f32 %f5, 0f00000000, %f1; fma.rn.f32 %f40, %f5, 0f80000000, %f1;",
+    ],
+)
+def test_products_that_are_a_zero_of_either_sign(body: str) -> None:
+    assert finite_form(body) != finite_form(PLUS_ZERO)
+
+
+@pytest.mark.parametrize("divisor", ["0f20000000", "0f3F800000", "0f5F000000"])
+def test_zero_over_a_known_number(divisor: str) -> None:
+    assert form(f"div.full.f32 %f5, 0f00000000, {divisor}; add.f32 %f40, %f1, %f5;") == form(PLUS_ZERO)
+    assert form(f"div.full.f32 %f5, 0f80000000, {divisor}; add.f32 %f40, %f1, %f5;") != form(PLUS_ZERO)
+
+
+@pytest.mark.parametrize(
+    "divisor", ["0f1FFFFFFF", "0f5F000001", "0f00000000", "0f7F800000", "0f7FC00000", "0fBF800000", "%f2"]
+)
+def test_zero_over_other_numbers(divisor: str) -> None:
+    assert form(f"div.full.f32 %f5, 0f00000000, {divisor}; add.f32 %f40, %f1, %f5;") != form(PLUS_ZERO)

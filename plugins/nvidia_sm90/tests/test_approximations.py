@@ -91,3 +91,11 @@ def test_the_assembler_multiplies_by_the_nearest_reciprocal_of_a_literal(divisor
             product = product * factor
     expected = np.where(np.isnan(product), np.uint32(0x7FFFFFFF), product.view(np.uint32))
     assert np.array_equal(FUNCTIONS["div.full.literal.fp32@sm_90"](x, np.broadcast_to(pattern, x.shape)), expected)
+
+
+@pytest.mark.parametrize("name", ["div.full.fp32@sm_90", "div.full.literal.fp32@sm_90"])
+def test_zero_over_a_positive_number_of_middling_size_is_that_zero(name: str) -> None:
+    sizes = np.random.default_rng(5).integers(0x20000000, 0x5F000001, 100_000, dtype=np.uint32)
+    sizes[:2] = 0x20000000, 0x5F000000
+    assert not FUNCTIONS[name](np.zeros(sizes.shape, dtype=np.uint32), sizes).any()
+    assert FUNCTIONS[name](np.zeros(1, dtype=np.uint32), np.zeros(1, dtype=np.uint32))[0] == 0x7FFFFFFF

@@ -129,7 +129,7 @@ def _absolute(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lane
 def _multiply(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lanes | None:
     if not info.nearest_or_zero:
         return None
-    left, right = (_magnitude(value) for value in values)
+    left, right = _magnitudes(values)
     flags = L.sticky(left, right) | ((left.meta ^ right.meta) & L.NEGATED)
     positive = _positive_product(left, right)
     flags = flags | positive | L.implied(positive)
@@ -151,13 +151,25 @@ def _multiply(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lane
 def _fused(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lanes | None:
     if not info.nearest_or_zero:
         return None
-    left, right, addend = _magnitude(values[0]), _magnitude(values[1]), values[2]
+    (left, right), addend = _magnitudes(values), values[2]
     result = _fused_apart(info, values, left, right, bits, finite)
     if finite:
         zeroed = L.holds(values[0], 0) | L.holds(values[1], 0)
         result = L.put(L.some(zeroed & L.has(addend, L.NOT_MINUS_ZERO | L.PLUS_ZERO)), addend, result)
+        if zeroed is not False:
+            result = L.put(_adds_plus_zero(values[0], values[1], addend), L.plus_zero(addend), result)
+            result = L.put(_adds_plus_zero(values[1], values[0], addend), L.plus_zero(addend), result)
         result = L.put(_infinite(addend, bits), addend, result)
     return result
+
+
+def _adds_plus_zero(zero: Lanes, factor: Lanes, addend: Lanes) -> bool | Array:
+    """Where `zero` is +0 and its product with a finite `factor` is +0, or some zero while the addend is no zero."""
+    known = L.holds(zero, 0)
+    if known is False:
+        return False
+    opposite = (full_hash(factor) == full_hash(L.plus_zero(negated(addend)))).all(axis=0)
+    return L.some(known & (L.has(factor, L.NOT_NEGATIVE) | opposite))
 
 
 def _fused_apart(info: Shape, values: list[Lanes], left: Lanes, right: Lanes, bits: int, finite: bool) -> Lanes:
@@ -339,6 +351,12 @@ def _magnitude(value: Lanes) -> Lanes:
     return L.put(negative, Lanes(value.bits, positive.words, meta), value)
 
 
+def _magnitudes(values: Sequence[Lanes]) -> tuple[Lanes, Lanes]:
+    """The first two values' magnitudes: one where they are one value."""
+    left = _magnitude(values[0])
+    return left, left if values[1] is values[0] else _magnitude(values[1])
+
+
 def _widened(half: Lanes) -> Lanes:
     """An fp16 as the fp32 that holds it."""
     info = shape(WIDENING)
@@ -347,6 +365,21 @@ def _widened(half: Lanes) -> Lanes:
     assert result is not None
     return as_lanes(fold(info, [half], result))
 
+
+def _divide(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lanes | None:
+    """Zero over a known positive number of middling size is that zero, however the quotient is approximated."""
+    numerator, divisor = values
+    zero = L.holds(numerator, 0)
+    if info.name.split("@")[0].split(".")[-1] != "fp32" or zero is False:
+        return None
+    size = divisor.words[0]
+    middling = L.known_where(divisor) & (size >= np.uint64(_SMALL)) & (size <= np.uint64(_LARGE))
+    result = term(bits, info.name, values)
+    return L.put(L.some(zero & middling), L.known_lanes(np.zeros((1, 1), dtype=np.uint32)), result)
+
+
+_SMALL, _LARGE = 0x20000000, 0x5F000000
+"""2**-63 and 2**63: the reciprocals of what lies between are normal numbers."""
 
 Rule: TypeAlias = Callable[[Shape, list[Lanes], int, bool], Lanes | None]
 
@@ -360,5 +393,6 @@ RULES: Mapping[str, Rule] = {
     "max": _extremum,
     "min": _extremum,
     "convert": _convert,
+    "div": _divide,
 }
 """Rules by the operation's verb, for operations without modifiers that change more than the rounding."""

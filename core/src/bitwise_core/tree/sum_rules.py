@@ -207,6 +207,23 @@ ZERO_FACTORS = (
         assumption="finite",
     ),
     stated(
+        "fma_with_plus_zero_product",
+        "fma(x, +0, y)",
+        "add(y, +0)",
+        rounded(NOT_DOWN),
+        "The product is +0.",
+        condition=Requires("x", ("never_negative",)),
+        assumption="finite",
+    ),
+    stated(
+        "fma_with_zero_times_own_opposite",
+        "fma(sub(+0, y), +0, y)",
+        "add(y, +0)",
+        rounded(("rn", "rz")),
+        "The product is +0, or a zero while y is none.",
+        assumption="finite",
+    ),
+    stated(
         "size_of_zero_product",
         "abs(mul(x, +0))",
         "+0",
