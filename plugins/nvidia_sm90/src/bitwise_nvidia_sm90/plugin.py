@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bitwise_core.hookspecs import hookimpl
+from bitwise_core.launchers import Launcher
 from bitwise_core.machine.arch import Arch, BitPatterns
 from bitwise_core.mma import MmaSpec
 from bitwise_nvidia_ptx.architecture import nvidia_arch
 from bitwise_nvidia_sm90 import approximations, matrix_units, wgmma
+from bitwise_nvidia_sm90.launcher import Products
 
 SAME_STEPS = dict.fromkeys(wgmma.SAME_STEPS, wgmma.FAMILY)
 
@@ -32,3 +34,9 @@ def bitwise_arches() -> Iterable[Arch]:
 def bitwise_matrix_units() -> Iterable[MmaSpec]:
     """mma.sync and wgmma of sm_90."""
     return matrix_units.ROWS
+
+
+@hookimpl
+def bitwise_launchers() -> Iterable[Launcher]:
+    """Products on sm_90."""
+    return [Products()]

@@ -1,0 +1,56 @@
+"""The launcher of sm_90: products from their descriptors, where torch, Triton and the GPU are there."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from bitwise_core.descriptors import DescriptorError, GEMMDesc, Record
+from bitwise_core.numeric import FLOAT_FORMATS, Bits, storage
+
+_TORCH = {
+    "fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
+}  # fmt: skip
+
+
+class Products:
+    """Runs a GEMMDesc on a GPU of compute capability 9.0; see `bitwise_core.launchers.Launcher`."""
+
+    name = "products_sm_90"
+
+    def missing(self) -> str | None:
+        """What is not there."""
+        absent = [name for name in ("torch", "triton") if find_spec(name) is None]
+        if absent:
+            return f"{' and '.join(absent)} {'are' if len(absent) > 1 else 'is'} not installed"
+        import torch
+
+        if not torch.cuda.is_available():
+            return "there is no GPU that torch can use"
+        found = torch.cuda.get_device_capability()
+        return None if found == (9, 0) else f"the GPU has compute capability {found[0]}.{found[1]}, not 9.0"
+
+    def launch(self, desc: Record, *operands: Bits) -> Bits:
+        """The product's patterns.  Raises DescriptorError for what the kernels do not run."""
+        if not isinstance(desc, GEMMDesc) or len(operands) != 2:
+            raise DescriptorError(f"{self.name} runs a GEMMDesc on a and b")
+        import torch
+
+        from bitwise_nvidia_ptx.products.run import run
+
+        a, b = (_on_device(*each) for each in zip(operands, (desc.left_dtype, desc.right_dtype), strict=True))
+        out = torch.empty((a.shape[0], b.shape[1]), dtype=getattr(torch, _TORCH[desc.output_dtype]), device=a.device)
+        run(desc, a, b, out)
+        bits = FLOAT_FORMATS[desc.output_dtype].bits
+        return np.asarray(out.view(getattr(torch, f"int{bits}")).cpu().numpy()).view(storage(bits))
+
+
+def _on_device(patterns: Bits, dtype: str) -> Any:
+    import torch
+
+    if dtype not in _TORCH:
+        raise DescriptorError(f"operands of {dtype} are none that torch has; there are {', '.join(_TORCH)}")
+    signed = np.ascontiguousarray(patterns).view(f"i{patterns.dtype.itemsize}")
+    return torch.from_numpy(signed).cuda().view(getattr(torch, _TORCH[dtype]))

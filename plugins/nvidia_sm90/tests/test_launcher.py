@@ -1,0 +1,62 @@
+"""The launcher of sm_90, as far as it goes without its GPU."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from bitwise_core.descriptors import DescriptorError, GEMMDesc, index_bits, read, write
+from bitwise_core.evaluation import evaluate
+from bitwise_core.numeric import FLOAT_FORMATS, storage
+from bitwise_nvidia_ptx.products.plan import plan
+from bitwise_nvidia_sm90 import launcher, matrix_units
+
+RUNS = json.loads((Path(__file__).parent / "samples" / "launchers" / "products_sm_90.json").read_text())["runs"]
+UNITS = {row.name: row for row in matrix_units.ROWS}
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run["descriptor"])
+def test_its_samples_are_descriptors_that_the_kernels_run(run: dict[str, object]) -> None:
+    desc = read(str(run["descriptor"]))
+    assert isinstance(desc, GEMMDesc)
+    assert write(desc) == run["descriptor"]
+    assert plan(desc).k == desc.k - desc.k_dropped
+    dtypes, shapes = zip(*((each["dtype"], each["shape"]) for each in run["operands"]), strict=True)  # type: ignore[attr-defined]
+    assert dtypes == (desc.left_dtype, desc.right_dtype)
+    operands = [
+        np.zeros(shape, storage(FLOAT_FORMATS[dtype].bits)) for dtype, shape in zip(dtypes, shapes, strict=True)
+    ]
+    assert not evaluate(desc, *operands, units=UNITS).any()
+
+
+def missing(monkeypatch: pytest.MonkeyPatch, installed: set[str], capability: tuple[int, int] | None) -> str | None:
+    cuda = SimpleNamespace(is_available=lambda: capability is not None, get_device_capability=lambda: capability)
+    monkeypatch.setattr(launcher, "find_spec", lambda name: name in installed or None)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    return launcher.Products().missing()
+
+
+@pytest.mark.parametrize(
+    ("installed", "capability", "said"),
+    [
+        (set(), None, "torch and triton are not installed"),
+        ({"triton"}, None, "torch is not installed"),
+        ({"torch", "triton"}, None, "there is no GPU that torch can use"),
+        ({"torch", "triton"}, (10, 0), "the GPU has compute capability 10.0, not 9.0"),
+        ({"torch", "triton"}, (9, 0), None),
+    ],
+)
+def test_it_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, installed: set[str], capability: tuple[int, int] | None, said: str | None
+) -> None:
+    assert missing(monkeypatch, installed, capability) == said
+
+
+def test_it_runs_products_only() -> None:
+    with pytest.raises(DescriptorError, match="products_sm_90 runs a GEMMDesc on a and b"):
+        launcher.Products().launch(index_bits(4), np.zeros((1, 4), np.uint32))
