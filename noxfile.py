@@ -149,12 +149,13 @@ def need_gpu_packages(session: nox.Session) -> None:
 
 @nox.session(name="gpu-sm90", venv_params=["--system-site-packages"])
 def gpu_sm90(session: nox.Session) -> None:
-    """Hold the verdicts against the bytes that an sm_90 GPU returns; `-- --families gemm` for some kernels only.
+    """Hold launchers and verdicts against the bytes of an sm_90 GPU; `-- --families gemm` for some kernels only.
 
     Runs on the interpreter's own torch, which is built for the machine's driver, and on the Triton beside it.
     """
     need_gpu_packages(session)
     install_workspace(session)
+    session.run("python", "-m", "pytest", "-rs", "plugins/nvidia_sm90/tests/test_conformance.py", "-k", "launcher")
     record = str(Path(session.create_tmp()) / "bytes.json")
     session.run("python", "-m", "bitwise_conformance.gpu", "--out", record, *session.posargs)
     session.run("python", "-m", "bitwise_conformance.bench", "--records", record, *session.posargs)
