@@ -26,6 +26,7 @@ ORDER = [
     "hookspecs",
     "registry",
     "evaluation",
+    "products",
     "workers",
     "partition",
     "folder",

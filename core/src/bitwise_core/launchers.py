@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from bitwise_core.descriptors import Record
 from bitwise_core.numeric import Bits
@@ -20,6 +20,20 @@ class Launcher(Protocol):
 
     def launch(self, desc: Record, *operands: Bits) -> Bits:
         """The output's patterns, those of `bitwise_core.evaluation.evaluate(desc, *operands)`, from the device.
+
+        Raises DescriptorError for a descriptor that it does not run.
+        """
+
+
+@runtime_checkable
+class ProductLauncher(Launcher, Protocol):
+    """A launcher that takes tensors on its device."""
+
+    def serves(self, desc: Record, device: Any) -> bool:
+        """Whether it runs this descriptor on this device, a `torch.device`."""
+
+    def product(self, desc: Record, a: Any, b: Any, out: Any) -> None:
+        """out = a b in the bits of the descriptor, on the device's current stream.
 
         Raises DescriptorError for a descriptor that it does not run.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from bitwise_core.descriptors import Record
 
@@ -20,4 +20,24 @@ class Profile(Protocol):
 
         None where it is not known: for a key that the profile does not know or does not find, and for a value that
         it has no row for.  A guess is never returned.
+        """
+
+
+class Undescribed(ValueError):
+    """What is asked of a library has no descriptor: the message names the key, and says what is missing."""
+
+
+@runtime_checkable
+class ProductProfile(Profile, Protocol):
+    """A profile that knows what its library does for a matrix product of tensors on a device."""
+
+    @property
+    def library(self) -> str:
+        """The name that its library is asked for by; profiles of one library may share it, and answer alike."""
+
+    def product(self, a: Any, b: Any, out: Any) -> Record:
+        """The descriptor of what the library runs for out[m, n] = a[m, k] b[k, n], tensors as they lie on the device.
+
+        The types, the strides and the alignment of all three, the device and the installed library belong to the
+        question.  Raises Undescribed.
         """

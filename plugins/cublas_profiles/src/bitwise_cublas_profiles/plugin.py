@@ -11,6 +11,7 @@ from bitwise_core.hookspecs import hookimpl
 from bitwise_core.profiles import Profile
 from bitwise_cublas_profiles import profile
 from bitwise_cublas_profiles.describe import descriptor_of
+from bitwise_cublas_profiles.loaded import Loaded
 from bitwise_cublas_profiles.question import Configuration, CublasError, question
 
 WORDS = ("version", "capability", "dtype", "output", "transposes")
@@ -27,6 +28,11 @@ class Described:
     """
 
     known: profile.Profile
+    library = "cublas"
+
+    def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
+        """The descriptor of what torch.mm runs, whatever its version and architecture; see `ProductProfile`."""
+        return LOADED.product(a, b, out)
 
     @property
     def name(self) -> str:
@@ -54,6 +60,7 @@ class Described:
             return None
 
 
+LOADED = Loaded()
 _LETTERS = {f"{a}{b}": (a == "T", b == "T") for a in "NT" for b in "NT"}
 
 

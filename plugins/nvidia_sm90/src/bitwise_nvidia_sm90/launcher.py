@@ -32,6 +32,28 @@ class Products:
         found = torch.cuda.get_device_capability()
         return None if found == (9, 0) else f"the GPU has compute capability {found[0]}.{found[1]}, not 9.0"
 
+    def serves(self, desc: Record, device: Any) -> bool:
+        """Whether it runs this descriptor on this device; see `bitwise_core.launchers.ProductLauncher`."""
+        if device.type != "cuda" or not isinstance(desc, GEMMDesc):
+            return False
+        import torch
+
+        from bitwise_nvidia_ptx.products.run import planned
+
+        try:
+            planned(desc)
+        except DescriptorError:
+            return False
+        return bool(torch.cuda.get_device_capability(device) == (9, 0))
+
+    def product(self, desc: Record, a: Any, b: Any, out: Any) -> None:
+        """out = a b on the current stream.  Raises DescriptorError for what the kernels do not run."""
+        if not isinstance(desc, GEMMDesc):
+            raise DescriptorError(f"{self.name} runs a GEMMDesc on a and b")
+        from bitwise_nvidia_ptx.products.run import run
+
+        run(desc, a, b, out)
+
     def launch(self, desc: Record, *operands: Bits) -> Bits:
         """The product's patterns.  Raises DescriptorError for what the kernels do not run."""
         if not isinstance(desc, GEMMDesc) or len(operands) != 2:

@@ -1,0 +1,242 @@
+"""Matrix products of PyTorch tensors in bits that a descriptor decides, or those of a library.
+
+desc = describe(a, b, like="cublas")
+c = matmul(a, b, desc=desc)
+c = matmul(a, b, like="cublas")
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from bitwise_core import registry
+from bitwise_core.descriptors import GEMMDesc
+from bitwise_core.evaluation import evaluate
+from bitwise_core.launchers import ProductLauncher
+from bitwise_core.profiles import ProductProfile, Undescribed
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["DroppedWarning", "ProductError", "Undescribed", "describe", "matmul"]
+
+DTYPES = {
+    "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
+}  # fmt: skip
+"""PyTorch's names of the types of descriptors."""
+_NAMES = {f"torch.{theirs}": ours for ours, theirs in DTYPES.items()}
+_FP8 = frozenset({"e4m3", "e5m2"})
+_told: set[str] = set()
+
+
+class ProductError(ValueError):
+    """Operands that cannot be multiplied as asked: the message says which, and what to do."""
+
+
+class DroppedWarning(UserWarning):
+    """The library whose bits are returned leaves the last values of k out of the sum."""
+
+
+def describe(a: torch.Tensor, b: torch.Tensor, *, like: str, out_dtype: torch.dtype | None = None) -> GEMMDesc:
+    """The descriptor of what a library runs for a[m, k] b[k, n], for tensors as they lie on the device.
+
+    `like` is the name of a library's profile.  The output has the type of `a`, bf16 for fp8, unless `out_dtype` gives
+    one.  Raises ProductError for operands that do not fit, and Undescribed, with the key, for what is not measured.
+    """
+    _check(a, b)
+    return _described(a, b, _empty(a, b, _output(a, out_dtype)), like)
+
+
+def matmul(
+    a: torch.Tensor, b: torch.Tensor, *, desc: GEMMDesc | str | None = None, like: str | None = None,
+    out_dtype: torch.dtype | None = None, out: torch.Tensor | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """a[m, k] b[k, n] in the bits of a descriptor, or of the library that `like` names: one of the two is given.
+
+    `desc` is a descriptor or its text; a trace of torch.compile takes the text.  Tensors of a device run on its current
+    stream by a plugin's launcher; those of the CPU are evaluated, slowly.  Any strides are read as they are; `like` may
+    decline some.  Gradients are taken by the ordinary products of PyTorch, whose bits nothing decides; `out` takes
+    none.  Where a descriptor leaves values of k out (`k_dropped`), `like` warns once in a process, by DroppedWarning.
+    Raises ProductError, Undescribed or DescriptorError.
+    """
+    if (desc is None) == (like is None):
+        raise ProductError("give desc, the descriptor, or like, the name of a library: exactly one of them")
+    _check(a, b)
+    if out is None and _traced(a, b):
+        return _traced_product(a, b, desc, like, out_dtype)
+    if isinstance(desc, str):
+        desc = read(desc)
+    if desc is not None and out_dtype is None:
+        name = desc.output_dtype
+    else:
+        name = _output(a, out.dtype if out is not None and out_dtype is None else out_dtype)
+    target = _empty(a, b, name) if out is None else _checked_out(a, b, out, name)
+    run(a, b, target, desc, like)
+    return target
+
+
+def run(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, desc: GEMMDesc | None, like: str | None) -> None:
+    """out = a b for operands that fit; `desc` or `like` is given.  Raises what `matmul` raises."""
+    if desc is None:
+        assert like is not None
+        desc = _described(a, b, out, like)
+        if desc.k_dropped and like not in _told:
+            _told.add(like)
+            warnings.warn(
+                f"{like} leaves the last {desc.k_dropped} of {desc.k} values of k out of this sum, and so does this "
+                "product; later ones that do are not mentioned",
+                DroppedWarning,
+                stacklevel=3,
+            )
+    _check_types(desc, a, b, out)
+    for name, each in (("a", a), ("b", b)):
+        if each.is_neg():
+            raise ProductError(f"{name} is a negated view; give {name}.resolve_neg()")
+    if a.device.type == "cpu":
+        _evaluated(desc, a, b, out)
+        return
+    for launcher in registry.default().launchers:
+        if isinstance(launcher, ProductLauncher) and launcher.serves(desc, a.device):
+            launcher.product(desc, a, b, out)
+            return
+    raise ProductError(f"no plugin runs this descriptor on {a.device}: {desc.to_text()}")
+
+
+def _described(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, like: str) -> GEMMDesc:
+    profiles = registry.default().profiles
+    for each in profiles:
+        if isinstance(each, ProductProfile) and each.library == like:
+            found = each.product(a, b, out)
+            if not isinstance(found, GEMMDesc):
+                raise Undescribed(f"{like} describes this product by a {type(found).__name__}, not by a GEMMDesc")
+            return found
+    known = ", ".join(sorted({each.library for each in profiles if isinstance(each, ProductProfile)})) or "none"
+    raise ProductError(f"no plugin knows the products of a library {like!r}; there are: {known}")
+
+
+def _check(a: torch.Tensor, b: torch.Tensor) -> None:
+    for name, each in (("a", a), ("b", b)):
+        if not hasattr(each, "data_ptr"):
+            raise ProductError(f"{name} is a {type(each).__name__}; matmul and describe take tensors of PyTorch")
+        if each.dim() != 2:
+            raise ProductError(f"{name} has {each.dim()} axes; both operands have 2: take a batch apart")
+        if str(each.dtype) not in _NAMES:
+            raise ProductError(f"{name} is of {each.dtype}; there are {', '.join(DTYPES.values())}")
+        if 0 in each.shape:
+            raise ProductError(f"{name} has the shape {tuple(each.shape)}; there is nothing to multiply")
+    if a.shape[1] != b.shape[0]:
+        raise ProductError(
+            f"a has {a.shape[1]} columns and b has {b.shape[0]} rows; they are one k "
+            f"({tuple(a.shape)} times {tuple(b.shape)})"
+        )
+    if a.device != b.device:
+        raise ProductError(f"a is on {a.device} and b on {b.device}; move one to the other's device")
+
+
+def _output(a: torch.Tensor, dtype: torch.dtype | None) -> str:
+    if dtype is None:
+        name = _NAMES[str(a.dtype)]
+        return "bf16" if name in _FP8 else name
+    if str(dtype) not in _NAMES:
+        raise ProductError(f"the output would be of {dtype}; there are {', '.join(DTYPES.values())}")
+    return _NAMES[str(dtype)]
+
+
+def _empty(a: torch.Tensor, b: torch.Tensor, name: str) -> torch.Tensor:
+    import torch
+
+    return torch.empty((a.shape[0], b.shape[1]), dtype=getattr(torch, DTYPES[name]), device=a.device)
+
+
+def _checked_out(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, name: str) -> torch.Tensor:
+    wanted = (a.shape[0], b.shape[1])
+    if tuple(out.shape) != wanted or out.device != a.device:
+        raise ProductError(f"out has the shape {tuple(out.shape)} on {out.device}; it takes {wanted} on {a.device}")
+    if _NAMES.get(str(out.dtype)) != name:
+        raise ProductError(f"out is of {out.dtype}; the product is of {DTYPES[name]}")
+    if any(each.requires_grad for each in (a, b, out)) and _gradients():
+        raise ProductError("out takes no gradients: leave it out, or multiply inside torch.no_grad()")
+    rows, columns = out.stride()
+    if not ((columns >= 1 and rows >= (wanted[1] - 1) * columns + 1) or (
+        rows >= 1 and columns >= (wanted[0] - 1) * rows + 1
+    )):  # fmt: skip
+        raise ProductError(f"out has the strides {out.stride()}: its elements overlap")
+    for other, each in (("a", a), ("b", b)):
+        low, high = _span(out)
+        first, last = _span(each)
+        if low < last and first < high:
+            raise ProductError(f"out overlaps {other} in memory; give one of its own")
+    return out
+
+
+def _span(matrix: torch.Tensor) -> tuple[int, int]:
+    reach = sum((length - 1) * step for length, step in zip(matrix.shape, matrix.stride(), strict=True))
+    start = matrix.data_ptr()
+    return start, start + (reach + 1) * matrix.element_size()
+
+
+def _check_types(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+    if desc.k != a.shape[1]:
+        raise ProductError(f"the descriptor is of k = {desc.k}, and a has {a.shape[1]} columns")
+    for name, each, wanted in (("a", a, desc.left_dtype), ("b", b, desc.right_dtype), ("out", out, desc.output_dtype)):
+        if _NAMES.get(str(each.dtype)) != wanted:
+            raise ProductError(f"{name} is of {each.dtype}, and the descriptor says {wanted}")
+    if desc.operand_scales:
+        raise ProductError("the descriptor has scales of operands, which matmul does not take")
+
+
+def _evaluated(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+    import torch
+
+    integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
+
+    def patterns(matrix: torch.Tensor) -> Any:
+        found = matrix.detach().contiguous().view(integers[matrix.element_size()]).numpy()
+        return found.view(f"u{matrix.element_size()}")
+
+    result = evaluate(desc, patterns(a), patterns(b))
+    size = out.element_size()
+    bits = torch.from_numpy(result.view("u1" if size == 1 else f"i{size}")).view(out.dtype)
+    out.detach().copy_(bits)
+
+
+def _gradients() -> bool:
+    import torch
+
+    return bool(torch.is_grad_enabled())
+
+
+def _traced(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether PyTorch must see one operation: a trace, or gradients."""
+    import torch
+
+    return bool(torch.compiler.is_compiling() or ((a.requires_grad or b.requires_grad) and torch.is_grad_enabled()))
+
+
+def _traced_product(
+    a: torch.Tensor, b: torch.Tensor, desc: GEMMDesc | str | None, like: str | None, out_dtype: torch.dtype | None
+) -> torch.Tensor:
+    import torch
+
+    from bitwise_core.products.operation import output_of, ready
+
+    ready()
+    if desc is None:
+        text, name = "", _output(a, out_dtype)
+    elif isinstance(desc, str):
+        text = desc
+        name = output_of(desc) if out_dtype is None else _output(a, out_dtype)
+    elif torch.compiler.is_compiling():
+        raise ProductError("while torch.compile traces, desc is the descriptor's text: give desc.to_text()")
+    else:
+        text, name = desc.to_text(), desc.output_dtype if out_dtype is None else _output(a, out_dtype)
+    found: torch.Tensor = torch.ops.bitwise.matmul(a, b, text, like or "", name)
+    return found
+
+
+@lru_cache(maxsize=65536)
+def read(text: str) -> GEMMDesc:
+    """The descriptor of a text, kept.  Raises DescriptorError."""
+    return GEMMDesc.from_text(text)

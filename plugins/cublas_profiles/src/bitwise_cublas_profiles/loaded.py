@@ -1,0 +1,62 @@
+"""The cuBLASLt that PyTorch has loaded, asked on the device of the operands."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from bitwise_core.descriptors import GEMMDesc
+from bitwise_core.profiles import Undescribed
+from bitwise_cublas_profiles.describe import descriptor_of
+from bitwise_cublas_profiles.profile import Declined, profile
+from bitwise_cublas_profiles.question import CublasError
+
+KEPT = 65536
+"""Answers kept of one process."""
+
+
+class Loaded:
+    """Descriptors of what the one that PyTorch has loaded runs on the operands' device, kept by question."""
+
+    def __init__(self) -> None:
+        self._libraries: dict[int, tuple[Any, str]] = {}
+        self._known: OrderedDict[tuple[Any, ...], GEMMDesc | Undescribed] = OrderedDict()
+
+    def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
+        """The descriptor of what torch.mm runs for these tensors.  Raises Undescribed, with the key."""
+        key = (
+            a.device.index, a.dtype, b.dtype, out.dtype, a.shape, b.shape, a.stride(), b.stride(), out.stride(),
+            *((address & -address) & 255 for address in (a.data_ptr(), b.data_ptr(), out.data_ptr())),
+        )  # fmt: skip
+        found = self._known.get(key)
+        if found is None:
+            found = self._described(a, b, out)
+            self._known[key] = found
+            if len(self._known) > KEPT:
+                self._known.popitem(last=False)
+        if isinstance(found, Undescribed):
+            raise Undescribed(*found.args)
+        return found
+
+    def _described(self, a: Any, b: Any, out: Any) -> GEMMDesc | Undescribed:
+        from bitwise_cublas_profiles.tensors import question_of
+
+        try:
+            asked = question_of(a, b, out)
+            library, capability = self._library(a.device)
+            known = profile(library.version, capability)
+            return descriptor_of(asked, library.ask(asked)[0].configuration, known)
+        except (Declined, CublasError) as error:
+            return Undescribed(str(error))
+
+    def _library(self, device: Any) -> tuple[Any, str]:
+        import torch
+
+        from bitwise_cublas_profiles.library import Library
+
+        index = int(device.index)
+        if index not in self._libraries:
+            with torch.cuda.device(device):
+                major, minor = torch.cuda.get_device_capability(device)
+                self._libraries[index] = (Library(), f"{major}.{minor}")
+        return self._libraries[index]
