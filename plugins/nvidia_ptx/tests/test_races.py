@@ -98,6 +98,70 @@ def test_what_is_written_in_the_next_phase_is_not_ordered_by_the_one_before() ->
         hashes(phases("", "st.shared.b32 [%d9], %r0;"), threads=64, shared=ROOM)
 
 
+INIT = "add.s64 %d15, %d8, 2048; setp.eq.u32 %p1, %r0, 0; @%p1 mbarrier.init.shared.b64 [%d15], {};"
+ROUND = f"{ARRIVE} {WAIT.format('A', 0)}"
+END = "@%p1 mbarrier.inval.shared.b64 [%d15]; st.global.b32 [%d7], %r0;"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (INIT.format(64) + ROUND + "bar.sync 0;" + END, "uses an mbarrier"),
+        (INIT.format(64) + "bar.sync 0;" + ROUND + END, "overwrites shared memory that another reads"),
+        (INIT.format(63) + "bar.sync 0;" + ROUND + "bar.sync 0;" + END, "more often than its phase waits for"),
+        (INIT.format(65) + "bar.sync 0;" + ROUND + "bar.sync 0;" + END, "hangs"),
+    ],
+)
+def test_an_mbarrier_that_is_used_out_of_its_order(body: str, reason: str) -> None:
+    with pytest.raises(Unreadable, match=reason):
+        hashes(PLACES + body, threads=64, shared=ROOM)
+
+
+def test_an_mbarrier_that_is_used_in_its_order() -> None:
+    body = INIT.format(64) + "bar.sync 0;" + ROUND + "bar.sync 0;" + END
+    assert stored(PLACES + body, threads=64, shared=ROOM) == list(range(64))
+
+
+FIELDS = {
+    "global_address": ("b64", "%d1"), "rank": ("b32", "0x0"), "box_dim": ("b32", "0x0, 32"),
+    "global_dim": ("b32", "0x0, 32"), "element_stride": ("b32", "0x0, 1"), "elemtype": ("b32", "0x7"),
+    "interleave_layout": ("b32", "0x0"), "swizzle_mode": ("b32", "0x0"), "fill_mode": ("b32", "0x0"),
+}  # fmt: skip
+
+
+def through_a_map(fence: str) -> str:
+    """A tensor map that the kernel makes, publishes behind the output, and copies 32 numbers by."""
+    made = " ".join(
+        f"@%p1 tensormap.replace.tile.{name}.shared::cta.b1024.{kind} [%d8], {value};"
+        for name, (kind, value) in FIELDS.items()
+    )
+    return f"""{PLACES}
+        add.s64 %d16, %d0, 4096; add.s64 %d15, %d8, 2048; add.s64 %d17, %d8, 1024; mov.b32 %r3, 0; setp.eq.u32 %p1, %r0, 0;
+        {made}
+        tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%d16], [%d8], 0x80;
+        {fence}
+        @%p1 mbarrier.init.shared.b64 [%d15], 1; bar.sync 0;
+        @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%d15], 128;
+        @%p1 cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%d17], [%d16, {{%r3}}], [%d15];
+        {WAIT.format("A", 0)}
+        add.s64 %d17, %d17, %d5; ld.shared.b32 %r2, [%d17]; st.global.b32 [%d7], %r2;
+    """
+
+
+ACQUIRE = "fence.proxy.tensormap::generic.acquire.gpu [%d16], 0x80;"
+
+
+def test_a_tensor_map_that_the_kernel_made_is_used_after_its_fence() -> None:
+    copied = f"{PLACES} add.s64 %d17, %d1, %d5; ld.global.b32 %r2, [%d17]; st.global.b32 [%d7], %r2;"
+    assert hashes(through_a_map(ACQUIRE), shared=ROOM) == hashes(copied, shared=ROOM)
+
+
+@pytest.mark.parametrize("fence", ["", "fence.proxy.async.shared::cta;", ACQUIRE.replace("%d16", "%d8")])
+def test_a_tensor_map_that_no_fence_made_visible_is_refused(fence: str) -> None:
+    with pytest.raises(Unreadable, match="no fence has made visible"):
+        hashes(through_a_map(fence), shared=ROOM)
+
+
 def test_a_copy_is_visible_to_the_warps_that_waited_for_it() -> None:
     cells, barrier = np.arange(8), 512
     watch = RaceDetector(16, 96, 32)

@@ -281,7 +281,7 @@ def _store_parameter(machine: Machine, target: Operand, value: Value) -> None:
     machine.set_parameter(target.base.name, concat(parts))
 
 
-@TABLE.opcode("prefetch", "prefetchu", "createpolicy", "membar", "fence", "discard", "applypriority")
+@TABLE.opcode("prefetch", "prefetchu", "createpolicy", "membar", "discard", "applypriority")
 def no_value(instruction: Instruction, context: Context) -> Step:
     """Prefetches, cache policies and fences: nothing is computed.  A policy register holds 0."""
     root = instruction.opcode.split(".")[0]

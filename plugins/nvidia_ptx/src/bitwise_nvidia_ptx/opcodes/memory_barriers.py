@@ -39,7 +39,21 @@ def barrier_at(machine: Machine, operand: Operand) -> MemoryBarrier:
     found: MemoryBarrier | None = machine.extra.setdefault("mbarriers", {}).get(address)
     if found is None:
         raise Unreadable("an mbarrier is used before it is initialised")
+    _touch(machine, address, writes=False)
     return found
+
+
+def _touch(machine: Machine, address: int, *, writes: bool) -> None:
+    """The active threads use an mbarrier, or begin or end its life: a use must be ordered between the two."""
+    granule = machine.shared.granule
+    cells = np.arange(address // granule, -(-(address + 8) // granule))
+    threads = np.flatnonzero(machine.active_threads())
+    where, actors = np.tile(cells, threads.size), np.repeat(threads, cells.size)
+    for races in machine.races.acting(machine.mask):
+        if writes:
+            races.writes(where, actors)
+        else:
+            races.reads(where, actors, "uses an mbarrier in")
 
 
 def settle_phase(machine: Machine, barrier: MemoryBarrier) -> None:
@@ -65,6 +79,7 @@ def memory_barrier(instruction: Instruction, context: Context) -> Step:
 
         def invalidate(machine: Machine) -> None:
             address = single_address(machine, target, "an mbarrier")
+            _touch(machine, address, writes=True)
             if machine.active_blocks().all():
                 machine.extra.get("mbarriers", {}).pop(address, None)
 
@@ -130,6 +145,7 @@ def _begin(machine: Machine, barrier: MemoryBarrier) -> None:
             (phase, cells, value, where & ~blocks, touched) for phase, cells, value, where, touched in before.copies
         ]
     known[barrier.address] = barrier
+    _touch(machine, barrier.address, writes=True)
     for races in machine.races.of_blocks(blocks):
         races.begin(barrier.address)
 
@@ -159,6 +175,8 @@ def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
                 barrier.missing = barrier.missing - lanes
         else:
             barrier.missing = barrier.missing - amount * lanes
+        if (barrier.missing < 0).any():
+            raise Unreadable("threads arrive at an mbarrier more often than its phase waits for", instruction.line)
         if arrives:
             settle_phase(machine, barrier)
 

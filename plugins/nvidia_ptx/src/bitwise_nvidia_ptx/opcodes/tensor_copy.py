@@ -106,6 +106,8 @@ def _box(machine: Machine, operand: Operand, rank: int, line: int) -> Box:
     table = None if address is None else maps_of(machine).get(map_key(machine, address))
     if table is None:
         raise Unreadable("a tensor map is used that nothing described", line)
+    if not table.visible:
+        raise Unreadable("a tensor map is used that no fence has made visible after the kernel made it", line)
     coordinates = []
     for item in operand.extra[0].items:
         value = machine.known(machine.read_bits(item, 32))

@@ -16,7 +16,7 @@ from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array
 from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx.opcodes.acting import of_acting_thread, single_address
-from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_of
+from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_of, no_value
 
 TABLE = OpcodeTable()
 
@@ -27,9 +27,13 @@ PARAMETER_MAPS = 1 << 32
 
 @dataclass(slots=True)
 class TensorMap:
-    """A tensor map's fields, innermost dimension first; each number an array of shape (blocks or 1, 1)."""
+    """A tensor map's fields, innermost dimension first; each number an array of shape (blocks or 1, 1).
+
+    One that the kernel has published may be used when a fence has made it visible.
+    """
 
     fields: dict[str, Array] = field(default_factory=dict)
+    visible: bool = True
 
     def number(self, name: str) -> Array:
         """A field.  Raises Unreadable where nothing set it."""
@@ -103,6 +107,24 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
     return replace
 
 
+@TABLE.opcode("fence")
+def fence(instruction: Instruction, context: Context) -> Step:
+    """Fences; that of tensor maps which acquires makes a published map visible."""
+    if "proxy.tensormap" not in instruction.opcode or "acquire" not in instruction.opcode:
+        return no_value(instruction, context)
+    target = instruction.operands[0]
+
+    def acquire(machine: Machine) -> None:
+        address = machine.known(address_of(machine, target))
+        if address is None:
+            raise Unreadable("a tensor map at a computed address is waited for", instruction.line)
+        found = maps_of(machine).get(map_key(machine, address))
+        if found is not None:
+            found.visible = True
+
+    return acquire
+
+
 def _set_field(table: TensorMap, name: str, ordinal: int | None, value: Array) -> None:
     if name == "stride" and ordinal is not None:
         table.fields[f"stride {ordinal + 1}"] = value
@@ -126,4 +148,4 @@ def _publish(machine: Machine, target: Operand, source: Operand) -> None:
     address = machine.known(address_of(machine, target))
     if address is None:
         raise Unreadable("a tensor map is published at a computed address")
-    maps_of(machine)[map_key(machine, address)] = TensorMap(dict(table.fields))
+    maps_of(machine)[map_key(machine, address)] = TensorMap(dict(table.fields), visible=False)
