@@ -1,0 +1,116 @@
+"""Prove without a GPU that pinned orders are pinned: all configurations of every kernel of the suite are one class.
+
+    python -m bitwise_triton.reductions.proof --out records/pinned-reductions-proof-sm90.json
+
+Every kernel of the benchmark is compiled in all its configurations, at the benchmark's tiles and a few programs' worth
+of rows and columns, and read launch by launch by the checker of its target. A launch with two classes, or with a
+configuration that the checker cannot read, is a failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from bitwise_triton.errors import CaptureError
+from bitwise_triton.reductions.bench import cases
+from bitwise_triton.reductions.bench.cases import DTYPES, Case
+from bitwise_triton.reductions.bench.compiling import Build, captured
+
+
+def small_suite() -> list[Case]:
+    """The suite's kernels and types, each with all its configurations, at sizes that are read in seconds."""
+    found: list[Case] = []
+    for dtype in DTYPES:
+        columns = 16384 // cases.BYTES[dtype]
+        found += [
+            cases.whole_sum(dtype, 1 << 16),
+            cases.long_rows("row_sum", dtype, 2, columns),
+            cases.column_sums("column_sum", dtype, 1, 128, 128),
+            cases.column_sums("middle_sum", dtype, 2, 128, 128),
+            cases.long_rows("row_product", dtype, 2, columns),
+            cases.long_rows("row_maximum", dtype, 2, columns),
+            *(cases.whole_rows(name, dtype, 4, 1024) for name in ("softmax", "layer_norm", "rms_norm", "welford_rows")),
+            cases.backward(dtype, 512, 128),
+            cases.gemm(dtype, 128, 128, 128),
+            cases.inductor(dtype, 4, 1024),
+        ]
+    return found
+
+
+def prove(case: Case, order: str | None = None, target: str = "sm_90") -> dict[str, Any]:
+    """Into how many classes the configurations of a case fall in `order` (default: its own), launch by launch.
+
+    `proved` where every launch is one class with nothing left unread. Raises CaptureError where a configuration does
+    not compile.
+    """
+    from bitwise_core.checker import Options
+    from bitwise_core.partition import partition
+    from bitwise_triton.verdicts import source_of
+
+    start = time.monotonic()
+    order = case.order if order is None else order
+    compiled = [captured(Build(case, order, number), target) for number in range(len(case.configurations))]
+    launches = []
+    for alternatives in zip(*compiled, strict=True):
+        sources = [source_of(one, str(number)) for number, one in enumerate(alternatives)]
+        found = partition(sources, target, Options(), workers=1)
+        unread = {str(dict(case.configurations[int(name)])): reason for name, reason in found.unknown.items()}
+        texts = len({one.assembly for one in alternatives})
+        launches.append({"entry": alternatives[0].entry, "texts": texts, "classes": len(found.classes)})
+        if unread:
+            launches[-1]["unread"] = unread
+    return {
+        "name": case.name,
+        "order": order,
+        "configurations": len(compiled),
+        "launches": launches,
+        "proved": all(one["classes"] == 1 and "unread" not in one for one in launches),
+        "seconds": round(time.monotonic() - start, 1),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prove the suite; the exit status is 1 where a case is not one class, else 0."""
+    parser = argparse.ArgumentParser(prog="bitwise_triton.reductions.proof", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--out", type=Path, required=True, help="the record (JSON)")
+    parser.add_argument("--kernels", nargs="*", default=[], help="these kernels only")
+    parser.add_argument("--dtypes", nargs="*", default=list(DTYPES), choices=DTYPES, help="these types only")
+    parser.add_argument("--target", default="sm_90", help="compile for and read as this architecture (default sm_90)")
+    chosen = parser.parse_args(arguments)
+    suite = small_suite()
+    found = [one for one in suite if one.dtype in chosen.dtypes and one.kernel in (chosen.kernels or [one.kernel])]
+    if not found:
+        parser.error(f"no case is left; the kernels are {', '.join(sorted({one.kernel for one in suite}))}")
+    entries: list[dict[str, Any]] = []
+    for case in found:
+        try:
+            entries.append(prove(case, target=chosen.target))
+        except CaptureError as error:
+            entries.append({"name": case.name, "order": case.order, "proved": False, "error": str(error)})
+        last = entries[-1]
+        counts = ", ".join(f"{one['entry']} {one['classes']}" for one in last.get("launches", []))
+        print(f"{last['name']}: {'proved' if last['proved'] else 'NOT proved'}; classes: {counts}", flush=True)
+        environment = {"target": chosen.target, "triton": metadata.version("triton")}
+        record = {"environment": environment, "summary": _summary(entries, len(found)), "cases": entries}
+        chosen.out.write_text(json.dumps(record, indent=1) + "\n")
+    return 0 if all(entry["proved"] for entry in entries) else 1
+
+
+def _summary(entries: Sequence[dict[str, Any]], total: int) -> dict[str, Any]:
+    return {
+        "cases": len(entries),
+        "proved": sum(entry["proved"] for entry in entries),
+        "configurations": sum(entry.get("configurations", 0) for entry in entries),
+        "left_out": total - len(entries),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

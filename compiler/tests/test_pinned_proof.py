@@ -1,0 +1,78 @@
+"""The proof over the benchmark's kernels in small, and what it says of a rewriting that is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+triton = pytest.importorskip("triton")
+pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
+
+from bitwise_triton.reductions import Order, proof, rewriting  # noqa: E402
+from bitwise_triton.reductions.bench.cases import Case, suite  # noqa: E402
+
+SMALL = {f"{case.kernel} {case.dtype}": case for case in proof.small_suite()}
+
+
+def some(name: str, *places: int) -> Case:
+    """A case with a few of its configurations."""
+    case = SMALL[name]
+    return replace(case, configurations=tuple(case.configurations[place] for place in places))
+
+
+def test_the_proof_has_every_kernel_and_type_of_the_benchmark_with_its_order() -> None:
+    full: dict[str, set[str]] = {}
+    for case in suite():
+        full.setdefault(f"{case.kernel} {case.dtype}", set()).add(case.order)
+    assert full.keys() == SMALL.keys()
+    assert all(case.order in full[name] for name, case in SMALL.items())
+
+
+@pytest.mark.parametrize("name", ["row_sum bf16", "layer_norm fp32", "inductor_sum fp16"])
+def test_configurations_of_the_suite_are_one_class(name: str, triton_cache: Any) -> None:
+    found = proof.prove(some(name, 0, -1))
+    assert [(one["texts"], one["classes"]) for one in found["launches"]] == [(2, 1)]
+    assert found["proved"] is True
+
+
+def test_the_free_order_is_not_proved(triton_cache: Any) -> None:
+    case = replace(some("row_sum fp32", 0, -1), order="")
+    found = proof.prove(case)
+    assert (found["launches"][0]["classes"], found["proved"]) == (2, False)
+
+
+def test_a_step_folded_at_another_place_is_caught(monkeypatch: pytest.MonkeyPatch, triton_cache: Any) -> None:
+    """A rewriting that folds two neighbouring bits of one configuration's index the other way round."""
+    case = SMALL["inductor_sum fp32"]
+    rewrite = rewriting.rewrite
+    calls: list[str] = []
+
+    def wrong(text: str, order: Order, backend: str) -> Any:
+        calls.append(text)
+        other = Order("1, 0, inner_tree") if len(calls) == 1 else Order("inner_tree")
+        return rewrite(text, other, backend)
+
+    assert proof.prove(some("inductor_sum fp32", 0, 1))["proved"] is True
+    monkeypatch.setattr(rewriting, "rewrite", wrong)
+    found = proof.prove(case, "inner_tree")
+    assert len(calls) == len(case.configurations)
+    assert (found["launches"][0]["classes"], found["proved"]) == (2, False)
+
+
+def test_a_reduction_left_to_the_compiler_is_caught(monkeypatch: pytest.MonkeyPatch, triton_cache: Any) -> None:
+    """A rewriting that changes nothing and says that it did."""
+    case = some("inductor_sum fp32", 0, 1)
+    monkeypatch.setattr(rewriting, "rewrite", lambda text, order, backend: (text, (rewriting.Outcome("here", True),)))
+    found = proof.prove(case)
+    assert (found["launches"][0]["classes"], found["proved"]) == (2, False)
+
+
+def test_the_command_leaves_a_record(tmp_path: Any, triton_cache: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proof, "small_suite", lambda: [some("inductor_sum fp32", 0, 1)])
+    out = tmp_path / "record.json"
+    assert proof.main(["--out", str(out)]) == 0
+    assert '"proved": 1' in out.read_text()
+    with pytest.raises(SystemExit):
+        proof.main(["--out", str(out), "--kernels", "nothing"])
