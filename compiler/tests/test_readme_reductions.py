@@ -1,0 +1,78 @@
+"""The README's examples of pinned reductions, run as they are written."""
+
+# mypy: disable-error-code="untyped-decorator,no-untyped-def"
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+triton = pytest.importorskip("triton")
+pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
+
+import triton.language as tl  # noqa: E402
+
+from bitwise_core.checker import Options  # noqa: E402
+from bitwise_core.partition import partition  # noqa: E402
+from bitwise_triton import Buffer, compile_configuration  # noqa: E402
+from bitwise_triton.verdicts import source_of  # noqa: E402
+
+FOLDER = Path(__file__).parents[1]
+
+
+def examples(page: Path) -> list[str]:
+    """The Python blocks of a page that speak of pinned reductions."""
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return [block for block in blocks if "bitwise_triton.reductions" in block]
+
+
+@triton.jit
+def plain_sum(x, y, columns, BLOCK: tl.constexpr):
+    row, column = tl.program_id(0), tl.arange(0, BLOCK)
+    value = tl.load(x + row * columns + column, mask=column < columns, other=0.0)
+    tl.store(y + row, tl.sum(value, 0))
+
+
+def classes(kernel: Any, blocks: tuple[int, ...]) -> int:
+    """Into how many classes three numbers of warps, and the blocks, fall."""
+    arguments: dict[str, Any] = {"x": Buffer("X", "fp32"), "y": Buffer("Y", "fp32"), "columns": 200}
+    sources = [
+        source_of(
+            compile_configuration(kernel, arguments, {"BLOCK": block}, grid=(3,), num_warps=warps), f"{block}x{warps}"
+        )
+        for block in blocks
+        for warps in (1, 2, 4)
+    ]
+    found = partition(sources, "sm_90", Options(), workers=1)
+    assert found.unknown == {}
+    return len(found.classes)
+
+
+def test_both_pages_have_the_same_examples() -> None:
+    page = FOLDER.parent / "README.md"
+    if not page.is_file():
+        pytest.skip("needs the repository's README")
+    assert examples(page) == examples(FOLDER / "README.md")
+
+
+def test_the_kernel_of_the_example_is_one_class(tmp_path: Path, triton_cache: Any) -> None:
+    path = tmp_path / "example.py"
+    path.write_text(examples(FOLDER / "README.md")[0])
+    specification = importlib.util.spec_from_file_location("example", path)
+    assert specification is not None
+    assert specification.loader is not None
+    example = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(example)
+    assert classes(example.row_sum, (256, 512)) == 1
+
+
+def test_what_the_example_launches_is_one_class(triton_cache: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert classes(plain_sum, (256,)) > 1
+    found: list[int] = []
+    exec(examples(FOLDER / "README.md")[1], {"launch": lambda: found.append(classes(plain_sum, (256,)))})
+    assert found == [1]
+    assert capsys.readouterr().out == "3\n"
