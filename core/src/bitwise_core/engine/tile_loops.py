@@ -94,19 +94,26 @@ def _closed(
 def _loop(program: Program, head: int, latch: int, body: set[int]) -> TileLoop | None:
     instructions, mnemonics = program.kernel.instructions, program.mnemonics
     effects = {index: effect(instructions[index], mnemonics) for index in body}
-    live: dict[int, frozenset[str]] = dict.fromkeys(body, frozenset())
-    changed = True
+    places: dict[str, int] = {}
+
+    def bits(names: frozenset[str]) -> int:
+        """A set of registers as a number: one bit for each."""
+        return sum(1 << places.setdefault(name, len(places)) for name in names)
+
+    reads = {index: bits(each.reads) for index, each in effects.items()}
+    kept = {index: ~bits(each.writes) for index, each in effects.items()}
+    live = dict.fromkeys(body, 0)
+    order, changed = sorted(body, reverse=True), True
     while changed:
         changed = False
-        for index in sorted(body, reverse=True):
-            after: frozenset[str] = frozenset().union(
-                *(live[target] for target in program.following[index] if target in body)
-            )
-            now = effects[index].reads | (after - effects[index].writes)
-            if now != live[index]:
-                live[index], changed = now, True
+        for index in order:
+            after = 0
+            for target in program.following[index]:
+                after |= live.get(target, 0)
+            now = reads[index] | (after & kept[index])
+            changed, live[index] = changed or now != live[index], now
     writes = frozenset().union(*(each.writes for each in effects.values()))
-    carried = live[head] & writes
+    carried = frozenset(name for name in writes if name in places and live[head] >> places[name] & 1)
     unguarded = [index for index in body if effects[index].writes & carried and instructions[index].guard is None]
     if not all(_is_integer(instructions[index], program) for index in unguarded):
         return None
