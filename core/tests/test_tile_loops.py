@@ -59,7 +59,11 @@ def test_tiles_of_any_size_shared_by_any_number_of_blocks(tile: int, step: str, 
     assert all(same_at(first, second, (2, blocks), n, 0) for n in (0, 1, 63, 64, 700) if n)
 
 
-def test_a_sum_over_several_axes_and_an_inner_loop() -> None:
+def test_what_such_a_verdict_rests_on_is_named() -> None:
+    assert "as many blocks start a loop over tiles as the loop steps over" in notes(tiles())
+
+
+def test_a_turn_with_a_loop_of_its_own() -> None:
     inner = """	mov.b32 %r30, 0;
 	mov.b32 %r31, 0f00000000;
 $inner:

@@ -28,6 +28,8 @@ from bitwise_core.machine.launch import Launch
 from bitwise_core.machine.races import Races
 from bitwise_core.machine.state import THREAD_SHIFT, Machine
 
+ALL_TILES = "as many blocks start a loop over tiles as the loop steps over"
+
 MAXIMUM_STEPS = 200_000
 SLOTS = 2
 """Output coordinates that are followed."""
@@ -83,7 +85,10 @@ def symbolic_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
         break
     words, notes = signature_of(memory.elements(), coordinates)
     own = hashing.finalise(words + hashing.constant(f"{arch.name} {len(kernel.parameters)}"))
-    conditions = (WITHOUT_WRAPPING,) if domain.wraps_assumed else ()
+    conditions = [
+        *([WITHOUT_WRAPPING] if domain.wraps_assumed else []),
+        *([ALL_TILES] if domain.tiles is not None else []),
+    ]
     return Signature(own.tobytes(), (*STANDING_NOTES, *conditions, *notes))
 
 
