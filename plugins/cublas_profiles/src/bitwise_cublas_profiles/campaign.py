@@ -153,7 +153,7 @@ class Sweep:
         found = answer.configuration
         key = (each.asked.a, found.algorithm, found.stages, found.custom, found.reduction, each.asked.letters)
         self.tried[key] += 1
-        if self.tried[key] > 6:
+        if self.tried[key] > 2:
             return None
         names: list[str] = []
         enough = time.time() + 8

@@ -204,21 +204,26 @@ class _Case:
             raise self.declined(f"{blocks} blocks are not described: powers of two from 4 on are")
         # Where k is dense in the matrix a thread takes two of it, in an accumulator each.
         wide = 2 if (asked.transpose_b if asked.n > 1 else not asked.transpose_a) else 1
-        inner = (
-            Cut(layout="strided", count=128, tile=wide, merge="halves"),
-            *((Cut(layout="strided", count=wide),) if wide > 1 else ()),
-        )
-        if not powers:
-            warps = (Group(count=2, merge="halves"),) * ((blocks > 32) + (blocks > 64))
-            groups = (Group(count=4), Group(count=8), *warps)
-            return self._scalar(Cut(layout="strided", count=blocks, tile=128 * wide, groups=groups), *inner)
+        return self._scalar(*dot_cuts(blocks, wide))
 
-        def deal(count: int, merge: Merge = "chain") -> tuple[Cut, ...]:
-            return (Cut(layout="strided", count=count, tile=128 * wide, merge=merge),) if count > 1 else ()
 
-        # Block 128 m + 64 i + 32 j + 4 g + h: h last, g before it, then i into j, and m first of all.
-        above = max(1, blocks // 32)
-        return self._scalar(
-            *deal(4), *deal(min(8, blocks // 4)), *deal(min(2, above), "halves"),
-            *deal(min(2, max(1, above // 2)), "halves"), *deal(max(1, above // 4)), *inner,
-        )  # fmt: skip
+def dot_cuts(blocks: int, wide: int) -> tuple[Cut, ...]:
+    """Tiles of 128 `wide` k dealt to blocks of 128 threads, whose sums another block of 128 threads adds."""
+    inner = (
+        Cut(layout="strided", count=128, tile=wide, merge="halves"),
+        *((Cut(layout="strided", count=wide),) if wide > 1 else ()),
+    )
+    if blocks < 4 or blocks & (blocks - 1):
+        warps = (Group(count=2, merge="halves"),) * ((blocks > 32) + (blocks > 64))
+        groups = (Group(count=4), Group(count=8), *warps)
+        return (Cut(layout="strided", count=blocks, tile=128 * wide, groups=groups), *inner)
+
+    def deal(count: int, merge: Merge = "chain") -> tuple[Cut, ...]:
+        return (Cut(layout="strided", count=count, tile=128 * wide, merge=merge),) if count > 1 else ()
+
+    # Block 128 m + 64 i + 32 j + 4 g + h: h last, g before it, then i into j, and m first of all.
+    above = max(1, blocks // 32)
+    return (
+        *deal(4), *deal(min(8, blocks // 4)), *deal(min(2, above), "halves"),
+        *deal(min(2, max(1, above // 2)), "halves"), *deal(max(1, above // 4)), *inner,
+    )  # fmt: skip

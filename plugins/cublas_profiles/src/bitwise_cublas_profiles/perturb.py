@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Instruction
+from bitwise_cublas_profiles.describe import dot_cuts
 from bitwise_cublas_profiles.question import FP8, Question
 
 Change = tuple[str, dict[str, Any]]
@@ -82,16 +83,22 @@ def _scalar(desc: GEMMDesc) -> list[Change]:
 def alternatives(asked: Question, split: int, architecture: str = "sm_90") -> list[tuple[str, GEMMDesc]]:
     """Descriptors that a configuration without a row, or with a wrong one, might have."""
     base = {"k": asked.k, "left_dtype": asked.a, "right_dtype": asked.b, "output_dtype": asked.c}
-    found: list[tuple[str, dict[str, Any]]] = []
+    matrix: list[tuple[str, dict[str, Any]]] = []
+    scalar: list[tuple[str, dict[str, Any]]] = []
     if asked.a not in FP8:
         for name, walk in _WALKS.items():
             unit = Instruction(architecture=architecture, family="mma.sync", k=walk["instruction_k"])
             for cuts, sliced in _sliced(asked, split):
-                found.append((f"{name}{sliced}", {"path": "matrix", "instruction": unit, **walk, "k_cuts": cuts}))
-    if asked.a not in FP8 and (1 in (asked.m, asked.n) or asked.m * asked.n <= 4096):
+                matrix.append((f"{name}{sliced}", {"path": "matrix", "instruction": unit, **walk, "k_cuts": cuts}))
+    vector = 1 in (asked.m, asked.n)
+    if asked.a not in FP8 and (vector or asked.m * asked.n <= 4096):
+        if split > 1:
+            scalar += [(f"dot {wide}", {"path": "fma", "k_cuts": dot_cuts(split, wide)}) for wide in (1, 2)]
         outer = (Cut(count=split),) if split > 1 else ()
         for name, cuts in _dealt(-(-asked.k // max(1, split))):
-            found.append((name, {"path": "fma", "k_cuts": (*outer, *cuts)}))
+            scalar.append((name, {"path": "fma", "k_cuts": (*outer, *cuts)}))
+    # The likelier ones first: time for them is short.
+    found = scalar + matrix if vector else matrix + scalar
     made = []
     for name, fields in found:
         try:
