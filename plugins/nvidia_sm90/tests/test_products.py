@@ -15,6 +15,7 @@ from bitwise_core.engine.execution import execute
 from bitwise_core.evaluation import evaluate
 from bitwise_core.machine.launch import Launch
 from bitwise_core.numeric import FLOAT_FORMATS, Bits, storage
+from bitwise_core.partition import partition
 from bitwise_nvidia_ptx.products.launch import Map, calls
 from bitwise_nvidia_ptx.products.plan import Refused, plan
 from bitwise_nvidia_ptx.products.schedule import Schedule, default
@@ -196,3 +197,35 @@ def test_a_schedule_that_would_move_bits_is_refused() -> None:
 
 def test_cuts_that_close_an_accumulator_have_a_span_alone() -> None:
     assert plan(scalar(600, "cut(span=512)")) == plan(GEMMDesc(**{**vars(scalar(600)), "k_cuts": (Cut(span=512),)}))
+
+
+def captured(desc: GEMMDesc, m: int, n: int, chosen: Schedule) -> Source:
+    """The one kernel that a schedule launches, as the checker reads it."""
+    from bitwise_triton.arguments import Buffer, TensorMap
+    from bitwise_triton.capture import compile_configuration
+
+    def described(each: Any) -> Any:
+        if isinstance(each, Map):
+            return TensorMap(described(each.matrix), each.shape, each.strides, each.block)
+        return Buffer(each.name, TYPES[each.dtype]) if isinstance(each, Matrix) else each
+
+    left, second = Matrix("A", (m, desc.k), (desc.k, 1), "fp16"), Matrix("B", (desc.k, n), (n, 1), "fp16")
+    out = Matrix("C", (m, n), (n, 1), "fp16")
+    (call,) = calls(plan(desc), chosen, left, second, out, lambda shape, dtype: None)
+    arguments = {name: described(each) for name, each in call.arguments.items()}
+    found = compile_configuration(call.kernel, arguments, dict(call.constants), grid=call.grid, **call.options)
+    launch = Launch.model_validate({"file": "product.ptx", **found.manifest_entry})
+    return Source(str(chosen), found.assembly, launch)
+
+
+def test_schedules_of_one_descriptor_are_one_class_to_the_checker() -> None:
+    pytest.importorskip("triton")
+    schedules = (
+        Schedule(64, 32, 64, 8, 4, 3), Schedule(64, 64, 32, 4, 4, 4), Schedule(128, 32, 128, 8, 8, 2),
+        Schedule(64, 64, 64, 8, 4, 3, 132), Schedule(64, 32, 128, 8, 4, 2, 2),
+    )  # fmt: skip
+    sources = [captured(matrix(200, WGMMA), 128, 64, chosen) for chosen in schedules]
+    sources.append(captured(matrix(200, HALF, "k_loop_step=32 short_turn=first"), 128, 64, Schedule(64, 32, 64)))
+    found = partition(sources, "sm_90", Options(trust_text=True))
+    assert not found.unknown
+    assert [len(each) for each in found.classes] == [5, 1]

@@ -80,7 +80,11 @@ def choices(plan: Plan, m: int, n: int, programs: int = 0) -> list[Schedule]:
         if block_m > 2 * max(m, 32) or block_n > 2 * max(n, 32):
             continue
         for turn in (plan.block,) if plan.block else (64, 128):
-            for count in dict.fromkeys((programs, 0)):
+            # Deep turns serve where a tile is small, and operands arrive by tensor maps.
+            counts = dict.fromkeys((programs, 0)) if turn == 64 or plan.block else [programs]
+            if turn == 128 and not plan.block and (block_m * block_n > 8192 or not programs):
+                continue
+            for count in counts:
                 chosen = Schedule(block_m, block_n, turn, 8, warps, stages if turn == 64 else 3, count)
                 try:
                     check(plan, chosen)
