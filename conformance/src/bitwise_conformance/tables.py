@@ -114,12 +114,41 @@ def described(record: Mapping[str, Any]) -> str:
     return _markdown(head, rows) + f"\n\nEach descriptor evaluated on a CPU for {len(record['draws'])} kinds of input."
 
 
+def pinned(record: Mapping[str, Any]) -> str:
+    """Speed of the pinned order over the free one by kernel and type, and the most classes of bytes of a case."""
+    cases, pairs, summary = record["cases"], record["summary"]["pairs"], record["summary"]
+    dtypes = list(dict.fromkeys(case["dtype"] for case in cases))
+    rows = []
+    for kernel in dict.fromkeys(case["kernel"] for case in cases):
+        speeds = [f"{pairs[f'{kernel} {dtype}']:.2f}" if f"{kernel} {dtype}" in pairs else "-" for dtype in dtypes]
+        mine = [case for case in cases if case["kernel"] == kernel]
+        most = [max(case[mode]["classes"] for case in mine) for mode in ("free", "pinned")]
+        rows.append([f"`{kernel}`", *speeds, *most])
+    gpu, (name, slowest) = record["environment"]["gpu"].split()[1], summary["slowest_case"]
+    head = ("pinned over free speed", *dtypes, "classes of bytes, free", "pinned")
+    return _markdown(head, rows) + (
+        f"\n\nEach order at its own best configuration, {len(cases)} cases on an {gpu}, "
+        f"Triton {record['environment']['triton']}. Geometric mean {summary['geometric_mean']:.3f}; the slowest case, "
+        f"{name}, {slowest:.2f}. Compiling takes {summary['compile_ratio']:.2f} times as long."
+    )
+
+
+def pinned_proof(record: Mapping[str, Any]) -> str:
+    """In a sentence, how many cases of pinned reductions are proved one class."""
+    summary, environment = record["summary"], record["environment"]
+    return (
+        f"Of {summary['cases']} kernels and types in {summary['configurations']} configurations, compiled for "
+        f"{environment['target']}, {summary['proved']} are proved one class without a GPU."
+    )
+
+
 SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingProxyType(
     {
         "reading": ("reading-sm90.json", reading),
         "seconds": ("reading-sm90.json", seconds),
         "mutants": ("mutants.json", mutants),
         "described": ("described-sm90-h100.json", described),
+        "pinned-proof": ("pinned-reductions-proof-sm90.json", pinned_proof),
         "matrix-speed": ("matrix-speed.json", matrix_speed),
     }
 )

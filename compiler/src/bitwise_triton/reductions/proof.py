@@ -4,7 +4,8 @@
 
 Every kernel of the benchmark is compiled in all its configurations, at the benchmark's tiles and a few programs' worth
 of rows and columns, and read launch by launch by the checker of its target. A launch with two classes, or with a
-configuration that the checker cannot read, is a failure.
+configuration that the checker cannot read, is a failure. With `--free` the record also has how many classes the same
+configurations are in the free order.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kernels", nargs="*", default=[], help="these kernels only")
     parser.add_argument("--dtypes", nargs="*", default=list(DTYPES), choices=DTYPES, help="these types only")
     parser.add_argument("--target", default="sm_90", help="compile for and read as this architecture (default sm_90)")
+    parser.add_argument("--free", action="store_true", help="count the classes of the free order too")
     chosen = parser.parse_args(arguments)
     suite = small_suite()
     found = [one for one in suite if one.dtype in chosen.dtypes and one.kernel in (chosen.kernels or [one.kernel])]
@@ -92,6 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for case in found:
         try:
             entries.append(prove(case, target=chosen.target))
+            if chosen.free:
+                entries[-1]["free"] = prove(case, "", chosen.target)["launches"]
         except CaptureError as error:
             entries.append({"name": case.name, "order": case.order, "proved": False, "error": str(error)})
         last = entries[-1]
