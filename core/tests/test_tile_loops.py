@@ -79,6 +79,21 @@ $inner:
     assert symbolic(first) != symbolic(tiles())
 
 
+def test_a_loop_with_branches_inside_a_turn_is_not_read_further() -> None:
+    inner = """	mov.b32 %r30, 0;
+$inner:
+	setp.lt.s32 %p5, %r30, %r1;
+	@%p5 bra $skip;
+	add.rn.f32 %r10, %r10, %r10;
+$skip:
+	add.s32 %r30, %r30, 1;
+	setp.lt.s32 %p4, %r30, %r2;
+	@%p4 bra $inner;
+"""
+    with pytest.raises(Unreadable, match="control flow depends on the launch"):
+        symbolic(tiles(turn=inner))
+
+
 def test_as_many_tiles_as_another_argument_says() -> None:
     first, second = tiles(), tiles(bound="%r2")
     assert same_at(first, second, (2, 2), 300, 300)

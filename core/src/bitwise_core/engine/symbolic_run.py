@@ -63,22 +63,30 @@ class SymbolicProgram:
 
         return run
 
-    @property
-    def between_tiles(self) -> bool:
-        """Whether a turn of a loop over tiles is being run."""
-        return self.turn is not None and not self.turn.done
+    def goes_back(self, pc: int, target: int, meeting: int) -> bool:
+        """Whether control may come back to a branch from its target (in a turn over tiles: within the turn)."""
+        turn = self.turn
+        if turn is None or turn.done:
+            return meeting <= pc or target <= pc
+        return pc in self._reached(target, turn.loop.latch)
+
+    def _reached(self, place: int, end: int | None = None) -> set[int]:
+        """The instructions to which control can come from `place`, as far as `end`."""
+        reached, stack = {place}, [place]
+        while stack:
+            index = stack.pop()
+            for each in self.plain.following[index] if index != end else ():
+                if each >= 0 and each not in reached:
+                    reached.add(each)
+                    stack.append(each)
+        return reached
 
     def reads_from(self, place: int) -> frozenset[str]:
         """The registers that instructions may read to which control can come from `place`."""
         found = self.read_after.get(place)
         if found is None:
-            reached, stack = {place}, [place]
-            while stack:
-                for each in self.plain.following[stack.pop()]:
-                    if each >= 0 and each not in reached:
-                        reached.add(each)
-                        stack.append(each)
             instructions, mnemonics = self.plain.kernel.instructions, self.plain.mnemonics
+            reached = self._reached(place)
             found = frozenset(name for index in reached for name in effect(instructions[index], mnemonics).reads)
             self.read_after[place] = found
         return found
@@ -158,8 +166,11 @@ class SymbolicRun(Run):
         if not uniform or group.mask is not None or machine.condition is not None:
             super()._both_ways(control, taken, group)
             return
-        back = meeting is not None and (meeting <= pc or control.target <= pc) and not self.symbolic.between_tiles
-        if meeting is None or meeting >= len(self.program.steps) or back:
+        if (
+            meeting is None
+            or meeting >= len(self.program.steps)
+            or self.symbolic.goes_back(pc, control.target, meeting)
+        ):
             raise Unreadable(
                 "the kernel's control flow depends on the launch in a way that is not followed", self._line(pc)
             )
