@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ import triton.language as tl  # noqa: E402
 from bitwise_core.checker import Options  # noqa: E402
 from bitwise_core.partition import partition  # noqa: E402
 from bitwise_triton import Buffer, compile_configuration  # noqa: E402
+from bitwise_triton.reductions import pinned_reductions  # noqa: E402
+from bitwise_triton.reductions.kernels import functions  # noqa: E402
 from bitwise_triton.verdicts import source_of  # noqa: E402
 
 FOLDER = Path(__file__).parents[1]
@@ -57,6 +61,12 @@ def test_both_pages_have_the_same_examples() -> None:
     if not page.is_file():
         pytest.skip("needs the repository's README")
     assert examples(page) == examples(FOLDER / "README.md")
+
+
+def test_the_docstrings_have_the_examples_of_the_pages() -> None:
+    kernel, around = examples(FOLDER / "README.md")
+    assert textwrap.indent(kernel[kernel.index("@triton.jit") :], "    ") in (inspect.getdoc(functions) or "")
+    assert textwrap.indent(around[around.index("with ") :], "    ") in (inspect.getdoc(pinned_reductions) or "")
 
 
 def test_the_kernel_of_the_example_is_one_class(tmp_path: Path, triton_cache: Any) -> None:

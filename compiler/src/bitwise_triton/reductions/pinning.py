@@ -47,6 +47,10 @@ class Rewritten:
 def pinned_reductions(order: Order | str = "inner_tree") -> Iterator[Rewritten]:
     """Every reduction over floats of a kernel compiled inside folds the bits of its index in `order`, a tree.
 
+        with pinned_reductions("inner_tree") as done:
+            launch()  # whatever compiles and launches Triton kernels that cannot be edited
+        print(done.pinned(), *done.left(), sep="\\n")  # how many reductions are pinned, and where and why one is not
+
     A context manager and a decorator of functions that launch kernels. It holds for this process, all of its threads,
     and Triton 3.6 to 3.9; kernels compiled inside are cached under a key of their own. Extents are those of the
     kernel's tiles, with what it fills them up with: the order of a loop over tiles, and of a dot, is the kernel's.

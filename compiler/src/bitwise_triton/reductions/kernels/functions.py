@@ -1,5 +1,11 @@
 """Pinned reductions for use in any `@triton.jit` kernel. Importing this module imports Triton.
 
+    @triton.jit
+    def row_sum(x, y, columns, BLOCK: tl.constexpr):
+        row, column = tl.program_id(0), tl.arange(0, BLOCK)
+        value = tl.load(x + row * columns + column, mask=column < columns, other=negative_zero())
+        tl.store(y + row, tree_sum(value, 0, "inner_tree"))  # the same bits for any BLOCK, warps and layout
+
 Every function has one result for one `order` (see `bitwise_triton.reductions.order`), whatever the layout, the number
 of warps, the tile or the vendor: a step over one bit of the index is a reduction over two elements. A `combine` gets
 its two operands in either order, so it must be bitwise commutative after compilation; those of this module are. In
