@@ -136,9 +136,12 @@ def pinned(record: Mapping[str, Any]) -> str:
 def pinned_proof(record: Mapping[str, Any]) -> str:
     """In a sentence, how many cases of pinned reductions are proved one class."""
     summary, environment = record["summary"], record["environment"]
+    free = [case["free"] for case in record["cases"]]
+    several = sum(any(one["classes"] > 1 for one in each) for each in free if not any("unread" in one for one in each))
     return (
         f"Of {summary['cases']} kernels and types in {summary['configurations']} configurations, compiled for "
-        f"{environment['target']}, {summary['proved']} are proved one class without a GPU."
+        f"{environment['target']}, {summary['proved']} are proved one class without a GPU; "
+        f"of the same read in the free order, {several} are several classes."
     )
 
 

@@ -1,6 +1,6 @@
 """Prove without a GPU that pinned orders are pinned: all configurations of every kernel of the suite are one class.
 
-    python -m bitwise_triton.reductions.proof --out records/pinned-reductions-proof-sm90.json
+    python -m bitwise_triton.reductions.proof --free --out records/pinned-reductions-proof-sm90.json
 
 Every kernel of the benchmark is compiled in all its configurations, at the benchmark's tiles and a few programs' worth
 of rows and columns, and read launch by launch by the checker of its target. A launch with two classes, or with a
