@@ -74,5 +74,6 @@ def test_the_command_leaves_a_record(tmp_path: Any, triton_cache: Any, monkeypat
     out = tmp_path / "record.json"
     assert proof.main(["--out", str(out)]) == 0
     assert '"proved": 1' in out.read_text()
-    with pytest.raises(SystemExit):
-        proof.main(["--out", str(out), "--kernels", "nothing"])
+    for mistake in (["--kernels", "nothing"], ["--target", "sm_1"]):
+        with pytest.raises(SystemExit, match="2"):
+            proof.main(["--out", str(out), *mistake])

@@ -79,6 +79,8 @@ def prove(case: Case, order: str | None = None, target: str = "sm_90") -> dict[s
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prove the suite; the exit status is 1 where a case is not one class, else 0."""
+    from bitwise_core import registry
+
     parser = argparse.ArgumentParser(prog="bitwise_triton.reductions.proof", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="the record (JSON)")
     parser.add_argument("--kernels", nargs="*", default=[], help="these kernels only")
@@ -90,6 +92,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = [one for one in suite if one.dtype in chosen.dtypes and one.kernel in (chosen.kernels or [one.kernel])]
     if not found:
         parser.error(f"no case is left; the kernels are {', '.join(sorted({one.kernel for one in suite}))}")
+    try:
+        registry.default().arch(chosen.target)
+    except registry.UnknownArchError as error:
+        parser.error(str(error))
     entries: list[dict[str, Any]] = []
     for case in found:
         try:
