@@ -217,6 +217,21 @@ DIFFERENT = {
     ),
     "bounds of magnitudes": ("min.xorsign.abs.f32 %f40, %f1, %f2;", "max.xorsign.abs.f32 %f40, %f1, %f2;"),
     "a bound of magnitudes and its signs": ("min.xorsign.abs.f32 %f40, %f1, %f2;", "abs.f32 %f5, %f1; min.xorsign.abs.f32 %f40, %f5, %f2;"),
+    "the number of a maximum beside a guarded zero": tuple(
+        f"max.f32 %f5, %f1, {number}; sub.f32 %f6, %f2, %f5; ex2.approx.ftz.f32 %f7, %f6;"
+        "sub.f32 %f8, 0fFF800000, %f3; ex2.approx.ftz.f32 %f9, %f8; add.f32 %f40, %f7, %f9;"
+        for number in ("0f3F800000", "0f40000000")
+    ),
+    "the numbers of maxima of integers beside a guarded zero": tuple(
+        f"max.s32 %r5, %r1, {number}; cvt.rn.f32.s32 %f7, %r5;"
+        "sub.f32 %f8, 0fFF800000, %f3; ex2.approx.ftz.f32 %f9, %f8; add.f32 %f40, %f7, %f9;"
+        for number in (1, 2)
+    ),
+    "a guard within a maximum beside a guarded zero": tuple(
+        f"sub.f32 %f8, 0fFF800000, {guard}; ex2.approx.ftz.f32 %f9, %f8; add.f32 %f10, %f1, %f9; max.f32 %f11, %f10, %f2;"
+        "sub.f32 %f12, 0fFF800000, %f4; ex2.approx.ftz.f32 %f13, %f12; add.f32 %f40, %f11, %f13;"
+        for guard in ("%f2", "%f3")
+    ),
     "an unordered comparison": ("setp.ltu.f32 %p2, %f1, %f2; selp.f32 %f40, %f3, %f4, %p2;", "selp.f32 %f40, %f3, %f4, %p1;"),
     "halves the other way": ("mov.b32 %r40, {%h1, %h2};", "mov.b32 %r40, {%h2, %h1};"),
     "the top bit of one number and of another": ("shl.b64 %d40, %d5, 63;", "shl.b64 %d40, %d6, 63;"),

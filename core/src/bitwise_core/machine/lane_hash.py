@@ -68,8 +68,8 @@ def _base_hash_uniform(words: hashing.Words, meta: int, bits: int) -> hashing.Wo
     if kind == TERM:
         return words
     operation = (meta >> SET_SHIFT) & 255
-    if kind == SET and operation >= WINNERS:
-        # One word holds no hash of the value, or no other: what is made of the value may keep only one of them.
+    if kind == SET and (operation >= WINNERS or meta & WITH_NUMBER):
+        # One word holds no hash of the value, or no other, or no number: what is made of the value may keep only one.
         words = words + words[::-1] * hashing.shaped(hashing.multiplier(4), words.ndim)
     tag = kind_constant(kind, bits, operation)
     factor = hashing.multiplier(0)
