@@ -1,6 +1,6 @@
 """Provenance of a profile's rows, counted from the lines of a sweep.
 
-    python -m bitwise_cublas_profiles.provenance records/cublas-sweep-sm90-h100-13.1-seed1.jsonl.xz
+    python -m bitwise_cublas_profiles.provenance records/cublas-sweep-sm90-h100-13.1-seed*.jsonl.xz
 
 Every shape of the sweep is described again; a row that equal shapes rest on is measured, with the number of shapes and
 of draws, and a scalar family's row with the layouts seen; any other keeps what it says.  A shape whose bytes differed
