@@ -225,3 +225,30 @@ def test_halves_that_change_places(old: str, new: str) -> None:
     second = packed(UNPACK.replace(new, "%rs0").replace(old, new).replace("%rs0", old))
     assert not same_at(first, second, (1, 1), 3, 0)
     assert signature(first) != signature(second)
+
+
+def slots(last: int) -> str:
+    """What a neighbour has read, through shared memory in `last` + 1 slots that turns use in order."""
+    starts = STARTS + "\tmov.b32 %r41, cells;\n\tshl.b32 %r40, %r4, 2;\n\tmov.b32 %r45, -1;\n"
+    turn = f"""	add.s32 %r46, %r45, 1;
+	setp.gt.s32 %p4, %r46, {last};
+	selp.b32 %r45, 0, %r46, %p4;
+	shl.b32 %r47, %r45, 7;
+	add.s32 %r48, %r41, %r47;
+	add.s32 %r49, %r48, %r40;
+	xor.b32 %r51, %r49, 4;
+	bar.sync 0;
+	st.shared.b32 [%r49], %r8;
+	bar.sync 0;
+	ld.shared.b32 %r8, [%r51];
+"""
+    text = loop(turn + ONLINE, starts=starts)
+    return text.replace(".visible", ".extern .shared .align 16 .b8 cells[];\n.visible")
+
+
+@pytest.mark.parametrize("last", [1, 2, 3, 4])
+def test_a_count_that_starts_over_after_some_turns(last: int) -> None:
+    first, second = slots(0), slots(last)
+    assert symbolic(first) == symbolic(second)
+    assert all(same_at(first, second, (1, 1), n, 0) for n in (1, 5, 11))
+    assert symbolic(first) != symbolic(loop())

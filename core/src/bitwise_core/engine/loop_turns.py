@@ -119,26 +119,48 @@ class Turns:
         value = self.machine.registers.get(name)
         return isinstance(value, np.ndarray | Symbolic)
 
-    def growth(self, names: list[str], pcs: list[int]) -> Growth:
+    def growth(self, names: list[str], pcs: list[int], thorough: bool = False) -> Growth:
         """How the integers grow, from turns of their own instructions alone.  Raises Unreadable.
 
         Where they grow evenly from the second turn on, the start is the one that fits, if the first turn cannot tell.
+        A count that starts over after more turns than have been seen looks even; `thorough` sees as many as a period
+        may have.
         """
         kept = dict(self.machine.registers)
         history: list[dict[str, Polynomial]] = []
         found: Growth | None = None
         for _ in range(2 * LONGEST_PERIOD + 2):
             history.append({name: self._polynomial(name) for name in names})
-            found = self._period(history, names) or self._period(history[1:], names, late=True)
+            if not thorough:
+                found = self._period(history, names) or self._period(history[1:], names, late=True)
             if found is not None:
                 break
             self.run(pcs)
         self.machine.registers = kept
+        if thorough:
+            found = self._lasting(history, names)
         if found is None:
             raise self.fail("an integer grows unevenly")
         if found.late and not self._first_turn_alike(found, pcs):
             raise self.fail("the first turn differs from the others")
         return found
+
+    def _lasting(self, history: list[dict[str, Polynomial]], names: list[str]) -> Growth | None:
+        """The shortest period that the whole history has, from its first turn on or from its second."""
+        for period in range(1, LONGEST_PERIOD + 1):
+            for first in (0, 1):
+                spans = [history[place : place + 2 * period + 1] for place in range(first, len(history) - 2 * period)]
+                found = [self._period(span, names, late=bool(first)) for span in spans]
+                if found and found[0] is not None and all(self._like(found[0], each) for each in found):
+                    return found[0]
+        return None
+
+    @staticmethod
+    def _like(left: Growth, right: Growth | None) -> bool:
+        if right is None:
+            return False
+        differences = [P.subtract(each, right.added[name]) for name, each in left.added.items()]
+        return not any(each.terms or not P.is_zero(each.constant) for each in differences)
 
     def _first_turn_alike(self, growth: Growth, pcs: list[int]) -> bool:
         """Whether a turn from the fitted start does what the real first turn does, as far as integers go."""

@@ -56,7 +56,7 @@ class LoopReader(Turns):
     def __init__(self, program: Program, machine: Machine, loop: Loop, entered: list[Polynomial]) -> None:
         super().__init__(program, machine, loop, entered)
         self.rows = [self.domain.coordinates.others + index for index in range(INSTANCES)]
-        self.keeping = True
+        self.keeping, self.thorough = True, False
 
     # -- the whole loop ---------------------------------------------------------------------------------------------
 
@@ -65,20 +65,40 @@ class LoopReader(Turns):
         machine = self.machine
         shared, races, extra, registers = machine.shared, machine.races, dict(machine.extra), dict(machine.registers)
         reading = machine.reading
+        while True:
+            try:
+                self._summarise()
+                return
+            except (NotKept, Unreadable) as error:
+                machine.shared, machine.races, machine.extra = shared, races, dict(extra)
+                machine.registers, machine.reading = dict(registers), reading
+                if isinstance(error, NotKept):
+                    self.keeping = False
+                elif self.thorough or not self._starts_over():
+                    raise
+                else:
+                    self.thorough = True
+
+    def _starts_over(self) -> bool:
+        """Whether integers that were taken to grow evenly start over later on."""
+        kept, periods = dict(self.machine.registers), set()
         try:
-            self._summarise()
-        except NotKept:
-            self.keeping = False
-            machine.shared, machine.races, machine.extra, machine.registers = shared, races, extra, registers
-            machine.reading = reading
-            self._summarise()
+            names, pcs = self.integers()
+            for thorough in (False, True):
+                self.machine.registers = dict(kept)
+                periods.add(self.growth(names, pcs, thorough).period)
+        except Unreadable:
+            return False
+        finally:
+            self.machine.registers = kept
+        return len(periods) == 2
 
     def _summarise(self) -> None:
         machine, domain = self.machine, self.domain
         entry = State.of(machine)
         stored = len(self._stored())
         names, pcs = self.integers()
-        growth = self.growth(names, pcs)
+        growth = self.growth(names, pcs, self.thorough)
         position = domain.atom(
             hashing.constant("turn of a loop"), alignment=growth.step * growth.period & -(growth.step * growth.period)
         )
