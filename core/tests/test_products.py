@@ -131,3 +131,108 @@ def test_a_trace_holds_one_operation() -> None:
     assert torch.equal(traced(a, b), matmul(a, b, desc=DESC) + 1)
     assert len(graphs) == 1
     assert sum("bitwise.matmul" in target for target in graphs[0]) == 1
+
+
+class Recorder:
+    """A launcher of the meta device: it notes what it is asked to run."""
+
+    name = "recorder"
+
+    def __init__(self) -> None:
+        self.ran: list[Any] = []
+        self.served = 0
+
+    def missing(self) -> None:
+        return None
+
+    def launch(self, desc: Any, *operands: Any) -> Any:
+        raise AssertionError
+
+    def serves(self, desc: Any, device: Any) -> bool:
+        self.served += 1
+        return bool(device.type == "meta")
+
+    def product(self, desc: Any, a: Any, b: Any, out: Any) -> None:
+        self.ran.append((desc, tuple(a.stride()), tuple(out.shape), out.dtype))
+
+
+@pytest.fixture
+def recorder(toy: None, monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    made = Recorder()
+    found = replace(registry.default(), launchers=(made,))
+    monkeypatch.setattr(registry, "default", lambda: found)
+    monkeypatch.setattr("bitwise_core.products.repeated._kept", {})
+    return made
+
+
+def test_a_product_like_an_earlier_one_is_searched_for_once(recorder: Recorder) -> None:
+    a, b = (torch.empty(shape, dtype=torch.float16, device="meta") for shape in ((5, 40), (40, 7)))
+    for _ in range(3):
+        assert matmul(a, b, desc=DESC).shape == (5, 7)
+    assert (len(recorder.ran), recorder.served) == (3, 1)
+    assert set(recorder.ran) == {(DESC, (40, 1), (5, 7), torch.float16)}
+    matmul(a, b.t().contiguous().t(), desc=DESC)
+    matmul(torch.empty(40, 5, dtype=torch.float16, device="meta").t(), b, desc=DESC.to_text())
+    assert recorder.served == 3
+    other = DESC.model_copy(update={"k_dropped": 2})
+    matmul(a, b, desc=other)
+    assert (recorder.ran[-1][0], recorder.served) == (other, 4)
+    for _ in range(2):
+        with pytest.raises(ProductError, match=r"a is of torch\.bfloat16"):
+            matmul(a.bfloat16(), b, desc=DESC)
+
+
+def test_a_library_is_asked_in_every_call(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = (torch.empty(shape, dtype=torch.float16, device="meta") for shape in ((5, 40), (40, 7)))
+    with pytest.warns(DroppedWarning):
+        matmul(a, b, like="toy")
+    matmul(a, b, like="toy")
+    assert (len(recorder.ran), recorder.served) == (2, 1)
+    monkeypatch.setattr("bitwise_core.products.tensors._told", set())
+    with pytest.warns(DroppedWarning):
+        matmul(a, b, like="toy")
+    other = DESC.model_copy(update={"k_dropped": 0})
+    monkeypatch.setattr(Toy, "product", lambda self, a, b, out: other)
+    matmul(a, b, like="toy")
+    assert recorder.ran[-1][0] is other
+
+    def declined(self: Any, a: Any, b: Any, out: Any) -> Any:
+        raise Undescribed("no longer")
+
+    monkeypatch.setattr(Toy, "product", declined)
+    with pytest.raises(Undescribed, match="no longer"):
+        matmul(a, b, like="toy")
+
+
+def test_what_an_earlier_call_does_not_decide_is_refused_in_a_later_one(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Recorder, "serves", lambda self, desc, device: True)
+    monkeypatch.setattr("bitwise_core.products.tensors._evaluated", None)
+
+    class Elsewhere(torch.Tensor):  # type: ignore[misc, name-defined, unused-ignore]
+        """Memory of the CPU that calls itself another device's."""
+
+        @property
+        def device(self) -> Any:
+            return torch.device("cuda", 0)
+
+    desc = GEMMDesc(k=40, left_dtype="fp32", right_dtype="fp32", output_dtype="fp32", path="fma")
+    memory = torch.zeros(1000)
+    a, b = memory[:200].view(5, 40).as_subclass(Elsewhere), memory[200:480].view(40, 7).as_subclass(Elsewhere)
+    out = memory[480:515].view(5, 7).as_subclass(Elsewhere)
+    for _ in range(2):
+        assert matmul(a, b, desc=desc, out=out) is out
+    for name, start in (("a", 165), ("a", 199), ("b", 200), ("b", 479)):
+        with pytest.raises(ProductError, match=f"out overlaps {name} in memory"):
+            matmul(a, b, desc=desc, out=memory[start : start + 35].view(5, 7).as_subclass(Elsewhere))
+    negated = torch.zeros(5, 7, dtype=torch.complex64).conj().imag
+    plain = torch.zeros(5, 7, dtype=torch.complex64).imag
+    assert negated.is_neg()
+    assert negated.stride() == plain.stride()
+    assert matmul(a, b, desc=desc, out=plain.as_subclass(Elsewhere)) is not None
+    with pytest.raises(ProductError, match="out is a negated view"):
+        matmul(a, b, desc=desc, out=negated.as_subclass(Elsewhere))
+    with pytest.raises(ProductError, match="out takes no gradients"):
+        matmul(a.detach().requires_grad_(), b, desc=desc, out=out)
+    assert len(recorder.ran) == 3

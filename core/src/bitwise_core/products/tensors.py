@@ -15,6 +15,7 @@ from bitwise_core import registry
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.evaluation import evaluate
 from bitwise_core.launchers import ProductLauncher
+from bitwise_core.products import repeated
 from bitwise_core.profiles import ProductProfile, Undescribed
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def describe(a: torch.Tensor, b: torch.Tensor, *, like: str, out_dtype: torch.dt
     one.  Raises ProductError for operands that do not fit, and Undescribed, with the key, for what is not measured.
     """
     _check(a, b)
-    return _described(a, b, _empty(a, b, _output(a, out_dtype)), like)
+    return _described(a, b, _empty(a, b, _output(a, out_dtype)), like)[1]
 
 
 def matmul(
@@ -63,6 +64,12 @@ def matmul(
     """
     if (desc is None) == (like is None):
         raise ProductError("give desc, the descriptor, or like, the name of a library: exactly one of them")
+    key = None if _compiling() else repeated.key_of(a, b, desc, like, out_dtype, out)
+    if key is not None:
+        done = repeated.again(key, a, b, out, _told)
+        if done is not None:
+            return done
+    asked = desc
     _check(a, b)
     if out is None and _traced(a, b):
         return _traced_product(a, b, desc, like, out_dtype)
@@ -73,15 +80,28 @@ def matmul(
     else:
         name = _output(a, out.dtype if out is not None and out_dtype is None else out_dtype)
     target = _empty(a, b, name) if out is None else _checked_out(a, b, out, name)
-    run(a, b, target, desc, like)
+    ran = run(a, b, target, desc, like)
+    if ran is not None and key is not None:
+        shape = (int(a.shape[0]), int(b.shape[1]))
+        lengths = [last - first for first, last in map(_span, (a, b, target))]
+        earlier = repeated.Earlier(
+            registry.default(), asked, *ran, shape, target.dtype, (lengths[0], lengths[1], lengths[2])
+        )
+        repeated.keep(key, earlier)
     return target
 
 
-def run(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, desc: GEMMDesc | None, like: str | None) -> None:
-    """out = a b for operands that fit; `desc` or `like` is given.  Raises what `matmul` raises."""
+def run(
+    a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, desc: GEMMDesc | None, like: str | None
+) -> tuple[ProductProfile | None, GEMMDesc, ProductLauncher] | None:
+    """out = a b for operands that fit; `desc` or `like` is given.  Raises what `matmul` raises.
+
+    Returns who described it, the descriptor and who ran it; None for operands of the CPU.
+    """
+    profile = None
     if desc is None:
         assert like is not None
-        desc = _described(a, b, out, like)
+        profile, desc = _described(a, b, out, like)
         if desc.k_dropped and like not in _told:
             _told.add(like)
             warnings.warn(
@@ -91,27 +111,27 @@ def run(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, desc: GEMMDesc | No
                 stacklevel=3,
             )
     _check_types(desc, a, b, out)
-    for name, each in (("a", a), ("b", b)):
+    for name, each in (("a", a), ("b", b), ("out", out)):
         if each.is_neg():
             raise ProductError(f"{name} is a negated view; give {name}.resolve_neg()")
     if a.device.type == "cpu":
         _evaluated(desc, a, b, out)
-        return
+        return None
     for launcher in registry.default().launchers:
         if isinstance(launcher, ProductLauncher) and launcher.serves(desc, a.device):
             launcher.product(desc, a, b, out)
-            return
+            return profile, desc, launcher
     raise ProductError(f"no plugin runs this descriptor on {a.device}: {desc.to_text()}")
 
 
-def _described(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, like: str) -> GEMMDesc:
+def _described(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, like: str) -> tuple[ProductProfile, GEMMDesc]:
     profiles = registry.default().profiles
     for each in profiles:
         if isinstance(each, ProductProfile) and each.library == like:
             found = each.product(a, b, out)
             if not isinstance(found, GEMMDesc):
                 raise Undescribed(f"{like} describes this product by a {type(found).__name__}, not by a GEMMDesc")
-            return found
+            return each, found
     known = ", ".join(sorted({each.library for each in profiles if isinstance(each, ProductProfile)})) or "none"
     raise ProductError(f"no plugin knows the products of a library {like!r}; there are: {known}")
 
@@ -200,6 +220,12 @@ def _evaluated(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tens
     size = out.element_size()
     bits = torch.from_numpy(result.view("u1" if size == 1 else f"i{size}")).view(out.dtype)
     out.detach().copy_(bits)
+
+
+def _compiling() -> bool:
+    import torch
+
+    return bool(torch.compiler.is_compiling())
 
 
 def _gradients() -> bool:
