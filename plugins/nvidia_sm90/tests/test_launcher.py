@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -60,3 +62,22 @@ def test_it_says_what_is_missing(
 def test_it_runs_products_only() -> None:
     with pytest.raises(DescriptorError, match="products_sm_90 runs a GEMMDesc on a and b"):
         launcher.Products().launch(index_bits(4), np.zeros((1, 4), np.uint32))
+
+
+def test_a_product_runs_on_the_device_of_its_operands(monkeypatch: pytest.MonkeyPatch) -> None:
+    current, ran = [0], []
+
+    @contextmanager
+    def device(chosen: SimpleNamespace) -> Iterator[None]:
+        before, current[0] = current[0], chosen.index
+        yield
+        current[0] = before
+
+    cuda = SimpleNamespace(current_device=lambda: current[0], device=device)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr("bitwise_nvidia_ptx.products.run.run", lambda *matrices: ran.append(current[0]))
+    desc = GEMMDesc(k=4, left_dtype="fp16", right_dtype="fp16", output_dtype="fp16", path="fma")
+    for index in (0, 1):
+        a = SimpleNamespace(device=SimpleNamespace(index=index))
+        launcher.Products().product(desc, a, a, a)
+    assert (ran, current) == ([0, 1], [0])

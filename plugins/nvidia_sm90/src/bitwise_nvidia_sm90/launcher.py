@@ -47,12 +47,18 @@ class Products:
         return bool(torch.cuda.get_device_capability(device) == (9, 0))
 
     def product(self, desc: Record, a: Any, b: Any, out: Any) -> None:
-        """out = a b on the current stream.  Raises DescriptorError for what the kernels do not run."""
+        """out = a b on the current stream of their device.  Raises DescriptorError for what the kernels do not run."""
         if not isinstance(desc, GEMMDesc):
             raise DescriptorError(f"{self.name} runs a GEMMDesc on a and b")
+        import torch
+
         from bitwise_nvidia_ptx.products.run import run
 
-        run(desc, a, b, out)
+        if torch.cuda.current_device() == a.device.index:
+            run(desc, a, b, out)
+            return
+        with torch.cuda.device(a.device):  # Triton launches on the current device
+            run(desc, a, b, out)
 
     def launch(self, desc: Record, *operands: Bits) -> Bits:
         """The product's patterns.  Raises DescriptorError for what the kernels do not run."""
