@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from typing import Any
 
@@ -15,6 +16,33 @@ KEPT = 65536
 """Answers kept of one process."""
 
 
+SETTINGS = {
+    "allow_fp16_accumulation": False,
+    "allow_fp16_reduced_precision_reduction": True, "allow_fp16_reduced_precision_reduction_split_k": True,
+    "allow_bf16_reduced_precision_reduction": True, "allow_bf16_reduced_precision_reduction_split_k": True,
+}  # fmt: skip
+"""PyTorch's defaults of what changes which kernel a product runs, under torch.backends.cuda.matmul; others were not
+measured."""
+_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+
+
+def otherwise() -> str | None:
+    """Which setting of PyTorch is not the one that was measured, as a sentence; None where all are."""
+    import torch
+
+    matmul = torch.backends.cuda.matmul
+    for name, default in SETTINGS.items():
+        found = getattr(matmul, name, default)
+        if found != default:
+            return f"torch.backends.cuda.matmul.{name} is {found}: products are measured where it is {default}"
+    library = str(torch.backends.cuda.preferred_blas_library())
+    if not library.endswith((".Cublas", ".Default")):
+        return f"PyTorch prefers {library} for products: they are measured where it prefers cuBLAS, its default"
+    if _WORKSPACE in os.environ:
+        return f"{_WORKSPACE} is set: products are measured with PyTorch's own workspace; start without it"
+    return None
+
+
 class Loaded:
     """Descriptors of what the one that PyTorch has loaded runs on the operands' device, kept by question."""
 
@@ -23,7 +51,10 @@ class Loaded:
         self._known: OrderedDict[tuple[Any, ...], GEMMDesc | Undescribed] = OrderedDict()
 
     def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
-        """The descriptor of what torch.mm runs for these tensors.  Raises Undescribed, with the key."""
+        """The descriptor of what torch.mm runs for these tensors.  Raises Undescribed, with the key or the setting."""
+        other = otherwise()
+        if other is not None:
+            raise Undescribed(other)
         key = (
             a.device.index, a.dtype, b.dtype, out.dtype, a.shape, b.shape, a.stride(), b.stride(), out.stride(),
             *((address & -address) & 255 for address in (a.data_ptr(), b.data_ptr(), out.data_ptr())),
