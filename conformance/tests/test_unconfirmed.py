@@ -20,8 +20,11 @@ from bitwise_conformance.unconfirmed import (
     main,
     recorded,
     summary,
+    try_pair,
 )
-from bitwise_core.checker import Source
+from bitwise_core import registry
+from bitwise_core.checker import Options, Source
+from bitwise_core.search import NotFound, distinguish
 
 KERNEL = """.version 8.3
 .target sm_90
@@ -142,6 +145,44 @@ def test_counts() -> None:
     assert found["unconfirmed"] == [
         {"group": "f/a", "left": "a", "right": "b", "bytes": AGREE, "element": "Y[0]", "reason": "r"}
     ]
+
+
+@pytest.mark.parametrize(
+    ("group", "left", "right", "outcome"),
+    [
+        (
+            "row_max/bf16-16x320",
+            "row_extreme,block=512,kind=max,warps=1",
+            "row_extreme,block=512,kind=max,warps=8",
+            "equal",
+        ),
+        (
+            "arg_max/fp16-24x300",
+            "arg_extreme,block=512,kind=max,warps=1",
+            "arg_extreme,block=512,kind=max,warps=4",
+            "different",
+        ),
+        (
+            "tail_sum/shifted-16x300",
+            "tail_sum,block=512,kind=shifted,warps=2",
+            "tail_sum,block=512,kind=shifted,warps=8",
+            "different",
+        ),
+    ],
+)
+def test_pairs_of_the_corpus(group: str, left: str, right: str, outcome: str) -> None:
+    pytest.importorskip("triton")
+    from bitwise_conformance import corpus
+    from bitwise_conformance.agreement import compile_source
+
+    cases = corpus.by_id()
+    first, second = (compile_source(cases[f"{group}/{name},stages=3"])[0] for name in (left, right))
+    found = try_pair(first, second, {"seconds": 20.0, "seed": 0})
+    assert (found["outcome"], found.get("confirmed")) == (outcome, True if outcome == "different" else None)
+    if outcome == "equal":
+        told = distinguish(first, second, registry.default().arch("sm_90"), Options(), None, 2.0)
+        assert isinstance(told, NotFound)
+        assert told.runs > 0
 
 
 def test_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
