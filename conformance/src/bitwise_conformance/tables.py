@@ -147,6 +147,22 @@ def pinned_proof(record: Mapping[str, Any]) -> str:
     )
 
 
+def pairs(record: Mapping[str, Any]) -> str:
+    """Pairs that are called Different and for which an input was searched, by what their recorded bytes say."""
+    rows = [
+        [said, each["tried"], each["confirmed"], each["tried"] - each["confirmed"]]
+        for said, each in record["by bytes"].items()
+        if each["tried"]
+    ]
+    settings, groups = record["settings"], record["groups"]
+    note = (
+        f"\n\nUp to {settings['pairs']} pairs of classes in each of {groups['done']} of {groups['all']} groups of the "
+        f"corpus, those first whose bytes agree in every draw; {settings['seconds']:.0f} s for a pair."
+    )
+    head = ("recorded bytes", "pairs", "an input shows it", "none was found")
+    return _markdown(head, rows) + note
+
+
 SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingProxyType(
     {
         "reading": ("reading-sm90.json", reading),
@@ -155,6 +171,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "described": ("described-sm90-h100.json", described),
         "pinned": ("pinned-reductions-sm90-h100.json", pinned),
         "pinned-proof": ("pinned-reductions-proof-sm90.json", pinned_proof),
+        "pairs": ("unconfirmed-sm90.json", pairs),
         "matrix-speed": ("matrix-speed.json", matrix_speed),
     }
 )
