@@ -15,6 +15,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from bitwise_conformance.excess import REASONS
+
 _BLOCK = re.compile(r"<!-- table: ([\w-]+) -->\n.*?<!-- end table -->", re.DOTALL)
 _MODES = MappingProxyType(
     {"launch": "the launch", "finite": "the launch, all values finite", "every launch": "every launch"}
@@ -34,14 +36,38 @@ def reading(record: Mapping[str, Any]) -> str:
             each["kernels"],
             f"{each['classes']} / {each['byte_classes']}",
             f"{each['ratio']:.2f}",
+            _exact(record["families"], mode),
             f"{100 * each['unknown'] / each['kernels']:.1f} %",
+            f"{100 * each['undetermined'] / each['kernels']:.1f} %",
             len(each["mixed"]),
         ]
         for mode, each in record["modes"].items()
     ]
-    head = ("read for", "kernels", "classes / byte classes", "ratio", "Unknown", "classes that mix bytes")
+    head = (
+        *("read for", "kernels", "classes / byte classes", "ratio", "families exact"),
+        *("Unknown", "no determined result", "classes that mix bytes"),
+    )
     environment = record["environment"]
     return _markdown(head, rows) + f"\n\nTriton {environment['triton']} for sm_90, against the bytes of an H100."
+
+
+def _exact(families: Mapping[str, Any], mode: str) -> str:
+    return f"{sum(each[mode]['ratio'] <= 1 for each in families.values())} of {len(families)}"
+
+
+def excess(record: Mapping[str, Any]) -> str:
+    """The families with more classes than byte classes when read for their launch, and why."""
+    rows = [
+        [
+            f"`{family}`",
+            f"{each['launch']['classes']} / {each['launch']['byte_classes']}",
+            f"{each['finite']['classes']} / {each['finite']['byte_classes']}",
+            REASONS[family],
+        ]
+        for family, each in record["families"].items()
+        if each["launch"]["ratio"] > 1 or each["finite"]["ratio"] > 1
+    ]
+    return _markdown(("family", "launch", "all values finite", "why"), rows)
 
 
 def seconds(record: Mapping[str, Any]) -> str:
@@ -166,6 +192,7 @@ def pairs(record: Mapping[str, Any]) -> str:
 SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingProxyType(
     {
         "reading": ("reading-sm90.json", reading),
+        "excess": ("reading-sm90.json", excess),
         "seconds": ("reading-sm90.json", seconds),
         "mutants": ("mutants.json", mutants),
         "described": ("described-sm90-h100.json", described),
