@@ -21,7 +21,7 @@ _LADDER = (2.0**-62, 2.0**-74 * (1 + 2.0**-7), 2.0**-50, 2.0**-38, 2.0**-26, 2.0
 
 
 def _wide(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
-    """Exponents over the wide range of the format, from other seeds."""
+    """Exponents over the wide range of the format."""
     return between(form.low, form.high, first, second)
 
 
@@ -128,7 +128,7 @@ DISTINGUISHING: tuple[str, ...] = tuple(
     for variant in range(1, variants + 1)
     if (kind, variant) != ("wide", 1)
 )
-"""The names of all variants.  The first variant of `wide` is a plain draw."""
+"""The names of all variants.  The first variant of `wide` is named among the plain draws."""
 
 
 def base(kind: str) -> str:
@@ -137,7 +137,7 @@ def base(kind: str) -> str:
 
 
 def distinguishing(dtype: str, raw: Bits, kind: str, place: int) -> Bits:
-    """The bits of one of `DISTINGUISHING`, from two raw 64-bit words an element."""
+    """The bits of a variant of one of `KINDS`, from two raw 64-bit words an element."""
     form = FORMATS[dtype]
     values, _ = KINDS[base(kind)]
     variant = int(kind.partition(".")[2] or 1)

@@ -11,8 +11,8 @@ import hashlib
 import numpy as np
 
 from bitwise_conformance.cases import DTYPE_BYTES, FLOAT_DTYPES, Array, Case
-from bitwise_conformance.distinguishing_draws import DISTINGUISHING, INFINITE, base, distinguishing
-from bitwise_conformance.drawn_values import FORMATS, Bits, bell, between, round_to_format
+from bitwise_conformance.distinguishing_draws import DISTINGUISHING, INFINITE, KINDS, base, distinguishing
+from bitwise_conformance.drawn_values import FORMATS, Bits, bell, round_to_format
 
 DRAWS: tuple[str, ...] = ("normal", "wide", "zeros", "negative_zero", "subnormal", "special", *DISTINGUISHING)
 """The kinds of input: every record holds one hash per output for each.  A number after a point is another variant."""
@@ -54,15 +54,13 @@ def draw(array: Array, group: str, kind: str, place: int = 0) -> Bits:
 
 
 def _float_bits(dtype: str, raw: Bits, kind: str, place: int) -> Bits:
-    if kind in DISTINGUISHING:
+    if base(kind) in KINDS:
         return distinguishing(dtype, raw, kind, place)
     form = FORMATS[dtype]
     width = f"u{DTYPE_BYTES[dtype]}"
     first, second = raw
     if kind == "normal":
         return round_to_format(bell(first, second), dtype)
-    if kind == "wide":
-        return round_to_format(between(form.low, form.high, first, second), dtype)
     # The sign as an array of the element's width: NumPy refuses 2 ** 63 as a plain Python number.
     signs = np.where(first & np.uint64(1), np.array(form.sign, dtype=width), np.array(0, dtype=width))
     if kind == "zeros":

@@ -52,6 +52,10 @@ def _block(block: int | None, accumulator: str) -> tuple[Cut, ...]:
     return () if block is None else (Cut(span=block, partial_dtype=accumulator, merge_dtype=accumulator),)
 
 
+def _slices(count: int, tile: int, remainder: Remainder, partial: str, merge: str) -> Cut:
+    return Cut(count=count, tile=tile, remainder=remainder, partial_dtype=partial, merge_dtype=merge)
+
+
 def split_k(
     k: int,
     dtype: Types,
@@ -70,9 +74,7 @@ def split_k(
     operand_scales: bool = False,
 ) -> GEMMDesc:
     """`slices` threadblocks take contiguous slices of whole tiles of k; a second kernel adds them in order."""
-    outer = Cut(
-        count=slices, tile=tile, remainder=remainder, partial_dtype=partial_dtype, merge_dtype=merge_dtype
-    )  # fmt: skip
+    outer = _slices(slices, tile, remainder, partial_dtype, merge_dtype)
     return GEMMDesc(
         k=k,
         **_operands(dtype, output_dtype),
@@ -129,9 +131,7 @@ def split_k_per_mma(
     k_dropped: int = 0,
 ) -> GEMMDesc:
     """Split-K whose slices accumulate per MMA, each with its own short turn first."""
-    outer = Cut(
-        count=slices, tile=tile, remainder=remainder, partial_dtype=partial_dtype, merge_dtype=merge_dtype
-    )  # fmt: skip
+    outer = _slices(slices, tile, remainder, partial_dtype, merge_dtype)
     return GEMMDesc(
         k=k,
         **_operands(dtype, output_dtype),
