@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from bitwise_conformance import launching
 from bitwise_conformance import matrix_fragments as fragments
 from bitwise_conformance.matrix_draws import Operands
 from bitwise_core.mma import MmaSpec
@@ -21,19 +22,8 @@ _INSTRUCTION = re.compile(r"\b(?:mma\.sync|wgmma\.mma_async)[\w.]*")
 
 
 def environment() -> dict[str, str]:
-    """The GPU, its driver and the libraries."""
-    import subprocess
-
-    import torch
-    import triton
-
-    asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    driver = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split("\n")[0].strip()
-    return {
-        "gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__,
-        "driver": driver, "cuda": str(torch.version.cuda), "numpy": np.__version__,
-        "command": "python -m bitwise_conformance.matrix_probes",
-    }  # fmt: skip
+    """What the recorded results depend on, and the command that asks for them."""
+    return {**launching.environment(), "command": "python -m bitwise_conformance.matrix_probes"}
 
 
 @dataclass(frozen=True, slots=True)
