@@ -49,6 +49,41 @@ def test_a_case_compiles_from_its_declared_launch(family: str) -> None:
     assert f".entry {case.function.__name__}" in captured.assembly
 
 
+def test_a_plugin_says_what_its_compiler_takes() -> None:
+    pytest.importorskip("triton")
+    from bitwise_conformance import corpus
+    from bitwise_conformance.compiling import compile_case
+    from bitwise_conformance.corpus.targets import has_product, target_corpus
+
+    said, plain, here = target_corpus("gfx942"), corpus.by_id(), corpus.by_id("gfx942")
+    assert target_corpus("sm_90") == target_corpus("sm_100")
+    assert len(corpus.cases("gfx942")) >= 2200
+    assert {case.target for case in here.values()} == {"gfx942"}
+    # Every configuration of the default target is there or named as left out.
+    missing = [case for case in plain.values() if case.id not in here]
+    assert missing
+    assert not any(said.takes(case) for case in missing)
+    named = {case.family for case in plain.values()} | {case.id for case in plain.values()}
+    added = [case for case in here.values() if case.id not in plain]
+    assert {name for name in said.left_out if name not in named} == {
+        name for name in said.left_out if name.endswith("matrix_instr_nonkdim=32")
+    }
+    assert {tuple(sorted(case.options.items())) for case in added if not has_product(case)} >= {(("waves_per_eu", 4),)}
+    product = next(case for case in added if has_product(case) and case.options.get("matrix_instr_nonkdim") == 16)
+    captured = compile_case(product)
+    assert captured.extension == "amdgcn"
+    assert captured.target == "gfx942"
+
+
+def test_a_target_that_no_plugin_models_is_refused() -> None:
+    pytest.importorskip("triton")
+    from bitwise_conformance import corpus
+    from bitwise_core.registry import UnknownArchError
+
+    with pytest.raises(UnknownArchError, match="no plugin models the architecture 'gfx1100'"):
+        corpus.cases("gfx1100")
+
+
 def test_contradictions_are_named() -> None:
     output = Array("c", "fp32", 4, "output")
     with pytest.raises(CaseError, match="case f/g/n: no buffer has the role output or inout"):

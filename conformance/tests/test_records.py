@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bitwise_conformance.digest import normalised_digest, normalised_ptx
+from bitwise_conformance.digest import normalised_digest, normalised_text
 from bitwise_conformance.records import RecordError, load_records, save_records
 
 
@@ -74,7 +74,7 @@ def test_a_digest_forgets_folder_lines_and_comments_only() -> None:
     here = PTX.replace("{folder}", "/folder/a")
     there = PTX.replace("{folder}", "/srv/b").replace("1 12 0", "1 99 3").replace("a comment", "another")
     assert normalised_digest(here) == normalised_digest(there)
-    assert normalised_ptx(here).splitlines() == [
+    assert normalised_text(here).splitlines() == [
         ".version 8.7",
         ".target sm_90a",
         ".visible .entry k(.param .u64 p)",
@@ -85,3 +85,36 @@ def test_a_digest_forgets_folder_lines_and_comments_only() -> None:
         "}",
     ]
     assert normalised_digest(here) != normalised_digest(here.replace("%tid.x", "%tid.y"))
+
+
+GNU = """\
+	.text
+k:                                      ; @k
+.Lfunc_begin0:
+	.file	1 "{folder}" "kernels.py"
+	.loc	1 12 0
+	s_endpgm ; the end
+	.section	.debug_str,"MS",@progbits,1
+.Linfo_string0:
+	.asciz	"{folder}"
+	.section	".note.GNU-stack","",@progbits
+	.amdgpu_metadata
+amdhsa.version:
+	.end_amdgpu_metadata
+	.section	.debug_line,"",@progbits
+.Lline_table_start0:
+"""
+
+
+def test_a_digest_of_a_gnu_assembler_text_forgets_the_same() -> None:
+    assert normalised_text(GNU.format(folder="/folder/a")).splitlines() == [
+        ".text",
+        "k:",
+        "s_endpgm",
+        '.section ".note.GNU-stack","",@progbits',
+        ".amdgpu_metadata",
+        "amdhsa.version:",
+        ".end_amdgpu_metadata",
+    ]
+    assert normalised_digest(GNU) == normalised_digest(GNU.format(folder="/b").replace("the end", "done"))
+    assert normalised_digest(GNU) != normalised_digest(GNU.replace("s_endpgm", "s_nop 0"))

@@ -87,18 +87,17 @@ def compare(
 
 
 @cache
-def _buffers(family: str, group: str) -> tuple[tuple[str, int], ...]:
+def _buffers(target: str, family: str, group: str) -> tuple[tuple[str, int], ...]:
     from bitwise_conformance import corpus
 
-    names = {
-        array.name for case in corpus.cases() if (case.family, case.group) == (family, group) for array in case.arrays
-    }
+    members = [case for case in corpus.cases(target) if (case.family, case.group) == (family, group)]
+    names = {array.name for case in members for array in case.arrays}
     return tuple(buffer_numbers(names).items())
 
 
 def group_buffers(case: Case) -> dict[str, int]:
     """The numbers of the buffers, the same for all cases of the case's group."""
-    return dict(_buffers(case.family, case.group))
+    return dict(_buffers(case.target, case.family, case.group))
 
 
 def compile_source(case: Case) -> tuple[Source, str, float]:
@@ -106,7 +105,7 @@ def compile_source(case: Case) -> tuple[Source, str, float]:
     from bitwise_conformance.compiling import compile_case
 
     captured = compile_case(case)
-    launch = Launch.model_validate({"file": f"{case.name}.ptx", **captured.manifest_entry})
+    launch = Launch.model_validate({"file": f"{case.name}.{captured.extension}", **captured.manifest_entry})
     return Source(case.id, captured.assembly, launch), normalised_digest(captured.assembly), captured.compile_seconds
 
 

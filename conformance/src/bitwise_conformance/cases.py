@@ -30,6 +30,7 @@ DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
         "i64": 8,
     }
 )
+DEFAULT_TARGET = "sm_90"
 FLOAT_DTYPES = frozenset({"fp8e4nv", "fp8e5", "fp16", "bf16", "fp32", "fp64"})
 
 
@@ -106,7 +107,8 @@ class Case:
 
     Cases of one (family, group) have the same output buffers and compute the same mathematics on the same
     inputs, so their bytes are comparable.  `arguments` are the run-time arguments by parameter name, in any
-    order; `constants` the compile-time ones; `options` what else the compiler is told.
+    order; `constants` the compile-time ones; `options` what else the compiler is told; `target` the architecture
+    that it is compiled for.
     """
 
     family: str
@@ -120,6 +122,7 @@ class Case:
     num_warps: int = 4
     num_stages: int = 3
     tags: frozenset[str] = field(default=frozenset())
+    target: str = DEFAULT_TARGET
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "constants", MappingProxyType(dict(self.constants)))

@@ -11,11 +11,12 @@ from typing import Any
 from bitwise_conformance.cases import DTYPE_BYTES, Array, Case, Descriptor
 from bitwise_conformance.digest import normalised_digest
 
-TARGET = "sm_90"
 
+def compile_case(case: Case) -> Any:
+    """The captured kernel of `case`, for its target.
 
-def compile_case(case: Case, target: str = TARGET) -> Any:
-    """The captured kernel of `case`: what `bitwise_triton.capture.compile_configuration` returns, and raises."""
+    Returns what `bitwise_triton.capture.compile_configuration` returns, and raises what it raises.
+    """
     from bitwise_triton.arguments import Buffer, TensorMap
     from bitwise_triton.capture import compile_configuration
 
@@ -44,7 +45,7 @@ def compile_case(case: Case, target: str = TARGET) -> Any:
         arguments,
         case.constants,
         grid=case.grid,
-        target=target,
+        target=case.target,
         num_warps=case.num_warps,
         num_stages=case.num_stages,
         name=case.name,
@@ -52,26 +53,30 @@ def compile_case(case: Case, target: str = TARGET) -> Any:
     )
 
 
-def describe(case: Case) -> dict[str, Any]:
+def describe(case: Case, extension: str) -> dict[str, Any]:
     """The declared launch of `case` as JSON data, with the role and the draw of every buffer."""
     return {
         "id": case.id,
-        "file": f"{case.name}.ptx",
+        "file": f"{case.name}.{extension}",
         "function": case.function.__name__,
         "constants": {name: getattr(value, "name", value) for name, value in case.constants.items()},
         "num_warps": case.num_warps,
         "num_stages": case.num_stages,
         "options": dict(case.options),
+        "target": case.target,
         "grid": list(case.grid),
         "arguments": [{"is": type(argument).__name__.lower(), **asdict(argument)} for argument in case.arguments],
     }
 
 
 def compile_job(name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Compile the case called `name`; a job for the pool.  With `settings["keep"]` the answer holds the kernel."""
+    """Compile the case called `name`; a job for the pool.
+
+    `settings["target"]` is what it is compiled for; with `settings["keep"]` the answer holds the kernel.
+    """
     from bitwise_conformance import corpus
 
-    captured = compile_case(corpus.by_id()[name])
+    captured = compile_case(corpus.by_id(settings["target"])[name])
     answer: dict[str, Any] = {"captured": normalised_digest(captured.assembly)}
     if settings.get("keep"):
         answer["kernel"] = captured
@@ -89,5 +94,8 @@ def write_folders(folder: Path, cases: list[Case], answers: Mapping[str, Mapping
     for (family, group), members in groups.items():
         place = folder / family / group
         write_folder([answers[case.id]["kernel"] for case in members], place, [case.name for case in members])
-        entries = [{**describe(case), "digest": answers[case.id]["captured"]} for case in members]
+        entries = []
+        for case in members:
+            answer = answers[case.id]
+            entries.append({**describe(case, answer["kernel"].extension), "digest": answer["captured"]})
         (place / "cases.json").write_text(json.dumps(entries, indent=1, default=str) + "\n")

@@ -1,4 +1,4 @@
-"""Naming a compiled kernel by its PTX text, whatever folder or interpreter compiled it."""
+"""Naming a compiled kernel by its text, whatever folder or interpreter compiled it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,28 @@ _DEBUG_SECTION = re.compile(r"\.section\s+\.debug_\w+\s*\{.*?\}", re.DOTALL)
 _LOCATION = re.compile(r"^\s*\.(file|loc)\s[^\n]*$", re.MULTILINE)
 _DEBUG_LABEL = re.compile(r"^\s*\$L__tmp\d+:\s*$", re.MULTILINE)
 
+_PTX = re.compile(r"^\s*\.version\s", re.MULTILINE)
+_GNU_COMMENT = re.compile(r";[^\n]*|//[^\n]*")
+_GNU_DEBUG_SECTION = re.compile(r'^\s*\.section\s+"?\.debug_\w+.*?(?=^\s*\.(?:section|text|data)\b|\Z)', re.M | re.S)
+_GNU_DIRECTIVE = re.compile(r"^\s*\.(?:file|loc|ident|cfi_\w+)\b[^\n]*$", re.MULTILINE)
+_GNU_DEBUG_LABEL = re.compile(r"^\s*\.L(?:tmp|func_begin|func_end|debug\w*|info\w*)\d*:\s*$", re.MULTILINE)
 
-def normalised_ptx(ptx: str) -> str:
-    """`ptx` without comments, `.file` and `.loc` lines, debug sections, debug labels and blank space at line ends."""
-    text = _DEBUG_SECTION.sub("", _COMMENT.sub("", ptx))
-    text = _DEBUG_LABEL.sub("", _LOCATION.sub("", text))
-    lines = (" ".join(line.split()) for line in text.replace(", debug", "").splitlines())
+
+def normalised_text(text: str) -> str:
+    """A text without comments, debug sections, lines and labels, and blank space at line ends.
+
+    PTX has braces around a section; a text without `.version` is that of a GNU assembler, comments after a semicolon.
+    """
+    if _PTX.search(text):
+        text = _DEBUG_SECTION.sub("", _COMMENT.sub("", text))
+        text = _DEBUG_LABEL.sub("", _LOCATION.sub("", text)).replace(", debug", "")
+    else:
+        text = _GNU_DEBUG_SECTION.sub("", _GNU_COMMENT.sub("", text))
+        text = _GNU_DEBUG_LABEL.sub("", _GNU_DIRECTIVE.sub("", text))
+    lines = (" ".join(line.split()) for line in text.splitlines())
     return "\n".join(line for line in lines if line)
 
 
-def normalised_digest(ptx: str) -> str:
+def normalised_digest(text: str) -> str:
     """The SHA-256 of the normalised text, 64 hexadecimal digits: two equal digests are the same instructions."""
-    return hashlib.sha256(normalised_ptx(ptx).encode()).hexdigest()
+    return hashlib.sha256(normalised_text(text).encode()).hexdigest()

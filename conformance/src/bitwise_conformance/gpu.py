@@ -16,8 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bitwise_conformance.cases import DEFAULT_TARGET
 from bitwise_conformance.digest import normalised_digest
 from bitwise_conformance.records import CaseRecord, Records, label_cases, load_records, save_records
+from bitwise_core.registry import UnknownArchError
 
 __all__ = ["CaseRecord", "Records", "load_records", "main", "normalised_digest"]
 
@@ -28,23 +30,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the recorder; the exit status is 0 where every case compiled and ran, else 1."""
     parser = argparse.ArgumentParser(prog="bitwise_conformance.gpu", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, help="where to write the records (JSON, compressed where it ends in .gz)")
+    parser.add_argument("--target", default=DEFAULT_TARGET, help="with --dry-run: an architecture (default sm_90)")
     parser.add_argument("--families", nargs="*", default=[], help="record these families only")
     parser.add_argument("--processes", type=int, default=14, help="worker processes (default 14)")
     parser.add_argument("--repeats", type=int, default=2, help="launches a draw, compared with each other (default 2)")
     parser.add_argument("--seconds", type=float, default=90.0, help="time limit of one case (default 90)")
     parser.add_argument("--dry-run", action="store_true", help="compile everything, launch nothing")
-    parser.add_argument("--folder", type=Path, help="with --dry-run: write the PTX and a description of each case here")
+    parser.add_argument("--folder", type=Path, help="with --dry-run: write each case and its description here")
     parser.add_argument("--list", action="store_true", help="list the families with their numbers of groups and cases")
     chosen = parser.parse_args(arguments)
     if not (chosen.list or chosen.dry_run or chosen.out):
         parser.error("say where to write the records with --out, or use --dry-run")
 
+    if chosen.target != DEFAULT_TARGET and not (chosen.list or chosen.dry_run):
+        parser.error(f"kernels for {chosen.target} are only compiled here: add --dry-run")
     from bitwise_conformance import corpus
 
-    unknown = sorted(set(chosen.families) - set(corpus.families()))
+    try:
+        listed = corpus.cases(chosen.target)
+    except UnknownArchError as error:
+        parser.error(str(error))
+    families = list(dict.fromkeys(case.family for case in listed))
+    unknown = sorted(set(chosen.families) - set(families))
     if unknown:
-        parser.error(f"there is no family called {', '.join(unknown)}; the families are {', '.join(corpus.families())}")
-    cases = [case for case in corpus.cases() if not chosen.families or case.family in chosen.families]
+        parser.error(f"there is no family called {', '.join(unknown)}; the families are {', '.join(families)}")
+    cases = [case for case in listed if not chosen.families or case.family in chosen.families]
     if chosen.list:
         groups = {(case.family, case.group) for case in cases}
         by_family = Counter(family for family, _ in groups)
@@ -67,7 +77,7 @@ def _run(cases: list[Any], chosen: argparse.Namespace) -> list[dict[str, Any]]:
     from bitwise_conformance.pool import run_all
 
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers are the parallelism
-    settings: dict[str, Any] = {"repeats": chosen.repeats, "keep": bool(chosen.folder)}
+    settings: dict[str, Any] = {"repeats": chosen.repeats, "keep": bool(chosen.folder), "target": chosen.target}
     if chosen.dry_run:
         job = compile_job
     else:

@@ -5,11 +5,12 @@ Nothing here imports Triton until `cases` is called; the family modules do.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from importlib import import_module
 from itertools import chain
 
-from bitwise_conformance.cases import Case, CaseError
+from bitwise_conformance.cases import DEFAULT_TARGET, Case, CaseError
+from bitwise_conformance.corpus.targets import for_target
 
 MODULES: tuple[str, ...] = (
     "row_reductions",
@@ -31,13 +32,15 @@ MODULES: tuple[str, ...] = (
 )
 
 
-@lru_cache(maxsize=1)
-def cases() -> tuple[Case, ...]:
-    """Every case of the corpus, families together, in a stable order.
+@cache
+def cases(target: str = DEFAULT_TARGET) -> tuple[Case, ...]:
+    """Every case of the corpus for a target, families together, in a stable order.
 
-    Raises `CaseError` where two cases have one id or the members of a group differ in what they return.
+    Raises `CaseError` where two cases have one id or the members of a group differ in what they return, and
+    `UnknownArchError` for a target that no plugin models.
     """
-    found = tuple(chain.from_iterable(import_module(f"{__name__}.{module}").cases() for module in MODULES))
+    listed = chain.from_iterable(import_module(f"{__name__}.{module}").cases() for module in MODULES)
+    found = tuple(for_target(listed, target))
     seen: dict[str, Case] = {}
     returned: dict[tuple[str, str], tuple[Case, object]] = {}
     for case in found:
@@ -51,12 +54,12 @@ def cases() -> tuple[Case, ...]:
     return found
 
 
-@lru_cache(maxsize=1)
-def by_id() -> dict[str, Case]:
-    """The cases by their id."""
-    return {case.id: case for case in cases()}
+@cache
+def by_id(target: str = DEFAULT_TARGET) -> dict[str, Case]:
+    """The cases for a target by their id."""
+    return {case.id: case for case in cases(target)}
 
 
-def families() -> tuple[str, ...]:
+def families(target: str = DEFAULT_TARGET) -> tuple[str, ...]:
     """The names of the families, in corpus order."""
-    return tuple(dict.fromkeys(case.family for case in cases()))
+    return tuple(dict.fromkeys(case.family for case in cases(target)))
