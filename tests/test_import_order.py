@@ -20,6 +20,8 @@ ORDER = [
     "checker",
     "difference",
     "search",
+    "problems",
+    "locks",
     "profiles",
     "launchers",
     "patches",

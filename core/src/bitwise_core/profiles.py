@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from bitwise_core.descriptors import Record
+from bitwise_core.problems import Problem
 
 
 class Profile(Protocol):
@@ -41,3 +42,21 @@ class ProductProfile(Profile, Protocol):
         The types, the strides and the alignment of all three, the device and the installed library belong to the
         question.  Raises Undescribed.
         """
+
+
+@runtime_checkable
+class LockableProfile(ProductProfile, Protocol):
+    """A profile that is asked of problems without tensors, so that its answers can be written down."""
+
+    def answered(
+        self, problem: Problem, *, alignment: tuple[int, int, int] = (256, 256, 256), library: str | None = None
+    ) -> Record:
+        """The descriptor of what the library runs for a problem on the current device.
+
+        `alignment` is what the addresses of a, b and out are multiples of, in bytes; `library` the path of one to ask
+        instead of that which is loaded.  With the epilogue `bias` it is that of the sum: the bias is added to it in
+        fp32, to nearest even, before the one rounding to the output's type.  Raises Undescribed.
+        """
+
+    def provenance(self, *, library: str | None = None) -> Mapping[str, str]:
+        """The library, its version, the device, its driver and so on, by name.  Raises Undescribed without a device."""

@@ -1,7 +1,16 @@
-"""Matrix products of PyTorch tensors in bits that a descriptor decides, or those of a library."""
+"""Matrix products of PyTorch tensors in bits that a descriptor decides, or those of a library or of a lock file."""
 
 from __future__ import annotations
 
+from bitwise_core.products.taken_over import locked_products, recorded_products
 from bitwise_core.products.tensors import DroppedWarning, ProductError, Undescribed, describe, matmul
 
-__all__ = ["DroppedWarning", "ProductError", "Undescribed", "describe", "matmul"]
+__all__ = [
+    "DroppedWarning",
+    "ProductError",
+    "Undescribed",
+    "describe",
+    "locked_products",
+    "matmul",
+    "recorded_products",
+]

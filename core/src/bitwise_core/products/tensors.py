@@ -3,6 +3,7 @@
 desc = describe(a, b, like="cublas")
 c = matmul(a, b, desc=desc)
 c = matmul(a, b, like="cublas")
+c = matmul(a, b, lock=read_lock("products.json"))
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from bitwise_core import registry
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.evaluation import evaluate
 from bitwise_core.launchers import ProductLauncher
+from bitwise_core.locks import Lock
+from bitwise_core.problems import DTYPES, NAMES, ProblemError, problem_of
 from bitwise_core.products import repeated
 from bitwise_core.profiles import ProductProfile, Undescribed
 
@@ -23,11 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DroppedWarning", "ProductError", "Undescribed", "describe", "matmul"]
 
-DTYPES = {
-    "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
-}  # fmt: skip
-"""PyTorch's names of the types of descriptors."""
-_NAMES = {f"torch.{theirs}": ours for ours, theirs in DTYPES.items()}
 _FP8 = frozenset({"e4m3", "e5m2"})
 _told: set[str] = set()
 
@@ -52,18 +50,23 @@ def describe(a: torch.Tensor, b: torch.Tensor, *, like: str, out_dtype: torch.dt
 
 def matmul(
     a: torch.Tensor, b: torch.Tensor, *, desc: GEMMDesc | str | None = None, like: str | None = None,
-    out_dtype: torch.dtype | None = None, out: torch.Tensor | None = None,
+    lock: Lock | None = None, out_dtype: torch.dtype | None = None, out: torch.Tensor | None = None,
 ) -> torch.Tensor:  # fmt: skip
-    """a[m, k] b[k, n] in the bits of a descriptor, or of the library that `like` names: one of the two is given.
+    """a[m, k] b[k, n] in the bits of a descriptor, of the library that `like` names, or of a lock: one of them is given.
 
-    `desc` is a descriptor or its text; a trace of torch.compile takes the text.  Tensors of a device run on its current
+    `desc` is a descriptor or its text; a trace of torch.compile takes the text.  With `lock` the descriptor is that of
+    the lock's entry for these shapes, strides and types.  Tensors of a device run on its current
     stream by a plugin's launcher; those of the CPU are evaluated, slowly.  Any strides are read as they are; `like` may
     decline some.  Gradients are taken by the ordinary products of PyTorch, whose bits nothing decides; `out` takes
     none.  Where a descriptor leaves values of k out (`k_dropped`), `like` warns once in a process, by DroppedWarning.
-    Raises ProductError, Undescribed or DescriptorError.
+    Raises ProductError, Undescribed, LockError or DescriptorError.
     """
-    if (desc is None) == (like is None):
-        raise ProductError("give desc, the descriptor, or like, the name of a library: exactly one of them")
+    if sum(each is not None for each in (desc, like, lock)) != 1:
+        raise ProductError(
+            "give desc, the descriptor, like, the name of a library, or lock, a lock file's content: exactly one of them"
+        )
+    if lock is not None:
+        desc = _locked(lock, a, b, out_dtype if out is None or out_dtype is not None else out.dtype)
     key = None if _compiling() else repeated.key_of(a, b, desc, like, out_dtype, out)
     if key is not None:
         done = repeated.again(key, a, b, out, _told)
@@ -89,6 +92,23 @@ def matmul(
         )
         repeated.keep(key, earlier)
     return target
+
+
+def _locked(lock: Lock, a: torch.Tensor, b: torch.Tensor, out_dtype: torch.dtype | None) -> GEMMDesc:
+    """The descriptor of a lock's entry.  Raises ProductError and LockError."""
+    if _compiling():
+        raise ProductError(
+            "while torch.compile traces, give desc instead of lock: lock.described(problem_of(a, b)).to_text()"
+        )
+    _check(a, b)
+    key = (a.dtype, b.dtype, a.shape, b.shape, a.stride(), b.stride(), out_dtype)
+    found = lock.of_tensors.get(key)
+    if found is None:
+        try:
+            found = lock.of_tensors[key] = lock.described(problem_of(a, b, out_dtype))
+        except ProblemError as error:
+            raise ProductError(str(error)) from None
+    return found
 
 
 def run(
@@ -142,7 +162,7 @@ def _check(a: torch.Tensor, b: torch.Tensor) -> None:
             raise ProductError(f"{name} is a {type(each).__name__}; matmul and describe take tensors of PyTorch")
         if each.dim() != 2:
             raise ProductError(f"{name} has {each.dim()} axes; both operands have 2: take a batch apart")
-        if str(each.dtype) not in _NAMES:
+        if str(each.dtype) not in NAMES:
             raise ProductError(f"{name} is of {each.dtype}; there are {', '.join(DTYPES.values())}")
         if 0 in each.shape:
             raise ProductError(f"{name} has the shape {tuple(each.shape)}; there is nothing to multiply")
@@ -157,11 +177,11 @@ def _check(a: torch.Tensor, b: torch.Tensor) -> None:
 
 def _output(a: torch.Tensor, dtype: torch.dtype | None) -> str:
     if dtype is None:
-        name = _NAMES[str(a.dtype)]
+        name = NAMES[str(a.dtype)]
         return "bf16" if name in _FP8 else name
-    if str(dtype) not in _NAMES:
+    if str(dtype) not in NAMES:
         raise ProductError(f"the output would be of {dtype}; there are {', '.join(DTYPES.values())}")
-    return _NAMES[str(dtype)]
+    return NAMES[str(dtype)]
 
 
 def _empty(a: torch.Tensor, b: torch.Tensor, name: str) -> torch.Tensor:
@@ -174,7 +194,7 @@ def _checked_out(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, name: str)
     wanted = (a.shape[0], b.shape[1])
     if tuple(out.shape) != wanted or out.device != a.device:
         raise ProductError(f"out has the shape {tuple(out.shape)} on {out.device}; it takes {wanted} on {a.device}")
-    if _NAMES.get(str(out.dtype)) != name:
+    if NAMES.get(str(out.dtype)) != name:
         raise ProductError(f"out is of {out.dtype}; the product is of {DTYPES[name]}")
     if any(each.requires_grad for each in (a, b, out)) and _gradients():
         raise ProductError("out takes no gradients: leave it out, or multiply inside torch.no_grad()")
@@ -201,7 +221,7 @@ def _check_types(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Te
     if desc.k != a.shape[1]:
         raise ProductError(f"the descriptor is of k = {desc.k}, and a has {a.shape[1]} columns")
     for name, each, wanted in (("a", a, desc.left_dtype), ("b", b, desc.right_dtype), ("out", out, desc.output_dtype)):
-        if _NAMES.get(str(each.dtype)) != wanted:
+        if NAMES.get(str(each.dtype)) != wanted:
             raise ProductError(f"{name} is of {each.dtype}, and the descriptor says {wanted}")
     if desc.operand_scales:
         raise ProductError("the descriptor has scales of operands, which matmul does not take")

@@ -7,10 +7,11 @@ from collections import OrderedDict
 from typing import Any
 
 from bitwise_core.descriptors import GEMMDesc
+from bitwise_core.problems import Problem
 from bitwise_core.profiles import Undescribed
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import Declined, profile
-from bitwise_cublas_profiles.question import CublasError
+from bitwise_cublas_profiles.question import CublasError, question_of_problem
 
 KEPT = 65536
 """Answers kept of one process."""
@@ -47,7 +48,7 @@ class Loaded:
     """Descriptors of what the one that PyTorch has loaded runs on the operands' device, kept by question."""
 
     def __init__(self) -> None:
-        self._libraries: dict[int, tuple[Any, str]] = {}
+        self._libraries: dict[tuple[int, str | None], tuple[Any, str]] = {}
         self._known: OrderedDict[tuple[Any, ...], GEMMDesc | Undescribed] = OrderedDict()
 
     def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
@@ -80,14 +81,62 @@ class Loaded:
         except (Declined, CublasError) as error:
             return Undescribed(str(error))
 
-    def _library(self, device: Any) -> tuple[Any, str]:
+    def answered(self, problem: Problem, alignment: tuple[int, int, int], path: str | None) -> GEMMDesc:
+        """See `LockableProfile`; one library is loaded for each path.  Raises Undescribed."""
+        try:
+            index = _current()
+            other = otherwise() if path is None else None
+            if other is not None:
+                raise Undescribed(other)
+            library, capability = self._library(_device(index), path)
+            asked = question_of_problem(problem, alignment)
+            return descriptor_of(asked, library.ask(asked)[0].configuration, profile(library.version, capability))
+        except (Declined, CublasError) as error:
+            raise Undescribed(str(error)) from None
+
+    def provenance(self, path: str | None) -> dict[str, str]:
+        """See `LockableProfile`.  Raises Undescribed."""
+        from bitwise_cublas_profiles.driver import driver_version
+
+        try:
+            index = _current()
+            library, capability = self._library(_device(index), path)
+        except CublasError as error:
+            raise Undescribed(str(error)) from None
+        import torch
+
+        properties = torch.cuda.get_device_properties(index)
+        return {
+            "library": f"cuBLASLt {library.version}", "device": properties.name, "capability": capability,
+            "multiprocessors": str(properties.multi_processor_count), "driver": driver_version(),
+            "torch": torch.__version__,
+        }  # fmt: skip
+
+    def _library(self, device: Any, path: str | None = None) -> tuple[Any, str]:
         import torch
 
         from bitwise_cublas_profiles.library import Library
 
-        index = int(device.index)
-        if index not in self._libraries:
+        key = (int(device.index), path)
+        if key not in self._libraries:
             with torch.cuda.device(device):
                 major, minor = torch.cuda.get_device_capability(device)
-                self._libraries[index] = (Library(), f"{major}.{minor}")
-        return self._libraries[index]
+                self._libraries[key] = (Library(path), f"{major}.{minor}")
+        return self._libraries[key]
+
+
+def _device(index: int) -> Any:
+    import torch
+
+    return torch.device("cuda", index)
+
+
+def _current() -> int:
+    """The current GPU's number.  Raises CublasError where there is none."""
+    try:
+        import torch
+    except ImportError:
+        raise CublasError("cuBLAS is asked through PyTorch, which is not installed") from None
+    if not torch.cuda.is_available():
+        raise CublasError("there is no GPU: what cuBLAS runs depends on it, and on its model")
+    return int(torch.cuda.current_device())

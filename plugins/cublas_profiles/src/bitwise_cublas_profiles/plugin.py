@@ -8,6 +8,7 @@ from typing import Any
 
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.hookspecs import hookimpl
+from bitwise_core.problems import Problem
 from bitwise_core.profiles import Profile
 from bitwise_cublas_profiles import profile
 from bitwise_cublas_profiles.describe import descriptor_of
@@ -33,6 +34,16 @@ class Described:
     def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
         """The descriptor of what torch.mm runs, whatever its version and architecture; see `ProductProfile`."""
         return LOADED.product(a, b, out)
+
+    def answered(
+        self, problem: Problem, *, alignment: tuple[int, int, int] = (256, 256, 256), library: str | None = None
+    ) -> GEMMDesc:
+        """The descriptor of what cuBLASLt runs for a problem on the current GPU; see `LockableProfile`."""
+        return LOADED.answered(problem, alignment, library)
+
+    def provenance(self, *, library: str | None = None) -> Mapping[str, str]:
+        """cuBLASLt's version, the GPU and its driver; see `LockableProfile`."""
+        return LOADED.provenance(library)
 
     @property
     def name(self) -> str:

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from bitwise_core.problems import Problem
+
 MEBIBYTE = 1 << 20
 
 WORKSPACE = 32 * MEBIBYTE
@@ -144,6 +146,15 @@ def question(m: int, n: int, k: int, dtype: str = "fp16", out: str | None = None
     else:
         base = Question(m, n, k, dtype, dtype, out or dtype)
     return replace(base, **options)
+
+
+def question_of_problem(problem: Problem, alignment: tuple[int, int, int] = (256, 256, 256)) -> Question:
+    """The question that a problem is, with PyTorch's allowance of workspace.  Raises CublasError."""
+    return Question(
+        problem.m, problem.n, problem.k, problem.a, problem.b, problem.out, "fp32", problem.transpose_a,
+        problem.transpose_b, problem.batch or 1, problem.ld_a, problem.ld_b, None, problem.stride_a, problem.stride_b,
+        epilogue=problem.epilogue, alignment=alignment,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,7 @@
+"""Lock files: the descriptors of a library's matrix products, written down so that their bits travel."""
+
+from __future__ import annotations
+
+from bitwise_core.locks.lock import Entry, Lock, LockError, locked, read_lock
+
+__all__ = ["Entry", "Lock", "LockError", "locked", "read_lock"]

@@ -1,0 +1,249 @@
+"""torch.mm, addmm and bmm of whatever runs, noted for a lock or replaced by a lock's products.
+
+with recorded_products("cublas") as recording:
+    model(x)
+recording.lock().write("products.json")
+
+with locked_products(read_lock("products.json")) as replayed:
+    model(x)
+
+Both look at the operations that PyTorch's dispatcher carries out, below gradients: torch.matmul, linear layers, einsum
+and the products of a backward pass are among them.  torch.compile leaves what runs inside uncompiled.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from bitwise_core import registry
+from bitwise_core.descriptors import GEMMDesc
+from bitwise_core.locks import Lock, LockError, locked
+from bitwise_core.problems import NAMES, Epilogue, Problem, ProblemError, dense, problem_of
+from bitwise_core.products.tensors import ProductError, run
+from bitwise_core.profiles import LockableProfile, ProductProfile, Undescribed
+
+if TYPE_CHECKING:
+    import torch
+
+TAKEN = ("mm", "addmm", "bmm")
+"""Operations that are taken over, of the dispatcher's namespace `aten`."""
+LEFT = frozenset({
+    "_addmm_activation", "_grouped_mm", "_int_mm", "_scaled_grouped_mm", "_scaled_mm", "addbmm", "addmv", "addr",
+    "baddbmm", "dot", "mv", "vdot", "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_flash_attention", "_scaled_dot_product_fused_attention_overrideable",
+})  # fmt: skip
+"""Operations that multiply matrices and are not taken over: none of their bits is locked."""
+
+
+class Passed(Exception):
+    """Why a product is none that a lock could hold: it runs as ever, by an explicit choice."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """One operation that is taken over: its operands, as a library is given them, and the problem that they are."""
+
+    a: torch.Tensor
+    b: torch.Tensor
+    bias: torch.Tensor | None
+    problem: Problem
+
+
+def product_of(name: str, overload: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Product:
+    """The product that an operation is.  Raises Passed for one that no lock holds."""
+    given = list(arguments)
+    added = given.pop(0) if name == "addmm" else None
+    a, b = given[:2]
+    out_dtype = given[2] if "dtype" in overload else (added if added is not None else a).dtype
+    if any(each.device.type == "meta" for each in (a, b)):
+        raise Passed("tensors without memory")
+    if overload in ("out", "dtype_out"):
+        out = options["out"]
+        if not out.is_contiguous():
+            raise Passed(f"an output with the strides {tuple(out.stride())}")
+    epilogue: Epilogue = "none"
+    if added is not None:
+        if "dtype" in overload:
+            raise Passed("a bias of another type than the output's")
+        if options.get("beta", 1) != 1 or options.get("alpha", 1) != 1:
+            raise Passed(f"beta = {options.get('beta', 1)} and alpha = {options.get('alpha', 1)}")
+        if added.dim() != 1 or added.shape[0] != b.shape[1] or not added.is_contiguous() or added.dtype != a.dtype:
+            raise Passed(f"a matrix of {tuple(added.shape)} and {added.dtype} that is added")
+        epilogue = "bias"
+    try:
+        a, b = dense(a), dense(b)
+        return Product(a, b, added, problem_of(a, b, out_dtype, epilogue))
+    except ProblemError as error:
+        raise Passed(str(error)) from None
+
+
+def _mode(meet: Callable[[Any, str, tuple[Any, ...], dict[str, Any]], Any]) -> Any:
+    """A mode of PyTorch's dispatcher that gives every product, by name, to a function, and runs the rest as ever."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Products(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        ) -> Any:
+            options = kwargs or {}
+            if func.namespace != "aten":
+                return func(*args, **options)
+            name = func._schema.name.removeprefix("aten::")
+            if name in TAKEN or name in LEFT:
+                return meet(func, name, args, options)
+            if torch.is_inference_mode_enabled() and func._can_decompose():
+                # Without gradients to see to, the dispatcher hands what is made of other operations over whole.
+                with self:
+                    found = func.decompose(*args, **options)
+                if found is not NotImplemented:
+                    return found
+            return func(*args, **options)
+
+    return Products()
+
+
+def lockable(like: str) -> LockableProfile:
+    """The profile that is asked for a library's descriptors.  Raises LockError."""
+    profiles = [each for each in registry.default().profiles if isinstance(each, ProductProfile)]
+    for each in profiles:
+        if each.library == like and isinstance(each, LockableProfile):
+            return each
+    known = ", ".join(sorted({each.library for each in profiles if isinstance(each, LockableProfile)})) or "none"
+    raise LockError(f"no plugin answers for the products of a library {like!r}; there are: {known}")
+
+
+@dataclass
+class Recording:
+    """What ran: a descriptor for each problem, or why there is none, and what multiplied and is in no lock."""
+
+    like: str
+    found: list[tuple[Problem, GEMMDesc | str]] = field(default_factory=list)
+    left: Counter[str] = field(default_factory=Counter)
+    products: int = 0
+    _known: dict[tuple[Problem, tuple[int, int, int]], None] = field(default_factory=dict)
+
+    def lock(self) -> Lock:
+        """The lock of all that ran so far.  Raises LockError."""
+        try:
+            return locked(self.found, lockable(self.like).provenance())
+        except Undescribed as error:
+            raise LockError(str(error)) from None
+
+    def meet(self, func: Any, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Runs an operation and notes it."""
+        result = func(*arguments, **options)
+        self.products += 1
+        try:
+            if name in LEFT:
+                raise Passed("it is not taken over")
+            product = product_of(name, func._overloadname, arguments, options)
+        except Passed as why:
+            self.left[f"{name}: {why}"] += 1
+            return result
+        alignment = (_alignment(product.a), _alignment(product.b), _alignment(result))
+        if (product.problem, alignment) not in self._known:
+            self._known[product.problem, alignment] = None
+            self.found.append((product.problem, self._descriptor(product.problem, alignment)))
+        return result
+
+    def _descriptor(self, problem: Problem, alignment: tuple[int, int, int]) -> GEMMDesc | str:
+        try:
+            desc = lockable(self.like).answered(problem, alignment=alignment)
+        except Undescribed as error:
+            return str(error)
+        return desc if isinstance(desc, GEMMDesc) else f"it is described by a {type(desc).__name__}, not by a GEMMDesc"
+
+
+@contextmanager
+def recorded_products(like: str) -> Iterator[Recording]:
+    """Notes the products of a library that run inside; they run as ever.
+
+    What multiplies and cannot be locked is counted in `left`.  Raises LockError where no plugin answers for the
+    library.
+    """
+    lockable(like)
+    recording = Recording(like)
+    with _mode(recording.meet):
+        yield recording
+
+
+@dataclass
+class Replayed:
+    """What ran from a lock, how often, and what did not: each with why, and how often."""
+
+    lock: Lock
+    missing: Literal["error", "pass"]
+    replayed: Counter[Problem] = field(default_factory=Counter)
+    passed: Counter[str] = field(default_factory=Counter)
+
+    def report(self) -> list[str]:
+        """Sentences on what was replayed and what was not."""
+        found = [
+            f"{self.replayed.total()} products of {len(self.replayed)} problems ran as locked, "
+            f"{self.passed.total()} as the library runs them here"
+        ]
+        return found + [f"not locked, {count} times: {why}" for why, count in self.passed.most_common()]
+
+    def meet(self, func: Any, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Runs an operation from the lock, or passes it through by choice.  Raises LockError."""
+        try:
+            if name in LEFT:
+                raise Passed("it is not taken over")
+            if any(0 in each.shape for each in arguments if hasattr(each, "shape")):
+                return func(*arguments, **options)  # nothing is multiplied, and no bit is in question
+            product = product_of(name, func._overloadname, arguments, options)
+            desc = self.lock.described(product.problem)
+        except (Passed, LockError) as why:
+            if self.missing == "error":
+                raise LockError(f"torch.{name}: {why}") from None
+            self.passed[f"{name}: {why}"] += 1
+            return func(*arguments, **options)
+        out = options.get("out")
+        result = multiplied(product, desc) if out is None else out.copy_(multiplied(product, desc))
+        self.replayed[product.problem] += 1
+        return result
+
+
+@contextmanager
+def locked_products(lock: Lock, missing: Literal["error", "pass"] = "error") -> Iterator[Replayed]:
+    """Replaces torch.mm, addmm and bmm inside by the products of a lock, whatever this device's library would run.
+
+    A product that the lock has no descriptor for, or that no lock holds, is a LockError; with `missing="pass"` it runs
+    as ever and is counted.  Products without elements run as ever.
+    """
+    if missing not in ("error", "pass"):
+        raise LockError(f'missing is {missing!r}; give "error" or "pass"')
+    replayed = Replayed(lock, missing)
+    with _mode(replayed.meet):
+        yield replayed
+
+
+def multiplied(product: Product, desc: GEMMDesc) -> torch.Tensor:
+    """A new tensor: the product in a descriptor's bits, each matrix of a batch alike.  Raises ProductError."""
+    import torch
+
+    a, b, problem = product.a, product.b, product.problem
+    types = {ours: name.removeprefix("torch.") for name, ours in NAMES.items()}
+    summed = desc if product.bias is None else desc.model_copy(update={"output_dtype": "fp32"})
+    shape = (*a.shape[:-1], b.shape[-1])
+    out = torch.empty(shape, dtype=getattr(torch, types[summed.output_dtype]), device=a.device)
+    if problem.batch is None:
+        run(a, b, out, summed, None)
+    else:
+        for left, right, target in zip(a, b, out, strict=True):
+            run(left, right, target, summed, None)
+    if product.bias is None:
+        return out
+    if desc.accumulator_dtype != "fp32":
+        raise ProductError(f"a bias is added in fp32, and the descriptor accumulates in {desc.accumulator_dtype}")
+    return out.add_(product.bias.float()).to(getattr(torch, types[problem.out]))
+
+
+def _alignment(matrix: torch.Tensor) -> int:
+    address = int(matrix.data_ptr())
+    return min(address & -address, 256) if address else 256

@@ -1,0 +1,21 @@
+"""The version of the GPU driver, as provenance."""
+
+from __future__ import annotations
+
+import ctypes
+
+UNKNOWN = "unknown"
+
+
+def driver_version(library: str = "libnvidia-ml.so.1") -> str:
+    """The driver's version as NVML says it, `unknown` where there is none."""
+    try:
+        functions = ctypes.CDLL(library)
+        if functions.nvmlInit_v2():
+            return UNKNOWN
+        text = ctypes.create_string_buffer(81)
+        failed = functions.nvmlSystemGetDriverVersion(text, ctypes.c_uint(len(text)))
+        functions.nvmlShutdown()
+    except (OSError, AttributeError):
+        return UNKNOWN
+    return UNKNOWN if failed else text.value.decode("ascii", "replace")
