@@ -146,8 +146,8 @@ def test_what_is_not_locked_is_an_error_or_passes_by_choice(toy: None) -> None:
     assert replayed.passed.total() == 10
     assert replayed.report()[:2] == [
         "0 products of 0 problems ran as locked, 10 as the library runs them here",
-        "not locked, 3 times: mm: 4x5x20 fp16 NN to fp16 is not in the lock (1 products of toy 1.0, one): record it, or "
-        "let it pass by an explicit choice",
+        "not locked, 3 times: mm: 4x5x20 fp16 NN to fp16 is not in the lock (1 products of toy 1.0, one): "
+        "record it, or let it pass by an explicit choice",
     ]
     with pytest.raises(LockError, match='missing is \'ask\'; give "error" or "pass"'), locked_products(lock, "ask"):  # type: ignore[arg-type]
         pass

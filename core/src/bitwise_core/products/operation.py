@@ -14,10 +14,11 @@ def operation() -> Any:
     """`bitwise::matmul(a, b, desc, like, dtype)`, registered once: `desc` is a descriptor's text, or `like` a name."""
     import torch
 
+    from bitwise_core.problems import DTYPES
     from bitwise_core.products import tensors
 
     def empty(a: torch.Tensor, b: torch.Tensor, dtype: str) -> torch.Tensor:
-        return a.new_empty((a.shape[0], b.shape[1]), dtype=getattr(torch, tensors.DTYPES[dtype]))
+        return a.new_empty((a.shape[0], b.shape[1]), dtype=getattr(torch, DTYPES[dtype]))
 
     def product(a: torch.Tensor, b: torch.Tensor, desc: str, like: str, dtype: str) -> torch.Tensor:
         out = empty(a, b, dtype)

@@ -86,7 +86,7 @@ def _mode(meet: Callable[[Any, str, tuple[Any, ...], dict[str, Any]], Any]) -> A
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Products(TorchDispatchMode):
+    class Products(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         def __torch_dispatch__(
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
         ) -> Any:

@@ -52,7 +52,7 @@ def matmul(
     a: torch.Tensor, b: torch.Tensor, *, desc: GEMMDesc | str | None = None, like: str | None = None,
     lock: Lock | None = None, out_dtype: torch.dtype | None = None, out: torch.Tensor | None = None,
 ) -> torch.Tensor:  # fmt: skip
-    """a[m, k] b[k, n] in the bits of a descriptor, of the library that `like` names, or of a lock: one of them is given.
+    """a[m, k] b[k, n] in the bits of a descriptor, of a library, `like` its name, or of a lock: one of them is given.
 
     `desc` is a descriptor or its text; a trace of torch.compile takes the text.  With `lock` the descriptor is that of
     the lock's entry for these shapes, strides and types.  Tensors of a device run on its current
@@ -63,7 +63,7 @@ def matmul(
     """
     if sum(each is not None for each in (desc, like, lock)) != 1:
         raise ProductError(
-            "give desc, the descriptor, like, the name of a library, or lock, a lock file's content: exactly one of them"
+            "give desc, the descriptor, like, the name of a library, or lock, what read_lock gave: exactly one of them"
         )
     if lock is not None:
         desc = _locked(lock, a, b, out_dtype if out is None or out_dtype is not None else out.dtype)
