@@ -31,12 +31,15 @@ if TYPE_CHECKING:
 
 TAKEN = ("mm", "addmm", "bmm")
 """Operations that are taken over, of the dispatcher's namespace `aten`."""
-LEFT = frozenset({
+LEFT = (
     "_addmm_activation", "_grouped_mm", "_int_mm", "_scaled_grouped_mm", "_scaled_mm", "addbmm", "addmv", "addr",
-    "baddbmm", "dot", "mv", "vdot", "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_efficient_attention",
-    "_scaled_dot_product_flash_attention", "_scaled_dot_product_fused_attention_overrideable",
-})  # fmt: skip
+    "baddbmm", "dot", "mv", "vdot",
+)  # fmt: skip
 """Operations that multiply matrices and are not taken over: none of their bits is locked."""
+
+
+_ATTENTION = "_scaled_dot_product_"
+"""What operations of attention begin with, which multiply matrices too."""
 
 
 class Passed(Exception):
@@ -81,6 +84,10 @@ def product_of(name: str, overload: str, arguments: tuple[Any, ...], options: di
         raise Passed(str(error)) from None
 
 
+def _left(name: str) -> bool:
+    return name in LEFT or name.startswith(_ATTENTION)
+
+
 def _mode(meet: Callable[[Any, str, tuple[Any, ...], dict[str, Any]], Any]) -> Any:
     """A mode of PyTorch's dispatcher that gives every product, by name, to a function, and runs the rest as ever."""
     import torch
@@ -94,7 +101,7 @@ def _mode(meet: Callable[[Any, str, tuple[Any, ...], dict[str, Any]], Any]) -> A
             if func.namespace != "aten":
                 return func(*args, **options)
             name = func._schema.name.removeprefix("aten::")
-            if name in TAKEN or name in LEFT:
+            if name in TAKEN or _left(name):
                 return meet(func, name, args, options)
             if torch.is_inference_mode_enabled() and func._can_decompose():
                 # Without gradients to see to, the dispatcher hands what is made of other operations over whole.
@@ -139,7 +146,7 @@ class Recording:
         result = func(*arguments, **options)
         self.products += 1
         try:
-            if name in LEFT:
+            if _left(name):
                 raise Passed("it is not taken over")
             product = product_of(name, func._overloadname, arguments, options)
         except Passed as why:
@@ -192,7 +199,7 @@ class Replayed:
     def meet(self, func: Any, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Runs an operation from the lock, or passes it through by choice.  Raises LockError."""
         try:
-            if name in LEFT:
+            if _left(name):
                 raise Passed("it is not taken over")
             if any(0 in each.shape for each in arguments if hasattr(each, "shape")):
                 return func(*arguments, **options)  # nothing is multiplied, and no bit is in question
