@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bitwise_cublas_profiles.campaign import COLUMNS
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import SECTIONS, Declined, profile, profiles, read
 from bitwise_cublas_profiles.provenance import counted, lines
 from bitwise_cublas_profiles.question import Configuration, question
+from bitwise_cublas_profiles.tally import COLUMNS
 
 H100 = profile("13.1.0", "9.0")
 NVJET = Configuration(66, 10, 35, 1, 0, 0, 1, 0, 4)

@@ -60,6 +60,16 @@ _ATTRIBUTES: tuple[tuple[str, int, type[Any]], ...] = (
 )
 
 
+# cublasLtMatmulAlgoCapAttributes_t
+_CAPABILITIES: dict[str, tuple[int, type[Any], int]] = {
+    "split_k": (0, c_int32, 1),
+    "reductions": (1, c_uint32, 1),
+    "tiles": (6, c_uint32, 1024),
+    "customs": (7, c_int32, 1),
+    "stages": (13, c_uint32, 128),
+}
+
+
 class _Algorithm(ctypes.Structure):
     _fields_ = (("data", c_uint64 * 8),)
 
@@ -158,6 +168,62 @@ class Library:
         if not found:
             raise CublasError(f"cuBLASLt {self.version} offers no algorithm for {asked.words}{_hint(asked)}")
         return found
+
+    def algorithms(self, asked: Question, most: int = 256) -> tuple[int, ...]:
+        """The ALGO_IDs that there are for a question's types, whatever the heuristic says.  Raises CublasError."""
+        found, returned = (c_int * most)(), c_int(0)
+        self._call(
+            "cublasLtMatmulAlgoGetIds", self._handle, *self._types(asked), c_int(most), found, byref(returned),
+            about=asked,
+        )  # fmt: skip
+        return tuple(found[: returned.value])
+
+    def capabilities(self, asked: Question, algorithm: int) -> dict[str, tuple[int, ...]]:
+        """What an algorithm may be configured with: tiles, stages, the largest custom option, split k, reductions.
+
+        Raises CublasError.
+        """
+        record, result = self._initial(asked, algorithm), {}
+        for name, (code, form, count) in _CAPABILITIES.items():
+            values, written = (form * count)(), c_size_t(0)
+            self._call(
+                "cublasLtMatmulAlgoCapGetAttribute", byref(record), c_int(code), values,
+                c_size_t(ctypes.sizeof(values)), byref(written), about=asked,
+            )  # fmt: skip
+            result[name] = tuple(int(each) for each in values[: written.value // ctypes.sizeof(form)])
+        return result
+
+    def configured(self, asked: Question, configuration: Configuration) -> Answer:
+        """An answer with a configuration of one's own, for measurements.  Raises CublasError where it is refused."""
+        record = self._initial(asked, configuration.algorithm)
+        for name, code, form in _ATTRIBUTES:
+            value = form(getattr(configuration, name))
+            # The algorithm is what the record was made for, and attributes of 0 are what it has.
+            if code and value.value:
+                self._call(
+                    "cublasLtMatmulAlgoConfigSetAttribute", byref(record), c_int(code), byref(value),
+                    c_size_t(ctypes.sizeof(value)), about=asked,
+                )  # fmt: skip
+        result = _Result()
+        with self._described(asked, Pointers(0, 0, 0)) as (description, (a, b, c)):
+            self._call(
+                "cublasLtMatmulAlgoCheck", self._handle, description, a, b, c, c, byref(record), byref(result),
+                about=asked,
+            )  # fmt: skip
+        # The check fills in the state and the workspace, and leaves the record of the algorithm to the caller.
+        result.algorithm = record
+        return self._answer(result, asked)
+
+    def _types(self, asked: Question) -> tuple[c_int, ...]:
+        kinds = (TYPES[asked.b].code, TYPES[asked.a].code, TYPES[asked.c].code, TYPES[asked.c].code)
+        return (c_int(COMPUTE[asked.compute]), c_int(TYPES["fp32"].code), *map(c_int, kinds))
+
+    def _initial(self, asked: Question, algorithm: int) -> _Algorithm:
+        record = _Algorithm()
+        self._call(
+            "cublasLtMatmulAlgoInit", self._handle, *self._types(asked), c_int(algorithm), byref(record), about=asked
+        )
+        return record
 
     def run(self, asked: Question, answer: Answer | None, pointers: Pointers, stream: int = 0) -> None:
         """Queues the product on a stream, exactly as answered; with None as the library itself chooses.

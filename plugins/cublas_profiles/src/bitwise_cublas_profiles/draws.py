@@ -1,0 +1,87 @@
+"""Operands on a GPU, by shape's number and draw: flat, wide, and such that every exact sum is zero.
+
+Where the exact sum of an output element is zero, what comes back is the roundings of its order and nothing else: with a
+wrong order it comes back otherwise, where a flat draw rounds most of the difference away.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+from bitwise_cublas_profiles.question import FP8, Question
+from bitwise_cublas_profiles.shapes import MAXIMUM_OPERAND
+
+KINDS = ("flat", "wide") * 5 + ("flat, cancelling", "wide, cancelling")
+"""The draws of a shape, in order."""
+DRAWS = len(KINDS)
+PLAIN = sum("cancelling" not in kind for kind in KINDS)
+"""How many of them cancel nothing; they come first."""
+
+_REACH = 2000.0
+"""About how large a partial sum of a cancelling draw becomes where the output is fp16, which holds 65504."""
+_SPREAD = {"fp16": (-10, 3), "bf16": (-16, 5)}
+
+
+class Pools:
+    """Random numbers of every type, and the operands that are stretches of them."""
+
+    def __init__(self, seed: int, device: str = "cuda", elements: int = MAXIMUM_OPERAND + (1 << 22)) -> None:
+        import torch
+
+        self.torch = torch
+        self.seed, self.device, self.elements = seed, device, elements
+        self.made: dict[tuple[str, bool], Any] = {}
+
+    def pool(self, dtype: str, wide: bool) -> Any:
+        """Random numbers of a type; with `wide`, magnitudes far apart, few enough that sums stay finite."""
+        if (dtype, wide) not in self.made:
+            from bitwise_cublas_profiles.tensors import torch_type
+
+            torch = self.torch
+            generator = torch.Generator(device=self.device).manual_seed(self.seed * 16 + len(dtype) * 2 + wide)
+            made = torch.empty(self.elements, dtype=torch_type(dtype), device=self.device)
+            low, high = _SPREAD.get(dtype, (-5, 3))
+            for start in range(0, made.numel(), 1 << 22):
+                size = min(1 << 22, made.numel() - start)
+                part = torch.randn(size, device=self.device, generator=generator)
+                if wide:
+                    part *= torch.randint(low, high, part.shape, device=self.device, generator=generator).float().exp2()
+                made[start : start + size] = part.to(made.dtype)
+            self.made[dtype, wide] = made
+        return self.made[dtype, wide]
+
+    def operands(self, asked: Question, number: int, draw: int) -> tuple[Any, Any]:
+        """A (m, k) and B (k, n) of a draw, lying as asked; they are not to be written to."""
+        source = random.Random(f"{self.seed}:{number}:{draw}")
+        stored = []
+        for dtype, (rows, columns) in ((asked.a, asked.stored_a), (asked.b, asked.stored_b)):
+            pool = self.pool(dtype, "wide" in KINDS[draw])
+            start = source.randrange(0, (pool.numel() - rows * columns) // 256) * 256
+            stored.append(pool[start : start + rows * columns].view(rows, columns))
+        if "cancelling" in KINDS[draw] and asked.k > 1:
+            stored = self._cancelled(asked, source, *stored)
+        a, b = stored
+        return a.t() if asked.transpose_a else a, b.t() if asked.transpose_b else b
+
+    def _cancelled(self, asked: Question, source: random.Random, a: Any, b: Any) -> list[Any]:
+        """Copies in which random pairs of k hold the same products with opposite signs; of an odd k one is zero."""
+        torch = self.torch
+        generator = torch.Generator(device=self.device).manual_seed(source.getrandbits(48))
+        order = torch.randperm(asked.k, device=self.device, generator=generator)
+        half = asked.k // 2
+        first, second, over = order[:half], order[half : 2 * half], order[2 * half :]
+        made = []
+        for matrix, axis, sign in ((a, 0 if asked.transpose_a else 1, True), (b, 1 if asked.transpose_b else 0, False)):
+            copy = matrix.clone()
+            if sign and asked.c == "fp16" and asked.a not in FP8:
+                copy *= 2.0 ** math.floor(math.log2(max(2.0, _REACH / math.sqrt(asked.k))))
+            bits = copy.view(torch.uint8 if copy.element_size() == 1 else torch.int16)
+            chosen = bits.index_select(axis, first)
+            if sign:
+                chosen ^= 1 << 7 if copy.element_size() == 1 else -(1 << 15)
+            bits.index_copy_(axis, second, chosen)
+            bits.index_fill_(axis, over, 0)
+            made.append(copy)
+        return made

@@ -1,0 +1,73 @@
+"""The lines of a sweep, counted."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+COLUMNS = (
+    "number", "regime", "m", "n", "k", "a", "transposes", "c", "candidate", "algorithm", "tile", "stages", "split_k",
+    "reduction", "custom", "cluster_shape", "outcome", "about", "control", "descriptor",
+)  # fmt: skip
+"""Columns of a line.  `candidate` is 1 where no row of the profile describes the question, and what ran is a guess from
+the rows there are.  `outcome` is equal, different, declined, no answer or failed; `about` says more: why, or
+[the draws that differ as bits, elements of the first that do, their first index, cuBLAS's bits there, ours]; `control`
+is what was wrong, on how many draws that showed, and on how many cancelling ones; where bytes differ or a configuration
+has no row, it may be "alternatives" and the descriptors, by name, that returned cuBLAS's bytes on every draw.
+`descriptor` are the first digits of a hash of the descriptor that ran."""
+
+
+def summary(rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
+    """Outcomes by kind of operands and algorithm, reasons of declines, controls caught, and the first differences."""
+    at = {name: place for place, name in enumerate(COLUMNS)}
+    outcomes: Counter[str] = Counter()
+    families: Counter[str] = Counter()
+    declined: Counter[str] = Counter()
+    controls: dict[str, list[int]] = {}
+    alternative: dict[str, Counter[str]] = {}
+    different: list[list[Any]] = []
+    for row in rows:
+        kind = ("candidate " if row[at["candidate"]] else "") + str(row[at["a"]])
+        outcome = str(row[at["outcome"]])
+        outcomes[f"{kind}: {outcome}"] += 1
+        split = "split" if (row[at["split_k"]] or 1) > 1 else "single"
+        families[f"algorithm {row[at['algorithm']]} {split} {row[at['a']]}: {outcome}"] += 1
+        if outcome in ("declined", "no answer", "failed"):
+            declined[str(row[at["about"]])[:120]] += 1
+        if outcome == "different" and len(different) < 40:
+            different.append(list(row))
+        if row[at["control"]] and row[at["control"]][0] == "alternatives":
+            key = f"algorithm {row[at['algorithm']]} stages {row[at['stages']]} custom {row[at['custom']]}"
+            alternative.setdefault(key, Counter()).update(row[at["control"]][1] or ["none"])
+        elif row[at["control"]]:
+            name, shown, *rest = row[at["control"]]
+            ran = controls.setdefault(f"{name} algorithm {row[at['algorithm']]}", [0, 0, 0])
+            ran[0] += 1
+            ran[1] += shown > 0
+            ran[2] += shown > 0 or any(rest)
+    return {
+        "outcomes": dict(sorted(outcomes.items())), "families": dict(sorted(families.items())),
+        "not compared": dict(declined.most_common(30)),
+        "controls run, caught, and caught with cancelling draws": dict(sorted(controls.items())),
+        "alternatives": {name: dict(count.most_common(8)) for name, count in alternative.items()},
+        "different": different,
+    }  # fmt: skip
+
+
+def read_lines(path: Path) -> tuple[dict[str, Any] | None, list[list[Any]]]:
+    """What describes a sweep, None for no file, and its shapes; a line cut off in the middle is left out."""
+    about: dict[str, Any] | None = None
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            content = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(content, list):
+            rows.append(content)
+        else:
+            about = content
+    return about, rows
