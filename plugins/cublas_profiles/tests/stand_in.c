@@ -87,6 +87,46 @@ int cublasLtMatmulAlgoConfigGetAttribute(const Algo *algo, int code, void *value
   *written = size;
   return 0;
 }
+int cublasLtMatmulAlgoGetIds(void *h, int compute, int scale, int a, int b, int c, int d, int most, int *ids,
+                             int *returned) {
+  int all[6] = {compute, scale, a, b, c, d};
+  if (h != &alive || most < 6) return 7;
+  memcpy(ids, all, sizeof all);
+  *returned = 6;
+  return 0;
+}
+int cublasLtMatmulAlgoInit(void *h, int compute, int scale, int a, int b, int c, int d, int id, Algo *algo) {
+  if (h != &alive || id > 99) return 15;
+  memset(algo, 0, sizeof *algo);
+  algo->data[0] = (uint64_t)id;
+  return 0;
+}
+int cublasLtMatmulAlgoCapGetAttribute(const Algo *algo, int code, void *value, size_t size, size_t *written) {
+  if (code == 6 || code == 13) {
+    uint32_t all[3] = {1, 2, (uint32_t)algo->data[0]};
+    memcpy(value, all, sizeof all);
+    *written = sizeof all;
+    return 0;
+  }
+  if (size != 4) return 7;
+  memcpy(value, &code, 4);
+  *written = 4;
+  return 0;
+}
+int cublasLtMatmulAlgoConfigSetAttribute(Algo *algo, int code, const void *value, size_t size) {
+  if (code == 0 || size != (code >= 7 ? 2 : 4)) return 7;
+  uint32_t found = 0;
+  memcpy(&found, value, size);
+  algo->data[code > 6 ? 6 : code] += found;
+  return 0;
+}
+int cublasLtMatmulAlgoCheck(void *h, Desc *d, Layout *a, Layout *b, Layout *c, Layout *out, const Algo *algo,
+                            Result *result) {
+  if (h != &alive || c != out || algo->data[5] == 77) return 15;
+  note(d, a, b, c);
+  result->workspace = 640;
+  return 0;
+}
 int cublasLtMatmul(void *h, Desc *d, const float *alpha, void *pa, Layout *a, void *pb, Layout *b, const float *beta,
                    void *pc, Layout *c, void *pd, Layout *out, const Algo *algo, void *space, size_t size,
                    void *stream) {

@@ -6,6 +6,7 @@ import ctypes
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,24 @@ def test_an_answer_that_needs_a_workspace_gets_one(library: Library) -> None:
     with pytest.raises(CublasError) as raised:
         library.run(asked, library.ask(asked)[0], Pointers(1, 2, 3))
     assert str(raised.value) == "5x7x11 fp16 NN to fp16 was answered with a workspace of 4096 bytes; give one"
+
+
+def test_a_configuration_of_ones_own(library: Library) -> None:
+    asked = question(5, 7, 11, "e5m2")
+    # Compute and scale types, then the library's A, B, C and D: our B, A and twice C.
+    assert library.algorithms(asked) == (68, 0, 28, 29, 14, 14)
+    assert library.capabilities(asked, 13) == {
+        "split_k": (0,), "reductions": (1,), "tiles": (1, 2, 13), "customs": (7,), "stages": (1, 2, 13),
+    }  # fmt: skip
+    given = Configuration(
+        algorithm=13, tile=2, stages=0, split_k=4, reduction=3, swizzle=0, custom=10, inner_shape=0, cluster_shape=5
+    )
+    answer = library.configured(asked, given)
+    assert answer.workspace == 640
+    numbers = [int.from_bytes(answer.opaque[place : place + 8], "little") for place in range(0, 64, 8)]
+    assert numbers == [13, 2, 4, 3, 0, 10, 5, 0]
+    with pytest.raises(CublasError, match=r"AlgoCheck of cuBLASLt 13\.1\.0 .* it does not support what is asked"):
+        library.configured(asked, replace(given, custom=77))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from bitwise_core.problems import Problem
 from bitwise_core.profiles import Undescribed
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import Declined, profile
-from bitwise_cublas_profiles.question import CublasError, question_of_problem
+from bitwise_cublas_profiles.question import Configuration, CublasError, Question, question_of_problem
 
 KEPT = 65536
 """Answers kept of one process."""
@@ -77,7 +77,7 @@ class Loaded:
             asked = question_of(a, b, out)
             library, capability = self._library(a.device)
             known = profile(library.version, capability)
-            return descriptor_of(asked, library.ask(asked)[0].configuration, known)
+            return descriptor_of(asked, self._asked(library, asked, a.device), known)
         except (Declined, CublasError) as error:
             return Undescribed(str(error))
 
@@ -90,7 +90,8 @@ class Loaded:
                 raise Undescribed(other)
             library, capability = self._library(_device(index), path)
             asked = question_of_problem(problem, alignment)
-            return descriptor_of(asked, library.ask(asked)[0].configuration, profile(library.version, capability))
+            answered = self._asked(library, asked, _device(index))
+            return descriptor_of(asked, answered, profile(library.version, capability))
         except (Declined, CublasError) as error:
             raise Undescribed(str(error)) from None
 
@@ -111,6 +112,14 @@ class Loaded:
             "multiprocessors": str(properties.multi_processor_count), "driver": driver_version(),
             "torch": torch.__version__,
         }  # fmt: skip
+
+    def _asked(self, library: Any, asked: Question, device: Any) -> Configuration:
+        """The first answer, asked where the operands are: the heuristic looks at the device that is current."""
+        import torch
+
+        with torch.cuda.device(device):
+            found: Configuration = library.ask(asked)[0].configuration
+        return found
 
     def _library(self, device: Any, path: str | None = None) -> tuple[Any, str]:
         import torch

@@ -84,7 +84,7 @@ def run(
     library: Library, asked: Question, answer: Answer | None, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor,
     *, bias: torch.Tensor | None = None, scale_a: torch.Tensor | None = None, scale_b: torch.Tensor | None = None,
 ) -> None:  # fmt: skip
-    """Runs an answer on tensors, on the current stream; None lets the library choose.  Raises CublasError."""
+    """Runs an answer on tensors, on their device's current stream; None: the library chooses.  Raises CublasError."""
     import torch
 
     size = answer.workspace if answer is not None else asked.workspace
@@ -93,7 +93,8 @@ def run(
         a.data_ptr(), b.data_ptr(), out.data_ptr(), *(each.data_ptr() if each is not None else 0
                                                      for each in (space, bias, scale_a, scale_b)),
     )  # fmt: skip
-    library.run(asked, answer, pointers, torch.cuda.current_stream(out.device).cuda_stream)
+    with torch.cuda.device(out.device):
+        library.run(asked, answer, pointers, torch.cuda.current_stream(out.device).cuda_stream)
 
 
 def operands(asked: Question, fill: float = 1.0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
