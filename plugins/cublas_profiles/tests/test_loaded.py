@@ -67,6 +67,9 @@ def test_the_library_is_asked_where_the_operands_are(
     class Fake:
         version = "13.1.0"
 
+        def __init__(self, path: object) -> None:
+            assert path is None
+
         def ask(self, asked: Question) -> tuple[Answer, ...]:
             asked_at.append(current[-1])
             return (Answer(Configuration(66, 1, 35, 1, 0, 0, 0, 0, 0), 0, 1.0, b""),)
