@@ -69,6 +69,37 @@ def shapes() -> dict[tuple[str, int, int, int], list[str]]:
     return found
 
 
+PUBLISHED = {
+    "attention": 45, "mlp up": 21, "mlp down": 21, "moe up": 55, "moe down": 57, "lm head": 54, "lora": 137,
+}  # fmt: skip
+"""How many shapes of these models a published evaluation has in each group, 390 in all.  It states their ranges and not
+their list: numbers of tokens, of heads and of experts at work are not in the table of widths."""
+_MORE_TOKENS = {
+    "attention": (512, 4096), "moe up": (1024,), "moe down": (6144,), "mlp up": (), "mlp down": (), "lm head": (),
+    "lora": (256, 2048),
+}  # fmt: skip
+_NEVER_DENSE = frozenset({"Qwen3-30B-A3B", "Nemotron-3.5-L"})
+"""Models that name a dense width and run no such layer, or one narrower than the published range."""
+
+
+def published() -> list[tuple[str, int, int, int]]:
+    """(group, m, n, k): as many distinct shapes of each group as PUBLISHED says, one number of tokens after another.
+
+    Widths are those of the models' table; the numbers of tokens are chosen here, in the published ranges.
+    """
+    found = []
+    for group, count in PUBLISHED.items():
+        pairs: dict[tuple[int, int], None] = {}
+        for model in MODELS:
+            for name, n, k in layers(model):
+                if name == group and not (name.startswith("mlp") and model.name in _NEVER_DENSE):
+                    pairs[n, k] = None
+        tokens = (*TOKENS[group], *_MORE_TOKENS[group])
+        mine = [(group, m, n, k) for m in tokens for n, k in pairs]
+        found += mine[:count]
+    return found
+
+
 def chosen(each: int) -> list[tuple[str, int, int, int]]:
     """`each` shapes of every group, spread over its models and its numbers of tokens."""
     found = []
@@ -80,7 +111,17 @@ def chosen(each: int) -> list[tuple[str, int, int, int]]:
     return found
 
 
+def main() -> None:
+    """Print the published number of shapes, a line each, as `bitwise cublas audit --shapes` reads them."""
+    for group, m, n, k in published():
+        print(f"{m} {n} {k}  # {group}")
+
+
 def _coprime(one: int, other: int) -> bool:
     while other:
         one, other = other, one % other
     return one == 1
+
+
+if __name__ == "__main__":
+    main()

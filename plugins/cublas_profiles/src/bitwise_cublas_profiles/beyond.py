@@ -1,0 +1,211 @@
+"""Batches and biases, which no row of a profile covers: is a batch the product of each of its matrices, and a bias one
+more addition before the last rounding?
+
+    python -m bitwise_cublas_profiles.beyond --out beyond.json --seconds 60
+
+Each shape is asked with a batch or with a bias, run as answered, and run from the descriptor that the answer would have
+without: for a bias the descriptor's sum in fp32, plus the bias, rounded once.  PyTorch's own bmm and addmm run beside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bitwise_cublas_profiles.processes import together
+from bitwise_cublas_profiles.profile import profile
+from bitwise_cublas_profiles.question import MEBIBYTE, WORKSPACE, Answer, CublasError, Question
+from bitwise_cublas_profiles.seeded import DRAWS, Operands
+from bitwise_cublas_profiles.shapes import drawn
+
+COLUMNS = (
+    "number", "kind", "m", "n", "k", "batch", "a", "transposes", "algorithm", "tile", "stages", "split_k", "reduction",
+    "custom", "outcome", "torch", "about",
+)  # fmt: skip
+"""`outcome`: did the descriptor return the answer's bytes on every draw?  `torch`: did PyTorch, of those that ran?"""
+KINDS = ("bias", "batch")
+ALLOWANCES = (WORKSPACE, MEBIBYTE)
+"""Workspaces that PyTorch may allow where it adds a bias."""
+
+
+def asked_for(seed: int, number: int) -> tuple[str, Question] | None:
+    """The question of a number: 16-bit types in all layouts; None for one that is too large."""
+    source = random.Random(f"{seed}:{number}:beyond")
+    asked = drawn(seed, number).asked
+    if asked.a not in ("fp16", "bf16") or asked.m * asked.n * asked.k > 1 << 32:
+        return None
+    first, second = source.choice([(False, True), (False, True), (False, False), (True, False), (True, True)])
+    asked = replace(asked, transpose_a=first, transpose_b=second)
+    kind = KINDS[number % 2]
+    if kind == "bias":
+        return kind, replace(asked, epilogue="bias")
+    batch = source.choice([2, 3, 4, 8, 16, 32, 64])
+    whole = batch * max(asked.m * asked.k, asked.k * asked.n, asked.m * asked.n)
+    return (
+        (kind, replace(asked, batch=batch))
+        if whole < 1 << 24 and batch * asked.m * asked.n * asked.k < 1 << 33
+        else None
+    )
+
+
+class Beyond:
+    """One process: the library, its profile and operands."""
+
+    def __init__(self, library: Any, capability: str, operands: Operands) -> None:
+        import torch
+
+        self.torch, self.library, self.operands = torch, library, operands
+        self.profile = profile(library.version, capability)
+
+    def row(self, number: int, kind: str, asked: Question) -> list[Any]:
+        """The row of COLUMNS for a question."""
+        row: list[Any] = [number, kind, asked.m, asked.n, asked.k, asked.batch, asked.a, asked.letters]
+        try:
+            answer = self.library.ask(asked)[0]
+        except CublasError as error:
+            return [*row, *[None] * 6, "no answer", None, str(error)[:200]]
+        found = answer.configuration
+        row += [found.algorithm, found.tile, found.stages, found.split_k, found.reduction, found.custom]
+        try:
+            return [*row, *self.compared(number, kind, asked, answer)]
+        except (CublasError, ValueError) as error:
+            why = str(error).split(" is not described: ")[-1].split(" (algorithm")[0]
+            return [*row, "declined", None, why[:200]]
+
+    def compared(self, number: int, kind: str, asked: Question, answer: Answer) -> tuple[str, Any, Any]:
+        """Outcome, what PyTorch returned, and which draws differ.  Raises CublasError and ValueError."""
+        from bitwise_core.products import matmul
+        from bitwise_cublas_profiles.describe import descriptor_of
+        from bitwise_cublas_profiles.tensors import run, torch_type
+
+        torch = self.torch
+        plain = replace(asked, batch=1, epilogue="none")
+        desc = descriptor_of(plain, answer.configuration, self.profile, beyond=True)
+        wide = desc.model_copy(update={"output_dtype": "fp32"})
+        dtype = torch_type(asked.c)
+        wrong: list[str] = []
+        same: Counter[str] = Counter()
+        for draw in DRAWS:
+            a, b = self.drawn(asked, number, draw)
+            bias = self.operands.pool(asked.c, draw)[number * 8 % 4096 :][: asked.n] if kind == "bias" else None
+            shape = (asked.batch, asked.m, asked.n) if kind == "batch" else (asked.m, asked.n)
+            theirs = torch.full(shape, -7.0, dtype=dtype, device=self.operands.device)
+            run(self.library, asked, answer, a, b, theirs, bias=bias)
+            if bias is None:
+                ours = torch.full(shape, 5.0, dtype=dtype, device=self.operands.device)
+                for left, right, out in zip(a, b, ours, strict=True):
+                    matmul(left, right, desc=desc, out=out)
+                other = torch.bmm(a, b)
+            else:
+                ours = (matmul(a, b, desc=wide) + bias.float()).to(dtype)
+                other = torch.addmm(bias, a, b)
+            if not self.equal(ours, theirs):
+                wrong.append(draw)
+            same["library"] += self.equal(other, theirs)
+            if bias is not None:
+                for allowed in ALLOWANCES:
+                    again = self.allowed(asked, allowed, a, b, bias)
+                    same[f"allowed {allowed // MEBIBYTE}"] += again is not None and self.equal(other, again)
+        outcome = "equal" if not wrong else "different"
+        return outcome, {name: count == len(DRAWS) for name, count in same.items()}, wrong or None
+
+    def allowed(self, asked: Question, workspace: int, a: Any, b: Any, bias: Any) -> Any:
+        """What the library returns with an allowance of workspace, None where it has no answer."""
+        from bitwise_cublas_profiles.tensors import run, torch_type
+
+        changed = replace(asked, workspace=workspace)
+        out = self.torch.full((asked.m, asked.n), -7.0, dtype=torch_type(asked.c), device=self.operands.device)
+        try:
+            run(self.library, changed, self.library.ask(changed)[0], a, b, out, bias=bias)
+        except CublasError:
+            return None
+        return out
+
+    def equal(self, one: Any, other: Any) -> bool:
+        """Whether two outputs have the same bits; all NaNs are one."""
+        torch = self.torch
+        differ = (one.view(torch.int16) != other.view(torch.int16)) & ~(one.isnan() & other.isnan())
+        return not bool(differ.any())
+
+    def drawn(self, asked: Question, number: int, draw: str) -> tuple[Any, Any]:
+        """A and B, with a batch in front where there is one."""
+        if asked.epilogue == "bias":
+            return self.operands.draw(asked, number, draw)
+        source = random.Random(f"{self.operands.seed}:{number}:{draw}:batch")
+        found = []
+        for (rows, columns), transposed in ((asked.stored_a, asked.transpose_a), (asked.stored_b, asked.transpose_b)):
+            pool = self.operands.pool(asked.a, draw)
+            size = asked.batch * rows * columns
+            start = source.randrange(0, (self.operands.size - size) // 256) * 256
+            matrix = pool[start : start + size].view(asked.batch, rows, columns)
+            found.append(matrix.transpose(1, 2) if transposed else matrix)
+        return found[0], found[1]
+
+
+def rows_of(start: int, step: int, deadline: float, given: argparse.Namespace) -> Iterator[list[Any]]:
+    """The rows of one process."""
+    import torch
+
+    from bitwise_cublas_profiles.library import Library
+
+    major, minor = torch.cuda.get_device_capability()
+    beyond = Beyond(Library(given.library), f"{major}.{minor}", Operands(given.seed))
+    # Kinds take turns with the number: a process has both where the step is odd.
+    number = start
+    while time.time() < deadline and number < given.count:
+        found = asked_for(given.seed, number)
+        if found is not None:
+            yield beyond.row(number, *found)
+        number += step
+
+
+def summary(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """Outcomes by kind, and by kind and configuration; whether PyTorch runs what was answered."""
+    at = {name: place for place, name in enumerate(COLUMNS)}
+    outcomes: Counter[str] = Counter()
+    families: Counter[str] = Counter()
+    torch: Counter[str] = Counter()
+    for row in rows:
+        kind, outcome = row[at["kind"]], row[at["outcome"]]
+        split = "split" if (row[at["split_k"]] or 1) > 1 else "single"
+        outcomes[f"{kind}: {outcome}"] += 1
+        families[f"{kind} algorithm {row[at['algorithm']]} {split} reduction {row[at['reduction']]}: {outcome}"] += 1
+        for name, same in (row[at["torch"]] or {}).items():
+            torch[f"{kind} {name}: {'same' if same else 'other'} bytes"] += 1
+    return {"outcomes": dict(sorted(outcomes.items())), "families": dict(sorted(families.items())),
+            "PyTorch": dict(sorted(torch.items()))}  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure; the exit status is 1 where a process died."""
+    parser = argparse.ArgumentParser(prog="bitwise_cublas_profiles.beyond", description=(__doc__ or "").split("?")[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seed", type=int, default=8, help="of the shapes and the operands (default 8)")
+    parser.add_argument("--count", type=int, default=1 << 30, help="how many numbers to look at (default: no end)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="for how long shapes are begun (default 60)")
+    parser.add_argument("--processes", type=int, default=13, help="on the one GPU, an odd number (default 13)")
+    parser.add_argument("--library", help="path of a libcublasLt (default: the one of the installed PyTorch)")
+    given = parser.parse_args(arguments)
+    from bitwise_cublas_profiles.plugin import LOADED
+
+    rows, died = together(rows_of, given.processes, given.seconds, given)
+    rows.sort(key=lambda row: int(row[0]))
+    counted = summary(rows)
+    head = json.dumps({**LOADED.provenance(given.library), "seed": given.seed, **counted, "died": died,
+                       "columns": list(COLUMNS)})  # fmt: skip
+    lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
+    given.out.write_text(f'{head[:-1]}, "rows": [\n{lines}\n]}}\n', encoding="utf-8")
+    print(json.dumps({**counted, "died": died}, indent=1))
+    return 1 if died else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

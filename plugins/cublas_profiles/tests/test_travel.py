@@ -1,0 +1,154 @@
+"""Products locked on one machine and replayed on another, with stand-ins for both."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bitwise_cublas_profiles import beyond, travel
+from bitwise_cublas_profiles.describe import descriptor_of
+from bitwise_cublas_profiles.processes import together
+from bitwise_cublas_profiles.profile import profile
+from bitwise_cublas_profiles.question import Answer, Configuration, CublasError, Question, question
+from bitwise_cublas_profiles.seeded import Operands, hashed, patterns
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+CAPABILITY = "9.0"
+
+
+class Machine:
+    """cuBLASLt 13.1 that answers with algorithm 66 in `split` slices, and 24 in one for a k below 256; on the CPU."""
+
+    version = "13.1.0"
+
+    def __init__(self, split: int, wrong: bool = False) -> None:
+        self.split, self.wrong = split, wrong
+
+    def ask(self, asked: Question, count: int = 1) -> tuple[Answer, ...]:
+        if asked.k == 999:
+            raise CublasError("no algorithm")
+        split = 1 if asked.k < 256 else self.split
+        algorithm, stages = (24, 13) if asked.k < 256 else (66, 36 if asked.a in ("e4m3", "e5m2") else 35)
+        return (Answer(Configuration(algorithm, 10, stages, split, 2 if split > 1 else 0, 0, 3, 2, 0), 0, 1.0, b""),)
+
+    def run_on(self, asked: Question, answer: Answer, a: Any, b: Any, out: Any, bias: Any = None) -> None:
+        from bitwise_core.products import matmul
+
+        plain = replace(asked, epilogue="none", batch=1)
+        desc = descriptor_of(plain, answer.configuration, profile(self.version, CAPABILITY), beyond=True)
+        wide = desc.model_copy(update={"output_dtype": "fp32"})
+        for left, right, target in zip(a, b, out, strict=True) if asked.batch > 1 else ((a, b, out),):
+            sums = matmul(left, right, desc=wide)
+            target.copy_((sums + bias.float() if bias is not None else sums).to(out.dtype))
+        if self.wrong:
+            out.view(torch.int16)[..., 0, 0] += 1
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(library: Machine, asked: Question, answer: Answer, a: Any, b: Any, out: Any, *, bias: Any = None) -> None:
+        library.run_on(asked, answer, a, b, out, bias)
+
+    monkeypatch.setattr("bitwise_cublas_profiles.tensors.run", run)
+
+
+SHAPES = [(0, question(5, 9, 600, out="fp32")), (1, question(3, 8, 64, "bf16")), (2, question(4, 16, 512, "e4m3")),
+          (3, question(2, 2, 999)), (4, replace(question(3, 4, 1024), transpose_a=True))]  # fmt: skip
+
+
+def here(split: int) -> Any:
+    return lambda path, seed: travel.Machine(Machine(split), CAPABILITY, Operands(seed, "cpu", 1 << 16))
+
+
+def given(folder: Path, **more: Any) -> argparse.Namespace:
+    paths = {"lock": folder / "lock.json", "bytes": folder / "bytes.json", "out": folder / "travel.json"}
+    return argparse.Namespace(**paths, library=None, seed=7, count=9, seconds=600.0, processes=1, **more)
+
+
+def test_bits_travel_where_the_other_machine_answers_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(travel, "machine_here", here(3))
+    monkeypatch.setattr(travel, "chosen", lambda seed, count: iter(SHAPES))
+    loaded = {"library": "cuBLASLt 13.1.0", "device": "one", "driver": "1"}
+    monkeypatch.setattr("bitwise_cublas_profiles.plugin.LOADED.provenance", lambda path: loaded)
+    assert travel.lock(given(tmp_path)) == 0
+    assert capsys.readouterr().out == "4 shapes locked, declined: {'no algorithm': 1}\n"
+
+    def replayed(split: int) -> dict[str, Any]:
+        monkeypatch.setattr(travel, "machine_here", here(split))
+        monkeypatch.setattr(
+            travel, "together", lambda work, processes, seconds, given: (list(work(0, 1, 1e12, given)), [])
+        )
+        assert travel.replay(given(tmp_path)) == 0
+        found: dict[str, Any] = json.loads((tmp_path / "travel.json").read_text())
+        return found
+
+    alike = replayed(3)["summary"]
+    assert (alike["library here, same bytes"], alike["replayed, same bytes"]) == (4, 4)
+    found = replayed(4)
+    counts = found["summary"]
+    assert counts["shapes"] == counts["replayed, same bytes"] == 4
+    assert counts["another descriptor answered here"] == 3
+    assert counts["library here, other bytes"] + counts["another descriptor, same bytes"] == 3
+    assert counts["library here, other bytes"] == counts["replayed where the library differs, same bytes"] > 0
+    assert counts["replayed, other bytes"] == counts["not run"] == counts["the same descriptor, other bytes"] == 0
+    assert [row[:7] for row in found["rows"]][1] == [1, 3, 8, 64, "bf16", "NN", "bf16"]
+
+
+def test_operands_are_whole_numbers_hashed() -> None:
+    counters = np.arange(1000, 3000, dtype=np.uint64) * np.uint64(17)
+    mask = np.uint64(0xFFFFFFFF)
+    found = (counters * np.uint64(0x9E3779B1) + np.uint64(5 * 0x632BE5AB)) & mask
+    found ^= found >> np.uint64(16)
+    found = found * np.uint64(0x85EBCA6B) & mask
+    found ^= found >> np.uint64(13)
+    found = found * np.uint64(0xC2B2AE35) & mask
+    found ^= found >> np.uint64(16)
+    assert (hashed(torch.from_numpy(counters.astype(np.int64)), 5).numpy().astype(np.uint64) == found).all()
+    assert hashed(torch.arange(3), 7).tolist() == [232967401, 2835941786, 2191295641]
+    for dtype, low, high in (("fp16", -7, 2), ("bf16", -13, 2), ("e4m3", -2, 2), ("e5m2", -5, 2)):
+        for draw, bounds in (("flat", (-2, 0)), ("wide", (low, high))):
+            pool = Operands(7, "cpu", 1 << 16).pool(dtype, draw)
+            magnitudes = pool.float().abs()
+            assert (magnitudes.min().item(), magnitudes.max().item() < 2.0 ** (bounds[1] + 1)) == (
+                2.0 ** bounds[0],
+                True,
+            )
+            assert magnitudes.max().item() >= 2.0 ** bounds[1]
+    assert patterns(torch.arange(4), 7, "fp16", "flat").tolist()[0] & ~0x8000 < 0x4000
+
+
+def test_batches_and_biases_are_held_against_plain_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "addmm", lambda bias, a, b: (a.float() @ b.float() + bias.float()).to(a.dtype))
+    asked = [question(4, 6, 300, epilogue="bias"), question(4, 6, 100, "bf16", batch=3, transpose_b=True)]
+    for wrong in (False, True):
+        each = beyond.Beyond(Machine(2, wrong), CAPABILITY, Operands(8, "cpu", 1 << 16))
+        rows = [each.row(0, "bias", asked[0]), each.row(1, "batch", asked[1]), each.row(3, "bias", question(1, 1, 999))]
+        outcomes = [row[beyond.COLUMNS.index("outcome")] for row in rows]
+        assert outcomes == ["different" if wrong else "equal"] * 2 + ["no answer"]
+        assert all(len(row) == len(beyond.COLUMNS) for row in rows)
+    assert beyond.summary(rows)["outcomes"] == {"batch: different": 1, "bias: different": 1, "bias: no answer": 1}
+    kinds = [beyond.asked_for(8, number) for number in range(60)]
+    assert {found[0] for found in kinds if found} == {"bias", "batch"}
+    assert all((found[1].batch > 1) == (found[0] == "batch") for found in kinds if found)
+
+
+def counted(start: int, step: int, deadline: float, given: Any) -> Any:
+    if start == given:
+        raise ValueError("no GPU")
+    return ([number] for number in range(start, 10, step))
+
+
+def test_rows_of_several_processes_come_together() -> None:
+    rows, died = together(counted, 2, 60, None)
+    assert (sorted(rows), died) == ([[number] for number in range(10)], [])
+    rows, died = together(counted, 2, 60, 1)
+    assert (sorted(rows), died) == ([[0], [2], [4], [6], [8]], ["ValueError: no GPU"])
