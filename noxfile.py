@@ -41,6 +41,9 @@ SAMPLES = ROOT / "plugins" / "nvidia_sm90" / "tests" / "samples"
 # Golden values and the demonstration hold for this compiler. It compiles for a GPU without one, and without torch.
 TRITON = "triton==3.6.0; sys_platform == 'linux'"
 
+# Small wheels; without ROCm the package can be imported, and its functions say that they found no library.
+HIP = "hip-python>=6.2; sys_platform == 'linux'"
+
 
 def group(name: str) -> list[str]:
     """Return the requirements of a dependency group of the workspace."""
@@ -161,6 +164,21 @@ def gpu_sm90(session: nox.Session) -> None:
     record = str(Path(session.create_tmp()) / "bytes.json")
     session.run("python", "-m", "bitwise_conformance.gpu", "--out", record, *session.posargs)
     session.run("python", "-m", "bitwise_conformance.bench", "--records", record, *session.posargs)
+
+
+@nox.session(name="gpu-gfx942")
+def gpu_gfx942(session: nox.Session) -> None:
+    """Run the conformance suite on a gfx942: its launcher's bytes against the evaluation; ROCm must be installed.
+
+    Without the GPU, ROCm or hip-python the session fails with a sentence that says which is missing.
+    """
+    install_workspace(session, HIP, *group("test"))
+    install_triton(session)
+    find = "from bitwise_amd_gfx942.launcher import Products; print(Products().missing() or '')"
+    missing = str(session.run("python", "-c", find, silent=True, log=False)).strip()
+    if missing:
+        session.error(f"the suite cannot run on a gfx942 here: {missing}")
+    session.run("python", "-m", "pytest", "-rs", "plugins/amd_gfx942/tests/test_conformance.py", *session.posargs)
 
 
 @nox.session(name="bench-reductions", venv_params=["--system-site-packages"])
