@@ -25,8 +25,8 @@ ALLOWED = {
     "bitwise-toy": {"bitwise-core", "bitwise-conformance"},
 }
 
-# No distribution brings torch: its user chose a build for the machine. Triton is an extra.
-OPTIONAL = {"torch", "triton"}
+# No distribution brings torch: its user chose a build for the machine. Triton is an extra, and so is hip-python, `hip`.
+OPTIONAL = {"torch", "triton", "hip"}
 
 ALL = pytest.mark.parametrize("name", ALLOWED)
 
