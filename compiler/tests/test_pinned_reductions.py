@@ -325,8 +325,8 @@ def test_a_decorated_launch_is_rewritten(without_gpu: Any) -> None:
     plain = library.run(**arguments, ROW_BLOCK=1, BLOCK=128, grid=(8,), warmup=True, num_warps=2)
     pinned, again = launched(arguments), launched(arguments)
     assert pinned is again
-    assert plain.asm["ttir"].count('"tt.reduce"') == 5
-    assert pinned.asm["ttir"].count('"tt.reduce"') == 4 * 7 + 1
+    assert plain.asm["ttgir"].count('"tt.reduce"') == 5
+    assert pinned.asm["ttgir"].count('"tt.reduce"') == 4 * 7 + 1
     library.device_caches.clear()
 
 

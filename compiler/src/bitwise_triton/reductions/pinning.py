@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_triton.errors import CaptureError
-from bitwise_triton.reductions import order as orders
 from bitwise_triton.reductions import rewriting
+from bitwise_triton.reductions.marking import Mark
 from bitwise_triton.reductions.order import Order
+from bitwise_triton.reductions.placement import Plan
 from bitwise_triton.reductions.rewriting import Outcome
 
 VERSIONS = ("3.6", "3.7", "3.8", "3.9")
@@ -21,13 +22,16 @@ VERSIONS = ("3.6", "3.7", "3.8", "3.9")
 
 @dataclass
 class Rewritten:
-    """What `pinned_reductions` has done: the outcomes of each compiled kernel by name, in the order of compiling.
+    """What `pinned_reductions` has done, each kernel by name in the order of compiling.
 
-    A kernel that comes from Triton's cache is not compiled again and not listed.
+    `kernels` has what became of the reductions of kernels that do not pin them, `placed` every reduction that was made
+    late, with its order and where it was made. A kernel that comes from Triton's cache is not compiled again and not
+    listed.
     """
 
-    order: Order
+    order: Order | None
     kernels: list[tuple[str, tuple[Outcome, ...]]] = field(default_factory=list)
+    placed: list[tuple[str, Mark, Plan]] = field(default_factory=list)
 
     def left(self) -> list[str]:
         """The reductions, scans and atomic sums over floats that keep their free order, a sentence each."""
@@ -42,9 +46,21 @@ class Rewritten:
         """How many reductions are pinned."""
         return sum(one.pinned for _, outcomes in self.kernels for one in outcomes)
 
+    def layouts(self) -> list[str]:
+        """Where each reduction that was made late is made, a sentence each, with the reason where it stays."""
+        return [
+            f"Kernel {name}, a reduction over axis {mark.axis} in the order {mark.order!r}: "
+            + (f"it stays in its layout, since {plan.reason}." if plan.move is None else _moved(plan))
+            for name, mark, plan in self.placed
+        ]
+
+
+def _moved(plan: Plan) -> str:
+    return f"it moves before step {plan.before}, at a cost of {plan.cost} rather than {plan.stay}."
+
 
 @contextmanager
-def pinned_reductions(order: Order | str = "inner_tree") -> Iterator[Rewritten]:
+def pinned_reductions(order: Order | str | None = "inner_tree", *, layout: bool = True) -> Iterator[Rewritten]:
     """Every reduction over floats of a kernel compiled inside folds the bits of its index in `order`, a tree.
 
         with pinned_reductions("inner_tree") as done:
@@ -55,36 +71,47 @@ def pinned_reductions(order: Order | str = "inner_tree") -> Iterator[Rewritten]:
     and Triton 3.6 to 3.9; kernels compiled inside are cached under a key of their own. Extents are those of the
     kernel's tiles, with what it fills them up with: the order of a loop over tiles, and of a dot, is the kernel's.
     Divisions and square roots inside a combine function are rounded correctly, which plain Triton leaves open.
+
+    Sums and products, also those of `tree_sum` and its kin, which keep the order that their kernel gives them, are made
+    when the compiler has chosen layouts, in less compile time; with `layout` each is moved to another layout where
+    `bitwise_triton.reductions.placement` says that this pays. The bits do not depend on it. With no order (None)
+    reductions that kernels leave free stay free.
+
     Raises OrderError for an order with a chain, CaptureError for another version of Triton.
     """
     import triton
     from triton import knobs
 
     order = Order(order) if isinstance(order, str) else order
-    rewriting.check_rewritable(order)
+    if order is not None:
+        rewriting.check_rewritable(order)
     if ".".join(triton.__version__.split(".")[:2]) not in VERSIONS:
         raise CaptureError(
             f"Reductions are rewritten for Triton {VERSIONS[0]} to {VERSIONS[-1]}, and this is {triton.__version__}; "
             "use tree_sum and tree_reduce in the kernel instead, which work with any version."
         )
+    from bitwise_triton.reductions.kernels.marks import deferred
+
     found = Rewritten(order)
     before = knobs.runtime.add_stages_inspection_hook
-    key = _key(order)
-    with _keyed(key, triton.__version__):
-        knobs.runtime.add_stages_inspection_hook = _hook(found, key, before)
+    key = _key(order, layout)
+    with _keyed(key, triton.__version__), deferred():
+        knobs.runtime.add_stages_inspection_hook = _hook(found, key, before, layout)
         try:
             yield found
         finally:
             knobs.runtime.add_stages_inspection_hook = before
 
 
-def _key(order: Order) -> str:
-    """What makes a kernel compiled with `order` another one: the order, and this code."""
-    code = b"".join(Path(module.__file__ or "").read_bytes() for module in (orders, rewriting))
-    return f"pinned_reductions-{order.text}-{hashlib.sha256(code).hexdigest()}"
+def _key(order: Order | None, layout: bool) -> str:
+    """What makes a kernel compiled here another one: the order, whether it is moved, and this code."""
+    folder = Path(__file__).parent
+    code = b"".join(path.read_bytes() for path in sorted([*folder.glob("*.py"), *folder.glob("kernels/*.py")]))
+    text = "free" if order is None else order.text
+    return f"pinned_reductions-{text}-{'moved' if layout else 'still'}-{hashlib.sha256(code).hexdigest()}"
 
 
-def _hook(found: Rewritten, key: str, before: Callable[..., Any] | None) -> Callable[..., Any]:
+def _hook(found: Rewritten, key: str, before: Callable[..., Any] | None, layout: bool) -> Callable[..., Any]:
     """Triton's stage hook: without arguments (from 3.7 on) it gives its part of the cache keys."""
 
     def hook(*arguments: Any, **keywords: Any) -> Any:
@@ -93,22 +120,36 @@ def _hook(found: Rewritten, key: str, before: Callable[..., Any] | None) -> Call
             return f"{texts[0]}{key}", f"{texts[1]}{hashlib.sha256(key.encode()).hexdigest()}"
         if before is not None:
             before(*arguments, **keywords)
-        stages, backend = arguments[1], arguments[0].target.backend
+        backend, stages, options = arguments[:3]
         if "ttir" in stages:
-            stages["ttir"] = _stage(stages["ttir"], found, backend)
-        else:
+            if found.order is not None:
+                stages["ttir"] = _rewriting(stages["ttir"], found, found.order, backend.target.backend)
+            stages["ttgir"] = _placing(stages["ttgir"], found, options, layout)
+        elif found.order is not None:
             stages["ttgir"] = _unread(stages["ttgir"], found)
         return None
 
     return hook
 
 
-def _stage(make: Callable[[Any, Any], Any], found: Rewritten, backend: str) -> Callable[[Any, Any], Any]:
+def _rewriting(make: Callable[[Any, Any], Any], found: Rewritten, order: Order, backend: str) -> Callable[..., Any]:
     def stage(source: Any, metadata: Any) -> Any:
         module = make(source, metadata)
-        text, outcomes = rewriting.rewrite(str(module), found.order, backend)
+        text, outcomes = rewriting.rewrite(str(module), order, backend)
         found.kernels.append((module.get_entry_func_name(), outcomes))
         return _parsed(text, module) if any(one.pinned for one in outcomes) else module
+
+    return stage
+
+
+def _placing(make: Callable[[Any, Any], Any], found: Rewritten, options: Any, layout: bool) -> Callable[..., Any]:
+    from bitwise_triton.reductions.kernels.placing import place
+
+    def stage(source: Any, metadata: Any) -> Any:
+        module = make(source, metadata)
+        name = module.get_entry_func_name()
+        found.placed += [(name, mark, plan) for mark, plan in place(module, options, move=layout)]
+        return module
 
     return stage
 

@@ -1,6 +1,7 @@
-"""Pinning the reductions of a module in Triton's IR, as text: every step becomes a reduction over two elements.
+"""Pinning the reductions of a module in Triton's IR, as text.
 
-A reduction whose combine is one addition or multiplication of floats needs no more. Any other combine may depend on
+A reduction whose combine is one addition or multiplication of floats is marked with its steps, which are made once its
+layout is known. Of any other, every step becomes a reduction over two elements here. Such a combine may depend on
 which operand comes first, so the index of the elements goes with them and puts the operands in ascending order; its
 additions, subtractions and products are rounded one by one, since a compiler could contract them on one side only, and
 its quotients and square roots are the correctly rounded ones, since an assembler turns a division by a number that it
@@ -14,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bitwise_triton.reductions import order as orders
-from bitwise_triton.reductions.order import Chain, Order, OrderError
+from bitwise_triton.reductions.marking import Mark
+from bitwise_triton.reductions.order import Chain, Order, OrderError, Pair, Step
 
 _HEAD = re.compile(r'(?P<indent>\s*)(?P<name>%[\w$.-]+)(?::\d+)? = "tt\.reduce"\((?P<operands>[^)]*)\) (?P<rest>.*)\Z')
 _AXIS = re.compile(r"<\{axis = (\d+) : i32\}> \(\{\Z")
@@ -107,7 +109,7 @@ def rewrite(text: str, order: Order, backend: str) -> tuple[str, tuple[Outcome, 
             else:
                 found.extend(_pinned(reduction, order, backend, len(found)))
                 outcomes.append(Outcome(where, True))
-                if len(reduction.types) == 1 and not _is_simple(reduction):
+                if len(reduction.types) == 1 and not _kind(reduction):
                     lines[end + 1 :] = _renamed(lines[end + 1 :], reduction.name)
         except _CannotPin as reason:
             found.extend(written)
@@ -211,12 +213,12 @@ def _orderless(reduction: _Reduction) -> bool:
 def _pinned(reduction: _Reduction, order: Order, backend: str, number: int) -> list[str]:
     """The lines in the place of a reduction; `number` makes its names unlike any other's."""
     steps = order.steps(reduction.shape[reduction.axis])
-    simple, at = _is_simple(reduction), reduction.axis
-    shape, values, types, lines = list(reduction.shape), list(reduction.operands), list(reduction.types), []
-    if not simple:
-        lines += _index(reduction, f"%pinned{number}_index")
-        values.append(f"%pinned{number}_index")
-        types.append("i32")
+    kind = _kind(reduction)
+    if kind:
+        return _marked(reduction, Mark(kind, reduction.axis, tuple(_pairs(steps)), order.text))
+    at, index = reduction.axis, f"%pinned{number}_index"
+    shape, lines = list(reduction.shape), _index(reduction, index)
+    values, types = [*reduction.operands, index], [*reduction.types, "i32"]
     before, after = shape[:at], shape[at + 1 :]
     for first, part in orders.groups(steps):
         last = first + len(part) == len(steps)
@@ -227,36 +229,72 @@ def _pinned(reduction: _Reduction, order: Order, backend: str, number: int) -> l
         target = [*ahead, *extents, *behind]
         if target != shape:
             names = [f"%pinned{number}_{first}c{part}" for part in range(len(values))]
-            for name, value, kind in zip(names, values, types, strict=True):
-                change = f"{_tensor(shape, kind)} -> {_tensor(target, kind)}"
+            for name, value, type_ in zip(names, values, types, strict=True):
+                change = f"{_tensor(shape, type_)} -> {_tensor(target, type_)}"
                 lines.append(f"{reduction.indent}{name} = tt.reshape {value} : {change}{reduction.location}")
             shape, values = target, names
         for place, axis in enumerate(places, first):
             axis += len(ahead)
             narrow = [*shape[:axis], *shape[axis + 1 :]]
             name = reduction.name if place == len(steps) - 1 else f"%pinned{number}_{place}"
-            head = f"{name}:{len(values)}" if len(values) > 1 else name
-            inputs, results = (", ".join(_tensor(extents, kind) for kind in types) for extents in (shape, narrow))
-            lines.append(f'{reduction.indent}{head} = "tt.reduce"({", ".join(values)}) <{{axis = {axis} : i32}}> ({{')
-            body = _body(reduction, backend, rounded=place == 0) if simple else _ordered_body(reduction, backend)
-            lines += [reduction.indent + line.lstrip() for line in body]
-            results = f"({results})" if len(types) > 1 else results
-            lines.append(f"{reduction.indent}}}) : ({inputs}) -> {results}{reduction.location}")
-            values = [f"{name}#{each}" for each in range(len(types))] if len(types) > 1 else [name]
+            lines += _reduce(reduction, name, values, axis, (shape, narrow, types), _ordered_body(reduction, backend))
+            values = [f"{name}#{each}" for each in range(len(types))]
             shape = narrow
     return lines
+
+
+def _pairs(steps: Sequence[Step]) -> list[Pair]:
+    return [step for step in steps if isinstance(step, Pair)]
+
+
+def _marked(reduction: _Reduction, mark: Mark) -> list[str]:
+    """The reduction with a mark for its combine."""
+    (kind,), shape = reduction.types, reduction.shape
+    a, b = reduction.arguments
+    settings = '{constraints = "=r,r,r", packed_element = 1 : i32, pure = true}'
+    body = [
+        f"^bb0({a}: {kind}, {b}: {kind}):",
+        f'%pinned = tt.elementwise_inline_asm "{mark.text}" {settings} {a}, {b} : {kind}, {kind} -> {kind}',
+        f"tt.reduce.return %pinned : {kind}",
+    ]
+    narrow = [*shape[: mark.axis], *shape[mark.axis + 1 :]]
+    return _reduce(reduction, reduction.name, reduction.operands, mark.axis, (shape, narrow, (kind,)), body)
+
+
+def _reduce(
+    reduction: _Reduction,
+    name: str,
+    values: Sequence[str],
+    axis: int,
+    types: tuple[Sequence[int], Sequence[int], Sequence[str]],
+    body: Sequence[str],
+) -> list[str]:
+    """A reduction of `values` over `axis`; `types` are the extents before and after it, and the numbers' types."""
+    before, after, kinds = types
+    inputs, results = (", ".join(_tensor(extents, kind) for kind in kinds) for extents in (before, after))
+    results = f"({results})" if len(kinds) > 1 else results
+    head = f"{name}:{len(values)}" if len(values) > 1 else name
+    return [
+        f'{reduction.indent}{head} = "tt.reduce"({", ".join(values)}) <{{axis = {axis} : i32}}> ({{',
+        *(reduction.indent + line.lstrip() for line in body),
+        f"{reduction.indent}}}) : ({inputs}) -> {results}{reduction.location}",
+    ]
 
 
 def _tensor(shape: Sequence[int], kind: str) -> str:
     return f"tensor<{'x'.join(map(str, shape))}x{kind}>" if shape else kind
 
 
-def _is_simple(reduction: _Reduction) -> bool:
-    """Is the combine one addition or multiplication?"""
+def _kind(reduction: _Reduction) -> str:
+    """The kind of a reduction whose combine is one addition or multiplication, as a mark names it; else nothing."""
     step, end = _STEP.match(reduction.body[0]), _RETURN.match(reduction.body[-1])
-    if len(reduction.body) != 2 or step is None or end is None or len(reduction.types) != 1 or step["kind"] == "sub":
-        return False
-    return {step["a"], step["b"]} == set(reduction.arguments) and end["values"] == step["name"]
+    if len(reduction.body) != 2 or step is None or end is None or len(reduction.types) != 1:
+        return ""
+    if {step["a"], step["b"]} != set(reduction.arguments) or end["values"] != step["name"]:
+        return ""
+    if step["type"] != "bf16" and step["type"] not in _REGISTERS:
+        return ""
+    return {"add": "sum", "mul": "product"}.get(step["kind"], "")
 
 
 def _index(reduction: _Reduction, name: str) -> list[str]:
@@ -270,15 +308,6 @@ def _index(reduction: _Reduction, name: str) -> list[str]:
         f"{name} = tt.broadcast {name}1 : {types[1]} -> {types[2]}",
     ]
     return [reduction.indent + text + reduction.location for text in texts]
-
-
-def _body(reduction: _Reduction, backend: str, *, rounded: bool) -> list[str]:
-    """The region of a simple reduction; a sum's later steps add sums, which nothing contracts."""
-    kinds = [*reduction.types, *reduction.types]
-    block = ", ".join(f"{name}: {kind}" for name, kind in zip(reduction.arguments, kinds, strict=True))
-    product = "arith.mulf" in reduction.body[0]
-    sides = [_rounded(line, backend) if rounded or product else [line] for line in reduction.body]
-    return [f"^bb0({block}):", *(line for each in sides for line in each)]
 
 
 def _ordered_body(reduction: _Reduction, backend: str) -> list[str]:

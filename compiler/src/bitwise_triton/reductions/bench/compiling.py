@@ -16,11 +16,12 @@ from bitwise_triton.reductions.bench.cases import Case, Step
 
 @dataclass(frozen=True)
 class Build:
-    """One configuration (by its number) of a case in one order, "" for the free one."""
+    """One configuration (by its number) of a case in one order, "" for the free one; `layout` is the layout pass."""
 
     case: Case
     order: str
     number: int
+    layout: bool = True
 
     def steps(self) -> list[Step]:
         """Its launches."""
@@ -28,15 +29,17 @@ class Build:
 
     def context(self) -> AbstractContextManager[Any]:
         """What its launches and compiles are made inside."""
-        return complete(self.order) if self.case.rewritten and self.order else nullcontext()
+        if not self.order:
+            return nullcontext()
+        return complete(self.order if self.case.rewritten else None, layout=self.layout)
 
 
 @contextmanager
-def complete(order: str) -> Iterator[None]:
-    """`pinned_reductions(order)`. Raises CaptureError where a reduction keeps a free order."""
+def complete(order: str | None, *, layout: bool) -> Iterator[None]:
+    """`pinned_reductions(order, layout=layout)`. Raises CaptureError where a reduction keeps a free order."""
     from bitwise_triton.reductions.pinning import pinned_reductions
 
-    with pinned_reductions(order) as done:
+    with pinned_reductions(order, layout=layout) as done:
         yield
     if done.left():
         raise CaptureError(done.left()[0])

@@ -23,18 +23,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from bitwise_triton.reductions.kernels.arithmetic import checked, constant, distance, opaque, rounded
 from bitwise_triton.reductions.kernels.building import (
     FINGERPRINT,
-    checked,
-    constant,
-    distance,
     fill_beyond,
     fold,
     fold_end,
     fold_into,
     fold_welford,
-    opaque,
-    rounded,
 )
 
 
@@ -68,7 +64,7 @@ def tree_sum(x, axis: tl.constexpr, order: tl.constexpr = "inner_tree", extent=N
     """The sum of `x` along `axis` in `order`, of the first `extent` elements; bfloat16 is added as float32."""
     tl.static_assert(FINGERPRINT != "")
     filled = fill_beyond(checked(x, "tree_sum"), axis, extent, -0.0)
-    return fold(filled, axis, order, "add", "+")[0]
+    return fold(filled, axis, order, "sum")[0]
 
 
 @triton.jit
@@ -84,7 +80,7 @@ def tree_reduce(values, axis: tl.constexpr, combine, order: tl.constexpr = "inne
     Returns a tuple. `neutral`, a tuple of constants, stands beyond `extent`.
     """
     tl.static_assert(FINGERPRINT != "")
-    return fold(fill_beyond(values, axis, extent, neutral), axis, order, combine, combine)
+    return fold(fill_beyond(values, axis, extent, neutral), axis, order, combine)
 
 
 @triton.jit
@@ -96,21 +92,21 @@ def sum_into(totals, x, axis: tl.constexpr, order: tl.constexpr):
     Start from `negative_zeros`, add the tiles in order, pad the last with `negative_zero()`, and finish with `sum_end`.
     """
     tl.static_assert(FINGERPRINT != "")
-    return fold_into(totals, checked(x, "sum_into"), axis, order, "add", "+")[0]
+    return fold_into(totals, checked(x, "sum_into"), axis, order, "sum")[0]
 
 
 @triton.jit
 def sum_end(totals, axis: tl.constexpr, order: tl.constexpr):
     """The sum that `sum_into` gathered, without `axis`."""
     tl.static_assert(FINGERPRINT != "")
-    return fold_end(totals, axis, order, "+")[0]
+    return fold_end(totals, axis, order, "totals")[0]
 
 
 @triton.jit
 def reduce_into(totals, values, axis: tl.constexpr, combine, order: tl.constexpr):
     """`sum_into` for a tuple of totals, a tuple of values and any combine."""
     tl.static_assert(FINGERPRINT != "")
-    return fold_into(totals, values, axis, order, combine, combine)
+    return fold_into(totals, values, axis, order, combine)
 
 
 @triton.jit

@@ -1,0 +1,48 @@
+"""Reductions that are marked with their order and made later, when the compiler has chosen layouts.
+
+A mark is one reduction whose combine is a line of assembly that names the steps, which the compiler carries along and
+does not look into; an assembler refuses it, so none that is left behind becomes a kernel.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import triton.language as tl
+
+from bitwise_triton.reductions.kernels import steps as making
+from bitwise_triton.reductions.marking import Mark
+from bitwise_triton.reductions.order import Pair, Step
+
+_depth = [0]
+
+
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Inside, reductions whose combine has a name are marked rather than made; `placing.place` must follow."""
+    _depth[0] += 1
+    try:
+        yield
+    finally:
+        _depth[0] -= 1
+
+
+def can_mark(kind: str | None, steps: Sequence[Step]) -> bool:
+    """May a reduction in these steps be left for later?"""
+    return bool(_depth[0] and kind and steps) and all(isinstance(step, Pair) for step in steps)
+
+
+def marked(values: Sequence[Any], mark: Mark, semantic: Any) -> list[Any]:
+    """The values reduced along the mark's axis by its mark."""
+
+    def combine(left: list[Any], right: list[Any]) -> list[Any]:
+        return [
+            tl.inline_asm_elementwise(mark.text, "=r,r,r", [a, b], a.type.scalar, True, 1, _semantic=semantic)
+            for a, b in zip(left, right, strict=True)
+        ]
+
+    return making.reduced(values, mark.axis, making.region_of(values, combine, semantic), semantic)

@@ -1,0 +1,105 @@
+"""Making the marked reductions of a module whose layouts are chosen, each where `placement.plan` says."""
+
+# mypy: disable-error-code="no-untyped-call"
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import triton.language as tl
+
+from bitwise_triton.errors import CaptureError
+from bitwise_triton.reductions.kernels import steps as making
+from bitwise_triton.reductions.marking import Mark, read_mark
+from bitwise_triton.reductions.placement import Layout, Plan, plan
+
+_TYPE = re.compile(r"tensor<((?:\d+x)+)([a-z]\w*)")
+_ELEMENTS = {
+    "f16": tl.float16, "bf16": tl.bfloat16, "f32": tl.float32, "f64": tl.float64, "i32": tl.int32, "i64": tl.int64,
+}  # fmt: skip
+
+
+def place(module: Any, options: Any, *, move: bool) -> list[tuple[Mark, Plan]]:
+    """Makes the marked reductions of a module in Triton's GPU dialect, moved where that pays if `move`.
+
+    Raises CaptureError where one is left, and RuntimeError where the module is not valid afterwards.
+    """
+    from triton._C.libtriton import gluon_ir, ir, passes
+    from triton.language.semantic import TritonSemantic
+
+    marks = _marks(module)
+    if not marks:
+        return []
+    builder = gluon_ir.GluonOpBuilder(module.context)
+    builder.options = options
+    found = [(mark, _make(operation, mark, TritonSemantic(builder), move)) for operation, mark in marks]
+    manager = ir.pass_manager(module.context)
+    # What was marked has no use any more.
+    passes.common.add_canonicalizer(manager)
+    manager.run(module, "pinned_reductions")
+    if _marks(module):
+        raise CaptureError("A pinned reduction could not be made in its layout; report this, and use layout=False.")
+    return found
+
+
+def _marks(module: Any) -> list[tuple[Any, Mark]]:
+    found: list[tuple[Any, Mark]] = []
+    inside: list[Mark] = []
+
+    def see(operation: Any) -> None:
+        # The operations of a region come before the one that has it.
+        if operation.get_name() == "tt.elementwise_inline_asm":
+            mark = read_mark(operation.get_str_attr("asm_string") or "")
+            inside.extend([mark] if mark else [])
+        elif operation.get_name() == "tt.reduce":
+            if inside:
+                found.append((operation, inside[0]))
+            inside.clear()
+
+    module.walk(see)
+    return found
+
+
+def _make(operation: Any, mark: Mark, semantic: Any, move: bool) -> Plan:
+    """Makes one reduction after its mark and gives its uses the result."""
+    builder = semantic.builder
+    builder.set_insertion_point_after(operation)
+    values = [_tensor(operation.get_operand(number)) for number in range(operation.get_num_operands())]
+    shape, combine = making.shape_of(values[0]), making.combiner(mark.kind, semantic)
+    chosen = Plan(0, 0, reason="the pass is off")
+    if move:
+        size = sum(value.type.scalar.primitive_bitwidth // 8 for value in values)
+        chosen = plan(_layout(values[0], shape, builder), shape, mark.axis, mark.steps, size)
+    if chosen.move is not None:
+        values = making.run(values, mark.axis, mark.steps[: chosen.before], combine, semantic)
+        values = [_moved(value, chosen.move, builder) for value in values]
+    rest = mark.steps[chosen.before :]
+    values = making.run(values, mark.axis, rest, combine, semantic, ends=True, first=chosen.before)
+    for number, value in enumerate(values):
+        result, handle = operation.get_result(number), value.handle
+        if str(result.get_type()) != str(handle.get_type()):
+            handle = builder.create_convert_layout(result.get_type(), handle)
+        result.replace_all_uses_with(handle)
+    return chosen
+
+
+def _tensor(value: Any) -> Any:
+    match = _TYPE.match(str(value.get_type()))
+    assert match is not None
+    return tl.tensor(value, tl.block_type(_ELEMENTS[match[2]], [int(extent) for extent in match[1][:-1].split("x")]))
+
+
+def _layout(value: Any, shape: list[int], builder: Any) -> Layout:
+    found = builder.get_gluon_layout_from_tensor(value.handle)
+    linear = builder.to_linear_layout(found._to_ir(builder), shape)
+    names = ("reg_bases", "lane_bases", "warp_bases", "block_bases")
+    return Layout(*(tuple(tuple(int(part) for part in basis) for basis in getattr(linear, name)) for name in names))
+
+
+def _moved(value: Any, layout: Layout, builder: Any) -> Any:
+    bases = [[list(basis) for basis in part] for part in (layout.registers, layout.lanes, layout.warps, layout.blocks)]
+    shape = making.shape_of(value)
+    attribute = builder.get_distributed_linear_layout(*bases, shape)
+    kind = builder.get_distributed_ty(value.type.scalar.to_ir(builder), shape, attribute)
+    return tl.tensor(builder.create_convert_layout(kind, value.handle), value.type)

@@ -1,0 +1,184 @@
+"""Where the steps of a pinned reduction are best made: the pass that chooses its layout.
+
+With the order pinned the layout changes no bits, so it is chosen for speed alone: pairs in registers first, then in
+lanes, and whole reductions inside warps. A reduction may be moved once, before any of its steps, to a layout that holds
+what is left of the axis in registers and lanes; it is moved where that is cheapest by this table, in issue slots of a
+warp, and by a fifth at least cheaper than staying.
+
+    a sum in registers                          1 for each pair
+    a sum across lanes                          5 for each value (a shuffle and a sum)
+    a sum across warps                          8 for each value (stored and loaded), and two barriers
+    a move                                      4 for each value before and after, and a barrier
+    a barrier                                  40
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from bitwise_triton.reductions.order import Pair
+
+ADD, SHUFFLE, SHARED, BARRIER = 1, 4, 4, 40
+# A move has to be this much cheaper than staying, since the table knows nothing of what the compiler overlaps.
+GAIN = 0.8
+# Values that a thread may hold after a move, and bytes that a move may pass through shared memory.
+MOST_VALUES, MOST_BYTES = 64, 32768
+
+Basis: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the elements of a tensor are: what each bit of a register's, lane's, warp's and block's number adds."""
+
+    registers: tuple[Basis, ...]
+    lanes: tuple[Basis, ...]
+    warps: tuple[Basis, ...]
+    blocks: tuple[Basis, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What becomes of a reduction: `move` is the layout it goes to before step `before`, None where it stays.
+
+    `reason` says in a clause why it stays. `stay` and `cost` are the table's figures without and with the move.
+    """
+
+    stay: int
+    cost: int
+    before: int = 0
+    move: Layout | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class _Move:
+    """A place for what is left: where each step is then made, values of other axes held, and how many steps in
+    registers; None keeps the other axes where they are."""
+
+    places: tuple[str, ...]
+    kept: int
+    registers: int | None
+
+
+def plan(layout: Layout, shape: Sequence[int], axis: int, steps: Sequence[Pair], size: int) -> Plan:
+    """Where to make `steps` over `axis` of a tensor of `shape` in `layout`; an element has `size` bytes.
+
+    The shape's extents are powers of two, and the steps fold the whole axis.
+    """
+    bits = _folded(steps)
+    where = _where(layout, shape, axis)
+    if where is None:
+        return Plan(0, 0, reason="its layout puts bits of several elements together")
+    if "block" in where:
+        return Plan(0, 0, reason="its axis crosses blocks")
+    places = tuple(where[bit] for bit in bits)
+    kept = 1 << sum(not basis[axis] for basis in layout.registers)
+    stay = _cost(places, kept)
+    if "warp" not in places:
+        return Plan(stay, stay, reason="a warp holds whole reductions already")
+    others = math.prod(shape) // shape[axis]
+    words, least, chosen, refused = max(1, size // 4), GAIN * stay, None, ""
+    for number in range(len(steps)):
+        held = _values(places[number:], kept)
+        spent = stay - _cost(places[number:], kept) + BARRIER + SHARED * held
+        for move in _moves(layout, others, len(steps) - number, kept):
+            values = _values(move.places, move.kept)
+            cost = spent + SHARED * values + _cost(move.places, move.kept)
+            if move.registers is not None:
+                cost += BARRIER + SHARED * (move.kept + kept)
+            if cost >= least:
+                continue
+            if values * words > MOST_VALUES:
+                refused = "a move would spill"
+            elif (others << (len(steps) - number)) * size > MOST_BYTES:
+                refused = "a move needs too much shared memory"
+            else:
+                least, chosen = cost, (number, move)
+    if chosen is None:
+        return Plan(stay, stay, reason=refused or "no move pays")
+    number, move = chosen
+    return Plan(stay, int(least), number, _layout(layout, shape, axis, steps[number:], move.registers))
+
+
+def _folded(steps: Sequence[Pair]) -> list[int]:
+    """The bit that each step folds."""
+    left = list(range(len(steps)))
+    return [left.pop(step.position) for step in steps]
+
+
+def _where(layout: Layout, shape: Sequence[int], axis: int) -> list[str] | None:
+    """Where each bit of the axis is; None where a bit of a number adds to several bits."""
+    places = ["none"] * (shape[axis].bit_length() - 1)
+    for name, bases in (
+        ("register", layout.registers),
+        ("lane", layout.lanes),
+        ("warp", layout.warps),
+        ("block", layout.blocks),
+    ):
+        for basis in bases:
+            here = basis[axis]
+            if here & (here - 1) or (here and any(part for place, part in enumerate(basis) if place != axis)):
+                return None
+            if here:
+                places[here.bit_length() - 1] = name
+    return None if "none" in places else places
+
+
+def _values(places: Sequence[str], kept: int) -> int:
+    """The values that a thread holds before steps that are made at `places`."""
+    return kept << places.count("register")
+
+
+def _cost(places: Sequence[str], kept: int) -> int:
+    total, values = 0, _values(places, kept)
+    for where in places:
+        if where == "register":
+            values //= 2
+            total += ADD * values
+        elif where == "lane":
+            total += (SHUFFLE + ADD) * values
+        else:
+            total += 2 * BARRIER + 2 * SHARED * values
+    return total
+
+
+def _moves(layout: Layout, others: int, count: int, kept: int) -> Iterator[_Move]:
+    """Places for the last `count` steps beside `others` elements: first steps in registers and the rest in lanes."""
+    yield _Move(("register",) * count, kept, None)
+    room = 1 << (len(layout.lanes) + len(layout.warps))
+    for lanes in range(min(count, len(layout.lanes)) + 1):
+        registers = count - lanes
+        yield _Move(("register",) * registers + ("lane",) * lanes, max(1, (others << lanes) // room), registers)
+
+
+def _layout(layout: Layout, shape: Sequence[int], axis: int, steps: Sequence[Pair], count: int | None) -> Layout:
+    """What is left of a reduction with `count` steps in registers and the other axes spread over lanes, then warps.
+
+    Without `count` the other axes stay where they are, with all of the reduction in registers.
+    """
+    rank = len(shape)
+
+    def basis(place: int, bit: int) -> Basis:
+        return tuple(1 << bit if here == place else 0 for here in range(rank))
+
+    nothing: Basis = (0,) * rank
+    folded = [basis(axis, bit) for bit in _folded(steps)]
+    if count is None:
+        held = [one for one in layout.registers if not one[axis]]
+        lanes, warps = (tuple(nothing if one[axis] else one for one in part) for part in (layout.lanes, layout.warps))
+        return Layout((*folded, *held), lanes, warps, layout.blocks)
+    spread = folded[count:] + [
+        basis(place, bit)
+        for place in reversed(range(rank))
+        if place != axis
+        for bit in range(shape[place].bit_length() - 1)
+    ]
+    first, second = len(layout.lanes), len(layout.lanes) + len(layout.warps)
+    spread += [nothing] * (second - len(spread))
+    return Layout(
+        (*folded[:count], *spread[second:]), tuple(spread[:first]), tuple(spread[first:second]), layout.blocks
+    )
