@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bitwise_core.descriptors import Cut
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import SECTIONS, Declined, profile, profiles, read
 from bitwise_cublas_profiles.provenance import counted, lines
@@ -56,6 +57,13 @@ def test_a_row_without_provenance_is_refused() -> None:
         ),
         ("path=fma k_cuts=[cut(count=4) cut(span=128)])", (5, 5, 900), {"algorithm": 11, "custom": 1, "stages": 0}),
         ("path=fma)", (6, 9, 30), {"algorithm": 16, "custom": 0, "stages": 0}),
+        ("path=fma)", (6, 9000, 14), {"algorithm": 56, "custom": 0, "stages": 31}),
+        ("path=fma k_cuts=[cut(count=4) cut(span=128)])", (1, 70, 300), {"algorithm": 13, "custom": 2}),
+        (
+            "path=fma k_cuts=[cut(layout=strided count=31 tile=128 groups=[group(count=4) group(count=8)]) "
+            "cut(layout=strided count=128 merge=halves)])",
+            (1, 70, 300), {"algorithm": 14, "split_k": 31, "reduction": 2},
+        ),
         (
             "path=fma k_cuts=[cut(count=3) cut(layout=strided count=2 tile=50 merge=halves)])",
             (1, 70, 300), {"algorithm": 13, "custom": 56, "split_k": 3, "reduction": 2},
@@ -79,13 +87,14 @@ def test_fp8_closes_an_accumulator_every_step_on_sm_90_alone() -> None:
 @pytest.mark.parametrize(
     ("why", "shape", "fields"),
     [
-        ("algorithm 56 has no row", (5, 5, 64), {"algorithm": 56}),
+        ("algorithm 57 has no row", (5, 5, 64), {"algorithm": 57}),
+        ("2 slices of algorithm 56 have no row", (5, 5, 64), {"algorithm": 56, "custom": 0, "split_k": 2}),
         ("STAGES_ID 37 of algorithm 66 has no row", (5, 5, 64), {"stages": 37}),
         ("REDUCTION_SCHEME 3 has no row", (5, 5, 640), {"algorithm": 24, "stages": 0, "split_k": 3, "reduction": 3}),
-        ("CUSTOM_OPTION 99 has no row", (1, 70, 300), {"algorithm": 13, "custom": 99}),
+        ("CUSTOM_OPTION 199 has no row", (1, 70, 300), {"algorithm": 13, "custom": 199}),
         ("changes its order above 8448 outputs", (1, 8449, 300), {"algorithm": 13, "custom": 10}),
         ("seen with vectors only", (2, 70, 300), {"algorithm": 13, "custom": 12}),
-        ("31 blocks are not described", (1, 70, 300), {"algorithm": 14, "split_k": 31, "reduction": 2}),
+        ("REDUCTION_SCHEME 4 of this", (1, 70, 300), {"algorithm": 14, "split_k": 31, "reduction": 4}),
     ],
 )
 def test_what_is_declined(why: str, shape: tuple[int, int, int], fields: dict[str, int]) -> None:
@@ -109,9 +118,7 @@ def test_slices_of_operands_that_both_lie_by_columns_have_the_small_grain() -> N
         ("lie NT, to fp32, are not measured", {"transpose_b": True, "out": "fp32"}, {}),
         ("rows with gaps between them", {"ld_a": 72}, {}),
         ("no multiples of 16 bytes", {"alignment": (256, 8, 256)}, {}),
-        ("algorithm 11 is not measured on operands that lie NT", {"transpose_b": True}, {"algorithm": 11}),
-        ("algorithm 14 is not measured on operands that lie TT", {"transpose_a": True, "transpose_b": True},
-         {"algorithm": 14}),
+        ("CUSTOM_OPTION 1 is not measured on operands that lie NT", {"transpose_b": True}, {"algorithm": 11}),
     ],
 )  # fmt: skip
 def test_what_is_a_candidate_only(why: str, fields: dict[str, Any], configuration: dict[str, int]) -> None:
@@ -122,12 +129,33 @@ def test_what_is_a_candidate_only(why: str, fields: dict[str, Any], configuratio
         assert descriptor_of(asked, NVJET, H100, beyond=True).k == 64
 
 
+def test_a_row_may_hold_for_some_layouts_and_another_for_the_rest() -> None:
+    chosen = replace(NVJET, algorithm=11, custom=0, stages=0)
+    asked = question(8, 9, 630, transpose_b=True)
+    assert descriptor_of(asked, chosen, H100).k_cuts == (Cut(layout="strided", count=16), Cut(span=16))
+    assert descriptor_of(question(8, 9, 630), chosen, H100).k_cuts == (Cut(count=2), Cut(span=256))
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "letters", "wide"),
+    [(1, 5, "NN", 1), (1, 5, "TT", 2), (5, 1, "NN", 2), (5, 1, "TN", 1), (1, 1, "TN", 2), (1, 1, "NN", 2)],
+)
+def test_dot_products_take_two_of_k_where_k_is_dense(m: int, n: int, letters: str, wide: int) -> None:
+    asked = question(m, n, 900, transpose_a=letters[0] == "T", transpose_b=letters[1] == "T")
+    chosen = replace(NVJET, algorithm=14, custom=0, stages=0, split_k=496, reduction=2)
+    assert descriptor_of(asked, chosen, H100).k_cuts[0].tile == 128 * wide
+
+
+def swept(file: Path) -> list[dict[str, Any]]:
+    return [{**line, "draws": 10} for line in lines(file)[1]]
+
+
 def test_rows_count_the_shapes_of_the_recorded_sweep(tmp_path: Path) -> None:
     about = {"library": "13.1.0", "capability": "9.0", "draws": 10, "columns": list(COLUMNS)}
     line = [5, 1, 64, 64, 1024, "fp16", "NN", "fp16", 0, 66, 10, 35, 1, 0, 1, 4, "equal", None, None, None]
     file = tmp_path / "sweep.jsonl"
     file.write_text("\n".join(map(json.dumps, (about, line, [6, *line[1:]]))) + "\n", encoding="utf-8")
-    tables, wrong = counted(H100, lines(file)[1], 10)
+    tables, wrong = counted(H100, swept(file))
     assert wrong == []
     (row,) = (row for row in tables["stages"] if row["stages"] == 35)
     assert (row["provenance"], row["shapes"], row["draws"]) == ("measured", 2, 20)
@@ -135,7 +163,7 @@ def test_rows_count_the_shapes_of_the_recorded_sweep(tmp_path: Path) -> None:
     assert "shapes" not in row
     line[16] = "different"
     file.write_text("\n".join(map(json.dumps, (about, line))) + "\n", encoding="utf-8")
-    assert counted(H100, lines(file)[1], 10)[1] == ["5: 64x64x1024 fp16 NN to fp16 (algorithm 66)"]
+    assert counted(H100, swept(file))[1] == ["5: 64x64x1024 fp16 NN to fp16 (algorithm 66)"]
     line[-1] = "00000000"
     file.write_text("\n".join(map(json.dumps, (about, line))) + "\n", encoding="utf-8")
-    assert counted(H100, lines(file)[1], 10)[1] == []
+    assert counted(H100, swept(file))[1] == []

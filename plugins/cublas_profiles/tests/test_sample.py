@@ -22,7 +22,7 @@ def sample() -> dict[str, Any]:
         [7, 3, 5, 200, "fp16", "TN", "fp16", 24, 11, 13, 2, 4, 0, 0],
         [8, 1, 70, 300, "bf16", "NN", "bf16", 13, 0, 0, 1, 0, 12, 0],
         [9, 4, 16, 32, "e5m2", "NT", "fp32", 66, 10, 36, 1, 0, 1, 4],
-        [10, 4, 16, 32, "fp16", "NN", "fp16", 56, 0, 31, 1, 0, 0, 0],
+        [10, 4, 16, 32, "fp16", "NN", "fp16", 57, 0, 31, 1, 0, 0, 0],
     ]
     pytest.importorskip("bitwise_nvidia_sm90")
     known = profile("13.1", "9.0")
@@ -38,7 +38,7 @@ def sample() -> dict[str, Any]:
 def test_bytes_of_descriptors_are_checked_against_the_recorded_ones(sample: dict[str, Any], tmp_path: Path) -> None:
     outcomes = [outcome for _, outcome in checked(sample)]
     assert outcomes[:3] == ["equal"] * 3
-    assert "algorithm 56 has no row" in outcomes[3]
+    assert "algorithm 57 has no row" in outcomes[3]
     file = tmp_path / "sample.json"
     file.write_text(json.dumps(sample), encoding="utf-8")
     assert main(["check", str(file)]) == 0

@@ -152,13 +152,22 @@ class _Case:
             k=asked.k, left_dtype=asked.a, right_dtype=asked.b, output_dtype=asked.c, path="fma", k_cuts=cuts
         )
 
+    def _row(self, section: str) -> Row | None:
+        """The row of a scalar kernel, found by its algorithm, its custom option and the layout."""
+        keys = {"algorithm": self.configuration.algorithm, "custom": self.configuration.custom}
+        row = self.known.row(section, self.asked.letters, **keys)
+        if row is not None:
+            self._check_layout(row, f"CUSTOM_OPTION {self.configuration.custom}")
+        return row
+
     def _chain(self) -> GEMMDesc:
-        """Contiguous chunks, accumulators that close in them, all in ascending order."""
+        """Contiguous chunks, accumulators that close in them, all in ascending order; or lanes."""
         configuration = self.configuration
-        row = self.known.row("chains", algorithm=configuration.algorithm, custom=configuration.custom)
-        if row is None or configuration.split_k > 1:
-            raise self.declined(f"CUSTOM_OPTION {configuration.custom} and this split have no row")
-        self._check_layout(row, f"CUSTOM_OPTION {configuration.custom}")
+        if configuration.split_k > 1:
+            raise self.declined(f"{configuration.split_k} slices of algorithm {configuration.algorithm} have no row")
+        row = self._row("chains")
+        if row is None:
+            return self._dealt()
         chunks = () if row["chunks"] == 1 else (Cut(count=int(row["chunks"])),)
         return self._scalar(*chunks, *((Cut(span=int(row["block"])),) if row["block"] else ()))
 
@@ -167,23 +176,24 @@ class _Case:
         asked, configuration = self.asked, self.configuration
         if asked.m > 1 and asked.n > 1:
             raise self.declined("this algorithm was seen with vectors only")
-        split = max(1, configuration.split_k)
-        if split > 1 and configuration.reduction != 2:
+        if configuration.split_k > 1 and configuration.reduction != 2:
             raise self.declined(f"REDUCTION_SCHEME {configuration.reduction} of this algorithm is not measured")
-        keys = {"algorithm": configuration.algorithm, "custom": configuration.custom}
-        if (row := self.known.row("slices", **keys)) is not None:
-            self._check_layout(row, "CUSTOM_OPTION 5")
-            if split > 1 or asked.m != 1:
-                raise self.declined("CUSTOM_OPTION 5 was seen with one row and without slices only")
+        if (row := self._row("slices")) is not None:
+            if configuration.split_k > 1:
+                raise self.declined(f"CUSTOM_OPTION {configuration.custom} was seen without slices only")
             return self._scalar(Cut(count=int(row["lanes"])), Cut(span=int(row["chunk"])))
-        row = self.known.row("lanes", **keys)
+        return self._dealt()
+
+    def _dealt(self) -> GEMMDesc:
+        """Lanes that take tiles of k in turn, in contiguous slices."""
+        asked, configuration, row = self.asked, self.configuration, self._row("lanes")
         if row is None:
             raise self.declined(f"CUSTOM_OPTION {configuration.custom} has no row")
-        self._check_layout(row, f"CUSTOM_OPTION {configuration.custom}")
         if row.get("longest") and max(asked.m, asked.n) > row["longest"]:
             raise self.declined(
                 f"CUSTOM_OPTION {configuration.custom} changes its order above {row['longest']} outputs"
             )
+        split = max(1, configuration.split_k)
         lanes, longest = int(row["lanes"]), -(-asked.k // split)
         tile = int(row["tile"]) if "tile" in row else min(int(row["tile_at_most"]), -(-longest // lanes))
         outer = (Cut(count=split),) if split > 1 else ()
@@ -202,8 +212,9 @@ class _Case:
         row = self.known.row("algorithms", algorithm=self.configuration.algorithm)
         if not powers and not self.beyond and not (row or {}).get("any_blocks"):
             raise self.declined(f"{blocks} blocks are not described: powers of two from 4 on are")
-        # Where k is dense in the matrix a thread takes two of it, in an accumulator each.
-        wide = 2 if (asked.transpose_b if asked.n > 1 else not asked.transpose_a) else 1
+        # Where k is dense in the matrix a thread takes two of it, in an accumulator each; two vectors always are.
+        dense = asked.transpose_b if asked.n > 1 else asked.m == 1 or not asked.transpose_a
+        wide = 2 if dense else 1
         return self._scalar(*dot_cuts(blocks, wide))
 
 

@@ -38,9 +38,14 @@ class Profile:
         version, capability = self.key
         return f"cuBLASLt {version} on compute capability {capability}"
 
-    def row(self, section: str, **wanted: Any) -> Row | None:
-        """The row of a table that has these values, None where there is none."""
+    def row(self, section: str, letters: str | None = None, **wanted: Any) -> Row | None:
+        """The row of a table that has these values, None where there is none.
+
+        Rows that say `where` hold for the layouts named there, and others of the same values for others.
+        """
         for each in self.tables[section]:
+            if letters not in each.get("where", (letters,)):
+                continue
             if all(each.get(name) == value for name, value in wanted.items()):
                 self.used(section, each)
                 return each

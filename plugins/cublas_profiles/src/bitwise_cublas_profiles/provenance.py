@@ -1,11 +1,12 @@
-"""Provenance of a profile's rows, counted from the lines of a sweep.
+"""Provenance of a profile's rows, counted from the lines of sweeps and surveys.
 
-    python -m bitwise_cublas_profiles.provenance records/cublas-sweep-sm90-h100-13.1-seed*.jsonl.xz
+    python -m bitwise_cublas_profiles.provenance records/cublas-s*-sm90-*-13.1*.jsonl.xz
 
-Every shape of the sweep is described again; a row that equal shapes rest on is measured, with the number of shapes and
+Every shape of a sweep is described again; a row that equal shapes rest on is measured, with the number of shapes and
 of draws, and a scalar family's row with the layouts seen; any other keeps what it says.  A shape whose bytes differed
 is named and nothing is written.  A shape that ran with another descriptor than today's counts for nothing: a line says
-which in `descriptor`, and the first line of older files names such shapes in `described otherwise`.
+which in `descriptor`, and the first line of older files names such shapes in `described otherwise`.  A row is measured
+too where orders rest on it that a survey read, which `read` counts.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from bitwise_core.descriptors import GEMMDesc
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import SECTIONS, Declined, Profile, Row, profiles
 from bitwise_cublas_profiles.question import Configuration, Question
+from bitwise_cublas_profiles.surveyed import Case, agrees, cases, read
 
 BY_LAYOUT = ("chains", "lanes", "slices")
 """Tables whose rows may hold for one layout and not for another: an order of scalar kernels."""
@@ -46,7 +48,7 @@ def counting(known: Profile) -> Counting:
     """The same rows, without the counts and layouts of earlier sweeps."""
     tables = {}
     for name, rows in known.tables.items():
-        dropped = {"shapes", "draws", *(("transposes",) if name in BY_LAYOUT else ())}
+        dropped = {"shapes", "draws", "read", *(("transposes",) if name in BY_LAYOUT else ())}
         tables[name] = tuple({key: value for key, value in row.items() if key not in dropped} for row in rows)
     return Counting(known.key, known.architecture, tables, {"rows": []})
 
@@ -68,14 +70,34 @@ def lines(path: Path) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
     text = (lzma.decompress(content) if path.suffix == ".xz" else content).decode()
     first, *rest = text.splitlines()
     about = json.loads(first)
-    return about, (dict(zip(about["columns"], json.loads(line), strict=True)) for line in rest)
+    names = about.get("columns", ())
+    return about, (dict(zip(names, json.loads(line), strict=True)) for line in rest if names)
 
 
-def counted(known: Profile, found: Iterable[dict[str, Any]], draws: int) -> tuple[dict[str, list[Row]], list[str]]:
-    """The rows of every table with their counts, and the described shapes whose bytes differed."""
+def counted(
+    known: Profile, found: Iterable[dict[str, Any]], surveyed: Iterable[Case] = ()
+) -> tuple[dict[str, list[Row]], list[str]]:
+    """The rows of every table with their counts, and the described cases whose bytes or trees differed.
+
+    A line of a sweep has `draws`, the number of them, beside its columns.
+    """
     counter, wrong = counting(known), []
     shapes: Counter[tuple[str, str]] = Counter()
+    draws: Counter[tuple[str, str]] = Counter()
+    orders: Counter[tuple[str, str]] = Counter()
     layouts: dict[tuple[str, str], set[str]] = {}
+    for case in surveyed:
+        asked, configuration, _ = case
+        counter.about["rows"].clear()
+        try:
+            if not agrees(case, counter):
+                wrong.append(f"an order that was read: {asked.words} by {configuration.record()}")
+                continue
+        except Declined:
+            continue
+        for each in set(counter.about["rows"]):
+            orders[each] += 1
+            layouts.setdefault(each, set()).add(asked.letters)
     for line in found:
         if line["outcome"] not in ("equal", "different"):
             continue
@@ -94,6 +116,7 @@ def counted(known: Profile, found: Iterable[dict[str, Any]], draws: int) -> tupl
             continue
         for each in used:
             shapes[each] += 1
+            draws[each] += line["draws"]
             layouts.setdefault(each, set()).add(asked.letters)
     result: dict[str, list[Row]] = {}
     for section in SECTIONS:
@@ -102,12 +125,14 @@ def counted(known: Profile, found: Iterable[dict[str, Any]], draws: int) -> tupl
             key = (section, json.dumps(plain, sort_keys=True))
             row = dict(plain)
             provenance = row.pop("provenance")
+            row["provenance"] = "measured" if shapes[key] or orders[key] else provenance
             if shapes[key]:
-                row |= {"provenance": "measured", "shapes": shapes[key], "draws": draws * shapes[key]}
-            else:
-                row |= {"provenance": provenance}
+                row |= {"shapes": shapes[key], "draws": draws[key]}
+            if orders[key]:
+                row["read"] = orders[key]
             if section in BY_LAYOUT:
-                row["transposes"] = sorted(layouts.get(key, set()) | {"NN"})  # the layout of what was published
+                # Without any the layout of what was published.
+                row["transposes"] = sorted(layouts.get(key, {"NN"}))
             result[section].append(row)
     return result, wrong
 
@@ -126,23 +151,27 @@ def written(text: str, tables: dict[str, list[Row]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Rewrite the data file of the sweeps' library and architecture; the exit status is 1 where bytes differed."""
+    """Rewrite the data file of the library and architecture; the exit status is 1 where bytes or trees differed."""
     paths = [Path(each) for each in (sys.argv[1:] if arguments is None else arguments)]
     found: list[dict[str, Any]] = []
-    keys, draws = set(), 0
+    surveyed: list[Case] = []
+    keys = set()
     for path in paths:
         about, rows = lines(path)
-        keys.add((".".join(about["library"].split(".")[:2]), about["capability"]))
-        draws = about["draws"]
+        version = str(about.get("library version") or about["library"])
+        keys.add((".".join(version.split(".")[:2]), str(about["capability"])))
+        if "algorithms" in about:
+            surveyed.extend(cases(read(path)[1]))
+            continue
         otherwise = frozenset(about.get("described otherwise", ()))
-        found.extend(row for row in rows if row["number"] not in otherwise)
+        found.extend({**row, "draws": about["draws"]} for row in rows if row["number"] not in otherwise)
     if len(keys) != 1:
-        print(f"sweeps of {keys or 'nothing'}: give those of one library and one architecture", file=sys.stderr)
+        print(f"measurements of {keys or 'nothing'}: give those of one library and architecture", file=sys.stderr)
         return 2
     known = profiles()[keys.pop()]
-    tables, wrong = counted(known, found, draws)
+    tables, wrong = counted(known, found, surveyed)
     for each in wrong:
-        print(f"described, and its bytes differed: {each}", file=sys.stderr)
+        print(f"described, and it differed: {each}", file=sys.stderr)
     if wrong:
         return 1
     data = Path(str(files("bitwise_cublas_profiles"))) / "data" / f"{known.architecture}-{known.key[0]}.json"

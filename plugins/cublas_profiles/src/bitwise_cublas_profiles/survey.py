@@ -3,8 +3,8 @@
     python -m bitwise_cublas_profiles.survey --out survey.jsonl --seconds 90
 
 Every algorithm that the library names for a type is configured with each of its custom options or stages, for small
-products and vectors of all layouts, and run on probes.  A line of the file is one case with the tree of its sums, which
-`trees` reads back.  Needs a GPU, PyTorch and NumPy.
+products and vectors of all layouts, and run on probes.  A line of the file is one case with the digest of the tree of
+its sums; `bitwise_cublas_profiles.surveyed` holds them against a profile.  Needs a GPU, PyTorch and NumPy.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from typing import Any
 
 from bitwise_core.probe.sums import SumTree
 from bitwise_cublas_profiles.library import Library
+from bitwise_cublas_profiles.measure import environment
+from bitwise_cublas_profiles.orders import digest
 from bitwise_cublas_profiles.question import Answer, Configuration, CublasError, Question, question
 
 LETTERS = ("NN", "NT", "TN", "TT")
 VECTOR, DOT = 13, 14
 """Algorithms of matrices times vectors."""
-SCALAR = (11, 16)
-"""Algorithms of small products without matrix units."""
+SCALAR = (11, 12, 16)
+"""Algorithms of small products without tiles to choose."""
 _DOTS = ((5, 3000), (12, 3500), (33, 9000))
 
 
@@ -89,8 +91,8 @@ def _cases(plain: Configuration, able: dict[str, tuple[int, ...]], dtype: str) -
                     yield asked, tuple(replace(plain, stages=stages, tile=tile) for tile in tiles)
 
 
-def read(library: Library, asked: Question, answer: Answer) -> dict[str, Any]:
-    """The order of an answer's sums: the tree, or what is open."""
+def read(library: Library, asked: Question, answer: Answer, trees: bool = False) -> dict[str, Any]:
+    """The order of an answer's sums: the tree's digest, with `trees` the tree, or what is open."""
     import torch
 
     from bitwise_core.probe import form_of, product_subject, reveal, words
@@ -110,11 +112,15 @@ def read(library: Library, asked: Question, answer: Answer) -> dict[str, Any]:
     found = reveal(subject)
     result: dict[str, Any] = {"open": list(found.open), "dropped": len(found.dropped)}
     if found.tree is not None:
-        result |= {"words": words(form_of(found.tree))[:240], "tree": packed(found.tree)}
+        result |= {"words": words(form_of(found.tree))[:120], "digest": digest(found.tree)}
+        if trees:
+            result["tree"] = packed(found.tree)
     return result
 
 
-def line(library: Library, asked: Question, configurations: Iterable[Configuration]) -> dict[str, Any] | None:
+def line(
+    library: Library, asked: Question, configurations: Iterable[Configuration], trees: bool = False
+) -> dict[str, Any] | None:  # fmt: skip
     """The line of one case, None where the library refuses it."""
     for configuration in configurations:
         try:
@@ -129,7 +135,7 @@ def line(library: Library, asked: Question, configurations: Iterable[Configurati
         **{name: value for name, value in answer.configuration.record().items() if value},
     }  # fmt: skip
     try:
-        return {**about, **read(library, asked, answer)}
+        return {**about, **read(library, asked, answer, trees)}
     except Exception as error:
         if "CUDA" in str(error):  # nothing more runs in this process
             raise
@@ -152,7 +158,7 @@ def _work(part: int, given: argparse.Namespace, deadline: float, results: Any) -
             for asked, configurations in cases(library, given.dtypes)[part :: given.processes]:
                 if time.time() > deadline:
                     break
-                found = line(library, asked, configurations)
+                found = line(library, asked, configurations, given.trees)
                 if found is not None:
                     results.put(found)
     except Exception as error:
@@ -167,6 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dtypes", nargs="+", default=["fp16"], help="of the operands (default fp16)")
     parser.add_argument("--seconds", type=float, default=90.0, help="for how long cases are begun (default 90)")
     parser.add_argument("--processes", type=int, default=12)
+    parser.add_argument("--trees", action="store_true", help="write the trees too, not their digests alone")
     parser.add_argument("--library", help="path of a libcublasLt (default: the one of the installed PyTorch)")
     given = parser.parse_args(arguments)
     context = multiprocessing.get_context("spawn")
@@ -180,7 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         each.start()
     ended = died = count = 0
     with given.out.open("w", encoding="utf-8") as file, Library(given.library) as library:
-        about: dict[str, Any] = {"library": library.version, "algorithms": {}}
+        about: dict[str, Any] = {**environment(library), "algorithms": {}}
         for dtype in given.dtypes:
             base = question(64, 64, 256, dtype, "fp32")
             for number in library.algorithms(base):

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bitwise_core.descriptors import Cut, GEMMDesc, Group, Instruction, per_mma
+from bitwise_cublas_profiles import surveyed
+from bitwise_cublas_profiles.orders import digest, tree_of
+from bitwise_cublas_profiles.profile import SECTIONS, profile
+from bitwise_cublas_profiles.provenance import counted
+from bitwise_cublas_profiles.survey import packed, unpacked
+
+RECORD = Path(__file__).parents[3] / "records" / "cublas-survey-sm90-h100-13.1.jsonl.xz"
+
+
+def scalar(k: int, *cuts: Cut) -> GEMMDesc:
+    return GEMMDesc(k=k, left_dtype="fp16", right_dtype="fp16", output_dtype="fp16", path="fma", k_cuts=cuts)
+
+
+@pytest.mark.parametrize(
+    ("desc", "nodes"),
+    [
+        (scalar(3), ((0, 1), (-1, 2))),
+        (scalar(4, Cut(count=2)), ((0, 1), (2, 3), (-1, -2))),
+        (scalar(4, Cut(layout="strided", count=4, merge="halves")), ((0, 2), (1, 3), (-1, -2))),
+        (scalar(4, Cut(layout="strided", count=4, merge="neighbours")), ((0, 1), (2, 3), (-1, -2))),
+        # Of eight lanes three hold anything: +0 orders nothing.
+        (scalar(3, Cut(layout="strided", count=8, merge="halves")), ((0, 2), (-1, 1))),
+        (scalar(5, Cut(layout="strided", count=5, groups=(Group(count=2),))), ((0, 2), (-1, 4), (1, 3), (-2, -3))),
+        (
+            per_mma(20, "fp16", Instruction(architecture="sm_90", family="mma.sync", k=16), k_loop_step=16),
+            ((0, 1, 2, 3), (-1, *range(4, 20))),
+        ),
+    ],
+)
+def test_the_tree_of_a_descriptor(desc: GEMMDesc, nodes: tuple[tuple[int, ...], ...]) -> None:
+    tree = tree_of(desc)
+    assert tree.nodes == nodes
+    assert unpacked(packed(tree)) == tree
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[dict[str, object]]:
+    if not RECORD.exists():
+        pytest.skip("the records are in the source, not here")
+    return surveyed.read(RECORD)[1]
+
+
+def test_orders_that_were_read_are_those_of_the_profile(lines: list[dict[str, object]]) -> None:
+    known = profile("13.1", "9.0")
+    short = [case for case in surveyed.cases(lines) if case[0].k <= 333]
+    assert len(short) > 1000
+    assert all(surveyed.agrees(case, known) for case in short)
+    assert {case[1].algorithm for case in short} >= {11, 13, 16, 21, 23, 24}
+
+
+def test_a_row_that_is_wrong_is_told_by_its_orders(lines: list[dict[str, object]]) -> None:
+    known = profile("13.1", "9.0")
+    (case,) = [
+        each
+        for each in surveyed.cases(lines)
+        if (each[1].custom, each[0].k, each[0].m, each[0].letters) == (72, 333, 512, "NN")
+    ]
+    tables, wrong = counted(known, [], [case])
+    (row,) = [row for row in tables["lanes"] if row["custom"] == 72]
+    assert (row["provenance"], row["read"], row["transposes"], wrong) == ("measured", 1, ["NN"], [])
+    assert "shapes" not in row
+    other = {**case[2], "digest": digest(tree_of(scalar(333)))}
+    tables, wrong = counted(known, [], [(*case[:2], other)])
+    assert len(wrong) == 1
+    assert wrong[0].startswith("an order that was read: 512x1x333 fp16 NN to fp32")
+    assert set(tables) == set(SECTIONS)
+
+
+def test_a_survey_is_checked_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    about = {"library version": "13.1.0", "capability": "9.0", "algorithms": {}}
+    found = {"m": 3, "n": 40, "k": 9, "a": "fp16", "transposes": "NN", "c": "fp32", "algorithm": 16, "split_k": 1}
+    right = {**found, "digest": digest(tree_of(scalar(9))), "words": "a chain"}
+    file = tmp_path / "survey.jsonl"
+    content = [about, right, {**found, "open": ["nothing"]}, {**right, "algorithm": 57}]
+    file.write_text("\n".join(map(json.dumps, content)), encoding="utf-8")
+    assert surveyed.main([str(file)]) == 0
+    assert capsys.readouterr().out == (
+        "algorithm 16: 1 equal\nalgorithm 16: 1 open\nalgorithm 57: 1 algorithm 57 has no row\n"
+    )
+    content[1] = {**right, "digest": "0"}
+    file.write_text("\n".join(map(json.dumps, content)), encoding="utf-8")
+    assert surveyed.main([str(file)]) == 1
