@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bitwise_core.locks.differ import Difference, differences
 from bitwise_core.locks.lock import Entry, Lock, LockError, locked, read_lock
 
-__all__ = ["Entry", "Lock", "LockError", "locked", "read_lock"]
+__all__ = ["Difference", "Entry", "Lock", "LockError", "differences", "locked", "read_lock"]

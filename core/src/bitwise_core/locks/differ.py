@@ -1,0 +1,39 @@
+"""What moved between two lock files: problems whose sums are made in another order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bitwise_core.evaluation.signature import same_sums
+from bitwise_core.locks.lock import Entry, Lock
+from bitwise_core.problems import Problem
+
+Change = Literal["moved", "same", "only in a", "only in b", "unknown"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A problem of two locks: `moved` where its bits may have, `unknown` where one of them has no descriptor."""
+
+    problem: Problem
+    change: Change
+    a: Entry | None
+    b: Entry | None
+
+
+def differences(a: Lock, b: Lock) -> list[Difference]:
+    """Every problem of either lock, those of `a` first, in order."""
+    found = []
+    for problem in dict.fromkeys((*a.by_problem, *b.by_problem)):
+        one, other = a.by_problem.get(problem), b.by_problem.get(problem)
+        found.append(Difference(problem, _change(one, other), one, other))
+    return found
+
+
+def _change(one: Entry | None, other: Entry | None) -> Change:
+    if one is None or other is None:
+        return "only in b" if one is None else "only in a"
+    if one.descriptor is None or other.descriptor is None:
+        return "unknown"
+    return "same" if same_sums(one.desc, other.desc) else "moved"
