@@ -98,6 +98,12 @@ def test_descriptors_are_compared_by_what_they_compute() -> None:
     assert ran("diff", "b.json", "a.json") == (3, said, "")
 
 
+CUT = (
+    "this is no whole JSON (Expecting property name enclosed in double quotes: line 1 column 42 (char 41)); was it cut "
+    "off? Write it again"
+)
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
@@ -121,12 +127,10 @@ def test_descriptors_are_compared_by_what_they_compute() -> None:
          "directory)"),
         (["script.py", "--library", "x"], "--library goes with --shapes: a script runs the library that it loads"),
         (["show", "none.json"], "none.json: cannot be read (No such file or directory)"),
-        (["show", "cut.json"], "cut.json: this is no whole JSON (Expecting property name enclosed in double quotes: line "
-         "1 column 42 (char 41)); was it cut off? Write it again"),
+        (["show", "cut.json"], f"cut.json: {CUT}"),
         (["diff", "next.json", "next.json"], "next.json: a lock file of version 9; this bitwise reads version 1: write "
          "the lock again with it, or install the bitwise that wrote the file"),
-        (["use", "cut.json", "script.py"], "cut.json: this is no whole JSON (Expecting property name enclosed in "
-         "double quotes: line 1 column 42 (char 41)); was it cut off? Write it again"),
+        (["use", "cut.json", "script.py"], f"cut.json: {CUT}"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_a_sentence(arguments: list[str], why: str) -> None:
