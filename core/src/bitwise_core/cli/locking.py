@@ -82,8 +82,9 @@ def write(
         else:
             if library is not None:
                 raise InputError("--library goes with --shapes: a script runs the library that it loads")
+            path = _found(str(script))
             with recorded_products(like) as recording:
-                _run(str(script), ctx.args)
+                _run(path, ctx.args)
             content, left = recording.lock(), recording.left
         content.write(out)
     typer.echo(f"{out}: {len(content.entries)} products, {content.declined} of them declined")
@@ -162,8 +163,9 @@ def use(
     """
     with _sentences():
         content = read_lock(file)
+        path = _found(script)
         with locked_products(content, "pass" if passing else "error") as replayed:
-            _run(script, ctx.args)
+            _run(path, ctx.args)
     for sentence in replayed.report():
         typer.echo(f"bitwise: {sentence}", err=True)
 
@@ -198,10 +200,14 @@ def _only_library() -> str:
     return names[0]
 
 
-def _run(script: str, arguments: list[str]) -> None:
-    """Runs a script as `python script` does; its exit with 0 or without a status ends it, others end the command."""
+def _found(script: str) -> str:
     if not Path(script).is_file():
         raise InputError(f"{script}: there is no such script")
+    return script
+
+
+def _run(script: str, arguments: list[str]) -> None:
+    """Runs a script as `python script` does; its exit with 0 or without a status ends it, others end the command."""
     before = sys.argv, list(sys.path)
     sys.argv = [script, *arguments]
     sys.path.insert(0, str(Path(script).resolve().parent))
