@@ -28,8 +28,8 @@ class Machine:
 
     version = "13.1.0"
 
-    def __init__(self, split: int, wrong: bool = False) -> None:
-        self.split, self.wrong = split, wrong
+    def __init__(self, split: int, how: str = "right") -> None:
+        self.split, self.how = split, how
 
     def ask(self, asked: Question, count: int = 1) -> tuple[Answer, ...]:
         if asked.k == 999:
@@ -41,13 +41,15 @@ class Machine:
     def run_on(self, asked: Question, answer: Answer, a: Any, b: Any, out: Any, bias: Any = None) -> None:
         from bitwise_core.products import matmul
 
-        plain = replace(asked, epilogue="none", batch=1)
+        plain = replace(asked, epilogue="none", batch=1, ld_a=None)
         desc = descriptor_of(plain, answer.configuration, profile(self.version, CAPABILITY), beyond=True)
         wide = desc.model_copy(update={"output_dtype": "fp32"})
-        for left, right, target in zip(a, b, out, strict=True) if asked.batch > 1 else ((a, b, out),):
+        for left, right, target in zip(a, b, out, strict=True) if a.dim() == 3 else ((a, b, out),):
             sums = matmul(left, right, desc=wide)
+            if self.how == "rounded":
+                sums = sums.to(out.dtype).float()
             target.copy_((sums + bias.float() if bias is not None else sums).to(out.dtype))
-        if self.wrong:
+        if self.how == "wrong":
             out.view(torch.int16)[..., 0, 0] += 1
 
 
@@ -126,19 +128,29 @@ def test_operands_are_whole_numbers_hashed() -> None:
     assert patterns(torch.arange(4), 7, "fp16", "flat").tolist()[0] & ~0x8000 < 0x4000
 
 
-def test_batches_and_biases_are_held_against_plain_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_biases_and_gaps_are_held_against_plain_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "addmm", lambda bias, a, b: (a.float() @ b.float() + bias.float()).to(a.dtype))
-    asked = [question(4, 6, 300, epilogue="bias"), question(4, 6, 100, "bf16", batch=3, transpose_b=True)]
-    for wrong in (False, True):
-        each = beyond.Beyond(Machine(2, wrong), CAPABILITY, Operands(8, "cpu", 1 << 16))
-        rows = [each.row(0, "bias", asked[0]), each.row(1, "batch", asked[1]), each.row(3, "bias", question(1, 1, 999))]
+    asked = [
+        ("bias", question(4, 6, 300, epilogue="bias")),
+        ("batch", question(4, 6, 100, "bf16", batch=3, transpose_b=True)),
+        ("gaps", question(4, 6, 100, ld_a=108, transpose_b=True)), ("batch", question(4, 6, 100, batch=1)),
+    ]  # fmt: skip
+    for how in ("right", "wrong", "rounded"):
+        each = beyond.Beyond(Machine(2, how), CAPABILITY, Operands(8, "cpu", 1 << 16))
+        rows = [each.row(number, *which) for number, which in enumerate(asked)]
+        rows.append(each.row(9, "bias", question(1, 1, 999)))
         outcomes = [row[beyond.COLUMNS.index("outcome")] for row in rows]
-        assert outcomes == ["different" if wrong else "equal"] * 2 + ["no answer"]
+        wanted = {"right": ["equal"] * 4, "wrong": ["different"] * 4, "rounded": ["different", *["equal"] * 3]}
+        assert outcomes == [*wanted[how], "no answer"]
         assert all(len(row) == len(beyond.COLUMNS) for row in rows)
-    assert beyond.summary(rows)["outcomes"] == {"batch: different": 1, "bias: different": 1, "bias: no answer": 1}
+        assert beyond.summary(rows)["outcomes"]["bias: no answer"] == 1
+    assert rows[0][-1] == {
+        "draws": ["flat", "wide"],
+        "other ways": {"rounded first": 2, "bias first": 0, "with the last slice, backward": 0, "slices rounded": 0},
+    }
     kinds = [beyond.asked_for(8, number) for number in range(60)]
-    assert {found[0] for found in kinds if found} == {"bias", "batch"}
-    assert all((found[1].batch > 1) == (found[0] == "batch") for found in kinds if found)
+    assert {found[0] for found in kinds if found} == set(beyond.KINDS)
+    assert all(found[1].batch == 1 or found[0] == "batch" for found in kinds if found)
 
 
 def counted(start: int, step: int, deadline: float, given: Any) -> Any:

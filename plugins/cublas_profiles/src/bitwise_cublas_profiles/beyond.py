@@ -1,10 +1,10 @@
-"""Batches and biases, which no row of a profile covers: is a batch the product of each of its matrices, and a bias one
-more addition before the last rounding?
+"""What no row of a profile covers: batches, biases, and rows with gaps between them.
 
     python -m bitwise_cublas_profiles.beyond --out beyond.json --seconds 60
 
-Each shape is asked with a batch or with a bias, run as answered, and run from the descriptor that the answer would have
-without: for a bias the descriptor's sum in fp32, plus the bias, rounded once.  PyTorch's own bmm and addmm run beside.
+Each shape is asked with a batch, with a bias or with leading dimensions of its own, run as answered, and run from the
+descriptor that the answer would have without: for a bias the descriptor's sum in fp32, plus the bias, rounded once.
+Where a bias differs, other ways to add it are tried.  PyTorch's own bmm, addmm and mm run beside.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bitwise_core.descriptors import GEMMDesc
+from bitwise_core.descriptors.walk import parts_of
 from bitwise_cublas_profiles.processes import together
 from bitwise_cublas_profiles.profile import profile
 from bitwise_cublas_profiles.question import MEBIBYTE, WORKSPACE, Answer, CublasError, Question
@@ -31,9 +33,11 @@ COLUMNS = (
     "custom", "outcome", "torch", "about",
 )  # fmt: skip
 """`outcome`: did the descriptor return the answer's bytes on every draw?  `torch`: did PyTorch, of those that ran?"""
-KINDS = ("bias", "batch")
+KINDS = ("bias", "batch", "gaps")
 ALLOWANCES = (WORKSPACE, MEBIBYTE)
 """Workspaces that PyTorch may allow where it adds a bias."""
+SLICES = 48
+"""Slices that are added one by one where another way to add a bias is looked for."""
 
 
 def asked_for(seed: int, number: int) -> tuple[str, Question] | None:
@@ -43,17 +47,19 @@ def asked_for(seed: int, number: int) -> tuple[str, Question] | None:
     if asked.a not in ("fp16", "bf16") or asked.m * asked.n * asked.k > 1 << 32:
         return None
     first, second = source.choice([(False, True), (False, True), (False, False), (True, False), (True, True)])
-    asked = replace(asked, transpose_a=first, transpose_b=second)
-    kind = KINDS[number % 2]
+    # A vector's one row lies as it is read.
+    asked = replace(asked, transpose_a=first and asked.m > 1, transpose_b=second and asked.n > 1)
+    kind = KINDS[source.randrange(len(KINDS))]
     if kind == "bias":
-        return kind, replace(asked, epilogue="bias")
-    batch = source.choice([2, 3, 4, 8, 16, 32, 64])
+        return kind, replace(asked, epilogue="bias", workspace=source.choice([WORKSPACE, MEBIBYTE, MEBIBYTE]))
+    if kind == "gaps":
+        gaps = [source.choice([0, 1, 8, 8, 64, 1000]) for _ in "ab"]
+        asked = replace(asked, ld_a=asked.widths["a"] + gaps[0], ld_b=asked.widths["b"] + gaps[1])
+        return (kind, asked) if max(asked.stored_a[0] * asked.widths["a"], 1) < 1 << 23 and any(gaps) else None
+    batch = source.choice([1, 2, 3, 4, 8, 16, 32, 64])
     whole = batch * max(asked.m * asked.k, asked.k * asked.n, asked.m * asked.n)
-    return (
-        (kind, replace(asked, batch=batch))
-        if whole < 1 << 24 and batch * asked.m * asked.n * asked.k < 1 << 33
-        else None
-    )
+    fits = whole < 1 << 23 and batch * asked.m * asked.n * asked.k < 1 << 33
+    return (kind, replace(asked, batch=batch)) if fits else None
 
 
 class Beyond:
@@ -87,35 +93,69 @@ class Beyond:
         from bitwise_cublas_profiles.tensors import run, torch_type
 
         torch = self.torch
-        plain = replace(asked, batch=1, epilogue="none")
+        plain = replace(asked, batch=1, epilogue="none", ld_a=None, ld_b=None)
         desc = descriptor_of(plain, answer.configuration, self.profile, beyond=True)
         wide = desc.model_copy(update={"output_dtype": "fp32"})
         dtype = torch_type(asked.c)
         wrong: list[str] = []
         same: Counter[str] = Counter()
+        other_ways: Counter[str] = Counter()
         for draw in DRAWS:
-            a, b = self.drawn(asked, number, draw)
-            bias = self.operands.pool(asked.c, draw)[number * 8 % 4096 :][: asked.n] if kind == "bias" else None
+            a, b = self.drawn(asked, number, draw, batched=kind == "batch")
+            bias = self.operands.pool(asked.c, draw)[number * 256 % (1 << 20) :][: asked.n] if kind == "bias" else None
             shape = (asked.batch, asked.m, asked.n) if kind == "batch" else (asked.m, asked.n)
             theirs = torch.full(shape, -7.0, dtype=dtype, device=self.operands.device)
             run(self.library, asked, answer, a, b, theirs, bias=bias)
-            if bias is None:
+            if kind == "batch":
                 ours = torch.full(shape, 5.0, dtype=dtype, device=self.operands.device)
                 for left, right, out in zip(a, b, ours, strict=True):
                     matmul(left, right, desc=desc, out=out)
                 other = torch.bmm(a, b)
+            elif bias is None:
+                ours, other = matmul(a, b, desc=desc), torch.mm(a, b)
             else:
-                ours = (matmul(a, b, desc=wide) + bias.float()).to(dtype)
-                other = torch.addmm(bias, a, b)
+                ours, other = (matmul(a, b, desc=wide) + bias.float()).to(dtype), torch.addmm(bias, a, b)
             if not self.equal(ours, theirs):
                 wrong.append(draw)
-            same["library"] += self.equal(other, theirs)
             if bias is not None:
+                for name, found in self.ways(desc, a, b, bias) if wrong else ():
+                    other_ways[name] += self.equal(found, theirs)
                 for allowed in ALLOWANCES:
                     again = self.allowed(asked, allowed, a, b, bias)
                     same[f"allowed {allowed // MEBIBYTE}"] += again is not None and self.equal(other, again)
+            else:
+                same["library"] += self.equal(other, theirs)
         outcome = "equal" if not wrong else "different"
-        return outcome, {name: count == len(DRAWS) for name, count in same.items()}, wrong or None
+        about = {"draws": wrong, "other ways": dict(other_ways)} if wrong else None
+        return outcome, {name: count == len(DRAWS) for name, count in same.items()}, about
+
+    def ways(self, desc: GEMMDesc, a: Any, b: Any, bias: Any) -> Iterator[tuple[str, Any]]:
+        """Other ways to add a bias, by name, with what each returns."""
+        from bitwise_core.products import matmul
+
+        dtype = bias.dtype
+        yield "rounded first", (matmul(a, b, desc=desc).float() + bias.float()).to(dtype)
+        axis = parts_of(desc)
+        if not 1 < len(axis.parts) <= SLICES or desc.k_cuts[0].layout != "contiguous":
+            return
+        sums = []
+        for part in axis.parts:
+            low, length = int(part.positions[0]), len(part.positions)
+            changed = {"k": length, "k_cuts": desc.k_cuts[1:], "k_dropped": 0, "output_dtype": "fp32"}
+            each = GEMMDesc(**{**{name: getattr(desc, name) for name in type(desc).model_fields}, **changed})
+            sums.append(matmul(a[:, low : low + length], b[low : low + length], desc=each))
+        total = bias.float().expand_as(sums[0])
+        for each_sum in sums:
+            total = total + each_sum
+        yield "bias first", total.to(dtype)
+        total = sums[-1] + bias.float()
+        for each_sum in reversed(sums[:-1]):
+            total = total + each_sum
+        yield "with the last slice, backward", total.to(dtype)
+        total = sums[0].to(dtype).float()
+        for each_sum in sums[1:]:
+            total = total + each_sum.to(dtype).float()
+        yield "slices rounded", (total + bias.float()).to(dtype)
 
     def allowed(self, asked: Question, workspace: int, a: Any, b: Any, bias: Any) -> Any:
         """What the library returns with an allowance of workspace, None where it has no answer."""
@@ -135,19 +175,22 @@ class Beyond:
         differ = (one.view(torch.int16) != other.view(torch.int16)) & ~(one.isnan() & other.isnan())
         return not bool(differ.any())
 
-    def drawn(self, asked: Question, number: int, draw: str) -> tuple[Any, Any]:
-        """A and B, with a batch in front where there is one."""
-        if asked.epilogue == "bias":
-            return self.operands.draw(asked, number, draw)
-        source = random.Random(f"{self.operands.seed}:{number}:{draw}:batch")
+    def drawn(self, asked: Question, number: int, draw: str, *, batched: bool) -> tuple[Any, Any]:
+        """A and B, with a batch in front where there is one, and with gaps where the question has them."""
+        source = random.Random(f"{self.operands.seed}:{number}:{draw}:beyond")
         found = []
-        for (rows, columns), transposed in ((asked.stored_a, asked.transpose_a), (asked.stored_b, asked.transpose_b)):
-            pool = self.operands.pool(asked.a, draw)
-            size = asked.batch * rows * columns
-            start = source.randrange(0, (self.operands.size - size) // 256) * 256
-            matrix = pool[start : start + size].view(asked.batch, rows, columns)
+        for (rows, columns), transposed, leading in (
+            (asked.stored_a, asked.transpose_a, asked.ld_a), (asked.stored_b, asked.transpose_b, asked.ld_b),
+        ):  # fmt: skip
+            pool, leading = self.operands.pool(asked.a, draw), leading or columns
+            size = asked.batch * rows * leading
+            if size >= self.operands.size:
+                raise CublasError("the operands are larger than what was drawn")
+            start = source.randrange(0, (self.operands.size - size) // 256 + 1) * 256
+            matrix = pool[start : start + size].view(asked.batch, rows, leading)[:, :, :columns]
             found.append(matrix.transpose(1, 2) if transposed else matrix)
-        return found[0], found[1]
+        a, b = found
+        return (a, b) if batched else (a[0], b[0])
 
 
 def rows_of(start: int, step: int, deadline: float, given: argparse.Namespace) -> Iterator[list[Any]]:
@@ -158,7 +201,6 @@ def rows_of(start: int, step: int, deadline: float, given: argparse.Namespace) -
 
     major, minor = torch.cuda.get_device_capability()
     beyond = Beyond(Library(given.library), f"{major}.{minor}", Operands(given.seed))
-    # Kinds take turns with the number: a process has both where the step is odd.
     number = start
     while time.time() < deadline and number < given.count:
         found = asked_for(given.seed, number)
@@ -178,6 +220,8 @@ def summary(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
         split = "split" if (row[at["split_k"]] or 1) > 1 else "single"
         outcomes[f"{kind}: {outcome}"] += 1
         families[f"{kind} algorithm {row[at['algorithm']]} {split} reduction {row[at['reduction']]}: {outcome}"] += 1
+        for name, count in ((row[at["about"]] or {}).get("other ways", {}) if outcome == "different" else {}).items():
+            families[f"{kind} algorithm {row[at['algorithm']]} {split}, {name}"] += count == len(DRAWS)
         for name, same in (row[at["torch"]] or {}).items():
             torch[f"{kind} {name}: {'same' if same else 'other'} bytes"] += 1
     return {"outcomes": dict(sorted(outcomes.items())), "families": dict(sorted(families.items())),
@@ -191,7 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=8, help="of the shapes and the operands (default 8)")
     parser.add_argument("--count", type=int, default=1 << 30, help="how many numbers to look at (default: no end)")
     parser.add_argument("--seconds", type=float, default=60.0, help="for how long shapes are begun (default 60)")
-    parser.add_argument("--processes", type=int, default=13, help="on the one GPU, an odd number (default 13)")
+    parser.add_argument("--processes", type=int, default=14, help="on the one GPU (default 14)")
     parser.add_argument("--library", help="path of a libcublasLt (default: the one of the installed PyTorch)")
     given = parser.parse_args(arguments)
     from bitwise_cublas_profiles.plugin import LOADED
