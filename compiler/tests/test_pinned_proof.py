@@ -10,8 +10,10 @@ import pytest
 triton = pytest.importorskip("triton")
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
 
-from bitwise_triton.reductions import Order, proof, rewriting  # noqa: E402
+from bitwise_triton import CaptureError  # noqa: E402
+from bitwise_triton.reductions import Order, Pair, pinning, proof, rewriting  # noqa: E402
 from bitwise_triton.reductions.bench.cases import Case, suite  # noqa: E402
+from bitwise_triton.reductions.kernels import placing, steps  # noqa: E402
 
 SMALL = {f"{case.kernel} {case.dtype}": case for case in proof.small_suite()}
 
@@ -33,7 +35,8 @@ def test_the_proof_has_every_kernel_and_type_of_the_benchmark_with_its_order() -
 @pytest.mark.parametrize("name", ["row_sum bf16", "layer_norm fp32", "inductor_sum fp16"])
 def test_configurations_of_the_suite_are_one_class(name: str, triton_cache: Any) -> None:
     found = proof.prove(some(name, 0, -1))
-    assert [(one["texts"], one["classes"]) for one in found["launches"]] == [(2, 1)]
+    assert [(one["texts"], one["classes"]) for one in found["launches"]] == [(4, 1)]
+    assert found["configurations"] == 4
     assert found["proved"] is True
 
 
@@ -56,9 +59,48 @@ def test_a_step_folded_at_another_place_is_caught(monkeypatch: pytest.MonkeyPatc
 
     assert proof.prove(some("inductor_sum fp32", 0, 1))["proved"] is True
     monkeypatch.setattr(rewriting, "rewrite", wrong)
-    found = proof.prove(case, "inner_tree")
+    found = proof.prove(case, "inner_tree", passes=[True])
     assert len(calls) == len(case.configurations)
     assert (found["launches"][0]["classes"], found["proved"]) == (2, False)
+
+
+# The two configurations of the first move before different steps.
+@pytest.mark.parametrize(("name", "classes"), [("inductor_sum fp32", 3), ("column_sum fp16", 2)])
+def test_a_pass_that_goes_on_with_the_wrong_step_is_caught(
+    name: str, classes: int, monkeypatch: pytest.MonkeyPatch, triton_cache: Any
+) -> None:
+    """A layout pass that folds two bits the other way round once it has moved a reduction."""
+    make = steps.run
+    wrong: list[int] = []
+
+    def run(values: Any, at: int, rest: Any, *others: Any, first: int = 0, **keywords: Any) -> Any:
+        if first and len(rest) > 1:
+            this, other = (step.position for step in rest[:2])
+            this, other = (other + 1, this) if other >= this else (other, this - 1)
+            rest = (Pair(this), Pair(other), *rest[2:])
+            wrong.append(first)
+        return make(values, at, rest, *others, first=first, **keywords)
+
+    case = some(name, 0, 1)
+    assert proof.prove(case)["proved"] is True
+    monkeypatch.setattr(steps, "run", run)
+    monkeypatch.setattr(pinning, "_key", lambda order, layout: f"wrong {order} {layout}")
+    found = proof.prove(case)
+    assert wrong
+    assert (found["launches"][0]["classes"], found["proved"]) == (classes, False)
+
+
+def test_a_move_that_loses_elements_does_not_compile(monkeypatch: pytest.MonkeyPatch, triton_cache: Any) -> None:
+    plan = placing.plan
+
+    def losing(*arguments: Any) -> Any:
+        found = plan(*arguments)
+        assert found.move is not None
+        return replace(found, move=replace(found.move, registers=found.move.registers[1:]))
+
+    monkeypatch.setattr(placing, "plan", losing)
+    with pytest.raises(CaptureError, match="The layout pass loses elements of a tensor of"):
+        proof.prove(some("inductor_sum fp32", 0))
 
 
 def test_a_reduction_left_to_the_compiler_is_caught(monkeypatch: pytest.MonkeyPatch, triton_cache: Any) -> None:

@@ -81,7 +81,8 @@ def plan(layout: Layout, shape: Sequence[int], axis: int, steps: Sequence[Pair],
     if "warp" not in places:
         return Plan(stay, stay, reason="a warp holds whole reductions already")
     others = math.prod(shape) // shape[axis]
-    words, least, chosen, refused = max(1, size // 4), GAIN * stay, None, ""
+    words, least, chosen = max(1, size // 4), GAIN * stay, None
+    refused = (least, "no move pays")
     for number in range(len(steps)):
         held = _values(places[number:], kept)
         spent = stay - _cost(places[number:], kept) + BARRIER + SHARED * held
@@ -93,15 +94,26 @@ def plan(layout: Layout, shape: Sequence[int], axis: int, steps: Sequence[Pair],
             if cost >= least:
                 continue
             if values * words > MOST_VALUES:
-                refused = "a move would spill"
+                refused = min(refused, (cost, "a move would spill"))
             elif (others << (len(steps) - number)) * size > MOST_BYTES:
-                refused = "a move needs too much shared memory"
+                refused = min(refused, (cost, "a move needs too much shared memory"))
             else:
                 least, chosen = cost, (number, move)
     if chosen is None:
-        return Plan(stay, stay, reason=refused or "no move pays")
+        return Plan(stay, stay, reason=refused[1])
     number, move = chosen
     return Plan(stay, int(least), number, _layout(layout, shape, axis, steps[number:], move.registers))
+
+
+def has_all(layout: Layout, shape: Sequence[int]) -> bool:
+    """Does a layout whose numbers' bits add one bit each reach every element of a tensor of `shape`?"""
+    rank = len(shape)
+    bits = {
+        tuple(1 << bit if place == axis else 0 for place in range(rank))
+        for axis in range(rank)
+        for bit in range(shape[axis].bit_length() - 1)
+    }
+    return bits <= {*layout.registers, *layout.lanes, *layout.warps, *layout.blocks}
 
 
 def _folded(steps: Sequence[Pair]) -> list[int]:

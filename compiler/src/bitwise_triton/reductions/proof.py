@@ -22,7 +22,7 @@ from typing import Any
 from bitwise_triton.errors import CaptureError
 from bitwise_triton.reductions.bench import cases
 from bitwise_triton.reductions.bench.cases import DTYPES, Case
-from bitwise_triton.reductions.bench.compiling import Build, captured
+from bitwise_triton.reductions.bench.compiling import Build, Variant, captured
 
 
 def small_suite() -> list[Case]:
@@ -45,9 +45,12 @@ def small_suite() -> list[Case]:
     return found
 
 
-def prove(case: Case, order: str | None = None, target: str = "sm_90") -> dict[str, Any]:
+def prove(
+    case: Case, order: str | None = None, target: str = "sm_90", *, passes: Sequence[bool] = (True, False)
+) -> dict[str, Any]:
     """Into how many classes the configurations of a case fall in `order` (default: its own), launch by launch.
 
+    The configurations are taken with the layout pass and without, as `passes` says.
     `proved` where every launch is one class with nothing left unread. Raises CaptureError where a configuration does
     not compile.
     """
@@ -57,12 +60,17 @@ def prove(case: Case, order: str | None = None, target: str = "sm_90") -> dict[s
 
     start = time.monotonic()
     order = case.order if order is None else order
-    compiled = [captured(Build(case, order, number), target) for number in range(len(case.configurations))]
+    builds = [
+        Build(case, Variant(order, layout), number)
+        for layout in (passes if order else (True,))
+        for number in range(len(case.configurations))
+    ]
+    compiled = [captured(build, target) for build in builds]
     launches = []
     for alternatives in zip(*compiled, strict=True):
         sources = [source_of(one, str(number)) for number, one in enumerate(alternatives)]
         found = partition(sources, target, Options(), workers=1)
-        unread = {str(dict(case.configurations[int(name)])): reason for name, reason in found.unknown.items()}
+        unread = {_title(builds[int(name)]): reason for name, reason in found.unknown.items()}
         texts = len({one.assembly for one in alternatives})
         launches.append({"entry": alternatives[0].entry, "texts": texts, "classes": len(found.classes)})
         if unread:
@@ -75,6 +83,10 @@ def prove(case: Case, order: str | None = None, target: str = "sm_90") -> dict[s
         "proved": all(one["classes"] == 1 and "unread" not in one for one in launches),
         "seconds": round(time.monotonic() - start, 1),
     }
+
+
+def _title(build: Build) -> str:
+    return f"{dict(build.case.configurations[build.number])}{'' if build.variant.layout else ', no layout pass'}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -22,7 +22,7 @@ from bitwise_triton.errors import CaptureError
 from bitwise_triton.reductions.bench import record
 from bitwise_triton.reductions.bench.cases import DTYPES, Case, suite
 from bitwise_triton.reductions.bench.chart import chart
-from bitwise_triton.reductions.bench.compiling import Build, Compiled, compile_all, ratio
+from bitwise_triton.reductions.bench.compiling import FREE, Build, Compiled, Variant, compile_all, ratio
 from bitwise_triton.reductions.bench.tuning import tune
 from bitwise_triton.reductions.order import Order, OrderError
 
@@ -38,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--sizes", nargs="*", type=int, default=[0, 1, 2], help="these of each kernel's sizes (0, 1, 2)"
     )
     parser.add_argument("--order", action="append", default=[], help="instead of the suite's own; several are compared")
+    parser.add_argument("--layout", default="on", choices=("on", "off", "both"), help="the layout pass (default on)")
     parser.add_argument("--workers", type=int, help="processes that compile (default: all cores)")
     parser.add_argument("--compile-only", metavar="TARGET", help="compile for this target, launch nothing")
     parser.add_argument("--chart", type=Path, help="write this SVG from the record and measure nothing")
@@ -72,20 +73,20 @@ def _selected(chosen: argparse.Namespace) -> list[Case]:
 def _run(cases: list[Case], chosen: argparse.Namespace) -> int:
     start = time.monotonic()
     builds = [
-        Build(case, order, number)
+        Build(case, variant, number)
         for case in cases
-        for order in ("", *(chosen.order or [case.order]))
+        for variant in (FREE, *_variants(case, chosen))
         for number in range(len(case.configurations))
     ]
     target = chosen.compile_only or _target()
     seconds = compile_all(builds, target, chosen.workers)
-    compiled: dict[str, dict[tuple[str, int], Compiled | CaptureError]] = {case.name: {} for case in cases}
-    told: set[tuple[str, str]] = set()
+    compiled: dict[str, dict[tuple[Variant, int], Compiled | CaptureError]] = {case.name: {} for case in cases}
+    told: set[tuple[str, Variant]] = set()
     for build, one in zip(builds, seconds, strict=True):
-        compiled[build.case.name][build.order, build.number] = one
-        if isinstance(one, CaptureError) and (build.case.name, build.order) not in told:
-            told.add((build.case.name, build.order))
-            print(f"{build.case.name} in the order {build.order!r}: {one}", file=sys.stderr)
+        compiled[build.case.name][build.variant, build.number] = one
+        if isinstance(one, CaptureError) and (build.case.name, build.variant) not in told:
+            told.add((build.case.name, build.variant))
+            print(f"{build.case.name} in the order {build.variant.order!r}: {one}", file=sys.stderr)
     failed = sum(isinstance(one, CaptureError) for one in seconds)
     print(f"{len(builds)} compiled ({failed} failed) after {time.monotonic() - start:.0f} s", flush=True)
     if chosen.compile_only:
@@ -97,7 +98,7 @@ def _run(cases: list[Case], chosen: argparse.Namespace) -> int:
         if time.monotonic() - start > chosen.seconds:
             print(f"{len(cases) - len(entries)} cases left out after {chosen.seconds:.0f} s")
             break
-        entry = record.entry(case, tune(case, chosen.order or [case.order], compiled[case.name]))
+        entry = record.entry(case, tune(case, _variants(case, chosen), compiled[case.name]))
         entries.append(entry)
         free, pinned = entry["free"], entry["pinned"]
         print(
@@ -113,6 +114,11 @@ def _run(cases: list[Case], chosen: argparse.Namespace) -> int:
     return 1 if found["summary"]["most_classes"]["pinned"] > 1 or found["summary"]["disagree_with_order"] else 0
 
 
+def _variants(case: Case, chosen: argparse.Namespace) -> list[Variant]:
+    passes = {"on": (True,), "off": (False,), "both": (True, False)}[chosen.layout]
+    return [Variant(order, layout) for order in chosen.order or [case.order] for layout in passes]
+
+
 def _target() -> str:
     """The architecture of this machine's GPU, asked in another process: those that compile are forked from this one."""
     import subprocess
@@ -124,11 +130,17 @@ def _target() -> str:
     return f"sm_{done.stdout.strip()}"
 
 
-def _print_compiles(compiled: dict[str, dict[tuple[str, int], Compiled | CaptureError]]) -> None:
+def _print_compiles(compiled: dict[str, dict[tuple[Variant, int], Compiled | CaptureError]]) -> None:
+    ratios: dict[str, float] = {}
     for name, found in compiled.items():
-        orders = dict.fromkeys(order for order, _ in found if order)
-        times = {order: ratio(found, order) for order in orders}
-        print(name, *(f"{order!r}: {'-' if one is None else f'{one:.2f}'}" for order, one in times.items()), sep="  ")
+        for variant in dict.fromkeys(variant for variant, _ in found if variant != FREE):
+            one = ratio(found, variant)
+            text = f"{name}, {variant.order!r}{'' if variant.layout else ', without the layout pass'}"
+            print(f"{text}: {'-' if one is None else f'{one:.2f}'}")
+            ratios |= {text: one} if one is not None else {}
+    if ratios:
+        worst = max(ratios, key=lambda text: ratios[text])
+        print(f"{len(ratios)}: geometric mean {record.mean(list(ratios.values())):.3f}; {worst}: {ratios[worst]:.2f}")
 
 
 if __name__ == "__main__":

@@ -15,23 +15,33 @@ from bitwise_triton.reductions.bench.cases import Case, Step
 
 
 @dataclass(frozen=True)
+class Variant:
+    """An order, "" for the free one, with the layout pass or without."""
+
+    order: str
+    layout: bool = True
+
+
+FREE = Variant("")
+
+
+@dataclass(frozen=True)
 class Build:
-    """One configuration (by its number) of a case in one order, "" for the free one; `layout` is the layout pass."""
+    """One configuration (by its number) of a case in one variant."""
 
     case: Case
-    order: str
+    variant: Variant
     number: int
-    layout: bool = True
 
     def steps(self) -> list[Step]:
         """Its launches."""
-        return self.case.steps(self.case.configurations[self.number], self.order)
+        return self.case.steps(self.case.configurations[self.number], self.variant.order)
 
     def context(self) -> AbstractContextManager[Any]:
         """What its launches and compiles are made inside."""
-        if not self.order:
+        if self.variant == FREE:
             return nullcontext()
-        return complete(self.order if self.case.rewritten else None, layout=self.layout)
+        return complete(self.variant.order if self.case.rewritten else None, layout=self.variant.layout)
 
 
 @contextmanager
@@ -101,12 +111,12 @@ def compile_all(
     return run_all(lambda build: compile_build(build, target), builds, workers=workers, progress=progress)
 
 
-def ratio(compiled: Mapping[tuple[str, int], Compiled | CaptureError], order: str) -> float | None:
-    """Compile time in `order` over that of the free order, by the configurations that were compiled anew in both."""
+def ratio(compiled: Mapping[tuple[Variant, int], Compiled | CaptureError], variant: Variant) -> float | None:
+    """Compile time of a variant over the free order's, by the configurations that were compiled anew in both."""
     spent = [0.0, 0.0]
-    for (text, number), one in compiled.items():
-        free = compiled["", number]
-        if text != order or isinstance(one, CaptureError) or isinstance(free, CaptureError):
+    for (this, number), one in compiled.items():
+        free = compiled[FREE, number]
+        if this != variant or isinstance(one, CaptureError) or isinstance(free, CaptureError):
             continue
         if one.fresh and free.fresh:
             spent[0] += free.seconds

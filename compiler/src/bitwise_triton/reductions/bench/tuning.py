@@ -9,21 +9,21 @@ from typing import Any
 
 from bitwise_triton.errors import CaptureError
 from bitwise_triton.reductions.bench.cases import Case, Configuration
-from bitwise_triton.reductions.bench.compiling import Build, Compiled, ratio
+from bitwise_triton.reductions.bench.compiling import FREE, Build, Compiled, Variant, ratio
 
 ROUNDS = 7
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """One order's best configuration, its time in microseconds, and the classes of bytes of all configurations.
+    """One variant's best configuration, its time in microseconds, and the classes of bytes of all configurations.
 
     `compile_ratio` is the time to compile over that of the free order, None where nothing was compiled anew; `failed`
     are the configurations that do not compile, with why; `agrees` is whether the bytes are those of the order's
     evaluation on the CPU, None where it is not evaluated.
     """
 
-    order: str
+    variant: Variant
     configuration: Configuration
     microseconds: float
     classes: int
@@ -35,7 +35,7 @@ class Tuned:
     def as_json(self) -> dict[str, Any]:
         """The form of the record."""
         return {
-            "order": self.order,
+            "order": self.variant.order,
             "configuration": dict(self.configuration),
             "microseconds": round(self.microseconds, 3),
             "classes": self.classes,
@@ -46,11 +46,13 @@ class Tuned:
         }
 
 
-def tune(case: Case, orders: Sequence[str], compiled: Mapping[tuple[str, int], Compiled | CaptureError]) -> list[Tuned]:
-    """The free order and each of `orders`, each at its own best; the best ones are timed again side by side.
+def tune(
+    case: Case, variants: Sequence[Variant], compiled: Mapping[tuple[Variant, int], Compiled | CaptureError]
+) -> list[Tuned]:
+    """The free order and each of `variants`, each at its own best; the best ones are timed again side by side.
 
-    `compiled` has each (order, number of configuration), or why it does not compile. Raises CaptureError where no
-    configuration of an order compiles.
+    `compiled` has each (variant, number of configuration), or why it does not compile. The bytes of an order with the
+    layout pass and without are compared as one. Raises CaptureError where no configuration of a variant compiles.
     """
     from bitwise_triton.reductions.bench.measuring import Timer, as_the_order_says, same_bytes, tensors_of
 
@@ -58,36 +60,37 @@ def tune(case: Case, orders: Sequence[str], compiled: Mapping[tuple[str, int], C
     outputs = [tensors[tensor.name] for tensor in case.tensors if tensor.content == "out"]
     best: list[Timer] = []
     found: list[dict[str, Any]] = []
-    for order in ("", *orders):
-        kept: list[list[Any]] = []
+    classes: dict[str, list[list[Any]]] = {}
+    for variant in (FREE, *variants):
+        kept = classes.setdefault(variant.order, [])
         times: dict[int, tuple[float, Timer]] = {}
         failed: list[str] = []
         agrees: bool | None = None
         for number, configuration in enumerate(case.configurations):
-            made = compiled[order, number]
+            made = compiled[variant, number]
             if isinstance(made, CaptureError):
                 failed.append(f"{dict(configuration)}: {made}")
                 continue
             for output in outputs:
                 output.zero_()
-            timer = Timer(Build(case, order, number), tensors)
+            timer = Timer(Build(case, variant, number), tensors)
             times[number] = (timer.microseconds(3), timer)
             if not any(same_bytes(outputs, other) for other in kept):
                 kept.append([output.clone() for output in outputs])
-            if order:
-                now = as_the_order_says(case, order, tensors)
+            if variant != FREE:
+                now = as_the_order_says(case, variant.order, tensors)
                 agrees = now if agrees is None else agrees and now
         if not times:
-            raise CaptureError(f"No configuration of {case.name} in the order {order!r} compiles: {failed[0]}")
+            raise CaptureError(f"No configuration of {case.name} in the order {variant.order!r} compiles: {failed[0]}")
         number, (_, timer) = min(times.items(), key=lambda item: item[1][0])
         best.append(timer)
         found.append(
             {
-                "order": order,
+                "variant": variant,
                 "configuration": case.configurations[number],
                 "classes": len(kept),
                 "measured": len(times),
-                "compile_ratio": ratio(compiled, order),
+                "compile_ratio": ratio(compiled, variant),
                 "failed": tuple(failed),
                 "agrees": agrees,
             }

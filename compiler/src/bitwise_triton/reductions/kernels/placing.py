@@ -12,7 +12,7 @@ import triton.language as tl
 from bitwise_triton.errors import CaptureError
 from bitwise_triton.reductions.kernels import steps as making
 from bitwise_triton.reductions.marking import Mark, read_mark
-from bitwise_triton.reductions.placement import Layout, Plan, plan
+from bitwise_triton.reductions.placement import Layout, Plan, has_all, plan
 
 _TYPE = re.compile(r"tensor<((?:\d+x)+)([a-z]\w*)")
 _ELEMENTS = {
@@ -100,6 +100,8 @@ def _layout(value: Any, shape: list[int], builder: Any) -> Layout:
 def _moved(value: Any, layout: Layout, builder: Any) -> Any:
     bases = [[list(basis) for basis in part] for part in (layout.registers, layout.lanes, layout.warps, layout.blocks)]
     shape = making.shape_of(value)
+    if not has_all(layout, shape):
+        raise CaptureError(f"The layout pass loses elements of a tensor of {shape}; report this, and use layout=False.")
     attribute = builder.get_distributed_linear_layout(*bases, shape)
     kind = builder.get_distributed_ty(value.type.scalar.to_ir(builder), shape, attribute)
     return tl.tensor(builder.create_convert_layout(kind, value.handle), value.type)
