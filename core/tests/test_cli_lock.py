@@ -36,7 +36,9 @@ class Toy:
     def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
         raise AssertionError
 
-    def answered(self, problem: Problem, *, alignment: Any = None, library: str | None = None) -> GEMMDesc:
+    def answered(
+        self, problem: Problem, *, alignment: Any = None, library: str | None = None, device: Any = None
+    ) -> GEMMDesc:
         if problem.a != "fp16" or problem.batch:
             raise Undescribed(f"{problem.words} by toy is not described: it is not measured (m {problem.m})")
         return descriptor(problem.k, Cut(count=3 if library else 2))

@@ -35,7 +35,10 @@ class Toy:
     def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
         return self.answered(problem_of(a, b, out.dtype))
 
-    def answered(self, problem: Problem, *, alignment: Any = None, library: str | None = None) -> GEMMDesc:
+    def answered(
+        self, problem: Problem, *, alignment: Any = None, library: str | None = None, device: Any = None
+    ) -> GEMMDesc:
+        assert device is None or device.type == "cpu"
         if (problem.a, problem.out) != ("fp16", "fp16"):
             raise Undescribed(f"toy 1.0 is not measured on {problem.a}")
         return descriptor(problem.k, 4 if problem.n == 5 else 3)

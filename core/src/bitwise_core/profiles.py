@@ -49,9 +49,10 @@ class LockableProfile(ProductProfile, Protocol):
     """A profile that is asked of problems without tensors, so that its answers can be written down."""
 
     def answered(
-        self, problem: Problem, *, alignment: tuple[int, int, int] = (256, 256, 256), library: str | None = None
-    ) -> Record:
-        """The descriptor of what the library runs for a problem on the current device.
+        self, problem: Problem, *, alignment: tuple[int, int, int] = (256, 256, 256), library: str | None = None,
+        device: Any = None,
+    ) -> Record:  # fmt: skip
+        """The descriptor of what the library runs for a problem on a `torch.device`, the current one by default.
 
         `alignment` is what the addresses of a, b and out are multiples of, in bytes; `library` the path of one to ask
         instead of that which is loaded.  With the epilogue `bias` it is that of the sum: the bias is added to it in

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bitwise_core.profiles import Undescribed
-from bitwise_cublas_profiles import library, loaded, tensors
-from bitwise_cublas_profiles.question import Answer, Configuration, Question, question
+from bitwise_core.problems import Problem
+from bitwise_core.profiles import LockableProfile, Undescribed
+from bitwise_cublas_profiles import driver, library, loaded, plugin, tensors
+from bitwise_cublas_profiles.question import Answer, Configuration, Question, question, question_of_problem
 
 
 @pytest.fixture
@@ -89,3 +90,65 @@ def test_the_library_is_asked_where_the_operands_are(
         operand = matrix(index, k)
         assert known.product(operand, operand, operand).k == k
     assert (asked_at, current) == ([1, 1, 0], [0])
+
+
+def test_problems_are_asked_of_the_library_of_a_path(
+    settings: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str | None, Question]] = []
+
+    class Fake:
+        version = "13.1.0"
+
+        def __init__(self, path: str | None) -> None:
+            self.path = path
+
+        def ask(self, question_: Question) -> tuple[Answer, ...]:
+            asked.append((self.path, question_))
+            return (Answer(Configuration(66, 1, 35, 1, 0, 0, 0, 0, 0), 0, 1.0, b""),)
+
+    properties = SimpleNamespace(name="a GPU", multi_processor_count=132)
+    torch = sys.modules["torch"]
+    for name, what in {
+        "device": lambda _: nullcontext(), "get_device_capability": lambda _: (9, 0), "is_available": lambda: True,
+        "current_device": lambda: 0, "get_device_properties": lambda _: properties,
+    }.items():  # fmt: skip
+        setattr(settings, name, what)
+    monkeypatch.setattr(torch, "device", lambda kind, index: SimpleNamespace(type=kind, index=index), raising=False)
+    monkeypatch.setattr(torch, "__version__", "2.11.0", raising=False)
+    monkeypatch.setattr(library, "Library", Fake)
+    monkeypatch.setattr(driver, "driver_version", lambda: "580.1")
+    profile = next(each for each in plugin.bitwise_profiles() if isinstance(each, LockableProfile))
+    known = loaded.Loaded()
+    monkeypatch.setattr(plugin, "LOADED", known)
+    problem = Problem(m=16, n=24, k=640, a="fp16", b="fp16", out="fp16", transpose_b=True)
+    for path in (None, None, "other.so"):
+        assert profile.answered(problem, library=path, alignment=(64, 64, 16)).k == 640
+    wanted = question(16, 24, 640, transpose_b=True, alignment=(64, 64, 16))
+    assert asked == [(None, wanted), (None, wanted), ("other.so", wanted)]
+    assert profile.provenance(library="other.so") == {
+        "library": "cuBLASLt 13.1.0", "device": "a GPU", "capability": "9.0", "multiprocessors": "132",
+        "driver": "580.1", "torch": "2.11.0",
+    }  # fmt: skip
+    biased = problem.model_copy(update={"epilogue": "bias"})
+    assert question_of_problem(biased).workspace == 1 << 20
+    declined = [
+        (biased.model_copy(update={"n": 1}), {}, "a bias on one column is added by kernels of PyTorch's own"),
+        (problem, {"device": SimpleNamespace(type="cpu")}, "and cuBLAS runs on a GPU"),
+        (problem, {"alignment": (64, 8, 64)}, "pointers that are no multiples of 16 bytes are not measured"),
+        (problem.model_copy(update={"a": "fp32"}), {}, "are not measured|have no rows"),
+    ]
+    for other, options, why in declined:
+        with pytest.raises(Undescribed, match=why):
+            profile.answered(other, **options)
+    monkeypatch.setenv("CUBLASLT_WORKSPACE_SIZE", "4096")
+    with pytest.raises(Undescribed, match="CUBLASLT_WORKSPACE_SIZE is set: biases are measured as PyTorch adds them"):
+        profile.answered(biased)
+    assert profile.answered(problem).k == 640
+    settings.is_available = lambda: False
+    with pytest.raises(Undescribed, match="there is no GPU: what cuBLAS runs depends on it, and on its model"):
+        profile.answered(problem)
+
+
+def test_a_driver_that_is_not_there_is_unknown() -> None:
+    assert driver.driver_version("libnothing-of-the-kind.so") == "unknown"

@@ -76,6 +76,8 @@ def product_of(name: str, overload: str, arguments: tuple[Any, ...], options: di
             raise Passed(f"beta = {options.get('beta', 1)} and alpha = {options.get('alpha', 1)}")
         if added.dim() != 1 or added.shape[0] != b.shape[1] or not added.is_contiguous() or added.dtype != a.dtype:
             raise Passed(f"a matrix of {tuple(added.shape)} and {added.dtype} that is added")
+        if added.data_ptr() % 16:
+            raise Passed("a bias that does not begin at a multiple of 16 bytes")
         epilogue = "bias"
     try:
         a, b = dense(a), dense(b)
@@ -155,12 +157,12 @@ class Recording:
         alignment = (_alignment(product.a), _alignment(product.b), _alignment(result))
         if (product.problem, alignment) not in self._known:
             self._known[product.problem, alignment] = None
-            self.found.append((product.problem, self._descriptor(product.problem, alignment)))
+            self.found.append((product.problem, self._descriptor(product, alignment)))
         return result
 
-    def _descriptor(self, problem: Problem, alignment: tuple[int, int, int]) -> GEMMDesc | str:
+    def _descriptor(self, product: Product, alignment: tuple[int, int, int]) -> GEMMDesc | str:
         try:
-            desc = lockable(self.like).answered(problem, alignment=alignment)
+            desc = lockable(self.like).answered(product.problem, alignment=alignment, device=product.a.device)
         except Undescribed as error:
             return str(error)
         return desc if isinstance(desc, GEMMDesc) else f"it is described by a {type(desc).__name__}, not by a GEMMDesc"

@@ -27,6 +27,16 @@ measured."""
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 
 
+_OF_BIASES = ("CUBLASLT_WORKSPACE_SIZE", "DISABLE_ADDMM_CUDA_LT", "TORCH_CUBLASLT_UNIFIED_WORKSPACE")
+"""Variables that change how PyTorch adds a bias."""
+
+
+def otherwise_added() -> str | None:
+    """Which setting of how PyTorch adds a bias is not the one that was measured; None where all are."""
+    found = next((name for name in _OF_BIASES if name in os.environ), None)
+    return f"{found} is set: biases are measured as PyTorch adds them without it" if found else None
+
+
 def otherwise() -> str | None:
     """Which setting of PyTorch is not the one that was measured, as a sentence; None where all are."""
     import torch
@@ -81,11 +91,17 @@ class Loaded:
         except (Declined, CublasError) as error:
             return Undescribed(str(error))
 
-    def answered(self, problem: Problem, alignment: tuple[int, int, int], path: str | None) -> GEMMDesc:
+    def answered(
+        self, problem: Problem, alignment: tuple[int, int, int], path: str | None, device: Any = None
+    ) -> GEMMDesc:
         """See `LockableProfile`; one library is loaded for each path.  Raises Undescribed."""
         try:
-            index = _current()
+            if device is not None and device.type != "cuda":
+                raise CublasError(f"{problem.words} is not described: it lies on {device}, and cuBLAS runs on a GPU")
+            index = _current() if device is None else device.index
             other = otherwise() if path is None else None
+            if other is None and path is None and problem.epilogue == "bias":
+                other = otherwise_added()
             if other is not None:
                 raise Undescribed(other)
             library, capability = self._library(_device(index), path)

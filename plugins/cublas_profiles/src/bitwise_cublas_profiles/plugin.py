@@ -36,10 +36,11 @@ class Described:
         return LOADED.product(a, b, out)
 
     def answered(
-        self, problem: Problem, *, alignment: tuple[int, int, int] = (256, 256, 256), library: str | None = None
-    ) -> GEMMDesc:
-        """The descriptor of what cuBLASLt runs for a problem on the current GPU; see `LockableProfile`."""
-        return LOADED.answered(problem, alignment, library)
+        self, problem: Problem, *, alignment: tuple[int, int, int] = (256, 256, 256), library: str | None = None,
+        device: Any = None,
+    ) -> GEMMDesc:  # fmt: skip
+        """The descriptor of what cuBLASLt runs for a problem on a GPU; see `LockableProfile`."""
+        return LOADED.answered(problem, alignment, library, device)
 
     def provenance(self, *, library: str | None = None) -> Mapping[str, str]:
         """cuBLASLt's version, the GPU and its driver; see `LockableProfile`."""

@@ -14,6 +14,10 @@ WORKSPACE = 32 * MEBIBYTE
 """The allowance that PyTorch gives on sm_90, in bytes."""
 
 
+BIAS_WORKSPACE = MEBIBYTE
+"""The allowance that PyTorch gives where the library adds a bias, in bytes."""
+
+
 class CublasError(Exception):
     """What is wrong with a question, or with the library asked; its text is a sentence."""
 
@@ -149,11 +153,19 @@ def question(m: int, n: int, k: int, dtype: str = "fp16", out: str | None = None
 
 
 def question_of_problem(problem: Problem, alignment: tuple[int, int, int] = (256, 256, 256)) -> Question:
-    """The question that a problem is, with PyTorch's allowance of workspace.  Raises CublasError."""
+    """The question that a problem is, with the workspace that PyTorch allows: less where it adds a bias.
+
+    Raises CublasError, also for a bias on one column, which PyTorch adds by other kernels.
+    """
+    if problem.epilogue == "bias" and problem.n == 1:
+        raise CublasError(
+            f"{problem.words} is not described: a bias on one column is added by kernels of PyTorch's own"
+        )
     return Question(
         problem.m, problem.n, problem.k, problem.a, problem.b, problem.out, "fp32", problem.transpose_a,
         problem.transpose_b, problem.batch or 1, problem.ld_a, problem.ld_b, None, problem.stride_a, problem.stride_b,
         epilogue=problem.epilogue, alignment=alignment,
+        workspace=BIAS_WORKSPACE if problem.epilogue == "bias" else WORKSPACE,
     )  # fmt: skip
 
 
