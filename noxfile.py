@@ -164,6 +164,9 @@ def gpu_sm90(session: nox.Session) -> None:
     record = str(Path(session.create_tmp()) / "bytes.json")
     session.run("python", "-m", "bitwise_conformance.gpu", "--out", record, *session.posargs)
     session.run("python", "-m", "bitwise_conformance.bench", "--records", record, *session.posargs)
+    # Ten minutes of random products beside cuBLASLt; every run goes on where the last one of its folder ended.
+    sweep = str(Path(session.create_tmp()) / "sweep.jsonl")
+    session.run("python", "-m", "bitwise_cublas_profiles.campaign", "--out", sweep, "--seconds", "600")
 
 
 @nox.session(name="gpu-gfx942")

@@ -59,6 +59,16 @@ def test_a_row_without_provenance_is_refused() -> None:
         ("path=fma)", (6, 9, 30), {"algorithm": 16, "custom": 0, "stages": 0}),
         ("path=fma)", (6, 9000, 14), {"algorithm": 56, "custom": 0, "stages": 31}),
         ("path=fma k_cuts=[cut(count=4) cut(span=128)])", (1, 70, 300), {"algorithm": 13, "custom": 2}),
+        *(
+            (f"path=fma k_cuts=[cut(layout=strided {dealt})])", (1, n, 300), {"algorithm": 13, "custom": 10})
+            for n, dealt in (
+                (8448, "count=32 tile=4 merge=halves"),
+                (8449, "count=26 tile=4 groups=[group(count=2) group(count=2) group(count=2) group(count=2)]"),
+                (14784, "count=12 tile=4 groups=[group(count=2) group(count=2) group(count=2)]"),
+                (14785, "count=16 tile=4 merge=halves"),
+                (31680, "count=24 tile=4 groups=[group(count=2) group(count=2) group(count=2) group(count=2)]"),
+            )
+        ),
         (
             "path=fma k_cuts=[cut(layout=strided count=31 tile=128 groups=[group(count=4) group(count=8)]) "
             "cut(layout=strided count=128 merge=halves)])",
@@ -92,7 +102,8 @@ def test_fp8_closes_an_accumulator_every_step_on_sm_90_alone() -> None:
         ("STAGES_ID 37 of algorithm 66 has no row", (5, 5, 64), {"stages": 37}),
         ("REDUCTION_SCHEME 3 has no row", (5, 5, 640), {"algorithm": 24, "stages": 0, "split_k": 3, "reduction": 3}),
         ("CUSTOM_OPTION 199 has no row", (1, 70, 300), {"algorithm": 13, "custom": 199}),
-        ("changes its order above 8448 outputs", (1, 8449, 300), {"algorithm": 13, "custom": 10}),
+        ("changes its order above 31680 outputs", (1, 31681, 300), {"algorithm": 13, "custom": 10}),
+        ("slices of algorithm 41 are not measured", (5, 5, 640), {"algorithm": 41, "split_k": 2, "reduction": 2}),
         ("seen with vectors only", (2, 70, 300), {"algorithm": 13, "custom": 12}),
         ("REDUCTION_SCHEME 4 of this", (1, 70, 300), {"algorithm": 14, "split_k": 31, "reduction": 4}),
     ],

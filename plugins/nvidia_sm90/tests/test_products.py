@@ -124,6 +124,10 @@ def ran(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = 
         (scalar(300, "cut(layout=strided count=32 merge=halves)"), 1, 12, None),
         (scalar(300, "cut(layout=strided count=2 tile=64 merge=halves)", "bf16"), 1, 12, Schedule(16, 1, 3)),
         (scalar(600, "cut(layout=strided count=16) cut(span=16)"), 1, 5, None),
+        *(
+            (scalar(430, f"cut(layout=strided count={lanes} tile=4 groups=[{'group(count=2) ' * halved}])"), 1, 9, None)
+            for lanes, halved in ((26, 4), (20, 4), (17, 4), (12, 3), (10, 3), (6, 2), (3, 1))
+        ),
         (scalar(330, "cut(count=3) cut(layout=strided count=2 tile=55 merge=neighbours)"), 12, 1, None),
         (scalar(330, "cut(count=33) cut(layout=strided count=4 tile=3 merge=halves)"), 12, 1, None),
         (scalar(300, "cut(count=32) cut(span=16)"), 1, 5, None),
@@ -163,6 +167,7 @@ def test_bytes_are_those_of_the_descriptor(desc: GEMMDesc, m: int, n: int, chose
         ("a scale", matrix(64, WGMMA, "alpha=2.0")),
         ("use_fast_accum", matrix(64, WGMMA, "use_fast_accum=false")),
         ("64 lanes", scalar(640, "cut(layout=strided count=64)")),
+        ("parts in groups", scalar(640, "cut(layout=strided count=26 groups=[group(count=2)])")),
         ("empty slices", scalar(64, "cut(count=33 tile=4) cut(layout=strided count=4)")),
         ("path mul_add", GEMMDesc(k=8, left_dtype="fp16", right_dtype="fp16", output_dtype="fp16", path="mul_add")),
         (

@@ -8,6 +8,7 @@ from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Group, Inst
 from bitwise_core.descriptors.cuts import Merge
 from bitwise_cublas_profiles.profile import Declined, Profile, Row
 from bitwise_cublas_profiles.question import FP8, Configuration, Question
+from bitwise_cublas_profiles.tail import ALGORITHM as SLICED
 from bitwise_cublas_profiles.tail import tail
 
 
@@ -112,6 +113,8 @@ class _Case:
         block = (Cut(span=int(row["block"])),) if row["block"] else ()
         if split <= 1:
             return self._matrix(row, block)
+        if self.configuration.algorithm != SLICED:
+            raise self.declined(f"slices of algorithm {self.configuration.algorithm} are not measured")
         found = tail(k, self.configuration)
         if found.dropped is None:
             raise self.declined(found.reason)
@@ -189,15 +192,17 @@ class _Case:
         asked, configuration, row = self.asked, self.configuration, self._row("lanes")
         if row is None:
             raise self.declined(f"CUSTOM_OPTION {configuration.custom} has no row")
-        if row.get("longest") and max(asked.m, asked.n) > row["longest"]:
+        outputs = max(asked.m, asked.n)
+        if row.get("longest") and outputs > row["longest"]:
             raise self.declined(
                 f"CUSTOM_OPTION {configuration.custom} changes its order above {row['longest']} outputs"
             )
         split = max(1, configuration.split_k)
-        lanes, longest = int(row["lanes"]), -(-asked.k // split)
+        above = [int(few) for bound, few in row.get("lanes_above", ()) if outputs > bound]
+        lanes, longest = above[-1] if above else int(row["lanes"]), -(-asked.k // split)
         tile = int(row["tile"]) if "tile" in row else min(int(row["tile_at_most"]), -(-longest // lanes))
         outer = (Cut(count=split),) if split > 1 else ()
-        dealt = (Cut(layout="strided", count=lanes, tile=tile, merge=row["merge"]),) if lanes > 1 else ()
+        dealt = (dealt_to(lanes, tile, row["merge"]),) if lanes > 1 else ()
         chunk = (Cut(span=int(row["chunk_tiles"]) * tile),) if row["chunk_tiles"] else ()
         return self._scalar(*outer, *dealt, *chunk)
 
@@ -216,6 +221,13 @@ class _Case:
         dense = asked.transpose_b if asked.n > 1 else asked.m == 1 or not asked.transpose_a
         wide = 2 if dense else 1
         return self._scalar(*dot_cuts(blocks, wide))
+
+
+def dealt_to(lanes: int, tile: int, merge: Merge) -> Cut:
+    """Tiles of k dealt to lanes; of no power of two, to those of a tree by halves whose last ones hold nothing."""
+    if merge != "halves" or not lanes & (lanes - 1):
+        return Cut(layout="strided", count=lanes, tile=tile, merge=merge)
+    return Cut(layout="strided", count=lanes, tile=tile, groups=(Group(count=2),) * (lanes.bit_length() - 1))
 
 
 def dot_cuts(blocks: int, wide: int) -> tuple[Cut, ...]:

@@ -1,8 +1,16 @@
-"""The lines of a sweep, counted."""
+"""The lines of a sweep, counted and kept.
+
+    python -m bitwise_cublas_profiles.tally sweep.jsonl --record records/cublas-sweep-sm90-h100-13.1-seed1
+
+writes what was counted as JSON, and the lines themselves, sorted and compressed, beside it.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
+import lzma
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -61,7 +69,9 @@ def read_lines(path: Path) -> tuple[dict[str, Any] | None, list[list[Any]]]:
     """What describes a sweep, None for no file, and its shapes; a line cut off in the middle is left out."""
     about: dict[str, Any] | None = None
     rows = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+    content = path.read_bytes() if path.exists() else b""
+    text = (lzma.decompress(content) if path.suffix == ".xz" else content).decode()
+    for line in text.splitlines():
         try:
             content = json.loads(line)
         except ValueError:
@@ -71,3 +81,31 @@ def read_lines(path: Path) -> tuple[dict[str, Any] | None, list[list[Any]]]:
         else:
             about = content
     return about, rows
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Count a sweep; the exit status is 1 where bytes differ, 2 for no sweep."""
+    parser = argparse.ArgumentParser(prog="bitwise_cublas_profiles.tally", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--record", type=Path, help="write NAME.json and NAME.jsonl.xz")
+    given = parser.parse_args(arguments)
+    about, rows = read_lines(given.file)
+    if about is None:
+        print(f"{given.file}: is no sweep; one begins with a line that describes it", file=sys.stderr)
+        return 2
+    rows.sort(key=lambda row: int(row[0]))
+    found = summary(rows)
+    environment = {name: value for name, value in about.items() if name != "columns"}
+    text = json.dumps({"environment": environment, "shapes": len(rows), **found}, indent=1) + "\n"
+    if given.record is None:
+        print(text, end="")
+    else:
+        given.record.with_name(given.record.name + ".json").write_text(text, encoding="utf-8")
+        lines = (json.dumps(each, separators=(",", ":")) + "\n" for each in (about, *rows))
+        content = lzma.compress("".join(lines).encode(), preset=9 | lzma.PRESET_EXTREME)
+        given.record.with_name(given.record.name + ".jsonl.xz").write_bytes(content)
+    return 1 if found["different"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

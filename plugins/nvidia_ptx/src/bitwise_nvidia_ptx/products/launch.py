@@ -137,7 +137,7 @@ def _lanes(plan: ScalarPlan | BlocksPlan, chosen: Schedule, m: int, n: int, comm
         )
     else:
         number, wide, strided, merge = plan.slices.number, plan.lanes, plan.strided, plan.merge
-        tile, chunk, blocks = plan.tile, plan.chunk, 1
+        tile, chunk, blocks = plan.tile, plan.chunk, plan.taking or plan.lanes
     return KernelCall(
         lanes,
         (-(-m * n // chosen.block_m), number),

@@ -47,7 +47,10 @@ class MatrixPlan:
 
 @dataclass(frozen=True, slots=True)
 class ScalarPlan:
-    """Lanes of fused multiply-adds: `strided` deals tiles of `tile` k, otherwise each lane has `tile` k in a row."""
+    """Lanes of fused multiply-adds: `strided` deals tiles of `tile` k, otherwise each lane has `tile` k in a row.
+
+    Tiles are dealt to the first `taking` lanes, 0 for all of them; the others hold nothing.
+    """
 
     k: int
     slices: Slices
@@ -56,6 +59,7 @@ class ScalarPlan:
     tile: int
     merge: int
     chunk: int
+    taking: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +180,14 @@ def _scalar(desc: GEMMDesc) -> ScalarPlan | BlocksPlan:
     cuts, k = list(desc.k_cuts), desc.k - desc.k_dropped
     if (blocks := _blocks(desc.k_cuts, k)) is not None:
         return blocks
-    for cut in cuts:
-        if cut.groups:
-            raise Refused(f"parts in groups by {cut}: these kernels know those of tiles dealt to blocks of 128 threads")
+    taking = 0
+    for place, cut in enumerate(cuts):
+        if (cut.count or 0) > 2 and cut == some_lanes(cut.count or 0, cut.tile):
+            # A tree of so many lanes in which the last ones hold nothing.
+            taking, lanes = cut.count or 0, 1 << ((cut.count or 0) - 1).bit_length()
+            cuts[place] = Cut(layout="strided", count=lanes, tile=cut.tile, merge="halves")
+        elif cut.groups:
+            raise Refused(f"parts in groups by {cut}: these kernels know blocks of 128 threads, and lanes of a tree")
         if (cut.partial_dtype, cut.merge_dtype) != ("fp32", "fp32"):
             raise Refused("scalar parts in other types than fp32: these kernels keep fp32")
     chunk = 0
@@ -199,16 +208,23 @@ def _scalar(desc: GEMMDesc) -> ScalarPlan | BlocksPlan:
         raise Refused(f"{lanes} lanes: these kernels know powers of two up to {_CHAIN_LANES}, 128 in a tree")
     if cut.layout == "strided":
         tile = cut.tile
-        own = -(-slices.span // (tile * lanes)) * tile
+        own = -(-slices.span // (tile * (taking or lanes))) * tile
     else:
         own = tile = cut.lengths(slices.span)[0]
         if slices.number > 1:
             raise Refused("contiguous lanes of slices: these kernels know them of the whole k")
-    return ScalarPlan(k, slices, lanes, cut.layout == "strided", tile, MERGES[cut.merge], chunk or max(own, 1))
+    strided = cut.layout == "strided"
+    return ScalarPlan(k, slices, lanes, strided, tile, MERGES[cut.merge], chunk or max(own, 1), taking)
 
 
 def _few(cut: Cut) -> bool:
     return cut.count is not None and cut.count <= _CHAIN_LANES and not cut.count & (cut.count - 1)
+
+
+def some_lanes(taking: int, tile: int) -> Cut:
+    """Tiles dealt to lanes that are no power of two: those a power of two apart are added first, as halves are."""
+    halvings = (taking - 1).bit_length() - 1
+    return Cut(layout="strided", count=taking, tile=tile, groups=(Group(count=2),) * halvings)
 
 
 def _blocks(cuts: tuple[Cut, ...], k: int) -> BlocksPlan | None:

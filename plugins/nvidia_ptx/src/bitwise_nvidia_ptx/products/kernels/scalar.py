@@ -55,9 +55,9 @@ def lanes(
 ):  # fmt: skip
     """C[slice, m, n] = sum over the slice's k of A[m, k] B[k, n], by LANES accumulators of fp32 for each element.
 
-    STRIDED deals tiles of `tile` k to the lanes in turn; without it every lane has `tile` k that follow one another.
-    A lane closes its accumulator every `chunk` of its own k and adds the totals in order.  DEALT: a slice is no
-    stretch of k but every `blocks`-th of its tiles of LANES k.
+    STRIDED deals tiles of `tile` k to the first `blocks` lanes in turn; without it every lane has `tile` k that follow
+    one another.  A lane closes its accumulator every `chunk` of its own k and adds the totals in order.  DEALT: a slice
+    is no stretch of k but every `blocks`-th of its tiles of LANES k.
     """
     element = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = element < count
@@ -68,7 +68,7 @@ def lanes(
     lane = tl.arange(0, LANES)
     first = A + (row * stride_am)[:, None]
     second = B + (column * stride_bn)[:, None]
-    own = tl.cdiv(length, tile * LANES) * tile if STRIDED else tile
+    own = tl.cdiv(length, tile * blocks) * tile if STRIDED else tile
     total = tl.zeros((BLOCK, LANES), dtype=tl.float32)
     for begin in range(0, own, chunk):
         end = min(begin + chunk, own)
@@ -78,8 +78,10 @@ def lanes(
                 place = base + step
                 k = lane * tile + place
                 if STRIDED:
-                    k = (place // tile) * tile * LANES + lane * tile + place % tile
+                    k = (place // tile) * tile * blocks + lane * tile + place % tile
                 known = (k < length) & (place < end)
+                if STRIDED:
+                    known &= lane < blocks
                 if DEALT:
                     k = (place * blocks + number) * LANES + lane
                     known = (place < end) & (k < K)

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bitwise_cublas_profiles import campaign, tally
+from bitwise_cublas_profiles.draws import DRAWS, KINDS, PLAIN, Pools
+from bitwise_cublas_profiles.question import question
+from bitwise_cublas_profiles.shapes import REGIMES, drawn
+from bitwise_cublas_profiles.tally import COLUMNS
+
+LINE: list[Any] = [5, 1, 64, 64, 1024, "fp16", "NN", "fp16", 0, 66, 10, 35, 1, 0, 1, 4, "equal", None, None, "01234567"]
+
+
+def line(**changed: Any) -> list[Any]:
+    found = dict(zip(COLUMNS, LINE, strict=True))
+    return list({**found, **changed}.values())
+
+
+def test_a_sweep_is_counted_and_kept(tmp_path: Path) -> None:
+    about = {"gpu": "some", "library": "13.1.0", "columns": list(COLUMNS)}
+    rows = [
+        line(number=7, control=["slices", 0, 2]), line(), line(number=6, candidate=1, outcome="declined", about="why"),
+        line(number=8, a="bf16", control=["slices", 3, 1]), line(number=9, control=["slices", 0, 0]),
+    ]  # fmt: skip
+    file = tmp_path / "sweep.jsonl"
+    file.write_text("\n".join(map(json.dumps, [about, *rows])) + '\n[10, "cut o', encoding="utf-8")
+    assert tally.main([str(file), "--record", str(tmp_path / "kept-13.1")]) == 0
+    found = json.loads((tmp_path / "kept-13.1.json").read_text(encoding="utf-8"))
+    assert found["environment"] == {"gpu": "some", "library": "13.1.0"}
+    assert (found["shapes"], found["not compared"], found["different"]) == (5, {"why": 1}, [])
+    assert found["outcomes"] == {"bf16: equal": 1, "candidate fp16: declined": 1, "fp16: equal": 3}
+    assert found["families"]["algorithm 66 single fp16: equal"] == 3
+    assert found["controls run, caught, and caught with cancelling draws"] == {"slices algorithm 66": [3, 1, 2]}
+    again, kept = tally.read_lines(tmp_path / "kept-13.1.jsonl.xz")
+    assert (again, [row[0] for row in kept]) == (about, [5, 6, 7, 8, 9])
+    file.write_text("\n".join(map(json.dumps, [about, line(outcome="different", about=[1, 2, 3, 4, 5])])))
+    assert tally.main([str(file)]) == 1
+    assert tally.main([str(tmp_path / "nothing")]) == 2
+
+
+def test_a_file_of_another_gpu_is_not_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = {"gpu": "H200", "library": "13.1.0", "seed": 1, "draws": DRAWS, "candidates": 0.1}
+    monkeypatch.setattr(campaign, "environment", lambda chosen: now)
+    file = tmp_path / "sweep.jsonl"
+    file.write_text(json.dumps({**now, "gpu": "H100"}) + "\n", encoding="utf-8")
+    assert campaign.main(["--out", str(file)]) == 2
+    assert capsys.readouterr().err == f"{file}: its gpu is H100, and now it is H200\n"
+    assert file.read_text(encoding="utf-8").count("\n") == 1
+
+
+def test_the_gpus_that_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(device_count=lambda: 3)))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert campaign.visible() == ["0", "1", "2"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
+    assert campaign.visible() == ["2", "5"]
+
+
+def test_regimes_reach_what_they_are_for() -> None:
+    shapes = [drawn(1, number).asked for number in range(6000)]
+    assert max(each.n for each in shapes) > 115_000
+    assert max(each.m for each in shapes) > 100_000
+    assert max(each.k for each in shapes) > 280_000
+    assert min(each.k for each in shapes) == 8
+    assert {each.a for each in shapes} == {"fp16", "bf16", "e4m3", "e5m2"}
+    assert len(REGIMES) == 6
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "e4m3", "e5m2"])
+@pytest.mark.parametrize("letters", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize("k", [2, 9, 64, 1001])
+def test_exact_sums_of_cancelling_draws_are_zero(dtype: str, letters: str, k: int) -> None:
+    torch = pytest.importorskip("torch")
+    pools = Pools(1, "cpu", 1 << 18)
+    asked = replace(
+        question(5, 16, k, dtype), transpose_a=letters[0] == "T", transpose_b=letters[1] == "T"
+    )  # fmt: skip
+    plain = [pools.operands(asked, 3, 0), pools.operands(asked, 3, 0)]
+    assert all((left.double() == right.double()).all() for left, right in zip(*plain, strict=True))
+    for draw in range(PLAIN, DRAWS):
+        a, b = pools.operands(asked, 3, draw)
+        assert [a.stride(), b.stride()] == [each.stride() for each in plain[0]]
+        assert not (a.double() @ b.double()).any()
+        assert (a.double().abs() @ b.double().abs()).all()
+        assert bool(torch.isfinite(a.float()).all())
+
+
+def test_ten_draws_are_plain() -> None:
+    assert (PLAIN, KINDS[:PLAIN]) == (10, ("flat", "wide") * 5)
