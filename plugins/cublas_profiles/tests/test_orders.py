@@ -50,10 +50,15 @@ def lines() -> list[dict[str, object]]:
 
 def test_orders_that_were_read_are_those_of_the_profile(lines: list[dict[str, object]]) -> None:
     known = profile("13.1", "9.0")
-    short = [case for case in surveyed.cases(lines) if case[0].k <= 333]
+    # Nobody was answered with algorithm 35, or with slices of algorithm 56: they have no rows.
+    short = [
+        case
+        for case in surveyed.cases(lines)
+        if case[0].k <= 333 and case[1].algorithm != 35 and (case[1].algorithm, case[1].split_k) != (56, 3)
+    ]
     assert len(short) > 1000
     assert all(surveyed.agrees(case, known) for case in short)
-    assert {case[1].algorithm for case in short} >= {11, 13, 16, 21, 23, 24}
+    assert {case[1].algorithm for case in short} >= {11, 13, 16, 21, 23, 24, 41, 42, 56, 66}
 
 
 def test_a_row_that_is_wrong_is_told_by_its_orders(lines: list[dict[str, object]]) -> None:
