@@ -1,0 +1,64 @@
+"""A step of layers recorded and replayed, with a stand-in for the library, on a CPU."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bitwise_core import registry
+from bitwise_core.descriptors import Cut, GEMMDesc
+from bitwise_core.locks import read_lock
+from bitwise_core.problems import Problem
+from bitwise_core.products import locked_products
+from bitwise_cublas_profiles import layers
+from bitwise_cublas_profiles.seeded import Operands
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+
+class Library:
+    """What is called cublas here: chains of multiply-adds in parts of 5, without the last one."""
+
+    name = library = "cublas"
+
+    def describe(self, configuration: Any) -> None:
+        return None
+
+    def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
+        raise AssertionError
+
+    def answered(self, problem: Problem, **options: Any) -> GEMMDesc:
+        types = {"left_dtype": problem.a, "right_dtype": problem.b, "output_dtype": problem.out}
+        return GEMMDesc(k=problem.k, **types, path="fma", k_cuts=(Cut(span=5),), k_dropped=1)
+
+    def provenance(self, *, library: str | None = None) -> dict[str, str]:
+        return {"library": "a library", "device": "a CPU", "driver": "none", "torch": torch.__version__}
+
+
+def test_a_step_travels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    found = replace(registry.default(), profiles=(Library(),))
+    monkeypatch.setattr(registry, "default", lambda: found)
+    monkeypatch.setattr("bitwise_cublas_profiles.plugin.LOADED.provenance", lambda path: {"device": "another CPU"})
+    monkeypatch.setattr(layers, "CASES", (("bf16", 8, 16), ("fp16", 4, 24)))
+    monkeypatch.setattr(layers, "Operands", lambda seed: Operands(seed, "cpu", 1 << 17))
+    paths = {name: tmp_path / f"{name}.json" for name in ("lock", "bytes", "out")}
+    arguments = [text for name, path in paths.items() for text in (f"--{name}", str(path))]
+    assert layers.main(["record", *arguments]) == 0
+    assert json.loads(capsys.readouterr().out) == {"products": 14, "declined": [], "left": {}}
+    content = json.loads(paths["bytes"].read_text())
+    with locked_products(read_lock(paths["lock"])):
+        content["cases"] = {" ".join(map(str, case)): layers.hashes(layers.step(layers.Operands(11), *case))
+                            for case in layers.CASES}  # fmt: skip
+    paths["bytes"].write_text(json.dumps(content))
+    assert layers.main(["replay", *arguments]) == 0
+    replayed = json.loads(paths["out"].read_text())
+    assert (replayed["tensors"], replayed["other bytes locked"]) == (12, 0)
+    assert replayed["other bytes as ever"] > 0
+    assert replayed["reports"] == [
+        f"{name}: 9 products of 7 problems ran as locked, 0 as the library runs them here"
+        for name in ("bf16 8 16", "fp16 4 24")
+    ]
