@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,9 @@ from typing import Any
 import pytest
 
 from bitwise_core.descriptors import Cut
+from bitwise_cublas_profiles.beyond import forms
 from bitwise_cublas_profiles.describe import descriptor_of
-from bitwise_cublas_profiles.profile import SECTIONS, Declined, profile, profiles, read
+from bitwise_cublas_profiles.profile import OPTIONAL, SECTIONS, Declined, profile, profiles, read
 from bitwise_cublas_profiles.provenance import counted, lines
 from bitwise_cublas_profiles.question import Configuration, question
 from bitwise_cublas_profiles.tally import COLUMNS
@@ -30,7 +32,7 @@ def test_an_unknown_key_declines_with_the_key() -> None:
 def test_every_profile_says_where_each_row_comes_from() -> None:
     assert list(profiles()) == [("12.8", "10.0"), ("13.1", "10.0"), ("13.1", "10.3"), ("13.1", "9.0")]
     for each in profiles().values():
-        assert set(each.tables) == set(SECTIONS)
+        assert set(each.tables) == {*SECTIONS, *OPTIONAL}
         assert all(row["provenance"] in ("measured", "published") for rows in each.tables.values() for row in rows)
 
 
@@ -125,19 +127,48 @@ def test_slices_of_operands_that_both_lie_by_columns_have_the_small_grain() -> N
 @pytest.mark.parametrize(
     ("why", "fields", "configuration"),
     [
-        ("batches are not measured", {"batch": 2}, {}),
+        ("batches are not measured for this shape by algorithm 11 on fp16", {"batch": 2}, {"algorithm": 11}),
+        ("batches are not measured for this shape by algorithm 66 on e4m3", {"batch": 2, "dtype": "e4m3"}, {}),
+        ("biases are not measured for this shape by algorithm 24 with slices", {"epilogue": "bias"},
+         {"algorithm": 24, "split_k": 2, "reduction": 2}),
+        ("biases are not measured for this shape by algorithm 66 on fp16", {"epilogue": "bias", "n": 1}, {}),
         ("lie NT, to fp32, are not measured", {"transpose_b": True, "out": "fp32"}, {}),
-        ("rows with gaps between them", {"ld_a": 72}, {}),
+        ("rows with gaps between them are not measured", {"ld_a": 72}, {"algorithm": 13}),
+        ("rows with gaps between them are not measured", {"ld_b": 72, "m": 1}, {}),
+        ("rows with gaps between them are not measured", {"ld_c": 72}, {}),
         ("no multiples of 16 bytes", {"alignment": (256, 8, 256)}, {}),
         ("CUSTOM_OPTION 1 is not measured on operands that lie NT", {"transpose_b": True}, {"algorithm": 11}),
     ],
 )  # fmt: skip
 def test_what_is_a_candidate_only(why: str, fields: dict[str, Any], configuration: dict[str, int]) -> None:
-    asked = question(64, 64, 64, **fields)
+    options = {name: value for name, value in fields.items() if name not in ("m", "n")}
+    asked = question(fields.get("m", 64), fields.get("n", 64), 64, **options)
     with pytest.raises(Declined, match=why):
         descriptor_of(asked, replace(NVJET, **configuration), H100)
-    if not configuration:
+    if not configuration and asked.a == "fp16":
         assert descriptor_of(asked, NVJET, H100, beyond=True).k == 64
+
+
+def test_forms_that_were_measured_are_described_as_the_plain_product_is() -> None:
+    sliced = replace(NVJET, split_k=4, reduction=2)
+    plain = {False: descriptor_of(question(64, 64, 640), NVJET, H100),
+             True: descriptor_of(question(64, 64, 640), sliced, H100)}  # fmt: skip
+    assert plain[False] != plain[True]
+    forms_: tuple[dict[str, Any], ...] = ({"epilogue": "bias"}, {"ld_a": 648, "ld_b": 72})
+    for fields in forms_:
+        for split, configuration in ((False, NVJET), (True, sliced)):
+            assert descriptor_of(question(64, 64, 640, **fields), configuration, H100) == plain[split]
+    assert descriptor_of(question(64, 64, 640, batch=7), NVJET, H100) == plain[False]
+    with pytest.raises(Declined, match="the epilogue relu is not measured"):
+        descriptor_of(question(64, 64, 640, epilogue="relu"), NVJET, H100)
+
+
+def test_the_rows_of_forms_are_what_the_record_says() -> None:
+    record = Path(__file__).resolve().parents[3] / "records" / "cublas-forms-sm90-h100-13.1.json.xz"
+    if not record.exists():
+        pytest.skip("records are not part of an installed distribution")
+    found = forms(json.loads(lzma.decompress(record.read_bytes()))["runs"])
+    assert list(H100.tables["forms"]) == found
 
 
 def test_a_row_may_hold_for_some_layouts_and_another_for_the_rest() -> None:

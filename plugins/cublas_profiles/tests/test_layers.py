@@ -43,7 +43,7 @@ def test_a_step_travels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     found = replace(registry.default(), profiles=(Library(),))
     monkeypatch.setattr(registry, "default", lambda: found)
     monkeypatch.setattr("bitwise_cublas_profiles.plugin.LOADED.provenance", lambda path: {"device": "another CPU"})
-    monkeypatch.setattr(layers, "CASES", (("bf16", 8, 16), ("fp16", 4, 24)))
+    monkeypatch.setattr(layers, "CASES", (("bf16", 8, 16), ("fp16", 12, 24)))
     monkeypatch.setattr(layers, "Operands", lambda seed: Operands(seed, "cpu", 1 << 17))
     paths = {name: tmp_path / f"{name}.json" for name in ("lock", "bytes", "out")}
     arguments = [text for name, path in paths.items() for text in (f"--{name}", str(path))]
@@ -60,5 +60,5 @@ def test_a_step_travels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     assert replayed["other bytes as ever"] > 0
     assert replayed["reports"] == [
         f"{name}: 9 products of 7 problems ran as locked, 0 as the library runs them here"
-        for name in ("bf16 8 16", "fp16 4 24")
+        for name in ("bf16 8 16", "fp16 12 24")
     ]

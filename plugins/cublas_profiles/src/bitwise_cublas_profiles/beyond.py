@@ -15,9 +15,10 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from bitwise_core.descriptors import GEMMDesc
@@ -207,6 +208,37 @@ def rows_of(start: int, step: int, deadline: float, given: argparse.Namespace) -
         if found is not None:
             yield beyond.row(number, *found)
         number += step
+
+
+FORMS = MappingProxyType({"batch": "batches", "bias": "biases", "gaps": "rows with gaps between them"})
+"""The names of kinds in a profile's table of forms."""
+ENOUGH = 16
+"""Shapes that a row of that table rests on at least."""
+
+
+def forms(runs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of a profile's table of forms, from the content of files: where no shape differed, and enough were equal.
+
+    Vectors are left out where PyTorch runs others of the library's kernels for them: one output of a batch, a bias on
+    one column, rows with gaps of one row or column.
+    """
+    found: dict[tuple[str, int, bool], Counter[str]] = {}
+    for run in runs:
+        for values in run["rows"]:
+            row = dict(zip(run["columns"], values, strict=True))
+            m, n = row["m"], row["n"]
+            vector = {"batch": m == 1 and n == 1, "bias": n == 1, "gaps": m == 1 or n == 1}[row["kind"]]
+            if row["outcome"] in ("equal", "different") and not vector:
+                key = (FORMS[row["kind"]], row["algorithm"], row["split_k"] > 1)
+                found.setdefault(key, Counter())[row["outcome"]] += 1
+                found[key][row["a"]] += 1
+    return [
+        {"form": form, "algorithm": algorithm, "sliced": sliced,
+         "dtypes": [name for name in ("fp16", "bf16") if count[name]], "provenance": "measured",
+         "shapes": count["equal"], "draws": len(DRAWS) * count["equal"]}
+        for (form, algorithm, sliced), count in sorted(found.items())
+        if not count["different"] and count["equal"] >= ENOUGH
+    ]  # fmt: skip
 
 
 def summary(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class _Case:
         asked, configuration = self.asked, self.configuration
         if asked.compute != "fp32" or asked.a == "fp32":
             raise self.declined("products of fp32 operands have no rows")
-        if asked.epilogue != "none":
+        if asked.epilogue not in ("none", "bias"):
             raise self.declined(f"the epilogue {asked.epilogue} is not measured")
         if asked.fast_accumulation:
             raise self.declined("fast accumulation is not measured")
@@ -64,11 +64,22 @@ class _Case:
         if self.known.row("layouts", operands=operands, transposes=asked.letters, output=asked.c) is None:
             raise self.declined(f"operands of {operands} that lie {asked.letters}, to {asked.c}, are not measured")
         if asked.batch > 1:
-            raise self.declined("batches are not measured")
+            self._check_form("batches", measured=asked.m > 1 or asked.n > 1)
+        if asked.epilogue == "bias":
+            self._check_form("biases", measured=asked.n > 1)
         if any(getattr(asked, f"ld_{name}") not in (None, width) for name, width in asked.widths.items()):
-            raise self.declined("rows with gaps between them are not measured")
+            dense_output = asked.ld_c in (None, asked.n)
+            self._check_form("rows with gaps between them", measured=asked.m > 1 and asked.n > 1 and dense_output)
         if min(asked.alignment) < 16:
             raise self.declined("pointers that are no multiples of 16 bytes are not measured")
+
+    def _check_form(self, form: str, *, measured: bool) -> None:
+        """Raises Declined where a product of this form is not known to be described as the plain one is."""
+        sliced = self.configuration.split_k > 1
+        row = self.known.row("forms", form=form, algorithm=self.configuration.algorithm, sliced=sliced)
+        if row is None or not measured or self.asked.a not in row["dtypes"]:
+            how = f"algorithm {self.configuration.algorithm}{' with slices' if sliced else ''} on {self.asked.a}"
+            raise self.declined(f"{form} are not measured for this shape by {how}")
 
     def _check_layout(self, row: Row, what: str) -> None:
         """Raises Declined where a row holds for some layouts, and not for the one asked."""

@@ -18,6 +18,9 @@ Key = tuple[str, str]
 SECTIONS = ("units", "layouts", "algorithms", "stages", "merges", "grains", "chains", "lanes", "slices")
 """The tables of a profile; every row of them says in `provenance` whether it was measured or published."""
 
+OPTIONAL = ("forms",)
+"""Tables that a profile may lack: `forms` are batches, biases and rows with gaps, by algorithm, with slices or not."""
+
 
 class Declined(CublasError):
     """A configuration whose bits nobody has measured: the message holds the key, and what is missing."""
@@ -59,6 +62,7 @@ def read(text: str) -> Profile:
     """The profile of a data file's text.  Raises ValueError for one that lacks a table or a row's provenance."""
     content = json.loads(text)
     tables = {name: tuple(content.pop(name)) for name in SECTIONS}
+    tables |= {name: tuple(content.pop(name, ())) for name in OPTIONAL}
     for name, rows in tables.items():
         for each in rows:
             if each.get("provenance") not in ("measured", "published"):

@@ -23,7 +23,7 @@ from typing import Any
 
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_cublas_profiles.describe import descriptor_of
-from bitwise_cublas_profiles.profile import SECTIONS, Declined, Profile, Row, profiles
+from bitwise_cublas_profiles.profile import OPTIONAL, SECTIONS, Declined, Profile, Row, profiles
 from bitwise_cublas_profiles.question import Configuration, Question
 from bitwise_cublas_profiles.surveyed import Case, agrees, cases, read
 
@@ -142,8 +142,8 @@ def written(text: str, tables: dict[str, list[Row]]) -> str:
     content = json.loads(text)
     parts = []
     for name, value in content.items():
-        if name in tables:
-            rows = ",\n".join(f"    {json.dumps(row)}" for row in tables[name])
+        if name in tables or name in OPTIONAL:
+            rows = ",\n".join(f"    {json.dumps(row)}" for row in tables.get(name, value))
             parts.append(f'  "{name}": [\n{rows}\n  ]')
         else:
             parts.append(f'  "{name}": {json.dumps(value)}')
