@@ -12,6 +12,7 @@ from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.launch import POINTER_SHIFT, Argument, Launch, ManifestError
 from bitwise_core.machine.launch import TensorMap as TensorMapArgument
+from bitwise_core.machine.local_memory import CONSTANT_BASE, LOCAL_BASE
 from bitwise_core.machine.mnemonics import Mnemonics
 from bitwise_core.machine.parameters import value_of
 from bitwise_core.machine.state import Machine, literal
@@ -31,7 +32,6 @@ from bitwise_nvidia_ptx.opcodes import (
     tensor_maps,
     warp,
 )
-from bitwise_nvidia_ptx.opcodes.local_memory import CONSTANT_BASE, LOCAL_BASE
 from bitwise_nvidia_ptx.parser import parse
 from bitwise_nvidia_ptx.writer import write
 

@@ -15,12 +15,12 @@ from bitwise_core.machine.access import in_a_buffer
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.lane_hash import full_hash, term
 from bitwise_core.machine.lanes import Lanes, Value
+from bitwise_core.machine.logic import combine
 from bitwise_core.machine.pieces import as_lanes, concat, cut
 from bitwise_core.machine.state import Machine, Step, invert, literal
 from bitwise_nvidia_ptx.literals import pointer_parameters
 from bitwise_nvidia_ptx.opcodes.common import FORMATS, PACKED, type_bits
 from bitwise_nvidia_ptx.opcodes.compare import compare
-from bitwise_nvidia_ptx.opcodes.logic import combine
 from bitwise_nvidia_ptx.opcodes.memory import HINTS, address_of, buffers_of
 
 TABLE = OpcodeTable()

@@ -7,86 +7,39 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_core import numeric
 from bitwise_core.asm import Instruction, Paired
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.comparisons import (
+    FLOAT_COMPARISONS,
+    INTEGER_COMPARISONS,
+    compare_as_floats,
+    compare_as_integers,
+)
+from bitwise_core.machine.lanes import Value
+from bitwise_core.machine.logic import combine
 from bitwise_core.machine.pieces import choose
 from bitwise_core.machine.state import Machine, Step, invert
-from bitwise_core.machine.steps import apply_integer
 from bitwise_nvidia_ptx.opcodes.common import (
     FORMATS,
     PACKED,
     check_modifiers,
     is_integer,
-    signed,
     type_bits,
     write_pair,
 )
-from bitwise_nvidia_ptx.opcodes.logic import combine
 
 TABLE = OpcodeTable()
 
-_CANONICAL = {
-    "eq": ("eq", False, False), "ne": ("eq", False, True), "lt": ("lt", False, False), "le": ("le", False, False),
-    "gt": ("lt", True, False), "ge": ("le", True, False), "lo": ("lt", False, False), "ls": ("le", False, False),
-    "hi": ("lt", True, False), "hs": ("le", True, False),
-}  # fmt: skip
-"""Integer comparison -> (base, swap the operands, negate)."""
-
-_CANONICAL_FLOAT = {
-    "eq": ("eq", False, False), "lt": ("lt", False, False), "le": ("le", False, False), "gt": ("lt", True, False),
-    "ge": ("le", True, False), "neu": ("eq", False, True), "geu": ("lt", False, True), "gtu": ("le", False, True),
-    "leu": ("lt", True, True), "ltu": ("le", True, True), "num": ("num", False, False), "nan": ("num", False, True),
-    "ne": ("ne", False, False), "equ": ("ne", False, True),
-}  # fmt: skip
-
-_FLOAT_TYPES = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64}
-
-
-def compare_floats(base: str, form: str, left: Array, right: Array) -> Array:
-    """One of the base comparisons (eq, ne, lt, le, num; ordered) on bit patterns."""
-    if form == "bf16":
-        wide = [each.astype(np.uint32) << np.uint32(16) for each in (left, right)]
-        return compare_floats(base, "fp32", wide[0], wide[1])
-    x, y = left.view(_FLOAT_TYPES[form]), right.view(_FLOAT_TYPES[form])
-    ordered = ~(np.isnan(x) | np.isnan(y))
-    with np.errstate(invalid="ignore"):
-        results: dict[str, Array] = {
-            "eq": x == y,
-            "ne": (x != y) & ordered,
-            "lt": x < y,
-            "le": x <= y,
-            "num": ordered,
-        }
-    return results[base]
+_UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
+"""PTX's names of the comparisons of unsigned integers."""
+_INTEGERS = INTEGER_COMPARISONS.keys() | _UNSIGNED.keys()
 
 
 def compare(machine: Machine, operator: str, kind: str, left: Value, right: Value, flush: bool) -> Value:
     """The predicate `left operator right` for a PTX type."""
     if is_integer(kind):
-        base, swap, negate = _CANONICAL[operator]
-        is_signed = kind[0] == "s"
-        tag = f"{base}.{kind if base != 'eq' else 'b' + kind[1:]}"
-
-        def evaluate(a: Array, b: Array) -> Array:
-            x, y = (signed(a), signed(b)) if is_signed else (a, b)
-            return x == y if base == "eq" else x < y if base == "lt" else x <= y
-    else:
-        base, swap, negate = _CANONICAL_FLOAT[operator]
-        form = FORMATS[kind]
-        tag = f"{base}{'.ftz' if flush else ''}.{form}"
-
-        def evaluate(a: Array, b: Array) -> Array:
-            if flush:
-                flushed = numeric.operation(f"add.rn.ftz.{form}").evaluate
-                zero = np.zeros((1, 1), dtype=a.dtype)
-                a, b = flushed(a, zero), flushed(b, zero)
-            return compare_floats(base, form, a, b)
-
-    pair = (right, left) if swap else (left, right)
-    result = apply_integer(machine, f"compare.{tag}", pair, 1, evaluate)
-    return invert(machine.domain, result) if negate else result
+        return compare_as_integers(machine, _UNSIGNED.get(operator, operator), kind, left, right)
+    return compare_as_floats(machine, operator, FORMATS[kind], left, right, flush=flush)
 
 
 @TABLE.opcode("setp", "set")
@@ -97,7 +50,7 @@ def set_predicate(instruction: Instruction, context: Context) -> Step:
         return _set_register(instruction, operator, modifiers)
     *modifiers, kind = modifiers
     check_modifiers(instruction, modifiers, {"and", "or", "xor", "ftz"})
-    if kind in PACKED or operator not in (_CANONICAL if is_integer(kind) else _CANONICAL_FLOAT):
+    if kind in PACKED or operator not in (_INTEGERS if is_integer(kind) else FLOAT_COMPARISONS):
         raise UnknownInstruction(instruction)
     boolean = next((each for each in modifiers if each in ("and", "or", "xor")), None)
     bits, flush = type_bits(kind), "ftz" in modifiers

@@ -16,12 +16,12 @@ from bitwise_core.asm import Instruction, Operand
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.lanes import Array
+from bitwise_core.machine.logic import combine
 from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step, literal
 from bitwise_nvidia_ptx.literals import known_suffix
 from bitwise_nvidia_ptx.opcodes.common import BITS, FORMATS, PACKED, check_modifiers
 from bitwise_nvidia_ptx.opcodes.conversion import TABLE as CONVERSIONS
-from bitwise_nvidia_ptx.opcodes.logic import combine
 
 TABLE = OpcodeTable(CONVERSIONS)
 

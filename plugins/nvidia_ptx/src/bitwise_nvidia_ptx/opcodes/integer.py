@@ -10,11 +10,10 @@ from collections.abc import Callable
 import numpy as np
 
 from bitwise_core.asm import Instruction
-from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.pieces import concat, cut
+from bitwise_core.machine.lanes import Array
+from bitwise_core.machine.shifts import shifted
 from bitwise_core.machine.state import Machine, Step
 from bitwise_core.machine.steps import apply_integer
 from bitwise_nvidia_ptx.opcodes import floating
@@ -170,64 +169,13 @@ def shift(instruction: Instruction, context: Context) -> Step:
     root, kind = instruction.opcode.split(".")
     bits, is_signed = type_bits(kind), kind[0] == "s"
     destination, source, amount = instruction.operands
-
-    def evaluate(a: Array, b: Array) -> Array:
-        large = b >= np.uint32(bits)
-        count = np.where(large, np.uint32(bits - 1), b).astype(a.dtype)
-        moved: Array
-        if is_signed and root == "shr":
-            moved = signed(a) >> signed(count)
-            return moved.view(a.dtype)
-        moved = np.where(large, a.dtype.type(0), a << count if root == "shl" else a >> count)
-        return moved
-
-    name = f"{root}.{kind}" if is_signed and root == "shr" else f"{root}.b{bits}"
+    signed_right = is_signed and root == "shr"
 
     def step(machine: Machine) -> None:
         value, by = machine.read_bits(source, bits), machine.read_bits(amount, 32)
-        number, count = machine.known(value), machine.known(by)
-        if number is not None and count is not None:
-            machine.write(destination, evaluate(number, count))
-            return
-        exact = (is_signed and root == "shr") or L.other_form(value) is not None
-        moved = None if exact else _move_bytes(value, by, bits, root == "shl")
-        if moved is None:
-            moved = apply_integer(machine, name, [value, by], bits, evaluate)
-        machine.write(destination, moved)
+        machine.write(destination, shifted(machine, root, value, by, bits, is_signed=signed_right))
 
     return step
-
-
-def _move_bytes(value: Value, by: Value, bits: int, left: bool) -> Value | None:
-    if not isinstance(by, np.ndarray) or by.size != 1:
-        return None
-    count = int(by.reshape(())[()])
-    if count % 8 or count >= bits or count == 0:
-        return value if count == 0 else None
-    kept = bits - count
-    if not {count, kept} <= {8, 16, 24, 32, 40, 48, 56}:
-        return None
-    fill = _zeros(count)
-    part = _bytes(value, 0 if left else count, kept)
-    return concat([*fill, *part] if left else [*part, *fill])
-
-
-def _zeros(bits: int) -> list[Value]:
-    return [np.zeros((1, 1), dtype=L.UNSIGNED[size]) for size in _sizes(bits)]
-
-
-def _sizes(bits: int) -> list[int]:
-    return {8: [8], 16: [16], 24: [8, 16], 32: [32], 40: [8, 32], 48: [16, 32], 56: [8, 16, 32]}[bits]
-
-
-def _bytes(value: Value, low: int, bits: int) -> list[Value]:
-    if bits in (8, 16, 32):
-        return [cut(value, low, bits)]
-    parts: list[Value] = []
-    for size in _sizes(bits) if low % 16 else _sizes(bits)[::-1]:
-        parts.append(cut(value, low, size))
-        low += size
-    return parts
 
 
 def _check_field(bits: int, position: Array, length: Array) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from bitwise_core.asm import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
 from bitwise_core.machine import lanes as L
+from bitwise_core.machine import local_memory
 from bitwise_core.machine.access import aligned, load_global, read_shared, store_global, write_shared
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
@@ -21,7 +22,6 @@ from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx.literals import pointer_parameters
-from bitwise_nvidia_ptx.opcodes import local_memory
 from bitwise_nvidia_ptx.opcodes.common import type_bits
 
 TABLE = OpcodeTable()
