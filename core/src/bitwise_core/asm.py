@@ -91,7 +91,15 @@ class Paired:
     second: Operand
 
 
-Operand: TypeAlias = Register | Immediate | Symbol | Vector | Address | Negated | Paired
+@dataclass(frozen=True, slots=True)
+class Modified:
+    """An operand that is changed before the instruction uses it, such as `-|v1|`: `changes` in the order applied."""
+
+    operand: Operand
+    changes: tuple[str, ...]
+
+
+Operand: TypeAlias = Register | Immediate | Symbol | Vector | Address | Negated | Paired | Modified
 
 
 def parts(operand: Operand) -> Iterator[Register | Immediate | Symbol]:
@@ -105,6 +113,8 @@ def parts(operand: Operand) -> Iterator[Register | Immediate | Symbol]:
             inner = (register,)
         case Paired(first, second):
             inner = (first, second)
+        case Modified(changed, _):
+            inner = (changed,)
         case _:
             yield operand
             return

@@ -14,6 +14,7 @@ from bitwise_core.asm import (
     Immediate,
     Instruction,
     Kernel,
+    Modified,
     Module,
     Negated,
     Operand,
@@ -163,5 +164,7 @@ class _Writer:
             return "!" + self.register(operand.operand.name)
         if isinstance(operand, Paired):
             return f"{self.operand(operand.first)}|{self.operand(operand.second)}"
+        if isinstance(operand, Modified):
+            return f"{' '.join(operand.changes)}({self.operand(operand.operand)})"
         base = "absolute" if operand.base is None else self.operand(operand.base)
         return f"[{base} + {operand.offset}" + "".join(f", {self.operand(item)}" for item in operand.extra) + "]"

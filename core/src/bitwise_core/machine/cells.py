@@ -106,6 +106,8 @@ def join(cells: Sequence[tuple[hashing.Words, Array]], granule: int) -> Value:
     poisoned = (sticky & np.uint32(L.POISON)) != 0
     if bits <= 64 and (known | leaf | whole | poisoned).all():
         words, meta = first_words, (first_meta & np.uint32(_MARKED)) | sticky
+        if not whole.all():  # what is quiet as a half need not be so as a part of something wider
+            meta = np.where(whole, meta, meta & np.uint32(~L.QUIET & 0xFFFFFFFF))
         if known.any():
             words = np.where(known, number, words)
             meta = np.where(known, np.uint32(0) | L.known_meta(number, bits) | sticky, meta)
@@ -184,7 +186,7 @@ class SharedMemory:
         """Whether what each active lane stored there last is still there: no lane put something else in its place."""
         for part, (words, meta) in enumerate(split(value, self.granule)):
             found, properties = self._get(cells + part if part else cells)
-            same = (found == words).all(axis=0) & ((properties ^ meta) & ~np.uint32(L.LOOSE) == 0)
+            same = (found == words).all(axis=0) & ((properties ^ meta) & ~np.uint32(L.LOOSE | L.QUIET) == 0)
             if not (same if mask is None else same | ~mask).all():
                 return False
         return True

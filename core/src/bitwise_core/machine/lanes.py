@@ -52,6 +52,8 @@ WITH_NUMBER = 1 << 13
 ABSORBED = WITH_IDENTITY | WITH_NUMBER
 IS_ZERO = 1 << 14
 """The value is a zero of one sign or the other (under an assumption)."""
+QUIET = 1 << 15
+"""The value, read as a floating-point number, is no signalling NaN."""
 STICKY = POISON | UNDETERMINED
 FORM = KIND | PLUS_ZERO | NEGATED | WIDENED
 SET_SHIFT = 16

@@ -150,7 +150,9 @@ class TermDomain:
         if opposite is not False:
             condition = L.bare(condition, L.NEGATED)
             left, right = L.put(opposite, right, left), L.put(opposite, left, right)
-        kept = (left.meta & right.meta & (L.NOT_NEGATIVE | L.HALF_RANGE)) | _implied_by_both(left.meta, right.meta)
+        kept = (left.meta & right.meta & (L.NOT_NEGATIVE | L.HALF_RANGE | L.QUIET)) | _implied_by_both(
+            left.meta, right.meta
+        )
         result = term(left.bits, "select", [condition, left, right], kept)
         won = self.winners.choose(condition, left, right) if self.winners is not None else None
         if won is not None:

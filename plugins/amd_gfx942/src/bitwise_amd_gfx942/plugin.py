@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_amd_gfx942.matrix_units import ROWS
 from bitwise_core.hookspecs import hookimpl
+from bitwise_core.machine.arch import Arch
 from bitwise_core.mma import MmaSpec
+
+
+@hookimpl
+def bitwise_arches() -> Iterable[Arch]:
+    """gfx942."""
+    return [GFX942]
 
 
 @hookimpl

@@ -1,0 +1,168 @@
+"""gfx942 as an architecture: how a wave starts, its arguments, and the tables of its instructions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitwise_amd_gfx942 import matrix_units
+from bitwise_amd_gfx942.functions import FUNCTIONS
+from bitwise_amd_gfx942.mnemonics import MNEMONICS
+from bitwise_amd_gfx942.opcodes import (
+    buffers,
+    carries,
+    comparisons,
+    control,
+    conversion,
+    flat,
+    floating,
+    packed,
+    scalar_integers,
+    scalar_logic,
+    scalar_memory,
+    shared_memory,
+    vector_integers,
+    vector_logic,
+    waits,
+    wave,
+)
+from bitwise_amd_gfx942.opcodes.forms import Table
+from bitwise_amd_gfx942.registers import EVERYONE, EXEC, WAVE
+from bitwise_amd_gfx942.text.parser import TARGET, parse
+from bitwise_core.asm import Kernel, Module
+from bitwise_core.machine.arch import Arch, BitPatterns
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lane_hash import poison
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.launch import POINTER_SHIFT, Launch, ManifestError
+from bitwise_core.machine.parameters import POINTER_BYTES, value_of
+from bitwise_core.machine.pieces import cut
+from bitwise_core.machine.state import Machine, literal
+
+OPCODES = Table(
+    buffers.TABLE, carries.TABLE, comparisons.TABLE, control.TABLE, conversion.TABLE, flat.TABLE, floating.TABLE,
+    packed.TABLE, scalar_integers.TABLE, scalar_logic.TABLE, scalar_memory.TABLE, shared_memory.TABLE,
+    vector_integers.TABLE, vector_logic.TABLE, waits.TABLE, wave.TABLE,
+)  # fmt: skip
+
+_POINTER_BITS = 48 - POINTER_SHIFT
+"""A buffer's descriptor holds 48 bits of an address."""
+
+
+def granule(kernel: Kernel) -> int:
+    """The least unit, in bytes, in which the kernel's instructions look at data; finer accesses start a finer run."""
+    return 4
+
+
+def special(machine: Machine, launch: Launch) -> None:
+    """The number of each thread and block; `machine.special["block"]` holds the blocks' numbers.
+
+    Raises Unreadable for a block that is not made of whole waves.
+    """
+    if machine.threads % WAVE:
+        raise Unreadable(f"a block of {machine.threads} threads is not made of whole waves of {WAVE}")
+    block = machine.special["block"].astype(np.uint32)
+    machine.special["block"] = block
+
+
+def _coordinates(number: Array, extent: tuple[int, int, int]) -> list[Array]:
+    x, y, _ = (np.uint32(each) for each in extent)
+    values = [number % x, number // x % y, number // (x * y)]
+    return [literal(0, 32) if extent[index] == 1 else value for index, value in enumerate(values)]
+
+
+def prepare(machine: Machine, module: Module, kernel: Kernel, launch: Launch) -> None:
+    """Fills the registers that hardware and runtime set before a kernel's first instruction.
+
+    Raises ManifestError where the launch does not fit, Unreadable for a descriptor that is not modelled.
+    """
+    machine.extra[scalar_memory.ARGUMENTS] = words = argument_words(machine, kernel, launch)
+    machine.registers[EXEC] = EVERYONE
+    place = _user_registers(machine, kernel, words)
+    given = kernel.attributes
+    for axis, number in zip("xyz", _coordinates(machine.special["block"], launch.grid), strict=True):
+        if given.get(f"system_sgpr_workgroup_id_{axis}", "1" if axis == "x" else "0") == "1":
+            machine.registers[f"s{place}"] = number
+            place += 1
+    thread = np.arange(machine.threads, dtype=np.uint32)[None]
+    x, y, z = _coordinates(thread, machine.block)
+    machine.registers["v0"] = x if machine.block[1:] == (1, 1) else x | y << np.uint32(10) | z << np.uint32(20)
+
+
+def _user_registers(machine: Machine, kernel: Kernel, words: list[Value]) -> int:
+    """The scalar registers that the descriptor asks for; gives back the number of the next one."""
+    given = kernel.attributes
+    place = 0
+    for name, count in (
+        ("private_segment_buffer", 4), ("dispatch_ptr", 2), ("queue_ptr", 2), ("kernarg_segment_ptr", 2),
+        ("dispatch_id", 2), ("flat_scratch_init", 2), ("private_segment_size", 1),
+    ):  # fmt: skip
+        if given.get(f"user_sgpr_{name}", "0") != "1":
+            continue
+        if name == "kernarg_segment_ptr":
+            machine.registers[f"s{place}"] = literal(scalar_memory.ARGUMENTS_BASE, 32)
+            machine.registers[f"s{place + 1}"] = literal(scalar_memory.ARGUMENTS_BASE >> 32, 32)
+        place += count
+    length = int(given.get("user_sgpr_kernarg_preload_length", "0"))
+    start = int(given.get("user_sgpr_kernarg_preload_offset", "0"))
+    for word in words[start : start + length]:
+        machine.registers[f"s{place}"] = word
+        place += 1
+    return int(given.get("user_sgpr_count", str(place)))
+
+
+def argument_words(machine: Machine, kernel: Kernel, launch: Launch) -> list[Value]:
+    """The segment of arguments as words of 32 bits.  Raises ManifestError."""
+    if len(launch.args) > len(kernel.parameters):
+        raise ManifestError(
+            f"the launch gives {len(launch.args)} arguments and the entry {kernel.name} takes {len(kernel.parameters)}"
+        )
+    if len(machine.buffers) + len(kernel.parameters) >= 1 << _POINTER_BITS:
+        raise Unreadable("more buffers are given than addresses of 48 bits tell apart")
+    offsets = [int(each) for each in kernel.attributes["offsets"].split()]
+    size = max(
+        [
+            int(kernel.attributes.get("kernarg_size", "0")),
+            *(offset + each.size for offset, each in zip(offsets, kernel.parameters, strict=True)),
+        ],
+        default=0,
+    )
+    found: list[Value] = [poison(32) for _ in range(-(-size // 4))]
+    for index, (offset, parameter) in enumerate(zip(offsets, kernel.parameters, strict=True)):
+        if index < len(launch.args):
+            value = value_of(machine, launch.args[index], parameter)
+        elif parameter.size == POINTER_BYTES and parameter.pointer:
+            pointer = (len(machine.buffers) + 1 + index) << POINTER_SHIFT
+            machine.extra.setdefault("scratch", set()).add(pointer >> POINTER_SHIFT)
+            value = literal(pointer, 64)
+        else:
+            raise ManifestError(f"the parameter {parameter.name} has no argument in the launch")
+        _place(found, value, offset, parameter.size, parameter.name)
+    return found
+
+
+def _place(words: list[Value], value: Value, offset: int, size: int, name: str) -> None:
+    if size >= 4:
+        if offset % 4:
+            raise Unreadable(f"the parameter {name} does not lie at a multiple of four bytes")
+        for index in range(size // 4):
+            words[offset // 4 + index] = cut(value, 32 * index, 32)
+        return
+    assert isinstance(value, np.ndarray)
+    old = words[offset // 4]
+    number = value.astype(np.uint32) << np.uint32(8 * (offset % 4))
+    words[offset // 4] = number | old if isinstance(old, np.ndarray) else number
+
+
+GFX942 = Arch(
+    name=TARGET,
+    extension=".amdgcn",
+    targets=(TARGET,),
+    warp=WAVE,
+    opcodes=OPCODES,
+    mnemonics=MNEMONICS,
+    parse=parse,
+    granule=granule,
+    special=special,
+    prepare=prepare,
+    bits=BitPatterns(FUNCTIONS, tuple(matrix_units.ROWS)),
+)

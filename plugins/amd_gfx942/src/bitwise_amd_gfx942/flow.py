@@ -1,0 +1,80 @@
+"""What can be told of a kernel's scalar state before it runs: where the scalar condition code is looked at again."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from bitwise_amd_gfx942.opcodes.forms import form
+from bitwise_core.asm import Instruction, Kernel, Symbol, registers_of
+
+_READS = frozenset({
+    "s_addc_u32", "s_subb_u32", "s_cselect_b32", "s_cselect_b64", "s_cbranch_scc0", "s_cbranch_scc1", "s_cmov_b32",
+    "s_cmov_b64", "s_cmovk_i32",
+})  # fmt: skip
+_WRITES_NOTHING = (
+    "s_mov", "s_cmov", "s_mul", "s_load", "s_buffer", "s_waitcnt", "s_nop", "s_brev", "s_ff", "s_flbit", "s_bfm",
+    "s_sext", "s_bitset", "s_pack", "s_cselect", "s_branch", "s_cbranch", "s_endpgm", "s_barrier", "s_set", "s_get",
+    "s_swappc", "s_sleep", "s_sendmsg", "s_store", "s_dcache", "s_icache", "s_wakeup", "s_trap", "s_inst",
+)  # fmt: skip
+
+
+def writes_condition(name: str) -> bool:
+    """Whether the mnemonic, without its encoding, sets the scalar condition code."""
+    return name.startswith("s_") and not name.startswith(_WRITES_NOTHING)
+
+
+def reads_condition(instruction: Instruction) -> bool:
+    """Whether the instruction looks at the scalar condition code."""
+    named = {each for operand in instruction.operands for each in registers_of(operand)}
+    return form(instruction.opcode).name in _READS or bool(named & {"scc", "src_scc"})
+
+
+def successors(kernel: Kernel, index: int) -> tuple[int, ...]:
+    """The instructions that may be run after one."""
+    instruction = kernel.instructions[index]
+    name = form(instruction.opcode).name
+    if name in ("s_endpgm", "s_setpc_b64", "s_trap"):
+        return ()
+    if name.startswith(("s_branch", "s_cbranch")):
+        target = instruction.operands[0]
+        assert isinstance(target, Symbol)
+        place = kernel.labels[target.name]
+        return (place,) if name == "s_branch" else (place, index + 1)
+    return (index + 1,)
+
+
+_KNOWN: dict[int, tuple[tuple[Instruction, ...], frozenset[int]]] = {}
+
+
+def condition_lives_after(kernel: Kernel) -> frozenset[int]:
+    """The lines of the instructions after which the scalar condition code may still be looked at."""
+    known = _KNOWN.get(id(kernel.instructions))
+    if known is not None and known[0] is kernel.instructions:
+        return known[1]
+    if len(_KNOWN) > 64:
+        _KNOWN.clear()
+    found = _lives_after(kernel)
+    _KNOWN[id(kernel.instructions)] = kernel.instructions, found
+    return found
+
+
+def _lives_after(kernel: Kernel) -> frozenset[int]:
+    count = len(kernel.instructions)
+    reads = [reads_condition(each) for each in kernel.instructions]
+    writes = [_writes(each.opcode) for each in kernel.instructions]
+    before = [False] * (count + 1)
+    after = [False] * count
+    changed = True
+    while changed:
+        changed = False
+        for index in range(count - 1, -1, -1):
+            live = any(before[each] for each in successors(kernel, index) if each <= count)
+            entering = reads[index] or (live and not writes[index])
+            if live != after[index] or entering != before[index]:
+                after[index], before[index], changed = live, entering, True
+    return frozenset(each.line for each, live in zip(kernel.instructions, after, strict=True) if live)
+
+
+@lru_cache(maxsize=1 << 12)
+def _writes(opcode: str) -> bool:
+    return writes_condition(form(opcode).name)

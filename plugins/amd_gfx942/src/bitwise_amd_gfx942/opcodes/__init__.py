@@ -1,0 +1,1 @@
+"""What the instructions of gfx942 do, by kind; each module fills one table."""

@@ -1,0 +1,89 @@
+"""Who acts: vector instructions act in the lanes of the execution mask, scalar ones in every wave that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from bitwise_amd_gfx942.registers import EVERYONE, EXEC
+from bitwise_core.asm import Instruction
+from bitwise_core.engine.program import merge_local, merge_registers
+from bitwise_core.machine.arch import Builder, Context, OpcodeTable
+from bitwise_core.machine.lanes import Array
+from bitwise_core.machine.state import Control, Machine, Step, both
+
+
+def acting(machine: Machine) -> Array | None:
+    """The lanes in which a vector instruction acts, as `Machine.mask`, where the execution mask is known.
+
+    Raises TypeError where it depends on data.
+    """
+    lanes = machine.registers[EXEC]
+    if not isinstance(lanes, np.ndarray):
+        known = machine.known(lanes)
+        if known is None:
+            raise TypeError
+        lanes = known
+    if lanes is EVERYONE:
+        return machine.mask
+    if machine.mask is None:
+        return lanes
+    cached = machine.extra.get("acting")
+    if cached is not None and cached[0] is lanes and cached[1] is machine.mask:
+        found: Array = cached[2]
+        return found
+    found = lanes & machine.mask
+    machine.extra["acting"] = (lanes, machine.mask, found)
+    return found
+
+
+def in_active_lanes(step: Step) -> Step:
+    """The step in the lanes of the execution mask; nothing where that is empty."""
+
+    def run(machine: Machine) -> Control | None:
+        lanes = machine.registers[EXEC]
+        if lanes is EVERYONE:
+            return step(machine)
+        try:
+            mask = acting(machine)
+        except TypeError:
+            return _under_condition(machine, step)
+        if mask is not None and not mask.any():
+            return None
+        outer = machine.mask
+        machine.mask = mask
+        try:
+            return step(machine)
+        finally:
+            machine.mask = outer
+
+    return run
+
+
+def _under_condition(machine: Machine, step: Step) -> Control | None:
+    """The step where the execution mask depends on data: each lane keeps what it had where its bit is not set."""
+    lanes = machine.registers[EXEC]
+    before, local = dict(machine.registers), dict(machine.local)
+    outer = machine.condition
+    machine.condition = both(machine.domain, outer, lanes)
+    try:
+        control = step(machine)
+    finally:
+        machine.condition = outer
+    merge_registers(machine, lanes, machine.registers, before)
+    merge_local(machine, lanes, machine.local, local)
+    return control
+
+
+def vector(table: OpcodeTable, *names: str) -> Callable[[Builder], Builder]:
+    """Registers a builder whose steps act in the lanes of the execution mask."""
+
+    def register(builder: Builder) -> Builder:
+        def build(instruction: Instruction, context: Context) -> Step:
+            return in_active_lanes(builder(instruction, context))
+
+        table.opcode(*names)(build)
+        return builder
+
+    return register

@@ -1,0 +1,84 @@
+"""Loads and stores at known addresses, in the widths that the address allows; sizes and fills of narrow accesses."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from bitwise_amd_gfx942.opcodes.forms import form
+from bitwise_amd_gfx942.opcodes.selected_parts import widened
+from bitwise_core.asm import Instruction
+from bitwise_core.machine.access import load_global, store_global
+from bitwise_core.machine.arch import UnknownInstruction
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.pieces import concat, cut
+from bitwise_core.machine.state import Machine
+
+_SIZES = {
+    "ubyte": (8, False), "sbyte": (8, True), "byte": (8, False), "ushort": (16, False), "sshort": (16, True),
+    "short": (16, False), "dword": (32, False), "dwordx2": (64, False), "dwordx3": (96, False), "dwordx4": (128, False),
+}  # fmt: skip
+_NAME = re.compile(r"\w+?_(?:load|store)_(\w+?)(_d16|_d16_hi)?")
+
+
+class Width:
+    """What an access moves: `bits`, with its sign where it is loaded into more, into (or from) half a register."""
+
+    __slots__ = ("bits", "half", "high", "signed")
+
+    def __init__(self, instruction: Instruction) -> None:
+        """Raises UnknownInstruction for a name that says no width."""
+        found = _NAME.fullmatch(form(instruction.opcode).name)
+        if found is None or found[1] not in _SIZES:
+            raise UnknownInstruction(instruction)
+        self.bits, self.signed = _SIZES[found[1]]
+        self.half, self.high = found[2] is not None, found[2] == "_d16_hi"
+
+    @property
+    def register_bits(self) -> int:
+        """The width of the registers that are written."""
+        return 16 if self.half else max(self.bits, 32)
+
+    def extended(self, machine: Machine, value: Value) -> Value:
+        """What a load leaves in its registers."""
+        return (
+            value
+            if self.bits >= self.register_bits
+            else widened(machine, value, self.bits, self.register_bits, self.signed)
+        )
+
+    def stored(self, value: Value) -> Value:
+        """What a store takes of its registers."""
+        return cut(value, 16 if self.high else 0, self.bits) if self.bits < 32 else value
+
+
+def unit(machine: Machine, address: Array, bits: int) -> int:
+    """The widest access of at most 32 bits to which the address is aligned in every active lane."""
+    size = min(bits, 32)
+    while size > 8:
+        astray = (address & np.uint64(size // 8 - 1)) != 0
+        if machine.mask is not None:
+            astray = astray & machine.mask
+        if not astray.any():
+            break
+        size //= 2
+    return size
+
+
+def load_words(machine: Machine, address: Array, bits: int, line: int) -> Value:
+    """So many bits of global memory from each active lane's address on.  Raises Unreadable."""
+    size = unit(machine, address, bits)
+    parts = []
+    for low in range(0, bits, size):
+        place = address + np.uint64(low // 8) if low else address
+        parts.append(load_global(machine, place, size, line))
+    return concat(parts)
+
+
+def store_words(machine: Machine, address: Array, value: Value, bits: int, line: int) -> None:
+    """Stores so many bits from each active lane's address on.  Raises Unreadable."""
+    size = unit(machine, address, bits)
+    for low in range(0, bits, size):
+        place = address + np.uint64(low // 8) if low else address
+        store_global(machine, place, cut(value, low, size), size, line)

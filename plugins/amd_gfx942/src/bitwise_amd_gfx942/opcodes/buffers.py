@@ -1,0 +1,210 @@
+"""buffer_ loads and stores through a resource descriptor of four scalar registers, with its bounds.
+
+Source: AMD Instinct MI300 ISA, "Vector memory buffer instructions": the descriptor's fields, raw buffers, and range
+checking.  Beyond the bounds a load gives 0 and a store does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitwise_amd_gfx942.opcodes.acting import vector
+from bitwise_amd_gfx942.opcodes.addressing import Width, load_words, store_words
+from bitwise_amd_gfx942.opcodes.flat import CACHE, LOADS, STORES, plus, unsigned, wide_reader
+from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, number
+from bitwise_amd_gfx942.opcodes.selections import without_choice
+from bitwise_amd_gfx942.opcodes.sources import Reader, half_writer, reader, writer
+from bitwise_core.asm import Immediate, Instruction, Operand, Symbol, Vector
+from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.comparisons import compare_as_integers
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.launch import POINTER_SHIFT
+from bitwise_core.machine.pieces import choose, concat, cut
+from bitwise_core.machine.state import Machine, Step, both, literal
+from bitwise_core.machine.steps import apply_integer
+
+TABLE = Table()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an access goes: the known base (64 bits), the offset of each lane, how many bytes the buffer has for it.
+
+    `condition` says in which lanes the access happens where that depends on data, beside the bounds.
+    """
+
+    base: Array
+    offset: Value
+    bound: Array
+    condition: Value | None
+
+
+def place_reader(instruction: Instruction, operands: tuple[Operand, ...]) -> Callable[[Machine], Place]:
+    """A function of the machine that gives the Place of an access.  Raises UnknownInstruction."""
+    modifiers = check_modifiers(instruction, "offen", "offset", *CACHE).modifiers
+    varying, resource, scalar = operands
+    if not isinstance(resource, Vector) or len(resource.items) != 4:
+        raise UnknownInstruction(instruction, "takes a resource of four scalar registers")
+    words = wide_reader(resource, instruction)
+    offset = number(instruction, modifiers.get("offset", "0"))
+    more = None
+    if "offen" in modifiers:
+        more = reader(varying, "b32", instruction)
+    elif varying != Symbol("off"):
+        raise UnknownInstruction(instruction, "has a register and does not say what for")
+    added = None
+    if scalar != Immediate(0):
+        added = reader(scalar, "b32", instruction)
+    line = instruction.line
+
+    def read(machine: Machine) -> Place:
+        descriptor = words(machine)
+        low, high = machine.known(cut(descriptor, 0, 64)), machine.known(cut(descriptor, 64, 64))
+        if low is None or high is None:
+            raise Unreadable("a buffer's descriptor depends on data", line)
+        if ((low >> np.uint64(48)) != 0).any():
+            raise Unreadable("a buffer's descriptor has a stride or swizzles, which is not modelled", line)
+        base, bound = low, high.astype(np.uint32)
+        start = None if added is None else machine.known(added(machine))
+        if start is not None:
+            if (start > bound).any():
+                raise Unreadable("a buffer's scalar offset lies outside of it", line)
+            base, bound = base + start.astype(np.uint64), bound - start
+        elif added is not None:
+            raise Unreadable("a buffer's scalar offset depends on data", line)
+        value: Value = literal(offset, 32)
+        condition = None
+        if more is not None:
+            value = more(machine)
+            if machine.known(value) is None:
+                value, condition = without_choice(machine, value, bound)
+            if offset:
+                value = _beyond(machine, value, offset, line)
+        return Place(base, value, bound, condition)
+
+    return read
+
+
+def _beyond(machine: Machine, value: Value, offset: int, line: int) -> Value:
+    known = machine.known(value)
+    if known is not None:
+        # A sum that leaves 32 bits is out of bounds whatever becomes of it: no buffer has so many bytes.
+        total = known.astype(np.uint64) + np.uint64(offset)
+        result: Value = np.minimum(total, np.uint64((1 << 32) - 1)).astype(np.uint32)
+        return result
+    return apply_integer(machine, "add.b32", [value, literal(offset, 32)], 32, np.add, gathers=True)
+
+
+def within(machine: Machine, place: Place, bits: int, line: int) -> Array:
+    """The lanes whose access lies inside the bounds, all of it.  Raises Unreadable where one lies inside in part."""
+    known = machine.known(place.offset)
+    assert known is not None
+    wide, bound = known.astype(np.uint64), place.bound.astype(np.uint64)
+    inside, whole = wide < bound, wide + np.uint64(bits // 8) <= bound
+    part = inside & ~whole
+    if part.any() and (machine.mask is None or (part & machine.mask).any()):
+        raise Unreadable("an access lies inside the bounds of a buffer's descriptor in part", line)
+    return whole
+
+
+def _under(machine: Machine, lanes: Array) -> Array | None:
+    """The active lanes among those."""
+    if machine.mask is None:
+        return None if lanes.all() else lanes
+    return machine.mask & lanes
+
+
+@vector(TABLE, *(f"buffer_load_{kind}" for kind in LOADS))
+def load(instruction: Instruction, context: Context) -> Step:
+    """Loads of 8 to 128 bits; 0 outside of the bounds."""
+    width = Width(instruction)
+    if len(instruction.operands) != 4:
+        raise UnknownInstruction(instruction, "does not take these operands")
+    target = instruction.operands[0]
+    find = place_reader(instruction, instruction.operands[1:])
+    line = instruction.line
+    write = (
+        half_writer(target, width.high, instruction) if width.half else writer(target, width.register_bits, instruction)
+    )
+
+    def step(machine: Machine) -> None:
+        place = find(machine)
+        value = _loaded(machine, place, width.bits, line)
+        if place.condition is not None:
+            value = machine.domain.select(place.condition, value, _zero(width.bits))
+        write(machine, width.extended(machine, value))
+
+    return step
+
+
+def _zero(bits: int) -> Value:
+    return concat([literal(0, min(bits, 32)) for _ in range(0, bits, min(bits, 32))])
+
+
+def _loaded(machine: Machine, place: Place, bits: int, line: int) -> Value:
+    known = machine.known(place.offset)
+    if known is None:
+        return _gathered(machine, place, bits, line)
+    inside = within(machine, place, bits, line)
+    outer = machine.mask
+    lanes = _under(machine, inside)
+    if lanes is not None and not lanes.any():
+        return _zero(bits)
+    machine.mask = lanes
+    try:
+        value = load_words(machine, place.base + known.astype(np.uint64), bits, line)
+    finally:
+        machine.mask = outer
+    return value if inside.all() else choose(inside, value, _zero(bits))
+
+
+def _gathered(machine: Machine, place: Place, bits: int, line: int) -> Value:
+    """What lies at an offset that depends on data, and 0 where that is out of bounds."""
+    size = min(bits, 32)
+    start = plus(machine, place.base, unsigned(place.offset))
+    buffer = {int(each) >> POINTER_SHIFT for each in place.base.flat}
+    parts: list[Value] = [
+        machine.memory.gather(
+            plus(machine, start, literal(low // 8, 64)) if low else start, size, machine.mask, line, sorted(buffer)
+        )
+        for low in range(0, bits, size)
+    ]
+    last = (place.bound - np.uint32(bits // 8)).astype(np.uint32)
+    inside = compare_as_integers(machine, "le", "u32", place.offset, last)
+    return machine.domain.select(inside, concat(parts), _zero(bits))
+
+
+@vector(TABLE, *(f"buffer_store_{kind}" for kind in STORES))
+def store(instruction: Instruction, context: Context) -> Step:
+    """Stores of 8 to 128 bits; nothing outside of the bounds."""
+    width = Width(instruction)
+    if len(instruction.operands) != 4:
+        raise UnknownInstruction(instruction, "does not take these operands")
+    source = instruction.operands[0]
+    value_of: Reader = reader(source, "b32", instruction) if width.bits <= 32 else wide_reader(source, instruction)
+    find = place_reader(instruction, instruction.operands[1:])
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        place = find(machine)
+        value = width.stored(value_of(machine))
+        known = machine.known(place.offset)
+        if known is None:
+            raise Unreadable("memory is written at a computed address", line)
+        lanes = _under(machine, within(machine, place, width.bits, line))
+        if lanes is not None and not lanes.any():
+            return
+        mask, condition = machine.mask, machine.condition
+        machine.mask = lanes
+        if place.condition is not None:
+            machine.condition = both(machine.domain, condition, place.condition)
+        try:
+            store_words(machine, place.base + known.astype(np.uint64), value, width.bits, line)
+        finally:
+            machine.mask, machine.condition = mask, condition
+
+    return step

@@ -1,0 +1,158 @@
+"""v_cmp, v_cmpx and v_cndmask: sets of lanes by comparison, and choices by a set.
+
+Source: AMD Instinct MI300 ISA, "Vector ALU operations" (VOPC).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitwise_amd_gfx942.modes import flushes, mode_of
+from bitwise_amd_gfx942.opcodes import selected_parts
+from bitwise_amd_gfx942.opcodes.acting import vector
+from bitwise_amd_gfx942.opcodes.constants import BITS
+from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
+from bitwise_amd_gfx942.opcodes.lanewise import lanewise
+from bitwise_amd_gfx942.opcodes.scalar_logic import as_set, pair
+from bitwise_amd_gfx942.opcodes.selections import remember
+from bitwise_amd_gfx942.opcodes.sources import Reader, reader
+from bitwise_amd_gfx942.registers import EVERYONE, EXEC, NOBODY, write_exec, write_set
+from bitwise_amd_gfx942.sets import both_sets
+from bitwise_core.asm import Instruction, Vector
+from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.comparisons import compare_as_floats, compare_as_integers
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.pieces import choose
+from bitwise_core.machine.state import Machine, Step
+from bitwise_core.machine.steps import apply_integer
+
+TABLE = Table()
+
+_INTEGERS = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
+_FLOATS = {
+    "lt": "lt", "eq": "eq", "le": "le", "gt": "gt", "lg": "ne", "ge": "ge", "o": "num", "u": "nan", "nge": "ltu",
+    "nlg": "equ", "ngt": "leu", "nle": "gtu", "neq": "neu", "nlt": "geu",
+}  # fmt: skip
+_INTEGER_KINDS = {
+    f"{letter}{bits}": f"{core}{bits}" for letter, core in (("i", "s"), ("u", "u")) for bits in (16, 32, 64)
+}
+_FLOAT_KINDS = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
+
+
+def put_set(machine: Machine, operand: Vector, lanes: Value) -> None:
+    """Writes a set that an instruction found: the lanes that do not run are not in it.
+
+    `Machine.mask` is that of the waves, not of the execution mask.
+    """
+    running = machine.registers[EXEC]
+    write_set(machine, operand, lanes if running is EVERYONE else both_sets(machine, lanes, running))
+
+
+def _names() -> list[str]:
+    names = [f"{operator}_{kind}" for operator in (*_INTEGERS, "t", "f") for kind in _INTEGER_KINDS]
+    return names + [f"{operator}_{kind}" for operator in (*_FLOATS, "tru", "f") for kind in _FLOAT_KINDS]
+
+
+@TABLE.opcode(*(f"v_cmp{x}_{name}" for x in ("", "x") for name in _names()))
+def compare(instruction: Instruction, context: Context) -> Step:
+    """The set of active lanes in which a comparison holds; v_cmpx makes it the execution mask too."""
+    found = check_modifiers(instruction, "src0_sel", "src1_sel")
+    verb, operator, kind = found.name.split("_")[1:]
+    if len(instruction.operands) != 3:
+        raise UnknownInstruction(instruction, "takes three operands")
+    target = pair(instruction.operands[0], instruction)
+    form_of = _FLOAT_KINDS.get(kind)
+    given = form_of or f"b{kind[1:]}"
+    readers: list[Reader] = []
+    for index, operand in enumerate(instruction.operands[1:]):
+        if found.encoding == "sdwa":
+            selector = found.modifiers.get(f"src{index}_sel", "DWORD")
+            readers.append(selected_parts.part_reader(operand, selector, given, instruction))
+        else:
+            readers.append(reader(operand, given, instruction))
+    flush = form_of is not None and flushes(mode_of(context.kernel), form_of, instruction)
+
+    def holds(machine: Machine, left: Value, right: Value) -> Value:
+        if operator in ("t", "tru", "f"):
+            return NOBODY if operator == "f" else EVERYONE
+        if form_of is not None:
+            return compare_as_floats(machine, _FLOATS[operator], form_of, left, right, flush=flush)
+        return compare_as_integers(machine, _INTEGERS[operator], _INTEGER_KINDS[kind], left, right)
+
+    left, right = readers
+
+    def step(machine: Machine) -> None:
+        lanes = holds(machine, left(machine), right(machine))
+        put_set(machine, target, lanes)
+        if verb == "cmpx":
+            write_exec(machine, both_sets(machine, lanes, machine.registers[EXEC]))
+
+    return step
+
+
+_CLASSES = (
+    "signalling NaN", "quiet NaN", "-infinity", "-normal", "-subnormal", "-0", "+0", "+subnormal", "+normal",
+    "+infinity",
+)  # fmt: skip
+
+
+def classes_of(pattern: Array, bits: int) -> Array:
+    """The number of the class (see `_CLASSES`) of each pattern."""
+    mantissa = {16: 10, 32: 23, 64: 52}[bits]
+    top = (1 << bits - 1 - mantissa) - 1
+    exponent = (pattern >> pattern.dtype.type(mantissa)) & pattern.dtype.type(top)
+    fraction = pattern & pattern.dtype.type((1 << mantissa) - 1)
+    negative = (pattern >> pattern.dtype.type(bits - 1)) != 0
+    quiet = (pattern >> pattern.dtype.type(mantissa - 1)) & pattern.dtype.type(1) != 0
+    size = np.where(exponent == top, 3, np.where(exponent != 0, 2, np.where(fraction != 0, 1, 0)))
+    nan = (exponent == top) & (fraction != 0)
+    return np.where(nan, np.where(quiet, 1, 0), np.where(negative, 5 - size, 6 + size))
+
+
+@TABLE.opcode(*(f"v_cmp{x}_class_{kind}" for x in ("", "x") for kind in _FLOAT_KINDS))
+def compare_class(instruction: Instruction, context: Context) -> Step:
+    """The set of active lanes whose number is of one of the classes that the second source's bits name."""
+    found = check_modifiers(instruction)
+    verb, kind = found.name.split("_")[1], _FLOAT_KINDS[found.name.split("_")[-1]]
+    target = pair(instruction.operands[0], instruction)
+    left, right = (
+        reader(instruction.operands[1], kind, instruction),
+        reader(instruction.operands[2], "b32", instruction),
+    )
+    bits = BITS[kind]
+
+    def evaluate(a: Array, mask: Array) -> Array:
+        holds: Array = mask >> classes_of(a, bits).astype(np.uint32) & np.uint32(1) != 0
+        return holds
+
+    def step(machine: Machine) -> None:
+        lanes = apply_integer(machine, f"is of class.{kind}", [left(machine), right(machine)], 1, evaluate)
+        put_set(machine, target, lanes)
+        if verb == "cmpx":
+            write_exec(machine, both_sets(machine, lanes, machine.registers[EXEC]))
+
+    return step
+
+
+@vector(TABLE, "v_cndmask_b32")
+def select(instruction: Instruction, context: Context) -> Step:
+    """The second source in the lanes of the set, the first in the others."""
+    operands = instruction.operands
+    if len(operands) != 4:
+        raise UnknownInstruction(instruction, "takes four operands")
+    lanes = pair(operands[3], instruction)
+    kind = "fp32" if any(type(each).__name__ == "Modified" for each in operands) else "b32"
+
+    def compute(machine: Machine, if_false: Value, if_true: Value) -> Value:
+        predicate = as_set(machine, lanes)
+        if isinstance(predicate, np.ndarray):
+            return choose(predicate, if_true, if_false)
+        known = machine.known(predicate)
+        if known is not None:
+            return choose(known, if_true, if_false)
+        result = machine.domain.select(predicate, if_true, if_false)
+        remember(machine, result, predicate, if_true, if_false)
+        return result
+
+    shorter = Instruction(instruction.opcode, operands[:3], None, instruction.line, instruction.source)
+    return lanewise(shorter, (kind, kind), 32, compute)

@@ -1,0 +1,121 @@
+"""Branches, ends, barriers, waits, and what computes nothing.
+
+Source: AMD Instinct MI300 ISA, "Program flow control" (SOPP).
+"""
+
+from __future__ import annotations
+
+from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
+from bitwise_amd_gfx942.opcodes.scalar_integers import condition_code
+from bitwise_amd_gfx942.opcodes.scalar_values import some_lane
+from bitwise_amd_gfx942.registers import EVERYONE, EXEC, read_set
+from bitwise_core.asm import Instruction, Register, Symbol, Vector
+from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.state import Barrier, Branch, Control, Exit, Machine, Step, invert
+
+TABLE = Table()
+_VCC = Vector((Register("vcc_lo"), Register("vcc_hi")))
+
+
+def target_of(instruction: Instruction, context: Context) -> int:
+    """The instruction that a branch goes to.  Raises UnknownInstruction."""
+    check_modifiers(instruction)
+    target = instruction.operands[0] if len(instruction.operands) == 1 else None
+    if not isinstance(target, Symbol) or target.name not in context.kernel.labels:
+        raise UnknownInstruction(instruction, "takes a label")
+    return context.kernel.labels[target.name]
+
+
+@TABLE.opcode("s_branch")
+def branch(instruction: Instruction, context: Context) -> Step:
+    """Goes on at a label."""
+    control = Branch(target_of(instruction, context))
+    return lambda machine: control
+
+
+@TABLE.opcode("s_cbranch_scc0", "s_cbranch_scc1")
+def branch_on_condition(instruction: Instruction, context: Context) -> Step:
+    """A wave branches where the condition code is 0, or 1."""
+    place = target_of(instruction, context)
+    opposite = instruction.opcode == "s_cbranch_scc0"
+
+    def step(machine: Machine) -> Control:
+        condition = condition_code(machine)
+        return Branch(place, invert(machine.domain, condition) if opposite else condition)
+
+    return step
+
+
+@TABLE.opcode("s_cbranch_vccz", "s_cbranch_vccnz")
+def branch_on_set(instruction: Instruction, context: Context) -> Step:
+    """A wave branches where vcc holds no lane, or some."""
+    place = target_of(instruction, context)
+    opposite = instruction.opcode == "s_cbranch_vccz"
+
+    def step(machine: Machine) -> Control:
+        found = some_lane(machine, read_set(machine, _VCC))
+        return Branch(place, invert(machine.domain, found) if opposite else found)
+
+    return step
+
+
+@TABLE.opcode("s_cbranch_execz", "s_cbranch_execnz")
+def branch_on_execution(instruction: Instruction, context: Context) -> Step:
+    """A wave branches where none of its lanes runs, or some."""
+    place = target_of(instruction, context)
+    opposite = instruction.opcode == "s_cbranch_execz"
+    line = instruction.line
+
+    def step(machine: Machine) -> Control | None:
+        lanes = machine.registers[EXEC]
+        if lanes is EVERYONE:
+            return None if opposite else Branch(place)
+        known = machine.known(lanes)
+        if known is None:
+            raise Unreadable("whether any lane runs depends on data", line)
+        found = some_lane(machine, known)
+        return Branch(place, invert(machine.domain, found) if opposite else found)
+
+    return step
+
+
+@TABLE.opcode("s_endpgm")
+def end(instruction: Instruction, context: Context) -> Step:
+    """The wave is done, whatever the execution mask."""
+    check_modifiers(instruction)
+    control = Exit()
+    return lambda machine: control
+
+
+@TABLE.opcode("s_trap")
+def trap(instruction: Instruction, context: Context) -> Step:
+    """A trap ends the launch without a result."""
+
+    def step(machine: Machine) -> Control | None:
+        raise Unreadable("the kernel traps on this launch", instruction.line)
+
+    return step
+
+
+@TABLE.opcode("s_barrier")
+def barrier(instruction: Instruction, context: Context) -> Step:
+    """All waves of the block meet, whatever their execution masks."""
+    check_modifiers(instruction)
+    return lambda machine: Barrier(0)
+
+
+@TABLE.opcode(
+    "s_nop", "s_setprio", "s_sleep", "s_inst_prefetch", "s_icache_inv", "s_dcache_inv", "s_dcache_wb", "buffer_inv",
+    "buffer_wbl2", "buffer_gl0_inv", "v_nop", "s_ttracedata", "s_incperflevel", "s_decperflevel",
+)  # fmt: skip
+def nothing(instruction: Instruction, context: Context) -> Step:
+    """Pauses, priorities and caches: nothing is computed."""
+    check_modifiers(instruction, "sc0", "sc1", "nt")
+    return lambda machine: None
+
+
+@TABLE.opcode("s_setreg_imm32_b32", "s_setreg_b32")
+def set_mode(instruction: Instruction, context: Context) -> Step:
+    """Changes of the mode register while the kernel runs are not modelled, but to what it holds already."""
+    raise UnknownInstruction(instruction, "changes the mode, which is not modelled")

@@ -1,0 +1,149 @@
+"""v_cvt in its forms, ldexp, and what takes a number's exponent and fraction apart.
+
+Source: AMD Instinct MI300 ISA, "Vector ALU operations" (VOP1, VOP3).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitwise_amd_gfx942.modes import flushes, mode_of, rounding_of
+from bitwise_amd_gfx942.opcodes.acting import vector
+from bitwise_amd_gfx942.opcodes.constants import BITS
+from bitwise_amd_gfx942.opcodes.floating import operation, quieted
+from bitwise_amd_gfx942.opcodes.forms import Table, form
+from bitwise_amd_gfx942.opcodes.lanewise import Compute, lanewise
+from bitwise_core.asm import Instruction
+from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.pieces import concat, cut
+from bitwise_core.machine.state import Machine, Step, literal
+from bitwise_core.machine.steps import apply_integer
+
+TABLE = Table()
+
+_KINDS = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "i16": "s16", "u16": "u16", "i32": "s32", "u32": "u32"}
+_WIDTHS = {"s16": 16, "u16": 16, "s32": 32, "u32": 32, **BITS}
+
+
+def _check_mode(instruction: Instruction, context: Context, *kinds: str) -> None:
+    """Raises UnknownInstruction where subnormal numbers of a format are flushed."""
+    for kind in kinds:
+        if kind.startswith("fp") and flushes(mode_of(context.kernel), kind, instruction):
+            raise UnknownInstruction(instruction, "flushes subnormal numbers, which is not modelled")
+
+
+_PAIRS = (
+    "f32_f16", "f16_f32", "f32_f64", "f64_f32", "f32_i32", "f32_u32", "f64_i32", "f64_u32", "f16_i16", "f16_u16",
+    "i32_f32", "u32_f32", "i32_f64", "u32_f64", "i16_f16", "u16_f16",
+)  # fmt: skip
+
+
+@vector(TABLE, *(f"v_cvt_{pair}" for pair in _PAIRS))
+def convert(instruction: Instruction, context: Context) -> Step:
+    """Between formats in the mode's rounding; to integers toward zero, clamped, a NaN as 0."""
+    to, source = (_KINDS[each] for each in form(instruction.opcode).name.split("_")[2:])
+    _check_mode(instruction, context, to, source)
+    bits = _WIDTHS[to]
+    if to[0] in "su":
+        name = f"convert.rzi.{to}.{source}"
+    elif (to, source) in (("fp32", "fp16"), ("fp64", "fp32"), ("fp64", "s32"), ("fp64", "u32")):
+        name = f"convert.{to}.{source}"
+    else:
+        name = f"convert.{rounding_of(mode_of(context.kernel), to, instruction)}.{to}.{source}"
+    taken = source if source.startswith("fp") else f"b{_WIDTHS[source]}"
+
+    def compute(machine: Machine, value: Value) -> Value:
+        result = machine.domain.floating(name, [value], bits)
+        return quieted(result) if to.startswith("fp") else result
+
+    return lanewise(instruction, (taken,), bits, compute)
+
+
+@vector(TABLE, *(f"v_cvt_f32_ubyte{byte}" for byte in range(4)))
+def convert_byte(instruction: Instruction, context: Context) -> Step:
+    """One byte of a word as a number."""
+    low = 8 * int(form(instruction.opcode).name[-1])
+
+    def compute(machine: Machine, value: Value) -> Value:
+        return operation(machine, "convert.fp32.u8", [cut(value, low, 8)], 32)
+
+    return lanewise(instruction, ("b32",), 32, compute)
+
+
+@vector(TABLE, "v_cvt_pkrtz_f16_f32")
+def convert_pair(instruction: Instruction, context: Context) -> Step:
+    """Two numbers rounded toward zero, side by side."""
+    _check_mode(instruction, context, "fp16", "fp32")
+
+    def compute(machine: Machine, low: Value, high: Value) -> Value:
+        return concat([operation(machine, "convert.rz.fp16.fp32", [each], 16) for each in (low, high)])
+
+    return lanewise(instruction, ("fp32", "fp32"), 32, compute)
+
+
+_BIAS = {"fp16": (15, 10), "fp32": (127, 23), "fp64": (1023, 52)}
+
+
+def scaled(kind: str, context: Context, instruction: Instruction) -> Compute:
+    """A number times a power of two, rounded once: a product where the power is known and a normal number."""
+    rounding = rounding_of(mode_of(context.kernel), kind, instruction)
+    bias, mantissa = _BIAS[kind]
+    bits = BITS[kind]
+
+    def compute(machine: Machine, value: Value, power: Value) -> Value:
+        if isinstance(power, np.ndarray):
+            exponent = power.view(f"int{8 * power.dtype.itemsize}").astype(np.int64)
+            if ((exponent > -bias) & (exponent <= bias)).all():
+                factor: Array = ((exponent + bias).astype(np.uint64) << np.uint64(mantissa)).astype(f"uint{bits}")
+                return operation(machine, f"mul.{rounding}.{kind}", [value, factor], bits)
+        return operation(machine, f"ldexp.{rounding}.{kind}@{context.arch.name}", [value, power], bits)
+
+    return compute
+
+
+@vector(TABLE, "v_ldexp_f16", "v_ldexp_f32", "v_ldexp_f64")
+def scale(instruction: Instruction, context: Context) -> Step:
+    """A number times two to the power of an integer."""
+    kind = _KINDS[form(instruction.opcode).name.split("_")[-1]]
+    _check_mode(instruction, context, kind)
+    power = "b16" if kind == "fp16" else "b32"
+    return lanewise(instruction, (kind, power), BITS[kind], scaled(kind, context, instruction))
+
+
+@vector(
+    TABLE,
+    "v_frexp_mant_f32",
+    "v_frexp_mant_f64",
+    "v_frexp_exp_i32_f32",
+    "v_frexp_exp_i32_f64",
+    "v_fract_f32",
+    "v_fract_f64",
+)
+def part(instruction: Instruction, context: Context) -> Step:
+    """The fraction from 1/2 to 1, the power of two that goes with it, and a number less its floor."""
+    name = form(instruction.opcode).name
+    kind = _KINDS[name.split("_")[-1]]
+    _check_mode(instruction, context, kind)
+    bits = 32 if "_exp_" in name else BITS[kind]
+    what = {"exp": "frexp.exponent", "mant": "frexp.mantissa"}.get(name.split("_")[2], "fract")
+
+    def compute(machine: Machine, value: Value) -> Value:
+        result = machine.domain.floating(f"{what}.{kind}@{context.arch.name}", [value], bits)
+        return result if what.endswith("exponent") else quieted(result)
+
+    return lanewise(instruction, (kind,), bits, compute)
+
+
+@vector(TABLE, "v_sat_pk_u8_i16")
+def saturate_pair(instruction: Instruction, context: Context) -> Step:
+    """Two signed halves as two unsigned bytes, clamped, the rest zero."""
+
+    def evaluate(a: Array) -> Array:
+        return np.clip(a.view(np.int16), 0, 255).astype(np.uint8)
+
+    def compute(machine: Machine, value: Value) -> Value:
+        parts = [apply_integer(machine, "convert.sat.u8.s16", [cut(value, low, 16)], 8, evaluate) for low in (0, 16)]
+        return concat([*parts, literal(0, 16)])
+
+    return lanewise(instruction, ("b32",), 32, compute)

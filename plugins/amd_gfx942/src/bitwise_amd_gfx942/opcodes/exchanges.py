@@ -1,0 +1,124 @@
+"""DPP: a source is taken from another lane of the wave, in rows of 16 lanes and banks of 4.
+
+Source: AMD Instinct MI300 ISA, "Data Parallel Processing (DPP)"; LLVM's AMDGPU modifier syntax.
+A lane whose source lies outside of its row or wave, or does not run, takes 0 where `bound_ctrl` is set and writes
+nothing otherwise; a lane outside of the row mask or the bank mask writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from bitwise_amd_gfx942.opcodes.acting import acting
+from bitwise_amd_gfx942.opcodes.forms import form, number
+from bitwise_amd_gfx942.opcodes.sources import Reader, Writer
+from bitwise_amd_gfx942.registers import WAVE
+from bitwise_core.asm import Instruction
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.arch import UnknownInstruction
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.pieces import choose, take_threads
+from bitwise_core.machine.state import Machine, Step
+
+_CONTROLS = (
+    "quad_perm", "row_shl", "row_shr", "row_ror", "wave_shl", "wave_rol", "wave_shr", "wave_ror", "row_mirror",
+    "row_half_mirror", "row_bcast", "row_newbcast",
+)  # fmt: skip
+MODIFIERS = (*_CONTROLS, "row_mask", "bank_mask", "bound_ctrl")
+
+
+@lru_cache(maxsize=256)
+def source_lanes(control: str, value: str) -> tuple[Array, Array]:
+    """For each of the 64 lanes, the lane it takes its source from, and whether that exists.  Raises KeyError."""
+    lane = np.arange(WAVE)
+    row, place = lane & ~15, lane & 15
+    if control == "quad_perm":
+        order = [int(each) for each in value.strip("[]").split(",")]
+        if len(order) != 4 or not set(order) <= {0, 1, 2, 3}:
+            raise KeyError(value)
+        return (lane & ~3) + np.array(order)[lane & 3], np.ones(WAVE, dtype=bool)
+    if control in ("row_mirror", "row_half_mirror"):
+        return (lane ^ (15 if control == "row_mirror" else 7)), np.ones(WAVE, dtype=bool)
+    count = int(value, 0)
+    if control in ("row_shl", "row_shr", "row_ror"):
+        if not 1 <= count <= 15:
+            raise KeyError(value)
+        moved = place + count if control == "row_shl" else place - count
+        if control == "row_ror":
+            return row + moved % 16, np.ones(WAVE, dtype=bool)
+        return row + moved % 16, (moved >= 0) & (moved < 16)
+    if control in ("wave_shl", "wave_shr", "wave_rol", "wave_ror"):
+        if count != 1:
+            raise KeyError(value)
+        moved = lane + 1 if control in ("wave_shl", "wave_rol") else lane - 1
+        inside = (moved >= 0) & (moved < WAVE)
+        return moved % WAVE, inside if control in ("wave_shl", "wave_shr") else np.ones(WAVE, dtype=bool)
+    if control == "row_bcast":
+        if count == 15:
+            return np.where(row > 0, row - 1, 0), row > 0
+        if count == 31:
+            return np.full(WAVE, 31), lane >= 32
+        raise KeyError(value)
+    if control == "row_newbcast" and 0 <= count <= 15:
+        return row + count, np.ones(WAVE, dtype=bool)
+    raise KeyError(control)
+
+
+def moved(
+    instruction: Instruction,
+    readers: Sequence[Reader],
+    write: Writer,
+    compute: Callable[[Machine, list[Value]], Value],
+) -> Step:
+    """The step that computes with its first source taken from other lanes.  Raises UnknownInstruction."""
+    modifiers = form(instruction.opcode).modifiers
+    controls = [each for each in modifiers if each in _CONTROLS]
+    if len(controls) != 1:
+        raise UnknownInstruction(instruction, "does not say which lanes its source comes from")
+    try:
+        source, exists = source_lanes(controls[0], modifiers[controls[0]])
+    except (KeyError, ValueError):
+        raise UnknownInstruction(instruction, f"has the control {controls[0]}, which is not modelled so") from None
+    lane = np.arange(WAVE)
+    rows = number(instruction, modifiers.get("row_mask", "0xf"))
+    banks = number(instruction, modifiers.get("bank_mask", "0xf"))
+    chosen = (rows >> (lane // 16) & 1).astype(bool) & (banks >> (lane // 4 % 4) & 1).astype(bool)
+    zeros = modifiers.get("bound_ctrl") in ("0", "1")  # either spelling sets the bit
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        if machine.condition is not None:
+            raise Unreadable("lanes exchange values under an execution mask that depends on data", line)
+        waves = machine.threads // WAVE
+        index = (source[None] + WAVE * np.arange(waves)[:, None]).reshape(1, -1)
+        valid = np.tile(exists, waves)[None]
+        runs = acting(machine) if machine.mask is None else machine.mask
+        if runs is not None:
+            valid = valid & np.take_along_axis(
+                np.broadcast_to(runs, (runs.shape[0], machine.threads)),
+                np.broadcast_to(index, (runs.shape[0], machine.threads)),
+                axis=1,
+            )
+        values = [each(machine) for each in readers]
+        taken = take_threads(values[0], index)
+        writes = np.tile(chosen, waves)[None]
+        if zeros:
+            if not valid.all():
+                taken = choose(valid, taken, np.zeros((1, 1), dtype=L.UNSIGNED[L.width(taken)]))
+        else:
+            writes = writes & valid
+        values[0] = taken
+        result = compute(machine, values)
+        outer = machine.mask
+        if not writes.all():
+            machine.mask = writes if outer is None else writes & outer
+        try:
+            write(machine, result)
+        finally:
+            machine.mask = outer
+
+    return step

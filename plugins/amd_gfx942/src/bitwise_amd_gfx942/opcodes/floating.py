@@ -1,0 +1,206 @@
+"""Vector floating-point arithmetic in the mode of the kernel, each form named in core's operation grammar.
+
+Source: AMD Instinct MI300 ISA, "Vector ALU operations"; LLVM's AMDGPU usage guide for the mode.
+Results are never signalling NaNs.  Which NaN an operation gives is not told apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bitwise_amd_gfx942.modes import flushes, mode_of, rounding_of
+from bitwise_amd_gfx942.opcodes.acting import vector
+from bitwise_amd_gfx942.opcodes.constants import BITS
+from bitwise_amd_gfx942.opcodes.forms import Table, form
+from bitwise_amd_gfx942.opcodes.lanewise import Compute, lanewise
+from bitwise_core.asm import Instruction
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.lanes import Lanes, Pieces, Value
+from bitwise_core.machine.pieces import concat
+from bitwise_core.machine.state import Machine, Step
+
+TABLE = Table()
+
+FORMATS = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "bf16": "bf16"}
+"""The ISA's names of formats and core's."""
+
+
+def operation(machine: Machine, name: str, values: Sequence[Value], bits: int, properties: int = 0) -> Value:
+    """A floating-point operation; its result is no signalling NaN."""
+    result = machine.domain.floating(name, values, bits, properties)
+    return quieted(result)
+
+
+def quieted(value: Value) -> Value:
+    """The value of an operation, marked as no signalling NaN."""
+    if isinstance(value, Lanes):
+        return L.flagged(value, L.QUIET)
+    if isinstance(value, Pieces) and isinstance(value.parts[-1], Lanes):
+        return concat([*value.parts[:-1], L.flagged(value.parts[-1], L.QUIET)])
+    return value
+
+
+def is_quiet(value: Value) -> bool:
+    """Whether a value is a signalling NaN in no lane."""
+    if isinstance(value, np.ndarray):
+        bits = L.width(value)
+        mantissa = {16: 10, 32: 23, 64: 52}[bits]
+        size = value & value.dtype.type((1 << bits - 1) - 1)
+        infinity, quiet = ((1 << bits - 1 - mantissa) - 1) << mantissa, 1 << mantissa - 1
+        return not ((size > value.dtype.type(infinity)) & ((value & value.dtype.type(quiet)) == 0)).any()
+    if isinstance(value, Pieces):
+        # The high half of an fp32 has its exponent and its quiet bit: it says as much as the whole, but for infinity.
+        top = value.parts[-1]
+        return L.width(top) == 16 and len(value.parts) == 2 and isinstance(top, Lanes) and _quiet_lanes(top)
+    return _quiet_lanes(value)
+
+
+def _quiet_lanes(value: Lanes) -> bool:
+    meta = value.meta
+    if isinstance(meta, int):
+        return bool(meta & L.QUIET)
+    quiet = (meta & np.uint32(L.QUIET)) != 0
+    if quiet.all():
+        return True
+    known = L.known_where(value)
+    return bool(np.all(quiet | known)) and is_quiet(
+        np.where(known, L.numbers_of(value), value.words.dtype.type(0)).astype(L.UNSIGNED[value.bits])
+    )
+
+
+def named(verb: str, kind: str, instruction: Instruction, context: Context) -> str:
+    """The operation's name in the kernel's mode.  Raises UnknownInstruction."""
+    mode = mode_of(context.kernel)
+    rounding = rounding_of(mode, kind, instruction)
+    if flushes(mode, kind, instruction):
+        return f"{verb}.{rounding}.ftz.{kind}@{context.arch.name}"
+    return f"{verb}.{rounding}.{kind}"
+
+
+def of_name(name: str, bits: int, properties: int = 0) -> Compute:
+    """The operation of a name on all sources."""
+    return lambda machine, *values: operation(machine, name, values, bits, properties)
+
+
+def _kind(instruction: Instruction) -> tuple[str, str]:
+    _, verb, kind = form(instruction.opcode).name.split("_")
+    return verb, FORMATS[kind]
+
+
+@vector(TABLE, *(f"v_{verb}_{kind}" for verb in ("add", "mul") for kind in ("f16", "f32", "f64")))
+@vector(TABLE, *(f"v_{verb}_{kind}" for verb in ("sub", "subrev") for kind in ("f16", "f32")))
+def arithmetic(instruction: Instruction, context: Context) -> Step:
+    """Sums, differences and products."""
+    verb, kind = _kind(instruction)
+    name = named(verb.removesuffix("rev"), kind, instruction, context)
+    compute = of_name(name, BITS[kind])
+    if verb == "subrev":
+        forward = compute
+
+        def compute(machine: Machine, left: Value, right: Value) -> Value:
+            return forward(machine, right, left)
+
+    return lanewise(instruction, (kind, kind), BITS[kind], compute)
+
+
+@vector(TABLE, "v_fma_f16", "v_fma_f32", "v_fma_f64")
+def fused(instruction: Instruction, context: Context) -> Step:
+    """A product and a sum with one rounding."""
+    _, kind = _kind(instruction)
+    return lanewise(instruction, (kind,) * 3, BITS[kind], of_name(named("fma", kind, instruction, context), BITS[kind]))
+
+
+@vector(TABLE, "v_fmac_f16", "v_fmac_f32", "v_fmac_f64")
+def fused_in_place(instruction: Instruction, context: Context) -> Step:
+    """The product is added to the destination."""
+    _, kind = _kind(instruction)
+    operands = instruction.operands
+    longer = Instruction(instruction.opcode, (*operands, *operands[:1]), None, instruction.line, instruction.source)
+    compute = of_name(named("fma", kind, instruction, context), BITS[kind])
+    return lanewise(longer, (kind,) * 3, BITS[kind], compute, keeps_high=True)
+
+
+@vector(TABLE, "v_fmaak_f32", "v_fmamk_f32", "v_fmaak_f16", "v_fmamk_f16")
+def fused_with_constant(instruction: Instruction, context: Context) -> Step:
+    """fma with a literal: its addend, or its second factor."""
+    _, kind = _kind(instruction)
+    compute = of_name(named("fma", kind, instruction, context), BITS[kind])
+    return lanewise(instruction, (kind,) * 3, BITS[kind], compute, keeps_high=True)
+
+
+def extreme(machine: Machine, verb: str, kind: str, values: Sequence[Value], ieee: bool, arch: str) -> Value:
+    """The lesser or greater of two numbers.
+
+    A quiet NaN gives way to the other operand.  In IEEE mode a signalling one does not: the result is a NaN then.
+    """
+    if not ieee or all(is_quiet(each) for each in values):
+        return operation(machine, f"{verb}.{kind}", values, BITS[kind])
+    if values[0] is values[1]:
+        return operation(machine, f"{verb}.{kind}", values, BITS[kind])
+    return operation(machine, f"{verb}.signalling.{kind}@{arch}", values, BITS[kind])
+
+
+@vector(TABLE, *(f"v_{verb}_{kind}" for verb in ("min", "max") for kind in ("f16", "f32", "f64")))
+def extremum(instruction: Instruction, context: Context) -> Step:
+    """The lesser or greater of two numbers; a maximum of a number with itself makes a signalling NaN quiet."""
+    verb, kind = _kind(instruction)
+    ieee = _plain_mode(instruction, context, kind)
+
+    def compute(machine: Machine, left: Value, right: Value) -> Value:
+        return extreme(machine, verb, kind, (left, right), ieee, context.arch.name)
+
+    return lanewise(instruction, (kind, kind), BITS[kind], compute)
+
+
+def _plain_mode(instruction: Instruction, context: Context, kind: str) -> bool:
+    """Whether the IEEE mode is on.  Raises UnknownInstruction where subnormal numbers are flushed."""
+    mode = mode_of(context.kernel)
+    if flushes(mode, kind, instruction):
+        raise UnknownInstruction(instruction, "flushes subnormal numbers, which is not modelled")
+    return mode.ieee
+
+
+@vector(TABLE, "v_min3_f32", "v_max3_f32", "v_min3_f16", "v_max3_f16")
+def extremum_of_three(instruction: Instruction, context: Context) -> Step:
+    """The least or greatest of three numbers, as two of two."""
+    verb, kind = _kind(instruction)
+    verb = verb.removesuffix("3")
+    ieee = _plain_mode(instruction, context, kind)
+    bits, arch = BITS[kind], context.arch.name
+
+    def compute(machine: Machine, first: Value, second: Value, third: Value) -> Value:
+        if ieee and not all(is_quiet(each) for each in (first, second, third)):
+            return operation(machine, f"{verb}3.signalling.{kind}@{arch}", (first, second, third), bits)
+        inner = operation(machine, f"{verb}.{kind}", (first, second), bits)
+        return operation(machine, f"{verb}.{kind}", (inner, third), bits)
+
+    return lanewise(instruction, (kind,) * 3, bits, compute)
+
+
+_INTEGRAL = {"rndne": "rni", "trunc": "rzi", "floor": "rmi", "ceil": "rpi"}
+
+
+@vector(TABLE, *(f"v_{verb}_{kind}" for verb in _INTEGRAL for kind in ("f16", "f32", "f64")))
+def integral(instruction: Instruction, context: Context) -> Step:
+    """Rounding to an integer, to nearest even, toward zero, down or up."""
+    verb, kind = _kind(instruction)
+    _plain_mode(instruction, context, kind)
+    return lanewise(instruction, (kind,), BITS[kind], of_name(f"convert.{_INTEGRAL[verb]}.{kind}.{kind}", BITS[kind]))
+
+
+_FUNCTIONS = {"exp": "ex2", "log": "lg2", "rcp": "rcp", "rsq": "rsqrt", "sqrt": "sqrt", "sin": "sin", "cos": "cos"}
+
+
+@vector(TABLE, *(f"v_{verb}_{kind}" for verb in _FUNCTIONS for kind in ("f16", "f32")))
+@vector(TABLE, "v_rcp_f64", "v_rsq_f64", "v_sqrt_f64")
+def function(instruction: Instruction, context: Context) -> Step:
+    """Approximations, named operations of this architecture; sine and cosine count their operand in turns."""
+    verb, kind = _kind(instruction)
+    turns = ".turns" if verb in ("sin", "cos") else ""
+    flush = ".ftz" if flushes(mode_of(context.kernel), kind, instruction) else ""
+    name = f"{_FUNCTIONS[verb]}.approx{turns}{flush}.{kind}@{context.arch.name}"
+    properties = L.NOT_NEGATIVE | L.NOT_MINUS_ZERO if verb == "exp" else 0
+    return lanewise(instruction, (kind,), BITS[kind], of_name(name, BITS[kind], properties))

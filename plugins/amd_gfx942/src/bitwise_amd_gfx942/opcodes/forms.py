@@ -1,0 +1,74 @@
+"""An instruction's mnemonic taken apart, and the table that knows mnemonics without their encoding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from bitwise_core.asm import Instruction
+from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.state import Step
+
+_ENCODINGS = ("_e64_dpp", "_e32", "_e64", "_dpp", "_sdwa")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A mnemonic without its encoding, the encoding (e32, e64, dpp, sdwa, nothing), the modifiers with their values."""
+
+    name: str
+    encoding: str
+    modifiers: Mapping[str, str]
+
+
+@lru_cache(maxsize=1 << 14)
+def form(opcode: str) -> Form:
+    """The form of a mnemonic with its modifiers."""
+    mnemonic, *modifiers = opcode.split(".")
+    name, encoding = mnemonic, ""
+    for each in _ENCODINGS:
+        if mnemonic.endswith(each):
+            name, encoding = mnemonic[: -len(each)], each[1:]
+            break
+    found = {}
+    for each in modifiers:
+        key, _, value = each.partition(":")
+        found[key] = value
+    return Form(name, encoding, found)
+
+
+def check_modifiers(instruction: Instruction, *allowed: str) -> Form:
+    """The instruction's form.  Raises UnknownInstruction where it has a modifier that is not among the allowed ones."""
+    found = form(instruction.opcode)
+    for each in found.modifiers:
+        if each not in allowed:
+            raise UnknownInstruction(instruction, f"has the modifier {each}, which is not modelled")
+    return found
+
+
+def number(instruction: Instruction, text: str) -> int:
+    """The value of a modifier as a number.  Raises UnknownInstruction."""
+    try:
+        return int(text, 0)
+    except ValueError:
+        raise UnknownInstruction(instruction, f"has the value {text!r} in a modifier, which is no number") from None
+
+
+def flags(instruction: Instruction, text: str, count: int) -> tuple[bool, ...]:
+    """A list of zeros and ones in brackets, such as op_sel's.  Raises UnknownInstruction."""
+    items = text.strip("[]").split(",")
+    if not set(items) <= {"0", "1"} or len(items) > count:
+        raise UnknownInstruction(instruction, f"has the list {text} in a modifier, which is not modelled")
+    return tuple(each == "1" for each in items) + (False,) * (count - len(items))
+
+
+class Table(OpcodeTable):
+    """A table that looks a mnemonic up without its encoding."""
+
+    def build(self, instruction: Instruction, context: Context) -> Step:
+        """See `OpcodeTable.build`."""
+        builder = self.builders.get(form(instruction.opcode).name)
+        if builder is None:
+            raise UnknownInstruction(instruction)
+        return builder(instruction, context)

@@ -1,0 +1,229 @@
+"""VOP3P: two elements side by side, and fma of mixed formats.
+
+Source: AMD Instinct MI300 ISA, "Packed math" (VOP3P).  op_sel chooses which half of each source enters the low
+result, op_sel_hi which enters the high one; neg_lo and neg_hi negate there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from bitwise_amd_gfx942.modes import flushes, mode_of, rounding_of
+from bitwise_amd_gfx942.opcodes.acting import vector
+from bitwise_amd_gfx942.opcodes.constants import BITS, pattern
+from bitwise_amd_gfx942.opcodes.floating import extreme, named, of_name, operation
+from bitwise_amd_gfx942.opcodes.forms import Form, Table, check_modifiers, flags, form
+from bitwise_amd_gfx942.opcodes.lanewise import Compute, integer
+from bitwise_amd_gfx942.opcodes.sources import Reader, changed_sign, half_writer, reader, writer
+from bitwise_amd_gfx942.opcodes.vector_integers import by_low_bits, of_two
+from bitwise_core.asm import Immediate, Instruction, Modified, Operand
+from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.lanes import Value
+from bitwise_core.machine.pieces import concat, cut
+from bitwise_core.machine.state import Machine, Step, literal
+
+TABLE = Table()
+
+_LISTS = ("op_sel", "op_sel_hi", "neg_lo", "neg_hi")
+
+
+def _lists(instruction: Instruction, found: Form, count: int) -> Mapping[str, tuple[bool, ...]]:
+    return {
+        name: flags(instruction, found.modifiers[name], count)
+        if name in found.modifiers
+        else (name == "op_sel_hi",) * count
+        for name in _LISTS
+    }
+
+
+def packed(instruction: Instruction, kind: str, count: int, compute: Compute) -> Step:
+    """The step that computes the low and the high half of a result from the chosen halves of `count` sources.
+
+    Raises UnknownInstruction.
+    """
+    found = check_modifiers(instruction, *_LISTS)
+    if len(instruction.operands) != count + 1:
+        raise UnknownInstruction(instruction, f"takes {count + 1} operands")
+    lists = _lists(instruction, found, count)
+    bits = BITS[kind]
+    halves: list[list[Reader]] = [[], []]
+    for index, operand in enumerate(instruction.operands[1:]):
+        for half, (choice, negation) in enumerate((("op_sel", "neg_lo"), ("op_sel_hi", "neg_hi"))):
+            read = _half(operand, kind, lists[choice][index], instruction)
+            if lists[negation][index]:
+                if not kind.startswith("fp"):
+                    raise UnknownInstruction(instruction, "negates integers, which is not modelled")
+                read = _negated(read, kind, bits)
+            halves[half].append(read)
+    write = writer(instruction.operands[0], 2 * bits, instruction)
+
+    def step(machine: Machine) -> None:
+        parts = [compute(machine, *[each(machine) for each in half]) for half in halves]
+        write(machine, concat(parts))
+
+    return step
+
+
+def _half(operand: Operand, kind: str, high: bool, instruction: Instruction) -> Reader:
+    bits = BITS[kind]
+    if isinstance(operand, Modified):
+        raise UnknownInstruction(instruction, "changes a packed operand, which is not modelled")
+    if isinstance(operand, Immediate):
+        if high:
+            raise UnknownInstruction(instruction, "takes the high half of a constant, which is not modelled")
+        constant = literal(pattern(operand, kind, instruction), bits)
+        return lambda machine: constant
+    whole = reader(operand, f"b{2 * bits}", instruction)
+    low = bits if high else 0
+    return lambda machine: cut(whole(machine), low, bits)
+
+
+def _negated(read: Reader, kind: str, bits: int) -> Reader:
+    return lambda machine: changed_sign(machine, f"neg.{kind}", read(machine), bits)
+
+
+@vector(TABLE, *(f"v_pk_{verb}_{kind}" for verb in ("add", "mul", "fma") for kind in ("f16", "f32")))
+def arithmetic(instruction: Instruction, context: Context) -> Step:
+    """Two sums, products or fmas."""
+    _, _, verb, kind = form(instruction.opcode).name.split("_")
+    core = {"f16": "fp16", "f32": "fp32"}[kind]
+    compute = of_name(named(verb, core, instruction, context), BITS[core])
+    return packed(instruction, core, 3 if verb == "fma" else 2, compute)
+
+
+@vector(TABLE, "v_pk_min_f16", "v_pk_max_f16")
+def extremum(instruction: Instruction, context: Context) -> Step:
+    """Two minima or maxima."""
+    verb = form(instruction.opcode).name.split("_")[2]
+    mode = mode_of(context.kernel)
+    if flushes(mode, "fp16", instruction):
+        raise UnknownInstruction(instruction, "flushes subnormal numbers, which is not modelled")
+
+    def compute(machine: Machine, left: Value, right: Value) -> Value:
+        return extreme(machine, verb, "fp16", (left, right), mode.ieee, context.arch.name)
+
+    return packed(instruction, "fp16", 2, compute)
+
+
+_INTEGERS: Mapping[str, Compute] = {
+    "v_pk_add_u16": integer("add.b16", 16, np.add, gathers=True),
+    "v_pk_add_i16": integer("add.b16", 16, np.add, gathers=True),
+    "v_pk_sub_u16": integer("sub.b16", 16, np.subtract),
+    "v_pk_sub_i16": integer("sub.b16", 16, np.subtract),
+    "v_pk_mul_lo_u16": integer("mul.b16", 16, np.multiply, gathers=True),
+    **{
+        f"v_pk_{verb}_{letter}16": of_two(verb, f"{core}16")
+        for verb in ("min", "max")
+        for letter, core in (("i", "s"), ("u", "u"))
+    },
+}
+
+
+def _shift(root: str, is_signed: bool) -> Compute:
+    def compute(machine: Machine, amount: Value, value: Value) -> Value:
+        return by_low_bits(machine, root, value, concat([amount, literal(0, 16)]), 16, is_signed)
+
+    return compute
+
+
+_SHIFTS: Mapping[str, Compute] = {
+    "v_pk_lshlrev_b16": _shift("shl", False),
+    "v_pk_lshrrev_b16": _shift("shr", False),
+    "v_pk_ashrrev_i16": _shift("shr", True),
+}
+
+
+@vector(TABLE, *_INTEGERS, *_SHIFTS)
+def integers(instruction: Instruction, context: Context) -> Step:
+    """Two operations on integers of 16 bits."""
+    name = form(instruction.opcode).name
+    return packed(instruction, "b16", 2, _INTEGERS.get(name) or _SHIFTS[name])
+
+
+@vector(TABLE, "v_pk_mad_u16", "v_pk_mad_i16")
+def multiply_add(instruction: Instruction, context: Context) -> Step:
+    """Two products and sums of integers of 16 bits."""
+
+    def compute(machine: Machine, left: Value, right: Value, addend: Value) -> Value:
+        return _INTEGERS["v_pk_add_u16"](machine, _INTEGERS["v_pk_mul_lo_u16"](machine, left, right), addend)
+
+    return packed(instruction, "b16", 3, compute)
+
+
+@vector(TABLE, "v_pk_mov_b32")
+def move(instruction: Instruction, context: Context) -> Step:
+    """A word of the first source, and one of the second."""
+    found = check_modifiers(instruction, "op_sel", "op_sel_hi")
+    chosen = flags(instruction, found.modifiers.get("op_sel", "[0,0]"), 2)
+    left, right = (
+        _half(operand, "b32", high, instruction) for operand, high in zip(instruction.operands[1:], chosen, strict=True)
+    )
+    write = writer(instruction.operands[0], 64, instruction)
+    return lambda machine: write(machine, concat([left(machine), right(machine)]))
+
+
+def mixed_sources(instruction: Instruction, found: Form, operands: Sequence[Operand]) -> list[Reader]:
+    """Sources that are fp32, or fp16 halves where op_sel_hi says so, all as fp32.  Raises UnknownInstruction."""
+    count = len(operands)
+    halves = flags(instruction, found.modifiers.get("op_sel_hi", "[0,0,0]"), count)
+    high = flags(instruction, found.modifiers.get("op_sel", "[0,0,0]"), count + 1)
+    return [_mixed(each, halves[index], high[index], instruction) for index, each in enumerate(operands)]
+
+
+def _mixed(operand: Operand, half: bool, high: bool, instruction: Instruction) -> Reader:
+    if not half:
+        if high:
+            raise UnknownInstruction(instruction, "selects half of a source of 32 bits")
+        return reader(operand, "fp32", instruction)
+    changes: tuple[str, ...] = ()
+    if isinstance(operand, Modified):
+        changes, operand = operand.changes, operand.operand
+    if isinstance(operand, Immediate):
+        if high:
+            raise UnknownInstruction(instruction, "takes the high half of a constant, which is not modelled")
+        narrow = reader(operand, "fp16", instruction)
+    else:
+        whole = reader(operand, "b32", instruction)
+        low = 16 if high else 0
+
+        def narrow(machine: Machine) -> Value:
+            return cut(whole(machine), low, 16)
+
+    names = [f"{change}.fp32" for change in changes]
+
+    def read(machine: Machine) -> Value:
+        value = operation(machine, "convert.fp32.fp16", [narrow(machine)], 32)
+        for name in names:
+            value = changed_sign(machine, name, value, 32)
+        return value
+
+    return read
+
+
+@vector(TABLE, "v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16")
+def fused_mixed(instruction: Instruction, context: Context) -> Step:
+    """fma in fp32 of sources in fp32 and fp16; the result in fp32, or rounded once more to half a register's fp16."""
+    found = check_modifiers(instruction, "op_sel", "op_sel_hi")
+    if len(instruction.operands) != 4:
+        raise UnknownInstruction(instruction, "takes four operands")
+    target, *sources = instruction.operands
+    readers = mixed_sources(instruction, found, sources)
+    mode = mode_of(context.kernel)
+    for kind in ("fp16", "fp32"):
+        if flushes(mode, kind, instruction):
+            raise UnknownInstruction(instruction, "flushes subnormal numbers, which is not modelled")
+    name = f"fma.{rounding_of(mode, 'fp32', instruction)}.fp32"
+    narrow = None if found.name == "v_fma_mix_f32" else f"convert.{rounding_of(mode, 'fp16', instruction)}.fp16.fp32"
+    write: Callable[[Machine, Value], None] = (
+        writer(target, 32, instruction)
+        if narrow is None
+        else half_writer(target, found.name == "v_fma_mixhi_f16", instruction)
+    )
+
+    def step(machine: Machine) -> None:
+        result = operation(machine, name, [each(machine) for each in readers], 32)
+        write(machine, result if narrow is None else operation(machine, narrow, [result], 16))
+
+    return step

@@ -1,0 +1,410 @@
+"""Scalar integer arithmetic, shifts, bit fields, comparisons.
+
+Source: AMD Instinct MI300 ISA, "Scalar ALU operations" (SOP1, SOP2, SOPK, SOPC).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
+from bitwise_amd_gfx942.opcodes.scalar_values import compared, decided, integer, not_zero, scalar
+from bitwise_amd_gfx942.opcodes.sources import reader, writer
+from bitwise_amd_gfx942.registers import SCC, write_scc
+from bitwise_core.asm import Immediate, Instruction
+from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.comparisons import compare_as_integers
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.logic import combine
+from bitwise_core.machine.pieces import choose, concat, cut
+from bitwise_core.machine.shifts import shifted
+from bitwise_core.machine.state import Machine, Step, literal
+from bitwise_core.machine.steps import apply_integer
+
+TABLE = Table()
+
+
+def signed(array: Array) -> Array:
+    """The same bits as signed integers."""
+    kind: Array = array.view(f"int{8 * array.dtype.itemsize}")
+    return kind
+
+
+def _wide(array: Array) -> Array:
+    return array.astype(np.uint64)
+
+
+def _carry(a: Array, b: Array) -> Array:
+    result: Array = (_wide(a) + _wide(b)) >> np.uint64(32) != 0
+    return result
+
+
+def _borrow(a: Array, b: Array) -> Array:
+    return b > a
+
+
+def _overflow_of_sum(a: Array, b: Array) -> Array:
+    total = a + b
+    found: Array = ((a ^ total) & (b ^ total)) >> np.uint32(31) != 0
+    return found
+
+
+def _overflow_of_difference(a: Array, b: Array) -> Array:
+    found: Array = ((a ^ b) & (a ^ (a - b))) >> np.uint32(31) != 0
+    return found
+
+
+_SUMS = {
+    "s_add_u32": ("add.b32", np.add, "carry", _carry),
+    "s_add_i32": ("add.b32", np.add, "overflow of a sum", _overflow_of_sum),
+    "s_sub_u32": ("sub.b32", np.subtract, "borrow", _borrow),
+    "s_sub_i32": ("sub.b32", np.subtract, "overflow of a difference", _overflow_of_difference),
+}
+
+
+@TABLE.opcode(*_SUMS)
+def add(instruction: Instruction, context: Context) -> Step:
+    """Sums and differences; the condition code is the carry or borrow, or the overflow of signed numbers."""
+    name, function, condition, decide = _SUMS[instruction.opcode]
+    compute = integer(name, 32, function, gathers=function is np.add)
+    return scalar(instruction, context, ("b32", "b32"), 32, compute, decided(f"{condition}.b32", decide))
+
+
+@TABLE.opcode("s_addc_u32", "s_subb_u32")
+def add_with_carry(instruction: Instruction, context: Context) -> Step:
+    """The condition code enters as carry or borrow, and leaves as it."""
+    adds = instruction.opcode == "s_addc_u32"
+
+    def low(a: Array, b: Array, carry: Array) -> Array:
+        one = carry.astype(np.uint32)
+        return a + b + one if adds else a - b - one
+
+    def high(a: Array, b: Array, carry: Array) -> Array:
+        if adds:
+            result: Array = (_wide(a) + _wide(b) + _wide(carry)) >> np.uint64(32) != 0
+            return result
+        return _wide(b) + _wide(carry) > _wide(a)
+
+    what = "add with carry" if adds else "subtract with borrow"
+
+    def compute(machine: Machine, left: Value, right: Value) -> Value:
+        return apply_integer(machine, what, [left, right, condition_code(machine)], 32, low)
+
+    def condition(machine: Machine, result: Value, left: Value, right: Value) -> Value:
+        return apply_integer(machine, what + " out", [left, right, condition_code(machine)], 1, high)
+
+    return scalar(instruction, context, ("b32", "b32"), 32, compute, condition)
+
+
+def condition_code(machine: Machine) -> Value:
+    """The scalar condition code.  Raises Unreadable where nothing has set it."""
+    found = machine.registers.get(SCC)
+    if found is None:
+        raise Unreadable("the scalar condition code is looked at before it is set")
+    return found
+
+
+def _high_unsigned(a: Array, b: Array) -> Array:
+    return (_wide(a) * _wide(b) >> np.uint64(32)).astype(np.uint32)
+
+
+def _high_signed(a: Array, b: Array) -> Array:
+    product = signed(a).astype(np.int64) * signed(b).astype(np.int64)
+    return (product >> 32).astype(np.int32).view(np.uint32)
+
+
+@TABLE.opcode("s_mul_i32", "s_mul_hi_u32", "s_mul_hi_i32")
+def multiply(instruction: Instruction, context: Context) -> Step:
+    """Products: the low half, or the high one of signed or unsigned numbers."""
+    if instruction.opcode == "s_mul_i32":
+        compute = integer("mul.b32", 32, np.multiply, gathers=True)
+    elif instruction.opcode == "s_mul_hi_u32":
+        compute = integer("mul.hi.u32", 32, _high_unsigned)
+    else:
+        compute = integer("mul.hi.s32", 32, _high_signed)
+    return scalar(instruction, context, ("b32", "b32"), 32, compute)
+
+
+@TABLE.opcode("s_min_i32", "s_min_u32", "s_max_i32", "s_max_u32")
+def extremum(instruction: Instruction, context: Context) -> Step:
+    """The condition code says that the first source was taken."""
+    _, verb, kind = instruction.opcode.split("_")
+    kind = f"s{kind[1:]}" if kind[0] == "i" else kind
+
+    def evaluate(a: Array, b: Array) -> Array:
+        x, y = (signed(a), signed(b)) if kind[0] == "s" else (a, b)
+        return np.where((x < y) == (verb == "min"), a, b)
+
+    compute = integer(f"{verb}.{kind}", 32, evaluate, gathers=True)
+    condition = compared("lt" if verb == "min" else "gt", kind)
+    return scalar(instruction, context, ("b32", "b32"), 32, compute, condition)
+
+
+@TABLE.opcode("s_abs_i32", "s_absdiff_i32")
+def absolute(instruction: Instruction, context: Context) -> Step:
+    """The magnitude of a number, or of a difference."""
+
+    def evaluate(a: Array) -> Array:
+        return np.where(signed(a) < 0, np.uint32(0) - a, a)
+
+    if instruction.opcode == "s_abs_i32":
+        return scalar(instruction, context, ("b32",), 32, integer("abs.s32", 32, evaluate), not_zero)
+
+    def difference(a: Array, b: Array) -> Array:
+        return evaluate(a - b)
+
+    return scalar(instruction, context, ("b32", "b32"), 32, integer("absdiff.s32", 32, difference), not_zero)
+
+
+@TABLE.opcode("s_lshl_b32", "s_lshr_b32", "s_ashr_i32", "s_lshl_b64", "s_lshr_b64", "s_ashr_i64")
+def shift(instruction: Instruction, context: Context) -> Step:
+    """Shifts by the amount's lowest 5 or 6 bits."""
+    _, verb, kind = instruction.opcode.split("_")
+    bits = int(kind[1:])
+    root = "shl" if verb == "lshl" else "shr"
+
+    def compute(machine: Machine, value: Value, amount: Value) -> Value:
+        by = combine(machine, "and", amount, literal(bits - 1, 32), 32)
+        return shifted(machine, root, value, by, bits, is_signed=verb == "ashr")
+
+    return scalar(instruction, context, (f"b{bits}", "b32"), bits, compute, not_zero)
+
+
+def _lshl_add(instruction: Instruction, context: Context, count: int) -> Step:
+    def compute(machine: Machine, value: Value, addend: Value) -> Value:
+        moved = shifted(machine, "shl", value, literal(count, 32), 32)
+        return apply_integer(machine, "add.b32", [moved, addend], 32, np.add, gathers=True)
+
+    def carry(a: Array, b: Array) -> Array:
+        result: Array = ((_wide(a) << np.uint64(count)) + _wide(b)) >> np.uint64(32) != 0
+        return result
+
+    return scalar(instruction, context, ("b32", "b32"), 32, compute, decided(f"carry of shift {count}", carry))
+
+
+for _count in (1, 2, 3, 4):
+
+    @TABLE.opcode(f"s_lshl{_count}_add_u32")
+    def shift_and_add(instruction: Instruction, context: Context, count: int = _count) -> Step:
+        """A shift to the left by 1 to 4 and a sum; the condition code is the carry."""
+        return _lshl_add(instruction, context, count)
+
+
+@TABLE.opcode("s_bfe_u32", "s_bfe_i32", "s_bfe_u64", "s_bfe_i64")
+def bit_field(instruction: Instruction, context: Context) -> Step:
+    """The field whose offset and width are in the second source's bits 0 to 5 and 16 to 22."""
+    kind = instruction.opcode.removeprefix("s_bfe_")
+    bits = int(kind[1:])
+    is_signed = kind[0] == "i"
+
+    def evaluate(a: Array, control: Array) -> Array:
+        offset = _wide(control) & np.uint64(bits - 1)
+        count = np.minimum(_wide(control) >> np.uint64(16) & np.uint64(0x7F), np.uint64(64))
+        left = np.uint64(64) - np.minimum(count, np.uint64(64))
+        wide = (signed(a).astype(np.int64) if is_signed else a.astype(np.uint64)) >> offset.astype(
+            np.int64 if is_signed else np.uint64
+        )
+        top = np.minimum(left, np.uint64(63))
+        moved = wide.view(np.uint64) << top
+        field = (moved.view(np.int64) >> top.astype(np.int64)).view(np.uint64) if is_signed else moved >> top
+        return np.where(count == 0, np.uint64(0), field).astype(a.dtype)
+
+    compute = integer(f"bit field.{'s' if is_signed else 'u'}{bits}", bits, evaluate)
+    return scalar(instruction, context, (f"b{bits}", "b32"), bits, compute, not_zero)
+
+
+@TABLE.opcode("s_bfm_b32", "s_bfm_b64")
+def bit_field_mask(instruction: Instruction, context: Context) -> Step:
+    """So many ones from an offset on."""
+    bits = int(instruction.opcode[-2:])
+
+    def evaluate(count: Array, offset: Array) -> Array:
+        ones = (np.uint64(1) << (_wide(count) & np.uint64(bits - 1))) - np.uint64(1)
+        return (ones << (_wide(offset) & np.uint64(bits - 1))).astype(np.uint64 if bits == 64 else np.uint32)
+
+    return scalar(instruction, context, ("b32", "b32"), bits, integer(f"bit field mask.b{bits}", bits, evaluate))
+
+
+@TABLE.opcode("s_brev_b32", "s_brev_b64", "s_bcnt1_i32_b32", "s_bcnt1_i32_b64", "s_bcnt0_i32_b32", "s_bcnt0_i32_b64")
+def bit_order(instruction: Instruction, context: Context) -> Step:
+    """Bits in reverse, or how many are set or clear."""
+    verb, bits = instruction.opcode.split("_")[1], int(instruction.opcode[-2:])
+
+    def evaluate(a: Array) -> Array:
+        places = (a[..., None] >> np.arange(bits, dtype=a.dtype)) & a.dtype.type(1)
+        if verb == "brev":
+            found: Array = (places << np.arange(bits, dtype=a.dtype)[::-1]).sum(axis=-1, dtype=a.dtype)
+            return found
+        counted: Array = places.sum(axis=-1, dtype=np.uint32)
+        return counted if verb == "bcnt1" else np.uint32(bits) - counted
+
+    out = bits if verb == "brev" else 32
+    name = f"{ {'brev': 'brev', 'bcnt1': 'popc', 'bcnt0': 'count of zeros'}[verb] }.b{bits}"
+    condition = None if verb == "brev" else not_zero
+    return scalar(instruction, context, (f"b{bits}",), out, integer(name, out, evaluate), condition)
+
+
+@TABLE.opcode("s_ff1_i32_b32", "s_ff1_i32_b64", "s_ff0_i32_b32", "s_ff0_i32_b64", "s_flbit_i32_b32", "s_flbit_i32_b64")
+def first_bit(instruction: Instruction, context: Context) -> Step:
+    """The place of the lowest one or zero, or of the highest one counted from the top; all ones where there is none."""
+    verb, bits = instruction.opcode.split("_")[1], int(instruction.opcode[-2:])
+
+    def evaluate(a: Array) -> Array:
+        places = ((a[..., None] >> np.arange(bits, dtype=a.dtype)) & a.dtype.type(1)).astype(bool)
+        if verb == "ff0":
+            places = ~places
+        if verb == "flbit":
+            places = places[..., ::-1]
+        return np.where(places.any(axis=-1), places.argmax(axis=-1), -1).astype(np.int32).view(np.uint32)
+
+    name = f"{ {'ff1': 'lowest one', 'ff0': 'lowest zero', 'flbit': 'highest one'}[verb] }.b{bits}"
+    return scalar(instruction, context, (f"b{bits}",), 32, integer(name, 32, evaluate))
+
+
+@TABLE.opcode("s_sext_i32_i8", "s_sext_i32_i16")
+def sign_extend(instruction: Instruction, context: Context) -> Step:
+    """The lowest byte or half with its sign."""
+    bits = int(instruction.opcode.split("_i")[-1])
+
+    def evaluate(a: Array) -> Array:
+        return a.astype(f"uint{bits}").view(f"int{bits}").astype(np.int32).view(np.uint32)
+
+    def compute(machine: Machine, value: Value) -> Value:
+        narrow = cut(value, 0, bits)
+        return apply_integer(machine, f"convert.s32.s{bits}", [narrow], 32, lambda a: evaluate(a.astype(np.uint32)))
+
+    return scalar(instruction, context, ("b32",), 32, compute)
+
+
+@TABLE.opcode("s_pack_ll_b32_b16", "s_pack_lh_b32_b16", "s_pack_hh_b32_b16")
+def pack(instruction: Instruction, context: Context) -> Step:
+    """Two halves side by side."""
+    which = instruction.opcode.split("_")[2]
+    lows = [16 if each == "h" else 0 for each in which]
+
+    def compute(machine: Machine, left: Value, right: Value) -> Value:
+        return concat([cut(left, lows[0], 16), cut(right, lows[1], 16)])
+
+    return scalar(instruction, context, ("b32", "b32"), 32, compute)
+
+
+@TABLE.opcode("s_bitset0_b32", "s_bitset1_b32")
+def set_bit(instruction: Instruction, context: Context) -> Step:
+    """One bit of the destination is set or cleared."""
+    old = reader(instruction.operands[0], "b32", instruction)
+    one = instruction.opcode == "s_bitset1_b32"
+
+    def evaluate(place: Array, before: Array) -> Array:
+        bit = np.uint32(1) << (place & np.uint32(31))
+        result: Array = before | bit if one else before & ~bit
+        return result
+
+    def compute(machine: Machine, place: Value) -> Value:
+        return apply_integer(machine, f"bit {'set' if one else 'cleared'}.b32", [place, old(machine)], 32, evaluate)
+
+    return scalar(instruction, context, ("b32",), 32, compute)
+
+
+_OPERATORS = {"eq": "eq", "lg": "ne", "gt": "gt", "ge": "ge", "lt": "lt", "le": "le"}
+
+
+@TABLE.opcode(
+    *(f"s_cmp{k}_{operator}_{kind}" for k in ("", "k") for operator in _OPERATORS for kind in ("i32", "u32")),
+    "s_cmp_eq_u64", "s_cmp_lg_u64",
+)  # fmt: skip
+def compare(instruction: Instruction, context: Context) -> Step:
+    """The condition code is a comparison's result; the constant of s_cmpk has 16 bits, with their sign or without."""
+    check_modifiers(instruction)
+    first, operator, kind = instruction.opcode.split("_")[1:]
+    if len(instruction.operands) != 2:
+        raise UnknownInstruction(instruction, "compares two operands")
+    bits = int(kind[1:])
+    left, right = instruction.operands
+    if first == "cmpk":
+        right = short(right, instruction, is_signed=kind[0] == "i")
+    readers = [reader(each, f"b{bits}", instruction) for each in (left, right)]
+    name = _OPERATORS[operator]
+    core_kind = f"{'s' if kind[0] == 'i' else 'u'}{bits}"
+
+    def step(machine: Machine) -> None:
+        values = [each(machine) for each in readers]
+        write_scc(machine, compare_as_integers(machine, name, core_kind, values[0], values[1]))
+
+    return step
+
+
+def short(operand: object, instruction: Instruction, *, is_signed: bool = True) -> Immediate:
+    """A constant of 16 bits, widened.  Raises UnknownInstruction."""
+    if not isinstance(operand, Immediate) or operand.kind != "int" or not -(1 << 15) <= operand.value < 1 << 16:
+        raise UnknownInstruction(instruction, "takes a constant of 16 bits")
+    value = operand.value & 0xFFFF
+    return Immediate(value - (1 << 16) if is_signed and value >> 15 else value)
+
+
+@TABLE.opcode("s_bitcmp0_b32", "s_bitcmp1_b32", "s_bitcmp0_b64", "s_bitcmp1_b64")
+def compare_bit(instruction: Instruction, context: Context) -> Step:
+    """The condition code says whether a bit is 0 or 1."""
+    check_modifiers(instruction)
+    bits, wanted = int(instruction.opcode[-2:]), instruction.opcode[8] == "1"
+    readers = [
+        reader(each, kind, instruction) for each, kind in zip(instruction.operands, (f"b{bits}", "b32"), strict=True)
+    ]
+
+    def evaluate(a: Array, place: Array) -> Array:
+        found: Array = ((a >> (place.astype(a.dtype) & a.dtype.type(bits - 1))) & a.dtype.type(1) != 0) == wanted
+        return found
+
+    def step(machine: Machine) -> None:
+        values = [each(machine) for each in readers]
+        write_scc(machine, apply_integer(machine, f"bit is {int(wanted)}.b{bits}", values, 1, evaluate))
+
+    return step
+
+
+@TABLE.opcode("s_mov_b32", "s_movk_i32", "s_addk_i32", "s_mulk_i32")
+def constants(instruction: Instruction, context: Context) -> Step:
+    """Moves, and arithmetic of the destination with a constant of 16 bits."""
+    name = form(instruction.opcode).name
+    if len(instruction.operands) != 2:
+        raise UnknownInstruction(instruction, "takes two operands")
+    destination, source = instruction.operands
+    if name == "s_mov_b32":
+        return scalar(instruction, context, ("b32",), 32, lambda machine, value: value)
+    source = short(source, instruction)
+    if name == "s_movk_i32":
+        moved = Instruction(instruction.opcode, (destination, source), None, instruction.line, instruction.source)
+        return scalar(moved, context, ("b32",), 32, lambda machine, value: value)
+    wider = (destination, destination, source)
+    moved = Instruction(instruction.opcode, wider, None, instruction.line, instruction.source)
+    if name == "s_mulk_i32":
+        return scalar(moved, context, ("b32", "b32"), 32, integer("mul.b32", 32, np.multiply, gathers=True))
+    condition = decided("overflow of a sum.b32", _overflow_of_sum)
+    return scalar(moved, context, ("b32", "b32"), 32, integer("add.b32", 32, np.add, gathers=True), condition)
+
+
+@TABLE.opcode("s_cselect_b32", "s_cmov_b32")
+def select(instruction: Instruction, context: Context) -> Step:
+    """One of two sources by the condition code; s_cmov leaves the destination where it is not set."""
+    check_modifiers(instruction)
+    destination, *sources = instruction.operands
+    if form(instruction.opcode).name == "s_cmov_b32":
+        sources = [*sources, destination]
+    if len(sources) != 2:
+        raise UnknownInstruction(instruction, "chooses between two operands")
+    readers = [reader(each, "b32", instruction) for each in sources]
+    write = writer(destination, 32, instruction)
+
+    def step(machine: Machine) -> None:
+        left, right = (each(machine) for each in readers)
+        write(machine, chosen(machine, condition_code(machine), left, right))
+
+    return step
+
+
+def chosen(machine: Machine, predicate: Value, if_true: Value, if_false: Value) -> Value:
+    """One of two values, lane by lane."""
+    known = machine.known(predicate)
+    if known is None:
+        return machine.domain.select(predicate, if_true, if_false)
+    return choose(known, if_true, if_false)

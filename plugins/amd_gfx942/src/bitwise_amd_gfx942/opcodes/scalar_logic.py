@@ -1,0 +1,201 @@
+"""Scalar logic: of numbers, and of the sets of lanes that control flow is made of.
+
+Source: AMD Instinct MI300 ISA, "Scalar ALU operations" and "Program control: the execution mask".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitwise_amd_gfx942.flow import condition_lives_after
+from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
+from bitwise_amd_gfx942.opcodes.scalar_integers import chosen, condition_code
+from bitwise_amd_gfx942.opcodes.scalar_values import not_zero, scalar, some_lane
+from bitwise_amd_gfx942.opcodes.sources import reader, writer
+from bitwise_amd_gfx942.registers import (
+    EVERYONE,
+    EXEC,
+    NOBODY,
+    bits_of_lanes,
+    read_set,
+    set_key,
+    write_exec,
+    write_scc,
+    write_set,
+)
+from bitwise_amd_gfx942.sets import logic, other_set
+from bitwise_core.asm import Immediate, Instruction, Operand, Register, Vector
+from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.lanes import Value
+from bitwise_core.machine.logic import combine
+from bitwise_core.machine.state import Machine, Step, literal
+from bitwise_core.machine.steps import apply_integer
+
+TABLE = Table()
+
+_VERBS = ("and", "or", "xor", "andn2", "orn2", "nand", "nor", "xnor")
+
+
+def _numbers(machine: Machine, verb: str, left: Value, right: Value, bits: int) -> Value:
+    if verb.endswith("n2"):
+        right, verb = _complement(machine, right, bits), verb[:-2]
+    opposite = verb in ("nand", "nor", "xnor")
+    if opposite:
+        verb = {"nand": "and", "nor": "or", "xnor": "xor"}[verb]
+    found = combine(machine, verb, left, right, bits)
+    return _complement(machine, found, bits) if opposite else found
+
+
+def _complement(machine: Machine, value: Value, bits: int) -> Value:
+    return apply_integer(machine, f"not.b{bits}", [value], bits, np.bitwise_not)
+
+
+@TABLE.opcode(*(f"s_{verb}_b32" for verb in _VERBS))
+def of_words(instruction: Instruction, context: Context) -> Step:
+    """Logic of two words; the condition code says that the result is not 0."""
+    verb = instruction.opcode.split("_")[1]
+
+    def compute(machine: Machine, left: Value, right: Value) -> Value:
+        return _numbers(machine, verb, left, right, 32)
+
+    return scalar(instruction, context, ("b32", "b32"), 32, compute, not_zero)
+
+
+@TABLE.opcode("s_not_b32")
+def complement(instruction: Instruction, context: Context) -> Step:
+    """The complement of a word."""
+    return scalar(instruction, context, ("b32",), 32, lambda machine, value: _complement(machine, value, 32), not_zero)
+
+
+def holds_set(machine: Machine, operand: Operand) -> bool:
+    """Whether a pair is kept as a set of lanes now."""
+    if not isinstance(operand, Vector):
+        return False
+    first = operand.items[0]
+    assert isinstance(first, Register)
+    key = set_key(first.name)
+    return first.name == "exec_lo" or (key is not None and key in machine.registers)
+
+
+def is_exec(operand: Operand) -> bool:
+    """Whether an operand is the execution mask."""
+    return isinstance(operand, Vector) and operand.items[0] == Register("exec_lo")
+
+
+def as_set(machine: Machine, operand: Operand) -> Value:
+    """A pair or a constant as a set of lanes."""
+    if isinstance(operand, Vector):
+        return read_set(machine, operand)
+    assert isinstance(operand, Immediate)
+    if operand.value in (0, -1):
+        return NOBODY if operand.value == 0 else EVERYONE
+    return bits_of_lanes(literal(operand.value, 64), machine.threads)
+
+
+def pair(operand: Operand, instruction: Instruction) -> Vector:
+    """An operand that must be a pair of registers.  Raises UnknownInstruction."""
+    if not isinstance(operand, Vector) or len(operand.items) != 2:
+        raise UnknownInstruction(instruction, "takes a pair of scalar registers")
+    return operand
+
+
+def _simple(operand: Operand, instruction: Instruction) -> None:
+    if isinstance(operand, Immediate) and operand.kind == "int":
+        return
+    pair(operand, instruction)
+
+
+@TABLE.opcode(*(f"s_{verb}_b64" for verb in _VERBS), "s_not_b64", "s_mov_b64")
+def of_pairs(instruction: Instruction, context: Context) -> Step:
+    """Logic of pairs: of sets of lanes where one of them is such, else of numbers."""
+    check_modifiers(instruction)
+    verb = instruction.opcode.split("_")[1]
+    destination, *sources = instruction.operands
+    target = pair(destination, instruction)
+    if len(sources) != (1 if verb in ("not", "mov") else 2):
+        raise UnknownInstruction(instruction, "does not take these operands")
+    readers = [reader(each, "b64", instruction) for each in sources]
+    write = writer(destination, 64, instruction) if not is_exec(destination) else None
+    conditional = verb != "mov" and instruction.line in condition_lives_after(context.kernel)
+    pairs = all(isinstance(each, Vector) or (isinstance(each, Immediate) and each.kind == "int") for each in sources)
+
+    def lanes(machine: Machine) -> None:
+        values = [as_set(machine, each) for each in sources]
+        found = values[0] if verb == "mov" else other_set(machine, values[0]) if verb == "not" else None
+        if found is None:
+            found = logic(machine, verb, values[0], values[1])
+        if conditional:
+            write_scc(machine, some_lane(machine, found))
+        write_set(machine, target, found)
+
+    def step(machine: Machine) -> None:
+        if pairs and (write is None or any(holds_set(machine, each) for each in sources)):
+            lanes(machine)
+            return
+        values = [each(machine) for each in readers]
+        if verb == "mov":
+            found = values[0]
+        elif verb == "not":
+            found = _complement(machine, values[0], 64)
+        else:
+            found = _numbers(machine, verb, values[0], values[1], 64)
+        if conditional:
+            write_scc(machine, not_zero(machine, found))
+        assert write is not None
+        write(machine, found)
+
+    if write is None and not pairs:
+        raise UnknownInstruction(instruction, "sets the execution mask to what is no set of lanes")
+    return step
+
+
+@TABLE.opcode("s_cselect_b64", "s_cmov_b64")
+def select(instruction: Instruction, context: Context) -> Step:
+    """One of two pairs by the condition code; a choice between all lanes and none by data is a set of lanes."""
+    check_modifiers(instruction)
+    destination, *sources = instruction.operands
+    target = pair(destination, instruction)
+    if form(instruction.opcode).name == "s_cmov_b64":
+        sources = [*sources, destination]
+    if len(sources) != 2:
+        raise UnknownInstruction(instruction, "chooses between two operands")
+    for each in sources:
+        _simple(each, instruction)
+    readers = [reader(each, "b64", instruction) for each in sources]
+    write = writer(destination, 64, instruction) if not is_exec(destination) else None
+    ends = all(isinstance(each, Immediate) and each.value in (0, -1) for each in sources)
+
+    def step(machine: Machine) -> None:
+        condition = condition_code(machine)
+        data = machine.known(condition) is None
+        if write is None or any(holds_set(machine, each) for each in sources) or (data and ends):
+            left, right = (as_set(machine, each) for each in sources)
+            write_set(machine, target, chosen(machine, condition, left, right))
+            return
+        values = [each(machine) for each in readers]
+        write(machine, chosen(machine, condition, values[0], values[1]))
+
+    return step
+
+
+@TABLE.opcode(*(f"s_{verb}_saveexec_b64" for verb in (*_VERBS, "andn1", "orn1")))
+def save_execution_mask(instruction: Instruction, context: Context) -> Step:
+    """The execution mask is saved, and becomes a function of the source and of what it was."""
+    check_modifiers(instruction)
+    verb = instruction.opcode.split("_")[1]
+    if len(instruction.operands) != 2:
+        raise UnknownInstruction(instruction, "takes two operands")
+    target, source = instruction.operands
+    saved = pair(target, instruction)
+    _simple(source, instruction)
+    conditional = instruction.line in condition_lives_after(context.kernel)
+
+    def step(machine: Machine) -> None:
+        given, before = as_set(machine, source), machine.registers[EXEC]
+        after = logic(machine, verb, given, before)
+        if conditional:
+            write_scc(machine, some_lane(machine, after))
+        write_exec(machine, after)
+        write_set(machine, saved, before)
+
+    return step

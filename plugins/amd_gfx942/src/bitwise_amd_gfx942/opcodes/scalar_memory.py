@@ -1,0 +1,78 @@
+"""s_load: arguments of the kernel, and memory that all lanes of a wave read at one address.
+
+Source: AMD Instinct MI300 ISA, "Scalar memory operations" (SMEM).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, number
+from bitwise_amd_gfx942.opcodes.sources import reader, writer
+from bitwise_core.asm import Immediate, Instruction, Modified
+from bitwise_core.machine.access import aligned, load_global
+from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.pieces import concat
+from bitwise_core.machine.state import Machine, Step
+
+TABLE = Table()
+
+ARGUMENTS_BASE = 1 << 36
+"""Where the segment of kernel arguments lies: below every buffer."""
+
+ARGUMENTS = "arguments"
+"""The key of `Machine.extra` that holds the segment's 32-bit words."""
+
+_COUNTS = {"": 1, "x2": 2, "x3": 3, "x4": 4, "x8": 8, "x16": 16}
+
+
+def argument_words(machine: Machine, address: Array, count: int, line: int) -> list[Value] | None:
+    """Words of the segment of arguments, or None where the address lies elsewhere.  Raises Unreadable past its end."""
+    if address.size != 1:
+        return None
+    place = int(address.flat[0]) - ARGUMENTS_BASE
+    words: list[Value] = machine.extra[ARGUMENTS]
+    if not 0 <= place < 1 << 16:
+        return None
+    if place % 4 or place // 4 + count > len(words):
+        raise Unreadable("the kernel's arguments are read past their end", line)
+    return words[place // 4 : place // 4 + count]
+
+
+@TABLE.opcode(*(f"s_load_dword{count}" for count in _COUNTS))
+def load(instruction: Instruction, context: Context) -> Step:
+    """Words from the base address and an offset, a constant or a register's or both."""
+    modifiers = check_modifiers(instruction, "glc", "offset").modifiers
+    if len(instruction.operands) != 3:
+        raise UnknownInstruction(instruction, "takes three operands")
+    count = _COUNTS[form(instruction.opcode).name.removeprefix("s_load_dword")]
+    target, base, offset = instruction.operands
+    if isinstance(offset, Modified):
+        raise UnknownInstruction(instruction, "has an offset that is changed")
+    fixed = number(instruction, modifiers.get("offset", "0"))
+    varying = None
+    if isinstance(offset, Immediate):
+        fixed += offset.value
+    else:
+        varying = reader(offset, "b32", instruction)
+    read, write = reader(base, "b64", instruction), writer(target, 32 * count, instruction)
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        address = machine.known(read(machine))
+        if address is not None and varying is not None:
+            more = machine.known(varying(machine))
+            address = None if more is None else address + more.astype(np.uint64)
+        if address is None:
+            raise Unreadable("memory is read for a whole wave at an address that depends on data", line)
+        if fixed:
+            address = address + np.uint64(fixed & (1 << 64) - 1)
+        words = argument_words(machine, address, count, line)
+        if words is None:
+            aligned(machine, address, 4, line)
+            words = [load_global(machine, address + np.uint64(4 * index), 32, line) for index in range(count)]
+        write(machine, concat(words))
+
+    return step

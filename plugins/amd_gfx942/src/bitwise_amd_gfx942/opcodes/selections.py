@@ -1,0 +1,39 @@
+"""Values that a choice by data gave, with the choice: an offset that is out of bounds on one side is a mask."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.state import Machine, invert
+
+_REMEMBERED = 4096
+
+
+def remember(machine: Machine, result: Value, predicate: Value, if_true: Value, if_false: Value) -> None:
+    """Notes that `result` is that choice; the values are kept, so that no other takes their identity."""
+    known = machine.extra.setdefault("selections", {})
+    if len(known) > _REMEMBERED:
+        known.clear()
+    known[id(result)] = (result, predicate, if_true, if_false)
+
+
+def without_choice(machine: Machine, value: Value, bound: Array) -> tuple[Value, Value | None]:
+    """An offset that is chosen by data, as the side that may lie below the bound and the predicate that takes it.
+
+    The other side is known and lies at the bound or above, in every active lane; (value, None) where it is not so.
+    """
+    found = machine.extra.get("selections", {}).get(id(value))
+    if found is None or found[0] is not value:
+        return value, None
+    _, predicate, if_true, if_false = found
+    for kept, other, condition in ((if_true, if_false, predicate), (if_false, if_true, None)):
+        known = machine.known(other)
+        if known is None:
+            continue
+        beyond = known >= bound
+        if machine.mask is not None:
+            beyond = beyond | ~machine.mask
+        if np.all(beyond):
+            return kept, invert(machine.domain, predicate) if condition is None else condition
+    return value, None

@@ -1,0 +1,163 @@
+"""ds_ reads and writes of shared memory (LDS).
+
+Source: AMD Instinct MI300 ISA, "Local data share (LDS)".  The lanes of a wave act together, and its accesses are
+carried out in the order of its instructions: only other waves need a barrier.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from bitwise_amd_gfx942.opcodes.acting import vector
+from bitwise_amd_gfx942.opcodes.flat import wide_reader
+from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, number
+from bitwise_amd_gfx942.opcodes.selected_parts import widened
+from bitwise_amd_gfx942.opcodes.sources import half_writer, reader, writer
+from bitwise_core.asm import Instruction
+from bitwise_core.machine.access import read_shared, write_shared
+from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.pieces import concat, cut
+from bitwise_core.machine.state import Machine, Step
+
+TABLE = Table()
+
+_NARROW = {"u8": (8, False), "i8": (8, True), "u16": (16, False), "i16": (16, True)}
+_TWO = re.compile(r"ds_(?:read|write)2(st64)?_b(32|64)")
+
+
+def in_order(machine: Machine) -> None:
+    """What a wave did before is done before its next access."""
+    warps = machine.active_warps()
+    for races in machine.races.acting(machine.mask):
+        races.warp_barrier(warps)
+
+
+def address_of(machine: Machine, value: Value, line: int) -> Array:
+    """The address, which must be known.  Raises Unreadable."""
+    known = machine.known(value)
+    if known is None:
+        raise Unreadable("shared memory is accessed at an address that depends on data", line)
+    return known.astype(np.uint64)
+
+
+def _read(machine: Machine, address: Array, bits: int) -> Value:
+    sizes = {96: (64, 32), 128: (64, 64)}.get(bits, (bits,))
+    parts, place = [], 0
+    for size in sizes:
+        parts.append(read_shared(machine, address + np.uint64(place) if place else address, size))
+        place += size // 8
+    return concat(parts)
+
+
+def _write(machine: Machine, address: Array, value: Value, bits: int) -> None:
+    for low in range(0, bits, 32):
+        size = min(32, bits - low)
+        write_shared(machine, address + np.uint64(low // 8) if low else address, cut(value, low, size))
+
+
+def _offset(instruction: Instruction, name: str = "offset") -> int:
+    return number(instruction, check_modifiers(instruction, "offset", "offset0", "offset1").modifiers.get(name, "0"))
+
+
+_READS = {f"ds_read_b{bits}": bits for bits in (32, 64, 96, 128)}
+
+
+@vector(TABLE, *_READS, *(f"ds_read_{kind}{half}" for kind in _NARROW for half in ("", "_d16", "_d16_hi")))
+def read(instruction: Instruction, context: Context) -> Step:
+    """Reads of 8 to 128 bits; the narrow ones are widened, or go to half a register."""
+    name = form(instruction.opcode).name
+    if len(instruction.operands) != 2:
+        raise UnknownInstruction(instruction, "takes two operands")
+    kind, _, half = name.removeprefix("ds_read_").partition("_")
+    bits, is_signed = (_READS[name], False) if name in _READS else _NARROW[kind]
+    if half and bits != 16 and not half.startswith("d16"):
+        raise UnknownInstruction(instruction)
+    out = 16 if half else max(bits, 32)
+    target, source = instruction.operands
+    offset, where = _offset(instruction), reader(source, "b32", instruction)
+    write = half_writer(target, half == "d16_hi", instruction) if half else writer(target, out, instruction)
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        in_order(machine)
+        address = address_of(machine, where(machine), line)
+        value = _read(machine, address + np.uint64(offset) if offset else address, bits)
+        write(machine, value if bits >= out else widened(machine, value, bits, out, is_signed))
+
+    return step
+
+
+@vector(TABLE, *(f"ds_read2{stride}_b{bits}" for stride in ("", "st64") for bits in (32, 64)))
+def read_two(instruction: Instruction, context: Context) -> Step:
+    """Two reads at one base, their offsets in elements, or in 64 elements."""
+    bits, factor = _two(instruction)
+    if len(instruction.operands) != 2:
+        raise UnknownInstruction(instruction, "takes two operands")
+    target, source = instruction.operands
+    offsets = [factor * _offset(instruction, name) for name in ("offset0", "offset1")]
+    where, write = reader(source, "b32", instruction), writer(target, 2 * bits, instruction)
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        in_order(machine)
+        address = address_of(machine, where(machine), line)
+        write(machine, concat([_read(machine, address + np.uint64(each), bits) for each in offsets]))
+
+    return step
+
+
+def _two(instruction: Instruction) -> tuple[int, int]:
+    found = _TWO.fullmatch(form(instruction.opcode).name)
+    assert found is not None
+    bits = int(found[2])
+    return bits, bits // 8 * (64 if found[1] else 1)
+
+
+_WRITES = {"b8": 8, "b16": 16, "b32": 32, "b64": 64, "b96": 96, "b128": 128, "b8_d16_hi": 8, "b16_d16_hi": 16}
+
+
+@vector(TABLE, *(f"ds_write_{kind}" for kind in _WRITES))
+def write_one(instruction: Instruction, context: Context) -> Step:
+    """Writes of 8 to 128 bits, from the low or the high half of a register where they are narrow."""
+    kind = form(instruction.opcode).name.removeprefix("ds_write_")
+    bits, low = _WRITES[kind], 16 if kind.endswith("_hi") else 0
+    if len(instruction.operands) != 2:
+        raise UnknownInstruction(instruction, "takes two operands")
+    place, source = instruction.operands
+    where, offset = reader(place, "b32", instruction), _offset(instruction)
+    value_of = wide_reader(source, instruction) if bits > 32 else reader(source, "b32", instruction)
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        in_order(machine)
+        value = value_of(machine)
+        address = address_of(machine, where(machine), line) + np.uint64(offset)
+        _write(machine, address, cut(value, low, bits) if bits < 32 else value, bits)
+
+    return step
+
+
+@vector(TABLE, *(f"ds_write2{stride}_b{bits}" for stride in ("", "st64") for bits in (32, 64)))
+def write_two(instruction: Instruction, context: Context) -> Step:
+    """Two writes at one base, their offsets in elements, or in 64 elements."""
+    bits, factor = _two(instruction)
+    if len(instruction.operands) != 3:
+        raise UnknownInstruction(instruction, "takes three operands")
+    place, *sources = instruction.operands
+    where = reader(place, "b32", instruction)
+    offsets = [factor * _offset(instruction, name) for name in ("offset0", "offset1")]
+    values = [reader(each, f"b{bits}", instruction) for each in sources]
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        in_order(machine)
+        given = [each(machine) for each in values]
+        address = address_of(machine, where(machine), line)
+        for value, offset in zip(given, offsets, strict=True):
+            _write(machine, address + np.uint64(offset), value, bits)
+
+    return step

@@ -1,0 +1,147 @@
+"""Operands of an instruction as functions of the machine: what they read, and where a result goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from bitwise_amd_gfx942.opcodes.constants import BITS, pattern
+from bitwise_amd_gfx942.registers import read_word, set_key, write_word
+from bitwise_core.asm import Immediate, Instruction, Modified, Operand, Register, Vector
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.arch import UnknownInstruction
+from bitwise_core.machine.lane_hash import poison
+from bitwise_core.machine.lanes import Lanes, Value
+from bitwise_core.machine.pieces import choose, concat, cut
+from bitwise_core.machine.state import Machine, literal
+
+Reader: TypeAlias = Callable[[Machine], Value]
+Writer: TypeAlias = Callable[[Machine, Value], None]
+
+_READABLE = {"vcc_lo", "vcc_hi", "exec_lo", "exec_hi", "m0", "flat_scratch_lo", "flat_scratch_hi"}
+
+
+def is_vector(operand: Operand) -> bool:
+    """Whether the operand is one of vector registers, or of accumulation registers."""
+    first = operand.items[0] if isinstance(operand, Vector) else operand
+    return isinstance(first, Register) and first.name[0] in "va" and first.name[1:].isdigit()
+
+
+def known_register(name: str, instruction: Instruction) -> None:
+    """Raises UnknownInstruction for a register that holds something not modelled here."""
+    if not name[1:].isdigit() and name not in _READABLE:
+        raise UnknownInstruction(instruction, f"uses the register {name}, which is not modelled")
+
+
+def word_reader(name: str, instruction: Instruction) -> Reader:
+    """The 32 bits of a register."""
+    known_register(name, instruction)
+    if set_key(name) is None and not name.startswith("exec"):
+
+        def read(machine: Machine) -> Value:
+            found = machine.registers.get(name)
+            return poison(32) if found is None else found
+
+        return read
+    return lambda machine: read_word(machine, name)
+
+
+def reader(operand: Operand, kind: str, instruction: Instruction) -> Reader:
+    """What an operand gives as a value of that type: its lowest bits where the register is wider.
+
+    Raises UnknownInstruction where the operand has another width, or is changed in a way that its type has not.
+    """
+    bits = BITS[kind]
+    if isinstance(operand, Modified):
+        return _changed(reader(operand.operand, kind, instruction), operand, kind, instruction)
+    if isinstance(operand, Immediate):
+        constant = literal(pattern(operand, kind, instruction), bits)
+        return lambda machine: constant
+    if isinstance(operand, Register):
+        whole = word_reader(operand.name, instruction)
+        if bits == 32:
+            return whole
+        if bits < 32:
+            return lambda machine: cut(whole(machine), 0, bits)
+        raise UnknownInstruction(instruction, f"takes {bits} bits and is given the register {operand.name}")
+    if isinstance(operand, Vector):
+        parts = [word_reader(each.name, instruction) for each in operand.items if isinstance(each, Register)]
+        if 32 * len(parts) != bits or len(parts) != len(operand.items):
+            raise UnknownInstruction(instruction, f"takes {bits} bits and is given {len(operand.items)} registers")
+        return lambda machine: concat([part(machine) for part in parts])
+    raise UnknownInstruction(instruction, f"takes a register or a constant, not {operand}")
+
+
+def _changed(inner: Reader, operand: Modified, kind: str, instruction: Instruction) -> Reader:
+    bits = BITS[kind]
+    if not kind.startswith(("fp", "bf")) or not set(operand.changes) <= {"abs", "neg"}:
+        raise UnknownInstruction(instruction, f"changes an operand by {operand.changes[-1]}, which is not modelled")
+    names = [f"{change}.{kind}" for change in operand.changes]
+
+    def read(machine: Machine) -> Value:
+        value = inner(machine)
+        for name in names:
+            value = changed_sign(machine, name, value, bits)
+        return value
+
+    return read
+
+
+def changed_sign(machine: Machine, name: str, value: Value, bits: int) -> Value:
+    """neg or abs, which change no more than the sign bit: of a signalling NaN comes one."""
+    if isinstance(value, np.ndarray):
+        sign = value.dtype.type(1 << (bits - 1))
+        flipped: Value = value ^ sign if name.startswith("neg") else value & ~sign
+        return flipped
+    changed = machine.domain.floating(name, [value], bits)
+    if isinstance(changed, Lanes):
+        quiet = value.meta & L.QUIET if isinstance(value, Lanes) else 0
+        changed = Lanes(bits, changed.words, L.without(changed.meta, L.QUIET) | quiet)
+    return changed
+
+
+def writer(operand: Operand, bits: int, instruction: Instruction) -> Writer:
+    """Where a result of so many bits goes.  Raises UnknownInstruction where the operand does not take it.
+
+    A result of 16 bits fills the low half of a register and clears the high one, as most of gfx9's do.
+    """
+    if isinstance(operand, Register) and bits <= 32:
+        name = operand.name
+        known_register(name, instruction)
+        if bits == 16:
+            return lambda machine, value: write_word(machine, name, concat([value, literal(0, 16)]))
+        if set_key(name) is None:
+            return lambda machine, value: _write_plain(machine, name, value)
+        return lambda machine, value: write_word(machine, name, value)
+    if isinstance(operand, Vector) and bits == 32 * len(operand.items):
+        parts = [writer(each, 32, instruction) for each in operand.items]
+
+        def write(machine: Machine, value: Value) -> None:
+            for index, part in enumerate(parts):
+                part(machine, cut(value, 32 * index, 32))
+
+        return write
+    raise UnknownInstruction(instruction, f"has a result of {bits} bits and is given {operand}")
+
+
+def _write_plain(machine: Machine, name: str, value: Value) -> None:
+    if machine.mask is not None:
+        old = machine.registers.get(name)
+        value = choose(machine.mask, value, poison(32) if old is None else old)
+    machine.registers[name] = value
+
+
+def half_writer(operand: Operand, high: bool, instruction: Instruction) -> Writer:
+    """Where a result of 16 bits goes that leaves the other half of the register as it was."""
+    if not isinstance(operand, Register) or not is_vector(operand):
+        raise UnknownInstruction(instruction, f"has a result of 16 bits and is given {operand}")
+    name = operand.name
+    read = word_reader(name, instruction)
+
+    def write(machine: Machine, value: Value) -> None:
+        kept = cut(read(machine), 0 if high else 16, 16)
+        _write_plain(machine, name, concat([kept, value] if high else [value, kept]))
+
+    return write

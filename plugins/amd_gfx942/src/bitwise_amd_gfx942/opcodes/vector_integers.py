@@ -1,0 +1,230 @@
+"""Vector integer arithmetic and shifts.
+
+Source: AMD Instinct MI300 ISA, "Vector ALU operations" (VOP1, VOP2, VOP3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from bitwise_amd_gfx942.opcodes.acting import vector
+from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
+from bitwise_amd_gfx942.opcodes.lanewise import Compute, integer, lanewise
+from bitwise_core.asm import Immediate, Instruction
+from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.logic import combine
+from bitwise_core.machine.pieces import concat
+from bitwise_core.machine.shifts import shifted
+from bitwise_core.machine.state import Machine, Step, literal
+from bitwise_core.machine.steps import apply_integer
+
+TABLE = Table()
+
+
+def signed(array: Array) -> Array:
+    """The same bits as signed integers."""
+    kind: Array = array.view(f"int{8 * array.dtype.itemsize}")
+    return kind
+
+
+def total(machine: Machine, left: Value, right: Value, bits: int = 32) -> Value:
+    """A sum that wraps."""
+    return apply_integer(machine, f"add.b{bits}", [left, right], bits, np.add, gathers=True)
+
+
+def product(machine: Machine, left: Value, right: Value, bits: int = 32) -> Value:
+    """The low bits of a product."""
+    return apply_integer(machine, f"mul.b{bits}", [left, right], bits, np.multiply, gathers=True)
+
+
+def _difference(bits: int) -> Compute:
+    return integer(f"sub.b{bits}", bits, np.subtract)
+
+
+def _reversed(compute: Compute) -> Compute:
+    return lambda machine, left, right: compute(machine, right, left)
+
+
+@vector(
+    TABLE, "v_add_u32", "v_sub_u32", "v_subrev_u32", "v_add_i32", "v_sub_i32", "v_add_u16", "v_sub_u16",
+    "v_subrev_u16", "v_add_i16", "v_sub_i16",
+)  # fmt: skip
+def add(instruction: Instruction, context: Context) -> Step:
+    """Sums and differences that wrap; `clamp` saturates unsigned ones."""
+    found = check_modifiers(instruction, "clamp", *_ENCODED)
+    _, verb, kind = found.name.split("_")
+    bits = int(kind[1:])
+    if "clamp" in found.modifiers:
+        if kind[0] != "u":
+            raise UnknownInstruction(instruction, "saturates signed numbers, which is not modelled")
+        compute = integer(f"{verb.removesuffix('rev')}.sat.u{bits}", bits, _saturated(verb))
+    else:
+        compute = integer(f"add.b{bits}", bits, np.add, gathers=True) if verb == "add" else _difference(bits)
+    if verb == "subrev":
+        compute = _reversed(compute)
+    return lanewise(instruction, (f"b{bits}", f"b{bits}"), bits, compute, also=("clamp",))
+
+
+def _saturated(verb: str) -> Callable[..., Array]:
+    def evaluate(a: Array, b: Array) -> Array:
+        if verb == "add":
+            found: Array = a + b
+            return np.where(found < a, ~a.dtype.type(0), found)
+        return np.where(a < b, a.dtype.type(0), a - b)
+
+    return evaluate
+
+
+_ENCODED = (
+    "op_sel", "quad_perm", "row_shl", "row_shr", "row_ror", "wave_shl", "wave_rol", "wave_shr", "wave_ror",
+    "row_mirror", "row_half_mirror", "row_bcast", "row_newbcast", "row_mask", "bank_mask", "bound_ctrl", "dst_sel",
+    "dst_unused", "src0_sel", "src1_sel",
+)  # fmt: skip
+
+
+@vector(TABLE, "v_mul_lo_u32", "v_mul_lo_i32", "v_mul_lo_u16")
+def multiply(instruction: Instruction, context: Context) -> Step:
+    """The low half of a product."""
+    bits = int(form(instruction.opcode).name[-2:])
+    return lanewise(instruction, (f"b{bits}",) * 2, bits, integer(f"mul.b{bits}", bits, np.multiply, gathers=True))
+
+
+def _high_unsigned(a: Array, b: Array) -> Array:
+    return (a.astype(np.uint64) * b.astype(np.uint64) >> np.uint64(32)).astype(np.uint32)
+
+
+def _high_signed(a: Array, b: Array) -> Array:
+    found = signed(a).astype(np.int64) * signed(b).astype(np.int64)
+    return (found >> 32).astype(np.int32).view(np.uint32)
+
+
+@vector(TABLE, "v_mul_hi_u32", "v_mul_hi_i32")
+def multiply_high(instruction: Instruction, context: Context) -> Step:
+    """The high half of a product."""
+    if form(instruction.opcode).name.endswith("u32"):
+        return lanewise(instruction, ("b32", "b32"), 32, integer("mul.hi.u32", 32, _high_unsigned))
+    return lanewise(instruction, ("b32", "b32"), 32, integer("mul.hi.s32", 32, _high_signed))
+
+
+def _low_24(a: Array, is_signed: bool) -> Array:
+    if is_signed:
+        return ((a << np.uint32(8)).view(np.int32) >> 8).view(np.uint32)
+    return a & np.uint32(0xFFFFFF)
+
+
+def _narrow(is_signed: bool) -> Compute:
+    return integer(f"low 24 bits.{'s' if is_signed else 'u'}32", 32, lambda a: _low_24(a, is_signed))
+
+
+@vector(TABLE, "v_mul_u32_u24", "v_mul_i32_i24", "v_mad_u32_u24", "v_mad_i32_i24")
+def multiply_24(instruction: Instruction, context: Context) -> Step:
+    """The low 32 bits of a product of the sources' low 24, and a sum."""
+    name = form(instruction.opcode).name
+    low = _narrow("_i24" in name)
+
+    def compute(machine: Machine, left: Value, right: Value, *addend: Value) -> Value:
+        found = product(machine, low(machine, left), low(machine, right))
+        return total(machine, found, addend[0]) if addend else found
+
+    return lanewise(instruction, ("b32",) * (3 if "_mad_" in name else 2), 32, compute)
+
+
+@vector(
+    TABLE, "v_lshlrev_b32", "v_lshrrev_b32", "v_ashrrev_i32", "v_lshlrev_b64", "v_lshrrev_b64", "v_ashrrev_i64",
+    "v_lshlrev_b16", "v_lshrrev_b16", "v_ashrrev_i16",
+)  # fmt: skip
+def shift(instruction: Instruction, context: Context) -> Step:
+    """Shifts of the second source by the first one's lowest bits."""
+    _, verb, kind = form(instruction.opcode).name.split("_")
+    bits = int(kind[1:])
+
+    def compute(machine: Machine, amount: Value, value: Value) -> Value:
+        if bits == 16:
+            amount = concat([amount, literal(0, 16)])
+        return by_low_bits(machine, "shl" if verb == "lshlrev" else "shr", value, amount, bits, verb == "ashrrev")
+
+    return lanewise(instruction, ("b16" if bits == 16 else "b32", f"b{bits}"), bits, compute)
+
+
+def by_low_bits(machine: Machine, root: str, value: Value, amount: Value, bits: int, is_signed: bool = False) -> Value:
+    """A shift by so many of the amount's lowest bits as name a place."""
+    if isinstance(amount, np.ndarray):
+        by: Value = amount & np.uint32(bits - 1)
+    else:
+        by = combine(machine, "and", amount, literal(bits - 1, 32), 32)
+    return shifted(machine, root, value, by, bits, is_signed=is_signed)
+
+
+@vector(TABLE, "v_lshl_add_u32", "v_add_lshl_u32", "v_lshl_add_u64", "v_add3_u32", "v_xad_u32", "v_lshl_or_b32")
+def three(instruction: Instruction, context: Context) -> Step:
+    """Two operations of three sources."""
+    name = form(instruction.opcode).name
+    bits = 64 if name.endswith("64") else 32
+    if bits == 64:
+        amount = instruction.operands[2] if len(instruction.operands) == 4 else None
+        if not isinstance(amount, Immediate) or not 0 <= amount.value <= 4:
+            raise UnknownInstruction(instruction, "shifts by what is no constant from 0 to 4")
+
+    def compute(machine: Machine, first: Value, second: Value, third: Value) -> Value:
+        if name == "v_add3_u32":
+            return total(machine, total(machine, first, second), third)
+        if name == "v_add_lshl_u32":
+            return by_low_bits(machine, "shl", total(machine, first, second), third, 32)
+        if name == "v_xad_u32":
+            return total(machine, combine(machine, "xor", first, second, 32), third)
+        moved = by_low_bits(machine, "shl", first, second, bits)
+        return (
+            combine(machine, "or", moved, third, 32) if name == "v_lshl_or_b32" else total(machine, moved, third, bits)
+        )
+
+    return lanewise(instruction, (f"b{bits}", "b32", f"b{bits}"), bits, compute)
+
+
+@vector(TABLE, "v_min_i32", "v_min_u32", "v_max_i32", "v_max_u32", "v_min_i16", "v_min_u16", "v_max_i16", "v_max_u16")
+def extremum(instruction: Instruction, context: Context) -> Step:
+    """The lesser or the greater of two numbers."""
+    verb, kind, bits = _extremum_of(instruction)
+    return lanewise(instruction, (f"b{bits}",) * 2, bits, of_two(verb, kind))
+
+
+@vector(TABLE, *(f"v_{verb}3_{kind}" for verb in ("min", "max") for kind in ("i32", "u32", "i16", "u16")))
+def extremum_of_three(instruction: Instruction, context: Context) -> Step:
+    """The least or the greatest of three numbers."""
+    verb, kind, bits = _extremum_of(instruction)
+    two = of_two(verb.removesuffix("3"), kind)
+
+    def compute(machine: Machine, first: Value, second: Value, third: Value) -> Value:
+        return two(machine, two(machine, first, second), third)
+
+    return lanewise(instruction, (f"b{bits}",) * 3, bits, compute)
+
+
+@vector(TABLE, "v_med3_i32", "v_med3_u32", "v_med3_i16", "v_med3_u16")
+def median(instruction: Instruction, context: Context) -> Step:
+    """The middle one of three numbers."""
+    _, kind, bits = _extremum_of(instruction)
+    least, greatest = of_two("min", kind), of_two("max", kind)
+
+    def compute(machine: Machine, first: Value, second: Value, third: Value) -> Value:
+        low, high = least(machine, first, second), greatest(machine, first, second)
+        return greatest(machine, low, least(machine, high, third))
+
+    return lanewise(instruction, (f"b{bits}",) * 3, bits, compute)
+
+
+def _extremum_of(instruction: Instruction) -> tuple[str, str, int]:
+    _, verb, kind = form(instruction.opcode).name.split("_")
+    return verb, f"{'s' if kind[0] == 'i' else 'u'}{kind[1:]}", int(kind[1:])
+
+
+def of_two(verb: str, kind: str) -> Compute:
+    """The lesser or the greater of two numbers of a kind such as s32."""
+
+    def evaluate(a: Array, b: Array) -> Array:
+        less = signed(a) < signed(b) if kind[0] == "s" else a < b
+        return np.where(less == (verb == "min"), a, b)
+
+    return integer(f"{verb}.{kind}", int(kind[1:]), evaluate, gathers=True)

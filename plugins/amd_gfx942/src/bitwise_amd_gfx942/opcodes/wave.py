@@ -1,0 +1,253 @@
+"""Exchanges between the lanes of a wave: permutes, swizzles, a lane's number for all and back, places in a set.
+
+Source: AMD Instinct MI300 ISA, "LDS: ds_permute, ds_bpermute, ds_swizzle", "v_readlane", "v_mbcnt".
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from bitwise_amd_gfx942.opcodes.acting import acting, vector
+from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, number
+from bitwise_amd_gfx942.opcodes.lanewise import integer, lanewise
+from bitwise_amd_gfx942.opcodes.sources import is_vector, reader, writer
+from bitwise_amd_gfx942.registers import WAVE, agreed, lowest_lane
+from bitwise_core.asm import Instruction
+from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.pieces import choose, take_threads
+from bitwise_core.machine.state import Machine, Step, literal
+
+TABLE = Table()
+
+_SWIZZLE = re.compile(r"swizzle\((\w+),\s*(.*)\)")
+
+
+def first_threads(machine: Machine) -> Array:
+    """The number of the first thread of each thread's wave, shape (1, threads)."""
+    found: Array = (np.arange(machine.threads) & ~(WAVE - 1))[None]
+    return found
+
+
+def from_lanes(machine: Machine, value: Value, lane: Array, line: int) -> Value:
+    """What each lane takes from a lane of its wave: 0 where that one does not run."""
+    if machine.condition is not None:
+        raise Unreadable("lanes exchange values under an execution mask that depends on data", line)
+    index = np.broadcast_to(first_threads(machine) + lane, (lane.shape[0], machine.threads))
+    taken = take_threads(value, index)
+    if machine.mask is None:
+        return taken
+    rows = max(machine.mask.shape[0], index.shape[0])
+    runs = np.take_along_axis(
+        np.broadcast_to(machine.mask, (rows, machine.threads)), np.broadcast_to(index, (rows, machine.threads)), axis=1
+    )
+    return taken if (runs | ~machine.mask).all() else choose(runs, taken, literal(0, 32))
+
+
+@vector(TABLE, "ds_bpermute_b32")
+def permute_back(instruction: Instruction, context: Context) -> Step:
+    """Each lane takes the value of the lane whose number times 4 is its address."""
+    offset = number(instruction, check_modifiers(instruction, "offset").modifiers.get("offset", "0"))
+    target, place, source = instruction.operands
+    where, value_of = reader(place, "b32", instruction), reader(source, "b32", instruction)
+    write = writer(target, 32, instruction)
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        address = machine.known(where(machine))
+        if address is None:
+            raise Unreadable("lanes exchange values by an address that depends on data", line)
+        lane = ((address + np.uint32(offset)) >> np.uint32(2) & np.uint32(63)).astype(np.int64)
+        write(machine, from_lanes(machine, value_of(machine), lane, line))
+
+    return step
+
+
+@vector(TABLE, "ds_permute_b32")
+def permute_forward(instruction: Instruction, context: Context) -> Step:
+    """Each lane sends its value to the lane whose number times 4 is its address; who gets none has 0."""
+    offset = number(instruction, check_modifiers(instruction, "offset").modifiers.get("offset", "0"))
+    target, place, source = instruction.operands
+    where, value_of = reader(place, "b32", instruction), reader(source, "b32", instruction)
+    write = writer(target, 32, instruction)
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        address = machine.known(where(machine))
+        if address is None or machine.condition is not None:
+            raise Unreadable("lanes exchange values by an address that depends on data", line)
+        rows = max(address.shape[0], 1 if machine.mask is None else machine.mask.shape[0])
+        shape = (rows, machine.threads)
+        lane = np.broadcast_to((address + np.uint32(offset)) >> np.uint32(2) & np.uint32(63), shape).astype(np.int64)
+        to = lane + first_threads(machine)
+        runs = np.broadcast_to(np.True_ if machine.mask is None else machine.mask, shape)
+        sender = np.full(shape, -1, dtype=np.int64)
+        row, thread = np.nonzero(runs)
+        sender[row, to[row, thread]] = thread
+        count = np.zeros(shape, dtype=np.int64)
+        np.add.at(count, (row, to[row, thread]), 1)
+        if (count > 1).any():
+            raise Unreadable("several lanes send their values to one", line)
+        taken = take_threads(value_of(machine), np.maximum(sender, 0))
+        write(machine, taken if (sender >= 0).all() else choose(sender >= 0, taken, literal(0, 32)))
+
+    return step
+
+
+def swizzled_lanes(text: str) -> Array:
+    """The lane that each of 64 lanes reads under a swizzle, which acts on groups of 32.  Raises ValueError."""
+    lane = np.arange(WAVE)
+    found = _SWIZZLE.fullmatch(text)
+    if found is None:
+        return _by_pattern(int(text, 0))
+    kind, values = found[1], found[2].split(",")
+    if kind == "QUAD_PERM":
+        order = [int(each) for each in values]
+        if len(order) == 4 and set(order) <= {0, 1, 2, 3}:
+            result: Array = (lane & ~3) + np.array(order)[lane & 3]
+            return result
+    elif kind == "BITMASK_PERM":
+        pattern = values[0].strip().strip('"')
+        if len(pattern) == 5 and set(pattern) <= set("01pi"):
+            result = np.zeros(WAVE, dtype=np.int64)
+            for place, letter in enumerate(reversed(pattern)):
+                bit = lane >> place & 1
+                chosen = {"0": 0 * bit, "1": 0 * bit + 1, "p": bit, "i": 1 - bit}[letter]
+                result = result | chosen << place
+            return (lane & 32) | result
+    elif kind in ("SWAP", "REVERSE") and len(values) == 1:
+        size = int(values[0])
+        if size in (1, 2, 4, 8, 16, 32):
+            return lane ^ (size if kind == "SWAP" else size - 1)
+    elif kind == "BROADCAST" and len(values) == 2:
+        size, which = (int(each) for each in values)
+        if size in (2, 4, 8, 16, 32) and 0 <= which < size:
+            return (lane & ~(size - 1)) + which
+    raise ValueError(text)
+
+
+def _by_pattern(offset: int) -> Array:
+    lane = np.arange(WAVE)
+    if offset >> 15 == 1 and offset >> 8 == 0x80:
+        return (lane & ~3) + (offset >> 2 * (lane & 3) & 3)
+    if offset >> 15 == 0:
+        within = ((lane & 31) & (offset & 31) | offset >> 5 & 31) ^ (offset >> 10 & 31)
+        return (lane & 32) | within
+    raise ValueError(offset)
+
+
+@vector(TABLE, "ds_swizzle_b32")
+def swizzle(instruction: Instruction, context: Context) -> Step:
+    """A fixed exchange within groups of 32 lanes."""
+    modifiers = check_modifiers(instruction, "offset").modifiers
+    target, source = instruction.operands
+    try:
+        lanes = swizzled_lanes(modifiers.get("offset", ""))
+    except ValueError:
+        raise UnknownInstruction(instruction, "swizzles in a way that is not modelled") from None
+    value_of, write = reader(source, "b32", instruction), writer(target, 32, instruction)
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        lane = np.tile(lanes, machine.threads // WAVE)[None]
+        write(machine, from_lanes(machine, value_of(machine), lane, line))
+
+    return step
+
+
+@TABLE.opcode("v_readlane_b32")
+def read_lane(instruction: Instruction, context: Context) -> Step:
+    """One lane's value for the whole wave, whether that lane runs or not."""
+    check_modifiers(instruction)
+    target, source, which = instruction.operands
+    if not is_vector(source):
+        raise UnknownInstruction(instruction, "takes a vector register")
+    value_of, lane_of = reader(source, "b32", instruction), reader(which, "b32", instruction)
+    write = writer(target, 32, instruction)
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        lane = machine.known(lane_of(machine))
+        if lane is None:
+            raise Unreadable("the lane that is read depends on data", line)
+        index = first_threads(machine) + (lane & np.uint32(63)).astype(np.int64)
+        write(machine, agreed(take_threads(value_of(machine), index), machine.threads))
+
+    return step
+
+
+@TABLE.opcode("v_readfirstlane_b32")
+def read_first_lane(instruction: Instruction, context: Context) -> Step:
+    """The value of the first lane that runs, for the whole wave; of the first of all where none runs."""
+    check_modifiers(instruction)
+    target, source = instruction.operands
+    value_of, write = reader(source, "b32", instruction), writer(target, 32, instruction)
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        value = value_of(machine)
+        if one_for_all(value):
+            write(machine, value)
+            return
+        try:
+            runs = acting(machine)
+        except TypeError:
+            raise Unreadable("which lane is the first that runs depends on data", line) from None
+        index = first_threads(machine) if runs is None else lowest_lane(runs, machine.threads)
+        write(machine, agreed(take_threads(value, index), machine.threads))
+
+    return step
+
+
+def one_for_all(value: Value) -> bool:
+    """Whether a value is plainly the same in all lanes."""
+    return isinstance(value, np.ndarray) and value.shape[1] == 1
+
+
+@TABLE.opcode("v_writelane_b32")
+def write_lane(instruction: Instruction, context: Context) -> Step:
+    """One lane's value is replaced, whether that lane runs or not."""
+    check_modifiers(instruction)
+    target, source, which = instruction.operands
+    value_of, lane_of = reader(source, "b32", instruction), reader(which, "b32", instruction)
+    old, write = reader(target, "b32", instruction), writer(target, 32, instruction)
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        lane = machine.known(lane_of(machine))
+        if lane is None:
+            raise Unreadable("the lane that is written depends on data", line)
+        mine = np.arange(machine.threads)[None] - first_threads(machine) == (lane & np.uint32(63)).astype(np.int64)
+        write(machine, choose(mine, value_of(machine), old(machine)))
+
+    return step
+
+
+@vector(TABLE, "v_mbcnt_lo_u32_b32", "v_mbcnt_hi_u32_b32")
+def count_below(instruction: Instruction, context: Context) -> Step:
+    """How many bits of a word are set below the lane's own, in the low or the high half of the wave, and a number."""
+    high = "_hi_" in instruction.opcode
+    lane = np.arange(WAVE)
+    below = np.clip(lane - 32, 0, 32) if high else np.minimum(lane, 32)
+    masks = ((np.uint64(1) << below.astype(np.uint64)) - np.uint64(1)).astype(np.uint32)
+
+    def evaluate(word: Array, start: Array) -> Array:
+        threads = max(word.shape[1], start.shape[1])
+        chosen = word & np.tile(masks, max(1, threads // WAVE))[None]
+        bits = (chosen[..., None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1)
+        found: Array = start + bits.sum(axis=-1, dtype=np.uint32)
+        return found
+
+    compute = integer("count of lanes below", 32, evaluate)
+
+    def spread(machine: Machine, word: Value, start: Value) -> Value:
+        if isinstance(word, np.ndarray):
+            word = np.broadcast_to(word, (word.shape[0], machine.threads))
+        else:
+            raise Unreadable("lanes are counted in a set that depends on data", instruction.line)
+        return compute(machine, word, start)
+
+    return lanewise(instruction, ("b32", "b32"), 32, spread)

@@ -1,0 +1,1 @@
+"""Reads the assembly of gfx942 that LLVM writes."""

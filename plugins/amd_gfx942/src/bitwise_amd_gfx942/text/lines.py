@@ -1,0 +1,79 @@
+"""Lines of LLVM's assembly, taken apart: comments away, mnemonic, operands, modifiers."""
+
+from __future__ import annotations
+
+import re
+
+_WORD = re.compile(r"[a-z][a-z0-9_]*")
+_MODIFIER = re.compile(r"[a-z][a-z_0-9]*:\S+")
+FLAGS = frozenset(
+    {
+        "offen", "idxen", "glc", "slc", "dlc", "sc0", "sc1", "nt", "lds", "gds", "clamp", "tfe", "scc", "bound_ctrl",
+    }
+)  # fmt: skip
+"""Modifiers without a value."""
+
+
+class BadLine(ValueError):
+    """The line is no instruction: the sentence says why."""
+
+
+def without_comment(line: str) -> str:
+    """The line without what follows `;` or `//` outside of a string."""
+    if '"' not in line:
+        place = line.find(";")
+        if place >= 0:
+            line = line[:place]
+        place = line.find("//")
+        return (line[:place] if place >= 0 else line).strip()
+    quoted = False
+    for place, letter in enumerate(line):
+        if letter == '"' and (place == 0 or line[place - 1] != "\\"):
+            quoted = not quoted
+        elif not quoted and (letter == ";" or line.startswith("//", place)):
+            return line[:place].strip()
+    return line.strip()
+
+
+def split(line: str) -> tuple[str, list[str], list[str]]:
+    """The mnemonic of an instruction's line, its operands and its modifiers.  Raises BadLine."""
+    mnemonic, _, rest = line.partition(" ")
+    if not _WORD.fullmatch(mnemonic):
+        raise BadLine(f"{line!r} is no instruction")
+    if not rest:
+        return mnemonic, [], []
+    operands: list[str] = []
+    modifiers: list[str] = []
+    for part in _parts(rest.strip(), ","):
+        words = _parts(part.strip(), " ")
+        if not words:
+            raise BadLine("an operand is missing")
+        for place, word in enumerate(words):
+            if word in FLAGS or _MODIFIER.fullmatch(word):
+                modifiers.append(word)
+            elif (place == 0 and not modifiers) or mnemonic == "s_waitcnt":
+                operands.append(word)
+            else:
+                raise BadLine(f"{word!r} is no modifier of {mnemonic}")
+    return mnemonic, operands, modifiers
+
+
+def _parts(text: str, separator: str) -> list[str]:
+    """The text cut at the separator outside of brackets; blanks yield nothing."""
+    if "(" not in text and "[" not in text:
+        return text.split(separator) if separator != " " else text.split()
+    parts, depth, start = [], 0, 0
+    for place, letter in enumerate(text):
+        if letter in "([":
+            depth += 1
+        elif letter in ")]":
+            depth -= 1
+            if depth < 0:
+                raise BadLine("a bracket is closed that was not opened")
+        elif letter == separator and not depth:
+            parts.append(text[start:place])
+            start = place + 1
+    if depth:
+        raise BadLine("a bracket is not closed")
+    parts.append(text[start:])
+    return [part for part in parts if part] if separator == " " else parts

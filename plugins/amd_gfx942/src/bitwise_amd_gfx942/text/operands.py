@@ -1,0 +1,103 @@
+"""Operands as LLVM writes them: registers and their ranges, constants, labels, and what changes a source."""
+
+from __future__ import annotations
+
+import re
+import struct
+from functools import lru_cache
+
+from bitwise_core.asm import Immediate, Modified, Operand, Register, Symbol, Vector
+
+_ONE = re.compile(r"([vsa])(\d{1,3})")
+_RANGE = re.compile(r"([vsa]|ttmp)\[(\d{1,3}):(\d{1,3})\]")
+_INTEGER = re.compile(r"-?\d{1,20}|-?0[xX][0-9a-fA-F]{1,16}")
+_FLOAT = re.compile(r"-?\d+\.\d*(?:[eE][-+]?\d+)?")
+_NAME = re.compile(r"[.$A-Za-z_][\w.$]*(?:@\w+)*(?:[-+]\d+)?")
+_CALL = re.compile(r"([a-z_]\w*)\((.*)\)")
+_COUNTS = {"v": 256, "a": 256, "s": 102}
+
+PAIRS = {
+    "vcc": ("vcc_lo", "vcc_hi"),
+    "exec": ("exec_lo", "exec_hi"),
+    "flat_scratch": ("flat_scratch_lo", "flat_scratch_hi"),
+    "xnack_mask": ("xnack_mask_lo", "xnack_mask_hi"),
+}
+"""Pairs of scalar registers that have names of their own."""
+
+_SINGLE = {
+    "m0", "scc", "src_scc", "src_vccz", "src_execz", "src_shared_base", "src_shared_limit", "src_private_base",
+    "src_private_limit", "src_pops_exiting_wave_id", *(half for pair in PAIRS.values() for half in pair),
+}  # fmt: skip
+
+_TURNS = {0.15915494: 0x3FC45F306DC9C882, 0.15915494309189532: 0x3FC45F306DC9C882, 0.1592: 0x3FC45F306DC9C882}
+"""The constant 1 / (2 pi), as it is printed for each width."""
+
+
+class BadOperand(ValueError):
+    """The text is no operand: the sentence says which."""
+
+
+def register(letter: str, number: int) -> Register:
+    """The register of that file (v, s or a) and number.  Raises BadOperand where the machine has none."""
+    if number >= _COUNTS.get(letter, 16):
+        raise BadOperand(f"there is no register {letter}{number}")
+    return Register(f"{letter}{number}")
+
+
+@lru_cache(maxsize=1 << 16)
+def operand(text: str) -> Operand:
+    """The operand that the text means; a pair with a name is the vector of its halves.  Raises BadOperand."""
+    found = _ONE.fullmatch(text)
+    if found:
+        return register(found[1], int(found[2]))
+    found = _RANGE.fullmatch(text)
+    if found:
+        first, last = int(found[2]), int(found[3])
+        if not first <= last <= first + 31:
+            raise BadOperand(f"{text} is no range of registers")
+        return Vector(tuple(register(found[1], number) for number in range(first, last + 1)))
+    if text in PAIRS:
+        return Vector(tuple(Register(half) for half in PAIRS[text]))
+    if text in _SINGLE:
+        return Register(text)
+    if _INTEGER.fullmatch(text):
+        return Immediate(int(text, 0) if "x" in text.lower() else int(text))
+    if _FLOAT.fullmatch(text):
+        return _float(text)
+    return _other(text)
+
+
+def _float(text: str) -> Immediate:
+    number = float(text)
+    pattern = _TURNS.get(abs(number))
+    if pattern is None:
+        if number not in (0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0):
+            raise BadOperand(f"{text} is no constant that an instruction can hold")
+        pattern = int.from_bytes(struct.pack("<d", number), "little")
+    elif number < 0:
+        raise BadOperand(f"{text} is no constant that an instruction can hold")
+    return Immediate(pattern, "f64")
+
+
+def _other(text: str) -> Operand:
+    if text.startswith("-") and len(text) > 1:
+        inner = operand(text[1:])
+        changes = inner.changes if isinstance(inner, Modified) else ()
+        return Modified(inner.operand if isinstance(inner, Modified) else _changeable(inner, text), (*changes, "neg"))
+    if text.startswith("|") and text.endswith("|") and len(text) > 2:
+        return Modified(_changeable(operand(text[1:-1]), text), ("abs",))
+    found = _CALL.fullmatch(text)
+    if found and found[1] in ("abs", "neg", "sext"):
+        inner = operand(found[2])
+        if isinstance(inner, Modified):
+            return Modified(inner.operand, (*inner.changes, found[1]))
+        return Modified(_changeable(inner, text), (found[1],))
+    if found or _NAME.fullmatch(text):
+        return Symbol(text)
+    raise BadOperand(f"{text!r} is no operand")
+
+
+def _changeable(inner: Operand, text: str) -> Operand:
+    if not isinstance(inner, Register | Vector | Immediate):
+        raise BadOperand(f"{text!r} changes the sign of what has none")
+    return inner

@@ -1,0 +1,204 @@
+"""Text to `bitwise_core.asm.Module`: the kernels of one file with their descriptors and parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from bitwise_amd_gfx942.text.descriptor import arguments, descriptor
+from bitwise_amd_gfx942.text.lines import BadLine, split, without_comment
+from bitwise_amd_gfx942.text.operands import BadOperand, operand
+from bitwise_core.asm import AssemblyError, Instruction, Kernel, Module, Parameter, SourceLine, Symbol
+
+TARGET = "gfx942"
+_TARGET = re.compile(r'\.amdgcn_target\s+"[^"]*-(gfx\w+)((?::[\w+-]+)*)"')
+_LABEL = re.compile(r'("[^"]+"|[.$\w]+):(.*)')
+_LOCATION = re.compile(r"\.loc\s+(\d+)\s+(\d+)(?:\s+(\d+))?.*")
+_FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?.*')
+ENDS = ("s_endpgm", "s_branch", "s_setpc_b64", "s_trap")
+
+REGISTERS = {"v": 32, "a": 32, "s": 32}
+"""The prefixes of the registers that a text need not declare, and their width."""
+
+
+def parse(text: str, file: str) -> Module:
+    """The module of a text; one for another target has no kernels.  Raises AssemblyError."""
+    found = _TARGET.search(text)
+    if found is None or text[: found.start()].strip():
+        raise AssemblyError(
+            file, 1, f'a text begins with its target, as in .amdgcn_target "amdgcn-amd-amdhsa--{TARGET}"'
+        )
+    if found[1] != TARGET:
+        return Module(file, found[1], "", (), {})
+    if "\0" in text:
+        raise AssemblyError(file, text[: text.index("\0")].count("\n") + 1, "a text holds no zero byte")
+    return _Reader(file, text).module()
+
+
+class _Reader:
+    """Goes through the lines once; what a line means depends on the section it stands in."""
+
+    def __init__(self, file: str, text: str) -> None:
+        self.file = file
+        self.lines = text.split("\n")
+        self.files: dict[int, str] = {}
+        self.source: SourceLine | None = None
+        self.sources: dict[tuple[int, int, int], SourceLine] = {}
+        self.bodies: dict[str, tuple[int, list[Instruction], dict[str, int]]] = {}
+        self.functions: list[str] = []
+        self.descriptors: dict[str, dict[str, str]] = {}
+        self.parameters: dict[str, tuple[tuple[Parameter, int], ...]] = {}
+        self.current: str | None = None
+
+    def module(self) -> Module:
+        """The module.  Raises AssemblyError."""
+        rows = iter(enumerate(self.lines, 1))
+        code = True
+        for number, raw in rows:
+            line = without_comment(raw)
+            if not line:
+                continue
+            if line[0] == ".":
+                if line.startswith((".text", ".section")):
+                    code = line.startswith(".text") or line.split()[1].startswith(".text")
+                    continue
+                if self._directive(number, line, rows):
+                    continue
+            label = _LABEL.fullmatch(line)
+            if label is not None:
+                if code:
+                    self._label(number, label[1].strip('"'))
+                if label[2].strip():
+                    raise AssemblyError(self.file, number, f"{label[2].strip()!r} stands behind a label")
+                continue
+            if line[0] == ".":
+                continue
+            if not code or self.current is None:
+                raise AssemblyError(self.file, number, f"{line!r} stands outside of every function")
+            self._instruction(number, line)
+        return self._finished()
+
+    def _directive(self, number: int, line: str, rows: Iterator[tuple[int, str]]) -> bool:
+        """Whether the line is a directive that says something here; what belongs to it is read with it."""
+        word, _, rest = line.replace("\t", " ").partition(" ")
+        if word == ".loc":
+            self._location(number, line)
+        elif word == ".file":
+            found = _FILE.fullmatch(line)
+            if found:
+                self.files[int(found[1])] = found[2] if found[3] is None else f"{found[2]}/{found[3]}"
+        elif word == ".type":
+            name, _, kind = rest.partition(",")
+            if kind.strip() == "@function":
+                self.functions.append(name.strip().strip('"'))
+        elif word == ".size":
+            self.current = None
+        elif word == ".amdhsa_kernel":
+            block = self._block(number, rows, ".end_amdhsa_kernel", "a kernel descriptor")
+            self.descriptors[rest.strip().strip('"')] = dict(descriptor(block, self.file))
+        elif word == ".amdgpu_metadata":
+            block = self._block(number, rows, ".end_amdgpu_metadata", "the metadata", strip=False)
+            self.parameters.update(arguments(block, self.file))
+        else:
+            return not line.endswith(":")
+        return True
+
+    def _block(
+        self, number: int, rows: Iterator[tuple[int, str]], end: str, what: str, *, strip: bool = True
+    ) -> list[tuple[int, str]]:
+        block: list[tuple[int, str]] = []
+        for place, raw in rows:
+            line = without_comment(raw)
+            if line == end:
+                return block
+            if line:
+                block.append((place, line if strip else raw.rstrip()))
+        raise AssemblyError(self.file, number, f"the text ends inside {what}: {end} is missing")
+
+    def _location(self, number: int, line: str) -> None:
+        found = _LOCATION.fullmatch(line)
+        if found is None:
+            raise AssemblyError(self.file, number, f"{line!r} is no source line")
+        key = int(found[1]), int(found[2]), int(found[3] or 0)
+        known = self.sources.get(key)
+        if known is None:
+            known = self.sources[key] = SourceLine(self.files.get(key[0], f"file {key[0]}"), key[1], key[2])
+        self.source = known if key[1] else self.source
+
+    def _label(self, number: int, name: str) -> None:
+        if name in self.functions:
+            if name in self.bodies:
+                raise AssemblyError(self.file, number, f"the function {name} begins twice")
+            self.bodies[name] = (number, [], {})
+            self.current, self.source = name, None
+            return
+        if self.current is not None:
+            _, instructions, labels = self.bodies[self.current]
+            if name in labels:
+                raise AssemblyError(self.file, number, f"the label {name} stands twice")
+            labels[name] = len(instructions)
+
+    def _instruction(self, number: int, line: str) -> None:
+        try:
+            mnemonic, operands, modifiers = split(line.replace("\t", " "))
+            parsed = tuple(operand(each) for each in operands)
+        except (BadLine, BadOperand) as error:
+            raise AssemblyError(self.file, number, str(error)) from None
+        assert self.current is not None
+        opcode = ".".join((mnemonic, *modifiers))
+        self.bodies[self.current][1].append(Instruction(opcode, parsed, None, number, self.source))
+
+    def _finished(self) -> Module:
+        last = len(self.lines)
+        for name in self.functions:
+            if name not in self.bodies:
+                raise AssemblyError(self.file, last, f"the text is cut: the function {name} has no body")
+        missing = [name for name in self.descriptors if name not in self.bodies]
+        if missing:
+            raise AssemblyError(self.file, last, f"the kernel {missing[0]} has a descriptor and no body")
+        if not self.descriptors:
+            raise AssemblyError(self.file, last, "the text is cut or has no kernel: .amdhsa_kernel is missing")
+        kernels, functions = [], {}
+        for name, (number, instructions, labels) in self.bodies.items():
+            kernel = self._kernel(name, number, instructions, labels)
+            if name in self.descriptors:
+                kernels.append(kernel)
+            else:
+                functions[name] = kernel
+        return Module(self.file, TARGET, self._version(), tuple(kernels), functions)
+
+    def _version(self) -> str:
+        found = next((line for line in self.lines[:20] if ".amdhsa_code_object_version" in line), "")
+        return found.split()[-1] if found else ""
+
+    def _kernel(self, name: str, number: int, instructions: list[Instruction], labels: dict[str, int]) -> Kernel:
+        if not instructions or not instructions[-1].opcode.startswith(ENDS):
+            raise AssemblyError(
+                self.file, number, f"the text of {name} is cut: its last instruction is not one that ends or branches"
+            )
+        named: set[str] = set()
+        for each in instructions:
+            if each.opcode.startswith(("s_branch", "s_cbranch")):
+                target = each.operands[0] if len(each.operands) == 1 else None
+                if not isinstance(target, Symbol) or target.name not in labels:
+                    raise AssemblyError(self.file, each.line, f"{each.opcode} takes a label of {name}")
+                named.add(target.name)
+        attributes = dict(self.descriptors.get(name, {}))
+        parameters: tuple[tuple[Parameter, int], ...] = ()
+        if attributes:
+            if name not in self.parameters:
+                raise AssemblyError(
+                    self.file, len(self.lines), f"the text is cut: the metadata says nothing of the kernel {name}"
+                )
+            parameters = self.parameters[name]
+        attributes["offsets"] = " ".join(str(offset) for _, offset in parameters)
+        return Kernel(
+            name,
+            tuple(parameter for parameter, _ in parameters),
+            tuple(instructions),
+            {label: place for label, place in labels.items() if label in named},
+            REGISTERS,
+            number,
+            entry=name in self.descriptors,
+            attributes=attributes,
+        )
