@@ -19,6 +19,7 @@ from bitwise_amd_gfx942.opcodes import (
     scalar_integers,
     scalar_logic,
     scalar_memory,
+    scalar_moves,
     shared_memory,
     vector_integers,
     vector_logic,
@@ -40,7 +41,7 @@ from bitwise_core.machine.state import Machine, literal
 
 OPCODES = Table(
     buffers.TABLE, carries.TABLE, comparisons.TABLE, control.TABLE, conversion.TABLE, flat.TABLE, floating.TABLE,
-    packed.TABLE, scalar_integers.TABLE, scalar_logic.TABLE, scalar_memory.TABLE, shared_memory.TABLE,
+    packed.TABLE, scalar_integers.TABLE, scalar_logic.TABLE, scalar_memory.TABLE, scalar_moves.TABLE, shared_memory.TABLE,
     vector_integers.TABLE, vector_logic.TABLE, waits.TABLE, wave.TABLE,
 )  # fmt: skip
 

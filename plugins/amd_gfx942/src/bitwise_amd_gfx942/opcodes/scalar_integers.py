@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
+from bitwise_amd_gfx942.opcodes.forms import Table
 from bitwise_amd_gfx942.opcodes.scalar_values import compared, decided, integer, not_zero, scalar
-from bitwise_amd_gfx942.opcodes.sources import reader, writer
-from bitwise_amd_gfx942.registers import SCC, write_scc
-from bitwise_core.asm import Immediate, Instruction
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.comparisons import compare_as_integers
+from bitwise_amd_gfx942.opcodes.sources import reader
+from bitwise_amd_gfx942.registers import SCC
+from bitwise_core.asm import Instruction
+from bitwise_core.machine.arch import Context
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.logic import combine
-from bitwise_core.machine.pieces import choose, concat, cut
+from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.shifts import shifted
 from bitwise_core.machine.state import Machine, Step, literal
 from bitwise_core.machine.steps import apply_integer
@@ -44,7 +43,8 @@ def _borrow(a: Array, b: Array) -> Array:
     return b > a
 
 
-def _overflow_of_sum(a: Array, b: Array) -> Array:
+def overflow_of_sum(a: Array, b: Array) -> Array:
+    """Whether the sum of signed numbers leaves 32 bits."""
     total = a + b
     found: Array = ((a ^ total) & (b ^ total)) >> np.uint32(31) != 0
     return found
@@ -57,7 +57,7 @@ def _overflow_of_difference(a: Array, b: Array) -> Array:
 
 _SUMS = {
     "s_add_u32": ("add.b32", np.add, "carry", _carry),
-    "s_add_i32": ("add.b32", np.add, "overflow of a sum", _overflow_of_sum),
+    "s_add_i32": ("add.b32", np.add, "overflow of a sum", overflow_of_sum),
     "s_sub_u32": ("sub.b32", np.subtract, "borrow", _borrow),
     "s_sub_i32": ("sub.b32", np.subtract, "overflow of a difference", _overflow_of_difference),
 }
@@ -304,107 +304,3 @@ def set_bit(instruction: Instruction, context: Context) -> Step:
         return apply_integer(machine, f"bit {'set' if one else 'cleared'}.b32", [place, old(machine)], 32, evaluate)
 
     return scalar(instruction, context, ("b32",), 32, compute)
-
-
-_OPERATORS = {"eq": "eq", "lg": "ne", "gt": "gt", "ge": "ge", "lt": "lt", "le": "le"}
-
-
-@TABLE.opcode(
-    *(f"s_cmp{k}_{operator}_{kind}" for k in ("", "k") for operator in _OPERATORS for kind in ("i32", "u32")),
-    "s_cmp_eq_u64", "s_cmp_lg_u64",
-)  # fmt: skip
-def compare(instruction: Instruction, context: Context) -> Step:
-    """The condition code is a comparison's result; the constant of s_cmpk has 16 bits, with their sign or without."""
-    check_modifiers(instruction)
-    first, operator, kind = instruction.opcode.split("_")[1:]
-    if len(instruction.operands) != 2:
-        raise UnknownInstruction(instruction, "compares two operands")
-    bits = int(kind[1:])
-    left, right = instruction.operands
-    if first == "cmpk":
-        right = short(right, instruction, is_signed=kind[0] == "i")
-    readers = [reader(each, f"b{bits}", instruction) for each in (left, right)]
-    name = _OPERATORS[operator]
-    core_kind = f"{'s' if kind[0] == 'i' else 'u'}{bits}"
-
-    def step(machine: Machine) -> None:
-        values = [each(machine) for each in readers]
-        write_scc(machine, compare_as_integers(machine, name, core_kind, values[0], values[1]))
-
-    return step
-
-
-def short(operand: object, instruction: Instruction, *, is_signed: bool = True) -> Immediate:
-    """A constant of 16 bits, widened.  Raises UnknownInstruction."""
-    if not isinstance(operand, Immediate) or operand.kind != "int" or not -(1 << 15) <= operand.value < 1 << 16:
-        raise UnknownInstruction(instruction, "takes a constant of 16 bits")
-    value = operand.value & 0xFFFF
-    return Immediate(value - (1 << 16) if is_signed and value >> 15 else value)
-
-
-@TABLE.opcode("s_bitcmp0_b32", "s_bitcmp1_b32", "s_bitcmp0_b64", "s_bitcmp1_b64")
-def compare_bit(instruction: Instruction, context: Context) -> Step:
-    """The condition code says whether a bit is 0 or 1."""
-    check_modifiers(instruction)
-    bits, wanted = int(instruction.opcode[-2:]), instruction.opcode[8] == "1"
-    readers = [
-        reader(each, kind, instruction) for each, kind in zip(instruction.operands, (f"b{bits}", "b32"), strict=True)
-    ]
-
-    def evaluate(a: Array, place: Array) -> Array:
-        found: Array = ((a >> (place.astype(a.dtype) & a.dtype.type(bits - 1))) & a.dtype.type(1) != 0) == wanted
-        return found
-
-    def step(machine: Machine) -> None:
-        values = [each(machine) for each in readers]
-        write_scc(machine, apply_integer(machine, f"bit is {int(wanted)}.b{bits}", values, 1, evaluate))
-
-    return step
-
-
-@TABLE.opcode("s_mov_b32", "s_movk_i32", "s_addk_i32", "s_mulk_i32")
-def constants(instruction: Instruction, context: Context) -> Step:
-    """Moves, and arithmetic of the destination with a constant of 16 bits."""
-    name = form(instruction.opcode).name
-    if len(instruction.operands) != 2:
-        raise UnknownInstruction(instruction, "takes two operands")
-    destination, source = instruction.operands
-    if name == "s_mov_b32":
-        return scalar(instruction, context, ("b32",), 32, lambda machine, value: value)
-    source = short(source, instruction)
-    if name == "s_movk_i32":
-        moved = Instruction(instruction.opcode, (destination, source), None, instruction.line, instruction.source)
-        return scalar(moved, context, ("b32",), 32, lambda machine, value: value)
-    wider = (destination, destination, source)
-    moved = Instruction(instruction.opcode, wider, None, instruction.line, instruction.source)
-    if name == "s_mulk_i32":
-        return scalar(moved, context, ("b32", "b32"), 32, integer("mul.b32", 32, np.multiply, gathers=True))
-    condition = decided("overflow of a sum.b32", _overflow_of_sum)
-    return scalar(moved, context, ("b32", "b32"), 32, integer("add.b32", 32, np.add, gathers=True), condition)
-
-
-@TABLE.opcode("s_cselect_b32", "s_cmov_b32")
-def select(instruction: Instruction, context: Context) -> Step:
-    """One of two sources by the condition code; s_cmov leaves the destination where it is not set."""
-    check_modifiers(instruction)
-    destination, *sources = instruction.operands
-    if form(instruction.opcode).name == "s_cmov_b32":
-        sources = [*sources, destination]
-    if len(sources) != 2:
-        raise UnknownInstruction(instruction, "chooses between two operands")
-    readers = [reader(each, "b32", instruction) for each in sources]
-    write = writer(destination, 32, instruction)
-
-    def step(machine: Machine) -> None:
-        left, right = (each(machine) for each in readers)
-        write(machine, chosen(machine, condition_code(machine), left, right))
-
-    return step
-
-
-def chosen(machine: Machine, predicate: Value, if_true: Value, if_false: Value) -> Value:
-    """One of two values, lane by lane."""
-    known = machine.known(predicate)
-    if known is None:
-        return machine.domain.select(predicate, if_true, if_false)
-    return choose(known, if_true, if_false)

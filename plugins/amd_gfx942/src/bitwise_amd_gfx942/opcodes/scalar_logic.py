@@ -9,7 +9,8 @@ import numpy as np
 
 from bitwise_amd_gfx942.flow import condition_lives_after
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
-from bitwise_amd_gfx942.opcodes.scalar_integers import chosen, condition_code
+from bitwise_amd_gfx942.opcodes.scalar_integers import condition_code
+from bitwise_amd_gfx942.opcodes.scalar_moves import chosen
 from bitwise_amd_gfx942.opcodes.scalar_values import not_zero, scalar, some_lane
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
 from bitwise_amd_gfx942.registers import (
