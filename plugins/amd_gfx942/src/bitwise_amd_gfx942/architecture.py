@@ -41,7 +41,8 @@ from bitwise_core.machine.state import Machine, literal
 
 OPCODES = Table(
     buffers.TABLE, carries.TABLE, comparisons.TABLE, control.TABLE, conversion.TABLE, flat.TABLE, floating.TABLE,
-    packed.TABLE, scalar_integers.TABLE, scalar_logic.TABLE, scalar_memory.TABLE, scalar_moves.TABLE, shared_memory.TABLE,
+    packed.TABLE, scalar_integers.TABLE, scalar_logic.TABLE, scalar_memory.TABLE, scalar_moves.TABLE,
+    shared_memory.TABLE,
     vector_integers.TABLE, vector_logic.TABLE, waits.TABLE, wave.TABLE,
 )  # fmt: skip
 
