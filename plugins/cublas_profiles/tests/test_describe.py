@@ -171,6 +171,26 @@ def test_the_rows_of_forms_are_what_the_record_says() -> None:
     assert list(H100.tables["forms"]) == found
 
 
+@pytest.mark.parametrize(
+    ("dtype", "fields", "words", "why"),
+    [
+        ("fp32", {}, "64x64x64 fp32 NN to fp32", "products of fp32 operands have no rows"),
+        ("tf32", {}, "64x64x64 tf32 NN to fp32", "products of fp32 operands have no rows"),
+        ("fp16", {"epilogue": "gelu_bias"}, "64x64x64 fp16 NN to fp16", "the epilogue gelu_bias is not measured"),
+        ("e4m3", {"fast_accumulation": True}, "64x64x64 e4m3 NT to bf16", "fast accumulation is not measured"),
+    ],
+)
+def test_questions_of_their_own_are_declined_with_the_key(
+    dtype: str, fields: dict[str, Any], words: str, why: str
+) -> None:
+    with pytest.raises(Declined) as raised:
+        descriptor_of(question(64, 64, 64, dtype, **fields), NVJET, H100, beyond=True)
+    assert str(raised.value) == (
+        f"{words} by cuBLASLt 13.1 on compute capability 9.0 is not described: {why} (algorithm 66, tile 10, stages 35, "
+        "split_k 1, reduction 0, swizzle 0, custom 1, inner_shape 0, cluster_shape 4)"
+    )
+
+
 def test_a_row_may_hold_for_some_layouts_and_another_for_the_rest() -> None:
     chosen = replace(NVJET, algorithm=11, custom=0, stages=0)
     asked = question(8, 9, 630, transpose_b=True)

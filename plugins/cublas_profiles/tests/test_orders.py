@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bitwise_core.descriptors import Cut, GEMMDesc, Group, Instruction, per_mma
-from bitwise_cublas_profiles import surveyed
+from bitwise_cublas_profiles import survey, surveyed
 from bitwise_cublas_profiles.orders import digest, tree_of
 from bitwise_cublas_profiles.profile import SECTIONS, profile
 from bitwise_cublas_profiles.provenance import counted
+from bitwise_cublas_profiles.question import Answer, Configuration, CublasError, Question
 from bitwise_cublas_profiles.survey import packed, unpacked
 
 RECORD = Path(__file__).parents[3] / "records" / "cublas-survey-sm90-h100-13.1.jsonl.xz"
@@ -93,3 +96,43 @@ def test_a_survey_is_checked_from_the_command_line(tmp_path: Path, capsys: pytes
     content[1] = {**right, "digest": "0"}
     file.write_text("\n".join(map(json.dumps, content)), encoding="utf-8")
     assert surveyed.main([str(file)]) == 1
+
+
+class Accepting:
+    """A library that has some algorithms, and accepts one configuration of each."""
+
+    def __init__(self) -> None:
+        self.tried: list[Configuration] = []
+
+    def algorithms(self, asked: Question) -> tuple[int, ...]:
+        return (13, 14, 16, 24, 99)
+
+    def capabilities(self, asked: Question, algorithm: int) -> dict[str, tuple[int, ...]]:
+        if algorithm == 99:
+            raise CublasError("it has none")
+        return {"customs": (2 if algorithm == 13 else 0,), "stages": (7, 8), "tiles": (5, 11)}
+
+    def configured(self, asked: Question, configuration: Configuration) -> Answer:
+        self.tried.append(configuration)
+        if configuration.tile == 5:
+            raise CublasError("another tile")
+        return Answer(configuration, 0, 1.0, b"")
+
+
+def test_every_algorithm_option_and_stage_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    library: Any = Accepting()
+    found = survey.cases(library, ["fp16"])
+    assert [asked.k for asked, _ in found] == sorted(asked.k for asked, _ in found)
+    kinds = Counter(each[0].algorithm for _, each in found)
+    # Three lengths, two directions, four layouts and three options; blocks; three shapes; two lengths and two stages.
+    assert kinds == {13: 72, 14: 24, 16: 36, 24: 16}
+    assert {(asked.m, asked.n) for asked, each in found if each[0].algorithm == 13} == {(512, 1), (1, 512)}
+    asked, configurations = next(case for case in found if case[1][0].algorithm == 24)
+    monkeypatch.setattr(survey, "read", lambda *_: {"open": [], "digest": "0"})
+    line = survey.line(library, asked, configurations)
+    assert [each.tile for each in library.tried] == [5, 11]
+    assert line == {
+        "m": 64, "n": 64, "k": 75, "a": "fp16", "transposes": "NN", "c": "fp32", "algorithm": 24, "tile": 11,
+        "stages": 7, "split_k": 1, "open": [], "digest": "0",
+    }  # fmt: skip
+    assert survey.line(library, asked, configurations[:1]) is None
