@@ -186,8 +186,8 @@ def test_questions_of_their_own_are_declined_with_the_key(
     with pytest.raises(Declined) as raised:
         descriptor_of(question(64, 64, 64, dtype, **fields), NVJET, H100, beyond=True)
     assert str(raised.value) == (
-        f"{words} by cuBLASLt 13.1 on compute capability 9.0 is not described: {why} (algorithm 66, tile 10, stages 35, "
-        "split_k 1, reduction 0, swizzle 0, custom 1, inner_shape 0, cluster_shape 4)"
+        f"{words} by cuBLASLt 13.1 on compute capability 9.0 is not described: {why} (algorithm 66, tile 10, "
+        "stages 35, split_k 1, reduction 0, swizzle 0, custom 1, inner_shape 0, cluster_shape 4)"
     )
 
 
