@@ -21,7 +21,8 @@ PLAIN = sum("cancelling" not in kind for kind in KINDS)
 
 _REACH = 2000.0
 """About how large a partial sum of a cancelling draw becomes where the output is fp16, which holds 65504."""
-_SPREAD = {"fp16": (-10, 3), "bf16": (-16, 5)}
+_SPREAD = {"fp16": (-10, 3), "bf16": (-16, 5), "e4m3": (-6, 7), "e5m2": (-10, 9)}
+"""Exponents of a wide draw: from the first one up to below the second."""
 
 
 class Pools:
@@ -42,7 +43,7 @@ class Pools:
             torch = self.torch
             generator = torch.Generator(device=self.device).manual_seed(self.seed * 16 + len(dtype) * 2 + wide)
             made = torch.empty(self.elements, dtype=torch_type(dtype), device=self.device)
-            low, high = _SPREAD.get(dtype, (-5, 3))
+            low, high = _SPREAD[dtype]
             for start in range(0, made.numel(), 1 << 22):
                 size = min(1 << 22, made.numel() - start)
                 part = torch.randn(size, device=self.device, generator=generator)

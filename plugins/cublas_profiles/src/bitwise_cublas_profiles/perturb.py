@@ -44,7 +44,7 @@ def _matrix(desc: GEMMDesc) -> list[Change]:
         unit = Instruction(architecture=desc.instruction.architecture, family="mma.sync", k=16 if half else 8)
         changes = {"instruction": unit, "instruction_k": unit.k, "k_loop_step": 32, "short_turn": "first"}
         found.append(("instruction_k", changes))
-    if step and not half and used % step % 16 and not outer:
+    if step and not half and used > step and used % step % 16 and not outer:
         found.append(("short turn", {"k_loop_step": None, "short_turn": "last"}))
     if not step and used % 64 % 16 and used > 64 and not outer:
         found.append(("short turn", {"k_loop_step": 64, "short_turn": "first"}))
@@ -62,9 +62,13 @@ def _matrix(desc: GEMMDesc) -> list[Change]:
 
 def _scalar(desc: GEMMDesc) -> list[Change]:
     found: list[Change] = []
+    length = desc.k
     for place, cut in enumerate(desc.k_cuts):
         before, after = desc.k_cuts[:place], desc.k_cuts[place + 1 :]
-        if cut.layout != "strided" or cut.count is None or cut.tile >= 128 or desc.k <= 4 * cut.count * cut.tile:
+        if cut.layout == "contiguous" and cut.count:
+            length //= cut.count
+        # Lanes of one round are those of any tree that has room for them.
+        if cut.layout != "strided" or cut.count is None or cut.tile >= 128 or length <= 4 * cut.count * cut.tile:
             continue
         wider = _cut(cut, count=cut.count * 2 if cut.count < 32 else cut.count // 2)
         found.append(("lanes", {"k_cuts": (*before, wider, *after)}))
