@@ -41,7 +41,7 @@ class Machine:
     def run_on(self, asked: Question, answer: Answer, a: Any, b: Any, out: Any, bias: Any = None) -> None:
         from bitwise_core.products import matmul
 
-        plain = replace(asked, epilogue="none", batch=1, ld_a=None)
+        plain = replace(asked, epilogue="none", batch=1, ld_a=None, ld_b=None, stride_a=None, stride_b=None)
         desc = descriptor_of(plain, answer.configuration, profile(self.version, CAPABILITY), beyond=True)
         wide = desc.model_copy(update={"output_dtype": "fp32"})
         for left, right, target in zip(a, b, out, strict=True) if a.dim() == 3 else ((a, b, out),):
@@ -134,13 +134,16 @@ def test_batches_biases_and_gaps_are_held_against_plain_descriptors(monkeypatch:
         ("bias", question(4, 6, 300, epilogue="bias")),
         ("batch", question(4, 6, 100, "bf16", batch=3, transpose_b=True)),
         ("gaps", question(4, 6, 100, ld_a=108, transpose_b=True)), ("batch", question(4, 6, 100, batch=1)),
+        ("strided", question(4, 6, 100, batch=3, ld_a=300, stride_a=100, stride_b=0)),
+        ("biased gaps", question(4, 6, 100, ld_b=8, epilogue="bias")),
     ]  # fmt: skip
     for how in ("right", "wrong", "rounded"):
         each = beyond.Beyond(Machine(2, how), CAPABILITY, Operands(8, "cpu", 1 << 16))
         rows = [each.row(number, *which) for number, which in enumerate(asked)]
         rows.append(each.row(9, "bias", question(1, 1, 999)))
         outcomes = [row[beyond.COLUMNS.index("outcome")] for row in rows]
-        wanted = {"right": ["equal"] * 4, "wrong": ["different"] * 4, "rounded": ["different", *["equal"] * 3]}
+        wanted = {"right": ["equal"] * 6, "wrong": ["different"] * 6}
+        wanted["rounded"] = ["different", *["equal"] * 4, "different"]
         assert outcomes == [*wanted[how], "no answer"]
         assert all(len(row) == len(beyond.COLUMNS) for row in rows)
         assert beyond.summary(rows)["outcomes"]["bias: no answer"] == 1
@@ -150,7 +153,9 @@ def test_batches_biases_and_gaps_are_held_against_plain_descriptors(monkeypatch:
     }
     kinds = [beyond.asked_for(8, number) for number in range(60)]
     assert {found[0] for found in kinds if found} == set(beyond.KINDS)
-    assert all(found[1].batch == 1 or found[0] == "batch" for found in kinds if found)
+    assert all(found[1].batch == 1 or found[0] in ("batch", "strided") for found in kinds if found)
+    assert all(found[1].consecutive for found in kinds if found and found[0] != "strided")
+    assert not all(found[1].consecutive for found in kinds if found)
 
 
 def counted(start: int, step: int, deadline: float, given: Any) -> Any:

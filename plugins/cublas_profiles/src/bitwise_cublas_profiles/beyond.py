@@ -34,7 +34,7 @@ COLUMNS = (
     "custom", "outcome", "torch", "about",
 )  # fmt: skip
 """`outcome`: did the descriptor return the answer's bytes on every draw?  `torch`: did PyTorch, of those that ran?"""
-KINDS = ("bias", "batch", "gaps")
+KINDS = ("bias", "batch", "gaps", "strided", "biased gaps")
 ALLOWANCES = (WORKSPACE, MEBIBYTE)
 """Workspaces that PyTorch may allow where it adds a bias."""
 SLICES = 48
@@ -53,14 +53,34 @@ def asked_for(seed: int, number: int) -> tuple[str, Question] | None:
     kind = KINDS[source.randrange(len(KINDS))]
     if kind == "bias":
         return kind, replace(asked, epilogue="bias", workspace=source.choice([WORKSPACE, MEBIBYTE, MEBIBYTE]))
-    if kind == "gaps":
-        gaps = [source.choice([0, 1, 8, 8, 64, 1000]) for _ in "ab"]
+    gaps = [source.choice([0, 1, 8, 8, 64, 1000]) for _ in "ab"]
+    if kind in ("gaps", "biased gaps"):
         asked = replace(asked, ld_a=asked.widths["a"] + gaps[0], ld_b=asked.widths["b"] + gaps[1])
+        if kind == "biased gaps":
+            asked = replace(asked, epilogue="bias", workspace=MEBIBYTE)
         return (kind, asked) if max(asked.stored_a[0] * asked.widths["a"], 1) < 1 << 23 and any(gaps) else None
     batch = source.choice([1, 2, 3, 4, 8, 16, 32, 64])
     whole = batch * max(asked.m * asked.k, asked.k * asked.n, asked.m * asked.n)
     fits = whole < 1 << 23 and batch * asked.m * asked.n * asked.k < 1 << 33
+    if kind == "strided" and fits:
+        return kind, strided(replace(asked, batch=max(2, batch)), source, gaps)
     return (kind, replace(asked, batch=batch)) if fits else None
+
+
+def strided(asked: Question, source: random.Random, gaps: Sequence[int]) -> Question:
+    """The batch with gaps between matrices, one matrix for all, or the rows of all matrices in turn, as heads lie."""
+    fields: dict[str, Any] = {}
+    for name, gap in zip("ab", gaps, strict=True):
+        rows, columns = asked.stored_a if name == "a" else asked.stored_b
+        how = source.choice(["dense", "gaps", "one", "heads", "heads"])
+        if how == "gaps":
+            fields[f"ld_{name}"] = columns + gap
+            fields[f"stride_{name}"] = rows * (columns + gap) + source.choice([0, 8, 64])
+        elif how == "one":
+            fields[f"stride_{name}"] = 0
+        elif how == "heads":
+            fields |= {f"ld_{name}": columns * asked.batch, f"stride_{name}": columns}
+    return replace(asked, **fields)
 
 
 class Beyond:
@@ -94,7 +114,7 @@ class Beyond:
         from bitwise_cublas_profiles.tensors import run, torch_type
 
         torch = self.torch
-        plain = replace(asked, batch=1, epilogue="none", ld_a=None, ld_b=None)
+        plain = replace(asked, batch=1, epilogue="none", ld_a=None, ld_b=None, stride_a=None, stride_b=None)
         desc = descriptor_of(plain, answer.configuration, self.profile, beyond=True)
         wide = desc.model_copy(update={"output_dtype": "fp32"})
         dtype = torch_type(asked.c)
@@ -102,12 +122,14 @@ class Beyond:
         same: Counter[str] = Counter()
         other_ways: Counter[str] = Counter()
         for draw in DRAWS:
-            a, b = self.drawn(asked, number, draw, batched=kind == "batch")
-            bias = self.operands.pool(asked.c, draw)[number * 256 % (1 << 20) :][: asked.n] if kind == "bias" else None
-            shape = (asked.batch, asked.m, asked.n) if kind == "batch" else (asked.m, asked.n)
+            a, b = self.drawn(asked, number, draw, batched=kind in ("batch", "strided"))
+            many, bias = kind in ("batch", "strided"), None
+            if asked.epilogue == "bias":
+                bias = self.operands.pool(asked.c, draw)[number * 256 % (1 << 20) :][: asked.n]
+            shape = (asked.batch, asked.m, asked.n) if many else (asked.m, asked.n)
             theirs = torch.full(shape, -7.0, dtype=dtype, device=self.operands.device)
             run(self.library, asked, answer, a, b, theirs, bias=bias)
-            if kind == "batch":
+            if many:
                 ours = torch.full(shape, 5.0, dtype=dtype, device=self.operands.device)
                 for left, right, out in zip(a, b, ours, strict=True):
                     matmul(left, right, desc=desc, out=out)
@@ -115,7 +137,7 @@ class Beyond:
             elif bias is None:
                 ours, other = matmul(a, b, desc=desc), torch.mm(a, b)
             else:
-                ours, other = (matmul(a, b, desc=wide) + bias.float()).to(dtype), torch.addmm(bias, a, b)
+                ours, other = self.biased(a, b, bias, desc, wide), torch.addmm(bias, a, b)
             if not self.equal(ours, theirs):
                 wrong.append(draw)
             if bias is not None:
@@ -129,6 +151,16 @@ class Beyond:
         outcome = "equal" if not wrong else "different"
         about = {"draws": wrong, "other ways": dict(other_ways)} if wrong else None
         return outcome, {name: count == len(DRAWS) for name, count in same.items()}, about
+
+    def biased(self, a: Any, b: Any, bias: Any, desc: GEMMDesc, wide: GEMMDesc) -> Any:
+        """The sum in fp32, plus a bias, rounded once; where no kernel leaves the sum in fp32, rounded before too."""
+        from bitwise_core.products import matmul
+
+        try:
+            sums = matmul(a, b, desc=wide)
+        except ValueError:
+            sums = matmul(a, b, desc=desc).float()
+        return (sums + bias.float()).to(bias.dtype)
 
     def ways(self, desc: GEMMDesc, a: Any, b: Any, bias: Any) -> Iterator[tuple[str, Any]]:
         """Other ways to add a bias, by name, with what each returns."""
@@ -180,15 +212,17 @@ class Beyond:
         """A and B, with a batch in front where there is one, and with gaps where the question has them."""
         source = random.Random(f"{self.operands.seed}:{number}:{draw}:beyond")
         found = []
-        for (rows, columns), transposed, leading in (
-            (asked.stored_a, asked.transpose_a, asked.ld_a), (asked.stored_b, asked.transpose_b, asked.ld_b),
-        ):  # fmt: skip
+        for (rows, columns), transposed, leading, stride in (
+            (asked.stored_a, asked.transpose_a, asked.ld_a, asked.stride_a),
+            (asked.stored_b, asked.transpose_b, asked.ld_b, asked.stride_b),
+        ):
             pool, leading = self.operands.pool(asked.a, draw), leading or columns
-            size = asked.batch * rows * leading
+            step = rows * leading if stride is None else stride
+            size = (asked.batch - 1) * step + rows * leading
             if size >= self.operands.size:
                 raise CublasError("the operands are larger than what was drawn")
             start = source.randrange(0, (self.operands.size - size) // 256 + 1) * 256
-            matrix = pool[start : start + size].view(asked.batch, rows, leading)[:, :, :columns]
+            matrix = pool.as_strided((asked.batch, rows, columns), (step, leading, 1), start)
             found.append(matrix.transpose(1, 2) if transposed else matrix)
         a, b = found
         return (a, b) if batched else (a[0], b[0])
@@ -210,7 +244,10 @@ def rows_of(start: int, step: int, deadline: float, given: argparse.Namespace) -
         number += step
 
 
-FORMS = MappingProxyType({"batch": "batches", "bias": "biases", "gaps": "rows with gaps between them"})
+FORMS = MappingProxyType({
+    "batch": "batches", "bias": "biases", "gaps": "rows with gaps between them", "strided": "batches with gaps",
+    "biased gaps": "biases of rows with gaps",
+})  # fmt: skip
 """The names of kinds in a profile's table of forms."""
 ENOUGH = 16
 """Shapes that a row of that table rests on at least."""
@@ -227,7 +264,7 @@ def forms(runs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         for values in run["rows"]:
             row = dict(zip(run["columns"], values, strict=True))
             m, n = row["m"], row["n"]
-            vector = {"batch": m == 1 and n == 1, "bias": n == 1, "gaps": m == 1 or n == 1}[row["kind"]]
+            vector = {"batch": m == 1 and n == 1, "bias": n == 1}.get(row["kind"], m == 1 or n == 1)
             if row["outcome"] in ("equal", "different") and not vector:
                 key = (FORMS[row["kind"]], row["algorithm"], row["split_k"] > 1)
                 found.setdefault(key, Counter())[row["outcome"]] += 1

@@ -63,13 +63,19 @@ class _Case:
         operands = asked.a if asked.a == asked.b else f"{asked.a} x {asked.b}"
         if self.known.row("layouts", operands=operands, transposes=asked.letters, output=asked.c) is None:
             raise self.declined(f"operands of {operands} that lie {asked.letters}, to {asked.c}, are not measured")
-        if asked.batch > 1:
-            self._check_form("batches", measured=asked.m > 1 or asked.n > 1)
-        if asked.epilogue == "bias":
-            self._check_form("biases", measured=asked.n > 1)
-        if any(getattr(asked, f"ld_{name}") not in (None, width) for name, width in asked.widths.items()):
-            dense_output = asked.ld_c in (None, asked.n)
-            self._check_form("rows with gaps between them", measured=asked.m > 1 and asked.n > 1 and dense_output)
+        gaps = any(getattr(asked, f"ld_{name}") not in (None, width) for name, width in asked.widths.items())
+        matrices, dense_output = asked.m > 1 and asked.n > 1, asked.ld_c in (None, asked.n)
+        if asked.batch > 1 and asked.epilogue == "none":
+            if gaps or not asked.consecutive:
+                self._check_form("batches with gaps", measured=matrices and asked.consecutive_output)
+            else:
+                self._check_form("batches", measured=asked.m > 1 or asked.n > 1)
+        elif asked.epilogue == "bias":
+            form = "biases of rows with gaps" if gaps else "biases"
+            measured = matrices and dense_output if gaps else asked.n > 1
+            self._check_form(form, measured=measured and asked.batch == 1)
+        elif gaps:
+            self._check_form("rows with gaps between them", measured=matrices and dense_output)
         if min(asked.alignment) < 16:
             raise self.declined("pointers that are no multiples of 16 bytes are not measured")
 

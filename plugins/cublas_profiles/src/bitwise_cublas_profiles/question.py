@@ -117,6 +117,21 @@ class Question:
         return (self.n, self.k) if self.transpose_b else (self.k, self.n)
 
     @property
+    def consecutive(self) -> bool:
+        """Whether the matrices of a batch follow one another without gaps, in A, B and C."""
+        return self._follow("a") and self._follow("b") and self.consecutive_output
+
+    @property
+    def consecutive_output(self) -> bool:
+        """Whether those of C do, without gaps between their rows."""
+        return self.ld_c in (None, self.n) and self._follow("c")
+
+    def _follow(self, name: str) -> bool:
+        rows, columns = {"a": self.stored_a, "b": self.stored_b, "c": (self.m, self.n)}[name]
+        stride = getattr(self, f"stride_{name}")
+        return stride in (None, rows * (getattr(self, f"ld_{name}") or columns))
+
+    @property
     def letters(self) -> str:
         """How A and B lie: N for rows that are dense, T for columns that are."""
         return "".join("T" if each else "N" for each in (self.transpose_a, self.transpose_b))
