@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import blake2b
+from typing import TypeAlias
 
 import numpy as np
 
 from bitwise_core import large
 from bitwise_core.asm import AssemblyError, Module
+from bitwise_core.buffers import forms
 from bitwise_core.engine.grid import NotTranslations
 from bitwise_core.engine.launch_exact import Ready, TooMuchWork, ready, results, run_blocks
 from bitwise_core.engine.launch_free import launch_free_signature
@@ -19,9 +21,11 @@ from bitwise_core.engine.translation import Summary
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.global_memory import Undetermined
+from bitwise_core.machine.lane_hash import own_nans, telling_nans
 from bitwise_core.machine.launch import Launch, ManifestError
 from bitwise_core.machine.outputs import Output
 from bitwise_core.machine.terms import TermDomain
+from bitwise_core.numeric import FloatFormat
 
 MAXIMUM_LANES = 1 << 21
 """Launches of more threads are never run whole."""
@@ -45,25 +49,29 @@ class Outcome(StrEnum):
 class Source:
     """A kernel to be read: its text, its name for messages, and its launch (None: every launch).
 
-    `entry` names the entry of a kernel without a launch, where its text has several.
+    `entry` names the entry of a kernel without a launch, where its text has several.  `target` names its architecture
+    where that is not the one that kernels beside it are read for.
     """
 
     name: str
     text: str
     launch: Launch | None = None
     entry: str | None = None
+    target: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """How kernels are read: for every launch or the given one, under which assumptions, and whether to trust the text.
 
-    A trusted text is taken to state every rounding; else what the assembler may fuse is audited first.
+    A trusted text is taken to state every rounding; else what the assembler may fuse is audited first.  `across`:
+    kernels of several architectures are compared, whose NaNs have bits of their own.
     """
 
     every_launch: bool = False
     assume: frozenset[str] = frozenset()
     trust_text: bool = False
+    across: bool = False
 
     def __post_init__(self) -> None:
         unknown = sorted(self.assume - set(ASSUMPTIONS))
@@ -170,6 +178,21 @@ def buffer_numbers(names: set[str]) -> dict[str, int]:
     return {name: index + 1 for index, name in enumerate(sorted(names))}
 
 
+Arches: TypeAlias = Arch | tuple[Arch, Arch]
+"""The architecture of two kernels that are compared, or that of each."""
+
+
+def of_both(arch: Arches) -> tuple[Arch, Arch]:
+    """The architecture of each side."""
+    return arch if isinstance(arch, tuple) else (arch, arch)
+
+
+def across(arch: Arches, options: Options) -> Options:
+    """The options for two kernels, which say whether they are of several architectures."""
+    left, right = of_both(arch)
+    return options if left.name == right.name else replace(options, across=True)
+
+
 def prepare(source: Source, arch: Arch, options: Options) -> Prepared:
     """Parses and settles the text and builds its program.  Raises Unreadable, AssemblyError, ManifestError."""
     if source.launch is None:
@@ -206,6 +229,8 @@ def read(source: Source, arch: Arch, buffers: Mapping[str, int], options: Option
         return Reading(source.name, None, reason, undetermined, (), time.perf_counter() - start, malformed)
 
     try:
+        if options.every_launch and options.across:
+            raise Unreadable("kernels of several architectures are compared for one launch, not for every one")
         if options.every_launch:
             signature, notes = _for_every_launch(source, arch, options)
         else:
@@ -239,6 +264,8 @@ def _for_its_launch(
     outputs = small_outputs(prepared.ready, buffers, options)
     if outputs is not None:
         return sign(outputs), prepared.notes
+    if options.across:
+        raise Unreadable("the launch is too large to be compared across architectures")
     try:
         large.summary_of(_key(source, arch, options), lambda: prepared.ready, buffers, options.assume)
     except NotTranslations:
@@ -253,11 +280,24 @@ def small_outputs(ready: Ready, buffers: Mapping[str, int], options: Options) ->
     """What a launch leaves in every buffer, or None where it is too large to be run whole.  Raises Unreadable."""
     if ready.launch.blocks * ready.threads > MAXIMUM_LANES:
         return None
-    try:
-        memory, scratch = run_blocks(ready, TermDomain(options.assume), buffers, work=MAXIMUM_WORK)
-    except TooMuchWork:
-        return None
-    return results(memory, scratch)
+    with telling_nans(ready.arch.name if options.across else None):
+        try:
+            memory, scratch = run_blocks(ready, TermDomain(options.assume), buffers, work=MAXIMUM_WORK)
+        except TooMuchWork:
+            return None
+        outputs = results(memory, scratch)
+    if not options.across:
+        return outputs
+    floating = {buffers[name]: each.format for name, each in forms([ready.launch]).items() if name in buffers}
+    return {number: _across(each, floating.get(number), ready.arch.name) for number, each in outputs.items()}
+
+
+def _across(output: Output, form: FloatFormat | None, architecture: str) -> Output:
+    """Stored elements as they are compared across architectures: only of floating-point elements NaNs are one value."""
+    own = own_nans(output.words, output.meta, architecture)
+    if form is None:
+        return replace(output, words=own)
+    return replace(output, words=np.where(output.size == form.bits // 8, output.words, own))
 
 
 def summary(source: Source, arch: Arch, buffers: Mapping[str, int], options: Options) -> Summary:

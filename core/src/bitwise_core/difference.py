@@ -9,6 +9,7 @@ import numpy as np
 
 from bitwise_core.asm import AssemblyError
 from bitwise_core.checker import (
+    Arches,
     Options,
     Outcome,
     Prepared,
@@ -17,7 +18,9 @@ from bitwise_core.checker import (
     Source,
     Verdict,
     Witness,
+    across,
     buffer_numbers,
+    of_both,
     prepare,
     read,
     small_outputs,
@@ -33,8 +36,11 @@ from bitwise_core.engine.translation import Summary
 from bitwise_core.large import terms_under
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lane_hash import telling_nans
 from bitwise_core.machine.launch import POINTER_SHIFT, ManifestError
 from bitwise_core.machine.outputs import Output
+
+OWN_NANS = "the trees agree, but not the bits of a NaN, which are each architecture's own and stored here as an integer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +71,16 @@ class Comparison:
     parted: Parted | None = None
 
 
-def compare(left: Source, right: Source, arch: Arch, options: Options) -> Comparison:
-    """The verdict on two kernels for their launches, or for every launch; never raises for what a text says."""
+def compare(left: Source, right: Source, arch: Arches, options: Options) -> Comparison:
+    """The verdict on two kernels for their launches, or for every launch; never raises for what a text says.
+
+    `arch` is the architecture of both, or that of each.
+    """
+    options = across(arch, options)
+    of_left, of_right = of_both(arch)
     launches = [source.launch for source in (left, right) if source.launch is not None]
     buffers = buffer_numbers({name for launch in launches for name in launch.buffers()})
-    readings = read(left, arch, buffers, options), read(right, arch, buffers, options)
+    readings = read(left, of_left, buffers, options), read(right, of_right, buffers, options)
     found = decide(*readings, left, right, arch, buffers, options)
     if found.outcome is not Outcome.DIFFERENT or options.every_launch:
         return Comparison(readings, found)
@@ -82,7 +93,7 @@ def decide(
     right: Reading,
     left_source: Source,
     right_source: Source,
-    arch: Arch,
+    arch: Arches,
     buffers: Mapping[str, int],
     options: Options,
 ) -> Verdict:
@@ -95,11 +106,11 @@ def decide(
 
 
 def compare_large(
-    left: Source, right: Source, arch: Arch, buffers: Mapping[str, int], options: Options
+    left: Source, right: Source, arch: Arches, buffers: Mapping[str, int], options: Options
 ) -> tuple[Outcome, str]:
     """Whether two kernels on large grids are equal, from few blocks, and why; never raises for what a text says."""
     try:
-        summaries = [summary(source, arch, buffers, options) for source in (left, right)]
+        summaries = _summaries(left, right, arch, buffers, options)
         found = translation.compare(summaries[0], summaries[1], terms_under(options.assume))
     except (NotTranslations, Unreadable, AssemblyError, ManifestError) as error:
         return Outcome.UNKNOWN, f"{left.name} and {right.name} could not be compared block by block: {error}"
@@ -108,12 +119,18 @@ def compare_large(
     return (Outcome.EQUAL if found.equal else Outcome.DIFFERENT), found.reason
 
 
+def _summaries(
+    left: Source, right: Source, arch: Arches, buffers: Mapping[str, int], options: Options
+) -> list[Summary]:
+    return [summary(source, own, buffers, options) for source, own in zip((left, right), of_both(arch), strict=True)]
+
+
 def _difference_of_large(
-    left: Source, right: Source, arch: Arch, buffers: Mapping[str, int], options: Options
+    left: Source, right: Source, arch: Arches, buffers: Mapping[str, int], options: Options
 ) -> Element | None:
     """An element in which two kernels on large grids differ.  Raises Unreadable, NotTranslations."""
     domain = terms_under(options.assume)
-    summaries = [summary(source, arch, buffers, options) for source in (left, right)]
+    summaries = _summaries(left, right, arch, buffers, options)
     found = translation.compare(summaries[0], summaries[1], domain)
     if found.equal or found.address is None or found.buffer is None:
         return None
@@ -184,14 +201,15 @@ def _around(found: Summary, options: Options, buffer: int, index: int) -> Mappin
 
 
 def witness(
-    left: Source, right: Source, arch: Arch, buffers: Mapping[str, int], options: Options
+    left: Source, right: Source, arch: Arches, buffers: Mapping[str, int], options: Options
 ) -> tuple[Witness | None, Parted | None]:
     """Where two kernels part that were read and differ; None where the outputs cannot be compared one by one.
 
     Beside it the replays of the element, where its trees can be shown.
     """
+    options = across(arch, options)
     try:
-        prepared = [prepare(source, arch, options) for source in (left, right)]
+        prepared = [prepare(source, own, options) for source, own in zip((left, right), of_both(arch), strict=True)]
         outputs = [small_outputs(each.ready, buffers, options) for each in prepared]
         if outputs[0] is None or outputs[1] is None:
             element = _difference_of_large(left, right, arch, buffers, options)
@@ -217,6 +235,8 @@ def witness(
     except Unreadable as error:
         return replace(found, why_not=str(error)), None
     (first, root_left, line_left), (second, root_right, line_right) = sides
+    if options.across and root_left.hash == root_right.hash:
+        return replace(found, why_not=OWN_NANS), None
     parting = part_trees(first, root_left, second, root_right)
     shown = replace(
         found,
@@ -234,7 +254,8 @@ def shown_element(
 
     Raises Unreadable.
     """
-    found = replay(prepared.ready, buffers, options.assume, address >> POINTER_SHIFT, thread)
+    with telling_nans(prepared.ready.arch.name if options.across else None):
+        found = replay(prepared.ready, buffers, options.assume, address >> POINTER_SHIFT, thread)
     scalar, line = found.stored(address >> POINTER_SHIFT, address, size)
     return found, scalar, line
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bitwise_core.asm import AssemblyError
@@ -218,6 +218,34 @@ def find_arch(sources: Sequence[Source], registry: Registry, target: str | None)
                     return each
             raise InputError(f"{source.name}: {_unmodelled(registry, stated)}")
     raise InputError(*sentences)
+
+
+def targeted(sources: Sequence[Source], registry: Registry, target: str | None) -> tuple[Arch, tuple[Source, ...]]:
+    """The architecture of `find_arch`, and the kernels, each with its own target where another parser reads its file.
+
+    Raises InputError, as `find_arch` does for the kernels of every parser.
+    """
+    arch = find_arch(sources, registry, target)
+    others: dict[Callable[..., object], list[Source]] = {}
+    for source in sources:
+        parsers = [each.parse for each in _readers(registry, source.name)]
+        if arch.parse not in parsers:
+            others.setdefault(parsers[0], []).append(source)
+    targets = {
+        id(source): found.name for group in others.values() for found in [find_arch(group, registry, None)]
+        for source in group
+    }  # fmt: skip
+    return arch, tuple(replace(each, target=targets.get(id(each))) for each in sources)
+
+
+def arch_of(source: Source, arch: Arch, registry: Registry) -> Arch:
+    """The architecture that a kernel is read for: its own, or that of the kernels beside it."""
+    return arch if source.target is None else registry.arch(source.target)
+
+
+def targets_of(sources: Iterable[Source], arch: Arch) -> tuple[str, ...]:
+    """The names of the architectures that the kernels are read for."""
+    return tuple(dict.fromkeys((arch.name, *(each.target for each in sources if each.target is not None))))
 
 
 def _readers(registry: Registry, name: str) -> list[Arch]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bitwise_core import registry
 from bitwise_core.checker import Options, Outcome, Reading, Source, Verdict, buffer_numbers, read, verdict
 from bitwise_core.difference import compare_large
+from bitwise_core.machine.arch import Arch
 from bitwise_core.workers import Progress, Workers
 
 _NO_ANSWER = "the process that read it ended without an answer, most likely for lack of memory"
@@ -48,17 +49,23 @@ class _Task:
 def _task(sources: Sequence[Source], target: str, options: Options) -> _Task:
     registry.default().arch(target)
     launches = [source.launch for source in sources if source.launch is not None]
+    if len({source.target or target for source in sources}) > 1:
+        options = replace(options, across=True)
     return _Task(target, buffer_numbers({name for launch in launches for name in launch.buffers()}), options)
+
+
+def _arch(task: _Task, source: Source) -> Arch:
+    return registry.default().arch(source.target or task.target)
 
 
 def _read(job: tuple[_Task, Source]) -> Reading:
     task, source = job
-    return read(source, registry.default().arch(task.target), task.buffers, task.options)
+    return read(source, _arch(task, source), task.buffers, task.options)
 
 
 def _compare(job: tuple[_Task, Source, Source]) -> tuple[Outcome, str]:
     task, left, right = job
-    return compare_large(left, right, registry.default().arch(task.target), task.buffers, task.options)
+    return compare_large(left, right, (_arch(task, left), _arch(task, right)), task.buffers, task.options)
 
 
 def _read_all(task: _Task, sources: Sequence[Source], workers: Workers) -> list[Reading]:
@@ -133,7 +140,10 @@ def partition(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Partition:
-    """Partitions kernels by proved equality.  Raises KeyError where no plugin has the target."""
+    """Partitions kernels by proved equality; those that name a target of their own are read for it.
+
+    Raises KeyError where no plugin has a target.
+    """
     start = time.perf_counter()
     task = _task(sources, target, options)
     with Workers(workers, len(sources), progress) as pool:

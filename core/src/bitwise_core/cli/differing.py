@@ -8,12 +8,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bitwise_core.checker import Options, Outcome, Side, Source, Verdict, Witness
+from bitwise_core import registry
+from bitwise_core.checker import Arches, Options, Outcome, Side, Source, Verdict, Witness
 from bitwise_core.cli.buffers import write_buffers
 from bitwise_core.cli.inputs import kernels, print_json
 from bitwise_core.difference import Comparison, compare
-from bitwise_core.folder import InputError
-from bitwise_core.machine.arch import Arch
+from bitwise_core.folder import InputError, arch_of
 from bitwise_core.search import Distinction, NotFound, distinguish
 
 STATUS = {Outcome.EQUAL: 0, Outcome.DIFFERENT: 1, Outcome.UNKNOWN: 3}
@@ -36,13 +36,15 @@ def run(
 ) -> int:  # fmt: skip
     """Prints the verdict on two kernels and gives the exit status.  Raises InputError."""
     (first, second), arch, options = kernels((left, right), manifest, entry, target, options)
-    found = compare(first, second, arch, options)
+    plugins = registry.default()
+    both = arch_of(first, arch, plugins), arch_of(second, arch, plugins)
+    found = compare(first, second, both, options)
     wrong = [reading.unknown or reading.name for reading in found.readings if reading.malformed]
     if wrong:
         raise InputError(*wrong)
     verdict, seen = found.verdict, None
     if searching is not None:
-        verdict, seen = confirmed(found, first, second, arch, options, searching)
+        verdict, seen = confirmed(found, first, second, both, options, searching)
     if as_json:
         print_json({**as_record(verdict), "distinction": None if seen is None else seen_as_record(seen)})
     else:
@@ -51,7 +53,7 @@ def run(
 
 
 def confirmed(
-    found: Comparison, left: Source, right: Source, arch: Arch, options: Options, searching: Searching
+    found: Comparison, left: Source, right: Source, arch: Arches, options: Options, searching: Searching
 ) -> tuple[Verdict, Distinction | None]:
     """The verdict with an input on which the bytes differ, where one was found; it is written to `searching.out`.
 

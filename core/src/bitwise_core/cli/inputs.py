@@ -12,7 +12,7 @@ import typer
 
 from bitwise_core import registry
 from bitwise_core.checker import ASSUMPTIONS, Options, Source
-from bitwise_core.folder import InputError, find_arch, read_kernel
+from bitwise_core.folder import InputError, read_kernel, targeted
 from bitwise_core.machine.arch import Arch
 
 WRONG_INPUT = 2
@@ -59,10 +59,12 @@ def kernels(
 ) -> tuple[list[Source], Arch, Options]:
     """The kernels that a command compares or shows, their architecture, and the options for them.
 
+    A kernel that another architecture reads names it as its target.
     Where none has a launch the reading is for every launch.  Raises InputError.
     """
     sources = [read_kernel(name, manifest, entry) for name in names]
-    arch = find_arch(sources, registry.default(), target)
+    arch, targets = targeted(sources, registry.default(), target)
+    sources = list(targets)
     without = [source for source in sources if source.launch is None]
     if without and not options.every_launch:
         if len(without) < len(sources):

@@ -15,7 +15,7 @@ from rich.table import Table
 from bitwise_core import registry, report
 from bitwise_core.checker import STANDING_NOTES, Options
 from bitwise_core.cli.inputs import print_json
-from bitwise_core.folder import InputError, extensions, find_arch, read_folder
+from bitwise_core.folder import InputError, extensions, read_folder, targeted, targets_of
 from bitwise_core.partition import Partition
 from bitwise_core.partition import partition as partition_of
 from bitwise_core.workers import Progress as Report
@@ -29,18 +29,18 @@ def run(
     folder = read_folder(path, extensions(plugins.arches.values()))
     if not folder.has_manifest:
         options = replace(options, every_launch=True)
-    arch = find_arch(folder.sources, plugins, target)
+    arch, sources = targeted(folder.sources, plugins, target)
     with progress("reading kernels") as advance:
-        found = partition_of(folder.sources, arch.name, options, workers=workers, progress=advance)
+        found = partition_of(sources, arch.name, options, workers=workers, progress=advance)
     wrong = [reading.unknown or reading.name for reading in found.readings if reading.malformed]
     if wrong:
         raise InputError(*wrong)
     if html is not None:
         title = path.resolve().name
-        part = report.section(found, folder.sources, arch, options, title, folder.configurations)
+        part = report.section(found, sources, arch, options, title, folder.configurations)
         write_report(html, report.render(f"bitwise: {title}", [part]))
     if as_json:
-        print_json({**found.as_json(), "target": arch.name})
+        print_json({**found.as_json(), "target": ", ".join(targets_of(sources, arch))})
     else:
         show(found, options, Console(highlight=False))
 

@@ -18,7 +18,7 @@ from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.pieces import as_lanes, choose, concat, cut_lanes
 
 PART_SHIFT, COUNT_SHIFT = 24, 28
-PART_CODE = 0xFF000000
+PART_CODE = 0x7F000000
 _MARKED = ~PART_CODE & 0xFFFFFFFF
 
 
@@ -186,7 +186,8 @@ class SharedMemory:
         """Whether what each active lane stored there last is still there: no lane put something else in its place."""
         for part, (words, meta) in enumerate(split(value, self.granule)):
             found, properties = self._get(cells + part if part else cells)
-            same = (found == words).all(axis=0) & ((properties ^ meta) & ~np.uint32(L.LOOSE | L.QUIET) == 0)
+            same = (found == words).all(axis=0)
+            same &= (properties ^ meta) & ~np.uint32(L.LOOSE | L.QUIET | L.INTEGER) == 0
             if not (same if mask is None else same | ~mask).all():
                 return False
         return True

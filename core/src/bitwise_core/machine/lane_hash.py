@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
 from bitwise_core.machine import hashing, recording
 from bitwise_core.machine.lanes import (
     ABSORBED,
+    FLOAT_SETS,
+    INTEGER,
     KIND,
+    KNOWN,
+    LEAF,
     LOOSE,
     NEGATED,
     PLUS_ZERO,
@@ -21,6 +26,7 @@ from bitwise_core.machine.lanes import (
     WINNERS,
     WITH_IDENTITY,
     WITH_NUMBER,
+    Array,
     Lanes,
     Meta,
     sticky,
@@ -99,7 +105,47 @@ def full_hash(lanes: Lanes) -> hashing.Words:
 
 def exact_hash(lanes: Lanes) -> hashing.Words:
     """The hash for an operation that looks at bits, those of a NaN included."""
-    return _flagged(full_hash(lanes), lanes.meta, LOOSE, LOOSE_WORDS)
+    words = _flagged(full_hash(lanes), lanes.meta, LOOSE, LOOSE_WORDS)
+    return words if nans_of is None else own_nans(words, lanes.meta, nans_of)
+
+
+nans_of: str | None = None
+"""The architecture whose NaNs are told from those of others; None, and nothing is told apart, where there is one."""
+
+
+@contextmanager
+def telling_nans(architecture: str | None) -> Iterator[None]:
+    """While kernels of several architectures are compared: the bits of a NaN that one makes are its own."""
+    global nans_of
+    before, nans_of = nans_of, architecture
+    try:
+        yield
+    finally:
+        nans_of = before
+
+
+_PLAIN = KIND | PLUS_ZERO | NEGATED | WIDENED | LOOSE
+
+
+def own_nans(words: hashing.Words, meta: Meta, architecture: str) -> hashing.Words:
+    """The hashes of values whose bits are looked at, those of possible NaNs of arithmetic made the architecture's own.
+
+    Known numbers, what memory held, and what integer operations gave are the same everywhere.
+    """
+    change = hashing.constant(f"the bits of a NaN on {architecture}")
+    if isinstance(meta, int):
+        return words if bool(_same_everywhere(np.array(meta, dtype=np.uint32))) else _changed(words, change)
+    shared = _same_everywhere(meta)
+    return words if shared.all() else np.where(shared, words, _changed(words, change))
+
+
+def _same_everywhere(meta: Array) -> Array:
+    form = meta & np.uint32(_PLAIN)
+    operation = (meta >> np.uint32(SET_SHIFT)) & np.uint32(255)
+    integers = (form == TERM) & ((meta & np.uint32(INTEGER)) != 0)
+    integers |= (form == SET) & (operation > FLOAT_SETS) & (operation < WINNERS)
+    found: Array = (form == LEAF) | (form == KNOWN) | integers
+    return found
 
 
 def _flagged(words: hashing.Words, meta: Meta, flag: int, change: hashing.Words) -> hashing.Words:

@@ -54,10 +54,14 @@ IS_ZERO = 1 << 14
 """The value is a zero of one sign or the other (under an assumption)."""
 QUIET = 1 << 15
 """The value, read as a floating-point number, is no signalling NaN."""
+INTEGER = 1 << 31
+"""A term of an operation on integers: its bits are those of no NaN that an architecture makes."""
 STICKY = POISON | UNDETERMINED
 FORM = KIND | PLUS_ZERO | NEGATED | WIDENED
 SET_SHIFT = 16
-"""Bits 16 to 23 number the operation of a set; bits 24 to 31 are free for memory."""
+"""Bits 16 to 23 number the operation of a set; bits 24 to 30 are free for memory."""
+FLOAT_SETS = 16
+"""Operations up to this number are of floating-point numbers, those from here to `WINNERS` of integers."""
 GUARDED, GUARDED_NUMBER = 254, 255
 """The numbers of sets that are guarded values (`guards`): of a term, and of a known number."""
 WINNERS = 240

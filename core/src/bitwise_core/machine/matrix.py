@@ -43,13 +43,15 @@ class FusedStep:
 
     `name` says all that decides its bits.  `positive_zero`: the unit's zero results are +0, underflow included (one
     exact sum, normalised once, has no other zero).  `commutes`: rows and columns have elements of one type.
-    `integers` is None for units of floating-point numbers.
+    `integers` is None for units of floating-point numbers.  `signed_zeros`: the sign of a zero product shows, so that a
+    step of zeros is known to add +0 only where all of them are +0.
     """
 
     name: str
     positive_zero: bool
     commutes: bool
     integers: IntegerProducts | None = None
+    signed_zeros: bool = False
 
 
 class Vectors(Protocol):
@@ -64,17 +66,21 @@ class Vectors(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Hashed:
-    """Operand vectors over terms: hashes of shape (2, blocks, ...) and which of them hold nothing but known zeros."""
+    """Operand vectors over terms: hashes of shape (2, blocks, ...) and which of them hold nothing but known zeros.
+
+    `signed` says whether any of these zeros is -0.
+    """
 
     words: hashing.Words
     zero: Array | None
     sticky: L.Meta
+    signed: bool = False
 
     def take(self, index: Array) -> Hashed:
         """See `Vectors.take`."""
         words = self.words.reshape(2, self.words.shape[1], -1)[:, :, index]
         zero = None if self.zero is None else self.zero.reshape(self.zero.shape[0], -1)[:, index]
-        return Hashed(words, zero, self.sticky)
+        return Hashed(words, zero, self.sticky, self.signed)
 
     def beside(self, others: Sequence[Hashed]) -> Hashed:
         """See `Vectors.beside`."""
@@ -86,11 +92,12 @@ class Hashed:
             sticky = sticky | each.sticky
         words = np.concatenate([each.words.reshape(2, each.words.shape[1], -1) for each in parts], axis=2)
         zeros = [each.zero.reshape(each.zero.shape[0], -1) for each in parts if each.zero is not None]
+        signed = any(each.signed for each in parts)
         if len(zeros) < len(parts):
-            return Hashed(words, None, sticky)
+            return Hashed(words, None, sticky, signed)
         blocks = max(each.shape[0] for each in zeros)
         spread = [np.broadcast_to(each, (blocks, each.shape[1])) for each in zeros]
-        return Hashed(words, np.concatenate(spread, axis=1), sticky)
+        return Hashed(words, np.concatenate(spread, axis=1), sticky, signed)
 
 
 def known_zero(lanes: Lanes) -> Array | None:
@@ -124,7 +131,8 @@ def hashed_vectors(elements: Lanes) -> Hashed:
     zero = known_zero(elements)
     words = hashing.finalise(total + hashing.constant(f"vector {count} of {elements.bits}"))
     recording.note(VECTOR, Lanes(elements.bits, words, L.TERM), lambda: [_element(elements, k) for k in range(count)])
-    return Hashed(words, None if zero is None else np.all(zero, axis=-1), sticky_of(elements.meta))
+    signed = zero is not None and bool((elements.words[0] != 0)[np.broadcast_to(zero, elements.words.shape[1:])].any())
+    return Hashed(words, None if zero is None else np.all(zero, axis=-1), sticky_of(elements.meta), signed)
 
 
 def _element(elements: Lanes, k: int) -> Lanes:
@@ -151,6 +159,9 @@ def fused_terms(step: FusedStep, accumulator: Lanes, left: Hashed, right: Hashed
         MATRIX + name, out, lambda: [accumulator, *(Lanes(out.bits, each.words, L.TERM) for each in (left, right))]
     )
     zeros = [each.zero for each in (left, right) if each.zero is not None]
+    if step.signed_zeros and (left.signed or right.signed or len(zeros) < 2):
+        return out
+    finite = finite and not step.signed_zeros
     if not zeros or (len(zeros) == 1 and not finite):
         return out
     both = zeros[0] if len(zeros) == 1 else zeros[0] | zeros[1] if finite else zeros[0] & zeros[1]

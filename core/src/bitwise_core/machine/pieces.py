@@ -11,6 +11,7 @@ from bitwise_core.machine.lane_hash import term
 from bitwise_core.machine.lanes import (
     ABSORBED,
     FORM,
+    INTEGER,
     KNOWN,
     LEAF,
     NOT_MINUS_ZERO,
@@ -151,10 +152,10 @@ def cut_lanes(value: Lanes, low: int, bits: int) -> Lanes:
         elif form == KNOWN:
             result = _cut_known(value, low, bits)
         else:
-            result = term(bits, f"slice {low} {bits} of {value.bits}", [value], exact=True)
+            result = term(bits, f"slice {low} {bits} of {value.bits}", [value], INTEGER, exact=True)
     else:
         form_array = meta & np.uint32(FORM)
-        result = term(bits, f"slice {low} {bits} of {value.bits}", [value], exact=True)
+        result = term(bits, f"slice {low} {bits} of {value.bits}", [value], INTEGER, exact=True)
         if low % 8 == 0 and bits % 8 == 0:
             leaf = Lanes(bits, value.words + np.uint64(low // 8), LEAF | (meta & np.uint32(STICKY)))
             result = as_lanes(choose(form_array == LEAF, leaf, result))

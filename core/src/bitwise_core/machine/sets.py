@@ -26,7 +26,7 @@ SET_OPERATIONS: tuple[str, ...] = (
 """Operations whose operands form a set: associative and commutative to the bit (NaNs are one value)."""
 
 SET_INDEX = {name: index for index, name in enumerate(SET_OPERATIONS) if name}
-"""The number by which a set's properties tell its operation."""
+"""The number by which a set's properties tell its operation; `lanes.FLOAT_SETS` is the last of floating point."""
 
 _IDEMPOTENT = ("and", "or")
 

@@ -120,7 +120,7 @@ class TermDomain:
         if result is None:
             looks = not name.startswith("compare.") or (".fp" not in name and ".bf" not in name)
             symmetric = name.startswith(("compare.eq.", "compare.ne.", "compare.num."))
-            result = term(bits, name, values, commutes=symmetric, exact=looks)
+            result = term(bits, name, values, L.INTEGER, commutes=symmetric, exact=looks)
         if self.winners is not None and (name.startswith("compare.") or name in ("and.pred", "or.pred")):
             result = beyond(name, values, result) if name.startswith("compare.") else result
             settled = fold(Shape(name, "", False, False, evaluate), operands, result)

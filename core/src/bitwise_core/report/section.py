@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from bitwise_core import registry
 from bitwise_core.checker import STANDING_NOTES, Options, Source, Witness, buffer_numbers, prepare
 from bitwise_core.difference import Element, find_element, shown_element, witness
 from bitwise_core.engine.grid import NotTranslations
 from bitwise_core.engine.trees import build_tree
+from bitwise_core.folder import arch_of, targets_of
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.partition import Partition
@@ -105,7 +107,7 @@ def section(
         classes.append(Class(number, tuple(members[name] for name in names), parts))
     return Section(
         title=title,
-        target=arch.name,
+        target=", ".join(targets_of(sources, arch)),
         scope="every launch" if options.every_launch else "the given launch",
         seconds=found.seconds,
         columns=tuple(name for name, values in columns.items() if len(values) > 1),
@@ -153,7 +155,9 @@ def _extent(extent: tuple[int, int, int]) -> str:
 def _witness(first: Source, other: Source, arch: Arch, options: Options) -> Witness | None:
     launches = [source.launch for source in (first, other) if source.launch is not None]
     buffers = buffer_numbers({name for launch in launches for name in launch.buffers()})
-    return witness(first, other, arch, buffers, options)[0]
+    plugins = registry.default()
+    both = arch_of(first, arch, plugins), arch_of(other, arch, plugins)
+    return witness(first, other, both, buffers, options)[0]
 
 
 def _picture(source: Source, arch: Arch, options: Options, element: str | None) -> Picture | None:
@@ -162,6 +166,7 @@ def _picture(source: Source, arch: Arch, options: Options, element: str | None) 
         return None
     buffers = buffer_numbers(set(source.launch.buffers()))
     try:
+        arch = arch_of(source, arch, registry.default())
         prepared = prepare(source, arch, options)
         found = None
         for name in [element] if element is not None else [f"{buffer}[0]" for buffer in buffers]:

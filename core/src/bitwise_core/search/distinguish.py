@@ -10,9 +10,8 @@ import numpy as np
 from bitwise_core import numeric
 from bitwise_core.asm import AssemblyError
 from bitwise_core.buffers import Array, Form, forms
-from bitwise_core.checker import Options, Source, prepare
+from bitwise_core.checker import Arches, Options, Source, of_both, prepare
 from bitwise_core.difference import Parted
-from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.launch import POINTER_SHIFT, ManifestError
 from bitwise_core.search.pair import Distinction, NotFound, Pair, extended, pair_of
@@ -33,7 +32,7 @@ MAXIMUM_UNSEEN = 8
 def distinguish(
     left: Source,
     right: Source,
-    arch: Arch,
+    arch: Arches,
     options: Options,
     parted: Parted | None,
     seconds: float = 60.0,
@@ -54,7 +53,8 @@ def distinguish(
                 stated = f"{known[name].name} and {each.name}"
                 return NotFound(f"no input was tried: the launches state {stated} of the buffer {name}")
     try:
-        kernels = prepare(left, arch, options), prepare(right, arch, options)
+        of_left, of_right = of_both(arch)
+        kernels = prepare(left, of_left, options), prepare(right, of_right, options)
         two = pair_of(kernels, known, parted, seconds, "finite" in options.assume)
         return _found(two, parted, np.random.default_rng(seed), start, seconds)
     except (Unreadable, AssemblyError, ManifestError) as error:

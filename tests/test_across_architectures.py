@@ -1,0 +1,176 @@
+"""Kernels of several architectures in one folder: what is Equal, what is not, and that NaNs keep their own bits."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from bitwise_core import registry
+from bitwise_core.checker import Options, Outcome, Source
+from bitwise_core.cli import app
+from bitwise_core.difference import OWN_NANS, compare
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.lane_hash import exact_hash, full_hash, telling_nans
+from bitwise_core.machine.lanes import Lanes
+from bitwise_core.machine.launch import Launch
+from bitwise_core.machine.sets import SET_INDEX, is_float
+from bitwise_core.search import Distinction, distinguish
+from bitwise_nvidia_sm90.plugin import SM90
+from bitwise_toy.plugin import TOY1
+
+TOY = """\
+target toy1
+kernel add(x: buffer, y: buffer, z: buffer) threads 8 {
+  mov r0, lane
+  index a0, x, r0
+  load r1, [a0 + 0]
+  index a0, y, r0
+  load r2, [a0 + 0]
+  fma.f r1, r1, r2, r2
+  index a0, z, r0
+  store [a0 + 0], r1
+  end
+}
+"""
+PTX = """\
+.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry add(.param .u64 x, .param .u64 y, .param .u64 z)
+.reqntid 8
+{
+  .reg .b32 %r<4>;
+  .reg .b64 %rd<8>;
+  .reg .f32 %f<4>;
+  ld.param.u64 %rd1, [x];
+  ld.param.u64 %rd2, [y];
+  ld.param.u64 %rd3, [z];
+  mov.u32 %r1, %tid.x;
+  mul.wide.u32 %rd4, %r1, 4;
+  add.s64 %rd5, %rd1, %rd4;
+  add.s64 %rd6, %rd2, %rd4;
+  add.s64 %rd7, %rd3, %rd4;
+  ld.global.f32 %f1, [%rd5];
+  ld.global.f32 %f2, [%rd6];
+  fma.rn.f32 %f3, %f1, %f2, %f2;
+  st.global.f32 [%rd7], %f3;
+  ret;
+}
+"""
+ROUNDED = PTX.replace("fma.rn.f32 %f3, %f1, %f2, %f2;", "mul.rn.f32 %f3, %f1, %f2;\n  add.rn.f32 %f3, %f3, %f2;")
+COPIED_TOY = TOY.replace("fma.f r1, r1, r2, r2", "mov r1, r2")
+COPIED_PTX = PTX.replace("fma.rn.f32 %f3, %f1, %f2, %f2;", "mov.b32 %f3, %f2;")
+
+
+def launch(file: str, dtype: str = "fp32") -> Launch:
+    arguments = [{"buffer": name, "dtype": dtype if name == "z" else "fp32"} for name in "xyz"]
+    return Launch.model_validate({"file": file, "entry": "add", "grid": [1], "block": [8], "args": arguments})
+
+
+def pair(toy: str, ptx: str, dtype: str = "fp32") -> tuple[Source, Source]:
+    return Source("a.toy", toy, launch("a.toy", dtype)), Source("b.ptx", ptx, launch("b.ptx", dtype))
+
+
+def test_the_same_operations_are_equal() -> None:
+    found = compare(*pair(TOY, PTX), (TOY1, SM90), Options(trust_text=True))
+    assert found.verdict.outcome is Outcome.EQUAL
+
+
+def test_a_product_rounded_on_one_side_is_the_node_that_differs() -> None:
+    sources = pair(TOY, ROUNDED)
+    found = compare(*sources, (TOY1, SM90), Options(trust_text=True))
+    assert found.verdict.outcome is Outcome.DIFFERENT
+    witness = found.verdict.witness
+    assert witness is not None
+    assert witness.left is not None
+    assert witness.right is not None
+    assert (witness.left.operation, witness.right.operation) == ("fma.rn.fp32", "add.rn.fp32")
+    seen = distinguish(*sources, (TOY1, SM90), Options(trust_text=True), found.parted, 30.0)
+    assert isinstance(seen, Distinction)
+
+
+def test_bits_of_a_nan_are_each_architectures_own() -> None:
+    found = compare(*pair(TOY, PTX, "i32"), (TOY1, SM90), Options(trust_text=True))
+    assert found.verdict.outcome is Outcome.DIFFERENT
+    assert found.verdict.witness is not None
+    assert found.verdict.witness.why_not == OWN_NANS
+    copies = compare(*pair(COPIED_TOY, COPIED_PTX, "i32"), (TOY1, SM90), Options(trust_text=True))
+    assert copies.verdict.outcome is Outcome.EQUAL
+
+
+def test_kernels_of_several_architectures_have_one_launch() -> None:
+    found = compare(*pair(TOY, PTX), (TOY1, SM90), Options(trust_text=True, every_launch=True))
+    assert found.verdict.outcome is Outcome.UNKNOWN
+    assert "are compared for one launch, not for every one" in found.verdict.reason
+
+
+def both(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes toy1 and sm_90 the architectures that are installed."""
+    loaded = registry.load(["sm90"])
+    arches = MappingProxyType({"sm_90": SM90, "toy1": TOY1})
+    monkeypatch.setattr(registry, "default", lambda: replace(loaded, arches=arches))
+
+
+def test_a_folder_may_mix_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both(monkeypatch)
+    texts = {"a.toy": TOY, "b.ptx": PTX, "c.ptx": ROUNDED, "d.toy": COPIED_TOY, "e.ptx": COPIED_PTX}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    launches = [launch(name).model_dump(mode="json", exclude={"args"}) for name in texts]
+    for each, name in zip(launches, texts, strict=True):
+        each["args"] = [argument.short() for argument in launch(name).args]
+    (tmp_path / "manifest.json").write_text(json.dumps({"kernels": launches}))
+    done = CliRunner().invoke(app, ["partition", str(tmp_path), "--json", "--workers", "1", "--trust-text"])
+    assert (done.exit_code, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    assert found["classes"] == [["a.toy", "b.ptx"], ["c.ptx"], ["d.toy", "e.ptx"]]
+    assert found["target"] == "toy1, sm_90"
+    names = [str(tmp_path / name) for name in ("a.toy", "b.ptx")]
+    done = CliRunner().invoke(app, ["diff", *names, "--trust-text"])
+    assert done.exit_code == 0
+    assert done.stdout.startswith("Equal for this launch")
+
+
+def test_the_sets_of_floating_point_come_first() -> None:
+    assert {index for name, index in SET_INDEX.items() if is_float(name)} == set(range(1, L.FLOAT_SETS + 1))
+    assert max(SET_INDEX.values()) < L.WINNERS
+
+
+@pytest.mark.parametrize(
+    ("meta", "shared"),
+    [
+        (L.KNOWN, True),
+        (L.LEAF, True),
+        (L.LEAF | L.NOT_NEGATIVE, True),
+        (L.TERM | L.INTEGER, True),
+        (L.SET | SET_INDEX["add.b32"] << L.SET_SHIFT, True),
+        (L.TERM, False),
+        (L.LEAF | L.NEGATED, False),
+        (L.LEAF | L.LOOSE, False),
+        (L.LEAF | L.WIDENED, False),
+        (L.LEAF | L.PLUS_ZERO, False),
+        (L.TERM | L.INTEGER | L.NEGATED, False),
+        (L.SET | SET_INDEX["max.fp32"] << L.SET_SHIFT, False),
+        (L.SET | L.GUARDED << L.SET_SHIFT, False),
+    ],
+)
+def test_which_bits_are_the_same_everywhere(meta: int, shared: bool) -> None:
+    words = np.arange(6, dtype=np.uint64).reshape(2, 1, 3)
+    found = []
+    for architecture in (None, "one", "other"):
+        for kept in (meta, np.full((1, 3), meta, dtype=np.uint32)):
+            with telling_nans(architecture):
+                found.append(exact_hash(Lanes(32, words, kept)))
+                assert np.array_equal(full_hash(Lanes(32, words, kept)), full_hash(Lanes(32, words, meta)))
+    assert all(np.array_equal(found[each], found[each + 1]) for each in (0, 2, 4))
+    if shared:
+        assert np.array_equal(found[2], found[0])
+        assert np.array_equal(found[4], found[0])
+    else:
+        assert not (found[2] == found[4]).any()
