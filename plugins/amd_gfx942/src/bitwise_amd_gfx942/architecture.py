@@ -15,6 +15,7 @@ from bitwise_amd_gfx942.opcodes import (
     conversion,
     flat,
     floating,
+    matrix,
     packed,
     scalar_integers,
     scalar_logic,
@@ -41,7 +42,7 @@ from bitwise_core.machine.state import Machine, literal
 
 OPCODES = Table(
     buffers.TABLE, carries.TABLE, comparisons.TABLE, control.TABLE, conversion.TABLE, flat.TABLE, floating.TABLE,
-    packed.TABLE, scalar_integers.TABLE, scalar_logic.TABLE, scalar_memory.TABLE, scalar_moves.TABLE,
+    matrix.TABLE, packed.TABLE, scalar_integers.TABLE, scalar_logic.TABLE, scalar_memory.TABLE, scalar_moves.TABLE,
     shared_memory.TABLE,
     vector_integers.TABLE, vector_logic.TABLE, waits.TABLE, wave.TABLE,
 )  # fmt: skip

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bitwise_amd_gfx942.architecture import GFX942
+from bitwise_amd_gfx942.launcher import Products
 from bitwise_amd_gfx942.matrix_units import ROWS
 from bitwise_core.hookspecs import hookimpl
+from bitwise_core.launchers import Launcher
 from bitwise_core.machine.arch import Arch
 from bitwise_core.mma import MmaSpec
 
@@ -21,3 +23,9 @@ def bitwise_arches() -> Iterable[Arch]:
 def bitwise_matrix_units() -> Iterable[MmaSpec]:
     """The matrix units of gfx942."""
     return ROWS
+
+
+@hookimpl
+def bitwise_launchers() -> Iterable[Launcher]:
+    """Products on gfx942."""
+    return [Products()]

@@ -1,0 +1,132 @@
+"""MFMA: matrix products of a wave.
+
+Source: AMD Instinct MI300 ISA, "Matrix Arithmetic Instructions"; LLVM's names of the instructions.  All lanes take
+part, whatever the execution mask says: a kernel that runs one with lanes off is not read.
+
+The name of a fused step carries the native k, all types and the architecture; rows and columns do not enter: the
+row of `matrix_units` says that a result is a function of its row, its column and its accumulator alone.
+"""
+
+from __future__ import annotations
+
+import re
+
+from bitwise_amd_gfx942.opcodes.forms import check_modifiers, number
+from bitwise_amd_gfx942.opcodes.matrix_layouts import Tile, accumulate, vectors
+from bitwise_amd_gfx942.opcodes.sources import Reader, Writer, reader, word_reader, writer
+from bitwise_amd_gfx942.registers import EVERYONE, EXEC
+from bitwise_core.asm import Immediate, Instruction, Operand, Register, Vector
+from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.matrix import FusedStep, IntegerProducts
+from bitwise_core.machine.pieces import concat
+from bitwise_core.machine.state import Machine, Step
+
+TABLE = OpcodeTable()
+
+_NAME = re.compile(r"v_mfma_(f32|f64|i32)_(\d+)x\d+x(\d+)_?(?:(\d+)b_)?([a-z]+\d+(?:_1k|_[bf]+8)?)")
+_TYPES = {
+    "f16": ("fp16", "fp16", 16), "bf16": ("bf16", "bf16", 16), "bf16_1k": ("bf16", "bf16", 16),
+    "f32": ("fp32", "fp32", 32), "xf32": ("tf32", "tf32", 32), "f64": ("fp64", "fp64", 64), "i8": ("s8", "s8", 8),
+    "fp8_fp8": ("e4m3fnuz", "e4m3fnuz", 8), "fp8_bf8": ("e4m3fnuz", "e5m2fnuz", 8),
+    "bf8_fp8": ("e5m2fnuz", "e4m3fnuz", 8), "bf8_bf8": ("e5m2fnuz", "e5m2fnuz", 8),
+}  # fmt: skip
+_RESULTS = {"f32": "fp32", "f64": "fp64", "i32": "s32"}
+_SHAPES = {
+    "f16": {(32, 8, 1), (16, 16, 1), (4, 4, 16)}, "bf16": {(32, 8, 1), (16, 16, 1), (4, 4, 16)},
+    "f32": {(32, 2, 1), (16, 4, 1), (4, 1, 16)}, "xf32": {(32, 4, 1), (16, 8, 1)}, "f64": {(16, 4, 1)},
+    "i8": {(32, 16, 1), (16, 32, 1), (4, 4, 16)}, "8": {(32, 16, 1), (16, 32, 1)},
+}  # fmt: skip
+"""The shapes that Triton uses: rows and columns, k, blocks."""
+
+
+def names() -> list[str]:
+    """The mnemonics."""
+    found = []
+    for kind in _TYPES:
+        own = _SHAPES[kind.removesuffix("_1k") if not kind.endswith("8") or kind == "i8" else "8"]
+        result = {"f64": "f64", "i8": "i32"}.get(kind, "f32")
+        for side, k, blocks in own:
+            split = f"{blocks}b_" if blocks > 1 else ""
+            found += [f"v_mfma_{result}_{side}x{side}x{k}_{split}{kind}", f"v_mfma_{result}_{side}x{side}x{k}{kind}"]
+    return found
+
+
+def step_name(k: int, result: str, left: str, right: str, architecture: str) -> str:
+    """The name of a fused step: what decides its bits."""
+    return f"mfma k{k} {result} {left} {right} {result} {architecture}"
+
+
+def multiply(instruction: Instruction, context: Context) -> Step:
+    """v_mfma destination, a, b, c, with cbsz and abid, by which blocks share one of A."""
+    given = check_modifiers(instruction, "cbsz", "abid")
+    found = _NAME.fullmatch(given.name)
+    if found is None or len(instruction.operands) != 4:
+        raise UnknownInstruction(instruction)
+    result, (left, right, bits) = _RESULTS[found[1]], _TYPES[found[5]]
+    side, k = int(found[2]), int(found[3])
+    tile = Tile(side, k, 16 if side == 4 else 1, 1 if result == "fp64" else 4)
+    shared, chosen = (number(instruction, given.modifiers.get(each, "0")) for each in ("cbsz", "abid"))
+    if 1 << shared > tile.blocks or chosen >= 1 << shared:
+        raise UnknownInstruction(instruction, "shares blocks of A that it does not have")
+    taken = [block >> shared << shared | chosen for block in range(tile.blocks)]
+    step = FusedStep(
+        step_name(k, result, left, right, context.arch.name),
+        positive_zero=result == "fp32" and left != "fp32",
+        commutes=left == right,
+        integers=IntegerProducts("s8 s8", k << 14, clamps=False) if result == "s32" else None,
+        signed_zeros=left in ("fp32", "fp64"),
+    )
+    wide = 64 if result == "fp64" else 32
+    destination, *sources = instruction.operands
+    count = tile.side * k * tile.blocks // 64 * bits // 32
+    a, b = (_words(each, count, instruction) for each in sources[:2])
+    old = _accumulators(sources[2], tile, wide, result, instruction)
+    new = _writers(destination, tile, wide, instruction)
+
+    def run(machine: Machine) -> None:
+        if machine.registers[EXEC] is not EVERYONE:
+            raise Unreadable("a matrix instruction runs with lanes off", instruction.line)
+        lefts = vectors(machine, [read(machine) for read in a], bits, tile, k)
+        rights = vectors(machine, [read(machine) for read in b], bits, tile, k)
+        values = accumulate(machine, step, lefts, rights, [read(machine) for read in old], tile, taken)
+        for write, value in zip(new, values, strict=True):
+            write(machine, value)
+
+    return run
+
+
+def _registers(operand: Operand, count: int, instruction: Instruction) -> tuple[Register, ...]:
+    items = operand.items if isinstance(operand, Vector) else (operand,)
+    found = tuple(each for each in items if isinstance(each, Register) and each.name[0] in "va")
+    if len(found) != count or len(items) != count:
+        raise UnknownInstruction(instruction, f"takes {count} registers and is given {len(items)}")
+    return found
+
+
+def _words(operand: Operand, count: int, instruction: Instruction) -> list[Reader]:
+    return [word_reader(each.name, instruction) for each in _registers(operand, count, instruction)]
+
+
+def _accumulators(operand: Operand, tile: Tile, bits: int, kind: str, instruction: Instruction) -> list[Reader]:
+    """Registers, or one constant for all."""
+    if isinstance(operand, Immediate):
+        return [reader(operand, "b32" if kind == "s32" else kind, instruction)] * tile.accumulators
+    words = _words(operand, tile.accumulators * bits // 32, instruction)
+    if bits == 32:
+        return words
+    return [_pair(words[each], words[each + 1]) for each in range(0, len(words), 2)]
+
+
+def _pair(low: Reader, high: Reader) -> Reader:
+    return lambda machine: concat([low(machine), high(machine)])
+
+
+def _writers(operand: Operand, tile: Tile, bits: int, instruction: Instruction) -> list[Writer]:
+    items = _registers(operand, tile.accumulators * bits // 32, instruction)
+    if bits == 32:
+        return [writer(each, 32, instruction) for each in items]
+    return [writer(Vector(items[each : each + 2]), 64, instruction) for each in range(0, len(items), 2)]
+
+
+TABLE.opcode(*names())(multiply)

@@ -1,0 +1,132 @@
+"""Where the elements of MFMA's operands lie in the registers of a wave.
+
+Source: AMD Instinct MI300 ISA, "Matrix Arithmetic Instructions", and AMD's matrix instruction calculator
+(https://github.com/ROCm/amd_matrix_instruction_calculator), drawn together in one formula.
+
+The 64 lanes of a wave are blocks x groups x side.  A lane holds E elements of A: of its block, row lane % side and
+k = E * group + e; B is the same with columns.  Of an accumulator a lane holds column lane % side of its block; its
+registers are runs of four rows (of one for fp64): register r holds row run * (groups * (r / run) + group) + r % run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitwise_amd_gfx942.registers import WAVE
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.lanes import Lanes, Value
+from bitwise_core.machine.matrix import FusedStep, Vectors
+from bitwise_core.machine.pieces import as_lanes, concat, cut
+from bitwise_core.machine.state import Machine
+
+_KEPT = 512
+"""Operands whose vectors are kept: an operand serves several instructions in a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """An instruction's shape: rows and columns of a block, its k, the blocks, and how many accumulators a lane has."""
+
+    side: int
+    k: int
+    blocks: int
+    run: int
+
+    @property
+    def groups(self) -> int:
+        """How many lanes of one block hold elements of one row."""
+        return WAVE // self.side // self.blocks
+
+    @property
+    def accumulators(self) -> int:
+        """The accumulators of a lane."""
+        return self.side * self.side * self.blocks // WAVE
+
+
+def vectors(machine: Machine, registers: Sequence[Value], bits: int, tile: Tile, step: int) -> list[Vectors]:
+    """The operand vectors of a fragment by wave, block and row, one part of `step` k after the other."""
+    cache: dict[tuple[object, ...], tuple[tuple[Value, ...], list[Vectors]]] = machine.extra.setdefault("fragments", {})
+    key = (bits, tile, step, *(id(register) for register in registers))
+    found = cache.get(key)
+    if found is not None:
+        return found[1]
+    if len(cache) > _KEPT:
+        cache.clear()
+    elements = _elements(registers, bits)
+    axes = len(elements), machine.threads // WAVE, tile.blocks, tile.groups, tile.side
+    joined = _moved(_joined(elements, machine.threads), axes, (1, 2, 4, 3, 0), (-1, tile.k))
+    meta = joined.meta
+    result = []
+    for low in range(0, tile.k, step):
+        part = meta if isinstance(meta, int) else L.uniform(meta[..., low : low + step])
+        result.append(machine.domain.vectors(Lanes(bits, joined.words[..., low : low + step], part)))
+    cache[key] = (tuple(registers), result)
+    return result
+
+
+def accumulate(
+    machine: Machine,
+    step: FusedStep,
+    left: Sequence[Vectors],
+    right: Sequence[Vectors],
+    old: Sequence[Value],
+    tile: Tile,
+    taken: Sequence[int],
+) -> list[Lanes]:
+    """A lane's new accumulators: the `old` ones and, one after the other, the products of the parts.
+
+    `taken` says for each block of the result which block of A it multiplies.
+    """
+    waves, side, blocks = machine.threads // WAVE, tile.side, tile.blocks
+    axes = tile.accumulators // tile.run, tile.run, waves, blocks, tile.groups, side
+    total = _moved(_joined([as_lanes(each) for each in old], machine.threads), axes, (2, 3, 0, 4, 1, 5),
+                   (waves, blocks, side, side))  # fmt: skip
+    wave, place = np.arange(waves)[:, None, None, None], np.arange(side)
+    rows = (wave * blocks + np.array(taken)[:, None, None]) * side + place[:, None]
+    columns = (wave * blocks + np.arange(blocks)[:, None, None]) * side + place
+    for one, other in zip(left, right, strict=True):
+        total = machine.domain.fused(step, total, one.take(rows), other.take(columns))
+    axes = waves, blocks, axes[0], tile.groups, tile.run, side
+    back = _moved(total, axes, (2, 4, 0, 1, 3, 5), (tile.accumulators, machine.threads))
+    return [
+        Lanes(back.bits, back.words[:, :, each], back.meta if isinstance(back.meta, int) else back.meta[:, each])
+        for each in range(tile.accumulators)
+    ]
+
+
+def _moved(value: Lanes, axes: tuple[int, ...], order: tuple[int, ...], shape: tuple[int, ...]) -> Lanes:
+    """Words (2, blocks, ...) seen along these axes, brought into another order, and then into a shape."""
+    blocks = value.words.shape[1]
+    words = np.broadcast_to(value.words, (2, blocks, *value.words.shape[2:])).reshape(2, blocks, *axes)
+    moved = words.transpose(0, 1, *(each + 2 for each in order)).reshape(2, blocks, *shape)
+    meta = value.meta
+    if not isinstance(meta, int):
+        spread = np.broadcast_to(meta, (meta.shape[0], *value.words.shape[2:])).reshape(-1, *axes)
+        meta = L.uniform(spread.transpose(0, *(each + 1 for each in order)).reshape(spread.shape[0], *shape))
+    return Lanes(value.bits, moved, meta)
+
+
+def _elements(registers: Sequence[Value], bits: int) -> list[Lanes]:
+    if bits == 64:
+        return [as_lanes(concat(registers[each : each + 2])) for each in range(0, len(registers), 2)]
+    if bits == 32:
+        return [as_lanes(each) for each in registers]
+    return [as_lanes(cut(each, low, bits)) for each in registers for low in range(0, 32, bits)]
+
+
+def _joined(values: Sequence[Lanes], threads: int) -> Lanes:
+    """Values of all threads beside one another: words (2, blocks, values, threads)."""
+    blocks = max(each.words.shape[1] for each in values)
+    words = np.empty((2, blocks, len(values), threads), dtype=np.uint64)
+    for index, each in enumerate(values):
+        words[:, :, index] = each.words
+    first = values[0].meta
+    if all(isinstance(each.meta, int) and each.meta == first for each in values):
+        return Lanes(values[0].bits, words, first)
+    meta = np.empty((blocks, len(values), threads), dtype=np.uint32)
+    for index, each in enumerate(values):
+        meta[:, index] = each.meta
+    return Lanes(values[0].bits, words, meta)

@@ -1,0 +1,84 @@
+"""Products compiled for gfx942 and run on bit patterns: the bytes that their descriptors evaluate to.
+
+This holds the layouts of every MFMA that the compiler chooses against products written down in NumPy, element by
+element: operands of full range, whose sums round at every step, so that an element in a wrong place, or k in another
+order, gives other bytes.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from bitwise_amd_gfx942 import matrix_units
+from bitwise_amd_gfx942.architecture import GFX942
+from bitwise_amd_gfx942.products.plan import compiled, plan
+from bitwise_core.checker import Options, Source, prepare
+from bitwise_core.descriptors import GEMMDesc, read
+from bitwise_core.engine.execution import execute
+from bitwise_core.evaluation import evaluate
+from bitwise_core.machine.launch import Launch
+from bitwise_core.numeric import FLOAT_FORMATS, storage
+
+pytest.importorskip("triton", reason="the kernels are compiled here")
+
+UNITS = {row.name: row for row in matrix_units.ROWS}
+HEAD = "gemm(k={k} left_dtype={kind} right_dtype={kind}"
+UNIT = " path=matrix instruction=instruction(architecture=gfx942 family=mfma k={unit}) instruction_k={unit})"
+
+
+def text(kind: str, unit: int, k: int, out: str = "fp32") -> str:
+    """A descriptor's line."""
+    wide = " accumulator_dtype=fp64 output_dtype=fp64" if kind == "fp64" else f" output_dtype={out}"
+    return HEAD.format(k=k, kind=kind) + wide + UNIT.format(unit=unit)
+
+
+def drawn(dtype: str, shape: tuple[int, int], seed: int) -> np.ndarray:
+    """Numbers of both signs over a few binades, full significands."""
+    form = FLOAT_FORMATS[dtype]
+    generator = np.random.default_rng(seed)
+    width = storage(form.bits)
+    fraction = generator.integers(0, 1 << form.mantissa_bits, shape, dtype=np.uint64)
+    bias = (1 << (form.bits - 2 - form.mantissa_bits)) - 1
+    exponent = generator.integers(bias - 4, bias + 5, shape, dtype=np.uint64)
+    sign = generator.integers(0, 2, shape, dtype=np.uint64)
+    bits = sign << np.uint64(form.bits - 1) | exponent << np.uint64(form.mantissa_bits) | fraction
+    return bits.astype(width)
+
+
+def run(desc: GEMMDesc, a: np.ndarray, b: np.ndarray) -> tuple[bytes, str]:
+    """The bytes of the compiled kernel's run, and its assembly."""
+    made = plan(desc)
+    assembly = compiled(made, desc).asm["amdgcn"]
+    m, n = a.shape[0], b.shape[1]
+    arguments: list[dict[str, object]] = [{"buffer": name} for name in "abc"]
+    arguments += [{"i32": each} for each in (m, n, desc.k, desc.k - desc.k_dropped)]
+    grid = [-(-m // made.block[0]), -(-n // made.block[1])]
+    launch = Launch.model_validate({"file": "k.amdgcn", "grid": grid, "block": [256], "args": arguments})
+    prepared = prepare(Source("k.amdgcn", assembly, launch), GFX942, Options())
+    size = m * n * FLOAT_FORMATS[desc.output_dtype].bits // 8
+    contents = {name: np.ascontiguousarray(each).reshape(-1).view(np.uint8) for name, each in (("a", a), ("b", b))}
+    return execute(prepared.ready, {**contents, "c": np.zeros(size, np.uint8)}).after["c"].tobytes(), assembly
+
+
+@pytest.mark.parametrize(
+    ("line", "m", "n", "instruction"),
+    [
+        (text("fp16", 16, 72), 40, 24, "v_mfma_f32_16x16x16_f16"),
+        (text("fp16", 8, 72), 40, 70, "v_mfma_f32_32x32x8_f16"),
+        (text("bf16", 16, 40, "bf16"), 20, 24, "v_mfma_f32_16x16x16_bf16"),
+        (text("bf16", 8, 40), 33, 65, "v_mfma_f32_32x32x8_bf16"),
+        (text("fp32", 4, 64), 20, 24, "v_mfma_f32_16x16x4_f32"),
+        (text("fp32", 2, 64), 36, 40, "v_mfma_f32_32x32x2_f32"),
+        (text("fp64", 4, 48), 20, 40, "v_mfma_f64_16x16x4_f64"),
+    ],
+)
+def test_a_product_has_its_descriptors_bytes(line: str, m: int, n: int, instruction: str) -> None:
+    desc = read(line)
+    assert isinstance(desc, GEMMDesc)
+    a, b = drawn(desc.left_dtype, (m, desc.k), 1), drawn(desc.right_dtype, (desc.k, n), 2)
+    found, assembly = run(desc, a, b)
+    assert set(re.findall(r"v_mfma_\w+", assembly)) == {instruction}
+    assert found == evaluate(desc, a, b, units=UNITS).tobytes()
