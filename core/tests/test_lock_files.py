@@ -54,6 +54,14 @@ def test_a_file_reads_back_and_bad_ones_are_refused_with_a_sentence(tmp_path: Pa
             read_lock(bad)
 
 
+def test_a_vector_is_no_transpose() -> None:
+    vectors = [problem(1, 5, 7, transpose_a=True), problem(5, 1, 7, transpose_b=True),
+               problem(5, 6, 1, transpose_a=True, transpose_b=True)]  # fmt: skip
+    assert [each.letters for each in vectors] == ["NN", "NN", "NN"]
+    assert problem(1, 5, 7, transpose_a=True, ld_a=3).letters == "TN"
+    assert problem(5, 6, 7, transpose_a=True, transpose_b=True).letters == "TT"
+
+
 def test_a_problem_that_ran_in_two_ways_is_declined() -> None:
     lock = locked([(problem(1, 2, 9), descriptor(9)), (problem(1, 2, 9), descriptor(9, 4))], {})
     assert [each.descriptor for each in lock.entries] == [None]

@@ -192,6 +192,8 @@ def test_problems_of_tensors() -> None:
         (x[:, :8], x.t()[:8], problem(6, 6, 8, ld_a=40, transpose_b=True, ld_b=40)),
         (x[:1], x.t(), problem(1, 6, 40, transpose_b=True)),
         (x[:, :1], x[:1], problem(6, 40, 1, ld_a=40)),
+        (x[:1].t(), x[0, :6][None], problem(40, 6, 1, transpose_a=True, transpose_b=True)),
+        (x, x.t()[:, :1], problem(6, 1, 40, transpose_b=True)),
         (x[:, ::2], x.t()[::2], problem(6, 6, 20)),
         (x.view(2, 3, 40), x.view(2, 40, 3), problem(3, 3, 40, batch=2)),
         (x.view(2, 3, 40), x[:1, :6].view(1, 6, 1).expand(2, 6, 40).transpose(1, 2).contiguous(),

@@ -29,10 +29,10 @@ class ProblemError(ValueError):
 class Problem(Record):
     """out[m, n] = a[m, k] b[k, n], or `batch` of them: what a lock's entries are found by.
 
-    `a`, `b` and `out` name types.  A transposed operand lies in memory as [k, m] or [n, k]; leading dimensions are in
-    elements, None where rows follow one another without gaps.  `batch` is None for a product without a batch; the
-    matrices of a batch follow one another, or stand `stride_a` and `stride_b` elements apart.  With the epilogue
-    `bias`, out is that of the sums and a bias of n elements.  The device, the library and where memory begins are no
+    `a`, `b` and `out` name types.  A transposed operand lies in memory as [k, m] or [n, k], a vector never.  Leading
+    dimensions are in elements, None where rows follow one another without gaps.  `batch` is None for a product without
+    a batch; the matrices of a batch follow one another, or stand `stride_a` and `stride_b` elements apart.  With the
+    epilogue `bias`, out is that of the sums and a bias of n elements.  The device, the library and where memory begins are no
     part of it.
     """
 
@@ -50,6 +50,18 @@ class Problem(Record):
     stride_a: int | None = None
     stride_b: int | None = None
     epilogue: Epilogue = "none"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _vectors(cls, fields: Any) -> Any:
+        """A vector without gaps lies as its other form does: it is no transpose."""
+        if not isinstance(fields, dict):
+            return fields
+        found = dict(fields)
+        for name, (rows, columns) in (("a", ("m", "k")), ("b", ("k", "n"))):
+            if 1 in (found.get(rows), found.get(columns)) and found.get(f"ld_{name}") is None:
+                found.pop(f"transpose_{name}", None)
+        return found
 
     @model_validator(mode="after")
     def _consistent(self) -> Problem:

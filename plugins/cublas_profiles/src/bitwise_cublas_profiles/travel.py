@@ -18,6 +18,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,8 @@ def chosen(seed: int, count: int) -> Iterator[tuple[int, Question]]:
         asked = drawn(seed, number, 0.2).asked
         small = asked.m * asked.n <= MAXIMUM_OUTPUT and asked.m * asked.n * asked.k <= MAXIMUM_PRODUCTS
         problem = problem_of(asked)
+        # A vector lies as a problem says.
+        asked = replace(asked, transpose_a=problem.transpose_a, transpose_b=problem.transpose_b)
         if small and max(asked.m * asked.k, asked.k * asked.n) <= MAXIMUM_OPERAND and problem not in seen:
             seen.add(problem)
             yield number, asked
@@ -227,7 +230,7 @@ def summary(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
     at = {name: place for place, name in enumerate(COLUMNS)}
 
     def count(**wanted: Any) -> int:
-        return sum(all(row[at[name]] is value for name, value in wanted.items()) for row in rows)
+        return sum(all(row[at[name]] == value for name, value in wanted.items()) for row in rows)
 
     return {
         "shapes": len(rows),
