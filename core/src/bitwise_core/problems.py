@@ -32,8 +32,8 @@ class Problem(Record):
     `a`, `b` and `out` name types.  A transposed operand lies in memory as [k, m] or [n, k], a vector never.  Leading
     dimensions are in elements, None where rows follow one another without gaps.  `batch` is None for a product without
     a batch; the matrices of a batch follow one another, or stand `stride_a` and `stride_b` elements apart.  With the
-    epilogue `bias`, out is that of the sums and a bias of n elements.  The device, the library and where memory begins are no
-    part of it.
+    epilogue `bias`, out is that of the sums and a bias of n elements.  The device, the library and where
+    memory begins are no part of it.
     """
 
     m: Positive
