@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bitwise_core.evaluation import evaluate as evaluate_descriptor
 from bitwise_triton.reductions import Chain, Order, OrderError, Pair, evaluate, tree_of
 
 
@@ -111,3 +112,43 @@ def test_rows_are_reduced_side_by_side() -> None:
     values = np.array([[1e8, 1, -1e8, 1], [-0.0, -0.0, -0.0, -0.0]], np.float32)
     assert evaluate(Order("inner_tree"), values).tobytes() == np.array([0.0, -0.0], np.float32).tobytes()
     assert evaluate(Order("outer_tree"), values).tobytes() == np.array([2.0, -0.0], np.float32).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("extent", "itemsize", "last", "text"),
+    [
+        (1024, 4, True, "inner_tree(:2), outer_tree(9:), inner_tree"),
+        (4096, 2, True, "inner_tree(:3), outer_tree(11:), inner_tree"),
+        (64, 16, True, "outer_tree(7:), inner_tree"),
+        (64, 4, False, "outer_tree(4:), inner_tree"),
+    ],
+)
+def test_an_open_order_is_chosen_by_extent_and_type(extent: int, itemsize: int, last: bool, text: str) -> None:
+    found = Order("open").chosen(extent, itemsize, last=last)
+    assert found == Order(text)
+    assert len(found.steps(extent)) == extent.bit_length() - 1
+    assert Order("3, inner_tree").chosen(extent, itemsize, last=last) == Order("3, inner_tree")
+
+
+def test_an_open_order_has_no_steps_of_its_own() -> None:
+    with pytest.raises(OrderError, match="has no steps before a kernel is compiled"):
+        Order("open").steps(8)
+    with pytest.raises(OrderError, match="open beside other steps"):
+        Order("3, open")
+
+
+@pytest.mark.parametrize(
+    "text", ["inner_tree", "outer_tree", "3, inner_tree", "inner_tree(:3), chain(3:)", "chain(2:), 1, 0"]
+)
+@pytest.mark.parametrize("extent", [1, 12, 64])
+def test_a_descriptor_has_the_bits_of_its_order(text: str, extent: int) -> None:
+    """Two evaluations of one order: over bits of the index, and over the folds of the descriptor."""
+    if extent == 1 and text != "inner_tree":
+        return
+    words = np.random.default_rng(extent).integers(0, 2**32, (50, extent), np.uint32) & np.uint32(0xBFFFFFFF)
+    words[0] = 1 << 31
+    found = evaluate_descriptor(Order(text).descriptor(extent), words)
+    with np.errstate(all="ignore"):
+        expected = evaluate(Order(text), words.view(np.float32))
+    assert not np.isnan(expected).any()
+    assert found.tolist() == expected.view(np.uint32).tolist()

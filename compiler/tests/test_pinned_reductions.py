@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -274,6 +275,48 @@ def test_rewritten_kernels_are_one_class(triton_cache: Any, order: str) -> None:
     assert len(free.classes) > 1
 
 
+def side_by_side(*parts: list[Any]) -> list[Any]:
+    """Sources of several lists under names of their own."""
+    return [replace(one, name=f"{place} {one.name}") for place, part in enumerate(parts) for one in part]
+
+
+def test_an_open_order_is_decided_once_for_all_configurations(triton_cache: Any) -> None:
+    with pinned_reductions("open") as done:
+        pinned = library_sources()
+    found = partition(pinned, "sm_90", Options(), workers=1)
+    assert (len(found.classes), found.unknown) == (1, {})
+    chosen = Order("inner_tree(:2), outer_tree(9:), inner_tree")
+    assert {desc for _, desc in done.descriptors()} == {
+        chosen.descriptor(128), chosen.descriptor(128, "bf16", "bf16")
+    }  # fmt: skip
+    assert len(done.descriptors()) == 2 * len(LIBRARY)
+    stays = "it stays in its layout, since a warp holds whole reductions already."
+    assert sum(line.endswith(stays) for line in done.layouts()) > 0
+    assert sum("it moves before step" in line for line in done.layouts()) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "order"),
+    [("row_sum", "open"), ("column_sum", "outer_tree"), ("row_dot", "open"), ("even_welford_rows", "outer_tree")],
+)
+def test_reductions_of_kernel_functions_are_the_same_late_and_early(name: str, order: str, triton_cache: Any) -> None:
+    """Made while the source is read, made late, and made late with the layout pass: one class."""
+    case = CASES[name]
+    early = sources(case, order, every=3)
+    with pinned_reductions(None) as done:
+        moved = sources(case, order, every=3)
+    with pinned_reductions(None, layout=False) as still:
+        late = sources(case, order, every=3)
+    assert done.kernels == still.kernels == []
+    assert any("it moves before step" in line for line in done.layouts()) == (name != "even_welford_rows")
+    assert all(line.endswith("since the pass is off.") for line in still.layouts())
+    every = [
+        replace(one, name=f"{place} {one.name}") for place, part in enumerate((early, moved, late)) for one in part
+    ]
+    found = partition(every, "sm_90", Options(), workers=1)
+    assert ([len(names) for names in found.classes], found.unknown) == ([len(every)], {})
+
+
 def test_a_sum_over_all_axes_keeps_the_order_of_its_elements(triton_cache: Any) -> None:
     arguments: dict[str, Any] = {"x": Buffer("X", "fp32"), "y": Buffer("Y", "fp32")}
     constants: dict[str, object] = {"ROWS": 16, "COLUMNS": 32}
@@ -295,8 +338,9 @@ def test_a_rewritten_sum_is_the_sum_of_the_kernel_functions(triton_cache: Any) -
     case = CASES["row_sum"]
     with pinned_reductions("3, outer_tree"):
         rewritten = sources(case, "", every=5)
-    found = partition([*rewritten, *sources(case, "3, outer_tree", every=6)], "sm_90", Options(), workers=1)
-    assert len(found.classes) == 1
+    every = side_by_side(rewritten, sources(case, "3, outer_tree", every=6))
+    found = partition(every, "sm_90", Options(), workers=1)
+    assert ([len(names) for names in found.classes], found.unknown) == ([len(every)], {})
 
 
 def test_the_order_is_part_of_the_cache_key(triton_cache: Any) -> None:

@@ -11,6 +11,9 @@ Either end may be left out: `inner_tree(:7), chain(7:)` is a tree inside chunks 
 `chain(7:), inner_tree` adds whole chunks element by element first. A step speaks of the bits that no earlier step has
 folded, every bit must be folded once, and ends beyond k are cut to k, so one text serves every extent.
 
+`open` leaves the order to the kernel's compile: `Order.chosen` says which it is, by what all configurations share, so
+that they keep one order, and `pinned_reductions` reports it.
+
 Padding stands after the last element and changes no bits: where one of a pair is padding, the other is the result.
 A kernel pads sums with -0.0, which leaves every number as it is, -0.0 included.
 """
@@ -22,14 +25,19 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from bitwise_core.descriptors import ReductionDesc
 
 _STEP = re.compile(r"(?:(?P<bit>\d+)|(?P<name>\w+)\s*(?:\((?P<low>\d*)\s*:\s*(?P<high>\d*)\))?)\Z")
 # Pairs that share a reshape: with more of them the values have more axes, with fewer there are more reshapes.
 _GROUP = 3
-_NAMES = ("inner_tree", "outer_tree", "chain")
+_NAMES = ("inner_tree", "outer_tree", "chain", "open")
+
+OPEN = "open"
 
 Tree: TypeAlias = "int | tuple[Tree, Tree]"
 
@@ -68,6 +76,34 @@ class Order:
     def steps(self, extent: int) -> tuple[Step, ...]:
         """The steps for `extent` elements. Raises OrderError when a bit is folded twice or not at all."""
         return tuple(step for step, _ in _steps(self.text, extent))
+
+    def chosen(self, extent: int, itemsize: int, *, last: bool) -> Order:
+        """This order, or what an open one is for an axis of `extent` elements of `itemsize` bytes; `last` of the axes?
+
+        Along the last axis a thread loads 16 bytes, a warp 32 times as much, and four warps (eight of more than 2048
+        elements) side by side: the bits of a load come first, then those that a thread holds apart, of lanes, of warps.
+        Along another axis neighbours are mostly in the lanes and warps of up to 16 rows, and threads hold the rest.
+        """
+        if self.text.strip() != OPEN:
+            return self
+        if not last:
+            return Order("outer_tree(4:), inner_tree")
+        vector = max(1, 16 // itemsize).bit_length() - 1
+        held = vector + 5 + (2 if extent <= 2048 else 3)
+        first = f"inner_tree(:{vector}), " if vector else ""
+        return Order(f"{first}outer_tree({held}:), inner_tree")
+
+    def descriptor(self, length: int, dtype: str = "fp32", accumulator: str = "fp32") -> ReductionDesc:
+        """The descriptor of the sum of `length` elements of `dtype` in this order, made and left in `accumulator`.
+
+        Raises OrderError where the order does not fold every bit once.
+        """
+        from bitwise_core.descriptors import Fold, ReductionDesc
+
+        folds = tuple(Fold(stride=1 << bits[0], count=1 << len(bits)) for _, bits in _steps(self.text, length))
+        return ReductionDesc(
+            length=length, dtype=dtype, accumulator_dtype=accumulator, output_dtype=accumulator, folds=folds
+        )
 
     def chunked(self) -> tuple[int, int]:
         """How an axis is read tile by tile: the number of steps that stand before the chain, and the chunk.
@@ -199,12 +235,16 @@ def _parsed(text: str) -> tuple[tuple[str, int | None, int | None], ...]:
         if low is not None and high is not None and low >= high:
             raise OrderError(f"The order {text!r} has the empty range {part.strip()!r}; write the lower bit first.")
         found.append((str(match["name"]), low, high))
+    if OPEN in (name for name, _, _ in found) and text.strip() != OPEN:
+        raise OrderError(f"The order {text!r} has {OPEN} beside other steps; it stands alone.")
     return tuple(found)
 
 
 @lru_cache(maxsize=1024)
 def _steps(text: str, extent: int) -> tuple[tuple[Step, tuple[int, ...]], ...]:
     """Each step of an order with the bits it folds."""
+    if text.strip() == OPEN:
+        raise OrderError("An open order has no steps before a kernel is compiled; ask Order.chosen for them.")
     count = padded(extent).bit_length() - 1
     left = list(range(count))
     steps: list[tuple[Step, tuple[int, ...]]] = []

@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bitwise_triton.errors import CaptureError
 from bitwise_triton.reductions import rewriting
-from bitwise_triton.reductions.marking import Mark
+from bitwise_triton.reductions.marking import Placed
 from bitwise_triton.reductions.order import Order
-from bitwise_triton.reductions.placement import Plan
 from bitwise_triton.reductions.rewriting import Outcome
+
+if TYPE_CHECKING:
+    from bitwise_core.descriptors import ReductionDesc
 
 VERSIONS = ("3.6", "3.7", "3.8", "3.9")
 
@@ -31,7 +33,7 @@ class Rewritten:
 
     order: Order | None
     kernels: list[tuple[str, tuple[Outcome, ...]]] = field(default_factory=list)
-    placed: list[tuple[str, Mark, Plan]] = field(default_factory=list)
+    placed: list[tuple[str, Placed]] = field(default_factory=list)
 
     def left(self) -> list[str]:
         """The reductions, scans and atomic sums over floats that keep their free order, a sentence each."""
@@ -48,15 +50,12 @@ class Rewritten:
 
     def layouts(self) -> list[str]:
         """Where each reduction that was made late is made, a sentence each, with the reason where it stays."""
-        return [
-            f"Kernel {name}, a reduction over axis {mark.axis} in the order {mark.order!r}: "
-            + (f"it stays in its layout, since {plan.reason}." if plan.move is None else _moved(plan))
-            for name, mark, plan in self.placed
-        ]
+        return [one.sentence(name) for name, one in self.placed]
 
-
-def _moved(plan: Plan) -> str:
-    return f"it moves before step {plan.before}, at a cost of {plan.cost} rather than {plan.stay}."
+    def descriptors(self) -> list[tuple[str, ReductionDesc]]:
+        """The order of each sum over floats that was made late, by its kernel's name; open orders are decided here."""
+        found = [(name, one.descriptor()) for name, one in self.placed]
+        return [(name, one) for name, one in found if one is not None]
 
 
 @contextmanager
@@ -75,7 +74,8 @@ def pinned_reductions(order: Order | str | None = "inner_tree", *, layout: bool 
     Sums and products, also those of `tree_sum` and its kin, which keep the order that their kernel gives them, are made
     when the compiler has chosen layouts, in less compile time; with `layout` each is moved to another layout where
     `bitwise_triton.reductions.placement` says that this pays. The bits do not depend on it. With no order (None)
-    reductions that kernels leave free stay free.
+    reductions that kernels leave free stay free; with "open" each has an order that suits it (`Order.chosen`), which
+    `done.descriptors()` tells.
 
     Raises OrderError for an order with a chain, CaptureError for another version of Triton.
     """
@@ -148,7 +148,7 @@ def _placing(make: Callable[[Any, Any], Any], found: Rewritten, options: Any, la
     def stage(source: Any, metadata: Any) -> Any:
         module = make(source, metadata)
         name = module.get_entry_func_name()
-        found.placed += [(name, mark, plan) for mark, plan in place(module, options, move=layout)]
+        found.placed += [(name, one) for one in place(module, options, move=layout)]
         return module
 
     return stage

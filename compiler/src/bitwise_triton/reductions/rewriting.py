@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from bitwise_triton.reductions import order as orders
 from bitwise_triton.reductions.marking import Mark
-from bitwise_triton.reductions.order import Chain, Order, OrderError, Pair, Step
+from bitwise_triton.reductions.order import OPEN, Chain, Order, OrderError, Pair, Step
 
 _HEAD = re.compile(r'(?P<indent>\s*)(?P<name>%[\w$.-]+)(?::\d+)? = "tt\.reduce"\((?P<operands>[^)]*)\) (?P<rest>.*)\Z')
 _AXIS = re.compile(r"<\{axis = (\d+) : i32\}> \(\{\Z")
@@ -34,6 +34,7 @@ _REGISTERS = {"f16": "h", "f32": "r", "f64": "d"}
 _FREE = re.compile(r"arith\.(maxnumf|minnumf|maximumf|minimumf) ")
 _OPERATION = re.compile(r"(?:%\S+ = )?(?P<name>\w+\.\w+)")
 _ROUNDED = re.compile(r"(%[\w$.-]+) = (?:arith\.div|math\.sqrt)f? (.*?) (?:fastmath<\w+> )?: (\w+)")
+_LOAD = re.compile(r" = tt\.load .*!tt\.ptr<(?:bf|f)(8|16|32|64)>")
 # What has one result, known numbers or not, in every compiler; arithmetic that rounds is written anew.
 _EXACT = re.compile(
     r"arith\.(constant|cmp[fi]|select|(max|min)(numf|imumf|si|ui)|(add|sub|mul|and|or|xor)i|sh(li|rsi|rui)|ext(si|ui|f)|"
@@ -75,7 +76,7 @@ class _CannotPin(Exception):
 
 def check_rewritable(order: Order) -> None:
     """Raises OrderError for an order with a chain, which a rewritten kernel cannot follow."""
-    if any(isinstance(step, Chain) for step in order.steps(1 << 30)):
+    if order.text.strip() != OPEN and any(isinstance(step, Chain) for step in order.steps(1 << 30)):
         raise OrderError(f"The order {order.text!r} has a chain; kernels are rewritten to trees only.")
 
 
@@ -88,6 +89,7 @@ def rewrite(text: str, order: Order, backend: str) -> tuple[str, tuple[Outcome, 
     # A reduction over all axes joins them in any order that suits the layout, unless it is told to keep theirs.
     lines, found, outcomes = _REORDER.sub(r"\1", text).splitlines(), [], []
     locations = {match[1]: match[2] for line in lines if (match := _ALIAS.match(line))}
+    size = min((int(match[1]) // 8 for line in lines if (match := _LOAD.search(line))), default=4)
     place = 0
     while place < len(lines):
         line = lines[place]
@@ -107,7 +109,9 @@ def rewrite(text: str, order: Order, backend: str) -> tuple[str, tuple[Outcome, 
             if _orderless(reduction):
                 found.extend(written)
             else:
-                found.extend(_pinned(reduction, order, backend, len(found)))
+                last = reduction.axis == len(reduction.shape) - 1
+                resolved = order.chosen(reduction.shape[reduction.axis], size, last=last)
+                found.extend(_pinned(reduction, resolved, backend, len(found)))
                 outcomes.append(Outcome(where, True))
                 if len(reduction.types) == 1 and not _kind(reduction):
                     lines[end + 1 :] = _renamed(lines[end + 1 :], reduction.name)

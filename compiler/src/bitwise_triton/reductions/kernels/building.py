@@ -54,7 +54,7 @@ def fold(values, axis, text, combine, _semantic=None, _generator=None):
     """A tuple of tensors reduced along `axis` in the order `text` by `combine`, a jit function or a kind's name."""
     values = _tuple(values)
     at = _axis(axis, values[0])
-    order = orders.Order(plain(text))
+    order = _order(text, values[0], at)
     return tl.tuple(_ended(values, at, order, order.steps(shape_of(values[0])[at]), combine, _semantic, _generator))
 
 
@@ -104,7 +104,7 @@ def fold_welford(x, axis, text, _semantic=None, _generator=None):
     Both sides of a step have the same number of elements, a power of two known here.
     """
     at = _axis(axis, x)
-    order = orders.Order(plain(text))
+    order = _order(text, x, at)
     steps = order.steps(shape_of(x)[at])
     if not all(isinstance(step, orders.Pair) for step in steps):
         raise ValueError(f"The order {order.text!r} has a chain; tree_welford takes a tree.")
@@ -140,6 +140,11 @@ def _kind(function):
         return function
     own: Any = getattr(function, "fn", None)
     return _NAMED.get(own.__name__) if getattr(own, "__module__", "") == f"{__package__}.functions" else None
+
+
+def _order(text: Any, value: Any, at: int) -> orders.Order:
+    shape, size = shape_of(value), value.type.scalar.primitive_bitwidth // 8
+    return orders.Order(plain(text)).chosen(shape[at], size, last=at == len(shape) - 1)
 
 
 def _tuple(values: Any) -> list[Any]:

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from bitwise_triton.errors import CaptureError
 from bitwise_triton.reductions.kernels import steps as making
-from bitwise_triton.reductions.marking import Mark, read_mark
+from bitwise_triton.reductions.marking import Mark, Placed, read_mark
 from bitwise_triton.reductions.placement import Layout, Plan, has_all, plan
 
 _TYPE = re.compile(r"tensor<((?:\d+x)+)([a-z]\w*)")
@@ -20,7 +20,7 @@ _ELEMENTS = {
 }  # fmt: skip
 
 
-def place(module: Any, options: Any, *, move: bool) -> list[tuple[Mark, Plan]]:
+def place(module: Any, options: Any, *, move: bool) -> list[Placed]:
     """Makes the marked reductions of a module in Triton's GPU dialect, moved where that pays if `move`.
 
     Raises CaptureError where one is left, and RuntimeError where the module is not valid afterwards.
@@ -33,7 +33,8 @@ def place(module: Any, options: Any, *, move: bool) -> list[tuple[Mark, Plan]]:
         return []
     builder = gluon_ir.GluonOpBuilder(module.context)
     builder.options = options
-    found = [(mark, _make(operation, mark, TritonSemantic(builder), move)) for operation, mark in marks]
+    semantic = TritonSemantic(builder)
+    found = [_make(operation, mark, semantic, move) for operation, mark in marks]
     manager = ir.pass_manager(module.context)
     # What was marked has no use any more.
     passes.common.add_canonicalizer(manager)
@@ -61,7 +62,7 @@ def _marks(module: Any) -> list[tuple[Any, Mark]]:
     return found
 
 
-def _make(operation: Any, mark: Mark, semantic: Any, move: bool) -> Plan:
+def _make(operation: Any, mark: Mark, semantic: Any, move: bool) -> Placed:
     """Makes one reduction after its mark and gives its uses the result."""
     builder = semantic.builder
     builder.set_insertion_point_after(operation)
@@ -81,7 +82,7 @@ def _make(operation: Any, mark: Mark, semantic: Any, move: bool) -> Plan:
         if str(result.get_type()) != str(handle.get_type()):
             handle = builder.create_convert_layout(result.get_type(), handle)
         result.replace_all_uses_with(handle)
-    return chosen
+    return Placed(mark, values[0].type.scalar.name, chosen)
 
 
 def _tensor(value: Any) -> Any:
