@@ -1,7 +1,7 @@
-"""Reductions with a pinned order, each kernel with the free order of `tl.sum` beside it (ORDER is the empty text).
+"""Reductions with a pinned order in small: the kernels of the benchmark, and some that it does not have.
 
 Every configuration of one order returns the same bits: the number of warps, the blocks, the tiles of a long axis and
-the stages are free. The benchmark runs these same kernels.
+the stages are free. ORDER is the empty text for the free order of `tl.sum`.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call"
@@ -15,19 +15,15 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from bitwise_triton.reductions.kernels import suite
 from bitwise_triton.reductions.kernels.functions import (
     index_range,
     logsumexp,
     maximum_with_index,
     negative_zero,
-    negative_zeros,
-    sum_end,
-    sum_into,
     tree_dot,
     tree_reduce,
     tree_sum,
-    tree_welford,
-    welford,
 )
 
 
@@ -42,100 +38,23 @@ def pinned_sum(x, axis: tl.constexpr, order: tl.constexpr, extent=None):
 
 
 @triton.jit
-def row_sum(x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, ORDER: tl.constexpr):
+def whole_row_sum(x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, ORDER: tl.constexpr):
     """One program adds ROW_BLOCK whole rows."""
     row = tl.program_id(0) * ROW_BLOCK + tl.arange(0, ROW_BLOCK)
     column = tl.arange(0, BLOCK)
     inside = (row[:, None] < rows) & (column[None, :] < columns)
     value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=negative_zero()).to(tl.float32)
-    tl.store(y + row, pinned_sum(value, 1, ORDER), mask=row < rows)
+    tl.store(y + row, pinned_sum(value, 1, ORDER, columns), mask=row < rows)
 
 
 @triton.jit
-def column_sum(x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, ORDER: tl.constexpr):
+def whole_column_sum(x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, ORDER: tl.constexpr):
     """One program adds BLOCK whole columns of up to ROW_BLOCK rows."""
     row = tl.arange(0, ROW_BLOCK)
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = (row[:, None] < rows) & (column[None, :] < columns)
     value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=negative_zero()).to(tl.float32)
     tl.store(y + column, pinned_sum(value, 0, ORDER), mask=column < columns)
-
-
-@triton.jit
-def long_row_sum(
-    x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, ORDER: tl.constexpr, TOTALS: tl.constexpr
-):
-    """One program adds ROW_BLOCK rows, BLOCK columns at a time; TOTALS elements of a row stay apart to the end."""
-    row = tl.program_id(0) * ROW_BLOCK + tl.arange(0, ROW_BLOCK)
-    if ORDER == "":  # noqa: SIM108
-        total = tl.zeros((ROW_BLOCK,), tl.float32)
-    else:
-        total = negative_zeros((ROW_BLOCK, TOTALS))
-    for start in range(0, columns, BLOCK):
-        column = start + tl.arange(0, BLOCK)
-        inside = (row[:, None] < rows) & (column[None, :] < columns)
-        value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=negative_zero()).to(tl.float32)
-        if ORDER == "":
-            total += tl.sum(value, 1)
-        else:
-            total = sum_into(total, value, 1, ORDER)
-    if ORDER == "":
-        tl.store(y + row, total, mask=row < rows)
-    else:
-        tl.store(y + row, sum_end(total, 1, ORDER), mask=row < rows)
-
-
-@triton.jit
-def long_column_sum(
-    x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, ORDER: tl.constexpr, TOTALS: tl.constexpr
-):
-    """One program adds BLOCK columns, ROW_BLOCK rows at a time."""
-    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    if ORDER == "":  # noqa: SIM108
-        total = tl.zeros((BLOCK,), tl.float32)
-    else:
-        total = negative_zeros((TOTALS, BLOCK))
-    for start in range(0, rows, ROW_BLOCK):
-        row = start + tl.arange(0, ROW_BLOCK)
-        inside = (row[:, None] < rows) & (column[None, :] < columns)
-        value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=negative_zero()).to(tl.float32)
-        if ORDER == "":
-            total += tl.sum(value, 0)
-        else:
-            total = sum_into(total, value, 0, ORDER)
-    if ORDER == "":
-        tl.store(y + column, total, mask=column < columns)
-    else:
-        tl.store(y + column, sum_end(total, 0, ORDER), mask=column < columns)
-
-
-@triton.jit
-def softmax(x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, ORDER: tl.constexpr):
-    """Softmax of whole rows; the maximum has no order."""
-    row = tl.program_id(0) * ROW_BLOCK + tl.arange(0, ROW_BLOCK)
-    column = tl.arange(0, BLOCK)
-    inside = (row[:, None] < rows) & (column[None, :] < columns)
-    at = row[:, None] * columns + column[None, :]
-    score = tl.load(x + at, mask=inside, other=-float("inf")).to(tl.float32)
-    weight = tl.exp(score - tl.max(score, 1)[:, None])
-    tl.store(y + at, weight / pinned_sum(weight, 1, ORDER, columns)[:, None], mask=inside)
-
-
-@triton.jit
-def layer_norm(x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, ORDER: tl.constexpr):
-    """Rows with their mean taken away, over their standard deviation; the squares are added as `tree_dot` does."""
-    row = tl.program_id(0) * ROW_BLOCK + tl.arange(0, ROW_BLOCK)
-    column = tl.arange(0, BLOCK)
-    inside = (row[:, None] < rows) & (column[None, :] < columns)
-    at = row[:, None] * columns + column[None, :]
-    value = tl.load(x + at, mask=inside, other=negative_zero()).to(tl.float32)
-    mean = pinned_sum(value, 1, ORDER) / columns
-    apart = tl.where(inside, value - mean[:, None], 0.0)
-    if ORDER == "":  # noqa: SIM108
-        squares = tl.sum(apart * apart, 1)
-    else:
-        squares = tree_dot(apart, apart, 1, ORDER)
-    tl.store(y + at, apart / tl.sqrt_rn(squares / columns + 1e-5)[:, None], mask=inside)
 
 
 @triton.jit
@@ -150,36 +69,6 @@ def row_dot(x, w, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr
         tl.store(y + row, tl.sum(value * weight, 1), mask=row < rows)
     else:
         tl.store(y + row, tree_dot(value, weight, 1, ORDER), mask=row < rows)
-
-
-@triton.jit
-def welford_rows(x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, ORDER: tl.constexpr):
-    """The mean and the variance of whole rows."""
-    row = tl.program_id(0) * ROW_BLOCK + tl.arange(0, ROW_BLOCK)
-    column = tl.arange(0, BLOCK)
-    inside = (row[:, None] < rows) & (column[None, :] < columns)
-    value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=negative_zero()).to(tl.float32)
-    if ORDER == "":
-        count = tl.where(column[None, :] < columns, tl.full(value.shape, 1.0, tl.float32), 0.0)
-        total, squares, count = tl.reduce((value, tl.zeros_like(value), count), 1, welford)
-    else:
-        total, squares, count = tree_welford(value, 1, ORDER, columns)
-    tl.store(y + 2 * row, tl.div_rn(total, count), mask=row < rows)
-    tl.store(y + 2 * row + 1, tl.div_rn(squares, count), mask=row < rows)
-
-
-@triton.jit
-def even_welford_rows(x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, ORDER: tl.constexpr):
-    """`welford_rows` of rows of BLOCK elements, whose counts are known."""
-    row = tl.program_id(0) * ROW_BLOCK + tl.arange(0, ROW_BLOCK)
-    value = tl.load(x + row[:, None] * columns + tl.arange(0, BLOCK)[None, :])
-    if ORDER == "":
-        ones = tl.full(value.shape, 1.0, tl.float32)
-        total, squares, count = tl.reduce((value, tl.zeros_like(value), ones), 1, welford)
-    else:
-        total, squares, count = tree_welford(value, 1, ORDER)
-    tl.store(y + 2 * row, tl.div_rn(total, count))
-    tl.store(y + 2 * row + 1, tl.div_rn(squares, count))
 
 
 @triton.jit
@@ -239,6 +128,28 @@ class PinnedCase:
 FLOATS = (("x", "fp32"), ("y", "fp32"))
 
 
+def sources(case: PinnedCase, order: str, every: int = 1, *, target: str = "sm_90", title: str = "") -> list[Any]:
+    """Every so many configurations of a case in one order, compiled for `target`, as the checker reads them.
+
+    They are named by their numbers after `title`. A chunked case is read in chunks of 128. Raises CaptureError.
+    """
+    from bitwise_triton import Buffer, compile_configuration
+    from bitwise_triton.verdicts import source_of
+
+    found = []
+    for number, configuration in enumerate(case.configurations[::every]):
+        constants: dict[str, object] = {"ORDER": order}
+        constants |= {key: value for key, value in configuration.items() if key.isupper()}
+        if case.chunked:
+            constants["TOTALS"] = configuration["PIECE"] if not order else 1 if order.endswith("chain(7:)") else 128
+        options: dict[str, Any] = {key: value for key, value in configuration.items() if not key.isupper()}
+        arguments: dict[str, Any] = {name: Buffer(name.upper(), dtype) for name, dtype in case.buffers}
+        arguments |= {"rows": case.rows, "columns": case.columns}
+        captured = compile_configuration(case.kernel, arguments, constants, grid=case.grid, target=target, **options)
+        found.append(source_of(captured, f"{title}{number}"))
+    return found
+
+
 def space(rows: Sequence[int], blocks: Sequence[int], warps: Sequence[int], stages: Sequence[int] = (3,)) -> Any:
     """Every combination, as the constants and options of a configuration."""
     return tuple(
@@ -250,25 +161,35 @@ def space(rows: Sequence[int], blocks: Sequence[int], warps: Sequence[int], stag
     )
 
 
+def with_constants(configurations: Sequence[Mapping[str, int]], **constants: int) -> Any:
+    """The configurations with further constants."""
+    return tuple({**configuration, **constants} for configuration in configurations)
+
+
+def read_at_once(configurations: Sequence[Mapping[str, int]], name: str) -> Any:
+    """The configurations of a long axis, whose tiles of `name` elements are read whole."""
+    return tuple({**configuration, "PIECE": configuration[name]} for configuration in configurations)
+
+
 def cases() -> list[PinnedCase]:
     """The kernels of the proof, small enough to be read in seconds each."""
     whole = space((1, 2, 4), (256, 512), (1, 2, 4, 8))
-    few = space((1, 4), (256, 512), (1, 4))
+    few, small = space((1, 4), (256, 512), (1, 4)), space((1, 4), (256,), (1, 2, 4))
+    even, uneven = space((1, 4), (64,), (1, 2, 4)), space((1, 4), (128,), (1, 4))
+    rows = read_at_once(space((1, 4), (128, 256), (1, 4), (1, 3)), "BLOCK")
+    columns = read_at_once(space((128, 256), (16, 32), (1, 4), (1, 3)), "ROW_BLOCK")
+    weighted = (("x", "fp32"), ("w", "fp32"), ("b", "fp32"), ("y", "fp32"))
+    tall = space((128, 256), (16, 32, 64), (1, 2, 4, 8))
     return [
-        PinnedCase("row_sum", row_sum, 8, 200, FLOATS, whole),
-        PinnedCase("column_sum", column_sum, 100, 64, FLOATS, space((128, 256), (16, 32, 64), (1, 2, 4, 8)), axis=0),
-        PinnedCase(
-            "long_row_sum", long_row_sum, 8, 1000, FLOATS, space((1, 4), (128, 256), (1, 4), (1, 3)), chunked=True
-        ),
-        PinnedCase(
-            "long_column_sum", long_column_sum, 500, 32, FLOATS, space((128, 256), (16, 32), (1, 4), (1, 3)),
-            axis=0, chunked=True,
-        ),
-        PinnedCase("softmax", softmax, 8, 200, FLOATS, few),
-        PinnedCase("layer_norm", layer_norm, 8, 200, FLOATS, few),
+        PinnedCase("whole_row_sum", whole_row_sum, 8, 200, FLOATS, whole),
+        PinnedCase("whole_column_sum", whole_column_sum, 100, 64, FLOATS, tall, axis=0),
+        PinnedCase("row_sum", suite.row_sum, 8, 1000, FLOATS, rows, chunked=True),
+        PinnedCase("column_sum", suite.column_sum, 500, 32, FLOATS, columns, axis=0, chunked=True),
+        PinnedCase("softmax", suite.softmax, 8, 200, FLOATS, small),
+        PinnedCase("layer_norm", suite.layer_norm, 8, 200, weighted, small),
         PinnedCase("row_dot", row_dot, 8, 200, (("x", "fp32"), ("w", "fp32"), ("y", "fp32")), few),
-        PinnedCase("welford_rows", welford_rows, 8, 100, FLOATS, space((1, 4), (128,), (1, 4))),
-        PinnedCase("even_welford_rows", even_welford_rows, 8, 64, FLOATS, space((1, 4), (64,), (1, 2, 4))),
-        PinnedCase("argmax_rows", argmax_rows, 8, 100, (("x", "fp32"), ("y", "i32")), space((1, 4), (128,), (1, 4))),
-        PinnedCase("logsumexp_rows", logsumexp_rows, 8, 100, FLOATS, space((1, 4), (128,), (1, 4))),
-    ]  # fmt: skip
+        PinnedCase("welford_rows", suite.welford_rows, 8, 100, FLOATS, with_constants(uneven, EVEN=0)),
+        PinnedCase("even_welford_rows", suite.welford_rows, 8, 64, FLOATS, with_constants(even, EVEN=1)),
+        PinnedCase("argmax_rows", argmax_rows, 8, 100, (("x", "fp32"), ("y", "i32")), uneven),
+        PinnedCase("logsumexp_rows", logsumexp_rows, 8, 100, FLOATS, uneven),
+    ]

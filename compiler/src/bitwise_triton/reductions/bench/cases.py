@@ -109,6 +109,7 @@ def long_rows(
     def steps(configuration: Configuration, order: str) -> list[Step]:
         constants = {**_constants(configuration), "ORDER": order}
         constants["TOTALS"] = totals if order else constants["BLOCK"]
+        constants |= {"PIECE": constants["TOTALS"]} if kernel == "row_sum" else {}
         grid = (_blocks(rows, constants["ROW_BLOCK"]),)
         return [Step(kernel, ("x", "y", rows, columns), constants, grid, _options(configuration))]
 
@@ -125,7 +126,7 @@ def whole_sum(dtype: str, count: int) -> Case:
 
     def steps(configuration: Configuration, order: str) -> list[Step]:
         [first] = inner.steps(configuration, order)
-        last = {"ROW_BLOCK": 1, "BLOCK": totals, "TOTALS": totals, "ORDER": order}
+        last = {"ROW_BLOCK": 1, "BLOCK": totals, "PIECE": totals, "TOTALS": totals, "ORDER": order}
         return [
             Step("row_sum", ("x", "part", *first.arguments[2:]), first.constants, first.grid, first.options),
             Step("row_sum", ("part", "y", 1, count // chunk), last, (1,), {"num_warps": 4}),
@@ -146,7 +147,7 @@ def column_sums(kernel: str, dtype: str, matrices: int, rows: int, columns: int)
 
     def steps(configuration: Configuration, order: str) -> list[Step]:
         constants = {**_constants(configuration), "ORDER": order}
-        constants["TOTALS"] = kept if order else constants["ROW_BLOCK"]
+        constants["PIECE"] = constants["TOTALS"] = kept if order else constants["ROW_BLOCK"]
         grid = (_blocks(columns, constants["BLOCK"]), matrices)
         return [Step("column_sum", ("x", "y", rows, columns), constants, grid, _options(configuration))]
 
@@ -195,7 +196,7 @@ def backward(dtype: str, rows: int, columns: int) -> Case:
         constants["TOTALS"] = kept if order else constants["ROW_BLOCK"]
         grid = (_blocks(columns, constants["BLOCK"]), chunks)
         inputs = ("dy", "x", "mean", "scale", "dws", "dbs", rows, columns)
-        last = {"ROW_BLOCK": kept, "BLOCK": 64, "TOTALS": kept, "ORDER": order}
+        last = {"ROW_BLOCK": kept, "BLOCK": 64, "PIECE": kept, "TOTALS": kept, "ORDER": order}
         end = (_blocks(columns, 64), 1)
         return [
             Step("layer_norm_backward", inputs, constants, grid, _options(configuration)),

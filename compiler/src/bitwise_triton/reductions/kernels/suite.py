@@ -1,7 +1,7 @@
 """The kernels of the benchmark: reductions in their fastest plain form, and the same with a pinned order.
 
-ORDER is the empty text for the free order. A long axis is read in tiles of BLOCK elements and gathered in TOTALS
-running totals, which the free order takes as wide as the tile. Sums are made in float32.
+ORDER is the empty text for the free order. A long axis is gathered in TOTALS running totals, which the free order takes
+as wide as a turn of the loop. Sums are made in float32.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call"
@@ -72,15 +72,16 @@ def _sum_of_squares(value, axis: tl.constexpr, order: tl.constexpr):
 
 @triton.jit
 def row_sum(
-    x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, TOTALS: tl.constexpr, ORDER: tl.constexpr
-):
-    """The sum of every row; one program has ROW_BLOCK of them."""
+    x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, PIECE: tl.constexpr, TOTALS: tl.constexpr,
+    ORDER: tl.constexpr,
+):  # fmt: skip
+    """The sum of every row, PIECE elements at a time, BLOCK in a turn of the loop; one program has ROW_BLOCK rows."""
     row = tl.program_id(0) * ROW_BLOCK + tl.arange(0, ROW_BLOCK)
     start_of_row = row[:, None].to(tl.int64) * columns
     total = _start((ROW_BLOCK, TOTALS), ORDER)
     for start in range(0, columns, BLOCK):
-        for piece in tl.static_range(BLOCK // TOTALS):
-            column = start + piece * TOTALS + tl.arange(0, TOTALS)
+        for piece in tl.static_range(BLOCK // PIECE):
+            column = start + piece * PIECE + tl.arange(0, PIECE)
             inside = (row[:, None] < rows) & (column[None, :] < columns)
             value = tl.load(x + start_of_row + column[None, :], mask=inside, other=negative_zero()).to(tl.float32)
             total = _into(total, value, 1, ORDER)
@@ -89,16 +90,20 @@ def row_sum(
 
 @triton.jit
 def column_sum(
-    x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, TOTALS: tl.constexpr, ORDER: tl.constexpr
-):
-    """The sum of every column of each of a stack of matrices, axis 1 of the grid: BLOCK columns to a program."""
+    x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, PIECE: tl.constexpr, TOTALS: tl.constexpr,
+    ORDER: tl.constexpr,
+):  # fmt: skip
+    """The sum of every column of each of a stack of matrices, axis 1 of the grid: BLOCK columns to a program.
+
+    PIECE rows are read at a time, ROW_BLOCK in a turn of the loop.
+    """
     matrix = tl.program_id(1)
     x += matrix.to(tl.int64) * rows * columns
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     total = _start((TOTALS, BLOCK), ORDER)
     for start in range(0, rows, ROW_BLOCK):
-        for piece in tl.static_range(ROW_BLOCK // TOTALS):
-            row = start + piece * TOTALS + tl.arange(0, TOTALS)
+        for piece in tl.static_range(ROW_BLOCK // PIECE):
+            row = start + piece * PIECE + tl.arange(0, PIECE)
             inside = (row[:, None] < rows) & (column[None, :] < columns)
             at = row[:, None].to(tl.int64) * columns + column[None, :]
             value = tl.load(x + at, mask=inside, other=negative_zero()).to(tl.float32)
@@ -225,7 +230,7 @@ def welford_rows(
             total, squares, count = tree_welford(value, 1, ORDER, columns)
         mean = tl.div_rn(total, count)
     tl.store(y + 2 * row, mean, mask=row < rows)
-    tl.store(y + 2 * row + 1, squares / count, mask=row < rows)
+    tl.store(y + 2 * row + 1, tl.div_rn(squares, count), mask=row < rows)
 
 
 @triton.jit
