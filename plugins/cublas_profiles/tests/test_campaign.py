@@ -48,13 +48,22 @@ def test_a_sweep_is_counted_and_kept(tmp_path: Path) -> None:
 def test_a_file_of_another_gpu_is_not_gone_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    now = {"gpu": "H200", "library": "13.1.0", "seed": 1, "draws": DRAWS, "candidates": 0.1}
+    now = {"gpu": "H200", "library": "13.1.0", "seed": 1, "draws": DRAWS, "candidates": 0.1, "shares": {}}
     monkeypatch.setattr(campaign, "environment", lambda chosen: now)
     file = tmp_path / "sweep.jsonl"
     file.write_text(json.dumps({**now, "gpu": "H100"}) + "\n", encoding="utf-8")
     assert campaign.main(["--out", str(file)]) == 2
     assert capsys.readouterr().err == f"{file}: its gpu is H100, and now it is H200\n"
     assert file.read_text(encoding="utf-8").count("\n") == 1
+
+
+def test_shares_of_types(capsys: pytest.CaptureFixture[str]) -> None:
+    assert campaign.share("fp16=92.5") == ("fp16", 92.5)
+    for wrong in ("fp16", "fp16=0", "fp64=1", "=", "fp16=x"):
+        with pytest.raises(SystemExit):
+            campaign.main(["--out", "nowhere", "--shares", wrong])
+        assert f"argument --shares: invalid share value: '{wrong}'" in capsys.readouterr().err
+    assert {drawn(1, number, shares=[("bf16", 1)]).asked.a for number in range(50)} == {"bf16"}
 
 
 def test_the_gpus_that_take_part(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,25 +27,52 @@ def table_line(head: str) -> list[str]:
     return [cell.strip() for cell in found.strip("|").split("|")[1:]]
 
 
-def outcomes(names: list[str], candidates: bool) -> list[str]:
-    found: Counter[str] = Counter()
+SWEEPS = {
+    "H100, cuBLASLt 13.1": ["cublas-sweep-sm90-h100-13.1-seed4"],
+    "H200, cuBLASLt 13.1": ["cublas-sweep-sm90-h200-13.1-seed5"],
+}
+
+
+def outcomes(names: list[str]) -> Counter[tuple[str, str]]:
+    """Shapes by kind of operands and outcome, over all layouts and outputs."""
+    found: Counter[tuple[str, str]] = Counter()
     for name in names:
-        for key, count in record(name)["outcomes"].items():
-            kind, outcome = key.split(": ")
-            if kind.startswith("candidate") == candidates:
-                found[outcome] += count
-    return [f"{found[each]:,}" for each in ("equal", "different", "declined")]
+        for key, count in record(f"{name}.json")["outcomes"].items():
+            kind, outcome = key.removeprefix("candidate ").split(": ")
+            found[{"e4m3": "fp8", "e5m2": "fp8"}.get(kind, kind), outcome] += count
+    return found
 
 
 def test_the_readme_says_what_the_sweeps_counted() -> None:
-    sweeps = [f"cublas-sweep-sm90-h100-13.1-seed{seed}.json" for seed in (1, 2)]
-    assert table_line("shapes of seed 1") == outcomes(sweeps[:1], False)
-    assert table_line("shapes of seed 2") == outcomes(sweeps[1:], False)
-    assert table_line("other answers of the heuristic, both seeds") == outcomes(sweeps, True)
+    every: Counter[tuple[str, str]] = Counter()
+    for head, names in SWEEPS.items():
+        found = outcomes(names)
+        every += found
+        equal = [found[kind, "equal"] for kind in ("fp16", "bf16", "fp8")]
+        rest = [sum(found[kind, outcome] for kind in ("fp16", "bf16", "fp8")) for outcome in ("different", "declined")]
+        assert table_line(head) == [f"{each:,}" for each in (*equal, *rest)]
+    assert {outcome for _, outcome in every} <= {"equal", "declined"}
+
+
+def test_the_readme_says_which_controls_were_caught() -> None:
+    name = "controls run, caught, and caught with cancelling draws"
+    found: dict[str, list[int]] = {}
+    for each in (name_ for names in SWEEPS.values() for name_ in names):
+        for key, counts in record(f"{each}.json")[name].items():
+            kind = key.split(" algorithm")[0]
+            found[kind] = [have + more for have, more in zip(found.get(kind, [0, 0, 0]), counts, strict=True)]
+    for kind, counts in found.items():
+        assert table_line(kind) == [f"{each:,}" for each in counts]
+
+
+def test_the_readme_says_what_other_measurements_showed() -> None:
     parity = record("cublas-parity-sm90-h100.json")
     found = parity["outcomes"]
     assert table_line('`matmul(like="cublas")` beside `torch.mm`') == [str(found["equal"]), "0", str(found["declined"])]
     assert parity["different"] == []
+    sample = record("cublas-sample-sm90-h100-13.1.json")
+    assert set(sample["checked"]["outcomes"]) == {key for key in sample["checked"]["outcomes"] if key.endswith("equal")}
+    assert table_line("small products, descriptors evaluated on a CPU") == [f"{len(sample['rows']):,}", "0", "0"]
 
 
 def test_the_readme_says_what_the_clock_showed() -> None:
@@ -58,8 +85,8 @@ def test_the_readme_says_what_the_clock_showed() -> None:
 def test_bytes_recorded_on_a_gpu_are_those_of_their_descriptors() -> None:
     pytest.importorskip("bitwise_nvidia_sm90")
     content = record("cublas-sample-sm90-h100-13.1.json")
-    assert sum(content["checked"]["outcomes"].values()) == len(content["rows"]) == 1000
-    content["rows"] = content["rows"][::10]
+    assert sum(content["checked"]["outcomes"].values()) == len(content["rows"]) == 1500
+    content["rows"] = content["rows"][::15]
     found = list(checked(content))
     assert [outcome for _, outcome in found] == ["equal"] * 100
     assert {line["algorithm"] for line, _ in found} >= {11, 13, 14, 23, 24, 66}

@@ -25,7 +25,7 @@ from typing import Any
 
 from bitwise_cublas_profiles.draws import KINDS
 from bitwise_cublas_profiles.library import Library
-from bitwise_cublas_profiles.shapes import REGIMES
+from bitwise_cublas_profiles.shapes import DTYPES, REGIMES
 from bitwise_cublas_profiles.sweep import Sweep
 from bitwise_cublas_profiles.tally import COLUMNS, read_lines, summary
 
@@ -56,9 +56,17 @@ def environment(chosen: argparse.Namespace) -> dict[str, Any]:
         "gpu": properties.name, "capability": f"{properties.major}.{properties.minor}",
         "multiprocessors": properties.multi_processor_count, "library": version, "torch": torch.__version__,
         "triton": triton.__version__, "seed": chosen.seed, "draws": len(KINDS),
-        "kinds of draws": list(KINDS), "candidates": chosen.candidates,
+        "kinds of draws": list(KINDS), "candidates": chosen.candidates, "shares": dict(chosen.shares),
         "regimes": list(REGIMES), "columns": list(COLUMNS),
     }  # fmt: skip
+
+
+def share(text: str) -> tuple[str, float]:
+    """A type of operands and how often it is drawn, of the form fp16=60.  Raises ValueError."""
+    name, _, number = text.partition("=")
+    if name not in dict(DTYPES) or not (found := float(number)) > 0:
+        raise ValueError(text)
+    return name, found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,13 +81,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=12, help="worker processes on every GPU (default 12)")
     parser.add_argument("--no-alternatives", dest="alternatives", action="store_false", help="search for none")
     parser.add_argument("--candidates", type=float, default=0.1, help="share of unmeasured layouts (default 0.1)")
+    parser.add_argument(
+        "--shares", type=share, nargs="+", default=list(DTYPES), metavar="TYPE=SHARE",
+        help="how often each type of operands is drawn (default: fp16=60 bf16=20 e4m3=15 e5m2=5)",
+    )  # fmt: skip
     parser.add_argument("--library", help="path of a libcublasLt (default: the one of the installed PyTorch)")
     parser.add_argument("--launcher", default="bitwise_nvidia_ptx.products.run:run", help="module:function to run one")
     chosen = parser.parse_args(arguments)
 
     now = environment(chosen)
     about, rows = read_lines(chosen.out)
-    for name in ("gpu", "library", "seed", "draws", "candidates") if about is not None else ():
+    for name in ("gpu", "library", "seed", "draws", "candidates", "shares") if about is not None else ():
         if about is not None and about.get(name) != now[name]:
             print(f"{chosen.out}: its {name} is {about.get(name)}, and now it is {now[name]}", file=sys.stderr)
             return 2

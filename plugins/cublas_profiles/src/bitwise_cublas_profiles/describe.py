@@ -136,8 +136,6 @@ class _Case:
         if found.dropped is None:
             raise self.declined(found.reason)
         chunk = -(-(k // split) // step) * step
-        if not chunk:
-            raise self.declined(f"{split} slices of {k} values are not measured")
         partial, merge = self._merge()
         if (partial, merge) != ("fp32", "fp32"):
             raise self.declined(f"REDUCTION_SCHEME {self.configuration.reduction} of this algorithm is not measured")

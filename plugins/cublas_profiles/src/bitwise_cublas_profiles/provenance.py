@@ -4,9 +4,8 @@
 
 Every shape of a sweep is described again; a row that equal shapes rest on is measured, with the number of shapes and
 of draws, and a scalar family's row with the layouts seen; any other keeps what it says.  A shape whose bytes differed
-is named and nothing is written.  A shape that ran with another descriptor than today's counts for nothing: a line says
-which in `descriptor`, and the first line of older files names such shapes in `described otherwise`.  A row is measured
-too where orders rest on it that a survey read, which `read` counts.
+is named and nothing is written.  A shape that ran with another descriptor than today's, by the line's `descriptor`,
+counts for nothing.  A row is measured too where orders rest on it that a survey read, which `read` counts.
 """
 
 from __future__ import annotations
@@ -163,8 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if "algorithms" in about:
             surveyed.extend(cases(read(path)[1]))
             continue
-        otherwise = frozenset(about.get("described otherwise", ()))
-        found.extend({**row, "draws": about["draws"]} for row in rows if row["number"] not in otherwise)
+        found.extend({**row, "draws": about["draws"]} for row in rows)
     if len(keys) != 1:
         print(f"measurements of {keys or 'nothing'}: give those of one library and architecture", file=sys.stderr)
         return 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bitwise_cublas_profiles.question import FP8, Question, question
@@ -27,11 +27,14 @@ class Drawn:
     candidate: bool
 
 
-def drawn(seed: int, number: int, candidates: float = 0.0) -> Drawn:
-    """The question of that number; a share of `candidates` has transposed 16-bit operands, or an output of fp32."""
+def drawn(seed: int, number: int, candidates: float = 0.0, shares: Sequence[tuple[str, float]] = DTYPES) -> Drawn:
+    """The question of that number; a share of `candidates` has transposed 16-bit operands, or an output of fp32.
+
+    `shares` says how often each type of operands is drawn.
+    """
     source = random.Random(f"{seed}:{number}")
     regime = REGIMES[number % len(REGIMES)]
-    dtype = source.choices([name for name, _ in DTYPES], [share for _, share in DTYPES])[0]
+    dtype = source.choices([name for name, _ in shares], [share for _, share in shares])[0]
     candidate = source.random() < candidates
     while True:
         m, n, k = _SHAPES[regime](source)

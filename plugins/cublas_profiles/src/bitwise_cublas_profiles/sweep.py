@@ -124,7 +124,7 @@ class Sweep:
         from bitwise_cublas_profiles.describe import descriptor_of
         from bitwise_cublas_profiles.provenance import digest
 
-        each = drawn(self.chosen.seed, number, self.chosen.candidates)
+        each = drawn(self.chosen.seed, number, self.chosen.candidates, self.chosen.shares)
         asked = each.asked
         row: list[Any] = [
             number, REGIMES.index(each.regime), asked.m, asked.n, asked.k, asked.a, asked.letters, asked.c, 0,

@@ -1,13 +1,13 @@
 """The defect at the end of split k: which answers of the heuristic leave the last values of k out of the sum.
 
-A kernel of ALGO_ID 66 cuts k into s slices of whole k steps.  With b the k step, q whole steps in k and t values over,
-the t values are lost exactly when t is not 0, s divides q, and s > t: no false positive and no false negative over
-1,542,555 products per library on an H100, published for cuBLASLt 12.8.5 and 13.1.1 (https://github.com/facebookexperimental/triton,
-folder bitequiv/cublas_match).
+A kernel of ALGO_ID 66 cuts k into s slices of whole k steps of b values, each of ceil(floor(k / s) / b) b: the division
+is rounded down first, and where s slices of that length end before k, what follows is in none of them.
 
-That is what a slice of k divided by s, rounded down, and then rounded up to whole steps leaves over: s slices of
-ceil(floor(k / s) / b) b values end before k.  Both forms say the same where s <= b; beyond it nobody has measured, and
-where the two differ the answer is that it is not known.
+With q whole steps in k and t values over, and s <= b, that is the published condition: the t values are lost exactly
+when t is not 0, s divides q, and s > t: no false positive and no false negative over 1,542,555 products per library on
+an H100, for cuBLASLt 12.8.5 and 13.1.1 (https://github.com/facebookexperimental/triton, folder bitequiv/cublas_match).
+With more slices than a step has values it is more: whole steps are lost too, even of a k that is whole steps, such as
+64 of 15 x 8 x 274624 in 65 slices.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def tail(k: int, configuration: Configuration) -> Tail:
     step = K_STEP.get(configuration.stages)
     if step is None:
         return Tail(None, f"the k step of STAGES_ID {configuration.stages} is not measured")
+    if k < split:
+        return Tail(None, f"{split} slices of {k} values are not measured")
     whole, over = divmod(k, step)
-    by_condition = over if over and whole % split == 0 and split > over else 0
-    by_slices = max(0, k - split * -(-(k // split) // step) * step)
-    if by_condition != by_slices:
-        return Tail(None, f"{split} slices are more than the {step} values of a k step, which is not measured")
+    length = -(-(k // split) // step)
+    dropped = max(0, k - split * length * step)
     steps = f"{whole} steps of {step} and {over} values over"
-    if by_condition:
-        return Tail(over, f"{steps}; {split} slices of {whole // split} steps end at {whole * step} of {k}")
+    if dropped:
+        return Tail(dropped, f"{steps}; {split} slices of {length} steps end at {k - dropped} of {k}")
     return Tail(0, f"{steps}, in {split} slices")
