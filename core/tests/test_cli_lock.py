@@ -186,12 +186,17 @@ def test_a_script_is_recorded_and_run_from_its_lock() -> None:
     dropping = descriptor(4).model_copy(update={"k_dropped": 1})
     locked([(lock.entries[0].problem, dropping)], {}).write("lock.json")
     said = "bitwise: 1 products of 1 problems ran as locked, 0 as the library runs them here\n"
+    said += "bitwise: 1 of these problems leave the last values of k out, as the library did\n"
     assert ran("use", "lock.json", "script.py", "one") == (0, "['one'] [[5.0, 17.0], [17.0, 77.0]]\n", said)
     status, printed, said = ran("use", "lock.json", "script.py", "more")
     assert (status, said) == (2, "bitwise: torch.mv: it is not taken over\n")
     assert ran("use", "lock.json", "script.py", "one", "two")[0] == 1
     status, printed, said = ran("use", "--pass", "lock.json", "script.py", "more")
-    assert (status, said.splitlines()[1]) == (0, "bitwise: not locked, 1 times: mv: it is not taken over")
+    assert (status, said.splitlines()[1]) == (
+        0,
+        "bitwise: 1 of these problems leave the last values of k out, as the library did",
+    )
+    assert said.splitlines()[2] == "bitwise: not locked, 1 times: mv: it is not taken over"
     status, printed, said = ran("--out", "more.json", "script.py", "more")
     assert (status, printed.splitlines()[1:]) == (
         3, ["more.json: 1 products, 0 of them declined", "not locked, 1 times: mv: it is not taken over"]

@@ -124,6 +124,22 @@ def test_every_form_of_a_product_is_taken_over(toy: None) -> None:
     assert (replayed.replayed.total(), replayed.passed.total()) == (10, 0)
 
 
+def test_what_is_compiled_runs_from_the_lock_too(toy: None) -> None:
+    a, b = drawn(4, 20), drawn(20, 5, seed=1)
+    dropping = descriptor(20).model_copy(update={"k_dropped": 8})
+    lock = locked([(problem(4, 5, 20), dropping)], {})
+    compiled = torch.compile(lambda x, y: torch.relu(x @ y), backend="aot_eager")
+    compiled(a, b)
+    with locked_products(lock) as replayed:
+        found = compiled(a, b)
+    wanted = owed(dropping, a, b)
+    assert (patterns(found) == np.where(wanted >> 15, 0, wanted)).all()
+    assert replayed.report() == [
+        "1 products of 1 problems ran as locked, 0 as the library runs them here",
+        "1 of these problems leave the last values of k out, as the library did",
+    ]
+
+
 def test_what_is_not_locked_is_an_error_or_passes_by_choice(toy: None) -> None:
     a, b = drawn(4, 20), drawn(20, 5, seed=1)
     lock = locked([(problem(9, 5, 20), "nobody measured it")], {"library": "toy 1.0", "device": "one"})

@@ -8,7 +8,8 @@ with locked_products(read_lock("products.json")) as replayed:
     model(x)
 
 Both look at the operations that PyTorch's dispatcher carries out, below gradients: torch.matmul, linear layers, einsum
-and the products of a backward pass are among them.  torch.compile leaves what runs inside uncompiled.
+and the products of a backward pass are among them.  torch.compile leaves what runs inside uncompiled.  What never comes
+to the dispatcher is not seen: replays of captured graphs, and kernels of one's own.
 """
 
 from __future__ import annotations
@@ -196,6 +197,9 @@ class Replayed:
             f"{self.replayed.total()} products of {len(self.replayed)} problems ran as locked, "
             f"{self.passed.total()} as the library runs them here"
         ]
+        dropping = sum(self.lock.described(each).k_dropped > 0 for each in self.replayed)
+        if dropping:
+            found.append(f"{dropping} of these problems leave the last values of k out, as the library did")
         return found + [f"not locked, {count} times: {why}" for why, count in self.passed.most_common()]
 
     def meet(self, func: Any, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:

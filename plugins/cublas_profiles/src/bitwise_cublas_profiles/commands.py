@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +12,7 @@ import typer
 
 from bitwise_cublas_profiles import report
 from bitwise_cublas_profiles.audit import Finding, audit, read_shapes
+from bitwise_cublas_profiles.driver import machine
 from bitwise_cublas_profiles.library import Library
 from bitwise_cublas_profiles.question import WORKSPACE, Answer, CublasError, Question, question
 
@@ -95,7 +96,7 @@ def audit_command(
         with Library(library) as loaded:
             findings = list(audit(loaded, questions, _counter(loaded) if run else None))
             version = loaded.version
-    show(findings, version, as_json)
+    show(findings, version, as_json, machine())
     raise typer.Exit(status(findings))
 
 
@@ -106,11 +107,12 @@ def status(findings: list[Finding]) -> int:
     return 3 if any(each.tail is None or each.tail.dropped is None for each in findings) else 0
 
 
-def show(findings: list[Finding], version: str, as_json: bool) -> None:
+def show(findings: list[Finding], version: str, as_json: bool, where: Mapping[str, str] | None = None) -> None:
     """Prints an audit: every shape that is not whole, all of them where there are few, and a summary."""
     if as_json:
         records = [each.record() for each in findings]
-        typer.echo(json.dumps({"version": version, "summary": report.summary(findings), "shapes": records}))
+        content = {"version": version, **(where or {}), "summary": report.summary(findings), "shapes": records}
+        typer.echo(json.dumps(content))
         return
     few = len(findings) <= 20
     for each in findings:

@@ -1,4 +1,4 @@
-"""The version of the GPU driver, as provenance."""
+"""The current GPU and its driver, as provenance."""
 
 from __future__ import annotations
 
@@ -19,3 +19,14 @@ def driver_version(library: str = "libnvidia-ml.so.1") -> str:
     except (OSError, AttributeError):
         return UNKNOWN
     return UNKNOWN if failed else text.value.decode("ascii", "replace")
+
+
+def machine() -> dict[str, str]:
+    """The current GPU's name and the driver's version, `unknown` where nothing names them."""
+    try:
+        import torch
+
+        name = torch.cuda.get_device_properties(torch.cuda.current_device()).name
+    except (ImportError, RuntimeError, AssertionError):
+        name = UNKNOWN
+    return {"device": str(name), "driver": driver_version()}

@@ -3,10 +3,12 @@
     python -m bitwise_cublas_profiles.travel lock --lock lock.json --bytes bytes.json
     python -m bitwise_cublas_profiles.travel replay --lock lock.json --bytes bytes.json --out travel.json
     python -m bitwise_cublas_profiles.travel replay ... --library /path/to/libcublasLt.so.12
+    python -m bitwise_cublas_profiles.travel keep --lock lock.json --bytes bytes.json --out travel.json --record NAME
 
 `lock` asks the heuristic for shapes of all regimes, writes a lock file of the descriptors, and a file with hashes of
 what cuBLASLt returned on two draws of operands that any machine makes alike.  `replay` runs the lock's products, and
-cuBLASLt as it answers there, or another library, on the same operands.  Needs the plugins installed.
+cuBLASLt as it answers there, or another library, on the same operands.  `keep` writes NAME.json, what was counted, and
+NAME.json.xz, everything.  Needs the plugins installed.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import lzma
 import sys
 import time
 from collections import Counter
@@ -251,10 +254,24 @@ def summary(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
     }
 
 
+def keep(given: argparse.Namespace) -> int:
+    """Writes a replay's record: what was counted, and beside it, compressed, the lock, the hashes and every row."""
+    travelled = json.loads(given.out.read_text(encoding="utf-8"))
+    rows = travelled.pop("rows")
+    whole = {
+        "travel": {**travelled, "rows": rows}, "bytes": json.loads(given.bytes.read_text(encoding="utf-8")),
+        "lock": json.loads(given.lock.read_text(encoding="utf-8")),
+    }  # fmt: skip
+    Path(f"{given.record}.json").write_text(json.dumps(travelled, indent=1) + "\n", encoding="utf-8")
+    packed = lzma.compress(json.dumps(whole, separators=(",", ":")).encode(), preset=9)
+    Path(f"{given.record}.json.xz").write_bytes(packed)
+    return 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Lock or replay."""
     parser = argparse.ArgumentParser(prog="bitwise_cublas_profiles.travel", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("what", choices=("lock", "replay"))
+    parser.add_argument("what", choices=("lock", "replay", "keep"))
     parser.add_argument("--lock", type=Path, required=True, help="the lock file")
     parser.add_argument("--bytes", type=Path, required=True, help="the file of hashes")
     parser.add_argument("--out", type=Path, help="the record of a replay")
@@ -263,10 +280,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="for how long shapes are begun (default 60)")
     parser.add_argument("--processes", type=int, default=14, help="of a replay, on the one GPU (default 14)")
     parser.add_argument("--library", help="path of a libcublasLt (default: the one of the installed PyTorch)")
+    parser.add_argument("--record", type=Path, help="what keep writes, without an ending")
     given = parser.parse_args(arguments)
-    if given.what == "replay" and given.out is None:
-        parser.error("replay needs --out")
-    return lock(given) if given.what == "lock" else replay(given)
+    if given.what != "lock" and given.out is None:
+        parser.error(f"{given.what} needs --out")
+    if given.what == "keep" and given.record is None:
+        parser.error("keep needs --record")
+    return {"lock": lock, "replay": replay, "keep": keep}[given.what](given)
 
 
 if __name__ == "__main__":
