@@ -12,7 +12,7 @@ Arrays have the shape (blocks, threads); either axis may have length 1 where all
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -121,6 +121,10 @@ class Numbers:
     def lanes(self) -> Lanes:
         """The numbers among data."""
         raise NotImplementedError
+
+    def apply(self, values: Sequence[Any], evaluate: Callable[..., Array]) -> Any:
+        """The function of known numbers, self among them, or None where this form has no way to keep its result."""
+        return None
 
     def cut(self, low: int, bits: int) -> Value:
         """See `pieces.cut`."""

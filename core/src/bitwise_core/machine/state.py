@@ -268,6 +268,11 @@ def invert(domain: Domain, predicate: Value) -> Value:
     """The negation of a predicate."""
     if isinstance(predicate, np.ndarray):
         return ~predicate
+    special = L.other_form(predicate)
+    opposite = None if special is None else special.apply([predicate], np.logical_not)
+    if opposite is not None:
+        found: Value = opposite
+        return found
     return domain.integer("not.pred", [predicate], 1, np.logical_not)
 
 

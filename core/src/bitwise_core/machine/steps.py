@@ -9,7 +9,7 @@ import numpy as np
 from bitwise_core.asm import Instruction, Symbol
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.lanes import Array, Value, other_form
 from bitwise_core.machine.state import Branch, Control, Machine, Step, invert
 
 
@@ -28,6 +28,14 @@ def apply_integer(
     known = [machine.known(value) for value in values]
     if all(each is not None for each in known):
         return evaluate(*known)
+    for value in values:
+        special = other_form(value)
+        if special is not None:
+            found = special.apply(values, evaluate)
+            if found is not None:
+                kept: Value = found
+                return kept
+            break
     return machine.domain.integer(name, values, bits, evaluate, gathers=gathers)
 
 

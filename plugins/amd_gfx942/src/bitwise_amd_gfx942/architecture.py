@@ -6,13 +6,16 @@ import numpy as np
 
 from bitwise_amd_gfx942 import matrix_units
 from bitwise_amd_gfx942.functions import FUNCTIONS
+from bitwise_amd_gfx942.launch_arguments import argument_words
 from bitwise_amd_gfx942.mnemonics import MNEMONICS
 from bitwise_amd_gfx942.opcodes import (
+    atomics,
     buffers,
     carries,
     comparisons,
     control,
     conversion,
+    division,
     flat,
     floating,
     matrix,
@@ -33,22 +36,16 @@ from bitwise_amd_gfx942.text.parser import TARGET, parse
 from bitwise_core.asm import Kernel, Module
 from bitwise_core.machine.arch import Arch, BitPatterns
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.launch import POINTER_SHIFT, Launch, ManifestError
-from bitwise_core.machine.parameters import POINTER_BYTES, value_of
-from bitwise_core.machine.pieces import cut
+from bitwise_core.machine.launch import Launch
 from bitwise_core.machine.state import Machine, literal
 
 OPCODES = Table(
-    buffers.TABLE, carries.TABLE, comparisons.TABLE, control.TABLE, conversion.TABLE, flat.TABLE, floating.TABLE,
-    matrix.TABLE, packed.TABLE, scalar_integers.TABLE, scalar_logic.TABLE, scalar_memory.TABLE, scalar_moves.TABLE,
-    shared_memory.TABLE,
-    vector_integers.TABLE, vector_logic.TABLE, waits.TABLE, wave.TABLE,
+    atomics.TABLE, buffers.TABLE, carries.TABLE, comparisons.TABLE, control.TABLE, conversion.TABLE, division.TABLE,
+    flat.TABLE, floating.TABLE, matrix.TABLE, packed.TABLE, scalar_integers.TABLE, scalar_logic.TABLE,
+    scalar_memory.TABLE, scalar_moves.TABLE, shared_memory.TABLE, vector_integers.TABLE, vector_logic.TABLE,
+    waits.TABLE, wave.TABLE,
 )  # fmt: skip
-
-_POINTER_BITS = 48 - POINTER_SHIFT
-"""A buffer's descriptor holds 48 bits of an address."""
 
 
 def granule(kernel: Kernel) -> int:
@@ -111,49 +108,6 @@ def _user_registers(machine: Machine, kernel: Kernel, words: list[Value]) -> int
         machine.registers[f"s{place}"] = word
         place += 1
     return int(given.get("user_sgpr_count", str(place)))
-
-
-def argument_words(machine: Machine, kernel: Kernel, launch: Launch) -> list[Value]:
-    """The segment of arguments as words of 32 bits.  Raises ManifestError."""
-    if len(launch.args) > len(kernel.parameters):
-        raise ManifestError(
-            f"the launch gives {len(launch.args)} arguments and the entry {kernel.name} takes {len(kernel.parameters)}"
-        )
-    if len(machine.buffers) + len(kernel.parameters) >= 1 << _POINTER_BITS:
-        raise Unreadable("more buffers are given than addresses of 48 bits tell apart")
-    offsets = [int(each) for each in kernel.attributes["offsets"].split()]
-    size = max(
-        [
-            int(kernel.attributes.get("kernarg_size", "0")),
-            *(offset + each.size for offset, each in zip(offsets, kernel.parameters, strict=True)),
-        ],
-        default=0,
-    )
-    found: list[Value] = [poison(32) for _ in range(-(-size // 4))]
-    for index, (offset, parameter) in enumerate(zip(offsets, kernel.parameters, strict=True)):
-        if index < len(launch.args):
-            value = value_of(machine, launch.args[index], parameter)
-        elif parameter.size == POINTER_BYTES and parameter.pointer:
-            pointer = (len(machine.buffers) + 1 + index) << POINTER_SHIFT
-            machine.extra.setdefault("scratch", set()).add(pointer >> POINTER_SHIFT)
-            value = literal(pointer, 64)
-        else:
-            raise ManifestError(f"the parameter {parameter.name} has no argument in the launch")
-        _place(found, value, offset, parameter.size, parameter.name)
-    return found
-
-
-def _place(words: list[Value], value: Value, offset: int, size: int, name: str) -> None:
-    if size >= 4:
-        if offset % 4:
-            raise Unreadable(f"the parameter {name} does not lie at a multiple of four bytes")
-        for index in range(size // 4):
-            words[offset // 4 + index] = cut(value, 32 * index, 32)
-        return
-    assert isinstance(value, np.ndarray)
-    old = words[offset // 4]
-    number = value.astype(np.uint32) << np.uint32(8 * (offset % 4))
-    words[offset // 4] = number | old if isinstance(old, np.ndarray) else number
 
 
 GFX942 = Arch(

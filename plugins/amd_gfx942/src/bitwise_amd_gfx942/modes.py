@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bitwise_core.asm import Instruction, Kernel
+from bitwise_core.asm import Instruction, Kernel, Symbol
 from bitwise_core.machine.arch import UnknownInstruction
 
 _ROUNDINGS = ("rn", "ru", "rd", "rz")
@@ -16,7 +16,10 @@ _KEPT, _FLUSHED = "3", "0"
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """The rounding of fp32, that of fp16 and fp64, what becomes of their subnormal numbers, and the IEEE mode."""
+    """The rounding of fp32, that of fp16 and fp64, what becomes of their subnormal numbers, and the IEEE mode.
+
+    `clamps_fp16` says that results in fp16 are clamped where they overflow, at some point of the kernel or other.
+    """
 
     rounding: str
     rounding_of_others: str
@@ -24,10 +27,26 @@ class Mode:
     denormals_of_others: str
     ieee: bool
     clamps_nan: bool
+    clamps_fp16: bool
 
 
 def mode_of(kernel: Kernel) -> Mode:
     """The mode in which a kernel begins, from its descriptor; the defaults are LLVM's."""
+    known = _KNOWN.get(id(kernel.instructions))
+    if known is None or known[0] is not kernel.instructions:
+        if len(_KNOWN) > 64:
+            _KNOWN.clear()
+        known = _KNOWN[id(kernel.instructions)] = kernel.instructions, _mode(kernel)
+    return known[1]
+
+
+_KNOWN: dict[int, tuple[tuple[Instruction, ...], Mode]] = {}
+
+OVERFLOW = Symbol("hwreg(HW_REG_MODE, 23, 1)")
+"""The one bit of the mode register that a kernel may change: whether results in fp16 are clamped."""
+
+
+def _mode(kernel: Kernel) -> Mode:
     given = kernel.attributes
 
     def rounding(name: str) -> str:
@@ -41,12 +60,15 @@ def mode_of(kernel: Kernel) -> Mode:
         given.get("float_denorm_mode_16_64", _KEPT),
         given.get("ieee_mode", "1") == "1",
         given.get("dx10_clamp", "1") == "1",
+        given.get("fp16_overflow", "0") == "1" or any(OVERFLOW in each.operands for each in kernel.instructions),
     )
 
 
 def rounding_of(mode: Mode, form: str, instruction: Instruction) -> str:
     """The rounding of arithmetic in a format.  Raises UnknownInstruction where the descriptor names none."""
     found = mode.rounding if form == "fp32" else mode.rounding_of_others
+    if form == "fp16" and mode.clamps_fp16:
+        raise UnknownInstruction(instruction, "gives fp16 where overflow may be clamped, which is not modelled")
     if not found:
         raise UnknownInstruction(instruction, "rounds in a mode that is not modelled")
     return found

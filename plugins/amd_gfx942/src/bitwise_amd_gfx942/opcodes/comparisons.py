@@ -14,6 +14,7 @@ from bitwise_amd_gfx942.opcodes.constants import BITS
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
 from bitwise_amd_gfx942.opcodes.scalar_logic import as_set, pair
+from bitwise_amd_gfx942.opcodes.scalar_moves import by_candidates
 from bitwise_amd_gfx942.opcodes.selections import remember
 from bitwise_amd_gfx942.opcodes.sources import Reader, reader
 from bitwise_amd_gfx942.registers import EVERYONE, EXEC, NOBODY, write_exec, write_set
@@ -150,6 +151,9 @@ def select(instruction: Instruction, context: Context) -> Step:
         known = machine.known(predicate)
         if known is not None:
             return choose(known, if_true, if_false)
+        followed = by_candidates(predicate, if_true, if_false)
+        if followed is not None:
+            return followed
         result = machine.domain.select(predicate, if_true, if_false)
         remember(machine, result, predicate, if_true, if_false)
         return result

@@ -5,6 +5,7 @@ Source: AMD Instinct MI300 ISA, "Program flow control" (SOPP).
 
 from __future__ import annotations
 
+from bitwise_amd_gfx942.modes import OVERFLOW
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
 from bitwise_amd_gfx942.opcodes.scalar_integers import condition_code
 from bitwise_amd_gfx942.opcodes.scalar_values import some_lane
@@ -117,5 +118,7 @@ def nothing(instruction: Instruction, context: Context) -> Step:
 
 @TABLE.opcode("s_setreg_imm32_b32", "s_setreg_b32")
 def set_mode(instruction: Instruction, context: Context) -> Step:
-    """Changes of the mode register while the kernel runs are not modelled, but to what it holds already."""
-    raise UnknownInstruction(instruction, "changes the mode, which is not modelled")
+    """Of the mode register one bit may change: the instructions that look at it are not modelled in such a kernel."""
+    if len(instruction.operands) != 2 or instruction.operands[0] != OVERFLOW:
+        raise UnknownInstruction(instruction, "changes the mode, which is not modelled")
+    return lambda machine: None

@@ -29,7 +29,10 @@ _WIDTHS = {"s16": 16, "u16": 16, "s32": 32, "u32": 32, **BITS}
 def _check_mode(instruction: Instruction, context: Context, *kinds: str) -> None:
     """Raises UnknownInstruction where subnormal numbers of a format are flushed."""
     for kind in kinds:
-        if kind.startswith("fp") and flushes(mode_of(context.kernel), kind, instruction):
+        if not kind.startswith("fp"):
+            continue
+        rounding_of(mode_of(context.kernel), kind, instruction)
+        if flushes(mode_of(context.kernel), kind, instruction):
             raise UnknownInstruction(instruction, "flushes subnormal numbers, which is not modelled")
 
 
@@ -54,8 +57,7 @@ def convert(instruction: Instruction, context: Context) -> Step:
     taken = source if source.startswith("fp") else f"b{_WIDTHS[source]}"
 
     def compute(machine: Machine, value: Value) -> Value:
-        result = machine.domain.floating(name, [value], bits)
-        return quieted(result) if to.startswith("fp") else result
+        return operation(machine, name, [value], bits)
 
     return lanewise(instruction, (taken,), bits, compute)
 

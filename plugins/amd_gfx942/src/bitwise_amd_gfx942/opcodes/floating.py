@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bitwise_amd_gfx942.candidates import Candidates, applied, reciprocal
+from bitwise_amd_gfx942.divisions import divisions_of
 from bitwise_amd_gfx942.modes import flushes, mode_of, rounding_of
 from bitwise_amd_gfx942.opcodes.acting import vector
 from bitwise_amd_gfx942.opcodes.constants import BITS
@@ -18,8 +20,10 @@ from bitwise_amd_gfx942.opcodes.lanewise import Compute, lanewise
 from bitwise_core.asm import Instruction
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.float_rules import shape
+from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Lanes, Pieces, Value
-from bitwise_core.machine.pieces import concat
+from bitwise_core.machine.pieces import as_lanes, concat
 from bitwise_core.machine.state import Machine, Step
 
 TABLE = Table()
@@ -30,8 +34,26 @@ FORMATS = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "bf16": "bf16"}
 
 def operation(machine: Machine, name: str, values: Sequence[Value], bits: int, properties: int = 0) -> Value:
     """A floating-point operation; its result is no signalling NaN."""
+    for value in values:
+        if isinstance(value, Candidates):
+            found = _of_candidates(machine, name, values, bits)
+            if found is not None:
+                return found
+            break
     result = machine.domain.floating(name, values, bits, properties)
     return quieted(result)
+
+
+def _of_candidates(machine: Machine, name: str, values: Sequence[Value], bits: int) -> Value | None:
+    evaluate = shape(name).evaluate
+    if evaluate is None:
+        return None
+
+    def data() -> Lanes:
+        return as_lanes(machine.domain.floating(name, [as_lanes(each) for each in values], bits))
+
+    found: Value | None = applied(values, evaluate, data)
+    return found
 
 
 def quieted(value: Value) -> Value:
@@ -191,16 +213,42 @@ def integral(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, (kind,), BITS[kind], of_name(f"convert.{_INTEGRAL[verb]}.{kind}.{kind}", BITS[kind]))
 
 
-_FUNCTIONS = {"exp": "ex2", "log": "lg2", "rcp": "rcp", "rsq": "rsqrt", "sqrt": "sqrt", "sin": "sin", "cos": "cos"}
+_FUNCTIONS = {
+    "rcp_iflag": "rcp",
+    "exp": "ex2",
+    "log": "lg2",
+    "rcp": "rcp",
+    "rsq": "rsqrt",
+    "sqrt": "sqrt",
+    "sin": "sin",
+    "cos": "cos",
+}
 
 
-@vector(TABLE, *(f"v_{verb}_{kind}" for verb in _FUNCTIONS for kind in ("f16", "f32")))
-@vector(TABLE, "v_rcp_f64", "v_rsq_f64", "v_sqrt_f64")
+@vector(TABLE, *(f"v_{verb}_{kind}" for verb in _FUNCTIONS if verb != "rcp_iflag" for kind in ("f16", "f32")))
+@vector(TABLE, "v_rcp_iflag_f32", "v_rcp_f64", "v_rsq_f64", "v_sqrt_f64")
 def function(instruction: Instruction, context: Context) -> Step:
     """Approximations, named operations of this architecture; sine and cosine count their operand in turns."""
-    verb, kind = _kind(instruction)
+    verb, kind = form(instruction.opcode).name.removeprefix("v_").rsplit("_", 1)
+    kind = FORMATS[kind]
     turns = ".turns" if verb in ("sin", "cos") else ""
     flush = ".ftz" if flushes(mode_of(context.kernel), kind, instruction) else ""
     name = f"{_FUNCTIONS[verb]}.approx{turns}{flush}.{kind}@{context.arch.name}"
     properties = L.NOT_NEGATIVE | L.NOT_MINUS_ZERO if verb == "exp" else 0
-    return lanewise(instruction, (kind,), BITS[kind], of_name(name, BITS[kind], properties))
+    compute = of_name(name, BITS[kind], properties)
+    if instruction.line in divisions_of(context.kernel).inside:
+        return lanewise(
+            instruction, (kind,), BITS[kind], lambda machine, value: poison(BITS[kind], "inside a division")
+        )
+    if verb in ("rcp", "rcp_iflag") and kind == "fp32":
+        return lanewise(instruction, (kind,), 32, _reciprocal(name))
+    return lanewise(instruction, (kind,), BITS[kind], compute)
+
+
+def _reciprocal(name: str) -> Compute:
+    def compute(machine: Machine, value: Value) -> Value:
+        if isinstance(value, np.ndarray):
+            return reciprocal(value, lambda: as_lanes(operation(machine, name, [value], 32)))
+        return operation(machine, name, [value], 32)
+
+    return compute

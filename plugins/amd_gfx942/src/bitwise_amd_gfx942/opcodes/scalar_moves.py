@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bitwise_amd_gfx942.candidates import Candidates, applied
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.scalar_integers import condition_code, overflow_of_sum
 from bitwise_amd_gfx942.opcodes.scalar_values import decided, integer, scalar
@@ -118,9 +119,20 @@ def select(instruction: Instruction, context: Context) -> Step:
     return step
 
 
+def by_candidates(predicate: Value, if_true: Value, if_false: Value) -> Value | None:
+    """A choice where approximations decide that are followed one by one."""
+    if not isinstance(predicate, Candidates):
+        return None
+    found: Value | None = applied([predicate, if_true, if_false], np.where, predicate.fallback)
+    return found
+
+
 def chosen(machine: Machine, predicate: Value, if_true: Value, if_false: Value) -> Value:
     """One of two values, lane by lane."""
     known = machine.known(predicate)
     if known is None:
+        followed = by_candidates(predicate, if_true, if_false)
+        if followed is not None:
+            return followed
         return machine.domain.select(predicate, if_true, if_false)
     return choose(known, if_true, if_false)

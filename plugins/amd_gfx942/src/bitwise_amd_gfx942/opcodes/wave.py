@@ -17,6 +17,7 @@ from bitwise_amd_gfx942.registers import WAVE, agreed, lowest_lane
 from bitwise_core.asm import Instruction
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import choose, take_threads
 from bitwise_core.machine.state import Machine, Step, literal
@@ -89,10 +90,12 @@ def permute_forward(instruction: Instruction, context: Context) -> Step:
         sender[row, to[row, thread]] = thread
         count = np.zeros(shape, dtype=np.int64)
         np.add.at(count, (row, to[row, thread]), 1)
-        if (count > 1).any():
-            raise Unreadable("several lanes send their values to one", line)
         taken = take_threads(value_of(machine), np.maximum(sender, 0))
-        write(machine, taken if (sender >= 0).all() else choose(sender >= 0, taken, literal(0, 32)))
+        if not (sender >= 0).all():
+            taken = choose(sender >= 0, taken, literal(0, 32))
+        if (count > 1).any():  # which of several senders wins is not stated
+            taken = choose(count > 1, poison(32, "one of several values"), taken)
+        write(machine, taken)
 
     return step
 

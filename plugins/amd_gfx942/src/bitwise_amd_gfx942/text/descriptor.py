@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from bitwise_core.asm import AssemblyError, Parameter
 
@@ -23,12 +24,26 @@ def descriptor(lines: Sequence[tuple[int, str]], file: str) -> Mapping[str, str]
     return found
 
 
-def arguments(lines: Sequence[tuple[int, str]], file: str) -> Mapping[str, tuple[tuple[Parameter, int], ...]]:
-    """By kernel, the parameters with their offsets in the argument segment, from the metadata's YAML.
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of a kernel: the parameter, its offset in the segment, and what it holds (`value_kind`)."""
+
+    parameter: Parameter
+    offset: int
+    kind: str
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the runtime gives it, and no launch."""
+        return self.kind.startswith("hidden_")
+
+
+def arguments(lines: Sequence[tuple[int, str]], file: str) -> Mapping[str, tuple[Argument, ...]]:
+    """By kernel, the arguments from the metadata's YAML.
 
     The form is the one that LLVM writes: a list of kernels, each with a list `.args` of mappings.
     """
-    found: dict[str, tuple[tuple[Parameter, int], ...]] = {}
+    found: dict[str, tuple[Argument, ...]] = {}
     parameters: list[dict[str, str]] = []
     inside, depth = False, 0
     for number, line in lines:
@@ -48,15 +63,16 @@ def arguments(lines: Sequence[tuple[int, str]], file: str) -> Mapping[str, tuple
             continue
         inside = False
         if key == ".name":
-            found[value.strip("'\"")] = tuple(_parameter(each, file, number) for each in parameters)
+            found[value.strip("'\"")] = tuple(_argument(each, file, number) for each in parameters)
             parameters = []
     return found
 
 
-def _parameter(entry: Mapping[str, str], file: str, number: int) -> tuple[Parameter, int]:
+def _argument(entry: Mapping[str, str], file: str, number: int) -> Argument:
     try:
         offset, size = int(entry[".offset"]), int(entry[".size"])
     except (KeyError, ValueError):
         raise AssemblyError(file, number, "an argument in the metadata has no offset or no size") from None
-    pointer = entry.get(".value_kind", "") in POINTERS
-    return Parameter(entry.get(".name", f"argument at byte {offset}"), size, pointer), offset
+    kind = entry.get(".value_kind", "")
+    name = entry.get(".name", f"argument at byte {offset}")
+    return Argument(Parameter(name, size, kind in POINTERS), offset, kind)

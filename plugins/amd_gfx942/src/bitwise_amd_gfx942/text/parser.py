@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from bitwise_amd_gfx942.text.descriptor import arguments, descriptor
+from bitwise_amd_gfx942.text.descriptor import Argument, arguments, descriptor
 from bitwise_amd_gfx942.text.lines import BadLine, split, without_comment
 from bitwise_amd_gfx942.text.operands import BadOperand, operand
-from bitwise_core.asm import AssemblyError, Instruction, Kernel, Module, Parameter, SourceLine, Symbol
+from bitwise_core.asm import AssemblyError, Instruction, Kernel, Module, SourceLine, Symbol
 
 TARGET = "gfx942"
 _TARGET = re.compile(r'\.amdgcn_target\s+"[^"]*-(gfx\w+)((?::[\w+-]+)*)"')
@@ -47,7 +47,7 @@ class _Reader:
         self.bodies: dict[str, tuple[int, list[Instruction], dict[str, int]]] = {}
         self.functions: list[str] = []
         self.descriptors: dict[str, dict[str, str]] = {}
-        self.parameters: dict[str, tuple[tuple[Parameter, int], ...]] = {}
+        self.parameters: dict[str, tuple[Argument, ...]] = {}
         self.current: str | None = None
 
     def module(self) -> Module:
@@ -184,17 +184,21 @@ class _Reader:
                     raise AssemblyError(self.file, each.line, f"{each.opcode} takes a label of {name}")
                 named.add(target.name)
         attributes = dict(self.descriptors.get(name, {}))
-        parameters: tuple[tuple[Parameter, int], ...] = ()
+        given: tuple[Argument, ...] = ()
         if attributes:
             if name not in self.parameters:
                 raise AssemblyError(
                     self.file, len(self.lines), f"the text is cut: the metadata says nothing of the kernel {name}"
                 )
-            parameters = self.parameters[name]
-        attributes["offsets"] = " ".join(str(offset) for _, offset in parameters)
+            given = self.parameters[name]
+        explicit = [each for each in given if not each.hidden]
+        attributes["offsets"] = " ".join(str(each.offset) for each in explicit)
+        attributes["hidden"] = " ".join(
+            f"{each.kind}:{each.offset}:{each.parameter.size}" for each in given if each.hidden
+        )
         return Kernel(
             name,
-            tuple(parameter for parameter, _ in parameters),
+            tuple(each.parameter for each in explicit),
             tuple(instructions),
             {label: place for label, place in labels.items() if label in named},
             REGISTERS,

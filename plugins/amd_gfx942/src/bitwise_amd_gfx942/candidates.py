@@ -1,0 +1,137 @@
+"""Numbers known up to the error of an approximation: each of the values that it may have is followed.
+
+An integer division is a reciprocal, which the machine gives to less than one unit in its last place, and
+corrections that make the quotient exact whatever the error was.  So the reciprocal of a known number stands here for
+all floats that it may be, everything computed from it lane by lane is computed for each, and where all agree
+the number is known again.  Among data the reciprocal is the operation that it is.
+
+Source of the bound: AMD Instinct MI300 ISA, V_RCP_F32 and V_RCP_IFLAG_F32, "less than 1 ulp".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count, product
+from typing import Any
+
+import numpy as np
+
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.lane_hash import poison
+from bitwise_core.machine.lanes import Array, Lanes, Value
+from bitwise_core.machine.pieces import as_lanes, choose, concat, cut
+
+_SOURCES = count()
+_MOST = 3
+"""So many reciprocals meet in one number at most."""
+
+
+class Candidates(L.Numbers):
+    """Known numbers for each assignment of an option to every source (a reciprocal); `fallback` gives them as data."""
+
+    __slots__ = ("fallback", "options", "sources")
+
+    def __init__(
+        self, sources: tuple[int, ...], options: Mapping[tuple[int, ...], Array], fallback: Callable[[], Lanes] | None
+    ) -> None:
+        self.sources, self.options, self.fallback = sources, options, fallback
+
+    @property
+    def bits(self) -> int:
+        """The width; 1 for a predicate."""
+        return L.width(next(iter(self.options.values())))
+
+    def settled(self) -> Array | None:
+        """See `Numbers.settled`: nothing is known while the options differ."""
+        return None
+
+    def lanes(self) -> Lanes:
+        """See `Numbers.lanes`."""
+        return poison(self.bits, "computed from an approximation") if self.fallback is None else self.fallback()
+
+    def apply(self, values: Sequence[Any], evaluate: Callable[..., Array]) -> Any:
+        """See `Numbers.apply`."""
+        return applied(values, evaluate, None)
+
+    def cut(self, low: int, bits: int) -> Value:
+        """See `Numbers.cut`."""
+
+        def part(number: Array) -> Array:
+            found = cut(number, low, bits)
+            assert isinstance(found, np.ndarray)
+            return found
+
+        found: Value = applied([self], part, lambda: as_lanes(cut(self.lanes(), low, bits)))
+        return found
+
+    def choose(self, mask: Array, new: Any, old: Any) -> Value:
+        """See `Numbers.choose`."""
+
+        def one(left: Array, right: Array) -> Array:
+            return np.where(mask, left, right)
+
+        found: Value | None = applied([new, old], one, None)
+        return choose(mask, as_lanes(new), as_lanes(old)) if found is None else found
+
+    def join(self, parts: Sequence[Any]) -> Any:
+        """See `Numbers.join`."""
+
+        def together(*numbers: Array) -> Array:
+            found = concat(numbers)
+            assert isinstance(found, np.ndarray)
+            return found
+
+        return applied(parts, together, None)
+
+    def take_threads(self, index: Array) -> Value:
+        """See `Numbers.take_threads`: lanes may differ in their options, so only what is one number moves."""
+        if all(each.shape[1] == 1 for each in self.options.values()):
+            return self  # type: ignore[return-value]
+        return poison(self.bits, "an approximation of another lane")
+
+
+def applied(values: Sequence[Any], evaluate: Callable[..., Array], fallback: Callable[[], Lanes] | None) -> Any:
+    """The function for each assignment of options; a plain array where all agree.
+
+    None where a value is data, or too many sources meet.  `fallback` gives the result as data (None: it has none).
+    """
+    if not all(isinstance(each, np.ndarray | Candidates) for each in values):
+        return None
+    sources = tuple(sorted({source for each in values if isinstance(each, Candidates) for source in each.sources}))
+    if len(sources) > _MOST:
+        return None
+    options: dict[tuple[int, ...], Array] = {}
+    for chosen in product(range(3), repeat=len(sources)):
+        of = dict(zip(sources, chosen, strict=True))
+        numbers = [
+            each.options[tuple(of[source] for source in each.sources)] if isinstance(each, Candidates) else each
+            for each in values
+        ]
+        options[chosen] = evaluate(*numbers)
+    first = next(iter(options.values()))
+    if all(np.array_equal(first, each) for each in options.values()):
+        return first
+    return Candidates(sources, options, fallback)
+
+
+def reciprocal(number: Array, data: Callable[[], Lanes]) -> Value:
+    """What the machine's reciprocal of known fp32 numbers may be, all within one unit in the last place.
+
+    `data` gives it as an operation among data.  Zeros, infinities and NaNs have exact reciprocals.
+    """
+    with np.errstate(all="ignore"):
+        nearest = (1.0 / number.view(np.float32).astype(np.float64)).astype(np.float32)
+        special = ~np.isfinite(nearest) | (nearest == 0) | (np.abs(nearest) < np.float32(2.0**-125))
+        if (special & np.isfinite(nearest) & (nearest != 0)).any():
+            return data()
+        below, above = (
+            np.nextafter(nearest, np.float32(0)),
+            np.nextafter(nearest, np.float32(np.inf) * np.sign(nearest)),
+        )
+    found: dict[tuple[int, ...], Array] = {
+        (place,): np.where(special, nearest, each).astype(np.float32).view(np.uint32)
+        for place, each in enumerate((below, nearest, above))
+    }
+    if all(np.array_equal(found[0,], each) for each in found.values()):
+        return found[0,]
+    return Candidates((next(_SOURCES),), found, data)  # type: ignore[return-value]

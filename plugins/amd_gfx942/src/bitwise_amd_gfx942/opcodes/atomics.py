@@ -1,0 +1,152 @@
+"""Atomic operations on global memory: contributions whose order is not determined.
+
+Source: AMD Instinct MI300 ISA, "Flat memory instructions" and "Vector memory buffer instructions".
+What the memory side of a sum does with subnormal numbers is not documented: such a sum is an operation of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from bitwise_amd_gfx942.opcodes.acting import vector
+from bitwise_amd_gfx942.opcodes.buffers import Place, place_reader, within
+from bitwise_amd_gfx942.opcodes.flat import address_reader, buffers_of_base, plus, unsigned
+from bitwise_amd_gfx942.opcodes.forms import Table, form
+from bitwise_amd_gfx942.opcodes.sources import reader, writer
+from bitwise_core.asm import Instruction, Operand
+from bitwise_core.machine.access import in_a_buffer
+from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.lane_hash import term
+from bitwise_core.machine.lanes import UNDETERMINED, Array, Value
+from bitwise_core.machine.launch import POINTER_SHIFT
+from bitwise_core.machine.pieces import as_lanes, cut
+from bitwise_core.machine.state import Machine, Step, both
+
+TABLE = Table()
+
+_KINDS = {
+    "add": ("add.b32", 32, 1), "add_x2": ("add.b64", 64, 1), "and": ("and.b32", 32, 1), "and_x2": ("and.b64", 64, 1),
+    "or": ("or.b32", 32, 1), "or_x2": ("or.b64", 64, 1), "xor": ("xor.b32", 32, 1), "xor_x2": ("xor.b64", 64, 1),
+    "smin": ("min.s32", 32, 1), "smin_x2": ("min.s64", 64, 1), "smax": ("max.s32", 32, 1),
+    "smax_x2": ("max.s64", 64, 1), "umin": ("min.u32", 32, 1), "umin_x2": ("min.u64", 64, 1),
+    "umax": ("max.u32", 32, 1), "umax_x2": ("max.u64", 64, 1), "add_f32": ("add.rn.atomic.fp32@gfx942", 32, 1),
+    "add_f64": ("add.rn.fp64", 64, 1), "pk_add_f16": ("add.rn.atomic.fp16@gfx942", 16, 2),
+    "pk_add_bf16": ("add.rn.atomic.bf16@gfx942", 16, 2),
+}  # fmt: skip
+"""By the end of the mnemonic: core's operation, its width, how many elements side by side."""
+
+_NAME = re.compile(r"(global|flat|buffer)_atomic_(\w+)")
+
+
+@vector(TABLE, *(f"{space}_atomic_{kind}" for space in ("global", "flat", "buffer") for kind in _KINDS))
+def atomic(instruction: Instruction, context: Context) -> Step:
+    """Each active lane contributes; with sc0 it is given the value it found, which depends on the order of threads."""
+    found = _NAME.fullmatch(form(instruction.opcode).name)
+    assert found is not None
+    name, bits, count = _KINDS[found[2]]
+    returns = "sc0" in form(instruction.opcode).modifiers
+    operands = instruction.operands
+    line = instruction.line
+    if found[1] == "buffer":
+        return _to_buffer(instruction, name, bits, count, returns)
+    target: Operand | None = None
+    if returns:
+        target, *rest = operands
+    else:
+        rest = list(operands)
+    if len(rest) not in (2, 3) or (found[1] == "global") != (len(rest) == 3):
+        raise UnknownInstruction(instruction, "does not take these operands")
+    base = rest[2] if len(rest) == 3 else None
+    where = address_reader(instruction, rest[0], base)
+    value_of = reader(rest[1], f"b{max(32, bits * count)}", instruction)
+    finish = _returning(target, bits * count, instruction)
+
+    def step(machine: Machine) -> None:
+        address, value = where(machine), value_of(machine)
+        known = machine.known(address)
+        if known is None or machine.condition is not None:
+            _contribute(machine, name, address, value, bits, count, line, buffers_of_base(machine, instruction, base))
+        else:
+            _add(machine, name, known, value, bits, count, line)
+        finish(machine)
+
+    return step
+
+
+def _to_buffer(instruction: Instruction, name: str, bits: int, count: int, returns: bool) -> Step:
+    if len(instruction.operands) != 4:
+        raise UnknownInstruction(instruction, "does not take these operands")
+    source = instruction.operands[0]
+    value_of = reader(source, f"b{max(32, bits * count)}", instruction)
+    find = place_reader(instruction, instruction.operands[1:])
+    finish = _returning(source if returns else None, bits * count, instruction)
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        place, value = find(machine), value_of(machine)
+        outer = machine.mask, machine.condition
+        if place.condition is not None:
+            machine.condition = both(machine.domain, machine.condition, place.condition)
+        try:
+            known = machine.known(place.offset)
+            if known is not None:
+                inside = within(machine, place, bits * count, line)
+                machine.mask = inside if machine.mask is None else machine.mask & inside
+            if known is None or machine.condition is not None:
+                address = plus(machine, place.base, unsigned(place.offset))
+                _contribute(machine, name, address, value, bits, count, line, _buffers(place))
+            elif machine.mask is None or machine.mask.any():
+                _add(machine, name, place.base + known.astype(np.uint64), value, bits, count, line)
+        finally:
+            machine.mask, machine.condition = outer
+        finish(machine)
+
+    return step
+
+
+def _buffers(place: Place) -> list[int]:
+    return sorted({int(each) >> POINTER_SHIFT for each in place.base.flat})
+
+
+def _returning(target: Operand | None, bits: int, instruction: Instruction) -> Callable[[Machine], None]:
+    """What becomes of the register that is given the old value."""
+    if target is None:
+        return lambda machine: None
+    write = writer(target, max(32, bits), instruction)
+    line = instruction.line
+
+    def finish(machine: Machine) -> None:
+        write(machine, term(max(32, bits), f"old value at line {line}", [], UNDETERMINED))
+
+    return finish
+
+
+def _parts(value: Value, bits: int, count: int) -> Sequence[Value]:
+    return [cut(value, bits * each, bits) for each in range(count)] if count > 1 else [value]
+
+
+def _add(machine: Machine, name: str, address: Array, value: Value, bits: int, count: int, line: int) -> None:
+    in_a_buffer(machine, address, line)
+    for index, part in enumerate(_parts(value, bits, count)):
+        place = address + np.uint64(index * bits // 8) if index else address
+        machine.memory.atomic(name, place, part, machine.mask, machine.thread, machine.epoch, line)
+
+
+def _contribute(
+    machine: Machine,
+    name: str,
+    address: Value,
+    value: Value,
+    bits: int,
+    count: int,
+    line: int,
+    buffers: list[int] | None,
+) -> None:
+    shape = (machine.blocks, machine.threads)
+    parts: list[Value] = [address, *_parts(value, bits, count)]
+    if machine.condition is not None:
+        parts.append(as_lanes(machine.condition))
+    machine.memory.contribute(name, parts, machine.mask, shape, line, buffers)

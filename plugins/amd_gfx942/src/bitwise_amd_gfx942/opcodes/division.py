@@ -1,0 +1,99 @@
+"""v_div_scale, v_div_fmas, v_div_fixup: the parts of a division.
+
+Where they are the parts of a sequence that is known to give the correctly rounded quotient (`divisions`), the last of
+them is that quotient and what only served it is undefined.  Elsewhere they are named operations.
+"""
+
+from __future__ import annotations
+
+from bitwise_amd_gfx942.divisions import divisions_of
+from bitwise_amd_gfx942.modes import flushes, mode_of, rounding_of
+from bitwise_amd_gfx942.opcodes.acting import in_active_lanes, vector
+from bitwise_amd_gfx942.opcodes.comparisons import put_set
+from bitwise_amd_gfx942.opcodes.constants import BITS
+from bitwise_amd_gfx942.opcodes.floating import operation
+from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
+from bitwise_amd_gfx942.opcodes.lanewise import lanewise
+from bitwise_amd_gfx942.opcodes.scalar_logic import as_set, pair
+from bitwise_amd_gfx942.opcodes.sources import reader, writer
+from bitwise_core.asm import Instruction, Register, Vector
+from bitwise_core.machine.arch import Context
+from bitwise_core.machine.lane_hash import poison
+from bitwise_core.machine.lanes import Value
+from bitwise_core.machine.state import Machine, Step
+
+TABLE = Table()
+_KINDS = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
+_VCC = Vector((Register("vcc_lo"), Register("vcc_hi")))
+
+
+def inside_division(instruction: Instruction, context: Context) -> bool:
+    """Whether an instruction serves a division and nothing else that is read of it counts."""
+    return instruction.line in divisions_of(context.kernel).inside
+
+
+def exact(instruction: Instruction, context: Context, kind: str) -> bool:
+    """Whether the kernel's mode is the one in which the sequence rounds correctly."""
+    mode = mode_of(context.kernel)
+    return rounding_of(mode, kind, instruction) == "rn" and not flushes(mode, kind, instruction)
+
+
+@TABLE.opcode("v_div_scale_f32", "v_div_scale_f64")
+def scale(instruction: Instruction, context: Context) -> Step:
+    """The numerator or denominator scaled, and the set of lanes whose quotient is to be scaled back."""
+    check_modifiers(instruction)
+    kind = _KINDS[form(instruction.opcode).name[-3:]]
+    bits = BITS[kind]
+    target, flag, *sources = instruction.operands
+    out = pair(flag, instruction)
+    readers, write = [reader(each, kind, instruction) for each in sources], writer(target, bits, instruction)
+    serves = inside_division(instruction, context)
+    arch = context.arch.name
+
+    def step(machine: Machine) -> None:
+        if serves:
+            result: Value = poison(bits, "inside a division")
+            lanes: Value = poison(1, "inside a division")
+        else:
+            values = [each(machine) for each in readers]
+            result = operation(machine, f"divscale.{kind}@{arch}", values, bits)
+            lanes = machine.domain.floating(f"divscaled.{kind}@{arch}", values, 1)
+        put_set(machine, out, lanes)
+        in_active_lanes(lambda inner: write(inner, result))(machine)
+
+    return step
+
+
+@vector(TABLE, "v_div_fmas_f32", "v_div_fmas_f64")
+def fused(instruction: Instruction, context: Context) -> Step:
+    """The last correction, scaled back in the lanes of vcc."""
+    kind = _KINDS[form(instruction.opcode).name[-3:]]
+    bits = BITS[kind]
+    name = f"divfmas.{kind}@{context.arch.name}"
+    if inside_division(instruction, context):
+        write = writer(instruction.operands[0], bits, instruction)
+        return lambda machine: write(machine, poison(bits, "inside a division"))
+
+    def compute(machine: Machine, *values: Value) -> Value:
+        return operation(machine, name, [*values, as_set(machine, _VCC)], bits)
+
+    return lanewise(instruction, (kind,) * 3, bits, compute)
+
+
+@vector(TABLE, "v_div_fixup_f16", "v_div_fixup_f32", "v_div_fixup_f64")
+def fixup(instruction: Instruction, context: Context) -> Step:
+    """The quotient, special cases seen to."""
+    kind = _KINDS[form(instruction.opcode).name[-3:]]
+    bits = BITS[kind]
+    if instruction.line in divisions_of(context.kernel).ends and exact(instruction, context, kind):
+
+        def quotient(machine: Machine, approximate: Value, denominator: Value, numerator: Value) -> Value:
+            return operation(machine, f"div.rn.{kind}", [numerator, denominator], bits)
+
+        return lanewise(instruction, (kind,) * 3, bits, quotient)
+    name = f"divfixup.{kind}@{context.arch.name}"
+
+    def compute(machine: Machine, *values: Value) -> Value:
+        return operation(machine, name, values, bits)
+
+    return lanewise(instruction, (kind,) * 3, bits, compute)
