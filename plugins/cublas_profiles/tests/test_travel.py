@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import lzma
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,14 @@ def test_bits_travel_where_the_other_machine_answers_otherwise(
     assert counts["library here, other bytes"] == counts["replayed where the library differs, same bytes"] > 0
     assert counts["replayed, other bytes"] == counts["not run"] == counts["the same descriptor, other bytes"] == 0
     assert [row[:7] for row in found["rows"]][1] == [1, 3, 8, 64, "bf16", "NN", "bf16"]
+    record, rows = tmp_path / "record.json", tmp_path / "rows.json.xz"
+    arguments = [f"--{name}={path}" for name, path in vars(given(tmp_path)).items() if name in ("lock", "bytes", "out")]
+    for _ in range(2):
+        assert travel.main(["keep", *arguments, f"--record={record}", f"--rows={rows}"]) == 0
+    (kept,) = json.loads(record.read_text())["travels"]
+    assert (kept["summary"], kept["locked"]["device"], kept["rows"]) == (counts, "one", "rows.json.xz")
+    whole = json.loads(lzma.decompress(rows.read_bytes()))
+    assert (whole["travel"], len(whole["lock"]["entries"]), len(whole["bytes"]["rows"])) == (found, 4, 4)
 
 
 def test_operands_are_whole_numbers_hashed() -> None:

@@ -3,12 +3,12 @@
     python -m bitwise_cublas_profiles.travel lock --lock lock.json --bytes bytes.json
     python -m bitwise_cublas_profiles.travel replay --lock lock.json --bytes bytes.json --out travel.json
     python -m bitwise_cublas_profiles.travel replay ... --library /path/to/libcublasLt.so.12
-    python -m bitwise_cublas_profiles.travel keep --lock lock.json --bytes bytes.json --out travel.json --record NAME
+    python -m bitwise_cublas_profiles.travel keep ... --record records/travels.json --rows records/travel.json.xz
 
 `lock` asks the heuristic for shapes of all regimes, writes a lock file of the descriptors, and a file with hashes of
 what cuBLASLt returned on two draws of operands that any machine makes alike.  `replay` runs the lock's products, and
-cuBLASLt as it answers there, or another library, on the same operands.  `keep` writes NAME.json, what was counted, and
-NAME.json.xz, everything.  Needs the plugins installed.
+cuBLASLt as it answers there, or another library, on the same operands.  `keep` adds what was counted to
+a record, and writes everything beside it.  Needs the plugins installed.
 """
 
 from __future__ import annotations
@@ -255,16 +255,17 @@ def summary(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
 
 
 def keep(given: argparse.Namespace) -> int:
-    """Writes a replay's record: what was counted, and beside it, compressed, the lock, the hashes and every row."""
+    """Writes a replay into the record of all, and its lock, hashes and rows into a file of their own, compressed."""
     travelled = json.loads(given.out.read_text(encoding="utf-8"))
-    rows = travelled.pop("rows")
     whole = {
-        "travel": {**travelled, "rows": rows}, "bytes": json.loads(given.bytes.read_text(encoding="utf-8")),
+        "travel": travelled, "bytes": json.loads(given.bytes.read_text(encoding="utf-8")),
         "lock": json.loads(given.lock.read_text(encoding="utf-8")),
     }  # fmt: skip
-    Path(f"{given.record}.json").write_text(json.dumps(travelled, indent=1) + "\n", encoding="utf-8")
-    packed = lzma.compress(json.dumps(whole, separators=(",", ":")).encode(), preset=9)
-    Path(f"{given.record}.json.xz").write_bytes(packed)
+    given.rows.write_bytes(lzma.compress(json.dumps(whole, separators=(",", ":")).encode(), preset=9))
+    counted = {name: travelled[name] for name in ("locked", "replayed", "summary")} | {"rows": given.rows.name}
+    before = json.loads(given.record.read_text(encoding="utf-8"))["travels"] if given.record.exists() else []
+    content = {"travels": [*(each for each in before if each["rows"] != given.rows.name), counted]}
+    given.record.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return 0
 
 
@@ -280,12 +281,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="for how long shapes are begun (default 60)")
     parser.add_argument("--processes", type=int, default=14, help="of a replay, on the one GPU (default 14)")
     parser.add_argument("--library", help="path of a libcublasLt (default: the one of the installed PyTorch)")
-    parser.add_argument("--record", type=Path, help="what keep writes, without an ending")
+    parser.add_argument("--record", type=Path, help="the record of all replays, to which keep adds one")
+    parser.add_argument("--rows", type=Path, help="where keep writes everything (.json.xz)")
     given = parser.parse_args(arguments)
     if given.what != "lock" and given.out is None:
         parser.error(f"{given.what} needs --out")
-    if given.what == "keep" and given.record is None:
-        parser.error("keep needs --record")
+    if given.what == "keep" and not (given.record and given.rows):
+        parser.error("keep needs --record and --rows")
     return {"lock": lock, "replay": replay, "keep": keep}[given.what](given)
 
 
