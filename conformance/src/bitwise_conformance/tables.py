@@ -189,6 +189,33 @@ def pairs(record: Mapping[str, Any]) -> str:
     return _markdown(head, rows) + note
 
 
+def travels(record: Mapping[str, Any]) -> str:
+    """Products locked on one GPU and replayed on another, or beside another version of the library."""
+    rows = [
+        [
+            f"{each['locked']['device']}, {each['locked']['library']}",
+            f"{each['replayed']['device']}, {each['replayed']['library']}",
+            each["summary"]["library here, other bytes"],
+            each["summary"]["replayed, same bytes"],
+            each["summary"]["replayed, other bytes"],
+        ]
+        for each in record["travels"]
+    ]
+    head = ("locked on", "replayed on", "that library returns other bytes", "replayed: the same bytes", "other bytes")
+    return _markdown(head, rows)
+
+
+def audits(record: Mapping[str, Any]) -> str:
+    """Which shapes of open-weight models lose values, by library and GPU."""
+    rows = [
+        [each["library"], each["device"], *(each["summary"][name] for name in ("shapes", "with slices of k",
+         "lose values", "not as judged"))]
+        for each in record["audits"]
+    ]  # fmt: skip
+    head = ("library", "GPU", "shapes", "in slices of k", "lose values", "ones returned other sums than judged")
+    return _markdown(head, rows)
+
+
 SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingProxyType(
     {
         "reading": ("reading-sm90.json", reading),
@@ -200,6 +227,8 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "pinned-proof": ("pinned-reductions-proof-sm90.json", pinned_proof),
         "pairs": ("unconfirmed-sm90.json", pairs),
         "matrix-speed": ("matrix-speed.json", matrix_speed),
+        "travels": ("cublas-travels-sm90.json", travels),
+        "audits": ("cublas-audit-models-sm90.json", audits),
     }
 )
 """Each table's record and how it is made."""

@@ -246,7 +246,7 @@ def summary(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
         "another descriptor, same bytes": count(answer=False, here=True),
         "the same descriptor, other bytes": count(answer=True, here=False),
         "not run": count(replayed=None),
-        "why not": dict(Counter(str(row[at["about"]])[:120] for row in rows if row[at["about"]]).most_common(10)),
+        "why not": dict(Counter(_why(str(row[at["about"]])) for row in rows if row[at["about"]]).most_common(10)),
         "by operands": {
             name: [count(a=name), count(a=name, here=False), count(a=name, replayed=True)]
             for name in sorted({str(row[at["a"]]) for row in rows})
@@ -254,9 +254,16 @@ def summary(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
     }
 
 
+def _why(about: str) -> str:
+    """Why a row did not run, without the product that it is about."""
+    kind, _, sentence = about.partition(": ")
+    return f"{kind}: {sentence.partition(' is ')[2] or sentence}"[:80]
+
+
 def keep(given: argparse.Namespace) -> int:
     """Writes a replay into the record of all, and its lock, hashes and rows into a file of their own, compressed."""
     travelled = json.loads(given.out.read_text(encoding="utf-8"))
+    travelled["summary"] = summary(travelled["rows"])
     whole = {
         "travel": travelled, "bytes": json.loads(given.bytes.read_text(encoding="utf-8")),
         "lock": json.loads(given.lock.read_text(encoding="utf-8")),
