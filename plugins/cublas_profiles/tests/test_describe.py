@@ -105,6 +105,11 @@ def test_fp8_closes_an_accumulator_every_step_on_sm_90_alone() -> None:
         ("REDUCTION_SCHEME 3 has no row", (5, 5, 640), {"algorithm": 24, "stages": 0, "split_k": 3, "reduction": 3}),
         ("CUSTOM_OPTION 199 has no row", (1, 70, 300), {"algorithm": 13, "custom": 199}),
         ("changes its order above 31680 outputs", (1, 31681, 300), {"algorithm": 13, "custom": 10}),
+        (
+            "slices of CUSTOM_OPTION 10 are not measured for many outputs",
+            (1, 5000, 300),
+            {"algorithm": 13, "custom": 10, "split_k": 2, "reduction": 2},
+        ),
         ("slices of algorithm 41 are not measured", (5, 5, 640), {"algorithm": 41, "split_k": 2, "reduction": 2}),
         ("seen with vectors only", (2, 70, 300), {"algorithm": 13, "custom": 12}),
         ("REDUCTION_SCHEME 4 of this", (1, 70, 300), {"algorithm": 14, "split_k": 31, "reduction": 4}),

@@ -213,7 +213,10 @@ class _Case:
                 f"CUSTOM_OPTION {configuration.custom} changes its order above {row['longest']} outputs"
             )
         split = max(1, configuration.split_k)
-        above = [int(few) for bound, few in row.get("lanes_above", ()) if outputs > bound]
+        bounds = row.get("lanes_above", ())
+        if bounds and split > 1 and split * outputs > bounds[0][0]:
+            raise self.declined(f"slices of CUSTOM_OPTION {configuration.custom} are not measured for many outputs")
+        above = [int(few) for bound, few in bounds if outputs > bound]
         lanes, longest = above[-1] if above else int(row["lanes"]), -(-asked.k // split)
         tile = int(row["tile"]) if "tile" in row else min(int(row["tile_at_most"]), -(-longest // lanes))
         outer = (Cut(count=split),) if split > 1 else ()
