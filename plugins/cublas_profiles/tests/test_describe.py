@@ -30,7 +30,8 @@ def test_an_unknown_key_declines_with_the_key() -> None:
 
 
 def test_every_profile_says_where_each_row_comes_from() -> None:
-    assert list(profiles()) == [("12.8", "10.0"), ("13.1", "10.0"), ("13.1", "10.3"), ("13.1", "9.0")]
+    found = [("12.8", "10.0"), ("12.8", "9.0"), ("13.1", "10.0"), ("13.1", "10.3"), ("13.1", "9.0")]
+    assert list(profiles()) == found
     for each in profiles().values():
         assert set(each.tables) == {*SECTIONS, *OPTIONAL}
         assert all(row["provenance"] in ("measured", "published") for rows in each.tables.values() for row in rows)

@@ -78,8 +78,9 @@ def test_with_more_slices_than_a_step_has_values_whole_steps_are_lost() -> None:
     assert tail(99, configuration(split_k=100)).reason == "100 slices of 99 values are not measured"
 
 
-def test_ones_returned_what_is_foretold() -> None:
-    path = Path(__file__).parents[3] / "records" / "cublas-tails-sm90-h200-13.1.json"
+@pytest.mark.parametrize("name", ["h200-13.1", "h100-12.8"])
+def test_ones_returned_what_is_foretold(name: str) -> None:
+    path = Path(__file__).parents[3] / "records" / f"cublas-tails-sm90-{name}.json"
     if not path.exists():
         pytest.skip("the records are in the source, not here")
     content = json.loads(path.read_text(encoding="utf-8"))
