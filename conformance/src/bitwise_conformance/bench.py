@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_conformance.agreement import Agreement, Read, compare, compile_source, group_buffers
-from bitwise_conformance.cases import Argument, Array, Case, Scalar
+from bitwise_conformance.cases import DEFAULT_TARGET, Argument, Array, Case, Scalar
 from bitwise_conformance.draws import DRAWS, NOT_FINITE
 from bitwise_conformance.environment import reading_environment
 from bitwise_conformance.records import CaseRecord, load_records
@@ -31,7 +31,6 @@ from bitwise_core.asm import AssemblyError
 from bitwise_core.checker import Options, Source, read
 from bitwise_core.machine.domain import Unreadable
 
-TARGET = "sm_90"
 MODES: Mapping[str, Options] = {
     "launch": Options(trust_text=True),
     "finite": Options(trust_text=True, assume=frozenset({"finite"})),
@@ -51,10 +50,17 @@ ROW_FAMILIES = (
 )
 
 
-def measure(case: Case, modes: Iterable[str] = tuple(MODES)) -> dict[str, Any]:
+def modes_of(target: str) -> tuple[str, ...]:
+    """The readings that an architecture claims."""
+    arch = registry.default().arch(target)
+    return tuple(mode for mode, options in MODES.items() if arch.every_launch is not None or not options.every_launch)
+
+
+def measure(case: Case, modes: Iterable[str] | None = None) -> dict[str, Any]:
     """Compiles and reads one case: digest, signatures or reasons by mode, and seconds by step."""
     source, digest, compile_seconds = compile_source(case)
-    arch = registry.default().arch(TARGET)
+    arch = registry.default().arch(case.target)
+    modes = modes_of(case.target) if modes is None else tuple(modes)
     assert source.launch is not None
     seconds = {"compile": compile_seconds}
     scalars = {each.name: each.value for each in case.arguments if isinstance(each, Scalar)}
@@ -82,12 +88,13 @@ def measure(case: Case, modes: Iterable[str] = tuple(MODES)) -> dict[str, Any]:
     return result
 
 
-def measure_named(name: str) -> dict[str, Any]:
-    """`measure` of the case of that name; a failure is an answer."""
+def measure_named(job: tuple[str, str]) -> dict[str, Any]:
+    """`measure` of the case of that target and name; a failure is an answer."""
     from bitwise_conformance import corpus
 
+    target, name = job
     try:
-        return measure(corpus.by_id()[name])
+        return measure(corpus.by_id(target)[name])
     except Exception as error:  # one case that cannot be compiled must not end the run
         reason = " ".join(str(error).split())[:300]
         return {
@@ -95,19 +102,19 @@ def measure_named(name: str) -> dict[str, Any]:
             "digest": "",
             "seconds": {},
             "signatures": {},
-            "unknown": dict.fromkeys(MODES, reason),
+            "unknown": dict.fromkeys(modes_of(target), reason),
             "undetermined": [],
         }
 
 
-def gemm_cases(m: int = 256, n: int = 256, k: int = 1024) -> list[Case]:
+def gemm_cases(target: str = DEFAULT_TARGET, m: int = 256, n: int = 256, k: int = 1024) -> list[Case]:
     """The configurations of one group of the corpus on a larger product."""
     from bitwise_conformance import corpus
 
     numbers = {"m": m, "n": n, "k": k}
     sizes = {"a": m * k, "b": k * n, "c": m * n}
     found = []
-    for case in corpus.cases():
+    for case in corpus.cases(target):
         if (case.family, case.group) != ("gemm", "fp16-128x128x96"):
             continue
         strides = {"stride_am": k, "stride_bk": n, "stride_cm": n}
@@ -122,9 +129,9 @@ def gemm_cases(m: int = 256, n: int = 256, k: int = 1024) -> list[Case]:
     return found
 
 
-def measure_gemm(index: int) -> dict[str, Any]:
-    """`measure` of one of `gemm_cases`, for its launch."""
-    return measure(gemm_cases()[index], ("launch",))
+def measure_gemm(job: tuple[str, int]) -> dict[str, Any]:
+    """`measure` of one of a target's `gemm_cases`, for its launch."""
+    return measure(gemm_cases(job[0])[job[1]], ("launch",))
 
 
 def quantiles(values: Iterable[float]) -> dict[str, float | int]:
@@ -158,7 +165,10 @@ def agreement_of(results: Sequence[Mapping[str, Any]], mode: str, recorded: Mapp
 
 
 def summarise(
-    results: Sequence[Mapping[str, Any]], gemms: Sequence[Mapping[str, Any]], recorded: Mapping[str, CaseRecord]
+    results: Sequence[Mapping[str, Any]],
+    gemms: Sequence[Mapping[str, Any]],
+    recorded: Mapping[str, CaseRecord],
+    modes: Sequence[str] = tuple(MODES),
 ) -> dict[str, Any]:
     """The record: agreement by mode and family, reasons of Unknown, and times."""
     families = list(dict.fromkeys(str(r["id"]).split("/")[0] for r in results))
@@ -169,7 +179,7 @@ def summarise(
         "unknown": {},
         "seconds": {},
     }
-    for mode in MODES:
+    for mode in modes:
         summary["modes"][mode] = _plain(agreement_of(results, mode, recorded))
         reasons = Counter(
             re.sub(r" at line \d+|%\w+", "", str(r["unknown"][mode]))[:160]
@@ -179,10 +189,10 @@ def summarise(
         summary["unknown"][mode] = dict(reasons.most_common(40))
     for family in families:
         members = [r for r in results if str(r["id"]).split("/")[0] == family]
-        summary["families"][family] = {mode: _plain(agreement_of(members, mode, recorded)) for mode in MODES}
+        summary["families"][family] = {mode: _plain(agreement_of(members, mode, recorded)) for mode in modes}
     rows = [r for r in results if str(r["id"]).startswith(ROW_FAMILIES)]
     sets: dict[str, Sequence[Mapping[str, Any]]] = {"all": results, "rows": rows, "gemm 256x256x1024": gemms}
-    steps = ("compile", "parse", "audit", *MODES)
+    steps = ("compile", "parse", "audit", *modes)
     for name, measured in sets.items():
         summary["seconds"][name] = {
             step: quantiles(r["seconds"][step] for r in measured if step in r["seconds"] and step not in r["unknown"])
@@ -199,6 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure; the exit status is 1 where a class read for its launch mixes bytes."""
     parser = argparse.ArgumentParser(prog="bitwise_conformance.bench", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--records", type=Path, default=Path("records/bytes-sm90-h100-triton-3.6.0.json"))
+    parser.add_argument("--target", default=DEFAULT_TARGET, help="the architecture (default sm_90)")
     parser.add_argument("--families", nargs="*", default=[], help="these families only")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
     parser.add_argument("--out", type=Path, help="write the measurements here, as JSON")
@@ -206,11 +217,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from bitwise_conformance import corpus
 
     os.environ["TRITON_ALWAYS_COMPILE"] = "1"  # a compiler that finds its result in a cache takes no time
-    names = [case.id for case in corpus.cases() if not chosen.families or case.family in chosen.families]
+    target = chosen.target
+    names = [case.id for case in corpus.cases(target) if not chosen.families or case.family in chosen.families]
     start = time.monotonic()
     results: list[dict[str, Any]] = []
     with ProcessPoolExecutor(chosen.workers) as pool:
-        for result in pool.map(measure_named, names, chunksize=4):
+        for result in pool.map(measure_named, [(target, name) for name in names], chunksize=4):
             results.append(result)
             if len(results) % 100 == 0:
                 print(
@@ -218,8 +230,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     file=sys.stderr,
                     flush=True,
                 )
-        gemms = list(pool.map(measure_gemm, range(len(gemm_cases())))) if not chosen.families else []
-    summary = summarise(results, gemms, load_records(chosen.records).by_id())
+        jobs = [(target, index) for index in range(len(gemm_cases(target)))] if not chosen.families else []
+        gemms = list(pool.map(measure_gemm, jobs))
+    summary = summarise(results, gemms, load_records(chosen.records).by_id(), modes_of(target))
     for mode, agreement in summary["modes"].items():
         print(
             f"{mode:14} {agreement['classes']} classes, {agreement['byte_classes']} byte classes, "

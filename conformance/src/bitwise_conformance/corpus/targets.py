@@ -33,17 +33,21 @@ class TargetCorpus:
         return not {case.family, f"{case.family}/{case.group}", case.id} & self.left_out.keys()
 
 
-@cache
-def target_corpus(target: str) -> TargetCorpus:
-    """What the plugin that models `target` says.  Raises UnknownArchError where no loaded plugin has it."""
+def package_of(target: str) -> str:
+    """The package of the plugin that models `target`.  Raises UnknownArchError where no loaded plugin has it."""
     loaded = registry.default()
     owner = next((each for each in loaded.plugins if any(arch.name == target for arch in each.arches)), None)
     if owner is None:
         owner = next((p for p in loaded.plugins if any(u.architecture == target for u in p.matrix_units)), None)
     if owner is None:
         loaded.arch(target)
-        return TargetCorpus()
-    package = str(getattr(owner.module, "__name__", "")).rpartition(".")[0]
+    return str(getattr(getattr(owner, "module", None), "__name__", "")).rpartition(".")[0]
+
+
+@cache
+def target_corpus(target: str) -> TargetCorpus:
+    """What the plugin that models `target` says.  Raises UnknownArchError where no loaded plugin has it."""
+    package = package_of(target)
     if not package or find_spec(f"{package}.corpus") is None:
         return TargetCorpus()
     module = import_module(f"{package}.corpus")

@@ -1,0 +1,155 @@
+"""The bytes of the corpus for an architecture without its GPU: every kernel run on bit patterns, as a record.
+
+    python -m bitwise_conformance.simulated --target gfx942 --out records/bytes-gfx942-simulated-triton-3.6.0.json
+
+Approximations whose bits are not public are stood in for by the functions of the plugin's `corpus.stand_ins`, in this
+comparison alone.  Every case runs on one draw, and then on as many as its group's time allows, the same for a group;
+what was not run is recorded as an empty hash.  Two kernels whose hashes agree form one byte class: fewer draws part
+fewer kernels, so that the number of byte classes is a lower bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from bitwise_conformance.corpus.targets import package_of
+from bitwise_conformance.draws import DRAWS
+from bitwise_conformance.environment import reading_environment
+from bitwise_conformance.records import save_records
+from bitwise_core import registry
+from bitwise_core.machine.arch import Arch, BitPatterns
+
+FIRST = ("normal", "wide", "special", "subnormal", "negative_zero", "zeros")
+ORDER = (*FIRST, *(kind for kind in DRAWS if kind not in FIRST))
+"""The draws, those first that tell most."""
+
+FEWEST = 4
+"""Draws on which every kernel runs, however long that takes."""
+
+_BATCH = 6
+
+
+def with_stand_ins(arch: Arch) -> Arch:
+    """The architecture with functions for all its operations.  Raises ValueError where it is not run on patterns."""
+    if arch.bits is None:
+        raise ValueError(f"kernels of {arch.name} are not run on bit patterns")
+    module = f"{package_of(arch.name)}.corpus.stand_ins"
+    if find_spec(module) is None:
+        return arch
+    functions = {**import_module(module).STAND_INS, **arch.bits.functions}
+    return replace(arch, bits=BitPatterns(functions, arch.bits.matrix_units))
+
+
+def simulate_case(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Compile the case called `name` and run it on `settings["draws"]`, or those of its group; a job for the pool."""
+    from bitwise_conformance import corpus
+    from bitwise_conformance.agreement import compile_source
+    from bitwise_conformance.execution import outputs
+    from bitwise_core.checker import Options, prepare
+
+    case = corpus.by_id(settings["target"])[name]
+    source, digest, _ = compile_source(case)
+    answer: dict[str, Any] = {"outputs": [array.name for array in case.outputs], "digest": digest, "captured": digest}
+    count = settings["counts"].get(f"{case.family}/{case.group}", 1) if settings["counts"] else 1
+    chosen = ORDER[:count]
+    known = _KNOWN.setdefault((case.family, case.group, digest, str(source.launch)), {})
+    start = time.perf_counter()
+    if any(draw not in known for draw in chosen):
+        prepared = prepare(source, with_stand_ins(registry.default().arch(case.target)), Options(trust_text=True))
+        for draw in chosen:
+            if draw not in known:
+                known[draw] = outputs(case, prepared, draw)
+    blank = [""] * len(case.outputs)
+    return {
+        **answer,
+        "seconds": time.perf_counter() - start,
+        "repeated": True,
+        "hashes": [list(known[draw]) if draw in chosen else blank for draw in DRAWS],
+    }
+
+
+_KNOWN: dict[tuple[str, str, str, str], dict[str, tuple[str, ...]]] = {}
+"""What this process has run: several options of a compiler often give one text."""
+
+
+def counts_of(first: Mapping[str, Mapping[str, Any]], budget: float) -> dict[str, int]:
+    """How many draws each group gets: as many as its slowest case runs in `budget` seconds, FEWEST at least."""
+    slowest: dict[str, float] = {}
+    for name, answer in first.items():
+        group = name.rsplit("/", 1)[0]
+        slowest[group] = max(slowest.get(group, 0.0), float(answer.get("seconds", 0.0)))
+    return {group: min(len(ORDER), max(FEWEST, int(budget / max(seconds, 1e-3)))) for group, seconds in slowest.items()}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the corpus and write the record; the exit status is 1 where a case could not be run."""
+    parser = argparse.ArgumentParser(prog="bitwise_conformance.simulated", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--target", default="gfx942", help="the architecture (default gfx942)")
+    parser.add_argument("--out", type=Path, required=True, help="where to write the record")
+    parser.add_argument("--families", nargs="*", default=[], help="these families only")
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count() or 1, help="worker processes (default: all cores)"
+    )
+    parser.add_argument("--budget", type=float, default=3.0, help="seconds of one case for all draws (default 3)")
+    parser.add_argument("--seconds", type=float, default=300.0, help="time limit of one case (default 300)")
+    chosen = parser.parse_args(arguments)
+    from bitwise_conformance import corpus
+    from bitwise_conformance.pool import run_all
+
+    cases = [each for each in corpus.cases(chosen.target) if not chosen.families or each.family in chosen.families]
+    groups: dict[str, list[str]] = {}
+    for case in cases:
+        groups.setdefault(f"{case.family}/{case.group}", []).append(case.id)
+    pieces = [names[i : i + _BATCH] for names in groups.values() for i in range(0, len(names), _BATCH)]
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers are the parallelism
+    start = time.monotonic()
+
+    def report(name: str, answer: Mapping[str, Any]) -> None:
+        if answer.get("error"):
+            print(f"FAILED {name}: {answer['error']}", file=sys.stderr, flush=True)
+
+    def run(batches: Sequence[Sequence[str]], counts: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+        settings = {"target": chosen.target, "counts": dict(counts)}
+        return run_all(
+            simulate_case, batches, settings, processes=chosen.processes, seconds=chosen.seconds, report=report
+        )
+
+    def save(answers: Mapping[str, Mapping[str, Any]]) -> None:
+        environment = {**reading_environment(), "simulated": "bit patterns, with stand-ins for approximations"}
+        environment |= {"architecture": chosen.target, "machine": platform.machine()}
+        results = [
+            {"id": c.id, "family": c.family, "group": c.group, **answers[c.id]} for c in cases if c.id in answers
+        ]
+        save_records(chosen.out, environment, DRAWS, [_without_seconds(each) for each in results])
+
+    answers = run(pieces, {})
+    save(answers)
+    print(f"one draw of {len(cases)} cases after {time.monotonic() - start:.0f} s", flush=True)
+    counts = counts_of(answers, chosen.budget)
+    ran = [[name for name in piece if not answers[name].get("error")] for piece in pieces]
+    ran.sort(key=lambda piece: -sum(answers[name]["seconds"] for name in piece))
+    answers |= run([piece for piece in ran if piece], counts)
+    save(answers)
+    failed = sum(1 for each in answers.values() if each.get("error"))
+    complete = sum(count == len(ORDER) for count in counts.values())
+    print(f"{len(cases)} cases, {failed} not run, {complete} of {len(counts)} groups on all {len(ORDER)} draws, "
+          f"after {time.monotonic() - start:.0f} s")  # fmt: skip
+    return 1 if failed else 0
+
+
+def _without_seconds(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key != "seconds"}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
