@@ -41,9 +41,11 @@ def stand_in(verb: str, kind: str, flushes: bool, patterns: Array) -> Array:
         exact = np.asarray(_EXACT[verb](numbers))
     if kind == "fp64":
         return _moved(exact.view(np.uint64), patterns, exact, form.mantissa_bits)
-    rounded = operation(f"convert.rz.{kind}.fp64").evaluate(exact.view(np.uint64))
+    beyond = np.abs(exact) >= 2.0 ** (1 - form.smallest_exponent + 1)
+    nearest, cut = (operation(f"convert.{way}.{kind}.fp64").evaluate(exact.view(np.uint64)) for way in ("rn", "rz"))
+    rounded = np.where(beyond, nearest, cut)
     back = np.ascontiguousarray(operation(f"convert.fp64.{kind}").evaluate(rounded)).view(np.float64)
-    inexact = (back != exact) & np.isfinite(exact)
+    inexact = (back != exact) & np.isfinite(exact) & ~beyond
     found = np.where(inexact, _moved(rounded, patterns, exact, form.mantissa_bits), rounded)
     if flushes:
         size = found & found.dtype.type((1 << (form.bits - 1)) - 1)

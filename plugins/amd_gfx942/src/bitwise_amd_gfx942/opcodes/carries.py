@@ -16,7 +16,8 @@ from bitwise_amd_gfx942.opcodes.vector_integers import signed, total
 from bitwise_core.asm import Instruction
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.lanes import Array, Pieces, Value
+from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step
 from bitwise_core.machine.steps import apply_integer
 
@@ -100,6 +101,11 @@ def multiply_add(instruction: Instruction, context: Context) -> Step:
         values = [each(machine) for each in readers]
         found = apply_integer(machine, f"mul.wide.{kind}", values[:2], 64, product)
         result = total(machine, found, values[2], 64)
+        if isinstance(values[2], Pieces):
+            # The compiler leaves the addend's high word unwritten where it needs the low word of the sum alone.
+            words = [cut(found, 0, 32), cut(values[2], 0, 32)]
+            low = apply_integer(machine, "add.b32", words, 32, np.add, gathers=True)
+            result = concat([low, cut(result, 32, 32)])
         # The carry of signed numbers is not stated here: whoever reads it reads what nothing wrote.
         name = "carry of product and sum"
         put_set(machine, out, poison(1) if is_signed else apply_integer(machine, name, values, 1, over))
