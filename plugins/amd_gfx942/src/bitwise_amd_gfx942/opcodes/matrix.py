@@ -85,8 +85,7 @@ def multiply(instruction: Instruction, context: Context) -> Step:
     new = _writers(destination, tile, wide, instruction)
 
     def run(machine: Machine) -> None:
-        if machine.registers[EXEC] is not EVERYONE:
-            raise Unreadable("a matrix instruction runs with lanes off", instruction.line)
+        _check_lanes(machine, instruction)
         lefts = vectors(machine, [read(machine) for read in a], bits, tile, k)
         rights = vectors(machine, [read(machine) for read in b], bits, tile, k)
         values = accumulate(machine, step, lefts, rights, [read(machine) for read in old], tile, taken)
@@ -94,6 +93,16 @@ def multiply(instruction: Instruction, context: Context) -> Step:
             write(machine, value)
 
     return run
+
+
+def _check_lanes(machine: Machine, instruction: Instruction) -> None:
+    """All lanes of the waves that run are on.  Raises Unreadable."""
+    lanes = machine.registers[EXEC]
+    if lanes is EVERYONE:
+        return
+    known = machine.known(lanes)
+    if known is None or not (known if machine.mask is None else known | ~machine.mask).all():
+        raise Unreadable("a matrix instruction runs with lanes off", instruction.line)
 
 
 def _registers(operand: Operand, count: int, instruction: Instruction) -> tuple[Register, ...]:
