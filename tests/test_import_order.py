@@ -28,6 +28,7 @@ ORDER = [
     "registry",
     "evaluation",
     "locks",
+    "reconstruction",
     "products",
     "workers",
     "partition",

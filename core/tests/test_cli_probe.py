@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -17,9 +19,50 @@ def test_a_function_of_one_argument() -> None:
 def test_a_product_of_doubles_is_a_tree_or_open() -> None:
     done = CliRunner().invoke(app, ["probe", "numpy:matmul", "16", "4", "24", "--json"])
     found = json.loads(done.stdout)
-    assert done.exit_code == (3 if found["form"] is None else 0)
-    assert (found["form"] is None) == bool(found["open"])
+    assert done.exit_code == (3 if found["descriptor"] is None else 0)
+    assert (found["descriptor"] is None) == bool(found["open"])
     assert found["sizes"] == [16, 4, 24]
+
+
+def test_a_sum_in_words_and_as_a_descriptor() -> None:
+    done = CliRunner().invoke(app, ["probe", "numpy.linalg:norm", "8", "16"])
+    assert done.exit_code == 2
+    done = CliRunner().invoke(app, ["probe", "test_cli_probe:last_of_sums", "8", "40"])
+    assert done.stdout == (
+        "test_cli_probe:last_of_sums: a chain of 40 contiguous values\n"
+        "reduction(length=40 dtype=fp32 folds=[fold(stride=1 count=40)])\n"
+    )
+    assert done.exit_code == 0
+    assert done.stderr.startswith("1 other descriptors of this order returned other bytes\n")
+
+
+def last_of_sums(x: Any) -> Any:
+    return np.cumsum(x, axis=1)[:, -1]
+
+
+def products(a: Any, b: Any) -> Any:
+    total = np.zeros((len(a), b.shape[1]), dtype=np.float32)
+    for low in range(0, a.shape[1], 16):
+        part = np.zeros_like(total)
+        for k in range(low, min(low + 16, a.shape[1])):
+            part = part + a[:, k, None].astype(np.float32) * b[k].astype(np.float32)
+        total = total + part
+    return total[:, :].astype(a.dtype)
+
+
+def test_a_product_in_words_and_as_a_descriptor() -> None:
+    arguments = ["probe", "test_cli_probe:products", "32", "4", "40", "--dtype", "float16"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.stdout == (
+        "test_cli_probe:products: a chain of 3 contiguous parts: 2 of 16 (a chain of 16 contiguous values), then 1 "
+        "of 8 (a chain of 8 contiguous values)\n"
+        "gemm(k=40 left_dtype=fp16 right_dtype=fp16 output_dtype=fp16 path=fma k_cuts=[cut(span=16)])\n"
+    )
+    assert done.exit_code == 0
+    found = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    assert found["descriptor"] == found["survivors"][0] == done.stdout.splitlines()[1]
+    assert {each["kind"] for each in found["parted"]} <= {"flat", "wide", "vanishing"}
+    assert len(found["parted"]) >= 4
 
 
 @pytest.mark.parametrize(

@@ -11,22 +11,27 @@ import typer
 
 from bitwise_core.cli.inputs import print_json
 from bitwise_core.folder import InputError
-from bitwise_core.probe import ProbeError, Subject, form_of, product_subject, reduction_subject, reveal, words
+from bitwise_core.probe import ProbeError, form_of, words
+from bitwise_core.reconstruction import Reconstruction, reconstruct_product, reconstruct_sum
 
 UNKNOWN = 3
 
 
-def run(target: str, sizes: tuple[int, ...], dtype: str, device: str | None, transpose_b: bool, as_json: bool) -> int:
-    """Reveals the order of a callable and gives the exit status.  Raises InputError."""
+def run(
+    target: str, sizes: tuple[int, ...], dtype: str, device: str | None, transpose_b: bool, architecture: str | None,
+    as_json: bool,
+) -> int:  # fmt: skip
+    """Reveals the order and the descriptor of a callable and gives the exit status.  Raises InputError."""
     function = find(target)
     try:
         if len(sizes) == 3:
             m, n, k = sizes
-            subject: Subject = product_subject(function, m, n, k, dtype, device=device, transpose_b=transpose_b)
+            made = reconstruct_product(
+                function, m, n, k, dtype, device=device, transpose_b=transpose_b, architecture=architecture
+            )
         else:
             rows, length = sizes
-            subject = reduction_subject(function, rows, length, dtype, device=device)
-        found = reveal(subject)
+            made = reconstruct_sum(function, rows, length, dtype, device=device)
     except ProbeError as error:
         raise InputError(f"{target}: {error}") from None
     except ImportError as error:
@@ -34,22 +39,43 @@ def run(target: str, sizes: tuple[int, ...], dtype: str, device: str | None, tra
     except (TypeError, ValueError, RuntimeError, AttributeError) as error:
         # The callable is a stranger's: whatever it does not take is told in its own words.
         raise InputError(f"{target}: called with {dtype} of {sizes}, it failed: {error}") from None
-    form = form_of(found.tree) if found.tree is not None else None
     if as_json:
-        print_json(
-            {
-                "target": target, "sizes": list(sizes), "dtype": dtype, "form": form.record() if form else None,
-                "words": words(form) if form else None, "dropped": list(found.dropped), "open": list(found.open),
-                "walk": found.walk, "probes": found.probes, "launches": found.launches,
-            }
-        )  # fmt: skip
+        print_json({"target": target, "sizes": list(sizes), "dtype": dtype, **record_of(made)})
     else:
-        typer.echo(f"{target}: {words(form) if form else 'open: ' + '; '.join(found.open)}")
-        if found.dropped:
-            shown = ", ".join(map(str, found.dropped[:20])) + (", ..." if len(found.dropped) > 20 else "")
-            typer.echo(f"{len(found.dropped)} positions reach no output: {shown}")
-        typer.echo(f"{found.probes} probes in {found.launches} launches", err=True)
-    return 0 if form is not None else UNKNOWN
+        _print(target, made)
+    return 0 if made.desc is not None else UNKNOWN
+
+
+def record_of(made: Reconstruction) -> dict[str, Any]:
+    """A reconstruction as JSON has it; descriptors are their own lines of text."""
+    found = made.revealed
+    form = form_of(found.tree) if found.tree is not None else None
+    return {
+        "form": form.record() if form else None, "words": words(form) if form else None,
+        "dropped": list(found.dropped), "descriptor": str(made.desc) if made.desc is not None else None,
+        "alike": list(made.alike), "survivors": [str(each) for each in made.survivors],
+        "parted": [{"descriptor": str(each), "kind": kind, "draw": draw} for each, kind, draw in made.parted],
+        "open": list(made.open), "walk": found.walk, "probes": found.probes, "launches": found.launches,
+    }  # fmt: skip
+
+
+def _print(target: str, made: Reconstruction) -> None:
+    found = made.revealed
+    typer.echo(f"{target}: {words(form_of(found.tree)) if found.tree is not None else 'open: ' + '; '.join(made.open)}")
+    if found.dropped:
+        shown = ", ".join(map(str, found.dropped[:20])) + (", ..." if len(found.dropped) > 20 else "")
+        typer.echo(f"{len(found.dropped)} positions reach no output: {shown}")
+    if made.desc is not None:
+        typer.echo(str(made.desc))
+        if made.alike:
+            typer.echo(f"the same bits by {', '.join(made.alike)}")
+    elif found.tree is not None:
+        typer.echo(f"open: {'; '.join(made.open)}")
+        for each in made.survivors:
+            typer.echo(f"  {each}")
+    if made.parted:
+        typer.echo(f"{len(made.parted)} other descriptors of this order returned other bytes", err=True)
+    typer.echo(f"{found.probes} probes in {found.launches} launches", err=True)
 
 
 def find(target: str) -> Callable[..., Any]:
@@ -79,17 +105,19 @@ def command(
     dtype: str = typer.Option("float32", "--dtype", help="The operands' type, as NumPy or PyTorch call it."),
     device: str | None = typer.Option(None, "--device", help="Give it PyTorch tensors on this device, not arrays."),
     transpose_b: bool = typer.Option(False, "--transpose-b", help="b lies in memory as (n, k)."),
+    architecture: str | None = typer.Option(None, "--arch", metavar="ARCH", help="Whose matrix units it may run on."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Read off its outputs alone in which order a function adds.
+    """Read off its outputs alone in which order a function adds, and which descriptor it follows.
 
-    c = f(a, b) multiplies (M, K) by (K, N); y = f(x) adds the rows of (ROWS, LENGTH).
-    Exit status: 0 the order is found, 3 something is open, 2 something is wrong in an argument.
+    c = f(a, b) multiplies (M, K) by (K, N); y = f(x) adds the rows of (ROWS, LENGTH). The order is found by
+    experiments; of the descriptors that have it, those stay whose bytes come back on fresh draws.
+    Exit status: 0 the descriptor is found, 3 something is open, 2 something is wrong in an argument.
     """
     from bitwise_core.cli.inputs import as_errors
 
     with as_errors():
         if len(sizes) not in (2, 3):
             raise InputError(f"give three sizes, M N K, for f(a, b), or two, ROWS LENGTH, for f(x); not {len(sizes)}")
-        status = run(target, tuple(sizes), dtype, device, transpose_b, as_json)
+        status = run(target, tuple(sizes), dtype, device, transpose_b, architecture, as_json)
     raise typer.Exit(status)

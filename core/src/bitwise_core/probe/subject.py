@@ -15,6 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from bitwise_core.probe.arrays import Arrays, patterns_of
+
 Codes: TypeAlias = npt.NDArray[np.int8]
 Make: TypeAlias = Callable[[int, int], Codes]
 
@@ -47,6 +49,9 @@ OPERANDS = MappingProxyType(
 
 PRECISION = MappingProxyType({"float64": 53, "float32": 24, "bfloat16": 8, "float16": 11})
 """Bits of an output's significand: every count below two to that power is exact."""
+
+NARROW = 13
+"""Bits of a count that every accumulator of 8-bit products holds."""
 
 ACCUMULATOR = 24
 """Bits of the widest accumulator that an L must drown an r in; 53 for operands of float64."""
@@ -82,15 +87,17 @@ class Subject:
 
 def product_subject(
     function: Callable[[Any, Any], Any], m: int, n: int, k: int, dtype: str = "float32", *, dtype_b: str | None = None,
-    device: str | None = None, accumulator: int | None = None, transpose_b: bool = False,
+    device: str | None = None, accumulator: int | None = None, transpose_b: bool = False, patterns: str | None = None,
 ) -> Subject:  # fmt: skip
     """The instrument on `c = function(a, b)`, a (m, k) and b (k, n) of `dtype`, as arrays or, with `device`, tensors.
 
     The output's longer axis tells the probes apart and every element along the other must agree, so that all m n sums
     take part.  8-bit operands take both axes: the element on the diagonal is the probe.  `transpose_b` gives b as the
-    transpose of a dense (n, k).  Raises ProbeError for a type without extremes or an output of another shape.
+    transpose of a dense (n, k).  With `patterns`, the output's type, the function takes and returns
+    unsigned integers that hold the bits of their types.  Raises ProbeError for a type without extremes or an output of
+    another shape.
     """
-    arrays = _Arrays(device)
+    arrays = Arrays(device, patterns)
     b_type = dtype_b or dtype
     left, right = _extremes(dtype), _extremes(b_type)
     narrow = dtype.startswith("float8") or b_type.startswith("float8")
@@ -99,21 +106,23 @@ def product_subject(
         large, small = left.large + right.large, left.small + right.small
     else:
         large, small = left.large, left.small
+    # Matrix units keep as few as 14 bits of a sum of 8-bit products: larger counts might not be whole.
+    most = 2**NARROW if narrow else 2**40
     width = accumulator or (53 if dtype == "float64" else ACCUMULATOR)
-    capacity = _capacity(large, small, width, output)
+    capacity = min(most, _capacity(large, small, width, output))
 
     def launch(codes: Codes) -> npt.NDArray[np.int64]:
         if narrow:
-            a = arrays.values(_rows(codes, m), left, dtype, signed=True)
-            b = arrays.values(_rows(codes, n), right, b_type, signed=False)
+            a = _values(arrays, _rows(codes, m), left, dtype, signed=True)
+            b = _values(arrays, _rows(codes, n), right, b_type, signed=False)
         elif m >= n:
-            a = arrays.values(codes, left, dtype, signed=True)
-            b = arrays.ones((n, k), b_type)
+            a = _values(arrays, codes, left, dtype, signed=True)
+            b = arrays.of_doubles(np.ones((n, k)), b_type)
         else:
-            a = arrays.ones((m, k), dtype)
-            b = arrays.values(codes, right, b_type, signed=True)
+            a = arrays.of_doubles(np.ones((m, k)), dtype)
+            b = _values(arrays, codes, right, b_type, signed=True)
         flipped = b.T if transpose_b else arrays.dense(b.T)
-        outcome = arrays.doubles(function(a, flipped))
+        outcome = arrays.doubles(function(a, flipped), output)
         if outcome.shape != (m, n):
             raise ProbeError(f"the callable returned the shape {outcome.shape}, not {(m, n)}")
         lanes = np.diagonal(outcome)[:, None] if narrow else outcome if m >= n else outcome.T
@@ -124,19 +133,19 @@ def product_subject(
 
 def reduction_subject(
     function: Callable[[Any], Any], rows: int, length: int, dtype: str = "float32", *, device: str | None = None,
-    accumulator: int | None = None,
+    accumulator: int | None = None, patterns: str | None = None,
 ) -> Subject:  # fmt: skip
     """The instrument on `y = function(x)`, x (rows, length) of `dtype` and y (rows,): every row is a probe.
 
     Raises ProbeError as product_subject does.
     """
-    arrays = _Arrays(device)
+    arrays = Arrays(device, patterns)
     extremes = _extremes(dtype)
-    output = arrays.name(function(arrays.ones((rows, length), dtype)))
+    output = arrays.name(function(arrays.of_doubles(np.ones((rows, length)), dtype)))
     width = accumulator or (53 if dtype == "float64" else ACCUMULATOR)
 
     def launch(codes: Codes) -> npt.NDArray[np.int64]:
-        outcome = arrays.doubles(function(arrays.values(codes, extremes, dtype, signed=True)))
+        outcome = arrays.doubles(function(_values(arrays, codes, extremes, dtype, signed=True)), output)
         if outcome.shape != (rows,):
             raise ProbeError(f"the callable returned the shape {outcome.shape}, not {(rows,)}")
         return _counts(outcome[:, None], extremes.small)
@@ -163,6 +172,13 @@ def _capacity(large: int, small: int, accumulator: int, output: str) -> int:
     return int(min(2**drowned, 2 ** PRECISION[output], 2**40))
 
 
+def _values(arrays: Arrays, codes: Codes, extremes: Extremes, dtype: str, *, signed: bool) -> Any:
+    """The operand of codes; without signs both L are positive, for the other factor of a product."""
+    large, small = 2.0**extremes.large, 2.0**extremes.small
+    table = patterns_of(np.array([0.0, large, -large if signed else large, small]), dtype)
+    return arrays.of_patterns(table[codes], dtype)
+
+
 def _rows(codes: Codes, rows: int) -> Codes:
     whole = np.zeros((rows, codes.shape[1]), dtype=np.int8)
     whole[: len(codes)] = codes[:rows]
@@ -175,44 +191,3 @@ def _counts(outcome: npt.NDArray[np.float64], small: int) -> npt.NDArray[np.int6
     good = (counts == counts[:, :1]).all(axis=1) & (counts[:, 0] >= 0) & (counts[:, 0] < 2**53)
     first = np.where(good, counts[:, 0], -1)
     return np.where(first == np.floor(first), first, -1).astype(np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class _Arrays:
-    """NumPy arrays, or PyTorch tensors on a device."""
-
-    device: str | None
-
-    def values(self, codes: Codes, extremes: Extremes, dtype: str, *, signed: bool) -> Any:
-        """The operand of codes; without signs both L are positive, for the other factor of a product."""
-        large, small = 2.0**extremes.large, 2.0**extremes.small
-        table = np.array([0.0, large, -large if signed else large, small])
-        if self.device is None:
-            return table.astype(dtype)[codes]
-        import torch
-
-        # Not every tensor type can be indexed: the values are looked up in a type that can, and converted.
-        wide = torch.float64 if dtype == "float64" else torch.float32
-        made = torch.tensor(table, dtype=wide, device=self.device)[torch.from_numpy(codes).to(self.device).long()]
-        return made.to(getattr(torch, dtype))
-
-    def ones(self, shape: tuple[int, int], dtype: str) -> Any:
-        return self.values(np.full(shape, PLUS, dtype=np.int8), Extremes(0, 0), dtype, signed=True)
-
-    def dense(self, array: Any) -> Any:
-        return np.ascontiguousarray(array) if self.device is None else array.contiguous()
-
-    def doubles(self, array: Any) -> npt.NDArray[np.float64]:
-        if self.device is not None:
-            array = array.double().cpu().numpy()
-        return np.asarray(array, dtype=np.float64)
-
-    def name(self, array: Any) -> str:
-        return str(array.dtype).removeprefix("torch.")
-
-    def output_type(
-        self, function: Callable[[Any, Any], Any], a: tuple[int, int], b: tuple[int, int], dtype: str, b_type: str,
-        transpose_b: bool,
-    ) -> str:  # fmt: skip
-        right = self.ones(b[::-1], b_type).T
-        return self.name(function(self.ones(a, dtype), right if transpose_b else self.dense(right)))

@@ -1,0 +1,212 @@
+"""The descriptor of a product from its outputs alone: its order by experiments, its types by fresh draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product as pairs_of
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bitwise_core import registry
+from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Record
+from bitwise_core.evaluation import Units, evaluate_gemm, unit_of
+from bitwise_core.numeric import FLOAT_FORMATS, Bits
+from bitwise_core.probe import ProbeError, Revealed, product_subject, reveal
+from bitwise_core.probe.arrays import TYPES, Arrays, patterns_of
+from bitwise_core.probe.separate import flat, wide
+from bitwise_core.reconstruction.cuts import Nest, Observed, nests
+from bitwise_core.reconstruction.nodes import Axis
+from bitwise_core.reconstruction.structure import Table, structure
+from bitwise_core.reconstruction.walks import Walk, described, rows_of, walks_of
+
+DRAWS = 10
+"""Draws of each kind that a candidate must return the bytes of."""
+
+COMPARED = 64
+"""Elements of the output that candidates are evaluated for, in rows and columns spread over all of it."""
+
+SPREAD = {"fp64": 12, "fp32": 12, "bf16": 12, "fp16": 5, "e4m3": 3, "e5m2": 5}
+"""How many binades wide draws spread to either side, by the operands' type."""
+
+VANISHING = {"fp16": (-26,), "bf16": (-135, -152), "fp32": (-152,)}
+"""Powers of two below every number of a type, or of fp32: there the sign of a zero shows who rounded a sum."""
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """What a callable's outputs say of it.
+
+    `desc` is the one descriptor, of all that have the order which the experiments revealed, whose bytes came back on
+    every draw; None where none or several did, and `open` then holds sentences on what is not settled.  `survivors`
+    are all that did, one of each computation.  `parted` tells, for the others, the kind of draw and its number.
+    `alike` names the instructions that return the same bits as the descriptor's.
+    """
+
+    revealed: Revealed
+    desc: Record | None
+    survivors: tuple[Record, ...] = ()
+    open: tuple[str, ...] = ()
+    parted: tuple[tuple[Record, str, int], ...] = ()
+    alike: tuple[str, ...] = ()
+
+
+def reconstruct_product(
+    function: Callable[[Any, Any], Any], m: int, n: int, k: int, dtype: str = "float16", *, dtype_b: str | None = None,
+    device: str | None = None, patterns: str | None = None, transpose_b: bool = False, units: Units | None = None,
+    architecture: str | None = None, seed: int = 0, draws: int = DRAWS,
+) -> Reconstruction:  # fmt: skip
+    """The GEMMDesc of `c = function(a, b)`; the first arguments are those of `probe.product_subject`.
+
+    Matrix instructions are taken from `units`, by default those of all plugins, or those of one `architecture`.
+    Raises ProbeError.
+    """
+    b_type = dtype_b or dtype
+    subject = product_subject(
+        function, m, n, k, dtype, dtype_b=dtype_b, device=device, transpose_b=transpose_b, patterns=patterns
+    )
+    revealed = reveal(subject, seed)
+    if revealed.tree is None:
+        return Reconstruction(revealed, None, open=revealed.open)
+    dropped = set(range(k)) - set(revealed.tree.leaves.tolist())
+    if dropped and min(dropped) != k - len(dropped):
+        return Reconstruction(
+            revealed, None, open=(f"{len(dropped)} positions reach no output and are not the last ones of k",)
+        )
+    arrays = Arrays(device, patterns)
+    output = TYPES.get(arrays.output_type(function, (m, k), (k, n), dtype, b_type, transpose_b))
+    if output is None:
+        raise ProbeError("the output's type has no descriptor")
+    known = registry.default().matrix_units if units is None else units
+    kinds = TYPES[dtype], TYPES[b_type]
+    skeletons = skeletons_of(revealed, k, kinds, known, architecture)
+    if not skeletons:
+        return Reconstruction(revealed, None, open=("no descriptor has this order: its form is no nest of cuts",))
+    listed = list(typed(skeletons, k, len(dropped), kinds, output, known))
+
+    def called(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> Bits:
+        left = arrays.of_doubles(a, dtype)
+        right = arrays.of_doubles(np.ascontiguousarray(b.T), b_type).T
+        return arrays.to_patterns(function(left, right if transpose_b else arrays.dense(right)))
+
+    return separated(revealed, listed, called, (m, n), (dtype, b_type), known, seed, draws)
+
+
+def skeletons_of(
+    revealed: Revealed, k: int, kinds: tuple[str, str], units: Units, architecture: str | None
+) -> list[Nest[Walk]]:
+    """The nests of cuts that have a tree, without types."""
+    assert revealed.tree is not None
+    seen = Observed.of(Axis.of(k), revealed.tree)
+    rows = rows_of(units, *kinds, architecture)
+
+    def walks(parts: Sequence[npt.NDArray[np.int64]]) -> list[Walk]:
+        return walks_of(seen, rows, parts, *kinds)
+
+    found = nests(seen, revealed.tree.leaves, walks)
+    unique: dict[tuple[object, object], Nest[Walk]] = {}
+    for each in found:
+        unique.setdefault((each.walk, each.cuts if len(found) < 64 else len(each.cuts)), each)
+    return list(unique.values())
+
+
+def typed(
+    skeletons: Sequence[Nest[Walk]], k: int, dropped: int, kinds: tuple[str, str], output: str, units: Units
+) -> Iterator[tuple[GEMMDesc, Walk]]:
+    """Every computation that has one of these orders, once each, the likelier ones first."""
+    table, known = Table(), set()
+    for nest in sorted(skeletons, key=lambda nest: nest.walk.k_loop_step is not None):
+        base = described(nest.walk, k, *kinds, output)
+        for path in ("fma", "mul_add") if nest.walk.unit is None else ("matrix",):
+            for cuts in _typed_cuts(nest.cuts, base.accumulator_dtype, output):
+                fields = {name: getattr(base, name) for name in type(base).model_fields}
+                try:
+                    desc = GEMMDesc(**{**fields, "path": path, "k_cuts": cuts, "k_dropped": dropped})
+                except DescriptorError:
+                    continue
+                number = structure(desc, table, unit_of(desc, units))
+                if number not in known:
+                    known.add(number)
+                    yield desc, nest.walk
+
+
+def _typed_cuts(cuts: tuple[Cut, ...], wide_type: str, output: str) -> Iterator[tuple[Cut, ...]]:
+    """All in the accumulator's type; then one cut whose parts, or whose sums, or both are of the output's type."""
+
+    def kept(cut: Cut, partial: str, merge: str, start: str = "first") -> Cut:
+        return cut.model_copy(update={"partial_dtype": partial, "merge_dtype": merge, "start": start})
+
+    plain = tuple(kept(cut, wide_type, wide_type) for cut in cuts)
+    yield plain
+    for place, cut in enumerate(plain):
+        chain = cut.merge in ("chain", "chain-down") and not cut.groups
+        narrower = [] if FLOAT_FORMATS[output].holds(FLOAT_FORMATS[wide_type]) else [output]
+        for partial, merge in pairs_of([*narrower, wide_type], repeat=2):
+            for start in ("first", "zero") if chain else ("first",):
+                # One type for both is what trees and groups have.
+                if (chain or partial == merge) and (partial, merge, start) != (wide_type, wide_type, "first"):
+                    yield (*plain[:place], kept(cut, partial, merge, start), *plain[place + 1 :])
+
+
+def separated(
+    revealed: Revealed, listed: Sequence[tuple[GEMMDesc, Walk]], called: Callable[..., Bits], shape: tuple[int, int],
+    dtypes: tuple[str, str], units: Units, seed: int, draws: int,
+) -> Reconstruction:  # fmt: skip
+    """Every candidate held against the callable on fresh draws; it goes at the first byte that differs."""
+    m, n = shape
+    across = min(n, max(8, COMPARED // m))
+    rows, columns = _spread(m, COMPARED // across), _spread(n, across)
+    left = list(range(len(listed)))
+    parted: list[tuple[Record, str, int]] = []
+    for kind, number, a, b in drawn(shape, listed[0][0].k, listed[0][0].k_dropped, dtypes, seed, draws):
+        expected = called(a, b)[np.ix_(rows, columns)].tobytes()
+        operands = patterns_of(a[rows], dtypes[0]), patterns_of(np.ascontiguousarray(b[:, columns]), dtypes[1])
+        for each in list(left):
+            if evaluate_gemm(listed[each][0], *operands, units=units).tobytes() != expected:
+                left.remove(each)
+                parted.append((listed[each][0], kind, number))
+    survivors = tuple(listed[each][0] for each in left)
+    if len(left) == 1:
+        return Reconstruction(revealed, survivors[0], survivors, (), tuple(parted), listed[left[0]][1].alike)
+    sentence = (
+        f"no descriptor of this order returns its bytes: {len(listed)} were tried"
+        if not left
+        else f"{len(left)} descriptors of this order return its bytes on every draw"
+    )
+    return Reconstruction(revealed, None, survivors, (sentence,), tuple(parted))
+
+
+def _spread(size: int, count: int) -> npt.NDArray[np.int64]:
+    return np.unique(np.linspace(0, size - 1, min(size, max(1, count))).astype(np.int64))
+
+
+def _cancelling(
+    random: np.random.Generator, m: int, n: int, k: int, dropped: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Operands whose sums are exactly zero, with large products: all that is left of them is what was rounded."""
+    a, b = flat(random, (m, k)) * 8, flat(random, (k, n)) * 8
+    order = random.permutation(k - dropped)
+    half = len(order) // 2
+    one, other = order[:half], order[half : 2 * half]
+    a[:, other], b[other] = -a[:, one], b[one]
+    a[:, order[2 * half :]] = 0
+    return a, b
+
+
+def drawn(
+    shape: tuple[int, int], k: int, dropped: int, dtypes: tuple[str, str], seed: int, draws: int
+) -> Iterator[tuple[str, int, npt.NDArray[np.float64], npt.NDArray[np.float64]]]:
+    """Operands (m, k) and (k, n): flat ones, wide ones, some whose sums are zero, and some whose products vanish."""
+    random = np.random.default_rng((seed, 1))
+    (m, n), kinds = shape, [TYPES[each] for each in dtypes]
+    for number in range(draws):
+        yield "flat", number, flat(random, (m, k)), flat(random, (k, n))
+        spread = min(SPREAD[each] for each in kinds)
+        yield "wide", number, wide(random, (m, k), spread), wide(random, (k, n), spread)
+        yield "cancelling", number, *_cancelling(random, m, n, k, dropped)
+    for power in VANISHING.get(kinds[0], ()) if kinds[0] == kinds[1] else ():
+        scale = 2.0 ** ((power - k.bit_length() - 2) // 2)
+        for number in range(2):
+            yield "vanishing", number, abs(flat(random, (m, k))) * scale, -abs(flat(random, (k, n))) * scale

@@ -1,0 +1,228 @@
+"""Descriptors that are run as black boxes and read back from their outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bitwise_core.descriptors import (
+    Cut,
+    Fold,
+    GEMMDesc,
+    Group,
+    Instruction,
+    ReductionDesc,
+    contiguous_slice_gemv,
+    index_bits,
+    lane_tree_gemv,
+    per_mma,
+    single_pass,
+    split_k,
+    split_k_per_mma,
+    three_level_chain,
+    workspace_gemv,
+)
+from bitwise_core.evaluation import Units, evaluate
+from bitwise_core.mma import FlooredSum, FusedSum, MmaSpec
+from bitwise_core.probe.arrays import TYPES
+from bitwise_core.reconstruction import Reconstruction, reconstruct_product, reconstruct_sum, same
+
+NAMES = {ours: theirs for theirs, ours in TYPES.items()}
+
+
+def unit(family: str, kind: str, k: int, rule: Any) -> MmaSpec:
+    return MmaSpec("toy_1", family, kind, kind, "fp32", "fp32", k, rule, "published only", "https://example.org/rows")
+
+
+HALF = FusedSum(16, 25, 23, "rz")
+ROWS = (
+    unit("wide", "fp16", 16, HALF), unit("mma", "fp16", 16, HALF), unit("mma", "fp16", 8, FusedSum(8, 25, 23, "rz")),
+    unit("wide", "bf16", 16, HALF), unit("floor", "fp16", 8, FlooredSum(8, 24, 31, 24)),
+    unit("wide", "e4m3", 32, FusedSum(32, 13, 13, "rz")),
+    unit("pairs", "e4m3", 32, FusedSum(16, 25, 23, "rz", "alternate pairs", accumulator_last=True, widened="fp16")),
+)  # fmt: skip
+UNITS: Units = {row.name: row for row in ROWS}
+
+
+def called(family: str, k: int) -> Instruction:
+    return Instruction(architecture="toy_1", family=family, k=k)
+
+
+WIDE, MMA, MMA8, FLOOR, EIGHT, PAIRS = (
+    called("wide", 16), called("mma", 16), called("mma", 8), called("floor", 8), called("wide", 32), called("pairs", 32)
+)  # fmt: skip
+
+
+def read_back(desc: GEMMDesc, **options: Any) -> Reconstruction:
+    m, n = (24, 24) if desc.left_dtype in ("e4m3", "e5m2") else (128, 1)
+    return reconstruct_product(
+        lambda a, b: evaluate(desc, a, b, units=UNITS), m, n, desc.k, NAMES[desc.left_dtype],
+        patterns=NAMES[desc.output_dtype], units=UNITS, **options,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "desc",
+    [
+        single_pass(150, "fp16", WIDE),
+        single_pass(97, "fp16", WIDE, use_fast_accum=False),
+        single_pass(96, "fp16", FLOOR, output_dtype="fp32"),
+        split_k(300, "fp16", MMA, slices=3, tile=64),
+        split_k(300, "fp16", MMA, slices=3, tile=32, k_dropped=12, partial_dtype="fp16"),
+        per_mma(150, "fp16", MMA, k_loop_step=64),
+        per_mma(150, "fp16", MMA8, k_loop_step=32),
+        per_mma(49, "fp16", MMA, k_loop_step=32),
+        split_k_per_mma(250, "fp16", MMA, slices=3, tile=8, k_loop_step=64, partial_dtype="fp16", merge_dtype="fp16"),
+        split_k_per_mma(250, "bf16", WIDE, slices=3, tile=8, k_loop_step=64, partial_dtype="bf16"),
+        split_k(300, "bf16", WIDE, slices=5, tile=16, remainder="long-last", merge_dtype="bf16"),
+        split_k(310, "fp16", WIDE, slices=4, tile=16, remainder="spread"),
+        three_level_chain(200, "fp16", chunks=2, span=32),
+        three_level_chain(200, "bf16", chunks=3, output_dtype="fp32"),
+        lane_tree_gemv(200, "fp16", lanes=16, tile=2),
+        lane_tree_gemv(201, "fp16", lanes=4, tile=1, chunk_tiles=16, count_down=False),
+        contiguous_slice_gemv(200, "fp16", lanes=4, chunk=16),
+        workspace_gemv(200, "fp16", slices=3, lanes=8),
+        GEMMDesc(k=150, left_dtype="fp32", right_dtype="fp32", output_dtype="fp32", path="mul_add",
+                 k_cuts=(Cut(span=40, merge="chain-down"),)),
+        GEMMDesc(k=250, left_dtype="fp16", right_dtype="fp16", output_dtype="fp16", path="fma", k_cuts=(
+            Cut(layout="strided", count=11, tile=8, groups=(Group(count=4), Group(count=2))),
+            Cut(layout="strided", count=8, merge="halves"))),
+        single_pass(300, "e4m3", EIGHT, block=128, output_dtype="bf16"),
+        single_pass(200, "e4m3", PAIRS, output_dtype="fp32"),
+        split_k(300, "e4m3", EIGHT, slices=2, tile=128, block=64, output_dtype="bf16"),
+    ],
+)  # fmt: skip
+def test_descriptors_are_read_back(desc: GEMMDesc) -> None:
+    found = read_back(desc)
+    assert found.open == ()
+    assert isinstance(found.desc, GEMMDesc)
+    assert same(found.desc, desc, UNITS)
+
+
+def test_instructions_of_the_same_bits_are_named() -> None:
+    found = read_back(single_pass(50, "fp16", MMA))
+    assert isinstance(found.desc, GEMMDesc)
+    assert found.desc.instruction == WIDE
+    assert found.alike == ("mma_k16_fp32_fp16_fp16_fp32_toy_1",)
+    assert same(found.desc, single_pass(50, "fp16", MMA), UNITS)
+    assert not same(found.desc, single_pass(50, "fp16", MMA8), UNITS)
+
+
+def test_what_the_draws_cannot_part_is_named() -> None:
+    # Of a single part of three products the order is the tree of three: a matrix unit's, or nothing.
+    desc = split_k(40, "fp16", WIDE, slices=2, tile=16, merge_dtype="fp16", output_dtype="fp16")
+    found = read_back(desc, draws=0)
+    assert found.desc is None
+    assert found.open[0].endswith("descriptors of this order return its bytes on every draw")
+    assert any(isinstance(each, GEMMDesc) and same(each, desc, UNITS) for each in found.survivors)
+
+
+def test_an_order_without_a_descriptor_is_open() -> None:
+    def function(a: Any, b: Any) -> Any:
+        parts = [
+            evaluate(single_pass(part.shape[1], "fp16", WIDE, output_dtype="fp32"), part, other, units=UNITS).view(
+                np.float32
+            )
+            for part, other in ((a[:, :20], b[:20]), (a[:, 20:30], b[20:30]), (a[:, 30:], b[30:]))
+        ]
+        return (parts[0] + parts[2] + parts[1]).view(np.uint32)  # fmt: skip
+
+    found = reconstruct_product(function, 64, 1, 61, "float16", patterns="float32", units=UNITS)
+    assert (found.desc, found.open) == (None, ("no descriptor has this order: its form is no nest of cuts",))
+
+    def doubled(a: Any, b: Any) -> Any:
+        desc = single_pass(a.shape[1], "fp16", WIDE, output_dtype="fp32")
+        exact = evaluate(desc, a, b, units=UNITS).view(np.float32)
+        return np.where(abs(exact) < 2.0**-5, exact, exact * np.float32(1 + 2**-20)).view(np.uint32)
+
+    found = reconstruct_product(doubled, 64, 1, 61, "float16", patterns="float32", units=UNITS)
+    assert (found.desc, found.survivors) == (None, ())
+    assert found.open == ("no descriptor of this order returns its bytes: 1 were tried",)
+
+
+def test_values_that_are_left_out_in_the_middle_are_open() -> None:
+    def function(a: Any, b: Any) -> Any:
+        kept = np.r_[0:20, 24:60]
+        desc = single_pass(56, "fp16", WIDE)
+        return evaluate(desc, np.ascontiguousarray(a[:, kept]), np.ascontiguousarray(b[kept]), units=UNITS)
+
+    found = reconstruct_product(function, 64, 1, 60, "float16", patterns="float16", units=UNITS)
+    assert found.open == ("4 positions reach no output and are not the last ones of k",)
+
+
+def test_computations_are_told_apart_by_their_roundings() -> None:
+    base = split_k(300, "fp16", WIDE, slices=3, tile=64)
+    assert same(base, split_k(300, "fp16", MMA, slices=3, tile=32, remainder="spread").model_copy(
+        update={"k_cuts": (Cut(span=128),)}), UNITS)  # fmt: skip
+    for other in (
+        split_k(300, "fp16", WIDE, slices=3, tile=64, partial_dtype="fp16"),
+        split_k(300, "fp16", WIDE, slices=3, tile=64, output_dtype="fp32"),
+        split_k(300, "fp16", WIDE, slices=3, tile=64, k_dropped=1),
+        split_k(300, "fp16", MMA8, slices=3, tile=64), single_pass(300, "fp16", WIDE),
+    ):  # fmt: skip
+        assert not same(base, other, UNITS)
+    chain = GEMMDesc(k=9, left_dtype="bf16", right_dtype="bf16", output_dtype="fp32", path="fma", k_cuts=(Cut(span=4),))
+    # An fma may round a negative product to -0, which a chain from +0 returns as +0: of fp16 no product is lost.
+    started = chain.model_copy(update={"k_cuts": (Cut(span=4, start="zero"),)})
+    assert not same(chain, started)
+    half = {"left_dtype": "fp16", "right_dtype": "fp16"}
+    assert same(chain.model_copy(update=half), started.model_copy(update=half))
+    assert same(chain.model_copy(update=half), chain.model_copy(update={**half, "path": "mul_add"}))
+
+
+SUMS: dict[str, ReductionDesc] = {
+    "a chain": ReductionDesc(length=70, dtype="fp32", folds=(Fold(stride=1, count=70),)),
+    "from zero": ReductionDesc(length=70, dtype="fp32", folds=(Fold(stride=1, count=70, start="zero"),)),
+    "last first": ReductionDesc(length=70, dtype="fp32", folds=(Fold(stride=1, count=70, order="chain-down"),)),
+    "neighbours": index_bits(64),
+    "halves": index_bits(64, (5, 4, 3, 2, 1, 0), dtype="fp16", output_dtype="fp16"),
+    "a ragged end": index_bits(50, (0, 3, 1, 5, 2, 4), dtype="bf16"),
+    "chunks first": index_bits(200, chunk=32),
+    "chunks last": index_bits(200, (2, 1, 0, 4, 3), chunk=32, chunks_first=False),
+    "threads of four": ReductionDesc(length=256, dtype="fp32", folds=(
+        Fold(stride=128, count=2, start="zero"), Fold(stride=1, count=4),
+        *(Fold(stride=4 << bit) for bit in (4, 3, 2, 1, 0)))),
+    "digits within": ReductionDesc(length=96, dtype="fp32", folds=(
+        Fold(stride=32, count=3, within=({"stride": 1, "count": 4},)), Fold(stride=4, count=8, order="chain-down"))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_are_read_back(name: str) -> None:
+    desc = SUMS[name]
+    found = reconstruct_sum(
+        lambda x: evaluate(desc, x), 64, desc.length, NAMES[desc.dtype], patterns=NAMES[desc.output_dtype]
+    )
+    assert found.open == ()
+    assert isinstance(found.desc, ReductionDesc)
+    assert bits_of(found.desc) == bits_of(desc)
+
+
+def bits_of(desc: ReductionDesc) -> bytes:
+    """Its sums of other numbers than were drawn to find it, zeros of either sign among them."""
+    random = np.random.default_rng(5)
+    values = random.standard_normal((200, desc.length)) * 2.0 ** random.integers(-9, 9, (200, desc.length))
+    values[-1] = -0.0
+    kind = {"fp32": np.float32, "fp16": np.float16}.get(desc.dtype)
+    if kind is None:
+        values, kind = values.astype(np.float32).view(np.uint32) >> 16, np.uint16
+    return evaluate(desc, values.astype(kind)).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("function", "sentence"),
+    [
+        (lambda x: x[:, :30].sum(axis=1), "a sum of some of the values only has no descriptor"),
+        (lambda x: (x[:, 0::3].cumsum(axis=1)[:, -1] + x[:, 1::3].cumsum(axis=1)[:, -1])
+         + x[:, 2::3].cumsum(axis=1)[:, -1] * np.float32(1 + 2**-20),
+         "single small values do not come back as one count from every output"),
+        (lambda x: x[:, :7].cumsum(axis=1)[:, -1] + x[:, 7:].cumsum(axis=1)[:, -1],
+         "no descriptor has this order: it is no folding of index digits"),
+    ],
+)  # fmt: skip
+def test_sums_without_a_descriptor_are_open(function: Callable[[Any], Any], sentence: str) -> None:
+    found = reconstruct_sum(function, 16, 40)
+    assert (found.desc, found.open) == (None, (sentence,))
