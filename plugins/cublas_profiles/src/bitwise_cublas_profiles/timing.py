@@ -2,8 +2,9 @@
 
     python -m bitwise_cublas_profiles.timing --out timing.json
 
-Every schedule of a shape must return cuBLASLt's bytes, and the fastest one counts; `plain` is the fastest schedule of
-one pass over k, whatever its bytes.  Times are of launches in a CUDA graph, in microseconds.
+Every schedule of a shape must return cuBLASLt's bytes, and the fastest one counts; `untuned` is the one that the
+launcher takes by itself, and `plain` a plain matrix product in Triton, the fastest of its tiles, whatever its bytes.
+Times are of launches in a CUDA graph, one after another, in microseconds.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import multiprocessing
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +43,7 @@ class Bench:
         self.profile = profile(self.library.version, f"{properties.major}.{properties.minor}")
         products = importlib.import_module(given.launcher)
         self.run, self.planned = products.run, products.planned
-        self.choices = importlib.import_module(given.schedules).choices
+        self.choices, self.most = importlib.import_module(given.schedules).choices, given.most
 
     def problem(self, shape: Shape) -> tuple[Any, Any, Any, Any, Any]:
         """A, B, an output, the descriptor of what cuBLASLt runs, and its answer.  Raises CublasError."""
@@ -59,6 +62,7 @@ class Bench:
 
     def compile(self, shapes: Sequence[Shape], part: int, parts: int) -> None:
         """Runs a share of all schedules once, so that the compiler's cache holds them."""
+        from bitwise_cublas_profiles import plain
         from bitwise_cublas_profiles.question import CublasError
 
         known: set[Any] = set()
@@ -67,92 +71,80 @@ class Bench:
                 a, b, out, desc, _ = self.problem(shape)
             except CublasError:
                 continue
-            for each in dict.fromkeys((desc, self.plain(desc))):
-                plan = self.planned(each)
-                for schedule in self.choices(plan, shape[1], shape[2], self.programs):
-                    marks = [number % 16 == 0 for number in shape[1:]]
-                    slices = getattr(plan, "slices", None)
-                    fields = [getattr(plan, name, None) for name in ("first", "half", "block", "lanes", "merge")]
-                    even = shape[3] % schedule.block_k == 0
-                    key = (type(plan), schedule, slices is not None and slices.number > 1, *fields, *marks, even)
-                    if key in known:
-                        continue
-                    known.add(key)
-                    if len(known) % parts == part:
-                        try:
-                            self.run(each, a, b, out, schedule)
-                        except Exception as error:
-                            if "CUDA" in str(error):
-                                raise
+            plan = self.planned(desc)
+            ours = [(plan, each) for each in self.choices(plan, shape[1], shape[2], self.programs, self.most)]
+            for planned, schedule in [*ours, *((None, each) for each in plain.CONFIGURATIONS)]:
+                # What decides the compiled kernel beside the schedule.
+                marks = [number % 16 == 0 for number in shape[1:]]
+                slices = getattr(planned, "slices", None)
+                fields = [getattr(planned, name, None) for name in ("first", "half", "block", "lanes", "merge")]
+                span = 0 if slices is None else slices.span // getattr(schedule, "block_k", 1)
+                key = (schedule, slices is not None and slices.number > 1, *fields, *marks, shape[1] == 1, span < 2)
+                if key in known:
+                    continue
+                known.add(key)
+                if len(known) % parts == part:
+                    try:
+                        if planned is None:
+                            plain.run(schedule, a, b, out)
+                        else:
+                            self.run(desc, a, b, out, schedule)
+                    except Exception as error:
+                        if "CUDA" in str(error):
+                            raise
             self.torch.cuda.synchronize()
 
-    def plain(self, desc: Any) -> Any:
-        """One pass over k by the widest instructions, for operands of 16 bits."""
-        from bitwise_core.descriptors import GEMMDesc, Instruction
-
-        unit = Instruction(architecture=self.profile.architecture, family="wgmma", k=16)
-        types = {name: getattr(desc, name) for name in ("left_dtype", "right_dtype", "output_dtype")}
-        return GEMMDesc(k=desc.k, **types, path="matrix", instruction=unit, instruction_k=16)
-
-    def clock(self, launch: Callable[[], Any], budget: float) -> float:
-        """Microseconds of one launch, the median of five runs of a graph of several."""
+    def clock(self, launch: Callable[[], Any], rounds: int = 5, most: int = 20) -> float:
+        """Microseconds of one launch, the median of some runs of a graph of several."""
         torch = self.torch
         launch()
         torch.cuda.synchronize()
-        begun = time.perf_counter()
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
         launch()
+        end.record()
         torch.cuda.synchronize()
-        once = max(time.perf_counter() - begun, 2e-6)
-        count = max(1, min(20, int(budget / once)))
+        count = max(2, min(most, int(4 / max(start.elapsed_time(end), 1e-3))))
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             for _ in range(count):
                 launch()
-        events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(5)]
+        events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(rounds)]
         graph.replay()
         for start, end in events:
             start.record()
             graph.replay()
             end.record()
         torch.cuda.synchronize()
-        return float(sorted(start.elapsed_time(end) for start, end in events)[2] * 1000 / count)
+        return float(sorted(start.elapsed_time(end) for start, end in events)[rounds // 2] * 1000 / count)
 
-    def best(self, desc: Any, a: Any, b: Any, shape: Shape, wanted: Any) -> tuple[float, Any, list[str], int]:
-        """The fastest schedule, those whose bytes differ from `wanted`, and how many ran."""
-        torch = self.torch
-        out = torch.empty(shape[1], shape[2], device="cuda", dtype=a.dtype)
-        fastest, chosen_, wrong, ran = math.inf, None, [], 0
-        for schedule in self.choices(self.planned(desc), shape[1], shape[2], self.programs):
+    def best(self, launches: Sequence[tuple[Any, Callable[[], Any]]], check: Callable[[], bool]) -> Best:
+        """The fastest of named launches, those that the check fails, and how many ran.
+
+        All are timed quickly, and then the three fastest again.
+        """
+        times: list[tuple[float, int, Any, Callable[[], Any]]] = []
+        wrong, ran = [], 0
+        for name, launch in launches:
             try:
-                out.fill_(-7.0)
-                self.run(desc, a, b, out, schedule)
-                torch.cuda.synchronize()
+                launch()
+                self.torch.cuda.synchronize()
             except Exception as error:
                 if "CUDA" in str(error):
                     raise
                 continue
             ran += 1
-            if wanted is not None and not torch.equal(out.view(torch.int16), wanted.view(torch.int16)):
-                wrong.append(str(schedule))
-                continue
-            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            start.record()
-            self.run(desc, a, b, out, schedule)
-            end.record()
-            torch.cuda.synchronize()
-            # Host time is in it: beyond a hundred microseconds it is next to nothing.
-            if fastest < start.elapsed_time(end) * 1000 / 1.4 and start.elapsed_time(end) > 0.1:
-                continue
-            taken = self.clock(lambda schedule=schedule: self.run(desc, a, b, out, schedule), 1e-3)  # type: ignore[misc]
-            if taken < fastest:
-                fastest, chosen_ = taken, schedule
-        if chosen_ is not None:
-            taken = self.clock(lambda: self.run(desc, a, b, out, chosen_), 4e-3)
-            fastest = taken
-        return fastest, chosen_, wrong, ran
+            if check():
+                times.append((self.clock(launch, 3, 10), len(times), name, launch))
+            else:
+                wrong.append(str(name))
+        again = [(self.clock(launch), name) for _, _, name, launch in sorted(times)[:3]]
+        fastest, name = min(again, key=lambda each: each[0], default=(math.inf, None))
+        return Best(fastest, name, wrong, ran)
 
     def row(self, shape: Shape) -> dict[str, Any]:
         """One shape's record."""
+        from bitwise_cublas_profiles import plain
         from bitwise_cublas_profiles.question import CublasError
 
         torch = self.torch
@@ -164,13 +156,42 @@ class Bench:
         record["configuration"] = answer.configuration.record()
         torch.mm(a, b, out=out)
         wanted = out.clone()
-        record["cublas"] = round(self.clock(lambda: torch.mm(a, b, out=out), 4e-3), 2)
-        ours, schedule, wrong, ran = self.best(desc, a, b, shape, wanted)
-        record |= {"ours": round(ours, 2) if schedule else None, "schedule": str(schedule), "wrong": wrong, "ran": ran}
-        plain = self.plain(desc)
-        record["plain"] = record["ours"] if plain == desc else round(self.best(plain, a, b, shape, None)[0], 2)
-        record["ratio"] = round(record["cublas"] / ours, 3) if schedule else None
-        return record
+
+        def same() -> bool:
+            equal = bool(torch.equal(out.view(torch.int16), wanted.view(torch.int16)))
+            out.fill_(-7.0)
+            return equal
+
+        out.fill_(-7.0)
+        schedules = self.choices(self.planned(desc), shape[1], shape[2], self.programs, self.most)
+        own = [(each, partial(self.run, desc, a, b, out, each)) for each in schedules]
+        cublas = self.clock(lambda: torch.mm(a, b, out=out))
+        out.fill_(-7.0)
+        ours = self.best(own, same)
+        untuned = self.clock(lambda: self.run(desc, a, b, out))
+        wrong = [*ours.wrong, *([] if same() else ["untuned"])]
+        cublas = min(cublas, self.clock(lambda: torch.mm(a, b, out=out)))
+        tiles = [(each, partial(plain.run, each, a, b, out)) for each in plain.CONFIGURATIONS]
+        simple = self.best(tiles, lambda: True)
+        return {
+            **record, "cublas": round(cublas, 2), "ours": round(ours.time, 2), "untuned": round(untuned, 2),
+            "plain": round(simple.time, 2), "ratio": round(cublas / ours.time, 3), "schedule": _fields(ours.name),
+            "plain tile": simple.name, "wrong": wrong, "ran": ours.ran + 1,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Best:
+    """Microseconds of the fastest launch, its name, the names of wrong ones, and how many ran."""
+
+    time: float
+    name: Any
+    wrong: list[str]
+    ran: int
+
+
+def _fields(schedule: Any) -> Any:
+    return asdict(schedule) if is_dataclass(schedule) and not isinstance(schedule, type) else str(schedule)
 
 
 def _compile(given: argparse.Namespace, shapes: list[Shape], part: int, parts: int) -> None:
@@ -188,9 +209,12 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     def mean(ratios: Sequence[float]) -> float | None:
         return round(math.exp(sum(map(math.log, ratios)) / len(ratios)), 3) if ratios else None
 
+    def over(name: str) -> float | None:
+        return mean([row["cublas"] / row[name] for row in rows if row.get(name)])
+
     return {
         "all": mean(every), "shapes": len(every), "groups": {name: mean(each) for name, each in groups.items()},
-        "plain": mean([row["cublas"] / row["plain"] for row in rows if row.get("plain")]),
+        "untuned": over("untuned"), "plain": over("plain"),
         "schedules that ran": sum(row.get("ran", 0) for row in rows),
         "schedules whose bytes differ": sum(len(row.get("wrong", ())) for row in rows),
         "declined": sum("declined" in row for row in rows),
@@ -202,11 +226,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bitwise_cublas_profiles.timing", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--each", type=int, default=9, help="shapes of every group of layers (default 9)")
+    parser.add_argument("--most", type=int, default=32, help="schedules tried of every shape (default 32)")
     parser.add_argument("--processes", type=int, default=14, help="that compile beforehand (default 14)")
     parser.add_argument("--seconds", type=float, default=120.0, help="for how long shapes are begun (default 120)")
     parser.add_argument("--library", help="path of a libcublasLt (default: the one of the installed PyTorch)")
     parser.add_argument("--launcher", default="bitwise_nvidia_ptx.products.run", help="module with run and planned")
-    parser.add_argument("--schedules", default="bitwise_nvidia_ptx.products.schedule", help="module with choices")
+    parser.add_argument("--schedules", default="bitwise_nvidia_ptx.products.ranking", help="module with choices")
     given = parser.parse_args(arguments)
     import torch
     import triton

@@ -9,8 +9,14 @@ from typing import Any
 from bitwise_nvidia_ptx.products.plan import BlocksPlan, MatrixPlan, Plan, Refused, ScalarPlan, Slices
 from bitwise_nvidia_ptx.products.schedule import Schedule, check
 
-MERGE_BLOCK = 1024
-"""Elements that a program of the second kernel adds."""
+_EARLY = {"launch_pdl": 1}
+"""A kernel starts while the one before it ends, and waits for its memory: all kernels here do so."""
+FEW_SLICES = 16
+_TURNED = {
+    "A": "B", "B": "A", "M": "N", "N": "M", "stride_am": "stride_bn", "stride_ak": "stride_bk",
+    "stride_bk": "stride_ak", "stride_bn": "stride_am", "stride_cm": "stride_cn", "stride_cn": "stride_cm",
+}  # fmt: skip
+"""A product's arguments, by those of the transposed one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,65 +54,86 @@ def calls(
     target = workspace((slices.number, m, n), slices.partial) if sliced else out
     strides = (m * n, n, 1) if sliced else (0, *out.stride())
     common = {
-        "A": a, "B": b, "C": target, "N": n, "K": plan.k, "slice_k": slices.span, "stride_am": a.stride()[0],
+        "A": a, "B": b, "C": target, "M": m, "N": n, "K": plan.k, "slice_k": slices.span, "stride_am": a.stride()[0],
         "stride_ak": a.stride()[1], "stride_bk": b.stride()[0], "stride_bn": b.stride()[1], "stride_cs": strides[0],
         "stride_cm": strides[1], "stride_cn": strides[2],
     }  # fmt: skip
-    if isinstance(plan, MatrixPlan) and chosen.programs:
-        first = _mapped(plan, chosen, m, n, common)
-    elif isinstance(plan, MatrixPlan):
-        first = _matrix(plan, chosen, m, n, common)
+    if isinstance(plan, MatrixPlan):
+        if chosen.turned:
+            common = {name: common[_TURNED.get(name, name)] for name in common}
+        first = (_mapped if chosen.mapped else _matrix)(plan, chosen, common)
     else:
         first = _lanes(plan, chosen, m, n, common)
     return [first, _merge(plan, slices, target, out, m, n)] if sliced else [first]
 
 
-def _matrix(plan: MatrixPlan, chosen: Schedule, m: int, n: int, common: Mapping[str, Any]) -> KernelCall:
+def _matrix(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any]) -> KernelCall:
     from bitwise_nvidia_ptx.products.kernels.matrix import product
 
     step = chosen.block_k // 2 if plan.half else chosen.block_k
     even = bool(plan.first) or (plan.k % step == 0 and (plan.slices.number == 1 or plan.slices.span % step == 0))
     return KernelCall(
         product,
-        (-(-m // chosen.block_m) * -(-n // chosen.block_n), plan.slices.number),
-        {**common, "M": m},
+        (-(-common["M"] // chosen.block_m) * -(-common["N"] // chosen.block_n), plan.slices.number),
+        common,
         {
             "BLOCK_M": chosen.block_m, "BLOCK_N": chosen.block_n, "BLOCK_K": chosen.block_k, "GROUP": chosen.group,
             "FIRST": plan.first, "HALF": plan.half, "BLOCKED": bool(plan.block), "EVEN": even,
         },
-        {"num_warps": chosen.warps, "num_stages": chosen.stages},
+        _options(chosen),
     )  # fmt: skip
 
 
-def _mapped(plan: MatrixPlan, chosen: Schedule, m: int, n: int, common: Mapping[str, Any]) -> KernelCall:
+def _options(chosen: Schedule) -> dict[str, int]:
+    return {"num_warps": chosen.warps, "num_stages": chosen.stages, **_EARLY}
+
+
+def _mapped(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any]) -> KernelCall:
     from bitwise_nvidia_ptx.products.kernels.mapped import mapped_product
 
     size = 1 if plan.block else 2
-    turn = chosen.block_k
+    turn, m, n, number = chosen.block_k, common["M"], common["N"], plan.slices.number
     a_strides, b_strides = (common["stride_am"], common["stride_ak"]), (common["stride_bk"], common["stride_bn"])
-    a, a_columns = _map(common["A"], (m, plan.k), a_strides, (chosen.block_m, turn), size)
-    b, b_columns = _map(common["B"], (plan.k, n), b_strides, (turn, chosen.block_n), size)
+    main_m, main_n, more_m, more_n = chosen.block_m, chosen.block_n, chosen.more_m, chosen.more_n
+    a, a_columns = _map(common["A"], (m, plan.k), a_strides, (main_m, turn), size)
+    b, b_columns = _map(common["B"], (plan.k, n), b_strides, (turn, main_n), size)
     if plan.block and (a_columns or not b_columns):
         raise Refused("fp8 with tensor maps: k is dense in both operands")
-    mappable = plan.slices.number == 1 and common["stride_cn"] == 1 and common["stride_cm"] % 8 == 0
-    target = common["C"]
-    if mappable:
-        target = Map(target, (m, n), (common["stride_cm"], 1), (chosen.block_m, chosen.block_n))
-    number = plan.slices.number
-    jobs = -(-m // chosen.block_m) * -(-n // chosen.block_n) * number
+    more = {
+        "A_MORE": _map(common["A"], (m, plan.k), a_strides, (more_m, turn), size)[0] if more_m else None,
+        "B_MORE": _map(common["B"], (plan.k, n), b_strides, (turn, more_n), size)[0] if more_n else None,
+        "C_RIGHT": None, "C_BELOW": None, "C_CORNER": None,
+    }  # fmt: skip
+    target, mapped, columns = common["C"], False, False
+    if number == 1:
+        try:
+            strides = (common["stride_cm"], common["stride_cn"])
+            for name, rows, across in (
+                ("C", main_m, main_n // chosen.parts), ("C_RIGHT", main_m, more_n), ("C_BELOW", more_m, main_n),
+                ("C_CORNER", more_m, more_n),
+            ):  # fmt: skip
+                if rows and across:
+                    # Types of 16 bits and of 32: what holds for the shorter holds for both.
+                    more[name], columns = _map(common["C"], (m, n), strides, (rows, across), 2)
+            target, mapped = more.pop("C"), True
+        except Refused:
+            pass
+    jobs = -(-m // chosen.rows) * -(-n // chosen.columns) * number
     return KernelCall(
         mapped_product,
-        (min(chosen.programs, jobs),),
+        (min(chosen.programs, jobs) if chosen.programs else jobs,),
         {
             "A": a, "B": b, "C": target, "M": m, "N": n, "K": plan.k, "slice_k": plan.slices.span, "slices": number,
             "stride_cs": common["stride_cs"], "stride_cm": common["stride_cm"], "stride_cn": common["stride_cn"],
+            **more,
         },
         {
-            "BLOCK_M": chosen.block_m, "BLOCK_N": chosen.block_n, "BLOCK_K": turn, "GROUP": chosen.group,
-            "BLOCKED": bool(plan.block), "A_COLUMNS": a_columns, "B_COLUMNS": b_columns, "C_MAPPED": mappable,
-            "PROGRAMS": chosen.programs,
+            "BLOCK_M": main_m, "MORE_M": more_m, "BLOCK_N": main_n, "MORE_N": more_n, "BLOCK_K": turn,
+            "GROUP": chosen.group, "BLOCKED": bool(plan.block), "A_COLUMNS": a_columns, "B_COLUMNS": b_columns,
+            "C_MAPPED": mapped, "C_COLUMNS": columns, "PARTS": chosen.parts, "ONCE": plan.slices.span <= turn,
+            "PROGRAMS": chosen.programs if chosen.programs < jobs else 0,
         },
-        {"num_warps": chosen.warps, "num_stages": chosen.stages},
+        _options(chosen),
     )  # fmt: skip
 
 
@@ -138,15 +165,16 @@ def _lanes(plan: ScalarPlan | BlocksPlan, chosen: Schedule, m: int, n: int, comm
     else:
         number, wide, strided, merge = plan.slices.number, plan.lanes, plan.strided, plan.merge
         tile, chunk, blocks = plan.tile, plan.chunk, plan.taking or plan.lanes
+    given = {name: each for name, each in common.items() if name != "M"}
     return KernelCall(
         lanes,
         (-(-m * n // chosen.block_m), number),
-        {**common, "count": m * n, "tile": tile, "chunk": chunk, "blocks": blocks},
+        {**given, "count": m * n, "tile": tile, "chunk": chunk, "blocks": blocks},
         {
             "LANES": wide, "STRIDED": strided, "DEALT": dealt, "MERGE": merge, "UNROLL": chosen.block_k,
             "BLOCK": chosen.block_m,
         },
-        {"num_warps": chosen.warps},
+        {"num_warps": chosen.warps, **_EARLY},
     )  # fmt: skip
 
 
@@ -159,12 +187,16 @@ def _merge(plan: Plan, slices: Slices, workspace: Any, out: Any, m: int, n: int)
     if isinstance(plan, BlocksPlan):
         constants = {"THREADS": plan.threads, "BLOCK": 4}
         grid = (-(-m * n // 4),)
-        return KernelCall(merge_blocks, grid, {**common, "blocks": plan.blocks}, constants, {"num_warps": 4})
+        return KernelCall(merge_blocks, grid, {**common, "blocks": plan.blocks}, constants, {"num_warps": 4, **_EARLY})
     flat = strides[1] == 1 and (m == 1 or strides[0] == n)
+    block = 1024 if m * n >= 1 << 18 else 256
     return KernelCall(
         merge,
-        (-(-m * n // MERGE_BLOCK),),
+        (-(-m * n // block),),
         {**common, "slices": slices.number},
-        {"ROUNDED": slices.rounded, "FLAT": flat, "BLOCK": MERGE_BLOCK},
-        {"num_warps": 4},
-    )
+        {
+            "ROUNDED": slices.rounded, "FLAT": flat, "BLOCK": block,
+            "FEW": slices.number if slices.number <= FEW_SLICES else 0,
+        },
+        {"num_warps": block // 128, **_EARLY},
+    )  # fmt: skip

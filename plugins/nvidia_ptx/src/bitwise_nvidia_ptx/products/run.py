@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_nvidia_ptx.products.launch import Map, calls
 from bitwise_nvidia_ptx.products.plan import Plan, Refused, plan
-from bitwise_nvidia_ptx.products.schedule import Schedule, default
+from bitwise_nvidia_ptx.products.prepared import ALIGNMENT, Prepared, prepare
+from bitwise_nvidia_ptx.products.schedule import Schedule
+from bitwise_nvidia_ptx.products.tuning import candidates
 
 if TYPE_CHECKING:
     import torch
 
-_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+KEPT = 4096
+"""Launches kept of one process; where there are more, all are forgotten."""
+_kept: dict[tuple[Any, ...], Prepared] = {}
 
 
 @lru_cache(maxsize=65536)
@@ -23,34 +25,45 @@ def planned(desc: GEMMDesc) -> Plan:
     return plan(desc)
 
 
-def _with_maps(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    from triton.tools.tensor_descriptor import TensorDescriptor
-
-    found = dict(arguments)
-    for name, each in arguments.items():
-        if isinstance(each, Map):
-            if each.matrix.data_ptr() % 16:
-                raise Refused(f"{name} does not begin at a multiple of 16 bytes: tensor maps need that")
-            found[name] = TensorDescriptor(each.matrix, list(each.shape), list(each.strides), list(each.block))
-    return found
-
-
 def run(
     desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, chosen: Schedule | None = None
 ) -> torch.Tensor:
-    """out = a b in the bits of the descriptor, on the current stream, and out.
+    """out = a b in the bits of the descriptor, on the current stream of the current device, and out.
 
-    The matrices have two axes, any strides, and the descriptor's types and k.  Raises Refused.
+    The matrices have two axes, any strides, and the descriptor's types and k.  Without a schedule the one that was
+    found fast, or is expected to be, runs.  Raises Refused.
     """
-    import torch
-
-    made = planned(desc)
-    chosen = chosen or default(made, *out.shape)
-
-    def workspace(shape: tuple[int, ...], dtype: str) -> Any:
-        return torch.empty(shape, dtype=getattr(torch, _NAMES[dtype]), device=out.device)
-
-    for each in calls(made, chosen, a, b, out, workspace):
-        arguments = _with_maps(each.arguments) if chosen.programs else each.arguments
-        each.kernel[each.grid](**arguments, **each.constants, **each.options)
+    key = (
+        id(desc), chosen, a.data_ptr() % ALIGNMENT == 0, b.data_ptr() % ALIGNMENT == 0, out.data_ptr() % ALIGNMENT == 0,
+        a.device, a.dtype, b.dtype, out.dtype, a.shape, b.shape, a.stride(), b.stride(),
+        out.stride(),
+    )  # fmt: skip
+    found = _kept.get(key)
+    if found is not None:
+        found.run(a, b, out)
+        return out
+    prepared = prepare(desc, planned(desc), chosen, a, b, out) if chosen else _first(desc, a, b, out)
+    if len(_kept) >= KEPT:
+        _kept.clear()
+    _kept[key] = prepared
     return out
+
+
+def forget() -> None:
+    """Forgets the launches kept, so that schedules are chosen anew."""
+    _kept.clear()
+
+
+def _first(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> Prepared:
+    """Runs the first schedule that these operands allow.  Raises Refused."""
+    from triton.runtime.errors import OutOfResources
+
+    made, why = planned(desc), Refused("no schedule runs this descriptor")
+    for chosen in candidates(desc, made, a, b, out, most=4):
+        try:
+            return prepare(desc, made, chosen, a, b, out)
+        except Refused as error:
+            why = error
+        except OutOfResources as error:
+            why = Refused(f"{chosen}: {error}")
+    raise why

@@ -11,9 +11,10 @@ from bitwise_nvidia_ptx.products.plan import MatrixPlan, Plan, Refused, ScalarPl
 class Schedule:
     """A tile of the output, k in one turn, groups of tile rows, warps and stages.
 
-    `programs` is 0 for a program to each tile; otherwise so many programs take tiles one after another, and the
-    operands arrive by tensor maps.  For products by lanes `block_m` is the number of output elements in a program,
-    `block_k` the steps of k unrolled.
+    `turned` tiles cut the transposed output, their rows along n.  `mapped` operands arrive by tensor maps; `programs`
+    programs then take tiles one after another (0: a program to each), a tile's first block leaves in `parts` parts, 1
+    or 2, and tiles have `more_m` rows and `more_n` columns beside those of the first block.  For products by lanes
+    `block_m` is the number of output elements in a program, `block_k` the steps of k unrolled.
     """
 
     block_m: int
@@ -23,24 +24,65 @@ class Schedule:
     warps: int = 4
     stages: int = 3
     programs: int = 0
+    mapped: bool = False
+    turned: bool = False
+    parts: int = 1
+    more_m: int = 0
+    more_n: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows of a tile."""
+        return self.block_m + self.more_m
+
+    @property
+    def columns(self) -> int:
+        """Columns of a tile."""
+        return self.block_n + self.more_n
+
+    def jobs(self, m: int, n: int) -> int:
+        """Tiles of an output."""
+        if self.turned:
+            m, n = n, m
+        return -(-m // self.rows) * -(-n // self.columns)
 
 
 def check(plan: Plan, chosen: Schedule) -> None:
     """Raises Refused for a schedule under which a plan's bits would not be kept."""
     if not isinstance(plan, MatrixPlan):
-        if chosen.programs:
-            raise Refused(f"{chosen}: tensor maps serve matrix units only")
+        if chosen.mapped or chosen.turned:
+            raise Refused(f"{chosen}: tensor maps and turned tiles serve matrix units only")
         return
-    if chosen.programs and (plan.first or plan.half):
+    if (chosen.programs or chosen.parts != 1 or chosen.more_m or chosen.more_n) and not chosen.mapped:
+        raise Refused(f"{chosen}: programs, parts and tiles of several blocks go with tensor maps")
+    if chosen.parts not in (1, 2):
+        raise Refused(f"{chosen}: a tile leaves in 1 or 2 parts")
+    if chosen.mapped and (plan.first or plan.half):
         raise Refused(f"{chosen}: tensor maps bring whole turns, and the short one last")
-    if chosen.programs and plan.slices.number > 1 and plan.slices.span % chosen.block_k:
+    if chosen.mapped and plan.slices.number > 1 and plan.slices.span % chosen.block_k:
         raise Refused(f"{chosen}: with tensor maps a slice of {plan.slices.span} k is whole turns")
-    if plan.block and (chosen.block_k != plan.block or chosen.block_m < 64 or chosen.warps % 4):
+    if plan.block and (chosen.block_k != plan.block or not _warpgroups(chosen)):
         # Smaller tiles run other instructions, which add fp8 in another way.
-        raise Refused(f"{chosen}: fp8 takes turns of {plan.block} k, tiles of 64 rows or more, and warps in fours")
+        raise Refused(
+            f"{chosen}: fp8 takes turns of {plan.block} k, warps in fours, and 64 rows and 16 columns or more for each "
+            "four warps"
+        )
     step = chosen.block_k // 2 if plan.half else chosen.block_k
     if step % (8 if plan.half else 16) or (plan.first and plan.first % step):
         raise Refused(f"{chosen}: turns are whole instructions, and part the turn of {plan.first} evenly")
+
+
+def _warpgroups(chosen: Schedule) -> bool:
+    """Whether every block of a tile gives each four warps 64 rows and 16 columns of their own."""
+    if chosen.warps % 4:
+        return False
+    fours = chosen.warps // 4
+    for rows in filter(None, (chosen.block_m, chosen.more_m)):
+        for columns in filter(None, (chosen.block_n, chosen.more_n)):
+            down = min(fours, rows // 64)
+            if not down or columns * down < 16 * fours:
+                return False
+    return True
 
 
 def default(plan: Plan, m: int, n: int) -> Schedule:
@@ -59,38 +101,3 @@ def default(plan: Plan, m: int, n: int) -> Schedule:
 
 def _side(length: int) -> int:
     return 16 if length <= 16 else 64 if length <= 512 else 128
-
-
-_TILES = (
-    (64, 64, 4, 4), (64, 128, 4, 4), (128, 64, 4, 4), (128, 128, 8, 3), (128, 128, 4, 4), (128, 256, 8, 3),
-    (256, 128, 8, 3), (64, 256, 4, 3), (64, 32, 4, 5),
-)  # fmt: skip
-
-
-def choices(plan: Plan, m: int, n: int, programs: int = 0) -> list[Schedule]:
-    """Schedules worth trying for a product on matrix units, the default one first; all of one descriptor.
-
-    With `programs`, how many run at once on the device, those with tensor maps are among them.
-    """
-    first = default(plan, m, n)
-    found = [first]
-    if not isinstance(plan, MatrixPlan):
-        return found
-    for block_m, block_n, warps, stages in _TILES:
-        if block_m > 2 * max(m, 32) or block_n > 2 * max(n, 32):
-            continue
-        for turn in (plan.block,) if plan.block else (64, 128):
-            # Deep turns serve where a tile is small, and operands arrive by tensor maps.
-            counts = dict.fromkeys((programs, 0)) if turn == 64 or plan.block else [programs]
-            if turn == 128 and not plan.block and (block_m * block_n > 8192 or not programs):
-                continue
-            for count in counts:
-                chosen = Schedule(block_m, block_n, turn, 8, warps, stages if turn == 64 else 3, count)
-                try:
-                    check(plan, chosen)
-                except Refused:
-                    continue
-                size = 1 if plan.block else 2
-                if (block_m + block_n) * turn * size * chosen.stages <= 200_000 and chosen not in found:
-                    found.append(chosen)
-    return found

@@ -1,4 +1,4 @@
-"""Matrix products whose operands arrive by tensor maps, by programs that take one output tile after another.
+"""Matrix products whose operands arrive by tensor maps.
 
 The bits are those of `kernels.matrix.product`: an accumulator for each output element, instructions in ascending k.
 """
@@ -9,52 +9,138 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
-@triton.jit(do_not_specialize=["M", "N", "slices"])
+@triton.jit
+def _load(X, row, column, COLUMNS: tl.constexpr):
+    """A block of a mapped matrix; with COLUMNS the map is of the transposed one."""
+    if COLUMNS:
+        return X.load([column, row]).T
+    else:
+        return X.load([row, column])
+
+
+@triton.jit
+def _add(a, b, accumulator, BLOCKED: tl.constexpr):
+    """The accumulator and one turn; with BLOCKED the turn has an accumulator of its own."""
+    if BLOCKED:
+        return accumulator + tl.dot(a, b)
+    else:
+        return tl.dot(a, b, accumulator)
+
+
+@triton.jit
+def _store(C, x, row, column, M, N, stride_cm, stride_cn, C_MAPPED: tl.constexpr, C_COLUMNS: tl.constexpr):
+    """Stores a part of a tile that begins at an element."""
+    if C_MAPPED:
+        if C_COLUMNS:
+            C.store([column, row], x.to(C.dtype).T)
+        else:
+            C.store([row, column], x.to(C.dtype))
+    else:
+        rows = row + tl.arange(0, x.shape[0])
+        columns = column + tl.arange(0, x.shape[1])
+        out = C + rows.to(tl.int64)[:, None] * stride_cm + columns.to(tl.int64)[None, :] * stride_cn
+        tl.store(out, x.to(C.dtype.element_ty), mask=(rows[:, None] < M) & (columns[None, :] < N))
+
+
+@triton.jit
+def _halves(x, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """The left and the right half of the columns."""
+    return tl.split(tl.permute(tl.reshape(x, (ROWS, 2, COLUMNS // 2)), (0, 2, 1)))
+
+
+@triton.jit
+def _tile(
+    job, tiles, down, across, A, A_MORE, B, B_MORE, C, C_RIGHT, C_BELOW, C_CORNER, M, N, K, slice_k, stride_cs,
+    stride_cm, stride_cn,
+    BLOCK_M: tl.constexpr, MORE_M: tl.constexpr, BLOCK_N: tl.constexpr, MORE_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr, BLOCKED: tl.constexpr, A_COLUMNS: tl.constexpr, B_COLUMNS: tl.constexpr,
+    C_MAPPED: tl.constexpr, C_COLUMNS: tl.constexpr, PARTS: tl.constexpr, ONCE: tl.constexpr,
+):  # fmt: skip
+    """One tile of one slice."""
+    number = job // tiles
+    program = job % tiles
+    group = program // (GROUP * across)
+    height = min(down - group * GROUP, GROUP)
+    inside = program % (GROUP * across)
+    row = (group * GROUP + inside % height) * (BLOCK_M + MORE_M)
+    column = (inside // height) * (BLOCK_N + MORE_N)
+    start = number * slice_k
+    accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    if MORE_N:
+        right = tl.zeros((BLOCK_M, MORE_N), dtype=tl.float32)
+    if MORE_M:
+        below = tl.zeros((MORE_M, BLOCK_N), dtype=tl.float32)
+        if MORE_N:
+            corner = tl.zeros((MORE_M, MORE_N), dtype=tl.float32)
+    if ONCE:
+        turns = 1
+    else:
+        turns = tl.cdiv(min(slice_k, K - start), BLOCK_K)
+    for turn in range(turns):
+        k = start + turn * BLOCK_K
+        a = _load(A, row, k, A_COLUMNS)
+        b = _load(B, k, column, B_COLUMNS)
+        accumulator = _add(a, b, accumulator, BLOCKED)
+        if MORE_N:
+            b_more = _load(B_MORE, k, column + BLOCK_N, B_COLUMNS)
+            right = _add(a, b_more, right, BLOCKED)
+        if MORE_M:
+            a_more = _load(A_MORE, row + BLOCK_M, k, A_COLUMNS)
+            below = _add(a_more, b, below, BLOCKED)
+            if MORE_N:
+                corner = _add(a_more, b_more, corner, BLOCKED)
+    if C_MAPPED:
+        out = C
+    else:
+        out = C + number.to(tl.int64) * stride_cs
+    if PARTS == 1:
+        _store(out, accumulator, row, column, M, N, stride_cm, stride_cn, C_MAPPED, C_COLUMNS)
+    else:
+        one, other = _halves(accumulator, BLOCK_M, BLOCK_N)
+        _store(out, one, row, column, M, N, stride_cm, stride_cn, C_MAPPED, C_COLUMNS)
+        _store(out, other, row, column + BLOCK_N // 2, M, N, stride_cm, stride_cn, C_MAPPED, C_COLUMNS)
+    if MORE_N:
+        _store(C_RIGHT if C_MAPPED else out, right, row, column + BLOCK_N, M, N, stride_cm, stride_cn, C_MAPPED,
+               C_COLUMNS)  # fmt: skip
+    if MORE_M:
+        _store(C_BELOW if C_MAPPED else out, below, row + BLOCK_M, column, M, N, stride_cm, stride_cn, C_MAPPED,
+               C_COLUMNS)  # fmt: skip
+        if MORE_N:
+            _store(C_CORNER if C_MAPPED else out, corner, row + BLOCK_M, column + BLOCK_N, M, N, stride_cm, stride_cn,
+                   C_MAPPED, C_COLUMNS)  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["slices"])
 def mapped_product(
-    A, B, C, M, N, K, slice_k, slices, stride_cs, stride_cm, stride_cn,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr, BLOCKED: tl.constexpr,
-    A_COLUMNS: tl.constexpr, B_COLUMNS: tl.constexpr, C_MAPPED: tl.constexpr, PROGRAMS: tl.constexpr,
+    A, B, C, M, N, K, slice_k, slices, stride_cs, stride_cm, stride_cn, A_MORE, B_MORE, C_RIGHT, C_BELOW, C_CORNER,
+    BLOCK_M: tl.constexpr, MORE_M: tl.constexpr, BLOCK_N: tl.constexpr, MORE_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr, BLOCKED: tl.constexpr, A_COLUMNS: tl.constexpr, B_COLUMNS: tl.constexpr,
+    C_MAPPED: tl.constexpr, C_COLUMNS: tl.constexpr, PARTS: tl.constexpr, ONCE: tl.constexpr, PROGRAMS: tl.constexpr,
 ):  # fmt: skip
     """C[slice, m, n] = sum over the slice's k of A[m, k] B[k, n], in an accumulator of fp32, rounded to C's type.
 
-    A and B are tensor maps over K values of k, zeros behind them; with A_COLUMNS or B_COLUMNS of the transposed matrix.
-    Slices are whole turns of BLOCK_K, but for the last one.  C_MAPPED: C is a tensor map too, and there is one slice.
+    A tile is BLOCK_M + MORE_M rows of BLOCK_N + MORE_N columns: in Triton a block's sides are powers of two, and MORE_M
+    and MORE_N, 0 or one of them, let a tile be 96 or 192 wide.  A and B are tensor maps over K values of k, zeros
+    behind them; with A_COLUMNS or B_COLUMNS of the transposed matrix.  A_MORE and B_MORE are maps of the same matrices
+    that bring the rows and columns of MORE_M and MORE_N.  Slices are whole turns of BLOCK_K, but for the last one.
+    C_MAPPED: C is a tensor map too, of a tile's first block or its half (PARTS 2), with C_COLUMNS of the transposed
+    matrix, C_RIGHT, C_BELOW and C_CORNER are those of the other blocks, and there is one slice.  ONCE: one turn holds a
+    slice.  PROGRAMS programs take tiles one after another; 0: a program to each.
     """
-    across = tl.cdiv(N, BLOCK_N)
-    down = tl.cdiv(M, BLOCK_M)
+    gdc_wait()
+    gdc_launch_dependents()
+    across = tl.cdiv(N, BLOCK_N + MORE_N)
+    down = tl.cdiv(M, BLOCK_M + MORE_M)
     tiles = across * down
-    for job in tl.range(tl.program_id(0), tiles * slices, PROGRAMS, flatten=True):
-        number = job // tiles
-        program = job % tiles
-        group = program // (GROUP * across)
-        height = min(down - group * GROUP, GROUP)
-        inside = program % (GROUP * across)
-        row = (group * GROUP + inside % height) * BLOCK_M
-        column = (inside // height) * BLOCK_N
-        start = number * slice_k
-        length = min(slice_k, K - start)
-        accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-        for turn in range(tl.cdiv(length, BLOCK_K)):
-            k = start + turn * BLOCK_K
-            if A_COLUMNS:
-                a = A.load([k, row]).T
-            else:
-                a = A.load([row, k])
-            if B_COLUMNS:
-                b = B.load([column, k]).T
-            else:
-                b = B.load([k, column])
-            if BLOCKED:
-                accumulator += tl.dot(a, b)
-            else:
-                accumulator = tl.dot(a, b, accumulator)
-        if C_MAPPED:
-            C.store([row, column], accumulator.to(C.dtype))
-        else:
-            rows = row + tl.arange(0, BLOCK_M)
-            columns = column + tl.arange(0, BLOCK_N)
-            out = C + number.to(tl.int64) * stride_cs
-            out += rows.to(tl.int64)[:, None] * stride_cm + columns.to(tl.int64)[None, :] * stride_cn
-            tl.store(out, accumulator.to(C.dtype.element_ty), mask=(rows[:, None] < M) & (columns[None, :] < N))
+    if PROGRAMS:
+        for job in tl.range(tl.program_id(0), tiles * slices, PROGRAMS, flatten=True):
+            _tile(job, tiles, down, across, A, A_MORE, B, B_MORE, C, C_RIGHT, C_BELOW, C_CORNER, M, N, K, slice_k,
+                  stride_cs, stride_cm, stride_cn, BLOCK_M, MORE_M, BLOCK_N, MORE_N, BLOCK_K, GROUP, BLOCKED,
+                  A_COLUMNS, B_COLUMNS, C_MAPPED, C_COLUMNS, PARTS, ONCE)  # fmt: skip
+    else:
+        _tile(tl.program_id(0), tiles, down, across, A, A_MORE, B, B_MORE, C, C_RIGHT, C_BELOW, C_CORNER, M, N, K,
+              slice_k, stride_cs, stride_cm, stride_cn, BLOCK_M, MORE_M, BLOCK_N, MORE_N, BLOCK_K, GROUP, BLOCKED,
+              A_COLUMNS, B_COLUMNS, C_MAPPED, C_COLUMNS, PARTS, ONCE)  # fmt: skip

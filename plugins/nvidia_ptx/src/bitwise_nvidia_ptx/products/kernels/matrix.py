@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
@@ -48,7 +49,7 @@ def _turn(A, B, rows, columns, start, length, stride_ak, stride_bk, BLOCK_K: tl.
     return a, b
 
 
-@triton.jit(do_not_specialize=["M", "N"])
+@triton.jit
 def product(
     A, B, C, M, N, K, slice_k, stride_am, stride_ak, stride_bk, stride_bn, stride_cs, stride_cm, stride_cn,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
@@ -60,6 +61,8 @@ def product(
     runs first (0: the short turn runs last), HALF stands for instructions of k 8, BLOCKED closes an accumulator every
     BLOCK_K values and adds the totals in order.  EVEN: every slice is whole turns of BLOCK_K.
     """
+    gdc_wait()
+    gdc_launch_dependents()
     rows, columns = _tile(tl.program_id(0), M, N, BLOCK_M, BLOCK_N, GROUP)
     number = tl.program_id(1)
     # Rows and columns beyond the matrix are read from inside it, and stored nowhere.
@@ -89,22 +92,35 @@ def product(
     tl.store(out, accumulator.to(C.dtype.element_ty), mask=(rows[:, None] < M) & (columns[None, :] < N))
 
 
-@triton.jit(do_not_specialize=["N", "count", "slices"])
-def merge(W, C, N, count, slices, stride_cm, stride_cn, ROUNDED: tl.constexpr, FLAT: tl.constexpr, BLOCK: tl.constexpr):
+@triton.jit(do_not_specialize=["slices"])
+def merge(
+    W, C, N, count, slices, stride_cm, stride_cn, ROUNDED: tl.constexpr, FLAT: tl.constexpr, FEW: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
     """C[m, n] = W[0, m, n] + W[1, m, n] + ..., added in order in fp32 and rounded to C's type at the end.
 
     W is dense, `count` elements a slice.  With ROUNDED the running sum has C's type.  FLAT: C is dense too.
+    FEW: the number of slices where they are few, else 0.
     """
+    gdc_wait()
+    gdc_launch_dependents()
     where = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = where < count
     total = tl.load(W + where, mask=inside, other=0.0).to(tl.float32)
     if ROUNDED:
         total = total.to(C.dtype.element_ty).to(tl.float32)
     part = W + where
-    for _ in range(1, slices):
-        part += count
-        total += tl.load(part, mask=inside, other=0.0).to(tl.float32)
-        if ROUNDED:
-            total = total.to(C.dtype.element_ty).to(tl.float32)
+    if FEW:
+        for _ in tl.static_range(1, FEW):
+            part += count
+            total += tl.load(part, mask=inside, other=0.0).to(tl.float32)
+            if ROUNDED:
+                total = total.to(C.dtype.element_ty).to(tl.float32)
+    else:
+        for _ in range(1, slices):
+            part += count
+            total += tl.load(part, mask=inside, other=0.0).to(tl.float32)
+            if ROUNDED:
+                total = total.to(C.dtype.element_ty).to(tl.float32)
     out = C + where if FLAT else C + (where // N) * stride_cm + (where % N) * stride_cn
     tl.store(out, total.to(C.dtype.element_ty), mask=inside)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
@@ -59,6 +60,8 @@ def lanes(
     one another.  A lane closes its accumulator every `chunk` of its own k and adds the totals in order.  DEALT: a slice
     is no stretch of k but every `blocks`-th of its tiles of LANES k.
     """
+    gdc_wait()
+    gdc_launch_dependents()
     element = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = element < count
     row, column = element // N, element % N
@@ -103,6 +106,8 @@ def merge_blocks(W, C, N, count, blocks, stride_cm, stride_cn, THREADS: tl.const
     Thread t adds blocks t, t + 128, ... in order; threads 64 and then 32 apart are added; of the 32 that are left,
     those 4 apart are added in order, and the 4 sums in order.
     """
+    gdc_wait()
+    gdc_launch_dependents()
     element = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = element < count
     thread = tl.arange(0, THREADS)
