@@ -62,7 +62,7 @@ class Bench:
 
     def compile(self, shapes: Sequence[Shape], part: int, parts: int) -> None:
         """Runs a share of all schedules once, so that the compiler's cache holds them."""
-        from bitwise_cublas_profiles import plain
+        from bitwise_cublas_profiles.kernels import plain
         from bitwise_cublas_profiles.question import CublasError
 
         known: set[Any] = set()
@@ -144,7 +144,7 @@ class Bench:
 
     def row(self, shape: Shape) -> dict[str, Any]:
         """One shape's record."""
-        from bitwise_cublas_profiles import plain
+        from bitwise_cublas_profiles.kernels import plain
         from bitwise_cublas_profiles.question import CublasError
 
         torch = self.torch

@@ -1,4 +1,4 @@
-"""A plain matrix product in Triton with the tiles that its users usually try, to compare times with; see `timing`."""
+"""A plain matrix product in Triton with the tiles that its users usually try; `timing` compares times with it."""
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call, attr-defined"
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Kernels to compare times with, which only Triton loads."""
