@@ -113,8 +113,8 @@ def ran(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = 
             matrix(432, "family=wgmma k=32", "k_cuts=[cut(span=256) cut(span=128)]", "e4m3", "bf16"),
             5, 32, Schedule(64, 32, 128, 8, 4, 3, 2, True),
         ),
-        (matrix(200, WGMMA), 24, 136, Schedule(64, 32, 64, 8, 4, 3, 0, True, True, 1, 0, 16)),
-        (matrix(40, WGMMA, out="fp32"), 72, 88, Schedule(64, 32, 64, 8, 4, 2, 0, True, False, 2, 64, 16)),
+        (matrix(200, WGMMA), 24, 136, Schedule(64, 32, 64, 8, 4, 3, 0, True, True)),
+        (matrix(40, WGMMA, out="fp32"), 72, 88, Schedule(64, 32, 64, 8, 4, 2, 0, True, False, 2)),
         (
             matrix(520, WGMMA, "k_cuts=[cut(span=128)] k_dropped=8"),
             16, 72, Schedule(64, 16, 64, 8, 4, 3, 3, True, True),
@@ -122,7 +122,7 @@ def ran(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = 
         (matrix(200, WGMMA), 20, 24, Schedule(16, 32, 64, 1, 2, 3, 0, True)),
         (
             matrix(432, "family=wgmma k=32", "k_cuts=[cut(span=256) cut(span=128)]", "e4m3", "bf16"),
-            24, 96, Schedule(64, 32, 128, 8, 4, 3, 0, True, True, 1, 0, 16),
+            24, 96, Schedule(64, 32, 128, 8, 4, 3, 0, True, True),
         ),
         (matrix(107, HALF, "k_loop_step=32 short_turn=first"), 16, 16, None),
         (matrix(169, MMA, "k_loop_step=64 short_turn=first", "bf16"), 16, 16, None),
@@ -205,7 +205,7 @@ def test_a_schedule_that_would_move_bits_is_refused() -> None:
     sides = [Matrix(name, (64, 64), (64, 1), "e4m3") for name in "ABC"]
     for chosen in (
         Schedule(32, 64, 128), Schedule(64, 64, 64), Schedule(64, 64, 128, warps=2), Schedule(64, 8, 128),
-        Schedule(64, 16, 128, warps=8), Schedule(64, 64, 128, mapped=True, more_n=8),
+        Schedule(64, 16, 128, warps=8),
     ):  # fmt: skip
         with pytest.raises(Refused, match="fp8 takes turns of 128 k"):
             calls(plan(desc), chosen, *sides, workspace)
@@ -242,7 +242,7 @@ def test_schedules_of_one_descriptor_are_one_class_to_the_checker() -> None:
     schedules = (
         Schedule(64, 32, 64, 8, 4, 3), Schedule(64, 64, 32, 4, 4, 4), Schedule(128, 32, 128, 8, 8, 2),
         Schedule(64, 64, 64, 8, 4, 3, 132, True), Schedule(64, 32, 128, 8, 4, 2, 2, True),
-        Schedule(64, 32, 64, 8, 4, 3, 0, True, True), Schedule(64, 64, 64, 8, 4, 2, 0, True, False, 2, 64, 32),
+        Schedule(64, 32, 64, 8, 4, 3, 0, True, True), Schedule(64, 64, 64, 8, 4, 2, 0, True, False, 2),
     )  # fmt: skip
     sources = [captured(matrix(200, WGMMA), 128, 64, chosen) for chosen in schedules]
     sources.append(captured(matrix(200, HALF, "k_loop_step=32 short_turn=first"), 128, 64, Schedule(64, 32, 64)))

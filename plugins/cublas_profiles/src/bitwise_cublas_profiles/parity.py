@@ -72,11 +72,13 @@ def host_time(launch: Callable[[], Any]) -> float:
 
 
 def overheads() -> dict[str, float]:
-    """The host's microseconds for one small product: through torch, the public function, and the bare kernel."""
+    """The host's microseconds for one small product: through torch, the public function, the launcher, and a launch of
+    a plain kernel of Triton."""
     import torch
 
     from bitwise_core import registry
     from bitwise_core.launchers import ProductLauncher
+    from bitwise_cublas_profiles.kernels import plain
 
     a, b = (torch.randn(64, 64, device="cuda", dtype=torch.float16) for _ in range(2))
     out = torch.empty(64, 64, device="cuda", dtype=torch.float16)
@@ -92,6 +94,7 @@ def overheads() -> dict[str, float]:
         "torch.mm": host_time(lambda: torch.mm(a, b, out=out)),
         "matmul like": host_time(lambda: matmul(a, b, like="cublas", out=out)),
         "matmul desc": host_time(lambda: matmul(a, b, desc=desc, out=out)),
+        "Triton launch": host_time(lambda: plain.run((64, 64, 64, 4, 3), a, b, out)),
         "launcher": host_time(lambda: launcher.product(desc, a, b, out)),
         "compiled": host_time(lambda: compiled(a, b)),
     }

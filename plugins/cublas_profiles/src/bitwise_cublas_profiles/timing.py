@@ -39,11 +39,10 @@ class Bench:
         self.torch = torch
         self.library = Library(given.library)
         properties = torch.cuda.get_device_properties(0)
-        self.programs = properties.multi_processor_count
         self.profile = profile(self.library.version, f"{properties.major}.{properties.minor}")
         products = importlib.import_module(given.launcher)
         self.run, self.planned = products.run, products.planned
-        self.choices, self.most = importlib.import_module(given.schedules).choices, given.most
+        self.candidates, self.most = importlib.import_module(given.schedules).candidates, given.most
 
     def problem(self, shape: Shape) -> tuple[Any, Any, Any, Any, Any]:
         """A, B, an output, the descriptor of what cuBLASLt runs, and its answer.  Raises CublasError."""
@@ -60,6 +59,10 @@ class Bench:
         answer = self.library.ask(asked)[0]
         return a, b, out, descriptor_of(asked, answer.configuration, self.profile), answer
 
+    def schedules(self, desc: Any, a: Any, b: Any, out: Any) -> list[Any]:
+        """Those to try, each once."""
+        return list(dict.fromkeys(self.candidates(desc, self.planned(desc), a, b, out, self.most)))
+
     def compile(self, shapes: Sequence[Shape], part: int, parts: int) -> None:
         """Runs a share of all schedules once, so that the compiler's cache holds them."""
         from bitwise_cublas_profiles.kernels import plain
@@ -72,7 +75,7 @@ class Bench:
             except CublasError:
                 continue
             plan = self.planned(desc)
-            ours = [(plan, each) for each in self.choices(plan, shape[1], shape[2], self.programs, self.most)]
+            ours = [(plan, each) for each in self.schedules(desc, a, b, out)]
             for planned, schedule in [*ours, *((None, each) for each in plain.CONFIGURATIONS)]:
                 # What decides the compiled kernel beside the schedule.
                 marks = [number % 16 == 0 for number in shape[1:]]
@@ -163,8 +166,7 @@ class Bench:
             return equal
 
         out.fill_(-7.0)
-        schedules = self.choices(self.planned(desc), shape[1], shape[2], self.programs, self.most)
-        own = [(each, partial(self.run, desc, a, b, out, each)) for each in schedules]
+        own = [(each, partial(self.run, desc, a, b, out, each)) for each in self.schedules(desc, a, b, out)]
         cublas = self.clock(lambda: torch.mm(a, b, out=out))
         out.fill_(-7.0)
         ours = self.best(own, same)
@@ -231,7 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=120.0, help="for how long shapes are begun (default 120)")
     parser.add_argument("--library", help="path of a libcublasLt (default: the one of the installed PyTorch)")
     parser.add_argument("--launcher", default="bitwise_nvidia_ptx.products.run", help="module with run and planned")
-    parser.add_argument("--schedules", default="bitwise_nvidia_ptx.products.ranking", help="module with choices")
+    parser.add_argument("--schedules", default="bitwise_nvidia_ptx.products.tuning", help="module with candidates")
     given = parser.parse_args(arguments)
     import torch
     import triton

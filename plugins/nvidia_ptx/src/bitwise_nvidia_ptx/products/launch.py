@@ -94,42 +94,30 @@ def _mapped(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any]) -> Ke
     size = 1 if plan.block else 2
     turn, m, n, number = chosen.block_k, common["M"], common["N"], plan.slices.number
     a_strides, b_strides = (common["stride_am"], common["stride_ak"]), (common["stride_bk"], common["stride_bn"])
-    main_m, main_n, more_m, more_n = chosen.block_m, chosen.block_n, chosen.more_m, chosen.more_n
-    a, a_columns = _map(common["A"], (m, plan.k), a_strides, (main_m, turn), size)
-    b, b_columns = _map(common["B"], (plan.k, n), b_strides, (turn, main_n), size)
+    a, a_columns = _map(common["A"], (m, plan.k), a_strides, (chosen.block_m, turn), size)
+    b, b_columns = _map(common["B"], (plan.k, n), b_strides, (turn, chosen.block_n), size)
     if plan.block and (a_columns or not b_columns):
         raise Refused("fp8 with tensor maps: k is dense in both operands")
-    more = {
-        "A_MORE": _map(common["A"], (m, plan.k), a_strides, (more_m, turn), size)[0] if more_m else None,
-        "B_MORE": _map(common["B"], (plan.k, n), b_strides, (turn, more_n), size)[0] if more_n else None,
-        "C_RIGHT": None, "C_BELOW": None, "C_CORNER": None,
-    }  # fmt: skip
     target, mapped, columns = common["C"], False, False
     if number == 1:
+        part, strides = (chosen.block_m, chosen.block_n // chosen.parts), (common["stride_cm"], common["stride_cn"])
         try:
-            strides = (common["stride_cm"], common["stride_cn"])
-            for name, rows, across in (
-                ("C", main_m, main_n // chosen.parts), ("C_RIGHT", main_m, more_n), ("C_BELOW", more_m, main_n),
-                ("C_CORNER", more_m, more_n),
-            ):  # fmt: skip
-                if rows and across:
-                    # Types of 16 bits and of 32: what holds for the shorter holds for both.
-                    more[name], columns = _map(common["C"], (m, n), strides, (rows, across), 2)
-            target, mapped = more.pop("C"), True
+            # Types of 16 bits and of 32: what holds for the shorter holds for both.
+            target, columns = _map(target, (m, n), strides, part, 2)
+            mapped = True
         except Refused:
             pass
-    jobs = -(-m // chosen.rows) * -(-n // chosen.columns) * number
+    jobs = -(-m // chosen.block_m) * -(-n // chosen.block_n) * number
     return KernelCall(
         mapped_product,
         (min(chosen.programs, jobs) if chosen.programs else jobs,),
         {
             "A": a, "B": b, "C": target, "M": m, "N": n, "K": plan.k, "slice_k": plan.slices.span, "slices": number,
             "stride_cs": common["stride_cs"], "stride_cm": common["stride_cm"], "stride_cn": common["stride_cn"],
-            **more,
         },
         {
-            "BLOCK_M": main_m, "MORE_M": more_m, "BLOCK_N": main_n, "MORE_N": more_n, "BLOCK_K": turn,
-            "GROUP": chosen.group, "BLOCKED": bool(plan.block), "A_COLUMNS": a_columns, "B_COLUMNS": b_columns,
+            "BLOCK_M": chosen.block_m, "BLOCK_N": chosen.block_n, "BLOCK_K": turn, "GROUP": chosen.group,
+            "BLOCKED": bool(plan.block), "A_COLUMNS": a_columns, "B_COLUMNS": b_columns,
             "C_MAPPED": mapped, "C_COLUMNS": columns, "PARTS": chosen.parts, "ONCE": plan.slices.span <= turn,
             "PROGRAMS": chosen.programs if chosen.programs < jobs else 0,
         },

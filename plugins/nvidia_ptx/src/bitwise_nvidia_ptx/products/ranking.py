@@ -14,18 +14,34 @@ from bitwise_nvidia_ptx.products.schedule import Schedule, check, default
 SHARED = 232_448
 """Bytes of shared memory that a program can have."""
 MULTIPROCESSORS = 132
+CACHE = 40e6
+"""Bytes of which most stay in the device's cache from one launch to the next."""
+_LARGEST = {128: 128 * 64, 256: 64 * 16}
+"""The largest tile that deep turns serve, by their k."""
 _OFTEN = 5
 """Schedules of one tile among those worth trying."""
 
-# Rows and columns of a tile, each as its blocks, and warps.
-_TILES: tuple[tuple[int, int, int, int, int], ...] = (
-    (16, 0, 16, 0, 1), (16, 0, 32, 0, 2), (16, 0, 64, 0, 4), (64, 0, 16, 0, 4), (64, 0, 32, 0, 4), (64, 0, 64, 0, 4),
-    (64, 0, 64, 32, 4), (64, 0, 128, 0, 4), (64, 0, 128, 64, 4), (64, 0, 256, 0, 4), (128, 0, 16, 0, 4),
-    (128, 0, 32, 0, 4), (128, 0, 64, 0, 4), (128, 0, 64, 0, 8), (128, 0, 64, 32, 4), (128, 0, 64, 32, 8),
-    (128, 0, 128, 0, 4), (128, 0, 128, 0, 8), (128, 0, 128, 32, 8), (128, 0, 128, 64, 8), (128, 0, 256, 0, 8),
-    (128, 64, 128, 64, 8), (128, 64, 128, 0, 8), (256, 0, 32, 0, 8), (256, 0, 64, 0, 8), (256, 0, 64, 32, 8),
-    (256, 0, 128, 0, 8), (256, 0, 128, 64, 8),
-)  # fmt: skip
+# Rows, columns and warps of a tile.
+_TILES = (
+    (16, 16, 1),
+    (16, 32, 2),
+    (16, 64, 4),
+    (64, 16, 4),
+    (64, 32, 4),
+    (64, 64, 4),
+    (64, 128, 4),
+    (64, 256, 4),
+    (128, 16, 4),
+    (128, 32, 4),
+    (128, 64, 4),
+    (128, 64, 8),
+    (128, 128, 4),
+    (128, 128, 8),
+    (128, 256, 8),
+    (256, 32, 8),
+    (256, 64, 8),
+    (256, 128, 8),
+)
 _POINTERS = (
     (64, 64, 4, 4), (64, 128, 4, 4), (128, 64, 4, 4), (128, 128, 8, 3), (128, 128, 4, 4), (128, 256, 8, 3),
     (256, 128, 8, 3), (64, 256, 4, 3), (64, 32, 4, 5),
@@ -36,7 +52,7 @@ _POINTERS = (
 def costs() -> Mapping[str, float]:
     """Rates and times of one device that the expected time is made of, fitted to measured times."""
     text = files(__package__).joinpath("data/costs-sm90.json").read_text(encoding="utf-8")
-    found: Mapping[str, float] = json.loads(text)["costs"]
+    found: dict[str, float] = json.loads(text)["costs"]
     return found
 
 
@@ -61,7 +77,7 @@ def _varied(ranked: list[Schedule]) -> list[Schedule]:
     seen: dict[tuple[int, int, int, bool], int] = {}
     found = []
     for each in ranked:
-        tile = (each.rows, each.columns, each.warps, each.turned)
+        tile = (each.block_m, each.block_n, each.warps, each.turned)
         seen[tile] = seen.get(tile, 0) + 1
         if seen[tile] <= _OFTEN:
             found.append(each)
@@ -89,18 +105,17 @@ def _mapped(plan: MatrixPlan, m: int, n: int, programs: int) -> Iterator[Schedul
     span = plan.slices.span
     for turned in (False, True):
         down, across = (n, m) if turned else (m, n)
-        for block_m, more_m, block_n, more_n, warps in _TILES:
-            rows, columns = block_m + more_m, block_n + more_n
-            if (block_m == 16 and (down > 16 or turned)) or rows >= 2 * max(down, 64) or columns >= 2 * max(across, 16):
+        for rows, columns, warps in _TILES:
+            if (rows == 16 and (down > 16 or turned)) or rows >= 2 * max(down, 64) or columns >= 2 * max(across, 16):
                 continue
             jobs = -(-down // rows) * -(-across // columns) * plan.slices.number
             if jobs * 6 < programs and rows * columns > 1024:
                 continue
             for turn in (plan.block,) if plan.block else (16, 32, 64, 128, 256):
                 deep = turn >= 2 * max(span, 16) or (turn < 64 and turn < span)
-                if not plan.block and (deep or turn * rows * columns > 128 * 128 * 128):
+                if not plan.block and (deep or rows * columns > _LARGEST.get(turn, 1 << 20)):
                     continue
-                tile = Schedule(block_m, block_n, turn, 8, warps, 2, 0, True, turned, 1, more_m, more_n)
+                tile = Schedule(rows, columns, turn, 8, warps, 2, 0, True, turned)
                 for each in _depths(tile, span, jobs, programs, (rows + columns) * turn * size):
                     if _allowed(plan, each):
                         yield each
@@ -110,12 +125,12 @@ def _depths(tile: Schedule, span: int, jobs: int, programs: int, stage: int) -> 
     """A tile's schedules: stages for one program of a multiprocessor or two, tiles in turn or not, in one part or two;
     `stage` is the bytes of one stage."""
     turns = -(-span // tile.block_k)
-    whole = tile.rows * tile.columns >= 128 * 128 and tile.block_n >= 128
+    whole = tile.block_m * tile.block_n >= 128 * 128 and tile.block_n >= 128
     for parts in (1, 2) if whole else (1,):
         for count in (0, programs):
             if count and (jobs <= count or not whole):
                 continue
-            out = tile.rows * tile.columns * 2 // parts if count else 0
+            out = tile.block_m * tile.block_n * 2 // parts if count else 0
             rooms = [SHARED - 1024 - out] if count else [SHARED - 1024, SHARED // 2 - 2048, SHARED // 3 - 2048]
             depths = {min(room // stage, 10, max(2, turns)) for room in rooms}
             for stages in sorted(depths) if turns > 1 else (2,):
@@ -131,30 +146,35 @@ def expected(plan: MatrixPlan, chosen: Schedule, m: int, n: int, programs: int =
     """
     cost = costs()
     size = 1 if plan.block else 2
-    rows, columns, number = chosen.rows, chosen.columns, plan.slices.number
+    rows, columns, number = chosen.block_m, chosen.block_n, plan.slices.number
     jobs = chosen.jobs(m, n) * number
     turns = -(-plan.slices.span // chosen.block_k)
     stage = (rows + columns) * chosen.block_k * size
-    widths = (16, 32, 64, 96, 192)
-    width = next((str(each) for each in widths if columns <= each), "256")
-    rate = cost[f"rate {width}"] * (2 / size) * (0.5 if rows < 64 else 1)
-    matrix = rows * columns * chosen.block_k * 2 / rate
-    copies = stage / cost["bytes"]
+    width = next((str(each) for each in (16, 32, 64, 192) if columns <= each), "256")
+    rate = cost[f"rate {width}"] * (2 / size) * (cost["few rows"] if rows < 64 else 1)
     held = max(stage * (min(chosen.stages, turns + 1) if turns > 1 else 1), rows * columns * 2) + 2048
     held += rows * columns * 2 // chosen.parts if chosen.programs else 0
     registers = (rows * columns / (32 * chosen.warps) + 40) * 32 * chosen.warps
-    together = max(1, min(SHARED // held, 64 // max(chosen.warps, 4), int(65536 // registers)))
-    if chosen.programs:
-        together = 1
+    fitting = max(1, min(SHARED // held, 64 // max(chosen.warps, 4), int(65536 // registers)))
     mine = -(-jobs // programs)
-    beside = min(mine, together)
-    rounds: float = -(-mine // beside)
-    beside_all = mine / rounds
+    together = min(mine, 1 if chosen.programs else fitting)
+    rounds: float = -(-mine // together)
+    # With many rounds the last one is rarely full on every multiprocessor at once.
+    beside = mine / rounds
     if jobs > 8 * programs and not chosen.programs:
-        rounds = jobs / programs / beside
-    body = max(beside_all * max(matrix, copies), cost["wait"] / max(1, chosen.stages - 1))
-    store = beside_all * rows * columns * (2 if number == 1 else 4) / cost["stored bytes"]
+        rounds = jobs / programs / together
+    matrix, copies = rows * columns * chosen.block_k * 2 / rate, stage / cost["copied"]
+    waiting = (cost["wait"] + stage / cost["arriving"]) / max(1, chosen.stages - 1)
+    body = _longest(beside * matrix, beside * copies, waiting) + cost["turn"]
+    store = beside * rows * columns * (2 if number == 1 else 4) / cost["stored"]
     start = cost["job"] * (cost["next job"] if chosen.programs else 1)
     seconds = cost["launch"] + rounds * (start + turns * body + store) + (cost["merge"] if number > 1 else 0)
     moved = size * (m * plan.k + plan.k * n) + 2 * m * n
-    return max(seconds, moved / cost["memory"] if moved > 40e6 else 0)
+    read = cost["launch"] + jobs * turns * stage / cost["cached"]
+    return _longest(seconds, read, moved / cost["memory"] if moved > CACHE else 0.0)
+
+
+def _longest(*seconds: float) -> float:
+    """The longest of times that pass together, and a little of the others, which are never quite hidden."""
+    longest = max(seconds)
+    return longest + costs()["hidden"] * (sum(seconds) - longest)

@@ -12,9 +12,8 @@ class Schedule:
     """A tile of the output, k in one turn, groups of tile rows, warps and stages.
 
     `turned` tiles cut the transposed output, their rows along n.  `mapped` operands arrive by tensor maps; `programs`
-    programs then take tiles one after another (0: a program to each), a tile's first block leaves in `parts` parts, 1
-    or 2, and tiles have `more_m` rows and `more_n` columns beside those of the first block.  For products by lanes
-    `block_m` is the number of output elements in a program, `block_k` the steps of k unrolled.
+    programs then take tiles one after another (0: a program to each), and a tile leaves in `parts` parts, 1 or 2.  For
+    products by lanes `block_m` is the number of output elements in a program, `block_k` the steps of k unrolled.
     """
 
     block_m: int
@@ -27,24 +26,12 @@ class Schedule:
     mapped: bool = False
     turned: bool = False
     parts: int = 1
-    more_m: int = 0
-    more_n: int = 0
-
-    @property
-    def rows(self) -> int:
-        """Rows of a tile."""
-        return self.block_m + self.more_m
-
-    @property
-    def columns(self) -> int:
-        """Columns of a tile."""
-        return self.block_n + self.more_n
 
     def jobs(self, m: int, n: int) -> int:
         """Tiles of an output."""
         if self.turned:
             m, n = n, m
-        return -(-m // self.rows) * -(-n // self.columns)
+        return -(-m // self.block_m) * -(-n // self.block_n)
 
 
 def check(plan: Plan, chosen: Schedule) -> None:
@@ -53,8 +40,8 @@ def check(plan: Plan, chosen: Schedule) -> None:
         if chosen.mapped or chosen.turned:
             raise Refused(f"{chosen}: tensor maps and turned tiles serve matrix units only")
         return
-    if (chosen.programs or chosen.parts != 1 or chosen.more_m or chosen.more_n) and not chosen.mapped:
-        raise Refused(f"{chosen}: programs, parts and tiles of several blocks go with tensor maps")
+    if (chosen.programs or chosen.parts != 1) and not chosen.mapped:
+        raise Refused(f"{chosen}: programs and parts go with tensor maps")
     if chosen.parts not in (1, 2):
         raise Refused(f"{chosen}: a tile leaves in 1 or 2 parts")
     if chosen.mapped and (plan.first or plan.half):
@@ -73,16 +60,10 @@ def check(plan: Plan, chosen: Schedule) -> None:
 
 
 def _warpgroups(chosen: Schedule) -> bool:
-    """Whether every block of a tile gives each four warps 64 rows and 16 columns of their own."""
-    if chosen.warps % 4:
-        return False
+    """Whether a tile gives each four warps 64 rows and 16 columns of their own."""
     fours = chosen.warps // 4
-    for rows in filter(None, (chosen.block_m, chosen.more_m)):
-        for columns in filter(None, (chosen.block_n, chosen.more_n)):
-            down = min(fours, rows // 64)
-            if not down or columns * down < 16 * fours:
-                return False
-    return True
+    down = min(fours, chosen.block_m // 64)
+    return not chosen.warps % 4 and down > 0 and chosen.block_n * down >= 16 * fours
 
 
 def default(plan: Plan, m: int, n: int) -> Schedule:

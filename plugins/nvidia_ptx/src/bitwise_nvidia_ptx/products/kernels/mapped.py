@@ -22,15 +22,6 @@ def _load(X, row, column, COLUMNS: tl.constexpr):
 
 
 @triton.jit
-def _add(a, b, accumulator, BLOCKED: tl.constexpr):
-    """The accumulator and one turn; with BLOCKED the turn has an accumulator of its own."""
-    if BLOCKED:
-        return accumulator + tl.dot(a, b)
-    else:
-        return tl.dot(a, b, accumulator)
-
-
-@triton.jit
 def _store(C, x, row, column, M, N, stride_cm, stride_cn, C_MAPPED: tl.constexpr, C_COLUMNS: tl.constexpr):
     """Stores a part of a tile that begins at an element."""
     if C_MAPPED:
@@ -53,11 +44,10 @@ def _halves(x, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 @triton.jit
 def _tile(
-    job, tiles, down, across, A, A_MORE, B, B_MORE, C, C_RIGHT, C_BELOW, C_CORNER, M, N, K, slice_k, stride_cs,
-    stride_cm, stride_cn,
-    BLOCK_M: tl.constexpr, MORE_M: tl.constexpr, BLOCK_N: tl.constexpr, MORE_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    GROUP: tl.constexpr, BLOCKED: tl.constexpr, A_COLUMNS: tl.constexpr, B_COLUMNS: tl.constexpr,
-    C_MAPPED: tl.constexpr, C_COLUMNS: tl.constexpr, PARTS: tl.constexpr, ONCE: tl.constexpr,
+    job, tiles, down, across, A, B, C, M, N, K, slice_k, stride_cs, stride_cm, stride_cn,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr, BLOCKED: tl.constexpr,
+    A_COLUMNS: tl.constexpr, B_COLUMNS: tl.constexpr, C_MAPPED: tl.constexpr, C_COLUMNS: tl.constexpr,
+    PARTS: tl.constexpr, ONCE: tl.constexpr,
 ):  # fmt: skip
     """One tile of one slice."""
     number = job // tiles
@@ -65,33 +55,21 @@ def _tile(
     group = program // (GROUP * across)
     height = min(down - group * GROUP, GROUP)
     inside = program % (GROUP * across)
-    row = (group * GROUP + inside % height) * (BLOCK_M + MORE_M)
-    column = (inside // height) * (BLOCK_N + MORE_N)
+    row = (group * GROUP + inside % height) * BLOCK_M
+    column = (inside // height) * BLOCK_N
     start = number * slice_k
     accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    if MORE_N:
-        right = tl.zeros((BLOCK_M, MORE_N), dtype=tl.float32)
-    if MORE_M:
-        below = tl.zeros((MORE_M, BLOCK_N), dtype=tl.float32)
-        if MORE_N:
-            corner = tl.zeros((MORE_M, MORE_N), dtype=tl.float32)
     if ONCE:
         turns = 1
     else:
         turns = tl.cdiv(min(slice_k, K - start), BLOCK_K)
     for turn in range(turns):
-        k = start + turn * BLOCK_K
-        a = _load(A, row, k, A_COLUMNS)
-        b = _load(B, k, column, B_COLUMNS)
-        accumulator = _add(a, b, accumulator, BLOCKED)
-        if MORE_N:
-            b_more = _load(B_MORE, k, column + BLOCK_N, B_COLUMNS)
-            right = _add(a, b_more, right, BLOCKED)
-        if MORE_M:
-            a_more = _load(A_MORE, row + BLOCK_M, k, A_COLUMNS)
-            below = _add(a_more, b, below, BLOCKED)
-            if MORE_N:
-                corner = _add(a_more, b_more, corner, BLOCKED)
+        a = _load(A, row, start + turn * BLOCK_K, A_COLUMNS)
+        b = _load(B, start + turn * BLOCK_K, column, B_COLUMNS)
+        if BLOCKED:
+            accumulator += tl.dot(a, b)
+        else:
+            accumulator = tl.dot(a, b, accumulator)
     if C_MAPPED:
         out = C
     else:
@@ -99,48 +77,35 @@ def _tile(
     if PARTS == 1:
         _store(out, accumulator, row, column, M, N, stride_cm, stride_cn, C_MAPPED, C_COLUMNS)
     else:
-        one, other = _halves(accumulator, BLOCK_M, BLOCK_N)
-        _store(out, one, row, column, M, N, stride_cm, stride_cn, C_MAPPED, C_COLUMNS)
-        _store(out, other, row, column + BLOCK_N // 2, M, N, stride_cm, stride_cn, C_MAPPED, C_COLUMNS)
-    if MORE_N:
-        _store(C_RIGHT if C_MAPPED else out, right, row, column + BLOCK_N, M, N, stride_cm, stride_cn, C_MAPPED,
-               C_COLUMNS)  # fmt: skip
-    if MORE_M:
-        _store(C_BELOW if C_MAPPED else out, below, row + BLOCK_M, column, M, N, stride_cm, stride_cn, C_MAPPED,
-               C_COLUMNS)  # fmt: skip
-        if MORE_N:
-            _store(C_CORNER if C_MAPPED else out, corner, row + BLOCK_M, column + BLOCK_N, M, N, stride_cm, stride_cn,
-                   C_MAPPED, C_COLUMNS)  # fmt: skip
+        left, right = _halves(accumulator, BLOCK_M, BLOCK_N)
+        _store(out, left, row, column, M, N, stride_cm, stride_cn, C_MAPPED, C_COLUMNS)
+        _store(out, right, row, column + BLOCK_N // 2, M, N, stride_cm, stride_cn, C_MAPPED, C_COLUMNS)
 
 
 @triton.jit(do_not_specialize=["slices"])
 def mapped_product(
-    A, B, C, M, N, K, slice_k, slices, stride_cs, stride_cm, stride_cn, A_MORE, B_MORE, C_RIGHT, C_BELOW, C_CORNER,
-    BLOCK_M: tl.constexpr, MORE_M: tl.constexpr, BLOCK_N: tl.constexpr, MORE_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    GROUP: tl.constexpr, BLOCKED: tl.constexpr, A_COLUMNS: tl.constexpr, B_COLUMNS: tl.constexpr,
-    C_MAPPED: tl.constexpr, C_COLUMNS: tl.constexpr, PARTS: tl.constexpr, ONCE: tl.constexpr, PROGRAMS: tl.constexpr,
+    A, B, C, M, N, K, slice_k, slices, stride_cs, stride_cm, stride_cn,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr, BLOCKED: tl.constexpr,
+    A_COLUMNS: tl.constexpr, B_COLUMNS: tl.constexpr, C_MAPPED: tl.constexpr, C_COLUMNS: tl.constexpr,
+    PARTS: tl.constexpr, ONCE: tl.constexpr, PROGRAMS: tl.constexpr,
 ):  # fmt: skip
     """C[slice, m, n] = sum over the slice's k of A[m, k] B[k, n], in an accumulator of fp32, rounded to C's type.
 
-    A tile is BLOCK_M + MORE_M rows of BLOCK_N + MORE_N columns: in Triton a block's sides are powers of two, and MORE_M
-    and MORE_N, 0 or one of them, let a tile be 96 or 192 wide.  A and B are tensor maps over K values of k, zeros
-    behind them; with A_COLUMNS or B_COLUMNS of the transposed matrix.  A_MORE and B_MORE are maps of the same matrices
-    that bring the rows and columns of MORE_M and MORE_N.  Slices are whole turns of BLOCK_K, but for the last one.
-    C_MAPPED: C is a tensor map too, of a tile's first block or its half (PARTS 2), with C_COLUMNS of the transposed
-    matrix, C_RIGHT, C_BELOW and C_CORNER are those of the other blocks, and there is one slice.  ONCE: one turn holds a
-    slice.  PROGRAMS programs take tiles one after another; 0: a program to each.
+    A and B are tensor maps over K values of k, zeros behind them; with A_COLUMNS or B_COLUMNS of the transposed matrix.
+    Slices are whole turns of BLOCK_K, but for the last one.  C_MAPPED: C is a tensor map too, of a tile or its half
+    (PARTS 2), with C_COLUMNS of the transposed matrix, and there is one slice.  ONCE: one turn holds a slice.  PROGRAMS
+    programs take tiles one after another; 0: a program to each.
     """
     gdc_wait()
     gdc_launch_dependents()
-    across = tl.cdiv(N, BLOCK_N + MORE_N)
-    down = tl.cdiv(M, BLOCK_M + MORE_M)
+    across = tl.cdiv(N, BLOCK_N)
+    down = tl.cdiv(M, BLOCK_M)
     tiles = across * down
     if PROGRAMS:
         for job in tl.range(tl.program_id(0), tiles * slices, PROGRAMS, flatten=True):
-            _tile(job, tiles, down, across, A, A_MORE, B, B_MORE, C, C_RIGHT, C_BELOW, C_CORNER, M, N, K, slice_k,
-                  stride_cs, stride_cm, stride_cn, BLOCK_M, MORE_M, BLOCK_N, MORE_N, BLOCK_K, GROUP, BLOCKED,
-                  A_COLUMNS, B_COLUMNS, C_MAPPED, C_COLUMNS, PARTS, ONCE)  # fmt: skip
+            _tile(job, tiles, down, across, A, B, C, M, N, K, slice_k, stride_cs, stride_cm, stride_cn, BLOCK_M,
+                  BLOCK_N, BLOCK_K, GROUP, BLOCKED, A_COLUMNS, B_COLUMNS, C_MAPPED, C_COLUMNS, PARTS, ONCE)  # fmt: skip
     else:
-        _tile(tl.program_id(0), tiles, down, across, A, A_MORE, B, B_MORE, C, C_RIGHT, C_BELOW, C_CORNER, M, N, K,
-              slice_k, stride_cs, stride_cm, stride_cn, BLOCK_M, MORE_M, BLOCK_N, MORE_N, BLOCK_K, GROUP, BLOCKED,
-              A_COLUMNS, B_COLUMNS, C_MAPPED, C_COLUMNS, PARTS, ONCE)  # fmt: skip
+        _tile(tl.program_id(0), tiles, down, across, A, B, C, M, N, K, slice_k, stride_cs, stride_cm, stride_cn,
+              BLOCK_M, BLOCK_N, BLOCK_K, GROUP, BLOCKED, A_COLUMNS, B_COLUMNS, C_MAPPED, C_COLUMNS, PARTS,
+              ONCE)  # fmt: skip
