@@ -44,17 +44,21 @@ class Bench:
         self.run, self.planned = products.run, products.planned
         self.candidates, self.most = importlib.import_module(given.schedules).candidates, given.most
 
-    def problem(self, shape: Shape) -> tuple[Any, Any, Any, Any, Any]:
-        """A, B, an output, the descriptor of what cuBLASLt runs, and its answer.  Raises CublasError."""
+    def problem(self, shape: Shape, *, drawn: bool = True) -> tuple[Any, Any, Any, Any, Any]:
+        """A, B, an output, the descriptor of what cuBLASLt runs, and its answer; values as they lie unless drawn.
+
+        Raises CublasError.
+        """
         from bitwise_cublas_profiles.describe import descriptor_of
         from bitwise_cublas_profiles.tensors import question_of
 
         torch = self.torch
         _, m, n, k = shape
-        generator = torch.Generator(device="cuda").manual_seed(m + n + k)
-        a = torch.randn(m, k, device="cuda", dtype=torch.float16, generator=generator)
-        b = torch.randn(k, n, device="cuda", dtype=torch.float16, generator=generator) / math.sqrt(k)
-        out = torch.empty(m, n, device="cuda", dtype=torch.float16)
+        a, b, out = (torch.empty(*each, device="cuda", dtype=torch.float16) for each in ((m, k), (k, n), (m, n)))
+        if drawn:
+            generator = torch.Generator(device="cuda").manual_seed(m + n + k)
+            a.normal_(generator=generator)
+            b.normal_(std=1 / math.sqrt(k), generator=generator)
         asked = question_of(a, b, out)
         answer = self.library.ask(asked)[0]
         return a, b, out, descriptor_of(asked, answer.configuration, self.profile), answer
@@ -71,7 +75,7 @@ class Bench:
         known: set[Any] = set()
         for shape in shapes:
             try:
-                a, b, out, desc, _ = self.problem(shape)
+                a, b, out, desc, _ = self.problem(shape, drawn=False)
             except CublasError:
                 continue
             plan = self.planned(desc)
