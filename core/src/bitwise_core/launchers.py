@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from bitwise_core.descriptors import Record
@@ -36,4 +37,16 @@ class ProductLauncher(Launcher, Protocol):
         """out = a b in the bits of the descriptor, on the device's current stream.
 
         Raises DescriptorError for a descriptor that it does not run.
+        """
+
+
+@runtime_checkable
+class TunableLauncher(ProductLauncher, Protocol):
+    """A launcher with several ways to run a descriptor, all of the same bits."""
+
+    def tune(self, desc: Record, a: Any, b: Any, out: Any, path: Path | None) -> tuple[str, float]:
+        """Measures the ways to run out = a b, and takes the fastest from now on; its name, and the seconds of a launch.
+
+        It is kept in `path`, or in a file of the launcher's own.  `out` is overwritten.  Raises DescriptorError for a
+        descriptor that it does not run, and RuntimeError where two ways return different bytes.
         """

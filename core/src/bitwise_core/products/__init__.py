@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bitwise_core.products.taken_over import locked_products, recorded_products
 from bitwise_core.products.tensors import DroppedWarning, ProductError, Undescribed, describe, matmul
+from bitwise_core.products.tuned import tune
 
 __all__ = [
     "DroppedWarning",
@@ -13,4 +14,5 @@ __all__ = [
     "locked_products",
     "matmul",
     "recorded_products",
+    "tune",
 ]

@@ -144,6 +144,11 @@ def run(
     raise ProductError(f"no plugin runs this descriptor on {a.device}: {desc.to_text()}")
 
 
+def described(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, like: str) -> GEMMDesc:
+    """The descriptor of what a library runs for operands that fit; see `describe`."""
+    return _described(a, b, out, like)[1]
+
+
 def _described(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, like: str) -> tuple[ProductProfile, GEMMDesc]:
     profiles = registry.default().profiles
     for each in profiles:

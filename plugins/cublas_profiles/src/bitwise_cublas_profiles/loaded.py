@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from functools import lru_cache
 from typing import Any
 
 from bitwise_core.descriptors import GEMMDesc
@@ -46,12 +47,18 @@ def otherwise() -> str | None:
         found = getattr(matmul, name, default)
         if found != default:
             return f"torch.backends.cuda.matmul.{name} is {found}: products are measured where it is {default}"
-    library = str(torch.backends.cuda.preferred_blas_library())
-    if not library.endswith((".Cublas", ".Default")):
+    library = torch.backends.cuda.preferred_blas_library()
+    if not _measured(library):
         return f"PyTorch prefers {library} for products: they are measured where it prefers cuBLAS, its default"
     if _WORKSPACE in os.environ:
         return f"{_WORKSPACE} is set: products are measured with PyTorch's own workspace; start without it"
     return None
+
+
+@lru_cache(maxsize=16)
+def _measured(library: Any) -> bool:
+    """Whether a preferred library is one that was measured; kept, for its name is slow to ask for."""
+    return str(library).endswith((".Cublas", ".Default"))
 
 
 class Loaded:

@@ -11,6 +11,7 @@ import argparse
 import json
 import statistics
 import sys
+import tempfile
 import time
 import warnings
 from collections import Counter
@@ -18,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bitwise_core.products import DroppedWarning, Undescribed, describe, matmul
+from bitwise_core.products import DroppedWarning, Undescribed, describe, matmul, tune
 from bitwise_cublas_profiles.shapes import drawn
 
 
@@ -52,6 +53,73 @@ def compared(seed: int, count: int) -> dict[str, Any]:
         if not same and len(different) < 20:
             different.append(f"{asked.words}: {describe(a, b, like='cublas').to_text()}")
     return {"outcomes": dict(outcomes), "different": different}
+
+
+def large() -> dict[str, bool]:
+    """Whether products of matrices of more than 2^31 elements, A, B and the output in turn, have torch.mm's bytes."""
+    import torch
+
+    found = {}
+    for m, n, k in ((70_000, 64, 32_768), (64, 70_000, 32_768), (131_200, 16_640, 64)):
+        a = torch.empty(m, k, device="cuda", dtype=torch.float16).normal_()
+        b = torch.empty(k, n, device="cuda", dtype=torch.float16).normal_()
+        ours, theirs = matmul(a, b, like="cublas"), torch.mm(a, b)
+        found[f"{m}x{n}x{k}"] = bool(torch.equal(ours.view(torch.int16), theirs.view(torch.int16)))
+    return found
+
+
+def strided() -> dict[str, bool]:
+    """Whether operands of other strides have the bytes of dense ones, under one descriptor."""
+    import torch
+
+    base = torch.empty(600, 1500, device="cuda", dtype=torch.float16).normal_()
+    found = {}
+    for name, a, b in (
+        ("steps in both axes", base[::2, ::3], base.t()[1:1001:2, ::5]),
+        ("columns apart", base[:, : 2 * 512 : 2], base.t()[:512]),
+        ("one column again and again", base[:, :1].expand(600, 512), base[:512]),
+        ("an odd first element", base.view(-1)[3 : 3 + 600 * 512].view(600, 512), base[:512]),
+        ("rows that nothing divides", base[:, :77], base[:77, :333]),
+    ):
+        dense = a.contiguous(), b.contiguous()
+        desc = describe(*dense, like="cublas")
+        wanted = matmul(*dense, desc=desc)
+        out = torch.empty(b.shape[1], 2 * a.shape[0], device="cuda", dtype=torch.float16)[:, ::2].t()
+        equal = torch.equal(matmul(a, b, desc=desc), wanted) and torch.equal(matmul(a, b, desc=desc, out=out), wanted)
+        found[name] = bool(equal and torch.equal(wanted, torch.mm(*dense)))
+    return found
+
+
+def fp8() -> dict[str, bool]:
+    """Whether products of fp8 have cuBLASLt's bytes, under every schedule of the launcher."""
+    import torch
+
+    from bitwise_cublas_profiles.library import Library
+    from bitwise_cublas_profiles.tensors import question_of, run
+
+    library, found = Library(), {}
+    with tempfile.TemporaryDirectory() as folder:
+        for m, n, k in ((512, 1024, 2048), (16, 2048, 8192), (2048, 2048, 656), (256, 4096, 4096)):
+            for left, right in (("e4m3fn", "e4m3fn"), ("e5m2", "e4m3fn"), ("e4m3fn", "e5m2")):
+                a = torch.empty(m, k, device="cuda").normal_().to(getattr(torch, f"float8_{left}"))
+                b = torch.empty(n, k, device="cuda").normal_().to(getattr(torch, f"float8_{right}")).t()
+                theirs = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+                asked = question_of(a, b, theirs)
+                run(library, asked, library.ask(asked)[0], a, b, theirs)
+                ours = matmul(a, b, like="cublas", out_dtype=torch.bfloat16)
+                tune(a, b, like="cublas", out_dtype=torch.bfloat16, path=Path(folder) / "schedules.json")
+                again = matmul(a, b, like="cublas", out_dtype=torch.bfloat16)
+                equal = torch.equal(ours.view(torch.int16), theirs.view(torch.int16))
+                found[f"{m}x{n}x{k} {left} {right}"] = bool(equal and torch.equal(again, ours))
+    return found
+
+
+def attempted(check: Callable[[], dict[str, bool]]) -> dict[str, Any]:
+    """What a check found, or why it broke off."""
+    try:
+        return dict(check())
+    except Exception as error:
+        return {"broke off": f"{type(error).__name__}: {error}"[:300]}
 
 
 def host_time(launch: Callable[[], Any]) -> float:
@@ -101,7 +169,7 @@ def overheads() -> dict[str, float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare and time; the exit status is 1 where bytes differ."""
+    """Compare and time; the exit status is 1 where bytes differ or a check breaks off."""
     parser = argparse.ArgumentParser(prog="bitwise_cublas_profiles.parity", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=50)
@@ -117,11 +185,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sums.append(float(torch.mm(ones, ones.t().contiguous()).min()))
     found["ones of 11528"] = sums
     found["warnings"] = [str(each.message) for each in caught if each.category is DroppedWarning]
+    found["more than 2^31 elements"] = attempted(large)
+    found["strides"] = attempted(strided)
+    found["fp8"] = attempted(fp8)
     found["host microseconds"] = overheads()
     found["gpu"] = torch.cuda.get_device_properties(0).name
     given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(found, indent=1))
-    return 1 if found["different"] else 0
+    sound = all(
+        value is True for name in ("more than 2^31 elements", "strides", "fp8") for value in found[name].values()
+    )
+    return 0 if sound and not found["different"] else 1
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,18 @@ class Products:
             return
         with torch.cuda.device(a.device):  # Triton launches on the current device
             run(desc, a, b, out)
+
+    def tune(self, desc: Record, a: Any, b: Any, out: Any, path: Path | None) -> tuple[str, float]:
+        """See `bitwise_core.launchers.TunableLauncher`."""
+        if not isinstance(desc, GEMMDesc):
+            raise DescriptorError(f"{self.name} runs a GEMMDesc on a and b")
+        import torch
+
+        from bitwise_nvidia_ptx.products.tuning import tune
+
+        with torch.cuda.device(a.device):
+            chosen, seconds = tune(desc, a, b, out, path=path)
+        return str(chosen), seconds
 
     def launch(self, desc: Record, *operands: Bits) -> Bits:
         """The product's patterns.  Raises DescriptorError for what the kernels do not run."""
