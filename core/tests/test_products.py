@@ -12,7 +12,7 @@ import pytest
 from bitwise_core import registry
 from bitwise_core.descriptors import Cut, GEMMDesc
 from bitwise_core.evaluation import evaluate
-from bitwise_core.products import DroppedWarning, ProductError, Undescribed, describe, matmul
+from bitwise_core.products import DroppedWarning, ProductError, Undescribed, describe, matmul, tune
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -236,3 +236,45 @@ def test_what_an_earlier_call_does_not_decide_is_refused_in_a_later_one(
     with pytest.raises(ProductError, match="out takes no gradients"):
         matmul(a.detach().requires_grad_(), b, desc=desc, out=out)
     assert len(recorder.ran) == 3
+
+
+class Ways:
+    """A launcher whose ways to run a descriptor are timed."""
+
+    name = "ways"
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    def missing(self) -> None:
+        return None
+
+    def launch(self, desc: Any, *operands: Any) -> Any:
+        raise AssertionError(desc)
+
+    def product(self, desc: Any, a: Any, b: Any, out: Any) -> None:
+        raise AssertionError(desc)
+
+    def serves(self, desc: Any, device: Any) -> bool:
+        return bool(desc == DESC)
+
+    def tune(self, desc: Any, a: Any, b: Any, out: Any, path: Any, most: int) -> tuple[str, float]:
+        self.asked.append((desc, tuple(out.shape), path, most))
+        return "the second way", 2e-6
+
+
+def test_a_launcher_measures_its_ways_to_run_what_matmul_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    ways = Ways()
+    found = replace(registry.default(), profiles=(Toy(),), launchers=(ways,))
+    monkeypatch.setattr(registry, "default", lambda: found)
+    monkeypatch.setattr("bitwise_core.products.tensors._told", {"toy"})
+    a, b = drawn(5, 40), drawn(40, 7, 1)
+    assert tune(a, b, like="toy", most=3) == ("the second way", 2e-6)
+    assert tune(a, b, desc=DESC.to_text()) == ("the second way", 2e-6)
+    assert ways.asked == [(DESC, (5, 7), None, 3), (DESC, (5, 7), None, 32)]
+    with pytest.raises(ProductError, match="no plugin measures products on cpu"):
+        tune(a, b, desc=replace(DESC, k_dropped=0))
+    with pytest.raises(ProductError, match="exactly one of them"):
+        tune(a, b)
+    with pytest.raises(ProductError, match="a has 40 columns and b has 39 rows"):
+        tune(a, b[1:], like="toy")

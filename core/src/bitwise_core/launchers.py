@@ -44,9 +44,9 @@ class ProductLauncher(Launcher, Protocol):
 class TunableLauncher(ProductLauncher, Protocol):
     """A launcher with several ways to run a descriptor, all of the same bits."""
 
-    def tune(self, desc: Record, a: Any, b: Any, out: Any, path: Path | None) -> tuple[str, float]:
-        """Measures the ways to run out = a b, and takes the fastest from now on; its name, and the seconds of a launch.
+    def tune(self, desc: Record, a: Any, b: Any, out: Any, path: Path | None, most: int) -> tuple[str, float]:
+        """Measures up to `most` ways to run out = a b, and takes the fastest from now on.
 
-        It is kept in `path`, or in a file of the launcher's own.  `out` is overwritten.  Raises DescriptorError for a
+        Returns its name, and the seconds of a launch.  It is kept in `path`, or in a file of the launcher's own.  `out` is overwritten.  Raises DescriptorError for a
         descriptor that it does not run, and RuntimeError where two ways return different bytes.
         """

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 def tune(
     a: torch.Tensor, b: torch.Tensor, *, desc: GEMMDesc | str | None = None, like: str | None = None,
-    out_dtype: torch.dtype | None = None, path: Path | None = None,
+    out_dtype: torch.dtype | None = None, path: Path | None = None, most: int = 32,
 ) -> tuple[str, float]:  # fmt: skip
-    """Measures the ways to run matmul(a, b, ...) on the device; later products like this one take the fastest.
+    """Measures up to `most` ways to run matmul(a, b, ...) on the device; later products like this one take the fastest.
 
     It is kept in `path`, or in a file of the launcher's own, for this descriptor, shape, strides, device and compiler.
     Returns its name, and the seconds of a launch.  Raises what `matmul` raises, and RuntimeError where two ways return
@@ -35,5 +35,5 @@ def tune(
         desc = tensors.described(a, b, out, like)
     for launcher in registry.default().launchers:
         if isinstance(launcher, TunableLauncher) and launcher.serves(desc, a.device):
-            return launcher.tune(desc, a.detach(), b.detach(), out, path)
+            return launcher.tune(desc, a.detach(), b.detach(), out, path, most)
     raise tensors.ProductError(f"no plugin measures products on {a.device}")

@@ -101,8 +101,8 @@ class Bench:
                             raise
             self.torch.cuda.synchronize()
 
-    def clock(self, launch: Callable[[], Any], rounds: int = 5, most: int = 20) -> float:
-        """Microseconds of one launch, the median of some runs of a graph of several."""
+    def graph(self, launch: Callable[[], Any], most: int) -> tuple[Any, int]:
+        """A CUDA graph of launches one after another, and how many: about four milliseconds of them."""
         torch = self.torch
         launch()
         torch.cuda.synchronize()
@@ -112,10 +112,15 @@ class Bench:
         end.record()
         torch.cuda.synchronize()
         count = max(2, min(most, int(4 / max(start.elapsed_time(end), 1e-3))))
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        found = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(found):
             for _ in range(count):
                 launch()
+        return found, count
+
+    def clock(self, graph: Any, count: int, rounds: int) -> float:
+        """Microseconds of one of a graph's launches, the median of some replays after a first one."""
+        torch = self.torch
         events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(rounds)]
         graph.replay()
         for start, end in events:
@@ -125,10 +130,19 @@ class Bench:
         torch.cuda.synchronize()
         return float(sorted(start.elapsed_time(end) for start, end in events)[rounds // 2] * 1000 / count)
 
+    def in_turn(self, launches: dict[str, Callable[[], Any]]) -> dict[str, float]:
+        """Microseconds of launches timed in turn, again and again, so that the device is as warm for each of them."""
+        graphs = {name: self.graph(each, 20) for name, each in launches.items()}
+        times: dict[str, list[float]] = {name: [] for name in graphs}
+        for _ in range(5):
+            for name, (graph, count) in graphs.items():
+                times[name].append(self.clock(graph, count, 3))
+        return {name: sorted(each)[2] for name, each in times.items()}
+
     def best(self, launches: Sequence[tuple[Any, Callable[[], Any]]], check: Callable[[], bool]) -> Best:
         """The fastest of named launches, those that the check fails, and how many ran.
 
-        All are timed quickly, and then the three fastest again.
+        All are timed quickly, and then the three fastest in turn.
         """
         times: list[tuple[float, int, Any, Callable[[], Any]]] = []
         wrong, ran = [], 0
@@ -142,12 +156,15 @@ class Bench:
                 continue
             ran += 1
             if check():
-                times.append((self.clock(launch, 3, 10), len(times), name, launch))
+                times.append((self.clock(*self.graph(launch, 10), 3), len(times), name, launch))
             else:
                 wrong.append(str(name))
-        again = [(self.clock(launch), name) for _, _, name, launch in sorted(times)[:3]]
-        fastest, name = min(again, key=lambda each: each[0], default=(math.inf, None))
-        return Best(fastest, name, wrong, ran)
+        if not times:
+            return Best(None, None, wrong, ran)
+        _, _, names, found = zip(*sorted(times, key=lambda each: each[:2])[:3], strict=True)
+        again = self.in_turn({str(place): each for place, each in enumerate(found)})
+        place = min(range(len(found)), key=lambda each: again[str(each)])
+        return Best(found[place], names[place], wrong, ran)
 
     def row(self, shape: Shape) -> dict[str, Any]:
         """One shape's record."""
@@ -171,26 +188,28 @@ class Bench:
 
         out.fill_(-7.0)
         own = [(each, partial(self.run, desc, a, b, out, each)) for each in self.schedules(desc, a, b, out)]
-        cublas = self.clock(lambda: torch.mm(a, b, out=out))
-        out.fill_(-7.0)
         ours = self.best(own, same)
-        untuned = self.clock(lambda: self.run(desc, a, b, out))
+        self.run(desc, a, b, out)
         wrong = [*ours.wrong, *([] if same() else ["untuned"])]
-        cublas = min(cublas, self.clock(lambda: torch.mm(a, b, out=out)))
         tiles = [(each, partial(plain.run, each, a, b, out)) for each in plain.CONFIGURATIONS]
         simple = self.best(tiles, lambda: True)
+        launches = {
+            "cublas": partial(torch.mm, a, b, out=out), "ours": ours.launch,
+            "untuned": partial(self.run, desc, a, b, out), "plain": simple.launch,
+        }  # fmt: skip
+        times = self.in_turn({name: each for name, each in launches.items() if each is not None})
+        ratio = round(times["cublas"] / times["ours"], 3) if "ours" in times else None
         return {
-            **record, "cublas": round(cublas, 2), "ours": round(ours.time, 2), "untuned": round(untuned, 2),
-            "plain": round(simple.time, 2), "ratio": round(cublas / ours.time, 3), "schedule": _fields(ours.name),
-            "plain tile": simple.name, "wrong": wrong, "ran": ours.ran + 1,
+            **record, **{name: round(each, 2) for name, each in times.items()}, "ratio": ratio,
+            "schedule": _fields(ours.name), "plain tile": simple.name, "wrong": wrong, "ran": ours.ran + 1,
         }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Best:
-    """Microseconds of the fastest launch, its name, the names of wrong ones, and how many ran."""
+    """The fastest launch, its name, the names of wrong ones, and how many ran."""
 
-    time: float
+    launch: Callable[[], Any] | None
     name: Any
     wrong: list[str]
     ran: int

@@ -61,7 +61,7 @@ class Products:
         with torch.cuda.device(a.device):  # Triton launches on the current device
             run(desc, a, b, out)
 
-    def tune(self, desc: Record, a: Any, b: Any, out: Any, path: Path | None) -> tuple[str, float]:
+    def tune(self, desc: Record, a: Any, b: Any, out: Any, path: Path | None, most: int) -> tuple[str, float]:
         """See `bitwise_core.launchers.TunableLauncher`."""
         if not isinstance(desc, GEMMDesc):
             raise DescriptorError(f"{self.name} runs a GEMMDesc on a and b")
@@ -70,7 +70,7 @@ class Products:
         from bitwise_nvidia_ptx.products.tuning import tune
 
         with torch.cuda.device(a.device):
-            chosen, seconds = tune(desc, a, b, out, path=path)
+            chosen, seconds = tune(desc, a, b, out, path=path, most=most)
         return str(chosen), seconds
 
     def launch(self, desc: Record, *operands: Bits) -> Bits:

@@ -93,6 +93,28 @@ def prepare(
     return Prepared(desc, chosen, tuple(made), kept)
 
 
+def by_triton(plan: Plan, chosen: Schedule, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> Callable[[], None]:
+    """The same launches by Triton's own dispatch, all arguments made beforehand: what the host's time is compared with.
+
+    Raises Refused for a schedule that does not fit.
+    """
+    import torch
+
+    def workspace(shape: tuple[int, ...], dtype: str) -> Any:
+        return _memory(shape, getattr(torch, _NAMES[dtype]), out)
+
+    made = [
+        (each.kernel[each.grid], {**each.arguments, **_maps(each.arguments), **each.constants, **each.options})
+        for each in calls(plan, chosen, a, b, out, workspace)
+    ]
+
+    def launch() -> None:
+        for kernel, given in made:
+            kernel(**given)
+
+    return launch
+
+
 def _compiled(call: KernelCall, matrices: Sequence[Any], plan: Plan) -> Ready:
     given = {**call.arguments, **call.constants}
     maps = _maps(call.arguments)

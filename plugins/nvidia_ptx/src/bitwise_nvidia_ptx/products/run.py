@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_nvidia_ptx.products.plan import Plan, Refused, plan
-from bitwise_nvidia_ptx.products.prepared import ALIGNMENT, Prepared, prepare
+from bitwise_nvidia_ptx.products.prepared import ALIGNMENT, Prepared, by_triton, prepare
 from bitwise_nvidia_ptx.products.schedule import Schedule
 from bitwise_nvidia_ptx.products.tuning import candidates
 
@@ -47,6 +48,12 @@ def run(
         _kept.clear()
     _kept[key] = prepared
     return out
+
+
+def bare(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> Callable[[], None]:
+    """The launches that `run` makes, by Triton's own dispatch: what the host's time of a product is compared with."""
+    made = planned(desc)
+    return by_triton(made, _first(desc, a, b, out).chosen, a, b, out)
 
 
 def forget() -> None:
