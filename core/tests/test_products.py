@@ -273,7 +273,7 @@ def test_a_launcher_measures_its_ways_to_run_what_matmul_runs(monkeypatch: pytes
     assert tune(a, b, desc=DESC.to_text()) == ("the second way", 2e-6)
     assert ways.asked == [(DESC, (5, 7), None, 3), (DESC, (5, 7), None, 32)]
     with pytest.raises(ProductError, match="no plugin measures products on cpu"):
-        tune(a, b, desc=replace(DESC, k_dropped=0))
+        tune(a, b, desc=DESC.model_copy(update={"k_dropped": 0}))
     with pytest.raises(ProductError, match="exactly one of them"):
         tune(a, b)
     with pytest.raises(ProductError, match="a has 40 columns and b has 39 rows"):

@@ -47,6 +47,7 @@ class TunableLauncher(ProductLauncher, Protocol):
     def tune(self, desc: Record, a: Any, b: Any, out: Any, path: Path | None, most: int) -> tuple[str, float]:
         """Measures up to `most` ways to run out = a b, and takes the fastest from now on.
 
-        Returns its name, and the seconds of a launch.  It is kept in `path`, or in a file of the launcher's own.  `out` is overwritten.  Raises DescriptorError for a
-        descriptor that it does not run, and RuntimeError where two ways return different bytes.
+        Returns its name, and the seconds of a launch.  It is kept in `path`, or in a file of the launcher's own.  `out`
+        is overwritten.  Raises DescriptorError for a descriptor that it does not run, and RuntimeError where two ways
+        return different bytes.
         """
