@@ -251,6 +251,8 @@ FORMS = MappingProxyType({
 """The names of kinds in a profile's table of forms."""
 ENOUGH = 16
 """Shapes that a row of that table rests on at least."""
+OUTPUTS = 1 << 16
+"""Output elements of those shapes: rounded to 16 bits, one in hundreds shows that its sum had another order."""
 
 
 def forms(runs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -269,12 +271,13 @@ def forms(runs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 key = (FORMS[row["kind"]], row["algorithm"], row["split_k"] > 1)
                 found.setdefault(key, Counter())[row["outcome"]] += 1
                 found[key][row["a"]] += 1
+                found[key]["outputs"] += m * n * row["batch"]
     return [
         {"form": form, "algorithm": algorithm, "sliced": sliced,
          "dtypes": [name for name in ("fp16", "bf16") if count[name]], "provenance": "measured",
          "shapes": count["equal"], "draws": len(DRAWS) * count["equal"]}
         for (form, algorithm, sliced), count in sorted(found.items())
-        if not count["different"] and count["equal"] >= ENOUGH
+        if not count["different"] and count["equal"] >= ENOUGH and count["outputs"] >= OUTPUTS
     ]  # fmt: skip
 
 
