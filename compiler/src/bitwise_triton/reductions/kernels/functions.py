@@ -146,12 +146,14 @@ def tree_welford(x, axis: tl.constexpr, order: tl.constexpr = "inner_tree", exte
     """
     tl.static_assert(FINGERPRINT != "")
     value = x.to(tl.float32)
+    # One return: what follows a return inside a condition is compiled all the same.
     if extent is None:
         total, squares = fold_welford(value, axis, order)
-        return total, squares, tl.full(total.shape, x.shape[axis], tl.float32)
-    ones = tl.full(value.shape, 1.0, tl.float32)
-    start = (value, tl.zeros_like(value), ones)
-    return tree_reduce(start, axis, welford, order, extent, (-0.0, 0.0, 0.0))
+        found = (total, squares, tl.full(total.shape, x.shape[axis], tl.float32))
+    else:
+        start = (value, tl.zeros_like(value), tl.full(value.shape, 1.0, tl.float32))
+        found = tree_reduce(start, axis, welford, order, extent, (-0.0, 0.0, 0.0))
+    return found
 
 
 @triton.jit
