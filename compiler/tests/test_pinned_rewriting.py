@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from bitwise_core.tree.evaluate import evaluate_many  # noqa: E402
 from bitwise_triton import Buffer, CaptureError, compile_configuration  # noqa: E402
 from bitwise_triton.arguments import to_triton  # noqa: E402
 from bitwise_triton.reductions import Order, OrderError, evaluate, pinned_reductions  # noqa: E402
+from bitwise_triton.reductions.kernels.functions import tree_sum  # noqa: E402
 from bitwise_triton.samples.pinned_reductions import cases, sources  # noqa: E402
 from bitwise_triton.verdicts import source_of  # noqa: E402
 
@@ -247,3 +250,67 @@ def test_orders_and_versions_that_cannot_be_rewritten(monkeypatch: pytest.Monkey
         pinned_reductions(),
     ):
         pass
+
+
+@triton.jit
+def own_sum(x, y, ROWS: tl.constexpr, COLUMNS: tl.constexpr, AXIS: tl.constexpr):
+    value = tl.load(x + tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :])
+    total = tree_sum(value, AXIS)
+    tl.store(y + tl.arange(0, total.shape[0]), total)
+
+
+@triton.jit
+def plain_sum(x, y, ROWS: tl.constexpr, COLUMNS: tl.constexpr, AXIS: tl.constexpr):
+    value = tl.load(x + tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :])
+    total = tl.sum(value, AXIS)
+    tl.store(y + tl.arange(0, total.shape[0]), total)
+
+
+def one_sum(kernel: Any, rows: int, columns: int, axis: int, dtype: str = "fp32", **options: int) -> Any:
+    arguments: dict[str, Any] = {"x": Buffer("X", dtype), "y": Buffer("Y", dtype)}
+    constants: dict[str, object] = {"ROWS": rows, "COLUMNS": columns, "AXIS": axis}
+    return compile_configuration(kernel, arguments, constants, grid=(1,), **options)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_program_of_several_blocks_is_not_pinned(axis: int, triton_cache: Any) -> None:
+    with pinned_reductions() as done:
+        one_sum(plain_sum, 64, 64, axis, num_ctas=2)
+    assert done.pinned() == 0
+    assert done.left()[0].endswith("keeps a free order, since its program is spread over 2 blocks.")
+    for context in (nullcontext(), pinned_reductions(None)):
+        with context, pytest.raises(CaptureError, match="made inside one block, not in 2; compile with num_ctas=1"):
+            one_sum(own_sum, 64, 64, axis, num_ctas=2)
+
+
+def test_a_sum_of_one_element_is_that_element(triton_cache: Any) -> None:
+    """No addition is made, so that -0.0 stays; plain, rewritten and own kernels have the same text to add."""
+    with pinned_reductions() as done:
+        rewritten = one_sum(plain_sum, 64, 1, 1)
+    assert (done.pinned(), done.left()) == (0, [])
+    for found in (rewritten, one_sum(own_sum, 64, 1, 1)):
+        assert re.findall(r"(?:add|fma)(?:\.rn)?\.f32", found.assembly) == []
+    with pinned_reductions(None) as done:
+        assert one_sum(own_sum, 64, 1, 1).assembly == one_sum(own_sum, 64, 1, 1).assembly
+    assert done.layouts() == []
+
+
+def test_sums_of_integers_are_left_alone_or_exact(triton_cache: Any) -> None:
+    plain = one_sum(plain_sum, 4, 128, 1, "i32").assembly
+    with pinned_reductions() as done:
+        assert one_sum(plain_sum, 4, 128, 1, "i32").assembly == plain
+    assert (done.pinned(), done.left()) == (0, [])
+    with pinned_reductions(None):
+        late = one_sum(own_sum, 4, 128, 1, "i32")
+    early, plain_one = one_sum(own_sum, 4, 128, 1, "i32"), one_sum(plain_sum, 4, 128, 1, "i32")
+    every = [source_of(one, title) for title, one in (("late", late), ("early", early), ("plain", plain_one))]
+    found = partition(every, "sm_90", Options(), workers=1)
+    assert (len(found.classes), found.unknown) == (1, {})
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_100", "gfx942"])
+def test_what_is_made_late_compiles_for_every_target(target: str, triton_cache: Any) -> None:
+    with pinned_reductions("open") as done:
+        library_sources(target)
+    assert done.left() == []
+    assert sum("it moves before step" in line for line in done.layouts()) > 0

@@ -6,7 +6,7 @@ import hashlib
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +123,7 @@ def _hook(found: Rewritten, key: str, before: Callable[..., Any] | None, layout:
         backend, stages, options = arguments[:3]
         if "ttir" in stages:
             if found.order is not None:
-                stages["ttir"] = _rewriting(stages["ttir"], found, found.order, backend.target.backend)
+                stages["ttir"] = _rewriting(stages["ttir"], found, found.order, backend.target.backend, options)
             stages["ttgir"] = _placing(stages["ttgir"], found, options, layout)
         elif found.order is not None:
             stages["ttgir"] = _unread(stages["ttgir"], found)
@@ -132,10 +132,15 @@ def _hook(found: Rewritten, key: str, before: Callable[..., Any] | None, layout:
     return hook
 
 
-def _rewriting(make: Callable[[Any, Any], Any], found: Rewritten, order: Order, backend: str) -> Callable[..., Any]:
+def _rewriting(
+    make: Callable[[Any, Any], Any], found: Rewritten, order: Order, backend: str, options: Any
+) -> Callable[..., Any]:
     def stage(source: Any, metadata: Any) -> Any:
         module = make(source, metadata)
         text, outcomes = rewriting.rewrite(str(module), order, backend)
+        if options.num_ctas > 1:
+            reason = f"its program is spread over {options.num_ctas} blocks"
+            outcomes = tuple(replace(one, pinned=False, reason=one.reason or reason) for one in outcomes)
         found.kernels.append((module.get_entry_func_name(), outcomes))
         return _parsed(text, module) if any(one.pinned for one in outcomes) else module
 

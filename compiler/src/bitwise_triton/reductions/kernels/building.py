@@ -37,7 +37,7 @@ def fill_beyond(values, axis, extent, neutral, _semantic=None):
     values, neutral = _tuple(values), _tuple(neutral)
     if plain(extent) is None:
         return tl.tuple(values)
-    at = _axis(axis, values[0])
+    at = _axis(axis, values[0], _semantic)
     shape = shape_of(values[0])
     index = tl.arange(0, shape[at], _semantic=_semantic)
     index = tl.reshape(index, [n if i == at else 1 for i, n in enumerate(shape)], _semantic=_semantic)
@@ -53,7 +53,7 @@ def fill_beyond(values, axis, extent, neutral, _semantic=None):
 def fold(values, axis, text, combine, _semantic=None, _generator=None):
     """A tuple of tensors reduced along `axis` in the order `text` by `combine`, a jit function or a kind's name."""
     values = _tuple(values)
-    at = _axis(axis, values[0])
+    at = _axis(axis, values[0], _semantic)
     order = _order(text, values[0], at)
     return tl.tuple(_ended(values, at, order, order.steps(shape_of(values[0])[at]), combine, _semantic, _generator))
 
@@ -62,7 +62,7 @@ def fold(values, axis, text, combine, _semantic=None, _generator=None):
 def fold_into(totals, values, axis, text, combine, _semantic=None, _generator=None):
     """`totals` after the tile `values` of an axis that is read tile by tile in the order `text`."""
     values, totals = _tuple(values), _tuple(totals)
-    at = _axis(axis, values[0])
+    at = _axis(axis, values[0], _semantic)
     order = orders.Order(plain(text))
     early, chunk = order.chunked()
     extent = shape_of(values[0])[at]
@@ -91,7 +91,7 @@ def fold_into(totals, values, axis, text, combine, _semantic=None, _generator=No
 def fold_end(totals, axis, text, combine, _semantic=None, _generator=None):
     """The result of totals that `fold_into` made: the steps that come after the chain."""
     totals = _tuple(totals)
-    at = _axis(axis, totals[0])
+    at = _axis(axis, totals[0], _semantic)
     order = orders.Order(plain(text))
     early, chunk = order.chunked()
     return tl.tuple(_ended(totals, at, order, order.steps(chunk)[early:], combine, _semantic, _generator))
@@ -103,7 +103,7 @@ def fold_welford(x, axis, text, _semantic=None, _generator=None):
 
     Both sides of a step have the same number of elements, a power of two known here.
     """
-    at = _axis(axis, x)
+    at = _axis(axis, x, _semantic)
     order = _order(text, x, at)
     steps = order.steps(shape_of(x)[at])
     if not all(isinstance(step, orders.Pair) for step in steps):
@@ -152,8 +152,10 @@ def _tuple(values: Any) -> list[Any]:
     return list(values) if isinstance(values, (tuple, list, tl.tuple)) else [values]
 
 
-def _axis(axis: Any, value: Any) -> int:
-    at, rank = int(plain(axis)), len(value.shape)
+def _axis(axis: Any, value: Any, semantic: Any) -> int:
+    at, rank, blocks = int(plain(axis)), len(value.shape), semantic.builder.options.num_ctas
+    if blocks > 1:
+        raise ValueError(f"A pinned reduction is made inside one block, not in {blocks}; compile with num_ctas=1.")
     if not -rank <= at < rank:
         raise ValueError(f"Axis {at} of a pinned reduction is not one of the {rank} axes of its operand.")
     return at % rank

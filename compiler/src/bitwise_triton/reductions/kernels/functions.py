@@ -13,7 +13,8 @@ others, `add_rounded` and `mul_rounded` keep a product and its sum from becoming
 
 Extents are powers of two, as Triton's tensors are. `extent` replaces what stands beyond it by the neutral element:
 -0.0 for sums, which changes no number, -0.0 included (the sum of no elements is -0.0). A sum of one element is that
-element; integers add as in `tl.sum`, exactly modulo their width. An axis that programs share is not reduced here.
+element; integers add as in `tl.sum`, exactly modulo their width. A reduction is made inside one block: with num_ctas
+above 1 these functions are an error.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call"
@@ -32,6 +33,9 @@ from bitwise_triton.reductions.kernels.building import (
     fold_into,
     fold_welford,
 )
+
+# Triton wraps the default values of constants that are numbers, and not those that are texts.
+_INNER_TREE = tl.constexpr("inner_tree")
 
 
 @triton.jit
@@ -60,7 +64,7 @@ def negative_zeros(shape: tl.constexpr, dtype: tl.constexpr = tl.float32):
 
 
 @triton.jit
-def tree_sum(x, axis: tl.constexpr, order: tl.constexpr = "inner_tree", extent=None):
+def tree_sum(x, axis: tl.constexpr, order: tl.constexpr = _INNER_TREE, extent=None):
     """The sum of `x` along `axis` in `order`, of the first `extent` elements; bfloat16 is added as float32."""
     tl.static_assert(FINGERPRINT != "")
     filled = fill_beyond(checked(x, "tree_sum"), axis, extent, -0.0)
@@ -68,13 +72,13 @@ def tree_sum(x, axis: tl.constexpr, order: tl.constexpr = "inner_tree", extent=N
 
 
 @triton.jit
-def tree_dot(a, b, axis: tl.constexpr, order: tl.constexpr = "inner_tree"):
+def tree_dot(a, b, axis: tl.constexpr, order: tl.constexpr = _INNER_TREE):
     """The sum along `axis` of the products `a * b` (broadcast), each product rounded, then added as in `tree_sum`."""
     return tree_sum(mul_rounded(checked(a, "tree_dot"), checked(b, "tree_dot")), axis, order)
 
 
 @triton.jit
-def tree_reduce(values, axis: tl.constexpr, combine, order: tl.constexpr = "inner_tree", extent=None, neutral=None):
+def tree_reduce(values, axis: tl.constexpr, combine, order: tl.constexpr = _INNER_TREE, extent=None, neutral=None):
     """A tuple of tensors reduced together along `axis`: `combine` takes the values of one side, then of the other.
 
     Returns a tuple. `neutral`, a tuple of constants, stands beyond `extent`.
@@ -138,7 +142,7 @@ def welford(sum_a, squares_a, count_a, sum_b, squares_b, count_b):
 
 
 @triton.jit
-def tree_welford(x, axis: tl.constexpr, order: tl.constexpr = "inner_tree", extent=None):
+def tree_welford(x, axis: tl.constexpr, order: tl.constexpr = _INNER_TREE, extent=None):
     """The sum of `x` along `axis`, the sum of its squared deviations from the mean, and the count, in float32.
 
     Of the first `extent` elements, all without one; the bits of a set do not depend on how much stands beyond it.
