@@ -10,7 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from bitwise_cublas_profiles.commands import app
 from bitwise_cublas_profiles.library import Library, Pointers
 from bitwise_cublas_profiles.question import Configuration, CublasError, Question, question
 
@@ -110,6 +112,20 @@ def test_a_configuration_of_ones_own(library: Library) -> None:
     assert numbers == [13, 2, 4, 3, 0, 10, 5, 0]
     with pytest.raises(CublasError, match=r"AlgoCheck of cuBLASLt 13\.1\.0 .* it does not support what is asked"):
         library.configured(asked, replace(given, custom=77))
+
+
+def test_a_question_from_the_command_line(library: Library) -> None:
+    options = ["--batch", "3", "--transposes", "TT", "--leading", "8,16,24", "--batch-strides", "0,-,-"]
+    more = ["--alignment", "16,32,-", "--epilogue", "gelu_bias", "--workspace", "99", "--library", str(library.path)]
+    done = CliRunner().invoke(app, ["ask", "5", "7", "11", *options, *more])
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout == (
+        "3 x 5x7x11 fp16 TT to fp16: algorithm=100 tile=101 stages=106 split_k=102 reduction=103 swizzle=104 "
+        "custom=105 inner_shape=107 cluster_shape=108; workspace 4096 bytes\n"
+    )
+    assert seen(library)[:18] == [2, 11, 7, 16, 3, 112, 2, 5, 11, 8, 3, 0, 2, 7, 5, 24, 3, 120]
+    assert seen(library)[20:23] == [1, 1, 36]
+    assert seen(library)[26:31] == [99, 32, 16, 256, 256]
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,10 @@ def loaded_libm() -> str:
          "'int8' is no type of operands; there are fp16, bf16, e4m3, e5m2, tf32, fp32"),
         (["ask", "1", "8", "16", "--library", "/nowhere"],
          "/nowhere: there is no such library; give the path of a libcublasLt.so"),
+        (["ask", "1", "8", "16", "--leading", "16,8"],
+         "--leading: '16,8' is not of the form A,B,C, three numbers of which any may be -"),
+        (["ask", "1", "8", "16", "--leading", "15,-,-"],
+         "the leading dimension of a is 15; its 1 rows of 16 elements would overlap"),
         (["ask", "1", "8", "16", "--transposes", "XX"], "--transposes: 'XX' is none of NN, NT, TN and TT"),
     ],
 )  # fmt: skip

@@ -48,6 +48,16 @@ def cublas() -> None:
 def ask(
     m: Size, n: Size, k: Size, dtype: Dtype = "fp16", out: Out = None, library: Path_ = None,
     workspace: Workspace = WORKSPACE, transposes: Transposes = None, epilogue: Epilogue = "none",
+    batch: Annotated[int, typer.Option("--batch", min=1, help="How many products of this shape.")] = 1,
+    leading: Annotated[
+        str | None, typer.Option("--leading", metavar="A,B,C", help="Leading dimensions, in elements; - for dense.")
+    ] = None,
+    strides: Annotated[
+        str | None, typer.Option("--batch-strides", metavar="A,B,C", help="Elements between a batch's matrices.")
+    ] = None,
+    alignment: Annotated[
+        str | None, typer.Option("--alignment", metavar="A,B,C", help="Bytes that the pointers are multiples of.")
+    ] = None,
     count: Annotated[int, typer.Option("--count", min=1, help="How many answers, best first.")] = 1,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
@@ -56,7 +66,12 @@ def ask(
     Exit status: 0 answered, 2 something is wrong in an argument, or the library has no answer.
     """
     with _errors():
-        asked = question(m, n, k, dtype, out, workspace=workspace, epilogue=epilogue, **_stored(transposes))
+        options: dict[str, Any] = {"workspace": workspace, "epilogue": epilogue, "batch": batch, **_stored(transposes)}
+        for name, option, text in (("ld", "--leading", leading), ("stride", "--batch-strides", strides)):
+            options |= {f"{name}_{matrix}": each for matrix, each in zip("abc", _three(option, text), strict=True)}
+        if alignment is not None:
+            options["alignment"] = tuple(each or 256 for each in _three("--alignment", alignment))
+        asked = question(m, n, k, dtype, out, **options)
         with Library(library) as loaded:
             answers = loaded.ask(asked, count)
             version, path = loaded.version, str(loaded.path)
@@ -132,6 +147,16 @@ def _counter(loaded: Library) -> Callable[[Question, Answer], int]:
             raise CublasError("--run multiplies on the GPU through PyTorch, which is not installed") from None
 
     return count
+
+
+def _three(option: str, text: str | None) -> list[int | None]:
+    """Numbers for A, B and C, None for a matrix that is dense."""
+    if text is None:
+        return [None, None, None]
+    parts = [each.strip() for each in text.split(",")]
+    if len(parts) != 3 or not all(each == "-" or (each.isascii() and each.isdigit()) for each in parts):
+        raise CublasError(f"{option}: {text!r} is not of the form A,B,C, three numbers of which any may be -")
+    return [None if each == "-" else int(each) for each in parts]
 
 
 def _stored(transposes: str | None) -> dict[str, Any]:
