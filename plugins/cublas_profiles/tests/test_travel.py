@@ -14,7 +14,6 @@ import pytest
 
 from bitwise_cublas_profiles import beyond, travel
 from bitwise_cublas_profiles.describe import descriptor_of
-from bitwise_cublas_profiles.processes import together
 from bitwise_cublas_profiles.profile import profile
 from bitwise_cublas_profiles.question import Answer, Configuration, CublasError, Question, question
 from bitwise_cublas_profiles.seeded import Operands, hashed, patterns
@@ -167,14 +166,34 @@ def test_batches_biases_and_gaps_are_held_against_plain_descriptors(monkeypatch:
     assert not all(found[1].consecutive for found in kinds if found)
 
 
-def counted(start: int, step: int, deadline: float, given: Any) -> Any:
-    if start == given:
-        raise ValueError("no GPU")
-    return ([number] for number in range(start, 10, step))
+RECORDS = Path(__file__).resolve().parents[3] / "records"
 
 
-def test_rows_of_several_processes_come_together() -> None:
-    rows, died = together(counted, 2, 60, None)
-    assert (sorted(rows), died) == ([[number] for number in range(10)], [])
-    rows, died = together(counted, 2, 60, 1)
-    assert (sorted(rows), died) == ([[0], [2], [4], [6], [8]], ["ValueError: no GPU"])
+@pytest.mark.skipif(not RECORDS.exists(), reason="records are not part of an installed distribution")
+def test_a_cpu_makes_the_bytes_that_were_recorded(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = RECORDS / "cublas-travel-h100-to-h200-13.1.json.xz"
+    assert travel.main(["check", f"--rows={rows}", "--count=12"]) == 0
+    assert capsys.readouterr().out == "12 products evaluated to the recorded bytes, 0 to others\n"
+    whole = json.loads(lzma.decompress(rows.read_bytes()))
+    for entry in whole["lock"]["entries"]:
+        if "k_dropped" not in entry.get("descriptor", "k_dropped"):
+            entry["descriptor"] = entry["descriptor"][:-1] + " k_dropped=1)"
+    found = [same for _, same in travel.checked(whole, 4)]
+    assert found == [False] * 4
+
+
+@pytest.mark.skipif(not RECORDS.exists(), reason="records are not part of an installed distribution")
+def test_the_record_of_travels_is_what_its_rows_say() -> None:
+    for each in json.loads((RECORDS / "cublas-travels-sm90.json").read_text())["travels"]:
+        whole = json.loads(lzma.decompress((RECORDS / each["rows"]).read_bytes()))
+        assert each["summary"] == travel.summary(whole["travel"]["rows"])
+        assert each["replayed"] == whole["travel"]["replayed"]
+
+
+def test_a_stretch_is_the_same_with_and_without_its_pool() -> None:
+    few, whole = Operands(3, "cpu", 1 << 16), Operands(3, "cpu", 1 << 16)
+    for dtype in ("fp16", "e4m3"):
+        whole.pool(dtype, "wide")
+        one, other = (each.stretch(dtype, "wide", 777, 99).view(torch.uint8) for each in (few, whole))
+        assert torch.equal(one, other)
+    assert not few._pools

@@ -18,6 +18,7 @@ DRAWS = ("flat", "wide")
 POOL = 1 << 25
 """Elements of a pool: stretches of it are operands."""
 _CHUNK = 1 << 22
+_FEW = 1 << 20
 _MASK = (1 << 32) - 1
 _REACH = {"fp16": 10, "bf16": 16, "e4m3": 5, "e5m2": 8}
 """Binary orders of magnitude, below 8, that wide draws spread over: sums stay finite."""
@@ -54,15 +55,30 @@ class Operands:
         from bitwise_cublas_profiles.tensors import torch_type
 
         if (dtype, draw) not in self._pools:
-            size = torch_type(dtype).itemsize
-            integers = torch.uint8 if size == 1 else torch.int16
-            made = torch.empty(self.size, dtype=integers, device=self.device)
+            made = torch.empty(self.size, dtype=torch_type(dtype), device=self.device)
             for start in range(0, self.size, _CHUNK):
                 counters = torch.arange(start, min(start + _CHUNK, self.size), dtype=torch.int64, device=self.device)
-                found = patterns(counters, self.seed, dtype, draw)
-                made[start : start + len(counters)] = found.to(torch.uint8 if size == 1 else torch.int32).to(integers)
-            self._pools[dtype, draw] = made.view(torch_type(dtype))
+                made[start : start + len(counters)] = self._made(counters, dtype, draw)
+            self._pools[dtype, draw] = made
         return self._pools[dtype, draw]
+
+    def stretch(self, dtype: str, draw: str, start: int, length: int) -> torch.Tensor:
+        """So many elements of a pool; where no pool was made and they are few, they alone are made."""
+        import torch
+
+        if (dtype, draw) in self._pools or length > _FEW or self.device != "cpu":
+            return self.pool(dtype, draw)[start : start + length]
+        counters = torch.arange(start, start + length, dtype=torch.int64)
+        return self._made(counters, dtype, draw)
+
+    def _made(self, counters: torch.Tensor, dtype: str, draw: str) -> torch.Tensor:
+        import torch
+
+        from bitwise_cublas_profiles.tensors import torch_type
+
+        narrow = torch_type(dtype).itemsize == 1
+        found = patterns(counters, self.seed, dtype, draw).to(torch.uint8 if narrow else torch.int32)
+        return (found if narrow else found.to(torch.int16)).view(torch_type(dtype))
 
     def draw(self, asked: Question, number: int, draw: str) -> tuple[torch.Tensor, torch.Tensor]:
         """A (m, k) and B (k, n) of a question without gaps, laid as it says."""
@@ -71,8 +87,7 @@ class Operands:
         for dtype, (rows, columns), transposed in (
             (asked.a, asked.stored_a, asked.transpose_a), (asked.b, asked.stored_b, asked.transpose_b),
         ):  # fmt: skip
-            pool = self.pool(dtype, draw)
             start = source.randrange(0, (self.size - rows * columns) // 256) * 256
-            matrix = pool[start : start + rows * columns].view(rows, columns)
+            matrix = self.stretch(dtype, draw, start, rows * columns).view(rows, columns)
             found.append(matrix.t() if transposed else matrix)
         return found[0], found[1]

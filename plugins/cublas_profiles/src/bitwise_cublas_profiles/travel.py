@@ -4,11 +4,13 @@
     python -m bitwise_cublas_profiles.travel replay --lock lock.json --bytes bytes.json --out travel.json
     python -m bitwise_cublas_profiles.travel replay ... --library /path/to/libcublasLt.so.12
     python -m bitwise_cublas_profiles.travel keep ... --record records/travels.json --rows records/travel.json.xz
+    python -m bitwise_cublas_profiles.travel check --rows records/travel.json.xz
 
 `lock` asks the heuristic for shapes of all regimes, writes a lock file of the descriptors, and a file with hashes of
 what cuBLASLt returned on two draws of operands that any machine makes alike.  `replay` runs the lock's products, and
 cuBLASLt as it answers there, or another library, on the same operands.  `keep` adds what was counted to
-a record, and writes everything beside it.  Needs the plugins installed.
+a record, and writes everything beside it.  `check` evaluates the small products of such a file on the CPU, against the
+first machine's hashes; it takes no GPU.  Needs the plugins installed.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ from bitwise_cublas_profiles.seeded import DRAWS, Operands
 from bitwise_cublas_profiles.shapes import REGIMES, drawn
 
 MAXIMUM_OUTPUT, MAXIMUM_OPERAND, MAXIMUM_PRODUCTS = 1 << 21, 1 << 24, 1 << 33
+MAXIMUM_EVALUATED = 1 << 19
+"""Multiply-adds of a product that is small enough for a CPU."""
 _DIGITS = 16
 BYTES = ("number", "m", "n", "k", "a", "transposes", "c", "sha256")
 """Columns of the file of hashes: the shape's number under its seed, and the first digits of a hash over both draws."""
@@ -72,9 +76,10 @@ class Machine:
 
     def __init__(self, library: Any, capability: str, operands: Operands) -> None:
         self.library, self.operands = library, operands
-        self.known: Profile | str
+        self.known: Profile | str = "no library"
         try:
-            self.known = profile(library.version, capability)
+            if library is not None:
+                self.known = profile(library.version, capability)
         except CublasError as error:
             self.known = str(error)
 
@@ -276,12 +281,44 @@ def keep(given: argparse.Namespace) -> int:
     return 0
 
 
+def checked(whole: dict[str, Any], count: int) -> Iterator[tuple[dict[str, Any], bool]]:
+    """The first `count` small products of a file that `keep` wrote, and whether a CPU makes the recorded bytes."""
+    from bitwise_core.products import matmul
+
+    content = Lock.from_text(json.dumps(whole["lock"]))
+    machine = Machine(None, "none", Operands(whole["bytes"]["seed"], "cpu"))
+    for values in whole["bytes"]["rows"]:
+        row = dict(zip(BYTES, values, strict=True))
+        if row["m"] * row["n"] * row["k"] > MAXIMUM_EVALUATED:
+            continue
+        if count == 0:
+            return
+        count -= 1
+        digest = machine.hashed(
+            drawn_question(row), row["number"],
+            lambda a, b, out: matmul(a, b, lock=content, out=out, out_dtype=out.dtype),
+        )  # fmt: skip
+        yield row, digest == row["sha256"]
+
+
+def check(given: argparse.Namespace) -> int:
+    """Evaluates small products; the exit status is 1 where bytes differ."""
+    whole = json.loads(lzma.decompress(given.rows.read_bytes()))
+    outcomes: Counter[bool] = Counter()
+    for row, same in checked(whole, given.count):
+        outcomes[same] += 1
+        if not same:
+            print(json.dumps(row))
+    print(f"{outcomes[True]} products evaluated to the recorded bytes, {outcomes[False]} to others")
+    return 1 if outcomes[False] else 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Lock or replay."""
     parser = argparse.ArgumentParser(prog="bitwise_cublas_profiles.travel", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("what", choices=("lock", "replay", "keep"))
-    parser.add_argument("--lock", type=Path, required=True, help="the lock file")
-    parser.add_argument("--bytes", type=Path, required=True, help="the file of hashes")
+    parser.add_argument("what", choices=("lock", "replay", "keep", "check"))
+    parser.add_argument("--lock", type=Path, help="the lock file")
+    parser.add_argument("--bytes", type=Path, help="the file of hashes")
     parser.add_argument("--out", type=Path, help="the record of a replay")
     parser.add_argument("--seed", type=int, default=7, help="of the shapes and the operands of a lock (default 7)")
     parser.add_argument("--count", type=int, default=4000, help="how many shapes (default 4000)")
@@ -289,13 +326,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=14, help="of a replay, on the one GPU (default 14)")
     parser.add_argument("--library", help="path of a libcublasLt (default: the one of the installed PyTorch)")
     parser.add_argument("--record", type=Path, help="the record of all replays, to which keep adds one")
-    parser.add_argument("--rows", type=Path, help="where keep writes everything (.json.xz)")
+    parser.add_argument("--rows", type=Path, help="where keep writes everything, and what check reads (.json.xz)")
     given = parser.parse_args(arguments)
-    if given.what != "lock" and given.out is None:
-        parser.error(f"{given.what} needs --out")
-    if given.what == "keep" and not (given.record and given.rows):
-        parser.error("keep needs --record and --rows")
-    return {"lock": lock, "replay": replay, "keep": keep}[given.what](given)
+    needed = {
+        "lock": ("lock", "bytes"), "replay": ("lock", "bytes", "out"),
+        "keep": ("lock", "bytes", "out", "record", "rows"), "check": ("rows",),
+    }  # fmt: skip
+    for name in needed[given.what]:
+        if getattr(given, name) is None:
+            parser.error(f"{given.what} needs --{name}")
+    return {"lock": lock, "replay": replay, "keep": keep, "check": check}[given.what](given)
 
 
 if __name__ == "__main__":
