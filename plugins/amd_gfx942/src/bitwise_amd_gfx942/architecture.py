@@ -24,6 +24,7 @@ from bitwise_amd_gfx942.opcodes import (
     scalar_logic,
     scalar_memory,
     scalar_moves,
+    scratch,
     shared_memory,
     vector_integers,
     vector_logic,
@@ -43,8 +44,8 @@ from bitwise_core.machine.state import Machine, literal
 OPCODES = Table(
     atomics.TABLE, buffers.TABLE, carries.TABLE, comparisons.TABLE, control.TABLE, conversion.TABLE, division.TABLE,
     flat.TABLE, floating.TABLE, matrix.TABLE, packed.TABLE, scalar_integers.TABLE, scalar_logic.TABLE,
-    scalar_memory.TABLE, scalar_moves.TABLE, shared_memory.TABLE, vector_integers.TABLE, vector_logic.TABLE,
-    waits.TABLE, wave.TABLE,
+    scalar_memory.TABLE, scalar_moves.TABLE, scratch.TABLE, shared_memory.TABLE, vector_integers.TABLE,
+    vector_logic.TABLE, waits.TABLE, wave.TABLE,
 )  # fmt: skip
 
 

@@ -11,7 +11,8 @@ Source of the bound: AMD Instinct MI300 ISA, V_RCP_F32 and V_RCP_IFLAG_F32, "les
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import count, product
+from itertools import count
+from itertools import product as assignments
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,7 @@ def applied(values: Sequence[Any], evaluate: Callable[..., Array], fallback: Cal
     if len(sources) > _MOST:
         return None
     options: dict[tuple[int, ...], Array] = {}
-    for chosen in product(range(3), repeat=len(sources)):
+    for chosen in assignments(range(2), repeat=len(sources)):
         of = dict(zip(sources, chosen, strict=True))
         numbers = [
             each.options[tuple(of[source] for source in each.sources)] if isinstance(each, Candidates) else each
@@ -115,23 +116,26 @@ def applied(values: Sequence[Any], evaluate: Callable[..., Array], fallback: Cal
 
 
 def reciprocal(number: Array, data: Callable[[], Lanes]) -> Value:
-    """What the machine's reciprocal of known fp32 numbers may be, all within one unit in the last place.
+    """What the machine's reciprocal of known fp32 numbers may be: the floats less than a unit from it.
 
+    They are its neighbours on both sides, and where it is a power of two that float and the one below.
     `data` gives it as an operation among data.  Zeros, infinities and NaNs have exact reciprocals.
     """
+    wide = number.view(np.float32).astype(np.float64)
     with np.errstate(all="ignore"):
-        nearest = (1.0 / number.view(np.float32).astype(np.float64)).astype(np.float32)
-        special = ~np.isfinite(nearest) | (nearest == 0) | (np.abs(nearest) < np.float32(2.0**-125))
-        if (special & np.isfinite(nearest) & (nearest != 0)).any():
+        exact = 1.0 / wide
+        nearest = exact.astype(np.float32)
+        special = ~np.isfinite(exact) | (exact == 0)
+        if (~special & ~((np.abs(exact) > 2.0**-125) & (np.abs(exact) < 2.0**126))).any():
             return data()
-        below, above = (
-            np.nextafter(nearest, np.float32(0)),
-            np.nextafter(nearest, np.float32(np.inf) * np.sign(nearest)),
-        )
-    found: dict[tuple[int, ...], Array] = {
-        (place,): np.where(special, nearest, each).astype(np.float32).view(np.uint32)
-        for place, each in enumerate((below, nearest, above))
-    }
-    if all(np.array_equal(found[0,], each) for each in found.values()):
+        size = np.abs(nearest)
+        below, above = np.nextafter(size, np.float32(0)), np.nextafter(size, np.float32(np.inf))
+        power = np.frexp(size)[0] == 0.5
+        product = size.astype(np.float64) * np.abs(wide)  # exact: both have 24 bits
+        low = np.where((product > 1) | power, below, size)
+        high = np.where(product < 1, above, size)
+        low, high = (np.where(special, nearest, np.copysign(each, nearest)).astype(np.float32) for each in (low, high))
+    found: dict[tuple[int, ...], Array] = {(place,): each.view(np.uint32) for place, each in enumerate((low, high))}
+    if np.array_equal(found[0,], found[1,]):
         return found[0,]
     return Candidates((next(_SOURCES),), found, data)  # type: ignore[return-value]

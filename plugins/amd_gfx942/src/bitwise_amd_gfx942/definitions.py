@@ -15,14 +15,18 @@ _NO_RESULT = (
 _TWO_RESULTS = ("v_div_scale", "v_mad_u64", "v_mad_i64", "v_swap")
 
 
+def results(instruction: Instruction) -> int:
+    """How many of an instruction's operands, from the first on, it may write."""
+    name = form(instruction.opcode).name
+    if name.startswith(_NO_RESULT) or "_store_" in name or not instruction.operands:
+        return 0
+    return 2 if name.startswith(_TWO_RESULTS) or "_co_" in name else 1
+
+
 def written(instruction: Instruction) -> set[str]:
     """The registers that an instruction may write, of those it names."""
     name = form(instruction.opcode).name
-    if name.startswith(_NO_RESULT) or "_store_" in name or not instruction.operands:
-        return set()
-    found = registers_of(instruction.operands[0])
-    if name.startswith(_TWO_RESULTS) or "_co_" in name:
-        found |= registers_of(instruction.operands[1])
+    found = {each for operand in instruction.operands[: results(instruction)] for each in registers_of(operand)}
     if "saveexec" in name or name.startswith("v_cmpx"):
         found |= {"exec_lo", "exec_hi"}
     return found

@@ -6,11 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bitwise_amd_gfx942.opcodes.selections import chosen_before, remember
 from bitwise_amd_gfx942.registers import EVERYONE, EXEC
+from bitwise_amd_gfx942.sets import alike, other_set
 from bitwise_core.asm import Instruction
-from bitwise_core.engine.program import merge_local, merge_registers
+from bitwise_core.engine.program import merge_local
 from bitwise_core.machine.arch import Builder, Context, OpcodeTable
-from bitwise_core.machine.lanes import Array
+from bitwise_core.machine.lane_hash import poison
+from bitwise_core.machine.lanes import Array, Value, width
 from bitwise_core.machine.state import Control, Machine, Step, both
 
 
@@ -71,9 +74,24 @@ def _under_condition(machine: Machine, step: Step) -> Control | None:
         control = step(machine)
     finally:
         machine.condition = outer
-    merge_registers(machine, lanes, machine.registers, before)
+    for name, value in machine.registers.items():
+        old = before.get(name)
+        if old is not value:
+            machine.registers[name] = kept_elsewhere(machine, lanes, value, old)
     merge_local(machine, lanes, machine.local, local)
     return control
+
+
+def kept_elsewhere(machine: Machine, lanes: Value, value: Value, old: Value | None) -> Value:
+    """A register after a write in the lanes of a set that depends on data."""
+    if old is None or width(old) != width(value):
+        old = poison(width(value))
+    earlier = chosen_before(machine, old)
+    if earlier is not None and alike(earlier[0], other_set(machine, lanes)):
+        old = earlier[1]  # where this set has no lane, the one of the earlier write has all
+    result = machine.domain.select(lanes, value, old)
+    remember(machine, result, lanes, value, old)
+    return result
 
 
 def vector(table: OpcodeTable, *names: str) -> Callable[[Builder], Builder]:

@@ -9,6 +9,7 @@ from bitwise_amd_gfx942.modes import OVERFLOW
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
 from bitwise_amd_gfx942.opcodes.scalar_integers import condition_code
 from bitwise_amd_gfx942.opcodes.scalar_values import some_lane
+from bitwise_amd_gfx942.regions import skippable
 from bitwise_amd_gfx942.registers import EVERYONE, EXEC, read_set
 from bitwise_core.asm import Instruction, Register, Symbol, Vector
 from bitwise_core.machine.arch import Context, UnknownInstruction
@@ -74,6 +75,8 @@ def branch_on_execution(instruction: Instruction, context: Context) -> Step:
             return None if opposite else Branch(place)
         known = machine.known(lanes)
         if known is None:
+            if opposite and skippable(context.kernel, machine.pc, place):
+                return None
             raise Unreadable("whether any lane runs depends on data", line)
         found = some_lane(machine, known)
         return Branch(place, invert(machine.domain, found) if opposite else found)

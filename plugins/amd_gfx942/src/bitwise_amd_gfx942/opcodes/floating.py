@@ -6,7 +6,7 @@ Results are never signalling NaNs.  Which NaN an operation gives is not told apa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -22,8 +22,8 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.float_rules import shape
 from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Lanes, Pieces, Value
-from bitwise_core.machine.pieces import as_lanes, concat
+from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
+from bitwise_core.machine.pieces import as_lanes, choose, concat
 from bitwise_core.machine.state import Machine, Step
 
 TABLE = Table()
@@ -65,32 +65,29 @@ def quieted(value: Value) -> Value:
     return value
 
 
-def is_quiet(value: Value) -> bool:
-    """Whether a value is a signalling NaN in no lane."""
+def quiet_where(value: Value) -> bool | Array:
+    """In which lanes a value is known to be no signalling NaN."""
     if isinstance(value, np.ndarray):
         bits = L.width(value)
         mantissa = {16: 10, 32: 23, 64: 52}[bits]
         size = value & value.dtype.type((1 << bits - 1) - 1)
         infinity, quiet = ((1 << bits - 1 - mantissa) - 1) << mantissa, 1 << mantissa - 1
-        return not ((size > value.dtype.type(infinity)) & ((value & value.dtype.type(quiet)) == 0)).any()
+        found: Array = (size <= value.dtype.type(infinity)) | ((value & value.dtype.type(quiet)) != 0)
+        return found
     if isinstance(value, Pieces):
-        # The high half of an fp32 has its exponent and its quiet bit: it says as much as the whole, but for infinity.
-        top = value.parts[-1]
-        return L.width(top) == 16 and len(value.parts) == 2 and isinstance(top, Lanes) and _quiet_lanes(top)
-    return _quiet_lanes(value)
+        # The high half of an fp32 that a bf16 made has its exponent and its quiet bit.
+        low, high = value.parts[0], value.parts[-1]
+        zeros = isinstance(low, np.ndarray) and not low.any()
+        return _quiet_lanes(high) if len(value.parts) == 2 and zeros and isinstance(high, Lanes) else False
+    return False if L.other_form(value) is not None else _quiet_lanes(value)
 
 
-def _quiet_lanes(value: Lanes) -> bool:
-    meta = value.meta
-    if isinstance(meta, int):
-        return bool(meta & L.QUIET)
-    quiet = (meta & np.uint32(L.QUIET)) != 0
-    if quiet.all():
-        return True
+def _quiet_lanes(value: Lanes) -> bool | Array:
+    quiet = L.has(value, L.QUIET)
     known = L.known_where(value)
-    return bool(np.all(quiet | known)) and is_quiet(
-        np.where(known, L.numbers_of(value), value.words.dtype.type(0)).astype(L.UNSIGNED[value.bits])
-    )
+    if quiet is True or known is False:
+        return quiet
+    return quiet | (known & quiet_where(L.numbers_of(value)))
 
 
 def named(verb: str, kind: str, instruction: Instruction, context: Context) -> str:
@@ -158,11 +155,27 @@ def extreme(machine: Machine, verb: str, kind: str, values: Sequence[Value], iee
 
     A quiet NaN gives way to the other operand.  In IEEE mode a signalling one does not: the result is a NaN then.
     """
-    if not ieee or all(is_quiet(each) for each in values):
+
+    def plain() -> Value:
         return operation(machine, f"{verb}.{kind}", values, BITS[kind])
-    if values[0] is values[1]:
-        return operation(machine, f"{verb}.{kind}", values, BITS[kind])
-    return operation(machine, f"{verb}.signalling.{kind}@{arch}", values, BITS[kind])
+
+    if not ieee or values[0] is values[1]:
+        return plain()
+    return where_quiet(machine, values, plain, f"{verb}.signalling.{kind}@{arch}", BITS[kind])
+
+
+def where_quiet(machine: Machine, values: Sequence[Value], plain: Callable[[], Value], name: str, bits: int) -> Value:
+    """`plain` in the lanes where no value is a signalling NaN, the operation `name` in the others."""
+    quiet: bool | Array = True
+    for each in values:
+        quiet = np.logical_and(quiet, quiet_where(each))
+    acts = quiet if machine.mask is None else quiet | ~machine.mask
+    if np.all(acts):
+        return plain()
+    other = operation(machine, name, values, bits)
+    if not np.any(quiet):
+        return other
+    return choose(np.asarray(quiet), plain(), other)
 
 
 @vector(TABLE, *(f"v_{verb}_{kind}" for verb in ("min", "max") for kind in ("f16", "f32", "f64")))
@@ -194,12 +207,23 @@ def extremum_of_three(instruction: Instruction, context: Context) -> Step:
     bits, arch = BITS[kind], context.arch.name
 
     def compute(machine: Machine, first: Value, second: Value, third: Value) -> Value:
-        if ieee and not all(is_quiet(each) for each in (first, second, third)):
-            return operation(machine, f"{verb}3.signalling.{kind}@{arch}", (first, second, third), bits)
-        inner = operation(machine, f"{verb}.{kind}", (first, second), bits)
-        return operation(machine, f"{verb}.{kind}", (inner, third), bits)
+        def plain() -> Value:
+            inner = operation(machine, f"{verb}.{kind}", (first, second), bits)
+            return operation(machine, f"{verb}.{kind}", (inner, third), bits)
+
+        if not ieee:
+            return plain()
+        return where_quiet(machine, (first, second, third), plain, f"{verb}3.signalling.{kind}@{arch}", bits)
 
     return lanewise(instruction, (kind,) * 3, bits, compute)
+
+
+@vector(TABLE, "v_med3_f32", "v_med3_f16")
+def median(instruction: Instruction, context: Context) -> Step:
+    """The middle one of three numbers; with a NaN among them their minimum."""
+    _, kind = _kind(instruction)
+    _plain_mode(instruction, context, kind)
+    return lanewise(instruction, (kind,) * 3, BITS[kind], of_name(f"med3.{kind}@{context.arch.name}", BITS[kind]))
 
 
 _INTEGRAL = {"rndne": "rni", "trunc": "rzi", "floor": "rmi", "ceil": "rpi"}

@@ -17,8 +17,8 @@ from bitwise_core.asm import Immediate, Instruction
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.comparisons import compare_as_integers
 from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.pieces import choose
-from bitwise_core.machine.state import Machine, Step
+from bitwise_core.machine.pieces import choose, cut
+from bitwise_core.machine.state import Machine, Step, literal
 from bitwise_core.machine.steps import apply_integer
 
 TABLE = Table()
@@ -69,12 +69,18 @@ def compare_bit(instruction: Instruction, context: Context) -> Step:
     ]
 
     def evaluate(a: Array, place: Array) -> Array:
-        found: Array = ((a >> (place.astype(a.dtype) & a.dtype.type(bits - 1))) & a.dtype.type(1) != 0) == wanted
+        found: Array = (
+            (a >> (place.astype(a.dtype) & a.dtype.type(8 * a.dtype.itemsize - 1))) & a.dtype.type(1) != 0
+        ) == wanted
         return found
 
     def step(machine: Machine) -> None:
-        values = [each(machine) for each in readers]
-        write_scc(machine, apply_integer(machine, f"bit is {int(wanted)}.b{bits}", values, 1, evaluate))
+        value, place = (each(machine) for each in readers)
+        size = bits
+        if not isinstance(value, np.ndarray) and isinstance(place, np.ndarray) and place.size == 1:
+            low = int(place.flat[0]) % bits & ~7  # one byte decides: what lies beside it does not matter
+            value, place, size = cut(value, low, 8), literal(int(place.flat[0]) & 7, 32), 8
+        write_scc(machine, apply_integer(machine, f"bit is {int(wanted)}.b{size}", [value, place], 1, evaluate))
 
     return step
 

@@ -1,0 +1,87 @@
+"""scratch_ loads and stores: each lane's own memory, which holds spilled registers.
+
+Source: AMD Instinct MI300 ISA, "Scratch memory instructions".  Every access is made in words of 32 bits.
+"""
+
+from __future__ import annotations
+
+import re
+
+from bitwise_amd_gfx942.opcodes.acting import vector
+from bitwise_amd_gfx942.opcodes.flat import CACHE, wide_reader
+from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, number
+from bitwise_amd_gfx942.opcodes.sources import Reader, reader, writer
+from bitwise_core.asm import Instruction, Operand, Symbol
+from bitwise_core.machine import local_memory
+from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.pieces import concat, cut
+from bitwise_core.machine.state import Machine, Step, literal
+from bitwise_core.machine.steps import apply_integer
+
+TABLE = Table()
+
+_COUNTS = {"dword": 1, "dwordx2": 2, "dwordx3": 3, "dwordx4": 4}
+_NAME = re.compile(r"scratch_(?:load|store)_(dword(?:x[234])?)")
+_OFF = Symbol("off")
+
+
+def place_reader(instruction: Instruction, address: Operand, base: Operand) -> Reader:
+    """The place in a lane's own memory, as an address of 64 bits.  Raises UnknownInstruction."""
+    modifiers = check_modifiers(instruction, "offset", *CACHE).modifiers
+    offset = literal(local_memory.LOCAL_BASE + number(instruction, modifiers.get("offset", "0")), 64)
+    given = [reader(each, "b32", instruction) for each in (address, base) if each != _OFF]
+
+    def add(a: Array, b: Array) -> Array:
+        total: Array = a + b.astype(a.dtype)
+        return total
+
+    def read(machine: Machine) -> Value:
+        place: Value = offset
+        for each in given:
+            place = apply_integer(machine, "add.b64.b32", [place, each(machine)], 64, add)
+        return place
+
+    return read
+
+
+def _count(instruction: Instruction) -> int:
+    found = _NAME.fullmatch(form(instruction.opcode).name)
+    if found is None or len(instruction.operands) != 3:
+        raise UnknownInstruction(instruction, "does not take these operands")
+    return _COUNTS[found[1]]
+
+
+@vector(TABLE, *(f"scratch_load_{kind}" for kind in _COUNTS))
+def load(instruction: Instruction, context: Context) -> Step:
+    """Words of a lane's own memory."""
+    count = _count(instruction)
+    target, address, base = instruction.operands
+    where, write = place_reader(instruction, address, base), writer(target, 32 * count, instruction)
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        place = where(machine)
+        write(machine, concat([local_memory.load(machine, place, 4 * each, 32, line) for each in range(count)]))
+
+    return step
+
+
+@vector(TABLE, *(f"scratch_store_{kind}" for kind in _COUNTS))
+def store(instruction: Instruction, context: Context) -> Step:
+    """Words to a lane's own memory."""
+    count = _count(instruction)
+    address, source, base = instruction.operands
+    where = place_reader(instruction, address, base)
+    value_of = wide_reader(source, instruction) if count > 1 else reader(source, "b32", instruction)
+    line = instruction.line
+
+    def step(machine: Machine) -> None:
+        place = machine.known(where(machine))
+        if place is None:
+            raise Unreadable("a lane's own memory is written at a place that depends on data", line)
+        value = value_of(machine)
+        local_memory.store(machine, place, [cut(value, 32 * each, 32) for each in range(count)], 32, line)
+
+    return step
