@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.selections import chosen_before, remember
 from bitwise_amd_gfx942.registers import EVERYONE, EXEC
-from bitwise_amd_gfx942.sets import alike, other_set
-from bitwise_core.asm import Instruction
+from bitwise_amd_gfx942.sets import alike, inside, other_set
+from bitwise_core.asm import Instruction, registers_of
 from bitwise_core.engine.program import merge_local
 from bitwise_core.machine.arch import Builder, Context, OpcodeTable
 from bitwise_core.machine.lane_hash import poison
@@ -41,8 +41,8 @@ def acting(machine: Machine) -> Array | None:
     return found
 
 
-def in_active_lanes(step: Step) -> Step:
-    """The step in the lanes of the execution mask; nothing where that is empty."""
+def in_active_lanes(step: Step, names: Sequence[str] = ()) -> Step:
+    """The step in the lanes of the execution mask; nothing where that is empty.  `names` are the registers it names."""
 
     def run(machine: Machine) -> Control | None:
         lanes = machine.registers[EXEC]
@@ -51,7 +51,7 @@ def in_active_lanes(step: Step) -> Step:
         try:
             mask = acting(machine)
         except TypeError:
-            return _under_condition(machine, step)
+            return _under_condition(machine, step, names)
         if mask is not None and not mask.any():
             return None
         outer = machine.mask
@@ -64,10 +64,17 @@ def in_active_lanes(step: Step) -> Step:
     return run
 
 
-def _under_condition(machine: Machine, step: Step) -> Control | None:
+def _under_condition(machine: Machine, step: Step, names: Sequence[str]) -> Control | None:
     """The step where the execution mask depends on data: each lane keeps what it had where its bit is not set."""
     lanes = machine.registers[EXEC]
     before, local = dict(machine.registers), dict(machine.local)
+    seen = {}
+    for name in names:
+        value = before.get(name)
+        earlier = None if value is None else chosen_before(machine, value)
+        if earlier is not None and inside(machine, lanes, earlier[0]):
+            # Only lanes act for which an earlier choice was made in one way.
+            machine.registers[name] = seen[name] = earlier[1]
     outer = machine.condition
     machine.condition = both(machine.domain, outer, lanes)
     try:
@@ -76,8 +83,10 @@ def _under_condition(machine: Machine, step: Step) -> Control | None:
         machine.condition = outer
     for name, value in machine.registers.items():
         old = before.get(name)
-        if old is not value:
+        if old is None or (old is not value and value is not seen.get(name)):
             machine.registers[name] = kept_elsewhere(machine, lanes, value, old)
+        elif old is not value:
+            machine.registers[name] = old
     merge_local(machine, lanes, machine.local, local)
     return control
 
@@ -87,8 +96,10 @@ def kept_elsewhere(machine: Machine, lanes: Value, value: Value, old: Value | No
     if old is None or width(old) != width(value):
         old = poison(width(value))
     earlier = chosen_before(machine, old)
-    if earlier is not None and alike(earlier[0], other_set(machine, lanes)):
-        old = earlier[1]  # where this set has no lane, the one of the earlier write has all
+    if earlier is not None and alike(earlier[0], lanes):
+        old = earlier[2]
+    elif earlier is not None and alike(earlier[0], other_set(machine, lanes)):
+        old = earlier[1]
     result = machine.domain.select(lanes, value, old)
     remember(machine, result, lanes, value, old)
     return result
@@ -99,7 +110,8 @@ def vector(table: OpcodeTable, *names: str) -> Callable[[Builder], Builder]:
 
     def register(builder: Builder) -> Builder:
         def build(instruction: Instruction, context: Context) -> Step:
-            return in_active_lanes(builder(instruction, context))
+            names = sorted({each for operand in instruction.operands for each in registers_of(operand)})
+            return in_active_lanes(builder(instruction, context), names)
 
         table.opcode(*names)(build)
         return builder

@@ -18,10 +18,10 @@ def remember(machine: Machine, result: Value, predicate: Value, if_true: Value, 
     known[id(result)] = (result, predicate, if_true, if_false)
 
 
-def chosen_before(machine: Machine, value: Value) -> tuple[Value, Value] | None:
-    """The predicate and the value it chose, of a value that is such a choice."""
+def chosen_before(machine: Machine, value: Value) -> tuple[Value, Value, Value] | None:
+    """The predicate of a value that is such a choice, and what it is where that holds and where it does not."""
     found = machine.extra.get("selections", {}).get(id(value))
-    return (found[1], found[2]) if found is not None and found[0] is value else None
+    return (found[1], found[2], found[3]) if found is not None and found[0] is value else None
 
 
 def without_choice(machine: Machine, value: Value, bound: Array) -> tuple[Value, Value | None]:
