@@ -102,7 +102,7 @@ class Bench:
             self.torch.cuda.synchronize()
 
     def graph(self, launch: Callable[[], Any], most: int) -> tuple[Any, int]:
-        """A CUDA graph of launches one after another, and how many: about four milliseconds of them."""
+        """A CUDA graph of launches one after another, and how many: two milliseconds of them, or two."""
         torch = self.torch
         launch()
         torch.cuda.synchronize()
@@ -111,7 +111,7 @@ class Bench:
         launch()
         end.record()
         torch.cuda.synchronize()
-        count = max(2, min(most, int(4 / max(start.elapsed_time(end), 1e-3))))
+        count = max(2, min(most, int(2 / max(start.elapsed_time(end), 1e-3))))
         found = torch.cuda.CUDAGraph()
         with torch.cuda.graph(found):
             for _ in range(count):
@@ -130,14 +130,14 @@ class Bench:
         torch.cuda.synchronize()
         return float(sorted(start.elapsed_time(end) for start, end in events)[rounds // 2] * 1000 / count)
 
-    def in_turn(self, launches: dict[str, Callable[[], Any]]) -> dict[str, float]:
+    def in_turn(self, launches: dict[str, Callable[[], Any]], rounds: int = 5) -> dict[str, float]:
         """Microseconds of launches timed in turn, again and again, so that the device is as warm for each of them."""
         graphs = {name: self.graph(each, 20) for name, each in launches.items()}
         times: dict[str, list[float]] = {name: [] for name in graphs}
-        for _ in range(5):
+        for _ in range(rounds):
             for name, (graph, count) in graphs.items():
                 times[name].append(self.clock(graph, count, 3))
-        return {name: sorted(each)[2] for name, each in times.items()}
+        return {name: sorted(each)[rounds // 2] for name, each in times.items()}
 
     def best(self, launches: Sequence[tuple[Any, Callable[[], Any]]], check: Callable[[], bool]) -> Best:
         """The fastest of named launches, those that the check fails, and how many ran.
@@ -162,7 +162,7 @@ class Bench:
         if not times:
             return Best(None, None, wrong, ran)
         _, _, names, found = zip(*sorted(times, key=lambda each: each[:2])[:3], strict=True)
-        again = self.in_turn({str(place): each for place, each in enumerate(found)})
+        again = self.in_turn({str(place): each for place, each in enumerate(found)}, 3)
         place = min(range(len(found)), key=lambda each: again[str(each)])
         return Best(found[place], names[place], wrong, ran)
 
@@ -278,6 +278,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Groups in turn, so that an early end leaves some of each.
     order = sorted(range(len(shapes)), key=lambda place: place % given.each)
     rows: list[dict[str, Any]] = []
+    found = {
+        "environment": {
+            "gpu": torch.cuda.get_device_properties(0).name, "library": bench.library.version,
+            "torch": torch.__version__, "triton": triton.__version__, "cuda": torch.version.cuda,
+        },
+    }  # fmt: skip
     for place in order:
         if time.time() > deadline:
             break
@@ -288,15 +294,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows.append({"group": shapes[place][0], "failed": str(error)[:300]})
             if "CUDA" in str(error):
                 break
+        text = json.dumps({**found, "summary": summary(rows), "rows": rows}, indent=1)
+        given.out.write_text(text + "\n", encoding="utf-8")
     result = summary(rows)
-    found = {
-        "environment": {
-            "gpu": torch.cuda.get_device_properties(0).name, "library": bench.library.version,
-            "torch": torch.__version__, "triton": triton.__version__, "cuda": torch.version.cuda,
-        },
-        "summary": result, "rows": rows,
-    }  # fmt: skip
-    given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(result, indent=1))
     return 1 if result["schedules whose bytes differ"] else 0
 
