@@ -73,9 +73,10 @@ class Loaded:
         other = otherwise()
         if other is not None:
             raise Undescribed(other)
+        at_a, at_b, at_out = a.data_ptr(), b.data_ptr(), out.data_ptr()
         key = (
             a.device.index, a.dtype, b.dtype, out.dtype, a.shape, b.shape, a.stride(), b.stride(), out.stride(),
-            *((address & -address) & 255 for address in (a.data_ptr(), b.data_ptr(), out.data_ptr())),
+            at_a & -at_a & 255, at_b & -at_b & 255, at_out & -at_out & 255,
         )  # fmt: skip
         found = self._known.get(key)
         if found is None:
