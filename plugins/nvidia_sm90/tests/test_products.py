@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -218,8 +219,8 @@ def test_cuts_that_close_an_accumulator_have_a_span_alone() -> None:
     assert plan(scalar(600, "cut(span=512)")) == plan(GEMMDesc(**{**vars(scalar(600)), "k_cuts": (Cut(span=512),)}))
 
 
-def captured(desc: GEMMDesc, m: int, n: int, chosen: Schedule) -> Source:
-    """The one kernel that a schedule launches, as the checker reads it."""
+def compiled(desc: GEMMDesc, m: int, n: int, chosen: Schedule) -> list[tuple[Any, Any]]:
+    """The kernels that a schedule launches: their calls, and what the compiler made of them."""
     from bitwise_triton.arguments import Buffer, TensorMap
     from bitwise_triton.capture import compile_configuration
 
@@ -228,13 +229,54 @@ def captured(desc: GEMMDesc, m: int, n: int, chosen: Schedule) -> Source:
             return TensorMap(described(each.matrix), each.shape, each.strides, each.block)
         return Buffer(each.name, TYPES[each.dtype]) if isinstance(each, Matrix) else each
 
+    def workspace(shape: tuple[int, ...], dtype: str) -> Matrix:
+        return Matrix("W", shape, (shape[1] * shape[2], shape[2], 1), dtype)
+
     left, second = Matrix("A", (m, desc.k), (desc.k, 1), "fp16"), Matrix("B", (desc.k, n), (n, 1), "fp16")
     out = Matrix("C", (m, n), (n, 1), "fp16")
-    (call,) = calls(plan(desc), chosen, left, second, out, lambda shape, dtype: None)
-    arguments = {name: described(each) for name, each in call.arguments.items()}
-    found = compile_configuration(call.kernel, arguments, dict(call.constants), grid=call.grid, **call.options)
+    found = []
+    for call in calls(plan(desc), chosen, left, second, out, workspace):
+        arguments = {name: described(each) for name, each in call.arguments.items()}
+        constants = dict(call.constants)
+        found.append((call, compile_configuration(call.kernel, arguments, constants, grid=call.grid, **call.options)))
+    return found
+
+
+def captured(desc: GEMMDesc, m: int, n: int, chosen: Schedule) -> Source:
+    """The one kernel that a schedule launches, as the checker reads it."""
+    ((_, found),) = compiled(desc, m, n, chosen)
     launch = Launch.model_validate({"file": "product.ptx", **found.manifest_entry})
     return Source(str(chosen), found.assembly, launch)
+
+
+@pytest.mark.parametrize(
+    ("desc", "chosen", "number"),
+    [
+        (matrix(200, WGMMA), Schedule(64, 32, 64, 8, 4, 3), 1),
+        (matrix(200, WGMMA), Schedule(64, 32, 64, 8, 4, 3, 0, True), 1),
+        (matrix(200, WGMMA), Schedule(64, 32, 64, 8, 4, 3, 2, True, True), 1),
+        (matrix(520, WGMMA, "k_cuts=[cut(span=128)]"), Schedule(64, 32, 64, 8, 4, 3, 0, True), 2),
+        (scalar(330, "cut(count=33) cut(layout=strided count=4 tile=3 merge=halves)"), Schedule(8, block_k=8), 2),
+        (
+            scalar(9100, f"cut(layout=strided count=31 tile=128 groups=[{GROUPS}]) "
+                         "cut(layout=strided count=128 merge=halves)"),
+            Schedule(4, block_k=8), 2,
+        ),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_kernel_that_begins_early_waits_before_it_touches_memory(
+    desc: GEMMDesc, chosen: Schedule, number: int
+) -> None:
+    pytest.importorskip("triton")
+    found = compiled(desc, 128, 64, chosen)
+    assert len(found) == number
+    for call, made in found:
+        assert call.options["launch_pdl"] == 1
+        (wait,) = (place.start() for place in re.finditer(r"griddepcontrol\.wait", made.assembly))
+        (start,) = (place.start() for place in re.finditer(r"griddepcontrol\.launch_dependents", made.assembly))
+        first = min(place.start() for place in re.finditer(r"\b(ld|st|cp|red|atom)\.(?!param)\S", made.assembly))
+        assert wait < start < first
 
 
 def test_schedules_of_one_descriptor_are_one_class_to_the_checker() -> None:
