@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bitwise_core.evaluation.signature import same_sums
+from bitwise_core.descriptors import DescriptorError
 from bitwise_core.locks.lock import Entry, Lock
 from bitwise_core.problems import Problem
+from bitwise_core.reconstruction.structure import same
 
 Change = Literal["moved", "same", "only in a", "only in b", "unknown"]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A problem of two locks: `moved` where its bits may have, `unknown` where one of them has no descriptor."""
+    """A problem of two locks: `moved` where its bits may have.
+
+    `unknown` where one of them has no descriptor, or where no plugin knows an instruction of two that differ.
+    """
 
     problem: Problem
     change: Change
@@ -36,4 +40,9 @@ def _change(one: Entry | None, other: Entry | None) -> Change:
         return "only in b" if one is None else "only in a"
     if one.descriptor is None or other.descriptor is None:
         return "unknown"
-    return "same" if same_sums(one.desc, other.desc) else "moved"
+    if one.descriptor == other.descriptor:
+        return "same"
+    try:
+        return "same" if same(one.desc, other.desc) else "moved"
+    except DescriptorError:
+        return "unknown"
