@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from bitwise_cublas_profiles.describe import descriptor_of
+from bitwise_cublas_profiles.profile import profile
+from bitwise_cublas_profiles.provenance import asked_of, digest
 from bitwise_cublas_profiles.sample import checked
 
 FOLDER = Path(__file__).parents[1]
@@ -28,7 +31,7 @@ def table_line(head: str) -> list[str]:
 
 
 SWEEPS = {
-    "H100, cuBLASLt 13.1": ["cublas-sweep-sm90-h100-13.1-seed4", "cublas-sweep-sm90-h100-13.1-seed6"],
+    "H100, cuBLASLt 13.1": [f"cublas-sweep-sm90-h100-13.1-seed{seed}" for seed in (4, 6, 7)],
     "H200, cuBLASLt 13.1": ["cublas-sweep-sm90-h200-13.1-seed5"],
     "H100, cuBLASLt 12.8": ["cublas-sweep-sm90-h100-12.8-seed12"],
 }
@@ -59,6 +62,17 @@ def test_the_readme_says_what_the_sweeps_counted() -> None:
         rest = [sum(found[kind, outcome] for kind in ("fp16", "bf16", "fp8")) for outcome in ("different", "declined")]
         assert table_line(head) == [f"{each:,}" for each in (*equal, *rest)]
     assert {outcome for _, outcome in every} <= {"equal", "declined"}
+
+
+def test_deep_products_of_many_slices_were_equal() -> None:
+    content = record("cublas-slices-sm90-h100-13.1.json")
+    found = [dict(zip(content["columns"], row, strict=True)) for row in content["rows"]]
+    assert (len(found), {each["outcome"] for each in found}) == (56, {"equal"})
+    known = profile("13.1", "9.0")
+    for each in found:
+        asked, configuration = asked_of(each)
+        assert digest(descriptor_of(asked, configuration, known)) == each["descriptor"]
+    assert sum(each["algorithm"] == 66 and each["split_k"] > 64 for each in found) == 43
 
 
 def test_the_readme_says_which_controls_were_caught() -> None:
