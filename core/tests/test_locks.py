@@ -158,6 +158,20 @@ def test_what_is_not_locked_is_an_error_or_passes_by_choice(toy: None) -> None:
     for why, call in refused:
         with locked_products(lock), pytest.raises(LockError, match=why):
             call()
+
+    class Own(torch.Tensor):  # type: ignore[misc, name-defined, unused-ignore]
+        """Tensors of a class of one's own."""
+
+    meta = torch.empty(20, 5, dtype=torch.float16, device="meta")
+    unlike = [
+        ("torch.mm: tensors on cpu and meta", lambda: torch.mm(a, b, out=meta)),
+        ("torch.mm: tensors without memory", lambda: meta.t() @ meta),
+        ("torch.mm: tensors of the class Own", lambda: torch.mm(a.as_subclass(Own), b)),
+        (r"torch.mm: \(4, 20\) times \(4, 20\): the shapes do not fit", lambda: torch.mm(a, a)),
+    ]
+    for why, call in unlike:
+        with locked_products(lock), pytest.raises(LockError, match=why):
+            call()
     with locked_products(lock, "pass") as replayed:
         for _, call in refused:
             call()

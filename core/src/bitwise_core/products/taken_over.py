@@ -63,8 +63,7 @@ def product_of(name: str, overload: str, arguments: tuple[Any, ...], options: di
     added = given.pop(0) if name == "addmm" else None
     a, b = given[:2]
     out_dtype = given[2] if "dtype" in overload else (added if added is not None else a).dtype
-    if any(each.device.type == "meta" for each in (a, b)):
-        raise Passed("tensors without memory")
+    _check(*(each for each in (a, b, added, options.get("out")) if each is not None))
     if overload in ("out", "dtype_out"):
         out = options["out"]
         if not out.is_contiguous():
@@ -85,6 +84,20 @@ def product_of(name: str, overload: str, arguments: tuple[Any, ...], options: di
         return Product(a, b, added, problem_of(a, b, out_dtype, epilogue))
     except ProblemError as error:
         raise Passed(str(error)) from None
+
+
+def _check(*tensors: torch.Tensor) -> None:
+    """Raises Passed for what is not plain memory on one device."""
+    import torch
+
+    for each in tensors:
+        if type(each) not in (torch.Tensor, torch.nn.Parameter):
+            raise Passed(f"tensors of the class {type(each).__name__}")
+    devices = dict.fromkeys(str(each.device) for each in tensors)
+    if len(devices) > 1:
+        raise Passed(f"tensors on {' and '.join(devices)}")
+    if "meta" in devices:
+        raise Passed("tensors without memory")
 
 
 def _left(name: str) -> bool:
