@@ -34,10 +34,63 @@ def extremum(verb: str, form: str, *patterns: Array) -> Array:
     )
 
 
+_FLOATS = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64}
+
+
+def scaled(form: str, pattern: Array, power: Array) -> Array:
+    """A number times a power of two, rounded once: in fp64 the product of a narrower one is exact."""
+    kind = _FLOATS[form]
+    wide = pattern.view(kind).astype(np.float64)
+    exponent = np.clip(power.view(f"int{8 * power.dtype.itemsize}").astype(np.int64), -2200, 2200)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        if form == "fp64":
+            result = np.ldexp(wide, exponent.astype(np.int32))
+        else:
+            result = np.ldexp(wide, np.clip(exponent, -600, 600).astype(np.int32)).astype(kind)
+    return _canonical(result, form)
+
+
+def fraction(form: str, pattern: Array) -> Array:
+    """The part from 1/2 to 1 of a number, with its sign; zeros, infinities and NaNs as they are."""
+    kind = _FLOATS[form]
+    number = pattern.view(kind)
+    return _canonical(np.where(np.isfinite(number), np.frexp(number)[0], number).astype(kind), form)
+
+
+def exponent(form: str, pattern: Array) -> Array:
+    """The power of two that goes with `fraction`; 0 for zeros, infinities and NaNs."""
+    number = pattern.view(_FLOATS[form])
+    found = np.where(np.isfinite(number), np.frexp(number)[1], 0)
+    return found.astype(np.int32).view(np.uint32)
+
+
+def median(form: str, *patterns: Array) -> Array:
+    """The middle one of three numbers; with a NaN among them what minima leave."""
+    least, greatest = (numeric.operation(f"{verb}.{form}").evaluate for verb in ("min", "max"))
+    a, b, c = np.broadcast_arrays(*patterns)
+    numbers = [each.view(_FLOATS[form]) for each in (a, b, c)]
+    nans = np.isnan(numbers[0]) | np.isnan(numbers[1]) | np.isnan(numbers[2])
+    middle = greatest(least(a, b), least(greatest(a, b), c))
+    return np.where(nans, extremum("min", form, a, b, c), middle)
+
+
+def _canonical(number: Array, form: str) -> Array:
+    pattern = number.view({"fp16": np.uint16, "fp32": np.uint32, "fp64": np.uint64}[form])
+    return np.where(np.isnan(number), pattern.dtype.type(_NAN[form]), pattern)
+
+
+_NAN = {"fp16": 0x7E00, "fp32": 0x7FC00000, "fp64": 0x7FF8 << 48}
+
 FUNCTIONS: Mapping[str, Callable[..., Array]] = {
-    f"{verb}{count}.signalling.{form}@gfx942": partial(extremum, verb, form)
-    for verb in ("min", "max")
-    for form in ("fp16", "fp32", "fp64")
-    for count in ("", "3")
+    **{
+        f"{verb}{count}.signalling.{form}@gfx942": partial(extremum, verb, form)
+        for verb in ("min", "max")
+        for form in _FLOATS
+        for count in ("", "3")
+    },
+    **{f"ldexp.rn.{form}@gfx942": partial(scaled, form) for form in _FLOATS},
+    **{f"frexp.mantissa.{form}@gfx942": partial(fraction, form) for form in ("fp32", "fp64")},
+    **{f"frexp.exponent.{form}@gfx942": partial(exponent, form) for form in ("fp32", "fp64")},
+    **{f"med3.{form}@gfx942": partial(median, form) for form in ("fp16", "fp32")},
 }
 """By the operation's full name."""

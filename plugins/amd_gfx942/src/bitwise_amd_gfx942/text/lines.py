@@ -9,6 +9,7 @@ _MODIFIER = re.compile(r"[a-z][a-z_0-9]*:\S+")
 FLAGS = frozenset(
     {
         "offen", "idxen", "glc", "slc", "dlc", "sc0", "sc1", "nt", "lds", "gds", "clamp", "tfe", "scc", "bound_ctrl",
+        "row_mirror", "row_half_mirror",
     }
 )  # fmt: skip
 """Modifiers without a value."""

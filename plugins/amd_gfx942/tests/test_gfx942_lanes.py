@@ -1,0 +1,205 @@
+"""Exchanges between lanes, execution masks, and memory out of bounds, on bit patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from gfx942_kernels import reading, run
+
+LANES = list(range(64))
+VALUES = [100 + lane for lane in LANES]
+
+DPP: dict[str, Callable[[int], int | None]] = {
+    "quad_perm:[1,0,3,2]": lambda lane: lane ^ 1,
+    "quad_perm:[3,3,0,1]": lambda lane: (lane & ~3) + (3, 3, 0, 1)[lane & 3],
+    "row_shl:3": lambda lane: lane + 3 if lane % 16 < 13 else None,
+    "row_shr:1": lambda lane: lane - 1 if lane % 16 else None,
+    "row_shr:8": lambda lane: lane - 8 if lane % 16 >= 8 else None,
+    "row_ror:4": lambda lane: lane // 16 * 16 + (lane - 4) % 16,
+    "wave_shl:1": lambda lane: lane + 1 if lane < 63 else None,
+    "wave_shr:1": lambda lane: lane - 1 if lane else None,
+    "wave_rol:1": lambda lane: (lane + 1) % 64,
+    "wave_ror:1": lambda lane: (lane - 1) % 64,
+    "row_mirror": lambda lane: lane ^ 15,
+    "row_half_mirror": lambda lane: lane ^ 7,
+    "row_bcast:15": lambda lane: lane // 16 * 16 - 1 if lane >= 16 else None,
+    "row_bcast:31": lambda lane: 31 if lane >= 32 else None,
+    "row_newbcast:5": lambda lane: lane // 16 * 16 + 5,
+}
+
+
+@pytest.mark.parametrize("control", DPP)
+def test_data_parallel_primitives(control: str) -> None:
+    """A lane without a source keeps the old value, or takes 0 where bound_ctrl is set; masks leave lanes alone."""
+    source = [DPP[control](lane) for lane in LANES]
+    body = f"v_mov_b32_e32 v5, 7\nv_mov_b32_dpp v5, v2 {control} row_mask:{{}} bank_mask:{{}}{{}}"
+    kept = run(body.format("0xf", "0xf", ""), VALUES)
+    assert kept.tolist() == [7 if each is None else VALUES[each] for each in source]
+    zeros = run(body.format("0xf", "0xf", " bound_ctrl:1"), VALUES)
+    assert zeros.tolist() == [0 if each is None else VALUES[each] for each in source]
+    some = run(body.format("0xa", "0xc", " bound_ctrl:1"), VALUES)
+    chosen = [0xA >> lane // 16 & 1 and 0xC >> lane // 4 % 4 & 1 for lane in LANES]
+    assert some.tolist() == [int(z) if each else 7 for z, each in zip(zeros, chosen, strict=True)]
+
+
+def test_a_lane_that_does_not_run_is_no_source() -> None:
+    body = """v_mov_b32_e32 v5, 7
+v_cmp_ne_u32_e32 vcc, 4, v0
+s_and_saveexec_b64 s[20:21], vcc
+v_mov_b32_dpp v5, v2 row_shr:1 row_mask:0xf bank_mask:0xf{}
+s_or_b64 exec, exec, s[20:21]"""
+    kept = run(body.format(""), VALUES)
+    assert kept[:7].tolist() == [7, 100, 101, 102, 7, 7, 105]
+    zeros = run(body.format(" bound_ctrl:1"), VALUES)
+    assert zeros[:7].tolist() == [0, 100, 101, 102, 7, 0, 105]
+
+
+def test_permutes_through_shared_memory() -> None:
+    order = np.random.default_rng(1).permutation(64)
+    back = run("v_lshlrev_b32_e32 v6, 2, v3\nds_bpermute_b32 v5, v6, v2", VALUES, order)
+    assert back.tolist() == [VALUES[each] for each in order]
+    forward = run("v_lshlrev_b32_e32 v6, 2, v3\nds_permute_b32 v5, v6, v2", VALUES, order)
+    assert [forward[each] for each in order] == VALUES
+
+
+@pytest.mark.parametrize(
+    ("offset", "source"),
+    [
+        ("swizzle(SWAP,16)", lambda lane: lane ^ 16),
+        ("swizzle(REVERSE,8)", lambda lane: lane ^ 7),
+        ("swizzle(BROADCAST,4,2)", lambda lane: (lane & ~3) + 2),
+        ("swizzle(QUAD_PERM,2,1,0,3)", lambda lane: (lane & ~3) + (2, 1, 0, 3)[lane & 3]),
+        ('swizzle(BITMASK_PERM,"01pip")', lambda lane: lane & 32 | 8 | lane & 5 | ~lane & 2),
+    ],
+)
+def test_swizzles(offset: str, source: Callable[[int], int]) -> None:
+    assert run(f"ds_swizzle_b32 v5, v2 offset:{offset}", VALUES).tolist() == [VALUES[source(each)] for each in LANES]
+
+
+def test_one_lane_for_all_and_back() -> None:
+    assert run("v_readlane_b32 s20, v2, 63\nv_mov_b32_e32 v5, s20", VALUES).tolist() == [163] * 64
+    written = run("v_mov_b32_e32 v5, v2\ns_movk_i32 s20, 0x7\nv_writelane_b32 v5, s20, 9", VALUES).tolist()
+    assert written == [7 if lane == 9 else 100 + lane for lane in LANES]
+    first = """v_cmp_lt_u32_e32 vcc, 10, v0
+s_and_saveexec_b64 s[20:21], vcc
+v_readfirstlane_b32 s22, v2
+s_or_b64 exec, exec, s[20:21]
+v_mov_b32_e32 v5, s22"""
+    assert run(first, VALUES).tolist() == [111] * 64
+
+
+def test_places_in_a_set() -> None:
+    """v_mbcnt counts the lanes of a set below; s_bcnt1 all of them, and a set is a number where it is used as one."""
+    body = """v_cmp_lt_u32_e32 vcc, v2, v3
+v_mbcnt_lo_u32_b32 v5, vcc_lo, 0
+v_mbcnt_hi_u32_b32 v5, vcc_hi, v5
+s_bcnt1_i32_b64 s20, vcc
+s_lshl_b32 s20, s20, 8
+v_or_b32_e32 v5, s20, v5"""
+    members = [lane % 3 == 1 for lane in LANES]
+    expected = [sum(members[:lane]) | sum(members) << 8 for lane in LANES]
+    assert run(body, [0 if each else 9 for each in members], [5]).tolist() == expected
+
+
+def test_nested_masks() -> None:
+    """Lanes part, part again, and meet; each takes its own way."""
+    body = """v_mov_b32_e32 v5, 0
+v_cmp_gt_u32_e32 vcc, 32, v0
+s_and_saveexec_b64 s[20:21], vcc
+s_xor_b64 s[20:21], exec, s[20:21]
+s_cbranch_execz .LSKIP
+v_cmp_gt_u32_e32 vcc, 8, v0
+v_mov_b32_e32 v5, 1
+s_and_saveexec_b64 s[22:23], vcc
+v_mov_b32_e32 v5, 2
+s_or_b64 exec, exec, s[22:23]
+.LSKIP:
+s_andn2_saveexec_b64 s[24:25], s[20:21]
+s_or_saveexec_b64 s[26:27], s[20:21]
+s_xor_b64 exec, exec, s[26:27]
+s_mov_b64 exec, s[20:21]
+v_mov_b32_e32 v5, 3
+s_mov_b64 exec, -1"""
+    assert run(body).tolist() == [2] * 8 + [1] * 24 + [3] * 32
+
+
+def test_waves_part_at_a_uniform_branch() -> None:
+    """Each wave has scalar registers of its own."""
+    body = """v_readfirstlane_b32 s20, v0
+s_cmp_lt_u32 s20, 0x80
+s_cbranch_scc1 .LLOW
+s_mov_b32 s21, 5
+s_branch .LMEET
+.LLOW:
+s_add_u32 s21, s20, 1
+.LMEET:
+v_mov_b32_e32 v5, s21"""
+    assert run(body, threads=256).tolist() == [1] * 64 + [65] * 64 + [5] * 128
+
+
+def test_a_loop_with_a_count_for_each_lane() -> None:
+    body = """v_mov_b32_e32 v5, 0
+s_mov_b64 s[20:21], 0
+.LLOOP:
+v_add_u32_e32 v5, 3, v5
+v_subrev_u32_e32 v2, 1, v2
+v_cmp_eq_u32_e32 vcc, 0, v2
+s_or_b64 s[20:21], vcc, s[20:21]
+s_andn2_b64 exec, exec, s[20:21]
+s_cbranch_execnz .LLOOP
+s_mov_b64 exec, -1"""
+    counts = [1 + lane % 7 for lane in LANES]
+    assert run(body, counts).tolist() == [3 * each for each in counts]
+
+
+DESCRIPTOR = """s_mov_b32 s20, s10
+s_and_b32 s21, s11, 0xffff
+s_mov_b32 s22, 0x80
+s_mov_b32 s23, 0x27000
+"""
+
+
+def test_loads_out_of_bounds_give_zero_and_stores_nothing() -> None:
+    """The descriptor says 0x80 bytes: 32 lanes are inside."""
+    body = DESCRIPTOR + "buffer_load_dword v5, v1, s[20:23], 0 offen"
+    assert run(body, VALUES).tolist() == VALUES[:32] + [0] * 32
+    moved = DESCRIPTOR + "s_mov_b32 s24, 64\nbuffer_load_dword v5, v1, s[20:23], s24 offen offset:4"
+    assert run(moved, VALUES).tolist() == VALUES[17:32] + [0] * 49
+    store = (
+        DESCRIPTOR.replace("s10", "s8").replace("s11", "s9")
+        + """v_mov_b32_e32 v5, 1
+buffer_store_dword v2, v1, s[20:23], 0 offen
+s_waitcnt vmcnt(0)
+buffer_load_dword v5, v1, s[20:23], 0 offen
+s_waitcnt vmcnt(0)"""
+    )
+    assert run(store, VALUES).tolist() == VALUES[:32] + [0] * 32
+
+
+def test_an_access_across_the_bounds_is_not_read() -> None:
+    body = DESCRIPTOR.replace("0x80", "0x82") + "buffer_load_dword v5, v1, s[20:23], 0 offen"
+    assert (reading(body).unknown or "").startswith("an access lies inside the bounds of a buffer's descriptor in part")
+
+
+def test_shared_memory_in_every_width() -> None:
+    """Words written one by one come back by twos and fours, halves and bytes from within."""
+    write = "v_lshlrev_b32_e32 v6, 4, v0\nds_write2_b32 v6, v2, v3 offset1:1\nds_write_b64 v6, v[2:3] offset:8\n"
+    sums = [(a ^ b) & 0xFFFFFFFF for a, b in zip(VALUES, [5 * each for each in VALUES], strict=True)]
+    b = [5 * each for each in VALUES]
+    assert run(write + "ds_read_b128 v[8:11], v6\nv_xor_b32_e32 v5, v10, v9", VALUES, b).tolist() == sums
+    assert run(write + "ds_read2_b64 v[8:11], v6 offset1:1\nv_xor_b32_e32 v5, v8, v11", VALUES, b).tolist() == sums
+    assert run(write + "ds_read_u16 v5, v6 offset:4", VALUES, b).tolist() == [each & 0xFFFF for each in b]
+    assert run(write + "ds_read_i8 v5, v6", [0x80], b)[0] == 0xFFFFFF80
+    assert run(write + "v_mov_b32_e32 v5, -1\nds_read_u16_d16_hi v5, v6", [0x1234], b)[0] == 0x1234FFFF
+    assert run(write + "ds_write_b8 v6, v3 offset:1\nds_read_b32 v5, v6", [0x11223344], [0xEE])[0] == 0x1122EE44
+
+
+def test_a_race_between_waves_is_seen() -> None:
+    body = "v_xor_b32_e32 v6, 64, v0\nv_lshlrev_b32_e32 v6, 2, v6\nds_write_b32 v1, v2\n{}ds_read_b32 v5, v6"
+    met = body.format("s_waitcnt lgkmcnt(0)\ns_barrier\n")
+    assert run(met, list(range(128)), threads=128).tolist() == [each ^ 64 for each in range(128)]
+    assert "a race" in (reading(body.format(""), threads=128).unknown or "")
+    assert reading(body.replace("64, v0", "32, v0").format(""), threads=64).unknown is None, "one wave is in step"

@@ -1,0 +1,105 @@
+"""Small kernels of gfx942 for tests: a text around a few instructions, run on bit patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bitwise_amd_gfx942.architecture import GFX942
+from bitwise_core.checker import Options, Reading, Source, read
+from bitwise_core.engine.execution import execute
+from bitwise_core.engine.launch_exact import ready
+from bitwise_core.machine.launch import Argument, Launch
+
+Array = npt.NDArray[Any]
+
+HEAD = """\t.amdgcn_target "amdgcn-amd-amdhsa--gfx942"
+\t.amdhsa_code_object_version 5
+\t.text
+\t.globl\tkernel
+\t.p2align\t8
+\t.type\tkernel,@function
+kernel:
+"""
+TAIL = """
+\ts_endpgm
+\t.section\t.rodata,"a",@progbits
+\t.amdhsa_kernel kernel
+\t\t.amdhsa_kernarg_size {size}
+\t\t.amdhsa_user_sgpr_count 2
+\t\t.amdhsa_user_sgpr_kernarg_segment_ptr 1
+\t\t.amdhsa_system_sgpr_workgroup_id_x 1
+\t\t.amdhsa_next_free_vgpr 64
+\t\t.amdhsa_next_free_sgpr 64
+\t\t.amdhsa_accum_offset 64
+\t\t.amdhsa_float_round_mode_32 0
+\t\t.amdhsa_float_round_mode_16_64 0
+\t\t.amdhsa_float_denorm_mode_32 {denormals}
+\t\t.amdhsa_float_denorm_mode_16_64 3
+\t\t.amdhsa_ieee_mode 1
+\t.end_amdhsa_kernel
+\t.text
+.Lend:
+\t.size\tkernel, .Lend-kernel
+\t.amdgpu_metadata
+---
+amdhsa.kernels:
+  - .args:
+{arguments}    .kernarg_segment_size: {size}
+    .name:           kernel
+    .symbol:         kernel.kd
+amdhsa.target:   amdgcn-amd-amdhsa--gfx942
+...
+
+\t.end_amdgpu_metadata
+"""
+
+PROLOGUE = """\ts_load_dwordx8 s[8:15], s[0:1], 0x0
+\ts_waitcnt lgkmcnt(0)
+\tv_lshlrev_b32_e32 v1, 2, v0
+\tglobal_load_dword v2, v1, s[10:11]
+\tglobal_load_dword v3, v1, s[12:13]
+\tglobal_load_dword v4, v1, s[14:15]
+\ts_waitcnt vmcnt(0)
+"""
+"""v0: the lane; v1: its offset in bytes; v2, v3, v4: its words of a, b and c; s[8:9]: the output, which v5 goes to."""
+
+EPILOGUE = "\tglobal_store_dword v1, v5, s[8:9]\n"
+
+
+def text_of(body: str, denormals: int = 3) -> str:
+    """A kernel with the buffers out, a, b, c, whose body leaves its result in v5."""
+    arguments = "".join(
+        f"      - .address_space:  global\n        .offset:         {8 * index}\n        .size:           8\n"
+        "        .value_kind:     global_buffer\n"
+        for index in range(4)
+    )
+    lines = "".join(f"\t{line}\n" if not line.endswith(":") else f"{line}\n" for line in body.strip().splitlines())
+    tail = TAIL.format(size=32, denormals=denormals, arguments=arguments)
+    return HEAD + PROLOGUE + lines + EPILOGUE + tail.lstrip("\n")
+
+
+def launch_of(threads: int = 64) -> Launch:
+    """One block of so many threads."""
+    buffers = tuple(Argument(kind="buffer", buffer=name, dtype="i32") for name in ("out", "a", "b", "c"))
+    return Launch(file="kernel.amdgcn", grid=(1, 1, 1), block=(threads, 1, 1), args=buffers)
+
+
+def run(body: str, a: Sequence[int] | Array = (), b: Any = (), c: Any = (), *, threads: int = 64) -> Array:
+    """The words that the kernel leaves, one for each thread; operands are repeated to as many."""
+    module = GFX942.parse(text_of(body), "kernel.amdgcn")
+    contents = {"out": np.zeros(4 * threads, dtype=np.uint8)}
+    for name, given in (("a", a), ("b", b), ("c", c)):
+        words = np.resize(np.asarray(given if len(given) else [0]).astype(np.uint64).astype(np.uint32), threads)
+        contents[name] = words.view(np.uint8).copy()
+    prepared = ready(module, GFX942, launch_of(threads))
+    return execute(prepared, contents).after["out"].view(np.uint32)
+
+
+def reading(body: str, *, threads: int = 64, text: str | None = None, denormals: int = 3) -> Reading:
+    """What is read of the kernel, its launch known."""
+    source = Source("kernel.amdgcn", text if text is not None else text_of(body, denormals), launch_of(threads))
+    return read(source, GFX942, {"out": 1, "a": 2, "b": 3, "c": 4}, Options())
