@@ -18,12 +18,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from bitwise_core import registry
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.locks import Lock, LockError, locked
-from bitwise_core.problems import NAMES, Epilogue, Problem, ProblemError, dense, problem_of
+from bitwise_core.problems import DTYPES, Epilogue, Problem, ProblemError, dense, problem_of
 from bitwise_core.products.tensors import ProductError, run
 from bitwise_core.profiles import LockableProfile, ProductProfile, Undescribed
 
@@ -203,6 +204,7 @@ class Replayed:
     missing: Literal["error", "pass"]
     replayed: Counter[Problem] = field(default_factory=Counter)
     passed: Counter[str] = field(default_factory=Counter)
+    _known: dict[tuple[Any, ...], tuple[Problem, GEMMDesc]] = field(default_factory=dict)
 
     def report(self) -> list[str]:
         """Sentences on what was replayed and what was not."""
@@ -222,8 +224,7 @@ class Replayed:
                 raise Passed("it is not taken over")
             if any(0 in each.shape for each in arguments if hasattr(each, "shape")):
                 return func(*arguments, **options)  # nothing is multiplied, and no bit is in question
-            product = product_of(name, func._overloadname, arguments, options)
-            desc = self.lock.described(product.problem)
+            product, desc = self._found(name, func._overloadname, arguments, options)
         except (Passed, LockError) as why:
             if self.missing == "error":
                 raise LockError(f"torch.{name}: {why}") from None
@@ -233,6 +234,33 @@ class Replayed:
         result = multiplied(product, desc) if out is None else out.copy_(multiplied(product, desc))
         self.replayed[product.problem] += 1
         return result
+
+    def _found(
+        self, name: str, overload: str, arguments: tuple[Any, ...], options: dict[str, Any]
+    ) -> tuple[Product, GEMMDesc]:
+        """The product that an operation is, and its descriptor; one like an earlier one is checked no more."""
+        key = None if options else (name, overload, *map(_alike, arguments))
+        known = None if key is None else self._known.get(key)
+        if known is not None:
+            tensors = arguments[1:] if name == "addmm" else arguments
+            bias = arguments[0] if name == "addmm" else None
+            return Product(dense(tensors[0]), dense(tensors[1]), bias, known[0]), known[1]
+        product = product_of(name, overload, arguments, options)
+        desc = self.lock.described(product.problem)
+        if key is not None:
+            self._known[key] = product.problem, desc
+        return product, desc
+
+
+def _alike(argument: Any) -> Any:
+    """What of an argument decides which product it makes: of a tensor all but its values."""
+    try:
+        return (type(argument), argument.dtype, argument.device, argument.shape, argument.stride(),
+                argument.data_ptr() % 16 == 0)  # fmt: skip
+    except AttributeError:
+        return argument
+    except RuntimeError:  # no memory to be asked for
+        return type(argument)
 
 
 @contextmanager
@@ -254,10 +282,9 @@ def multiplied(product: Product, desc: GEMMDesc) -> torch.Tensor:
     import torch
 
     a, b, problem = product.a, product.b, product.problem
-    types = {ours: name.removeprefix("torch.") for name, ours in NAMES.items()}
-    summed = desc if product.bias is None else desc.model_copy(update={"output_dtype": "fp32"})
+    summed = desc if product.bias is None else _in_fp32(desc)
     shape = (*a.shape[:-1], b.shape[-1])
-    out = torch.empty(shape, dtype=getattr(torch, types[summed.output_dtype]), device=a.device)
+    out = torch.empty(shape, dtype=getattr(torch, DTYPES[summed.output_dtype]), device=a.device)
     if problem.batch is None:
         run(a, b, out, summed, None)
     else:
@@ -267,7 +294,13 @@ def multiplied(product: Product, desc: GEMMDesc) -> torch.Tensor:
         return out
     if desc.accumulator_dtype != "fp32":
         raise ProductError(f"a bias is added in fp32, and the descriptor accumulates in {desc.accumulator_dtype}")
-    return out.add_(product.bias.float()).to(getattr(torch, types[problem.out]))
+    return out.add_(product.bias.float()).to(getattr(torch, DTYPES[problem.out]))
+
+
+@lru_cache(maxsize=65536)
+def _in_fp32(desc: GEMMDesc) -> GEMMDesc:
+    """The descriptor of the sum before it is rounded to the output's type."""
+    return desc.model_copy(update={"output_dtype": "fp32"})
 
 
 def _alignment(matrix: torch.Tensor) -> int:
