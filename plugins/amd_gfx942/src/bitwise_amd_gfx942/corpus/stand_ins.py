@@ -63,10 +63,20 @@ def _moved(below: Array, patterns: Array, exact: Array, mantissa: int) -> Array:
     return found
 
 
-STAND_INS: Mapping[str, Callable[..., Array]] = {
+def flushed(verb: str, *patterns: Array) -> Array:
+    """Arithmetic of fp32 that takes subnormal operands for zeros of their sign, and makes its results so."""
+    found: Array = operation(f"{verb}.rn.ftz.fp32").evaluate(*patterns)
+    return found
+
+
+_APPROXIMATIONS: Mapping[str, Callable[..., Array]] = {
     f"{verb}.approx{'.turns' if verb in ('sin', 'cos') else ''}{'.ftz' * flushes}.{kind}@gfx942": partial(
         stand_in, verb, kind, flushes
     )
     for verb, kind, flushes in product(_EXACT, ("fp16", "fp32", "fp64"), (False, True))
 }
+_FLUSHED: Mapping[str, Callable[..., Array]] = {
+    f"{verb}.rn.ftz.fp32@gfx942": partial(flushed, verb) for verb in ("add", "sub", "mul", "fma")
+}
+STAND_INS: Mapping[str, Callable[..., Array]] = {**_APPROXIMATIONS, **_FLUSHED}
 """By the operation's full name."""

@@ -9,9 +9,10 @@ import numpy as np
 from bitwise_amd_gfx942.opcodes.forms import form
 from bitwise_amd_gfx942.opcodes.selected_parts import widened
 from bitwise_core.asm import Instruction
+from bitwise_core.machine import lanes as L
 from bitwise_core.machine.access import load_global, store_global
 from bitwise_core.machine.arch import UnknownInstruction
-from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine
 
@@ -53,9 +54,9 @@ class Width:
         return cut(value, 16 if self.high else 0, self.bits) if self.bits < 32 else value
 
 
-def unit(machine: Machine, address: Array, bits: int) -> int:
-    """The widest access of at most 32 bits to which the address is aligned in every active lane."""
-    size = min(bits, 32)
+def unit(machine: Machine, address: Array, bits: int, most: int = 32) -> int:
+    """The widest access of at most so many bits to which the address is aligned in every active lane."""
+    size = min(bits, most)
     while size > 8:
         astray = (address & np.uint64(size // 8 - 1)) != 0
         if machine.mask is not None:
@@ -76,9 +77,24 @@ def load_words(machine: Machine, address: Array, bits: int, line: int) -> Value:
     return concat(parts)
 
 
+def _is_one(value: Value) -> bool:
+    """Whether two registers hold one computed value of 64 bits, such as a number of fp64."""
+    if not isinstance(value, Lanes):
+        return False
+    kind = value.meta & L.KIND
+    return bool(np.any((kind == L.TERM) | (kind == L.SET)) and not np.any(kind == L.LEAF))
+
+
 def store_words(machine: Machine, address: Array, value: Value, bits: int, line: int) -> None:
     """Stores so many bits from each active lane's address on.  Raises Unreadable."""
     size = unit(machine, address, bits)
+    if (
+        bits % 64 == 0
+        and size == 32
+        and unit(machine, address, 64, 64) == 64
+        and all(_is_one(cut(value, low, 64)) for low in range(0, bits, 64))
+    ):
+        size = 64
     for low in range(0, bits, size):
         place = address + np.uint64(low // 8) if low else address
         store_global(machine, place, cut(value, low, size), size, line)
