@@ -268,15 +268,11 @@ def _vanishes(zero: Lanes, other: Lanes) -> bool | Array:
     return L.some(L.has(zero, L.IS_ZERO) & L.has(other, L.NOT_MINUS_ZERO | L.PLUS_ZERO))
 
 
-_VALUE = ~(L.LOOSE | L.QUIET | L.INTEGER) & 0xFFFFFFFF
-"""The properties that decide which number a value is."""
-
-
 def _positive_product(left: Lanes, right: Lanes) -> L.Meta:
     """Where a product of these factors (sign flips counted) is never negative: NOT_NEGATIVE, else 0."""
     flips = (left.meta ^ right.meta) & L.NEGATED
     same = left.words is right.words or np.array_equal(left.words, right.words)
-    if same and np.array_equal(left.meta & _VALUE, right.meta & _VALUE):
+    if same and np.array_equal(left.meta & L.VALUE, right.meta & L.VALUE):
         return L.NOT_NEGATIVE
     positive = left.meta & right.meta & L.NOT_NEGATIVE
     if isinstance(flips, int) and isinstance(positive, int):

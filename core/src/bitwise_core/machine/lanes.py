@@ -56,6 +56,8 @@ QUIET = 1 << 15
 """The value, read as a floating-point number, is no signalling NaN."""
 INTEGER = 1 << 31
 """A term of an operation on integers: its bits are those of no NaN that an architecture makes."""
+VALUE = ~(LOOSE | QUIET | INTEGER) & 0xFFFFFFFF
+"""The properties that decide which number a value is."""
 STICKY = POISON | UNDETERMINED
 FORM = KIND | PLUS_ZERO | NEGATED | WIDENED
 SET_SHIFT = 16
