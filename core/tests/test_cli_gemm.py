@@ -2,17 +2,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
+from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
 
 from bitwise_core import registry
 from bitwise_core.cli import app
-from bitwise_core.descriptors import GEMMDesc, Rotation, lane_tree_gemv, read, three_level_chain
-from bitwise_core.descriptors.picture import picture
+from bitwise_core.descriptors import Cut, GEMMDesc, Group, Rotation, lane_tree_gemv, read, three_level_chain
+from bitwise_core.descriptors.figure import to_svg
+from bitwise_core.descriptors.picture import merge_text, picture, stored_text
 from bitwise_core.descriptors.words import words
 from bitwise_core.mma import FusedSum, MmaSpec
+from bitwise_core.problems import Problem
+from bitwise_core.profiles import Explanation, Undescribed
 
 
 def unit(family: str, kind: str, k: int, fraction_bits: int) -> MmaSpec:
@@ -51,7 +57,10 @@ def test_a_split_in_words_and_as_a_picture() -> None:
         "\n"
         "k         0                                         8648\n"
         "cut 0     |0---|1---|2---|3---|4---|5---|6---|7---|8---.\n"
+        "merge     ((0 + 1) + 2) + ... + 8, each sum in fp32\n"
         "part 0    [0..15] [16..31] [32..47] ... [944..959]\n"
+        "dropped   8640 to 8647 reach no sum\n"
+        "stored    rounded to fp16\n"
         "\n"
         "gemm(k=8648 left_dtype=fp16 right_dtype=fp16 output_dtype=fp16 path=matrix "
         "instruction=instruction(architecture=toy_1 family=wide k=16) instruction_k=16 "
@@ -89,9 +98,12 @@ def test_a_strided_cut_is_drawn_from_its_first_k() -> None:
         "k         0                                   1000",
         "cut 0     from k = 0, a character for each k: its part, 0 to 3",
         "          0011223300112233001122330011223300112233...",
+        "merge     0 + 2, 1 + 3 first, a balanced tree, each sum in fp32",
         "part 0    0                                    250",
         "cut 1     |0---|1---|2---|3---|4---|5---|6---|7---",
+        "merge     ((0 + 1) + 2) + ... + 7, each sum in fp32",
         "part 0    [0] [1] [8] [9] [16] [17] ... [121]",
+        "stored    rounded to fp16",
     ]
 
 
@@ -100,8 +112,147 @@ def test_of_many_parts_the_first_are_drawn() -> None:
         "k         0                                   3000",
         "k         0                                    150",
         "cut 0     |0------|1------|2------|3------|4------...",
+        "merge     ((0 + 1) + 2) + ... + 99, each sum in fp32",
         "part 0    [0] [1] [2] [3] [4] [5] [6] ... [29]",
+        "stored    rounded to fp16",
     ]
+
+
+@pytest.mark.parametrize(
+    ("cut", "count", "text"),
+    [
+        (Cut(span=9), 1, "one part, each sum in fp32"),
+        (Cut(span=9), 2, "0 + 1, each sum in fp32"),
+        (Cut(span=9, start="zero"), 4, "from +0, ((0 + 1) + 2) + 3, each sum in fp32"),
+        (Cut(span=9, partial_dtype="fp16"), 5, "(((0 + 1) + 2) + 3) + 4, each sum in fp32; a part is rounded to fp16"),
+        (Cut(span=9, merge="chain-down", partial_dtype="bf16", merge_dtype="bf16"), 7,
+         "((6 + 5) + 4) + ... + 0, each sum in bf16; a part is rounded to bf16"),
+        (Cut(count=2, merge="halves"), 2, "0 + 1 first, a balanced tree, each sum in fp32"),
+        (Cut(count=4, merge="halves"), 4, "0 + 2, 1 + 3 first, a balanced tree, each sum in fp32"),
+        (Cut(count=8, merge="neighbours"), 8, "0 + 1, 2 + 3, ... first, a balanced tree, each sum in fp32"),
+        (Cut(count=8, layout="strided", groups=(Group(count=4),)), 8, "in groups, each sum in fp32"),
+    ],
+)  # fmt: skip
+def test_merges_in_a_line(cut: Cut, count: int, text: str) -> None:
+    assert merge_text(cut, count) == text
+
+
+def test_what_is_stored_in_a_line() -> None:
+    desc = three_level_chain(10, "fp16", chunks=1, output_dtype="fp32")
+    assert stored_text(desc) == "fp32 as it is"
+    assert stored_text(desc.model_copy(update={"alpha": 0.5})) == "times 0.5, fp32 as it is"
+    scaled = desc.model_copy(update={"operand_scales": True, "output_dtype": "bf16"})
+    assert stored_text(scaled) == "times both scales, rounded to bf16"
+
+
+@pytest.mark.parametrize(
+    "desc",
+    [
+        lane_tree_gemv(1000, "fp16", lanes=4, tile=2, chunk_tiles=16),
+        three_level_chain(3000, "fp16", chunks=100),
+        three_level_chain(8, "fp16", chunks=4, span=1),
+        GEMMDesc(k=70, left_dtype="fp16", right_dtype="bf16", output_dtype="fp32", path="mul_add", k_loop_step=4,
+                 turn_permutation=(3, 1, 2, 0)),
+        GEMMDesc(k=250, left_dtype="fp16", right_dtype="fp16", output_dtype="fp16", path="fma", k_dropped=10, k_cuts=(
+            Cut(count=11, tile=8, groups=(Group(count=4), Group(count=2))), Cut(count=8, merge="halves"))),
+    ],
+)  # fmt: skip
+def test_every_axis_is_drawn(desc: GEMMDesc) -> None:
+    drawing = to_svg(desc, "a < b")
+    document = ElementTree.fromstring(drawing)
+    name = "{http://www.w3.org/2000/svg}"
+    width, height = (float(document.attrib[each]) for each in ("width", "height"))
+    assert document.findtext(f"{name}title") == "a < b"
+    for box in document.iter(f"{name}rect"):
+        x, y, across = (float(box.attrib[each]) for each in ("x", "y", "width"))
+        assert x >= 0
+        assert x + across <= width
+        assert 0 < y < height
+
+
+def test_the_drawing_shows_parts_additions_and_what_is_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "axis.svg"
+    arguments = ["gemm", "1", "8", *SPLIT, "--with", "k_dropped=8", "--svg", str(path)]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    drawing = path.read_text()
+    assert "(1, 8648) times (8648, 8)" in drawing
+    assert drawing.count("<circle") == 8
+    assert "dropped: k 8640 to 8647" in drawing
+    assert "walk of the first innermost part: 60 steps from +0, wide k 16 of toy_1" in drawing
+    done = CliRunner().invoke(app, [*arguments[:-1], str(tmp_path / "none" / "axis.svg")])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.endswith("axis.svg: it cannot be written (No such file or directory)\n")
+
+
+class Known:
+    """A library of one version whose descriptor is the configuration's number of parts."""
+
+    name, library, version, architecture = "toy_2_toy_1", "toy", "2", "toy_1"
+
+    def describe(self, configuration: Any) -> None:
+        return None
+
+    def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
+        raise Undescribed("there is no device")
+
+    def explained(self, problem: Problem, configuration: Any, records: Path | None = None) -> Explanation:
+        if configuration is None:
+            raise Undescribed(f"which algorithm runs for {problem.m} is not known; records: {records}")
+        if configuration.keys() != {"parts"}:
+            raise Undescribed("the configuration lacks parts")
+        desc = three_level_chain(problem.k, (problem.a, problem.b), chunks=configuration["parts"],
+                                 output_dtype=problem.out)  # fmt: skip
+        return Explanation(desc, (f"Measured as {'T' if problem.transpose_b else 'N'}.",))
+
+
+LIKE = ["gemm", "4", "4", "16", "--arch", "toy_1", "--like", "toy:2"]
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = replace(registry.default(), profiles=(Known(),))
+    monkeypatch.setattr(registry, "default", lambda: found)
+
+
+def test_what_a_library_runs_is_explained(known: None) -> None:
+    done = CliRunner().invoke(app, [*LIKE, "--config", "parts=2"])
+    assert done.stderr == ""
+    assert done.stdout.endswith(
+        "gemm(k=16 left_dtype=fp16 right_dtype=fp16 output_dtype=fp16 path=fma k_cuts=[cut(count=2)])\nMeasured as N.\n"
+    )
+    found = json.loads(CliRunner().invoke(app, [*LIKE, "--config", '{"parts": 2}', "--dtype", "e4m3", "--json"]).stdout)
+    assert found["notes"] == ["Measured as T."]
+    assert read(found["text"]).output_dtype == "bf16"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([*LIKE, "--records", "/nowhere"], "which algorithm runs for 4 is not known; records: None"),
+        ([*LIKE, "--config", "parts=1,tile=3"], "the configuration lacks parts"),
+        ([*LIKE, "--config", "parts"], "--config parts: give NAME=NUMBER pairs, as algorithm=66, or an object of JSON"),
+        ([*LIKE, "--config", "{"], "--config: this is no JSON (Expecting property name enclosed in double quotes: "
+         "line 1 column 2 (char 1))"),
+        ([*LIKE, "--plan", "split-k"], "--like says itself what is computed: leave --plan, --with and --desc out"),
+        ([*LIKE, "--config", "parts=2", "--transposes", "X"], "--transposes: 'X' is none of NN, NT, TN and TT"),
+        ([*LIKE, "--config", "parts=2", "--dtype", "half"], "there is no floating-point type 'half'; there are fp64, "
+         "fp32, tf32, fp16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz, e2m1, ue8m0"),
+        ([*LIKE[:-1], "toy:3"], "toy 3 on toy_1 is not measured: there are toy:2 on toy_1"),
+        ([*LIKE[:-1], "toy"], "--like takes a library and its version, and --arch where it runs: there are toy:2 on "
+         "toy_1"),
+        ([*LIKE[:4], "--config", "parts=2"], "--config is the configuration of a library: name it with --like"),
+    ],
+)  # fmt: skip
+def test_mistakes_about_libraries(known: None, arguments: list[str], sentence: str) -> None:
+    done = CliRunner().invoke(app, arguments)
+    assert (done.exit_code, done.stdout, done.stderr) == (2, "", f"bitwise: {sentence}\n")
+
+
+def test_without_a_plugin_no_library_is_known() -> None:
+    done = CliRunner().invoke(app, LIKE)
+    assert (done.exit_code, done.stdout, done.stderr) == (
+        2, "", "bitwise: toy 2 on toy_1 is not measured: no installed plugin knows a library's products\n"
+    )  # fmt: skip
 
 
 def test_turns_in_words() -> None:

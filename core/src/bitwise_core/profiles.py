@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from bitwise_core.descriptors import Record
@@ -61,3 +63,33 @@ class LockableProfile(ProductProfile, Protocol):
 
     def provenance(self, *, library: str | None = None) -> Mapping[str, str]:
         """The library, its version, the device, its driver and so on, by name.  Raises Undescribed without a device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A descriptor and where it comes from, a sentence each: the configuration's record, the rows it rests on."""
+
+    desc: Record
+    notes: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class ExplainableProfile(ProductProfile, Protocol):
+    """A profile of one version on one architecture that says without a device what its library runs."""
+
+    @property
+    def version(self) -> str:
+        """The library's version, as far as it decides: `13.1`."""
+
+    @property
+    def architecture(self) -> str:
+        """The architecture, as descriptors name it."""
+
+    def explained(
+        self, problem: Problem, configuration: Mapping[str, Any] | None, records: Path | None = None
+    ) -> Explanation:
+        """The descriptor of what the library runs for a problem in an algorithm configuration, attributes by name.
+
+        Without a configuration it is one that `records`, a folder, has of this very problem.  Raises Undescribed, with
+        what is missing and how it is found out.
+        """

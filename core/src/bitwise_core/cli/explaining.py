@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from bitwise_core import registry
+from bitwise_core.cli import libraries
 from bitwise_core.cli.inputs import print_json
 from bitwise_core.descriptors import (
     DescriptorError,
@@ -23,6 +25,7 @@ from bitwise_core.descriptors import (
     three_level_chain,
     workspace_gemv,
 )
+from bitwise_core.descriptors.figure import to_svg
 from bitwise_core.descriptors.picture import picture
 from bitwise_core.descriptors.words import words
 from bitwise_core.evaluation import gemm_tree, unit_of
@@ -121,18 +124,26 @@ def _instruction(left: str, right: str, accumulator: str, architecture: str | No
     return Instruction(architecture=chosen.architecture, family=chosen.family, k=chosen.k)
 
 
-def run(m: int, n: int, desc: GEMMDesc, element: str | None, width: int, as_json: bool) -> None:
-    """Prints a descriptor of an (m, n) product.  Raises InputError."""
+def run(
+    m: int, n: int, desc: GEMMDesc, element: str | None, width: int, as_json: bool, notes: tuple[str, ...] = (),
+    svg: Path | None = None,
+) -> None:  # fmt: skip
+    """Prints a descriptor of an (m, n) product, and draws it where `svg` says.  Raises InputError."""
     try:
         unit: MmaSpec | None = unit_of(desc)
     except DescriptorError as error:
         raise InputError(str(error)) from None
     row, column = (0, 0) if element is None else _place(element, m, n)
     lines, drawn = words(desc, unit), picture(desc, width)
+    if svg is not None:
+        try:
+            svg.write_text(to_svg(desc, f"({m}, {desc.k}) times ({desc.k}, {n})"), encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"--svg {svg}: it cannot be written ({error.strerror})") from None
     if as_json:
         print_json({
             "m": m, "n": n, "k": desc.k, "descriptor": desc.model_dump(mode="json", exclude_defaults=True),
-            "text": desc.to_text(), "words": lines, "picture": drawn,
+            "text": desc.to_text(), "words": lines, "picture": drawn, **({"notes": list(notes)} if notes else {}),
         })  # fmt: skip
         return
     alike = "every element of C is computed alike" if desc.turn_rotation is None else "tiles of C differ in their turns"
@@ -141,6 +152,8 @@ def run(m: int, n: int, desc: GEMMDesc, element: str | None, width: int, as_json
         typer.echo(line)
     typer.echo("\n" + "\n".join(drawn) + "\n")
     typer.echo(desc.to_text())
+    for note in notes:
+        typer.echo(note)
     if element is not None:
         typer.echo("")
         typer.echo(render(gemm_tree(desc, row, column, n)), nl=False)
@@ -168,6 +181,17 @@ def command(
     settings: list[str] = typer.Option([], "--with", metavar="NAME=VALUE", help="What the plan takes, as slices=4."),  # noqa: B008
     line: str | None = typer.Option(None, "--desc", metavar="TEXT", help="A descriptor's own line, instead of a plan."),
     element: str | None = typer.Option(None, "--element", metavar="ROW,COLUMN", help="Print this element's tree too."),
+    like: str | None = typer.Option(
+        None, "--like", metavar="NAME:VERSION", help="What a library runs, as cublas:13.1."
+    ),
+    configuration: list[str] = typer.Option(  # noqa: B008
+        [], "--config", metavar="NAME=NUMBER", help="With --like: the library's algorithm configuration; JSON too."
+    ),
+    transposes: str | None = typer.Option(None, "--transposes", help="With --like: how A and B lie, NN, NT, TN or TT."),
+    records: Path = typer.Option(  # noqa: B008
+        Path("records"), "--records", metavar="FOLDER", help="With --like and no --config: where recorded ones are."
+    ),
+    svg: Path | None = typer.Option(None, "--svg", metavar="FILE", help="Draw the K axis into this file too."),  # noqa: B008
     width: int = typer.Option(72, "--width", min=40, max=400, help="Characters of the picture."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
@@ -181,11 +205,23 @@ def command(
         if len(sizes) != 3:
             raise InputError(f"give three sizes, M N K, not {len(sizes)}")
         m, n, k = sizes
-        if line is None:
+        notes: tuple[str, ...] = ()
+        if like is not None:
+            if line is not None or settings or plan != "single-pass":
+                raise InputError("--like says itself what is computed: leave --plan, --with and --desc out")
+            folder = records if records.is_dir() else None
+            found = libraries.described(
+                like, architecture, (m, n, k), (dtype, right or dtype), output, transposes, configuration, folder
+            )
+            assert isinstance(found.desc, GEMMDesc)
+            desc, notes = found.desc, found.notes
+        elif configuration:
+            raise InputError("--config is the configuration of a library: name it with --like")
+        elif line is None:
             desc = describe(k, dtype, right, architecture, family, plan, settings, output, accumulator)
         else:
             desc = _written(line, k)
-        run(m, n, desc, element, width, as_json)
+        run(m, n, desc, element, width, as_json, notes, svg)
 
 
 def _written(line: str, k: int) -> GEMMDesc:

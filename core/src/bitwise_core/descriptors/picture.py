@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bitwise_core.descriptors.cuts import Cut
 from bitwise_core.descriptors.gemm import GEMMDesc
 from bitwise_core.descriptors.walk import FILL, Part, instructions, parts_of
 
@@ -10,8 +11,8 @@ _INDENT = 10
 
 
 def picture(desc: GEMMDesc, width: int = 72) -> list[str]:
-    """Lines of at most `width` characters beside their labels: a ruler and a bar for each cut, outermost first, and the
-    first instructions of the first part.
+    """Lines beside their labels: a ruler, a bar and the merge for each cut, outermost first, bars of at most `width`
+    characters; the first instructions of the first part; what is dropped; and how the last sum is stored.
 
     A `|` starts a part, whose number follows; what takes no part is `.`.  An inner cut is drawn along the first part of
     the cut before it, whose k are counted from 0; of many parts the first ones are drawn.  A strided cut is drawn at
@@ -31,8 +32,43 @@ def picture(desc: GEMMDesc, width: int = 72) -> list[str]:
             if number or more:
                 lines += _ruler("part 0" if number else "k", length, width)
             lines.append(_label(name) + _bar(shown, length, width) + more)
+        lines.append(_label("merge") + merge_text(cut, len(part.parts)))
         part = next(each for each in part.parts if len(each.positions))
-    return lines + _walk(desc, part, width)
+    lines += _walk(desc, part, width)
+    if desc.k_dropped:
+        lines.append(_label("dropped") + f"{desc.k - desc.k_dropped} to {desc.k - 1} reach no sum")
+    return [*lines, _label("stored") + stored_text(desc)]
+
+
+def merge_text(cut: Cut, count: int) -> str:
+    """The order in which `count` parts are added, and what is rounded to which type."""
+    last = count - 1
+    order, then = (list(range(count)), last) if cut.merge == "chain" else (list(range(last, -1, -1)), 0)
+    if cut.groups:
+        text = "in groups"
+    elif count < 2:
+        text = "one part"
+    elif cut.merge in ("chain", "chain-down"):
+        shown = order[:4] if count <= 5 else order[:3]
+        text = "(" * (len(shown) - 2) + f"{shown[0]} + {shown[1]}" + "".join(f") + {each}" for each in shown[2:])
+        if count > len(shown):
+            text = f"({text}) + {then}" if count == len(shown) + 1 else f"({text}) + ... + {then}"
+    else:
+        apart = count // 2 if cut.merge == "halves" else 1
+        lows = range(0, count, 2) if apart == 1 else range(apart)
+        pairs = [f"{low} + {low + apart}" for low in lows]
+        text = f"{', '.join(pairs[:2])}{', ...' if len(pairs) > 2 else ''} first, a balanced tree"
+    if cut.start == "zero":
+        text = f"from +0, {text}"
+    rounded = f"; a part is rounded to {cut.partial_dtype}" if cut.partial_dtype != "fp32" else ""
+    return f"{text}, each sum in {cut.merge_dtype}{rounded}"
+
+
+def stored_text(desc: GEMMDesc) -> str:
+    """What becomes of the last sum."""
+    scale = "times both scales, " if desc.operand_scales else f"times {desc.alpha!r}, " if desc.scaled else ""
+    result = desc.k_cuts[0].merge_dtype if desc.k_cuts else desc.accumulator_dtype
+    return scale + (f"{result} as it is" if desc.output_dtype == result else f"rounded to {desc.output_dtype}")
 
 
 def _label(text: str) -> str:

@@ -80,13 +80,19 @@ class Nest(Generic[W]):
     walk: W
 
 
-def nests(seen: Observed, positions: Positions, walks: Callable[[Sequence[Positions]], list[W]]) -> list[Nest[W]]:
-    """The nests of fewest cuts that explain every part; `walks` gives the ways in which some parts are all walked."""
+def nests(
+    seen: Observed, positions: Positions, walks: Callable[[Sequence[Positions]], list[W]]
+) -> Iterator[list[Nest[W]]]:
+    """The nests that explain every part, those of fewest cuts together and first, then those of one more.
+
+    `walks` gives the ways in which some parts are all walked.
+    """
+    fewest = DEEPEST
     for depth in range(DEEPEST + 1):
-        found = list(_explained(seen, [positions], walks, depth))
+        found = list(_explained(seen, [positions], walks, depth)) if depth <= fewest + 1 else []
         if found:
-            return found
-    return []
+            fewest = min(fewest, depth)
+            yield found
 
 
 def _explained(

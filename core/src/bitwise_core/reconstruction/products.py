@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product as pairs_of
 from typing import Any
 
@@ -81,23 +81,30 @@ def reconstruct_product(
         raise ProbeError("the output's type has no descriptor")
     known = registry.default().matrix_units if units is None else units
     kinds = TYPES[dtype], TYPES[b_type]
-    skeletons = skeletons_of(revealed, k, kinds, known, architecture)
-    if not skeletons:
-        return Reconstruction(revealed, None, open=("no descriptor has this order: its form is no nest of cuts",))
-    listed = list(typed(skeletons, k, len(dropped), kinds, output, known))
 
     def called(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> Bits:
         left = arrays.of_doubles(a, dtype)
         right = arrays.of_doubles(np.ascontiguousarray(b.T), b_type).T
         return arrays.to_patterns(function(left, right if transpose_b else arrays.dense(right)))
 
-    return separated(revealed, listed, called, (m, n), (dtype, b_type), known, seed, draws)
+    made = Reconstruction(revealed, None, open=("no descriptor has this order: its form is no nest of cuts",))
+    tried = 0
+    for skeletons in skeletons_of(revealed, k, kinds, known, architecture):
+        listed = list(typed(skeletons, k, len(dropped), kinds, output, known))
+        tried += len(listed)
+        found = separated(revealed, listed, called, (m, n), (dtype, b_type), known, seed, draws)
+        made = replace(found, parted=(*made.parted, *found.parted))
+        if made.survivors:
+            return made
+    return (
+        replace(made, open=(f"no descriptor of this order returns its bytes: {tried} were tried",)) if tried else made
+    )
 
 
 def skeletons_of(
     revealed: Revealed, k: int, kinds: tuple[str, str], units: Units, architecture: str | None
-) -> list[Nest[Walk]]:
-    """The nests of cuts that have a tree, without types."""
+) -> Iterator[list[Nest[Walk]]]:
+    """The nests of cuts that have a tree, without types; those of fewest cuts first."""
     assert revealed.tree is not None
     seen = Observed.of(Axis.of(k), revealed.tree)
     rows = rows_of(units, *kinds, architecture)
@@ -105,11 +112,7 @@ def skeletons_of(
     def walks(parts: Sequence[npt.NDArray[np.int64]]) -> list[Walk]:
         return walks_of(seen, rows, parts, *kinds)
 
-    found = nests(seen, revealed.tree.leaves, walks)
-    unique: dict[tuple[object, object], Nest[Walk]] = {}
-    for each in found:
-        unique.setdefault((each.walk, each.cuts if len(found) < 64 else len(each.cuts)), each)
-    return list(unique.values())
+    yield from nests(seen, revealed.tree.leaves, walks)
 
 
 def typed(
@@ -170,11 +173,7 @@ def separated(
     survivors = tuple(listed[each][0] for each in left)
     if len(left) == 1:
         return Reconstruction(revealed, survivors[0], survivors, (), tuple(parted), listed[left[0]][1].alike)
-    sentence = (
-        f"no descriptor of this order returns its bytes: {len(listed)} were tried"
-        if not left
-        else f"{len(left)} descriptors of this order return its bytes on every draw"
-    )
+    sentence = f"{len(left)} descriptors of this order return its bytes on every draw"
     return Reconstruction(revealed, None, survivors, (sentence,), tuple(parted))
 
 

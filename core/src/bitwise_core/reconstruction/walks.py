@@ -104,16 +104,16 @@ def _turns(walk: Walk, ends: list[int], length: int) -> Iterator[Walk]:
         return
     yield walk
     short = [end for end, size in zip(ends, sizes, strict=True) if size < width and end < length]
+    heads = short[:1]
     if sizes and (sizes[0] == width + 1 or (width > 1 and sizes[0] == 2)):
-        short.insert(0, 1)
-    if not short:
-        return
-    if short[0] > 1:  # no kernel gives a matrix unit one product at a time: that is scalar arithmetic
-        yield replace(walk, k_loop_step=short[0])
-    head = short[0]
-    lengths = [step for step in range(unit.k, LONGEST_TURN + 1, unit.k) if length % step == head]
-    lengths += [short[1] - head] if len(short) > 1 else []
-    yield from (replace(walk, k_loop_step=step, short_turn="first") for step in lengths if step > head)
+        heads.append(1)
+    for head in heads:
+        if head > 1:  # no kernel gives a matrix unit one product at a time: that is scalar arithmetic
+            yield replace(walk, k_loop_step=head)
+        lengths = [step for step in range(unit.k, LONGEST_TURN + 1, unit.k) if length % step == head]
+        following = [end for end in short if end > head]
+        lengths += [following[0] - head] if following else []
+        yield from (replace(walk, k_loop_step=step, short_turn="first") for step in lengths if step > head)
 
 
 def _fits(seen: Observed, walk: Walk, part: Positions, left: str, right: str) -> bool:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.hookspecs import hookimpl
 from bitwise_core.problems import Problem
-from bitwise_core.profiles import Profile
+from bitwise_core.profiles import Explanation, Profile
 from bitwise_cublas_profiles import profile
 from bitwise_cublas_profiles.describe import descriptor_of
+from bitwise_cublas_profiles.explained import explained
 from bitwise_cublas_profiles.loaded import Loaded
 from bitwise_cublas_profiles.question import Configuration, CublasError, question
 
@@ -45,6 +47,22 @@ class Described:
     def provenance(self, *, library: str | None = None) -> Mapping[str, str]:
         """cuBLASLt's version, the GPU and its driver; see `LockableProfile`."""
         return LOADED.provenance(library)
+
+    def explained(
+        self, problem: Problem, configuration: Mapping[str, Any] | None, records: Path | None = None
+    ) -> Explanation:
+        """The descriptor in an algorithm configuration, without a GPU; see `ExplainableProfile`."""
+        return explained(self.known, problem, configuration, records)
+
+    @property
+    def version(self) -> str:
+        """cuBLASLt's major.minor."""
+        return self.known.key[0]
+
+    @property
+    def architecture(self) -> str:
+        """The architecture as descriptors name it."""
+        return self.known.architecture
 
     @property
     def name(self) -> str:

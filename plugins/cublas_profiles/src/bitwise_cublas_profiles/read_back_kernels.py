@@ -1,0 +1,47 @@
+"""Ordinary Triton kernels, to be read back from their outputs; imported where there is a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def _product(a, b, c, m, n, k, block_m: tl.constexpr, block_n: tl.constexpr, block_k: tl.constexpr):  # type: ignore[no-untyped-def]
+    rows = tl.program_id(0) * block_m + tl.arange(0, block_m)
+    columns = tl.program_id(1) * block_n + tl.arange(0, block_n)
+    inner = tl.arange(0, block_k)
+    total = tl.zeros((block_m, block_n), dtype=tl.float32)
+    for low in range(0, k, block_k):
+        at = low + inner
+        left = tl.load(a + rows[:, None] * k + at[None], mask=(rows[:, None] < m) & (at[None] < k), other=0.0)
+        right = tl.load(b + at[:, None] * n + columns[None], mask=(at[:, None] < k) & (columns[None] < n), other=0.0)
+        total = tl.dot(left, right, total)
+    mask = (rows[:, None] < m) & (columns[None] < n)
+    tl.store(c + rows[:, None] * n + columns[None], total.to(c.dtype.element_ty), mask=mask)
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def _row_sum(x, y, length, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    row, column = tl.program_id(0), tl.arange(0, block)
+    value = tl.load(x + row * length + column, mask=column < length, other=0.0)
+    tl.store(y + row, tl.sum(value, axis=0))
+
+
+def product(a: Any, b: Any, block: int = 64, warps: int = 4) -> Any:
+    """a[m, k] b[k, n] by one dot for each block of k."""
+    (m, k), n = a.shape, b.shape[1]
+    c = torch.empty((m, n), dtype=a.dtype, device=a.device)
+    _product[(triton.cdiv(m, 64), triton.cdiv(n, 64))](a, b, c, m, n, k, 64, 64, block, num_warps=warps)
+    return c
+
+
+def row_sum(x: Any, warps: int = 4) -> Any:
+    """The sums of rows, each by one program."""
+    rows, length = x.shape
+    y = torch.empty(rows, dtype=x.dtype, device=x.device)
+    _row_sum[(rows,)](x, y, length, triton.next_power_of_2(length), num_warps=warps)
+    return y
