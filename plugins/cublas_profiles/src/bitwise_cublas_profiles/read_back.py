@@ -88,7 +88,7 @@ def _callable(task: Task) -> tuple[Callable[..., Any], tuple[Any, ...], GEMMDesc
         rows, length, dtype = about
         return lambda x: torch.sum(x, dim=1), (rows, length, _TORCH[dtype]), None, {}
     if kind in ("triton", "triton sum"):
-        from bitwise_cublas_profiles.read_back_kernels import product, row_sum
+        from bitwise_cublas_profiles.kernels.plain import product, row_sum
 
         if kind == "triton sum":
             rows, length, dtype, warps = about
@@ -133,7 +133,8 @@ def read(task: Task) -> dict[str, Any]:
         among = [each for each in made.survivors if known is not None and isinstance(each, GEMMDesc)]
         found |= {
             "descriptor": str(made.desc) if made.desc is not None else None, "open": list(made.open),
-            "known": str(known) if known is not None else None, "survivors": len(made.survivors),
+            "known": str(known) if known is not None else None, "survivors": [str(each) for each in made.survivors],
+            "alike": list(made.alike),
             "parted": dict(Counter(kind for _, kind, _ in made.parted)), "walk": made.revealed.walk,
             "probes": made.revealed.probes, "launches": made.revealed.launches,
         }  # fmt: skip
