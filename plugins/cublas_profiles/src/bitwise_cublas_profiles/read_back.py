@@ -88,7 +88,7 @@ def _callable(task: Task) -> tuple[Callable[..., Any], tuple[Any, ...], GEMMDesc
         rows, length, dtype = about
         return lambda x: torch.sum(x, dim=1), (rows, length, _TORCH[dtype]), None, {}
     if kind in ("triton", "triton sum"):
-        from bitwise_cublas_profiles.kernels.plain import product, row_sum
+        from bitwise_cublas_profiles.kernels.read_back import product, row_sum
 
         if kind == "triton sum":
             rows, length, dtype, warps = about

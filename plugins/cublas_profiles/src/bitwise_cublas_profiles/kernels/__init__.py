@@ -1,1 +1,1 @@
-"""Kernels in the language of Triton; imported where there is a GPU."""
+"""Kernels to compare times with, which only Triton loads."""
