@@ -181,9 +181,7 @@ def command(
     settings: list[str] = typer.Option([], "--with", metavar="NAME=VALUE", help="What the plan takes, as slices=4."),  # noqa: B008
     line: str | None = typer.Option(None, "--desc", metavar="TEXT", help="A descriptor's own line, instead of a plan."),
     element: str | None = typer.Option(None, "--element", metavar="ROW,COLUMN", help="Print this element's tree too."),
-    like: str | None = typer.Option(
-        None, "--like", metavar="NAME:VERSION", help="What a library runs, as cublas:13.1."
-    ),
+    like: str | None = typer.Option(None, "--like", metavar="NAME:VERSION", help="What a version of a library runs."),
     configuration: list[str] = typer.Option(  # noqa: B008
         [], "--config", metavar="NAME=NUMBER", help="With --like: the library's algorithm configuration; JSON too."
     ),
