@@ -53,6 +53,8 @@ TWO: dict[str, Callable[[int, int], int]] = {
     "v_mul_hi_i32": lambda a, b: s(a) * s(b) >> 32,
     "v_mul_u32_u24_e32": lambda a, b: (a & 0xFFFFFF) * (b & 0xFFFFFF),
     "v_mul_i32_i24_e32": lambda a, b: s24(a) * s24(b),
+    "v_mul_hi_u32_u24_e32": lambda a, b: (a & 0xFFFFFF) * (b & 0xFFFFFF) >> 32,
+    "v_mul_hi_i32_i24_e32": lambda a, b: s24(a) * s24(b) >> 32,
     "v_and_b32_e32": lambda a, b: a & b,
     "v_or_b32_e32": lambda a, b: a | b,
     "v_xor_b32_e32": lambda a, b: a ^ b,
@@ -87,6 +89,7 @@ THREE: dict[str, Callable[[int, int, int], int]] = {
     "v_perm_b32": perm,
     "v_mad_u32_u24": lambda a, b, c: (a & 0xFFFFFF) * (b & 0xFFFFFF) + c,
     "v_mad_i32_i24": lambda a, b, c: s24(a) * s24(b) + c,
+    "v_mad_legacy_u16": lambda a, b, c: (a * b + c) & 0xFFFF,
     "v_max3_u32": max,
     "v_min3_i32": lambda a, b, c: min(s(a), s(b), s(c)),
     "v_med3_i32": lambda a, b, c: sorted((s(a), s(b), s(c)))[1],
@@ -137,7 +140,29 @@ def test_constants_are_what_the_isa_says() -> None:
     assert run("v_add_f16_e32 v5, 0.15915494, v2", [0])[0] == 0x3118
 
 
+def test_a_literal_is_the_high_half_of_a_double() -> None:
+    text = "v_mov_b32_e32 v6, 0\nv_mov_b32_e32 v7, 0\nv_add_f64 v[6:7], v[6:7], 0xc1f00000\nv_mov_b32_e32 v5, v{}"
+    assert [run(text.format(each))[0] for each in (6, 7)] == [0, 0xC1F00000]
+
+
+def test_results_of_16_bits_clear_the_high_half_or_keep_it() -> None:
+    """The instructions that gfx9 brought keep it; LLVM's list of those that clear it names the others."""
+    a, b, c = [0x3C00_3C00], [0x4000_4000], [0x3C00_3C00]
+    for name, count, kept in [
+        ("v_fma_f16", 3, True), ("v_mad_u16", 3, True), ("v_mad_legacy_u16", 3, False), ("v_max3_f16", 3, True),
+        ("v_med3_i16", 3, True), ("v_add_i16", 2, True), ("v_add_u16", 2, False), ("v_mul_f16_e32", 2, False),
+        ("v_max_f16_e32", 2, False),
+    ]:  # fmt: skip
+        sources = ", ".join(("v2", "v3", "v4")[:count])
+        found = run(f"v_mov_b32_e32 v5, 0xdead0000\n{name} v5, {sources}", a, b, c)[0]
+        assert found >> 16 == (0xDEAD if kept else 0), name
+
+
 def test_clamp_saturates_a_difference() -> None:
+    assert (
+        run("v_sub_u16_sdwa v5, v2, v3 clamp dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_0 src1_sel:DWORD",
+            [0x103, 0x209], [4, 4])[:2].tolist() == [0, 5]
+    )  # fmt: skip
     assert run("v_sub_u32_e64 v5, v2, v3 clamp", [3, 5, FULL], [4, 4, 1])[:3].tolist() == [0, 1, FULL - 1]
 
 

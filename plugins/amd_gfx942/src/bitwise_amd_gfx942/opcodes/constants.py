@@ -28,7 +28,9 @@ def pattern(immediate: Immediate, kind: str, instruction: Instruction) -> int:
         return int.from_bytes(struct.pack(_PACKING[bits], number), "little")
     value = immediate.value
     inline = -16 <= value <= 64
-    if bits == 64 and not inline and (kind == "fp64" or not 0 <= value < 1 << 31):
+    if kind == "fp64" and not inline and -(1 << 31) <= value < 1 << 32:
+        return (value & 0xFFFFFFFF) << 32  # a literal is the high half of such a number
+    if bits == 64 and not inline and not 0 <= value < 1 << 31:
         raise UnknownInstruction(instruction, f"has the literal {value:#x} for 64 bits, which is not modelled")
     if not inline and not -(1 << 31) <= value < 1 << 32:
         raise UnknownInstruction(instruction, f"has the literal {value:#x}, which is wider than 32 bits")

@@ -90,10 +90,10 @@ def fixup(instruction: Instruction, context: Context) -> Step:
         def quotient(machine: Machine, approximate: Value, denominator: Value, numerator: Value) -> Value:
             return operation(machine, f"div.rn.{kind}", [numerator, denominator], bits)
 
-        return lanewise(instruction, (kind,) * 3, bits, quotient)
+        return lanewise(instruction, (kind,) * 3, bits, quotient, keeps_high=True)
     name = f"divfixup.{kind}@{context.arch.name}"
 
     def compute(machine: Machine, *values: Value) -> Value:
         return operation(machine, name, values, bits)
 
-    return lanewise(instruction, (kind,) * 3, bits, compute)
+    return lanewise(instruction, (kind,) * 3, bits, compute, keeps_high=True)

@@ -129,7 +129,8 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
 def fused(instruction: Instruction, context: Context) -> Step:
     """A product and a sum with one rounding."""
     _, kind = _kind(instruction)
-    return lanewise(instruction, (kind,) * 3, BITS[kind], of_name(named("fma", kind, instruction, context), BITS[kind]))
+    compute = of_name(named("fma", kind, instruction, context), BITS[kind])
+    return lanewise(instruction, (kind,) * 3, BITS[kind], compute, keeps_high=True)
 
 
 @vector(TABLE, "v_fmac_f16", "v_fmac_f32", "v_fmac_f64")
@@ -215,7 +216,7 @@ def extremum_of_three(instruction: Instruction, context: Context) -> Step:
             return plain()
         return where_quiet(machine, (first, second, third), plain, f"{verb}3.signalling.{kind}@{arch}", bits)
 
-    return lanewise(instruction, (kind,) * 3, bits, compute)
+    return lanewise(instruction, (kind,) * 3, bits, compute, keeps_high=True)
 
 
 @vector(TABLE, "v_med3_f32", "v_med3_f16")
@@ -223,7 +224,8 @@ def median(instruction: Instruction, context: Context) -> Step:
     """The middle one of three numbers; with a NaN among them their minimum."""
     _, kind = _kind(instruction)
     _plain_mode(instruction, context, kind)
-    return lanewise(instruction, (kind,) * 3, BITS[kind], of_name(f"med3.{kind}@{context.arch.name}", BITS[kind]))
+    compute = of_name(f"med3.{kind}@{context.arch.name}", BITS[kind])
+    return lanewise(instruction, (kind,) * 3, BITS[kind], compute, keeps_high=True)
 
 
 _INTEGRAL = {"rndne": "rni", "trunc": "rzi", "floor": "rmi", "ceil": "rpi"}

@@ -44,7 +44,7 @@ def lanewise(
     found = check_modifiers(instruction, *allowed)
     modifiers = found.modifiers
     if found.encoding == "sdwa":
-        return selected_parts.step(instruction, kinds, out, compute, first)
+        return selected_parts.step(instruction, kinds, out, compute, first, also)
     readers = [reader(each, kind, instruction) for each, kind in zip(operands[first:], kinds, strict=True)]
     write = half_writer(operands[0], False, instruction) if keeps_high and out == 16 else None
     if "op_sel" in modifiers:

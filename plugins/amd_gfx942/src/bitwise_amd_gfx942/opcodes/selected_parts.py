@@ -102,10 +102,15 @@ def part_writer(operand: Operand, selector: str, unused: str, out: int, instruct
 
 
 def step(
-    instruction: Instruction, kinds: Sequence[str], out: int, compute: Callable[..., Value], first: int = 1
+    instruction: Instruction,
+    kinds: Sequence[str],
+    out: int,
+    compute: Callable[..., Value],
+    first: int = 1,
+    also: Sequence[str] = (),
 ) -> Step:
-    """The step of an instruction in this encoding.  Raises UnknownInstruction."""
-    modifiers = check_modifiers(instruction, *MODIFIERS).modifiers
+    """The step of an instruction in this encoding; `also`: see `lanewise`.  Raises UnknownInstruction."""
+    modifiers = check_modifiers(instruction, *MODIFIERS, *also).modifiers
     readers = [
         part_reader(operand, modifiers.get(f"src{index}_sel", "DWORD"), kind, instruction)
         if index < 2

@@ -65,7 +65,7 @@ def add(instruction: Instruction, context: Context) -> Step:
         compute = integer(f"add.b{bits}", bits, np.add, gathers=True) if verb == "add" else _difference(bits)
     if verb == "subrev":
         compute = _reversed(compute)
-    return lanewise(instruction, (f"b{bits}", f"b{bits}"), bits, compute, also=("clamp",))
+    return lanewise(instruction, (f"b{bits}",) * 2, bits, compute, also=("clamp",), keeps_high=kind == "i16")
 
 
 def _saturated(verb: str) -> Callable[..., Array]:
@@ -117,6 +117,30 @@ def _low_24(a: Array, is_signed: bool) -> Array:
 
 def _narrow(is_signed: bool) -> Compute:
     return integer(f"low 24 bits.{'s' if is_signed else 'u'}32", 32, lambda a: _low_24(a, is_signed))
+
+
+@vector(TABLE, "v_mul_hi_u32_u24", "v_mul_hi_i32_i24")
+def multiply_24_high(instruction: Instruction, context: Context) -> Step:
+    """The bits above the low 32 of a product of the sources' low 24, with its sign."""
+    is_signed = "_i24" in form(instruction.opcode).name
+    low, kind = _narrow(is_signed), "s32" if is_signed else "u32"
+    high = integer(f"mul.hi.{kind}", 32, _high_signed if is_signed else _high_unsigned)
+
+    def compute(machine: Machine, left: Value, right: Value) -> Value:
+        return high(machine, low(machine, left), low(machine, right))
+
+    return lanewise(instruction, ("b32", "b32"), 32, compute)
+
+
+@vector(TABLE, "v_mad_u16", "v_mad_i16", "v_mad_legacy_u16", "v_mad_legacy_i16")
+def multiply_add_16(instruction: Instruction, context: Context) -> Step:
+    """The low 16 bits of a product and a sum; the legacy forms clear the register's high half, the others keep it."""
+
+    def compute(machine: Machine, left: Value, right: Value, addend: Value) -> Value:
+        return total(machine, product(machine, left, right, 16), addend, 16)
+
+    keeps = "_legacy_" not in form(instruction.opcode).name
+    return lanewise(instruction, ("b16",) * 3, 16, compute, keeps_high=keeps)
 
 
 @vector(TABLE, "v_mul_u32_u24", "v_mul_i32_i24", "v_mad_u32_u24", "v_mad_i32_i24")
@@ -199,7 +223,7 @@ def extremum_of_three(instruction: Instruction, context: Context) -> Step:
     def compute(machine: Machine, first: Value, second: Value, third: Value) -> Value:
         return two(machine, two(machine, first, second), third)
 
-    return lanewise(instruction, (f"b{bits}",) * 3, bits, compute)
+    return lanewise(instruction, (f"b{bits}",) * 3, bits, compute, keeps_high=True)
 
 
 @vector(TABLE, "v_med3_i32", "v_med3_u32", "v_med3_i16", "v_med3_u16")
@@ -212,7 +236,7 @@ def median(instruction: Instruction, context: Context) -> Step:
         low, high = least(machine, first, second), greatest(machine, first, second)
         return greatest(machine, low, least(machine, high, third))
 
-    return lanewise(instruction, (f"b{bits}",) * 3, bits, compute)
+    return lanewise(instruction, (f"b{bits}",) * 3, bits, compute, keeps_high=True)
 
 
 def _extremum_of(instruction: Instruction) -> tuple[str, str, int]:
