@@ -12,7 +12,7 @@ from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Lanes, Value, width
 from bitwise_core.machine.mnemonics import Mnemonics, root
-from bitwise_core.machine.state import Branch, Control, Guarded, Machine, Step, both, invert
+from bitwise_core.machine.state import Branch, Control, Guarded, Machine, Passage, Step, both, invert
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def _under_mask(machine: Machine, step: Step, active: Array) -> Control | None:
         machine.mask = outer
     if control is None:
         return None
-    assert not isinstance(control, Branch | Guarded)  # a branch looks at its guard itself
+    assert not isinstance(control, Branch | Passage | Guarded)  # a branch looks at its guard itself
     return Guarded(control, inner)
 
 

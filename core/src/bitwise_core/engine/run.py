@@ -24,6 +24,7 @@ from bitwise_core.machine.state import (
     Exit,
     Guarded,
     Machine,
+    Passage,
     Return,
     both,
     invert,
@@ -151,6 +152,11 @@ class Run:
         if isinstance(control, Branch):
             assert control.taken is not None
             self._branch(control, control.taken, group, groups)
+        elif isinstance(control, Passage):
+            if control.target != pc + 1:
+                Run(self.program, machine, self.budget, self.depth + 1).start(pc + 1, control.target)
+            control.forget(machine)
+            group.pc = control.target
         elif isinstance(control, Exit | Return):
             if machine.condition is not None:
                 raise Unreadable("the kernel's end depends on data", self._line(pc))

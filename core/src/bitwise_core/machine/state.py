@@ -32,6 +32,17 @@ class Branch:
 
 
 @dataclass(slots=True)
+class Passage:
+    """The active lanes run what stands before instruction `target`, though they might as well skip it.
+
+    What comes of it is the same but for the state that `forget` makes undefined.
+    """
+
+    target: int
+    forget: Callable[[Machine], None]
+
+
+@dataclass(slots=True)
 class Exit:
     """The active lanes are done."""
 
@@ -73,7 +84,7 @@ class Guarded:
     mask: Array
 
 
-Control: TypeAlias = Branch | Exit | Return | Call | Barrier | Blocked | Guarded
+Control: TypeAlias = Branch | Passage | Exit | Return | Call | Barrier | Blocked | Guarded
 Step: TypeAlias = Callable[["Machine"], Control | None]
 
 

@@ -11,6 +11,7 @@ Source of the bound: AMD Instinct MI300 ISA, V_RCP_F32 and V_RCP_IFLAG_F32, "les
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from itertools import product as assignments
 from typing import Any
@@ -20,9 +21,19 @@ import numpy as np
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Lanes, Value
-from bitwise_core.machine.pieces import as_lanes, choose, concat, cut
+from bitwise_core.machine.pieces import as_lanes, choose, concat, cut, take
 
-_SOURCES = count()
+_KEYS = count()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """One reciprocal: its number among all, and the known numbers of which it was taken."""
+
+    key: int
+    number: Array
+
+
 _MOST = 3
 """So many reciprocals meet in one number at most."""
 
@@ -33,7 +44,10 @@ class Candidates(L.Numbers):
     __slots__ = ("fallback", "options", "sources")
 
     def __init__(
-        self, sources: tuple[int, ...], options: Mapping[tuple[int, ...], Array], fallback: Callable[[], Lanes] | None
+        self,
+        sources: tuple[Source, ...],
+        options: Mapping[tuple[int, ...], Array],
+        fallback: Callable[[], Lanes] | None,
     ) -> None:
         self.sources, self.options, self.fallback = sources, options, fallback
 
@@ -85,10 +99,17 @@ class Candidates(L.Numbers):
         return applied(parts, together, None)
 
     def take_threads(self, index: Array) -> Value:
-        """See `Numbers.take_threads`: lanes may differ in their options, so only what is one number moves."""
-        if all(each.shape[1] == 1 for each in self.options.values()):
-            return self  # type: ignore[return-value]
-        return poison(self.bits, "an approximation of another lane")
+        """See `Numbers.take_threads`: a lane's options are another's only where both took the same reciprocal."""
+        for source in self.sources:
+            if not np.array_equal(take(source.number, index), np.broadcast_to(source.number, _shape(source, index))):
+                return poison(self.bits, "an approximation of another lane")
+        options = {chosen: take(number, index) for chosen, number in self.options.items()}
+        return Candidates(self.sources, options, None)  # type: ignore[return-value]
+
+
+def _shape(source: Source, index: Array) -> tuple[int, int]:
+    rows, columns = source.number.shape
+    return (max(rows, index.shape[0]) if columns > 1 else rows, columns)
 
 
 def applied(values: Sequence[Any], evaluate: Callable[..., Array], fallback: Callable[[], Lanes] | None) -> Any:
@@ -98,14 +119,15 @@ def applied(values: Sequence[Any], evaluate: Callable[..., Array], fallback: Cal
     """
     if not all(isinstance(each, np.ndarray | Candidates) for each in values):
         return None
-    sources = tuple(sorted({source for each in values if isinstance(each, Candidates) for source in each.sources}))
+    met = {source.key: source for each in values if isinstance(each, Candidates) for source in each.sources}
+    sources = tuple(met[key] for key in sorted(met))
     if len(sources) > _MOST:
         return None
     options: dict[tuple[int, ...], Array] = {}
     for chosen in assignments(range(2), repeat=len(sources)):
-        of = dict(zip(sources, chosen, strict=True))
+        of = dict(zip(sorted(met), chosen, strict=True))
         numbers = [
-            each.options[tuple(of[source] for source in each.sources)] if isinstance(each, Candidates) else each
+            each.options[tuple(of[source.key] for source in each.sources)] if isinstance(each, Candidates) else each
             for each in values
         ]
         options[chosen] = evaluate(*numbers)
@@ -138,4 +160,4 @@ def reciprocal(number: Array, data: Callable[[], Lanes]) -> Value:
     found: dict[tuple[int, ...], Array] = {(place,): each.view(np.uint32) for place, each in enumerate((low, high))}
     if np.array_equal(found[0,], found[1,]):
         return found[0,]
-    return Candidates((next(_SOURCES),), found, data)  # type: ignore[return-value]
+    return Candidates((Source(next(_KEYS), number),), found, data)  # type: ignore[return-value]

@@ -73,10 +73,13 @@ class Scalars:
         return any(self.before[place] & self._bit(each) for each in names)
 
 
-def skippable(kernel: Kernel, branch: int, target: int) -> bool:
-    """Whether running the instructions from a branch to its target is the same as skipping them where no lane runs."""
+def passage(kernel: Kernel, branch: int, target: int) -> frozenset[str] | None:
+    """The scalar registers that tell whether the instructions from a branch to its target were run or skipped.
+
+    They are read afterwards, as far as can be told; all else is the same where no lane runs.  None where it is not.
+    """
     if target <= branch:
-        return False
+        return None
     inside = range(branch + 1, target)
     places = set(kernel.labels.values())
     entered = {each for each in places if branch < each < target}
@@ -85,20 +88,21 @@ def skippable(kernel: Kernel, branch: int, target: int) -> bool:
             if isinstance(each, Symbol) and each.name in kernel.labels:
                 to = kernel.labels[each.name]
                 if to in entered and index not in inside:
-                    return False
+                    return None
                 if index in inside and not branch < to <= target:
-                    return False
+                    return None
     changed: set[str] = set()
     empty = _Empty()
     for index in inside:
         instruction = kernel.instructions[index]
         name = form(instruction.opcode).name
         if name.startswith(_ACTS_ALONE) or not empty.follows(instruction, name):
-            return False
+            return None
         changed |= {each for each in written(instruction) if _is_scalar(each)}
         if writes_condition(name):
             changed.add("scc")
-    return not changed or not Scalars(kernel).live(changed, target)
+    scalars = Scalars(kernel)
+    return frozenset(each for each in changed if scalars.live({each}, target))
 
 
 class _Empty:

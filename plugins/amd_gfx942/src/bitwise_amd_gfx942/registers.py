@@ -9,6 +9,8 @@ registers; it becomes numbers again where a register of it is read as a number o
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from bitwise_core.asm import Register, Vector
@@ -90,12 +92,29 @@ def dissolve(machine: Machine, key: str) -> None:
     """Turns a set of lanes back into two numbers; what depends on data is lost."""
     lanes = machine.registers.pop(key)
     low, high = ("vcc_lo", "vcc_hi") if key == "vcc set" else (key[:-4], f"s{int(key[1:-4]) + 1}")
-    if not isinstance(lanes, np.ndarray):
+    known = np.ones((1, 1), dtype=bool)
+    if isinstance(lanes, L.Lanes):
+        every = np.broadcast_to(L.known_where(lanes), lanes.words.shape[1:])
+        known = of_wave(np.all(per_wave(every, machine.threads), axis=2))
+        lanes = L.numbers_of(lanes)
+    if not isinstance(lanes, np.ndarray) or not known.any():
         machine.registers[low] = machine.registers[high] = poison(32, "a set of lanes as a number")
         return
     number = ballot(lanes, machine.threads)
-    machine.registers[low] = number.astype(np.uint32)
-    machine.registers[high] = (number >> np.uint64(32)).astype(np.uint32)
+    for name, shift in ((low, 0), (high, 32)):
+        word: Value = (number >> np.uint64(shift)).astype(np.uint32)
+        if not known.all():  # in other waves it depends on data, or nothing wrote it
+            word = choose(known, word, poison(32, "a set of lanes as a number"))
+        machine.registers[name] = word
+
+
+def forget(machine: Machine, names: Iterable[str]) -> None:
+    """Makes scalar registers undefined in the active waves."""
+    for name in names:
+        if name == SCC:
+            write_scc(machine, poison(1))
+        else:
+            write_word(machine, name, poison(32))
 
 
 def read_word(machine: Machine, name: str) -> Value:

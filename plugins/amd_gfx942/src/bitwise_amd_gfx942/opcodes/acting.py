@@ -68,13 +68,8 @@ def _under_condition(machine: Machine, step: Step, names: Sequence[str]) -> Cont
     """The step where the execution mask depends on data: each lane keeps what it had where its bit is not set."""
     lanes = machine.registers[EXEC]
     before, local = dict(machine.registers), dict(machine.local)
-    seen = {}
-    for name in names:
-        value = before.get(name)
-        earlier = None if value is None else chosen_before(machine, value)
-        if earlier is not None and inside(machine, lanes, earlier[0]):
-            # Only lanes act for which an earlier choice was made in one way.
-            machine.registers[name] = seen[name] = earlier[1]
+    seen = _seen(machine, lanes, names)
+    machine.registers.update(seen)
     outer = machine.condition
     machine.condition = both(machine.domain, outer, lanes)
     try:
@@ -89,6 +84,36 @@ def _under_condition(machine: Machine, step: Step, names: Sequence[str]) -> Cont
             machine.registers[name] = old
     merge_local(machine, lanes, machine.local, local)
     return control
+
+
+def _seen(machine: Machine, lanes: Value, names: Sequence[str]) -> dict[str, Value]:
+    """Registers as the lanes of a set see them where an earlier choice was made in one way for all of these."""
+    found = {}
+    for name in names:
+        value = machine.registers.get(name)
+        earlier = None if value is None else chosen_before(machine, value)
+        if earlier is not None and inside(machine, lanes, earlier[0]):
+            found[name] = earlier[1]
+    return found
+
+
+def values_seen(machine: Machine, readers: Sequence[Callable[[Machine], Value]], names: Sequence[str]) -> list[Value]:
+    """What operands give to an instruction that acts in the lanes of the execution mask and sees to that itself."""
+    lanes = machine.registers[EXEC]
+    if isinstance(lanes, np.ndarray):
+        return [each(machine) for each in readers]
+    seen = _seen(machine, lanes, names)
+    before = {name: machine.registers[name] for name in seen}
+    machine.registers.update(seen)
+    try:
+        return [each(machine) for each in readers]
+    finally:
+        machine.registers.update(before)
+
+
+def names_of(instruction: Instruction) -> list[str]:
+    """The registers that an instruction names."""
+    return sorted({each for operand in instruction.operands for each in registers_of(operand)})
 
 
 def kept_elsewhere(machine: Machine, lanes: Value, value: Value, old: Value | None) -> Value:
@@ -110,8 +135,7 @@ def vector(table: OpcodeTable, *names: str) -> Callable[[Builder], Builder]:
 
     def register(builder: Builder) -> Builder:
         def build(instruction: Instruction, context: Context) -> Step:
-            names = sorted({each for operand in instruction.operands for each in registers_of(operand)})
-            return in_active_lanes(builder(instruction, context), names)
+            return in_active_lanes(builder(instruction, context), names_of(instruction))
 
         table.opcode(*names)(build)
         return builder

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_amd_gfx942.opcodes.acting import in_active_lanes
+from bitwise_amd_gfx942.opcodes.acting import in_active_lanes, names_of, values_seen
 from bitwise_amd_gfx942.opcodes.comparisons import put_set
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.scalar_logic import as_set, pair
@@ -16,7 +16,7 @@ from bitwise_amd_gfx942.opcodes.vector_integers import signed, total
 from bitwise_core.asm import Instruction
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Array, Pieces, Value
+from bitwise_core.machine.lanes import Array, Pieces
 from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step
 from bitwise_core.machine.steps import apply_integer
@@ -58,10 +58,10 @@ def add(instruction: Instruction, context: Context) -> Step:
             return result
         return _wide(b) + more > _wide(a)
 
-    what = "add" if adds else "sub"
+    what, names = "add" if adds else "sub", names_of(instruction)
 
     def step(machine: Machine) -> None:
-        values: list[Value] = [each(machine) for each in readers]
+        values = values_seen(machine, readers, names)
         if entering is not None:
             values.append(as_set(machine, entering))
             name = f"{what} with carry"
@@ -95,10 +95,10 @@ def multiply_add(instruction: Instruction, context: Context) -> Step:
         found = product(a, b)
         return found + c < found
 
-    kind = "s32" if is_signed else "u32"
+    kind, names = "s32" if is_signed else "u32", names_of(instruction)
 
     def step(machine: Machine) -> None:
-        values = [each(machine) for each in readers]
+        values = values_seen(machine, readers, names)
         found = apply_integer(machine, f"mul.wide.{kind}", values[:2], 64, product)
         result = total(machine, found, values[2], 64)
         if isinstance(values[2], Pieces):

@@ -9,12 +9,12 @@ from bitwise_amd_gfx942.modes import OVERFLOW
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
 from bitwise_amd_gfx942.opcodes.scalar_integers import condition_code
 from bitwise_amd_gfx942.opcodes.scalar_values import some_lane
-from bitwise_amd_gfx942.regions import skippable
-from bitwise_amd_gfx942.registers import EVERYONE, EXEC, read_set
+from bitwise_amd_gfx942.regions import passage
+from bitwise_amd_gfx942.registers import EVERYONE, EXEC, forget, read_set
 from bitwise_core.asm import Instruction, Register, Symbol, Vector
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.state import Barrier, Branch, Control, Exit, Machine, Step, invert
+from bitwise_core.machine.state import Barrier, Branch, Control, Exit, Machine, Passage, Step, invert
 
 TABLE = Table()
 _VCC = Vector((Register("vcc_lo"), Register("vcc_hi")))
@@ -75,8 +75,9 @@ def branch_on_execution(instruction: Instruction, context: Context) -> Step:
             return None if opposite else Branch(place)
         known = machine.known(lanes)
         if known is None:
-            if opposite and skippable(context.kernel, machine.pc, place):
-                return None
+            lost = passage(context.kernel, machine.pc, place) if opposite else None
+            if lost is not None:
+                return Passage(place, lambda inner: forget(inner, lost))
             raise Unreadable("whether any lane runs depends on data", line)
         found = some_lane(machine, known)
         return Branch(place, invert(machine.domain, found) if opposite else found)

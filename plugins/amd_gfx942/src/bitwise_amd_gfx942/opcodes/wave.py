@@ -18,7 +18,7 @@ from bitwise_core.asm import Instruction
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.lanes import Array, Value, settle
 from bitwise_core.machine.pieces import choose, take_threads
 from bitwise_core.machine.state import Machine, Step, literal
 
@@ -177,7 +177,7 @@ def read_lane(instruction: Instruction, context: Context) -> Step:
         if lane is None:
             raise Unreadable("the lane that is read depends on data", line)
         index = first_threads(machine) + (lane & np.uint32(63)).astype(np.int64)
-        write(machine, agreed(take_threads(value_of(machine), index), machine.threads))
+        write(machine, agreed(settle(take_threads(value_of(machine), index)), machine.threads))
 
     return step
 
@@ -200,7 +200,7 @@ def read_first_lane(instruction: Instruction, context: Context) -> Step:
         except TypeError:
             raise Unreadable("which lane is the first that runs depends on data", line) from None
         index = first_threads(machine) if runs is None else lowest_lane(runs, machine.threads)
-        write(machine, agreed(take_threads(value, index), machine.threads))
+        write(machine, agreed(settle(take_threads(value, index)), machine.threads))
 
     return step
 
