@@ -111,6 +111,25 @@ def test_a_reduction_left_to_the_compiler_is_caught(monkeypatch: pytest.MonkeyPa
     assert (found["launches"][0]["classes"], found["proved"]) == (2, False)
 
 
+def test_a_configuration_that_no_block_has_room_for_is_named(
+    monkeypatch: pytest.MonkeyPatch, triton_cache: Any
+) -> None:
+    compiled = proof.captured
+    case = some("inductor_sum fp32", 0, 1, 2)
+
+    def captured(build: Any, target: str) -> Any:
+        if build.number == 1:
+            raise CaptureError("It needs 9 bytes of shared memory and it has 8 per block; use smaller blocks.")
+        return compiled(build, target)
+
+    monkeypatch.setattr(proof, "captured", captured)
+    found = proof.prove(case, passes=[True])
+    assert (found["configurations"], found["proved"]) == (2, True)
+    assert list(found["too_large"]) == [str(dict(case.configurations[1]))]
+    monkeypatch.setattr(proof, "captured", lambda build, target: captured(replace(build, number=1), target))
+    assert proof.prove(case, passes=[True])["proved"] is False
+
+
 def test_the_command_leaves_a_record(tmp_path: Any, triton_cache: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "small_suite", lambda: [some("inductor_sum fp32", 0, 1)])
     out = tmp_path / "record.json"

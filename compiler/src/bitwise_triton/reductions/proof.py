@@ -24,6 +24,9 @@ from bitwise_triton.reductions.bench import cases
 from bitwise_triton.reductions.bench.cases import DTYPES, Case
 from bitwise_triton.reductions.bench.compiling import Build, Variant, captured
 
+# What the message says of a configuration that needs more than a block has.
+_LIMIT = " per block; use smaller blocks"
+
 
 def small_suite() -> list[Case]:
     """The suite's kernels and types, each with all its configurations, at sizes that are read in seconds."""
@@ -52,7 +55,7 @@ def prove(
 
     The configurations are taken with the layout pass and without, as `passes` says.
     `proved` where every launch is one class with nothing left unread. Raises CaptureError where a configuration does
-    not compile.
+    not compile; those that need more of a block than the target has are left out and named.
     """
     from bitwise_core.checker import Options
     from bitwise_core.partition import partition
@@ -65,7 +68,15 @@ def prove(
         for layout in (passes if order else (True,))
         for number in range(len(case.configurations))
     ]
-    compiled = [captured(build, target) for build in builds]
+    compiled, too_large = [], {}
+    for build in tuple(builds):
+        try:
+            compiled.append(captured(build, target))
+        except CaptureError as error:
+            if _LIMIT not in str(error):
+                raise
+            too_large[_title(build)] = str(error)
+            builds.remove(build)
     launches = []
     for alternatives in zip(*compiled, strict=True):
         sources = [source_of(one, str(number)) for number, one in enumerate(alternatives)]
@@ -75,14 +86,15 @@ def prove(
         launches.append({"entry": alternatives[0].entry, "texts": texts, "classes": len(found.classes)})
         if unread:
             launches[-1]["unread"] = unread
-    return {
+    entry: dict[str, Any] = {
         "name": case.name,
         "order": order,
         "configurations": len(compiled),
         "launches": launches,
-        "proved": all(one["classes"] == 1 and "unread" not in one for one in launches),
+        "proved": bool(launches) and all(one["classes"] == 1 and "unread" not in one for one in launches),
         "seconds": round(time.monotonic() - start, 1),
     }
+    return entry | ({"too_large": too_large} if too_large else {})
 
 
 def _title(build: Build) -> str:
