@@ -153,23 +153,36 @@ def pinned(record: Mapping[str, Any]) -> str:
     gpu, (name, slowest) = record["environment"]["gpu"].split()[1], summary["slowest_case"]
     anew = sum(case["pinned"]["compile_ratio"] is not None for case in cases)
     head = ("pinned over free speed", *dtypes, "classes of bytes, free", "pinned")
+    gains, worst = summary.get("layout"), summary.get("slowest_compile")
+    of_pass = ""
+    if gains:
+        (most_name, most_gain), (_, least_gain) = gains["greatest_gain"], gains["least_gain"]
+        of_pass = (
+            f" The layout pass makes pinned kernels {gains['geometric_mean_of_gains']:.3f} times as fast, "
+            f"{least_gain:.2f} to {most_gain:.2f} ({most_name})."
+        )
     return _markdown(head, rows) + (
         f"\n\nEach order at its own best configuration, {len(cases)} cases on an {gpu}, "
         f"Triton {record['environment']['triton']}. Geometric mean {summary['geometric_mean']:.3f}; the slowest case, "
         f"{name}, {slowest:.2f}. Compiling in the pinned order takes {summary['compile_ratio']:.2f} times as long "
-        f"(geometric mean of the {anew} cases that both orders compiled anew)."
+        f"(geometric mean of the {anew} cases that both orders compiled anew"
+        + (f"; at most {worst[1]:.2f}, {worst[0]}" if worst else "")
+        + f").{of_pass}"
     )
 
 
 def pinned_proof(record: Mapping[str, Any]) -> str:
-    """In a sentence, how many cases of pinned reductions are proved one class."""
-    summary, environment = record["summary"], record["environment"]
-    free = [case["free"] for case in record["cases"]]
+    """In a sentence, how many cases of pinned reductions are proved one class, and which are not."""
+    summary, environment, cases = record["summary"], record["environment"], record["cases"]
+    free = [case["free"] for case in cases if "free" in case]
     several = sum(any(one["classes"] > 1 for one in each) for each in free if not any("unread" in one for one in each))
+    left = [f"`{case['name']}`" for case in cases if not case["proved"]]
+    unproved = f" Not proved: {', '.join(left)}." if left else ""
+    passes = " with the layout pass and without" if "layout_pass" in summary else ""
     return (
-        f"Of {summary['cases']} kernels and types in {summary['configurations']} configurations, compiled for "
+        f"Of {summary['cases']} kernels and types in {summary['configurations']} configurations, compiled{passes} for "
         f"{environment['target']}, {summary['proved']} are proved one class without a GPU; "
-        f"of the same read in the free order, {several} are several classes."
+        f"of the same read in the free order, {several} are several classes.{unproved}"
     )
 
 
