@@ -23,6 +23,7 @@ def test_the_draws_that_tell_most_come_first_and_none_is_left_out() -> None:
         "f/h/a": {"seconds": 0.01},
         "f/i/a": {"seconds": 9},
     }
+    assert 2.9 < simulated.budget_for(answers, 0.01 * 32 * 2 + 0.5 * 6 + 9 * 4) < 3.6
     assert simulated.counts_of(answers, 3.0) == {"f/g": 6, "f/h": len(DRAWS), "f/i": simulated.FEWEST}
 
 

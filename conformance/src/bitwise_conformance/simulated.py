@@ -38,6 +38,9 @@ FEWEST = 4
 
 _BATCH = 6
 
+SAVE_EVERY = 10.0
+"""Seconds between writes of what is there so far."""
+
 
 def with_stand_ins(arch: Arch) -> Arch:
     """The architecture with functions for all its operations.  Raises ValueError where it is not run on patterns."""
@@ -91,6 +94,32 @@ def counts_of(first: Mapping[str, Mapping[str, Any]], budget: float) -> dict[str
     return {group: min(len(ORDER), max(FEWEST, int(budget / max(seconds, 1e-3)))) for group, seconds in slowest.items()}
 
 
+def budget_for(first: Mapping[str, Mapping[str, Any]], total: float) -> float:
+    """The budget of one case with which all cases together take about `total` seconds of one core."""
+    low, high = 0.0, 1e4
+    for _ in range(40):
+        middle = (low + high) / 2
+        counts = counts_of(first, middle)
+        needed = sum(
+            counts[name.rsplit("/", 1)[0]] * float(answer.get("seconds", 0.0)) for name, answer in first.items()
+        )
+        low, high = (middle, high) if needed <= total else (low, middle)
+    return low
+
+
+def whole_groups(
+    first: Mapping[str, Mapping[str, Any]],
+    more: Mapping[str, Mapping[str, Any]],
+    groups: Mapping[str, Sequence[str]],
+) -> dict[str, Mapping[str, Any]]:
+    """The answers of a later run for groups all of which it has come to, else those of the first: one set of draws."""
+    found: dict[str, Mapping[str, Any]] = dict(first)
+    for names in groups.values():
+        if all(name in more or first[name].get("error") for name in names):
+            found |= {name: more[name] for name in names if name in more}
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the corpus and write the record; the exit status is 1 where a case could not be run."""
     parser = argparse.ArgumentParser(prog="bitwise_conformance.simulated", description=(__doc__ or "").split("\n")[0])
@@ -101,6 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--processes", type=int, default=os.cpu_count() or 1, help="worker processes (default: all cores)"
     )
     parser.add_argument("--budget", type=float, default=3.0, help="seconds of one case for all draws (default 3)")
+    parser.add_argument("--total", type=float, help="let all cases together take about so many seconds instead")
     parser.add_argument("--seconds", type=float, default=300.0, help="time limit of one case (default 300)")
     chosen = parser.parse_args(arguments)
     from bitwise_conformance import corpus
@@ -114,9 +144,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers are the parallelism
     start = time.monotonic()
 
+    more: dict[str, Mapping[str, Any]] = {}
+    saved = [start]
+
     def report(name: str, answer: Mapping[str, Any]) -> None:
         if answer.get("error"):
             print(f"FAILED {name}: {answer['error']}", file=sys.stderr, flush=True)
+        more[name] = answer
+        if answers and time.monotonic() > saved[0] + SAVE_EVERY:
+            save(whole_groups(answers, more, groups))
+            saved[0] = time.monotonic()
 
     def run(batches: Sequence[Sequence[str]], counts: Mapping[str, int]) -> dict[str, dict[str, Any]]:
         settings = {"target": chosen.target, "counts": dict(counts)}
@@ -132,10 +169,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ]
         save_records(chosen.out, environment, DRAWS, [_without_seconds(each) for each in results])
 
+    answers: dict[str, dict[str, Any]] = {}
     answers = run(pieces, {})
+    more.clear()
     save(answers)
     print(f"one draw of {len(cases)} cases after {time.monotonic() - start:.0f} s", flush=True)
-    counts = counts_of(answers, chosen.budget)
+    left = None if chosen.total is None else max(1.0, chosen.total - (time.monotonic() - start))
+    # Compiling once more takes time too.
+    budget = chosen.budget if left is None else budget_for(answers, 0.7 * left * chosen.processes)
+    counts = counts_of(answers, budget)
     ran = [[name for name in piece if not answers[name].get("error")] for piece in pieces]
     ran.sort(key=lambda piece: -sum(answers[name]["seconds"] for name in piece))
     answers |= run([piece for piece in ran if piece], counts)
