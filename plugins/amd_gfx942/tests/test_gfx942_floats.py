@@ -157,6 +157,17 @@ def test_extremes_and_signalling_nans() -> None:
     assert same(run(quieted, a, b)[:7], [0x3F800000, 0x3F800000, QUIET, 0, 0, 0x3F800000, INFINITY])
 
 
+def test_extremes_of_three_are_two_of_two_and_medians_take_zeros_as_equal() -> None:
+    """Of the first two a signalling NaN becomes a quiet one, which gives way to the third; in the third it stays."""
+    one, two, minus = 0x3F800000, 0x40000000, 0x80000000
+    assert run("v_max3_f32 v5, v2, v3, v4", [NAN, one, one], [one, NAN, one], [two, two, NAN])[:3].tolist() == [
+        two, two, QUIET,
+    ]  # fmt: skip
+    given = [minus, 0, 0xBF800000], [0, minus, minus], [0xBF800000, 0xBF800000, 0]
+    assert run("v_med3_f32 v5, v2, v3, v4", *given)[:3].tolist() == [0, minus, 0]
+    assert run("v_med3_f32 v5, v2, 1.0, 2.0", [QUIET, 0x3FC00000, two + 1])[:3].tolist() == [one, 0x3FC00000, two]
+
+
 def test_a_maximum_of_what_may_signal_is_another_tree() -> None:
     """max(a, b) of loaded numbers is not the maximum of the same numbers made quiet; the order does not matter."""
     plain = reading("v_max_f32_e32 v5, v2, v3").signature

@@ -20,18 +20,16 @@ def _signalling(pattern: Array, form: str) -> Array:
 
 
 def extremum(verb: str, form: str, *patterns: Array) -> Array:
-    """The least or greatest number in IEEE mode: a NaN where an operand is a signalling one."""
-    if len(patterns) == 3:
-        signals = np.logical_or.reduce(np.broadcast_arrays(*(_signalling(each, form) for each in patterns)))
-    else:
-        signals = _signalling(patterns[0], form) | _signalling(patterns[1], form)
+    """The least or greatest number in IEEE mode: a NaN where an operand is a signalling one; of three, twice of two.
+
+    The NaN of the first two is a quiet one, which gives way to the third.
+    """
     function = numeric.operation(f"{verb}.{form}").evaluate
     result = patterns[0]
     for each in patterns[1:]:
-        result = function(result, each)
-    return np.where(
-        signals, result.dtype.type({"fp16": 0x7E00, "fp32": 0x7FC00000, "fp64": 0x7FF8 << 48}[form]), result
-    )
+        signals = _signalling(result, form) | _signalling(each, form)
+        result = np.where(signals, result.dtype.type(_NAN[form]), function(result, each))
+    return result
 
 
 _FLOATS = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64}
@@ -65,12 +63,18 @@ def exponent(form: str, pattern: Array) -> Array:
 
 
 def median(form: str, *patterns: Array) -> Array:
-    """The middle one of three numbers; with a NaN among them what minima leave."""
-    least, greatest = (numeric.operation(f"{verb}.{form}").evaluate for verb in ("min", "max"))
+    """The greater of the two that remain without one that equals the greatest; with a NaN among them the minimum.
+
+    Zeros of both signs are equal, so that which one remains depends on the order of the operands.
+    """
+    kind = _FLOATS[form]
+    greatest = numeric.operation(f"max.{form}").evaluate
     a, b, c = np.broadcast_arrays(*patterns)
-    numbers = [each.view(_FLOATS[form]) for each in (a, b, c)]
-    nans = np.isnan(numbers[0]) | np.isnan(numbers[1]) | np.isnan(numbers[2])
-    middle = greatest(least(a, b), least(greatest(a, b), c))
+    nans = np.isnan(a.view(kind)) | np.isnan(b.view(kind)) | np.isnan(c.view(kind))
+    most = greatest(greatest(a, b), c).view(kind)
+    middle = np.where(
+        most == a.view(kind), greatest(b, c), np.where(most == b.view(kind), greatest(a, c), greatest(a, b))
+    )
     return np.where(nans, extremum("min", form, a, b, c), middle)
 
 
