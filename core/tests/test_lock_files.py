@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bitwise_core.descriptors import Cut, GEMMDesc
-from bitwise_core.locks import Entry, Lock, LockError, locked, read_lock
-from bitwise_core.problems import Problem
+from bitwise_core.locks import Entry, Lock, LockError, differences, locked, read_lock
+from bitwise_core.problems import BiasedProduct, Problem
 
 
 def descriptor(k: int, span: int = 3) -> GEMMDesc:
@@ -52,6 +52,18 @@ def test_a_file_reads_back_and_bad_ones_are_refused_with_a_sentence(tmp_path: Pa
             bad.write_text(content)
         with pytest.raises(LockError, match=f"^{bad}: .*{why}"):
             read_lock(bad)
+
+
+def test_when_a_sum_is_rounded_is_part_of_an_entry() -> None:
+    biased = problem(4, 5, 20, epilogue="bias")
+    once, twice = (
+        locked([(biased, BiasedProduct(product=descriptor(20), rounded_first=each))], {}) for each in (False, True)
+    )
+    assert Lock.from_text(twice.to_text()) == twice
+    assert once == locked([(biased, descriptor(20))], {})
+    assert [each.change for each in differences(once, twice)] == ["moved"]
+    with pytest.raises(LockError, match="rounded_first goes with a descriptor of a problem with a bias"):
+        Lock.from_text(twice.to_text().replace(',"epilogue":"bias"', ""))
 
 
 def test_a_vector_is_no_transpose() -> None:

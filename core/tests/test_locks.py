@@ -12,7 +12,7 @@ from bitwise_core import registry
 from bitwise_core.descriptors import Cut, GEMMDesc
 from bitwise_core.evaluation import evaluate
 from bitwise_core.locks import LockError, locked
-from bitwise_core.problems import Problem, problem_of
+from bitwise_core.problems import BiasedProduct, Problem, problem_of
 from bitwise_core.products import ProductError, Undescribed, locked_products, matmul, recorded_products
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -122,6 +122,21 @@ def test_every_form_of_a_product_is_taken_over(toy: None) -> None:
     sums = torch.from_numpy(owed(wide, a, b).view(np.float32))
     assert torch.equal(added, (sums + bias.float()).half())
     assert (replayed.replayed.total(), replayed.passed.total()) == (10, 0)
+
+
+def test_a_bias_is_added_where_the_lock_says(toy: None) -> None:
+    a, b, bias = drawn(9, 40), drawn(40, 33, seed=1), drawn(33, seed=3)
+    desc, found = descriptor(40), {}
+    for rounded_first in (False, True):
+        what = BiasedProduct(product=desc, rounded_first=rounded_first)
+        lock = locked([(problem(9, 33, 40, epilogue="bias"), what)], {})
+        with locked_products(lock):
+            found[rounded_first] = torch.nn.functional.linear(a, b.t(), bias)
+    sums = {each: torch.from_numpy(owed(desc.model_copy(update={"output_dtype": each}), a, b).view(f"f{size}")).float()
+            for each, size in (("fp32", 4), ("fp16", 2))}  # fmt: skip
+    assert torch.equal(found[False], (sums["fp32"] + bias.float()).half())
+    assert torch.equal(found[True], (sums["fp16"] + bias.float()).half())
+    assert not torch.equal(found[False], found[True])
 
 
 def test_what_is_compiled_runs_from_the_lock_too(toy: None) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import StrictBool, model_validator
 
-from bitwise_core.descriptors import Record
+from bitwise_core.descriptors import GEMMDesc, Record
 from bitwise_core.descriptors.cuts import FloatName, Positive
 
 if TYPE_CHECKING:
@@ -97,6 +97,17 @@ class Problem(Record):
         ) if value is not None)  # fmt: skip
         added = " with bias" if self.epilogue == "bias" else ""
         return f"{batch}{self.m}x{self.n}x{self.k} {types} {self.letters} to {self.out}{gaps}{added}"
+
+
+class BiasedProduct(Record):
+    """What a library runs for a problem with a bias: the descriptor of its product, and when that is rounded.
+
+    The bias is added in fp32, to nearest even: to the sum itself, or with `rounded_first` to what it is after its
+    rounding to the output's type.  The result is rounded to the output's type.
+    """
+
+    product: GEMMDesc
+    rounded_first: StrictBool = False
 
 
 def problem_of(

@@ -57,8 +57,7 @@ class LockableProfile(ProductProfile, Protocol):
         """The descriptor of what the library runs for a problem on a `torch.device`, the current one by default.
 
         `alignment` is what the addresses of a, b and out are multiples of, in bytes; `library` the path of one to ask
-        instead of that which is loaded.  With the epilogue `bias` it is that of the sum: the bias is added to it in
-        fp32, to nearest even, before the one rounding to the output's type.  Raises Undescribed.
+        instead of that which is loaded.  With the epilogue `bias` it is a BiasedProduct.  Raises Undescribed.
         """
 
     def provenance(self, *, library: str | None = None) -> Mapping[str, str]:

@@ -10,7 +10,7 @@ import pytest
 
 from bitwise_core.descriptors import Cut
 from bitwise_cublas_profiles.beyond import forms
-from bitwise_cublas_profiles.describe import descriptor_of
+from bitwise_cublas_profiles.describe import biased_product_of, descriptor_of
 from bitwise_cublas_profiles.profile import OPTIONAL, SECTIONS, Declined, profile, profiles, read
 from bitwise_cublas_profiles.provenance import counted, lines
 from bitwise_cublas_profiles.question import Configuration, question
@@ -167,6 +167,23 @@ def test_forms_that_were_measured_are_described_as_the_plain_product_is() -> Non
     assert descriptor_of(question(64, 64, 640, batch=7), NVJET, H100) == plain[False]
     with pytest.raises(Declined, match="the epilogue relu is not measured"):
         descriptor_of(question(64, 64, 640, epilogue="relu"), NVJET, H100)
+
+
+def test_a_bias_is_added_before_or_after_the_sum_is_rounded() -> None:
+    asked = question(64, 64, 640, epilogue="bias")
+    split = replace(NVJET, algorithm=24, stages=13, split_k=3, reduction=2)
+    plain = descriptor_of(question(64, 64, 640), split, H100)
+    for reduction in (2, 4):
+        each = replace(split, reduction=reduction)
+        found = biased_product_of(asked, each, H100)
+        assert (found.product, found.rounded_first) == (descriptor_of(question(64, 64, 640), each, H100), True)
+    assert biased_product_of(asked, split, H100).product == plain
+    once = biased_product_of(asked, NVJET, H100)
+    assert (once.product, once.rounded_first) == (descriptor_of(question(64, 64, 640), NVJET, H100), False)
+    with pytest.raises(Declined, match="biases are not measured for this shape by algorithm 24 with slices on fp16"):
+        biased_product_of(asked, replace(split, reduction=1), H100)
+    with pytest.raises(Declined, match="biases are not measured for this shape by algorithm 24 with slices on fp16"):
+        biased_product_of(replace(asked, n=1), split, H100)
 
 
 def test_the_rows_of_forms_are_what_the_record_says() -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from bitwise_core.problems import Problem
+from bitwise_core.descriptors import GEMMDesc
+from bitwise_core.problems import BiasedProduct, Problem
 from bitwise_core.profiles import LockableProfile, Undescribed
 from bitwise_cublas_profiles import driver, library, loaded, plugin, tensors
 from bitwise_cublas_profiles.question import Answer, Configuration, Question, question, question_of_problem
@@ -123,7 +124,9 @@ def test_problems_are_asked_of_the_library_of_a_path(
     monkeypatch.setattr(plugin, "LOADED", known)
     problem = Problem(m=16, n=24, k=640, a="fp16", b="fp16", out="fp16", transpose_b=True)
     for path in (None, None, "other.so"):
-        assert profile.answered(problem, library=path, alignment=(64, 64, 16)).k == 640
+        found = profile.answered(problem, library=path, alignment=(64, 64, 16))
+        assert isinstance(found, GEMMDesc)
+        assert found.k == 640
     wanted = question(16, 24, 640, transpose_b=True, alignment=(64, 64, 16))
     assert asked == [(None, wanted), (None, wanted), ("other.so", wanted)]
     assert profile.provenance(library="other.so") == {
@@ -132,6 +135,7 @@ def test_problems_are_asked_of_the_library_of_a_path(
     }  # fmt: skip
     biased = problem.model_copy(update={"epilogue": "bias"})
     assert question_of_problem(biased).workspace == 1 << 20
+    assert profile.answered(biased) == BiasedProduct(product=profile.answered(problem))
     declined = [
         (biased.model_copy(update={"n": 1}), {}, "a bias on one column is added by kernels of PyTorch's own"),
         (problem, {"device": SimpleNamespace(type="cpu")}, "and cuBLAS runs on a GPU"),
@@ -144,7 +148,7 @@ def test_problems_are_asked_of_the_library_of_a_path(
     monkeypatch.setenv("CUBLASLT_WORKSPACE_SIZE", "4096")
     with pytest.raises(Undescribed, match="CUBLASLT_WORKSPACE_SIZE is set: biases are measured as PyTorch adds them"):
         profile.answered(biased)
-    assert profile.answered(problem).k == 640
+    assert profile.answered(problem) == found
     settings.is_available = lambda: False
     with pytest.raises(Undescribed, match="there is no GPU: what cuBLAS runs depends on it, and on its model"):
         profile.answered(problem)

@@ -16,9 +16,9 @@ from typer.core import TyperGroup
 from bitwise_core.cli.inputs import as_errors, print_json
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.folder import InputError
-from bitwise_core.locks import Lock, LockError, differences, locked, read_lock
+from bitwise_core.locks import Entry, Lock, LockError, What, differences, locked, read_lock
 from bitwise_core.locks.shapes import read_problems
-from bitwise_core.problems import Problem
+from bitwise_core.problems import BiasedProduct, Problem
 from bitwise_core.products.taken_over import lockable, locked_products, recorded_products
 from bitwise_core.profiles import Undescribed
 
@@ -107,7 +107,7 @@ def show(file: File, as_json: AsJson = False) -> None:
         typer.echo(f"{name}: {value}")
     typer.echo(f"{len(content.entries)} products, {content.declined} of them declined")
     for each in content.entries:
-        typer.echo(f"{each.problem.words}: {each.descriptor or f'declined: {each.declined}'}")
+        typer.echo(f"{each.problem.words}: {_text(each)}")
 
 
 @app.command()
@@ -175,12 +175,12 @@ def answered(like: str, problems: list[Problem], library: Path | None) -> Lock:
     asked = lockable(like)
     path = None if library is None else str(library)
 
-    def one(problem: Problem) -> GEMMDesc | str:
+    def one(problem: Problem) -> What:
         try:
             desc = asked.answered(problem, library=path)
         except Undescribed as error:
             return str(error)
-        return desc if isinstance(desc, GEMMDesc) else f"it is described by a {type(desc).__name__}"
+        return desc if isinstance(desc, GEMMDesc | BiasedProduct) else f"it is described by a {type(desc).__name__}"
 
     try:
         provenance = asked.provenance(library=path)
@@ -229,8 +229,10 @@ def _reasons(content: Lock) -> Counter[str]:
     return found
 
 
-def _text(entry: Any) -> str:
-    return str(entry.descriptor)
+def _text(entry: Entry | None) -> str:
+    if entry is None or entry.descriptor is None:
+        return f"declined: {entry.declined if entry else 'not there'}"
+    return f"{entry.descriptor}{', rounded before the bias' if entry.rounded_first else ''}"
 
 
 @contextmanager

@@ -40,6 +40,8 @@ def _change(one: Entry | None, other: Entry | None) -> Change:
         return "only in b" if one is None else "only in a"
     if one.descriptor is None or other.descriptor is None:
         return "unknown"
+    if one.rounded_first != other.rounded_first:
+        return "moved"
     if one.descriptor == other.descriptor:
         return "same"
     try:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from bitwise_core.descriptors import DescriptorError, GEMMDesc
 from bitwise_core.descriptors.record import sentences
-from bitwise_core.problems import Problem
+from bitwise_core.problems import BiasedProduct, Problem
 
 FORMAT, VERSION = "bitwise-lock", 1
 
@@ -25,18 +25,24 @@ class LockError(ValueError):
 
 
 class Entry(BaseModel):
-    """A problem and its descriptor's text, or why it has none: exactly one of the two."""
+    """A problem and its descriptor's text, or why it has none: exactly one of the two.
+
+    `rounded_first` is that of BiasedProduct, for problems with a bias alone.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     problem: Problem
     descriptor: str | None = None
+    rounded_first: bool = False
     declined: str | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Entry:
         if (self.descriptor is None) == (self.declined is None):
             raise ValueError("an entry has a descriptor, or says in `declined` why it has none: exactly one of them")
+        if self.rounded_first and (self.descriptor is None or self.problem.epilogue != "bias"):
+            raise ValueError("rounded_first goes with a descriptor of a problem with a bias: leave it out")
         if self.descriptor is None:
             return self
         asked, desc = self.problem, parsed(self.descriptor)
@@ -164,7 +170,11 @@ def parsed(text: str) -> GEMMDesc:
         raise LockError(f"{text!r} is no descriptor of a product: {error}") from None
 
 
-def locked(found: Iterable[tuple[Problem, GEMMDesc | str]], provenance: Mapping[str, str]) -> Lock:
+What = GEMMDesc | BiasedProduct | str
+"""What is found of a problem: a descriptor, one with a bias, or why there is none."""
+
+
+def locked(found: Iterable[tuple[Problem, What]], provenance: Mapping[str, str]) -> Lock:
     """The lock of problems, each with its descriptor, or with a sentence on why there is none.
 
     A problem that comes twice with different descriptors is declined: its key does not tell the two apart.
@@ -172,12 +182,16 @@ def locked(found: Iterable[tuple[Problem, GEMMDesc | str]], provenance: Mapping[
     return Lock(provenance=dict(provenance), entries=tuple(_merged(found)))
 
 
-def _merged(found: Iterable[tuple[Problem, GEMMDesc | str]]) -> Iterator[Entry]:
-    entries: dict[Problem, GEMMDesc | str] = {}
+def _merged(found: Iterable[tuple[Problem, What]]) -> Iterator[Entry]:
+    entries: dict[Problem, What] = {}
     for problem, what in found:
         if problem in entries and entries[problem] != what:
             what = "it ran with several descriptors, which its shapes, types and strides do not tell apart"
         entries[problem] = what
     for problem, what in entries.items():
-        fields: dict[str, Any] = {"declined": what} if isinstance(what, str) else {"descriptor": what.to_text()}
+        fields: dict[str, Any]
+        if isinstance(what, BiasedProduct):
+            fields = {"descriptor": what.product.to_text(), "rounded_first": what.rounded_first}
+        else:
+            fields = {"declined": what} if isinstance(what, str) else {"descriptor": what.to_text()}
         yield Entry(problem=problem, **fields)

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bitwise_core import registry
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.locks import Lock, LockError, locked
-from bitwise_core.problems import DTYPES, Epilogue, Problem, ProblemError, dense, problem_of
+from bitwise_core.locks import Entry, Lock, LockError, What, locked
+from bitwise_core.problems import DTYPES, BiasedProduct, Epilogue, Problem, ProblemError, dense, problem_of
 from bitwise_core.products.tensors import ProductError, run
 from bitwise_core.profiles import LockableProfile, ProductProfile, Undescribed
 
@@ -146,7 +146,7 @@ class Recording:
     """What ran: a descriptor for each problem, or why there is none, and what multiplied and is in no lock."""
 
     like: str
-    found: list[tuple[Problem, GEMMDesc | str]] = field(default_factory=list)
+    found: list[tuple[Problem, What]] = field(default_factory=list)
     left: Counter[str] = field(default_factory=Counter)
     products: int = 0
     _known: dict[tuple[Problem, tuple[int, int, int]], None] = field(default_factory=dict)
@@ -175,12 +175,14 @@ class Recording:
             self.found.append((product.problem, self._descriptor(product, alignment)))
         return result
 
-    def _descriptor(self, product: Product, alignment: tuple[int, int, int]) -> GEMMDesc | str:
+    def _descriptor(self, product: Product, alignment: tuple[int, int, int]) -> What:
         try:
             desc = lockable(self.like).answered(product.problem, alignment=alignment, device=product.a.device)
         except Undescribed as error:
             return str(error)
-        return desc if isinstance(desc, GEMMDesc) else f"it is described by a {type(desc).__name__}, not by a GEMMDesc"
+        if isinstance(desc, GEMMDesc | BiasedProduct):
+            return desc
+        return f"it is described by a {type(desc).__name__}, not by a GEMMDesc"
 
 
 @contextmanager
@@ -204,7 +206,7 @@ class Replayed:
     missing: Literal["error", "pass"]
     replayed: Counter[Problem] = field(default_factory=Counter)
     passed: Counter[str] = field(default_factory=Counter)
-    _known: dict[tuple[Any, ...], tuple[Problem, GEMMDesc]] = field(default_factory=dict)
+    _known: dict[tuple[Any, ...], Entry] = field(default_factory=dict)
 
     def report(self) -> list[str]:
         """Sentences on what was replayed and what was not."""
@@ -224,32 +226,36 @@ class Replayed:
                 raise Passed("it is not taken over")
             if any(0 in each.shape for each in arguments if hasattr(each, "shape")):
                 return func(*arguments, **options)  # nothing is multiplied, and no bit is in question
-            product, desc = self._found(name, func._overloadname, arguments, options)
+            product, entry = self._found(name, func._overloadname, arguments, options)
         except (Passed, LockError) as why:
             if self.missing == "error":
                 raise LockError(f"torch.{name}: {why}") from None
             self.passed[f"{name}: {why}"] += 1
             return func(*arguments, **options)
         out = options.get("out")
-        result = multiplied(product, desc) if out is None else out.copy_(multiplied(product, desc))
+        result = multiplied(product, entry.desc, entry.rounded_first)
+        if out is not None:
+            result = out.copy_(result)
         self.replayed[product.problem] += 1
         return result
 
     def _found(
         self, name: str, overload: str, arguments: tuple[Any, ...], options: dict[str, Any]
-    ) -> tuple[Product, GEMMDesc]:
-        """The product that an operation is, and its descriptor; one like an earlier one is checked no more."""
+    ) -> tuple[Product, Entry]:
+        """The product that an operation is, and its entry; one like an earlier one is checked no more."""
         key = None if options else (name, overload, *map(_alike, arguments))
         known = None if key is None else self._known.get(key)
         if known is not None:
             tensors = arguments[1:] if name == "addmm" else arguments
             bias = arguments[0] if name == "addmm" else None
-            return Product(dense(tensors[0]), dense(tensors[1]), bias, known[0]), known[1]
+            return Product(dense(tensors[0]), dense(tensors[1]), bias, known.problem), known
         product = product_of(name, overload, arguments, options)
-        desc = self.lock.described(product.problem)
+        entry = self.lock.entry(product.problem)
+        if entry.descriptor is None:
+            raise LockError(f"{product.problem.words} is locked without a descriptor: {entry.declined}")
         if key is not None:
-            self._known[key] = product.problem, desc
-        return product, desc
+            self._known[key] = entry
+        return product, entry
 
 
 def _alike(argument: Any) -> Any:
@@ -277,12 +283,15 @@ def locked_products(lock: Lock, missing: Literal["error", "pass"] = "error") -> 
         yield replayed
 
 
-def multiplied(product: Product, desc: GEMMDesc) -> torch.Tensor:
-    """A new tensor: the product in a descriptor's bits, each matrix of a batch alike.  Raises ProductError."""
+def multiplied(product: Product, desc: GEMMDesc, rounded_first: bool = False) -> torch.Tensor:
+    """A new tensor: the product in a descriptor's bits, each matrix of a batch alike, and its bias.
+
+    Raises ProductError.
+    """
     import torch
 
     a, b, problem = product.a, product.b, product.problem
-    summed = desc if product.bias is None else _in_fp32(desc)
+    summed = desc if product.bias is None or rounded_first else _in_fp32(desc)
     shape = (*a.shape[:-1], b.shape[-1])
     out = torch.empty(shape, dtype=getattr(torch, DTYPES[summed.output_dtype]), device=a.device)
     if problem.batch is None:
@@ -294,7 +303,7 @@ def multiplied(product: Product, desc: GEMMDesc) -> torch.Tensor:
         return out
     if desc.accumulator_dtype != "fp32":
         raise ProductError(f"a bias is added in fp32, and the descriptor accumulates in {desc.accumulator_dtype}")
-    return out.add_(product.bias.float()).to(getattr(torch, DTYPES[problem.out]))
+    return out.float().add_(product.bias.float()).to(getattr(torch, DTYPES[problem.out]))
 
 
 @lru_cache(maxsize=65536)

@@ -255,28 +255,52 @@ OUTPUTS = 1 << 16
 """Output elements of those shapes: rounded to 16 bits, one in hundreds shows that its sum had another order."""
 
 
+ROUNDED = "biases of rounded sums"
+"""The form of a bias that is added to what the sum is after its rounding to the output's type."""
+ROUNDED_SLICES = 4
+"""The reduction whose sums no kernel leaves in fp32: they were held against sums rounded first, and nothing else."""
+
+
+def rounded_first(row: Mapping[str, Any]) -> bool | None:
+    """Whether the sum of a row with a bias is rounded first; None where that was not looked at."""
+    if "bias" not in row["kind"] or row["split_k"] <= 1 or isinstance(row["about"], list):
+        return None
+    if row["outcome"] == "equal":
+        return True if row["reduction"] == ROUNDED_SLICES else None
+    ways = row["about"]["other ways"]
+    # Looked at from the first draw on that differed.
+    looked = len(DRAWS) - DRAWS.index(row["about"]["draws"][0])
+    return bool(ways["rounded first"] == looked)
+
+
 def forms(runs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Rows of a profile's table of forms, from the content of files: where no shape differed, and enough were equal.
 
+    Sums that are rounded before a bias have rows of their own, by the reduction of their slices.
     Vectors are left out where PyTorch runs others of the library's kernels for them: one output of a batch, a bias on
     one column, rows with gaps of one row or column.
     """
-    found: dict[tuple[str, int, bool], Counter[str]] = {}
+    found: dict[tuple[str, int, bool, int], Counter[str]] = {}
     for run in runs:
         for values in run["rows"]:
             row = dict(zip(run["columns"], values, strict=True))
             m, n = row["m"], row["n"]
             vector = {"batch": m == 1 and n == 1, "bias": n == 1}.get(row["kind"], m == 1 or n == 1)
-            if row["outcome"] in ("equal", "different") and not vector:
-                key = (FORMS[row["kind"]], row["algorithm"], row["split_k"] > 1)
-                found.setdefault(key, Counter())[row["outcome"]] += 1
+            if row["outcome"] not in ("equal", "different") or vector:
+                continue
+            sliced, rounded = row["split_k"] > 1, rounded_first(row)
+            keys = {(FORMS[row["kind"]], row["algorithm"], sliced, 0): row["outcome"] == "equal" and not rounded}
+            if rounded is not None:
+                keys[ROUNDED, row["algorithm"], sliced, row["reduction"]] = rounded
+            for key, equal in keys.items():
+                found.setdefault(key, Counter())["equal" if equal else "different"] += 1
                 found[key][row["a"]] += 1
                 found[key]["outputs"] += m * n * row["batch"]
     return [
-        {"form": form, "algorithm": algorithm, "sliced": sliced,
+        {"form": form, "algorithm": algorithm, "sliced": sliced, **({"reduction": reduction} if reduction else {}),
          "dtypes": [name for name in ("fp16", "bf16") if count[name]], "provenance": "measured",
          "shapes": count["equal"], "draws": len(DRAWS) * count["equal"]}
-        for (form, algorithm, sliced), count in sorted(found.items())
+        for (form, algorithm, sliced, reduction), count in sorted(found.items())
         if not count["different"] and count["equal"] >= ENOUGH and count["outputs"] >= OUTPUTS
     ]  # fmt: skip
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Group, Instruction
 from bitwise_core.descriptors.cuts import Merge
+from bitwise_core.problems import BiasedProduct
 from bitwise_cublas_profiles.profile import Declined, Profile, Row
 from bitwise_cublas_profiles.question import FP8, Configuration, Question
 from bitwise_cublas_profiles.tail import ALGORITHM as SLICED
@@ -15,17 +17,33 @@ from bitwise_cublas_profiles.tail import tail
 def descriptor_of(asked: Question, configuration: Configuration, known: Profile, *, beyond: bool = False) -> GEMMDesc:
     """The descriptor of what the library runs for a question that it answered with this configuration.
 
+    With a bias it is that of the product whose sum the bias is added to, in fp32, before the one rounding.
     With `beyond`, layouts and output types that the profile has no row for are described as those that it has: a
     candidate for measurements, not a claim.  Raises Declined, with the key, for everything else that is not measured.
     """
     return _Case(asked, configuration, known, beyond).described()
 
 
+def biased_product_of(asked: Question, configuration: Configuration, known: Profile) -> BiasedProduct:
+    """As `descriptor_of`, for a question with a bias: the product's descriptor, and when its sum is rounded."""
+    try:
+        return BiasedProduct(product=descriptor_of(asked, configuration, known))
+    except Declined as once:
+        try:
+            found = _Case(asked, configuration, known, False, rounded_first=True).described()
+        except Declined:
+            raise once from None
+        return BiasedProduct(product=found, rounded_first=True)
+
+
 class _Case:
     """One question, its answer and a profile."""
 
-    def __init__(self, asked: Question, configuration: Configuration, known: Profile, beyond: bool) -> None:
+    def __init__(
+        self, asked: Question, configuration: Configuration, known: Profile, beyond: bool, rounded_first: bool = False
+    ) -> None:
         self.asked, self.configuration, self.known, self.beyond = asked, configuration, known, beyond
+        self.rounded_first = rounded_first
 
     def declined(self, why: str) -> Declined:
         """What is missing, with the key."""
@@ -71,18 +89,21 @@ class _Case:
             else:
                 self._check_form("batches", measured=asked.m > 1 or asked.n > 1)
         elif asked.epilogue == "bias":
-            form = "biases of rows with gaps" if gaps else "biases"
-            measured = matrices and dense_output if gaps else asked.n > 1
-            self._check_form(form, measured=measured and asked.batch == 1)
+            measured = (matrices and dense_output if gaps else asked.n > 1) and asked.batch == 1
+            if self.rounded_first:
+                form, more = "biases of rounded sums", {"reduction": self.configuration.reduction}
+            else:
+                form, more = ("biases of rows with gaps" if gaps else "biases"), {}
+            self._check_form(form, measured=measured, **more)
         elif gaps:
             self._check_form("rows with gaps between them", measured=matrices and dense_output)
         if min(asked.alignment) < 16:
             raise self.declined("pointers that are no multiples of 16 bytes are not measured")
 
-    def _check_form(self, form: str, *, measured: bool) -> None:
+    def _check_form(self, form: str, *, measured: bool, **more: Any) -> None:
         """Raises Declined where a product of this form is not known to be described as the plain one is."""
         sliced = self.configuration.split_k > 1
-        row = self.known.row("forms", form=form, algorithm=self.configuration.algorithm, sliced=sliced)
+        row = self.known.row("forms", form=form, algorithm=self.configuration.algorithm, sliced=sliced, **more)
         if row is None or not measured or self.asked.a not in row["dtypes"]:
             how = f"algorithm {self.configuration.algorithm}{' with slices' if sliced else ''} on {self.asked.a}"
             raise self.declined(f"{form} are not measured for this shape by {how}")

@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import Any
 
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.problems import Problem
+from bitwise_core.problems import BiasedProduct, Problem
 from bitwise_core.profiles import Undescribed
-from bitwise_cublas_profiles.describe import descriptor_of
+from bitwise_cublas_profiles.describe import biased_product_of, descriptor_of
 from bitwise_cublas_profiles.profile import Declined, profile
 from bitwise_cublas_profiles.question import Configuration, CublasError, Question, question_of_problem
 
@@ -101,7 +101,7 @@ class Loaded:
 
     def answered(
         self, problem: Problem, alignment: tuple[int, int, int], path: str | None, device: Any = None
-    ) -> GEMMDesc:
+    ) -> GEMMDesc | BiasedProduct:
         """See `LockableProfile`; one library is loaded for each path.  Raises Undescribed."""
         try:
             if device is not None and device.type != "cuda":
@@ -115,7 +115,10 @@ class Loaded:
             library, capability = self._library(_device(index), path)
             asked = question_of_problem(problem, alignment)
             answered = self._asked(library, asked, _device(index))
-            return descriptor_of(asked, answered, profile(library.version, capability))
+            known = profile(library.version, capability)
+            if asked.epilogue == "bias":
+                return biased_product_of(asked, answered, known)
+            return descriptor_of(asked, answered, known)
         except (Declined, CublasError) as error:
             raise Undescribed(str(error)) from None
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.hookspecs import hookimpl
-from bitwise_core.problems import Problem
+from bitwise_core.problems import BiasedProduct, Problem
 from bitwise_core.profiles import Explanation, Profile
 from bitwise_cublas_profiles import profile
 from bitwise_cublas_profiles.describe import descriptor_of
@@ -40,7 +40,7 @@ class Described:
     def answered(
         self, problem: Problem, *, alignment: tuple[int, int, int] = (256, 256, 256), library: str | None = None,
         device: Any = None,
-    ) -> GEMMDesc:  # fmt: skip
+    ) -> GEMMDesc | BiasedProduct:  # fmt: skip
         """The descriptor of what cuBLASLt runs for a problem on a GPU; see `LockableProfile`."""
         return LOADED.answered(problem, alignment, library, device)
 
