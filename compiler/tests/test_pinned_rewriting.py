@@ -312,5 +312,6 @@ def test_sums_of_integers_are_left_alone_or_exact(triton_cache: Any) -> None:
 def test_what_is_made_late_compiles_for_every_target(target: str, triton_cache: Any) -> None:
     with pinned_reductions("open") as done:
         library_sources(target)
-    assert done.left() == []
+    signalling = "its maximum or minimum depends on the order where a number is a signalling NaN."
+    assert [line.partition("since ")[2] for line in done.left()] == [signalling] * (len(LIBRARY) * (target == "gfx942"))
     assert sum("it moves before step" in line for line in done.layouts()) > 0

@@ -40,6 +40,8 @@ _EXACT = re.compile(
     r"arith\.(constant|cmp[fi]|select|(max|min)(numf|imumf|si|ui)|(add|sub|mul|and|or|xor)i|sh(li|rsi|rui)|ext(si|ui|f)|"
     r"trunc[if]|[su]itofp|negf|bitcast)\Z|math\.(absf|fma)\Z|tt\.(bitcast|precise_divf|precise_sqrt)\Z"
 )
+# The maximum of three in one instruction forgets the first where the second is a signalling NaN; of two in turn do not.
+_SIGNALLING = "its maximum or minimum depends on the order where a number is a signalling NaN"
 _REWRITTEN = frozenset(["arith.addf", "arith.subf", "arith.mulf", "arith.divf", "math.sqrt"])
 _ASSEMBLY = re.compile(
     r'"(?:(?:add|sub|mul)\.rn\.f(?:16|32|64) \$0, \$1, \$2;|v_(?:add|sub|mul)_f(?:16|32|64) \$0, \$1, \$2|'
@@ -84,7 +86,8 @@ def rewrite(text: str, order: Order, backend: str) -> tuple[str, tuple[Outcome, 
     """A module's text with its reductions over floats pinned, and what became of each in order.
 
     `backend` is Triton's name, "cuda" or "hip". Reductions of integers alone, of one element, and those of a maximum or
-    minimum alone have no order; they stay and are not listed. Raises OrderError where `order` does not fold an extent.
+    minimum alone have no order; they stay and are not listed, but for those of a maximum or minimum in "hip".
+    Raises OrderError where `order` does not fold an extent.
     """
     # A reduction over all axes joins them in any order that suits the layout, unless it is told to keep theirs.
     lines, found, outcomes = _REORDER.sub(r"\1", text).splitlines(), [], []
@@ -106,7 +109,7 @@ def rewrite(text: str, order: Order, backend: str) -> tuple[str, tuple[Outcome, 
         where = source_place(tail["loc"] if tail and tail["loc"] else "", locations)
         try:
             reduction = _read(written)
-            if _orderless(reduction):
+            if _orderless(reduction, backend):
                 found.extend(written)
             else:
                 last = reduction.axis == len(reduction.shape) - 1
@@ -208,10 +211,10 @@ def _check(line: str) -> None:
         raise _CannotPin(f"its combine function has the operation {name}, which may be rounded in several ways")
 
 
-def _orderless(reduction: _Reduction) -> bool:
+def _orderless(reduction: _Reduction, backend: str) -> bool:
     if reduction.shape[reduction.axis] == 1 or not any(kind.startswith(("f", "bf")) for kind in reduction.types):
         return True
-    return len(reduction.body) == 2 and _FREE.search(reduction.body[0]) is not None
+    return backend != "hip" and len(reduction.body) == 2 and _FREE.search(reduction.body[0]) is not None
 
 
 def _pinned(reduction: _Reduction, order: Order, backend: str, number: int) -> list[str]:
@@ -345,6 +348,8 @@ def _rounded(line: str, backend: str) -> list[str]:
         if kind != "f32":
             raise _CannotPin(f"its combine function divides or takes a root in {kind}")
         return [f"{result} = tt.precise_{'divf' if 'divf' in line else 'sqrt'} {operands} : f32"]
+    if backend == "hip" and _FREE.search(line):
+        raise _CannotPin(_SIGNALLING)
     step = _STEP.match(line)
     if step is None:
         if re.search(r"= (arith\.(add|sub|mul|div)f|math\.sqrt) ", line):
