@@ -37,6 +37,7 @@ DISTRIBUTIONS = [
 ]
 
 SAMPLES = ROOT / "plugins" / "nvidia_sm90" / "tests" / "samples"
+AMD_SAMPLES = ROOT / "plugins" / "amd_gfx942" / "tests" / "samples"
 
 # Golden values and the demonstration hold for this compiler. It compiles for a GPU without one, and without torch.
 TRITON = "triton==3.6.0; sys_platform == 'linux'"
@@ -120,9 +121,16 @@ def build(session: nox.Session) -> None:
 
 @nox.session(requires=["build"], reuse_venv=False)
 def install(session: nox.Session) -> None:
-    """Install the built wheels into a clean environment, as a user and then as the author of a plugin would."""
+    """Install the built wheels into a clean environment, as a user and then as the author of a plugin would.
+
+    One vendor's plugins come first, alone, and then those of both.
+    """
     folder = Path(session.create_tmp())
-    session.install("--find-links", "dist", "bitwise-core", "bitwise-nvidia", "bitwise-amd")
+    session.install("--find-links", "dist", "bitwise-core", "bitwise-amd")
+    with session.chdir(folder):
+        session.run("bitwise", "plugins")
+        session.run("bitwise", "partition", str(AMD_SAMPLES / "gfx942" / "row_sum"))
+    session.install("--find-links", "dist", "bitwise-nvidia")
     with session.chdir(folder):
         session.run("bitwise", "plugins", "--json")
         session.run("bitwise", "partition", str(SAMPLES / "sm_90" / "row_sum"), "--trust-text")

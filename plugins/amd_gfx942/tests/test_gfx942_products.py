@@ -20,6 +20,7 @@ from bitwise_core.descriptors import GEMMDesc, read
 from bitwise_core.engine.execution import execute
 from bitwise_core.evaluation import evaluate
 from bitwise_core.machine.launch import Launch
+from bitwise_core.mma import multiply_accumulate
 from bitwise_core.numeric import FLOAT_FORMATS, storage
 
 pytest.importorskip("triton", reason="the kernels are compiled here")
@@ -82,3 +83,47 @@ def test_a_product_has_its_descriptors_bytes(line: str, m: int, n: int, instruct
     found, assembly = run(desc, a, b)
     assert set(re.findall(r"v_mfma_\w+", assembly)) == {instruction}
     assert found == evaluate(desc, a, b, units=UNITS).tobytes()
+
+
+SINGLE = [
+    # types, M, N, K, precision, rows of the instruction, the instruction, its row
+    (("fp32", "fp32"), 32, 16, 32, "tf32", 16, "v_mfma_f32_16x16x8_xf32", "mfma_k8_fp32_tf32_tf32_fp32_gfx942"),
+    (("fp32", "fp32"), 32, 32, 16, "tf32", 32, "v_mfma_f32_32x32x4_xf32", "mfma_k4_fp32_tf32_tf32_fp32_gfx942"),
+    (("i8", "i8"), 16, 32, 64, "ieee", 16, "v_mfma_i32_16x16x32_i8", "mfma_k32_s32_s8_s8_s32_gfx942"),
+    (("i8", "i8"), 32, 32, 64, "ieee", 32, "v_mfma_i32_32x32x16_i8", "mfma_k16_s32_s8_s8_s32_gfx942"),
+    (("fp8e4b8", "fp8e4b8"), 16, 32, 64, "ieee", 16, "v_mfma_f32_16x16x32_fp8_fp8",
+     "mfma_k32_fp32_e4m3fnuz_e4m3fnuz_fp32_gfx942"),
+    (("fp8e5b16", "fp8e4b8"), 32, 32, 32, "ieee", 32, "v_mfma_f32_32x32x16_bf8_fp8",
+     "mfma_k16_fp32_e5m2fnuz_e4m3fnuz_fp32_gfx942"),
+    (("fp16", "fp16"), 4, 64, 64, "ieee", 0, "v_mfma_f32_4x4x4_16b_f16", "mfma_k4_fp32_fp16_fp16_fp32_gfx942"),
+    (("fp32", "fp32"), 4, 64, 64, "ieee", 0, "v_mfma_f32_4x4x1_16b_f32", "mfma_k1_fp32_fp32_fp32_fp32_gfx942"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "m", "n", "k", "precision", "side", "instruction", "row"), SINGLE, ids=lambda each: str(each)
+)
+def test_a_tile_has_its_rows_bytes(
+    dtypes: tuple[str, str], m: int, n: int, k: int, precision: str, side: int, instruction: str, row: str
+) -> None:
+    from tile_product import assembly
+
+    text = assembly(dtypes, (m, n, k), precision, side)
+    assert set(re.findall(r"v_mfma_\w+", text)) == {instruction}
+    unit = UNITS[row]
+    generator = np.random.default_rng(7)
+
+    def operand(form: object, shape: tuple[int, int], seed: int) -> np.ndarray:
+        name = {"tf32": "fp32"}.get(str(form), str(form))
+        if name in ("fp32", "fp16"):
+            return drawn(name, shape, seed)
+        bits = generator.integers(0, 256, shape, dtype=np.uint64).astype(np.uint8)
+        return np.where(bits == 0x80, np.uint8(0x31), bits)  # 0x80 is the NaN of these formats of 8 bits
+
+    a, b = operand(unit.left, (m, k), 1), operand(unit.right, (k, n), 2)
+    arguments: list[dict[str, object]] = [{"buffer": name} for name in "abc"]
+    launch = Launch.model_validate({"file": "k.amdgcn", "grid": [1], "block": [64], "args": arguments})
+    prepared = prepare(Source("k.amdgcn", text, launch), GFX942, Options())
+    contents = {name: np.ascontiguousarray(each).reshape(-1).view(np.uint8) for name, each in (("a", a), ("b", b))}
+    found = execute(prepared.ready, {**contents, "c": np.zeros(m * n * 4, np.uint8)}).after["c"]
+    assert found.tobytes() == multiply_accumulate(unit, a, b, np.zeros((m, n), np.uint32)).tobytes()

@@ -24,7 +24,7 @@ from bitwise_core.machine.state import Machine, Step
 
 TABLE = OpcodeTable()
 
-_NAME = re.compile(r"v_mfma_(f32|f64|i32)_(\d+)x\d+x(\d+)_?(?:(\d+)b_)?([a-z]+\d+(?:_1k|_[bf]+8)?)")
+_NAME = re.compile(r"v_mfma_(f32|f64|i32)_(\d+)x\d+x(\d+)_?(?:(\d+)b_)?([a-z]+\d+(?:_1k|_[bfp]+8)?)")
 _TYPES = {
     "f16": ("fp16", "fp16", 16), "bf16": ("bf16", "bf16", 16), "bf16_1k": ("bf16", "bf16", 16),
     "f32": ("fp32", "fp32", 32), "xf32": ("tf32", "tf32", 32), "f64": ("fp64", "fp64", 64), "i8": ("s8", "s8", 8),
