@@ -93,8 +93,8 @@ SINGLE = [
     (("i8", "i8"), 32, 32, 64, "ieee", 32, "v_mfma_i32_32x32x16_i8", "mfma_k16_s32_s8_s8_s32_gfx942"),
     (("fp8e4b8", "fp8e4b8"), 16, 32, 64, "ieee", 16, "v_mfma_f32_16x16x32_fp8_fp8",
      "mfma_k32_fp32_e4m3fnuz_e4m3fnuz_fp32_gfx942"),
-    (("fp8e5b16", "fp8e4b8"), 32, 32, 32, "ieee", 32, "v_mfma_f32_32x32x16_bf8_fp8",
-     "mfma_k16_fp32_e5m2fnuz_e4m3fnuz_fp32_gfx942"),
+    (("fp8e5b16", "fp8e5b16"), 32, 32, 32, "ieee", 32, "v_mfma_f32_32x32x16_bf8_bf8",
+     "mfma_k16_fp32_e5m2fnuz_e5m2fnuz_fp32_gfx942"),
     (("fp16", "fp16"), 4, 64, 64, "ieee", 0, "v_mfma_f32_4x4x4_16b_f16", "mfma_k4_fp32_fp16_fp16_fp32_gfx942"),
     (("fp32", "fp32"), 4, 64, 64, "ieee", 0, "v_mfma_f32_4x4x1_16b_f32", "mfma_k1_fp32_fp32_fp32_fp32_gfx942"),
 ]  # fmt: skip
