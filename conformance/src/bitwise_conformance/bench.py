@@ -169,11 +169,15 @@ def summarise(
     gemms: Sequence[Mapping[str, Any]],
     recorded: Mapping[str, CaseRecord],
     modes: Sequence[str] = tuple(MODES),
+    target: str = DEFAULT_TARGET,
+    simulated: bool = False,
 ) -> dict[str, Any]:
     """The record: agreement by mode and family, reasons of Unknown, and times."""
     families = list(dict.fromkeys(str(r["id"]).split("/")[0] for r in results))
     summary: dict[str, Any] = {
         "environment": reading_environment(),
+        "target": target,
+        "simulated": simulated,
         "modes": {},
         "families": {},
         "unknown": {},
@@ -232,7 +236,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 )
         jobs = [(target, index) for index in range(len(gemm_cases(target)))] if not chosen.families else []
         gemms = list(pool.map(measure_gemm, jobs))
-    summary = summarise(results, gemms, load_records(chosen.records).by_id(), modes_of(target))
+    records = load_records(chosen.records)
+    simulated = "simulated" in records.environment
+    summary = summarise(results, gemms, records.by_id(), modes_of(target), target, simulated)
     for mode, agreement in summary["modes"].items():
         print(
             f"{mode:14} {agreement['classes']} classes, {agreement['byte_classes']} byte classes, "

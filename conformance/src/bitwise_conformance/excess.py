@@ -22,3 +22,11 @@ REASONS: Mapping[str, str] = MappingProxyType(
         "attention_query_gradient": "as attention_key_gradient",
     }
 )
+
+_SHAPES = (
+    "instructions of 32 and of 16 rows, of other k: a public model gives both the same bits, and nothing was measured"
+)
+
+REASONS_GFX942: Mapping[str, str] = MappingProxyType({})
+
+REASONS_OF: Mapping[str, Mapping[str, str]] = MappingProxyType({"sm_90": REASONS, "gfx942": REASONS_GFX942})

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from bitwise_conformance.excess import REASONS
+from bitwise_conformance.excess import REASONS_OF
 
 _BLOCK = re.compile(r"<!-- table: ([\w-]+) -->\n.*?<!-- end table -->", re.DOTALL)
 _MODES = MappingProxyType(
@@ -48,7 +48,9 @@ def reading(record: Mapping[str, Any]) -> str:
         *("Unknown", "no determined result", "classes that mix bytes"),
     )
     environment = record["environment"]
-    return _markdown(head, rows) + f"\n\nTriton {environment['triton']} for sm_90, against the bytes of an H100."
+    against = "simulated bytes" if record.get("simulated") else "the bytes of an H100"
+    target = record.get("target", "sm_90")
+    return _markdown(head, rows) + f"\n\nTriton {environment['triton']} for {target}, against {against}."
 
 
 def _exact(families: Mapping[str, Any], mode: str) -> str:
@@ -57,12 +59,13 @@ def _exact(families: Mapping[str, Any], mode: str) -> str:
 
 def excess(record: Mapping[str, Any]) -> str:
     """The families with more classes than byte classes when read for their launch, and why."""
+    reasons = REASONS_OF[record.get("target", "sm_90")]
     rows = [
         [
             f"`{family}`",
             f"{each['launch']['classes']} / {each['launch']['byte_classes']}",
             f"{each['finite']['classes']} / {each['finite']['byte_classes']}",
-            REASONS[family],
+            reasons[family],
         ]
         for family, each in record["families"].items()
         if each["launch"]["ratio"] > 1 or each["finite"]["ratio"] > 1
@@ -229,10 +232,22 @@ def audits(record: Mapping[str, Any]) -> str:
     return _markdown(head, rows)
 
 
+def across(record: Mapping[str, Any]) -> str:
+    """Pairs of kernels for two architectures, by verdict, and what runs of both say."""
+    rows = []
+    for verdict in ("equal", "different"):
+        mine = [each for each in record["pairs"] if each["verdict"] == verdict]
+        apart = sum(bool(each["different draws"] or each["input found"]) for each in mine)
+        rows.append([verdict.capitalize(), len(mine), len(mine) - apart, apart])
+    head = ("the same kernel for sm_90 and gfx942", "pairs", "same bytes on every draw", "an input shows a difference")
+    return _markdown(head, rows) + f"\n\nBoth run on bit patterns, for {record['draws']} kinds of input."
+
+
 SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingProxyType(
     {
         "reading": ("reading-sm90.json", reading),
         "excess": ("reading-sm90.json", excess),
+        "across": ("across-sm90-gfx942.json", across),
         "seconds": ("reading-sm90.json", seconds),
         "mutants": ("mutants.json", mutants),
         "described": ("described-sm90-h100.json", described),
