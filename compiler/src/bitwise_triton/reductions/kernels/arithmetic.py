@@ -45,6 +45,17 @@ def distance(a, b, _semantic=None, _generator=None):
 
 
 @tl.core.builtin
+def quiet(x, _semantic=None, _generator=None):
+    """`x` with quiet NaNs in the place of signalling ones where the target's maxima and minima tell them apart."""
+    kind, _ = _FLOATS.get(x.type.scalar.name, ("", ""))
+    if _semantic.builder.options.backend_name != "hip" or not kind:
+        return x
+    return tl.inline_asm_elementwise(
+        f"v_max_{kind} $0, $1, $1", "=v,v", [x], x.type.scalar, True, 1, _semantic=_semantic
+    )
+
+
+@tl.core.builtin
 def constant(value, dtype, _semantic=None):
     """A scalar constant with its sign: Triton's own constants turn -0.0 into 0.0."""
     value, dtype = plain(value), plain(dtype)

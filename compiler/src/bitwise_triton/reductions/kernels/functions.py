@@ -24,7 +24,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from bitwise_triton.reductions.kernels.arithmetic import checked, constant, distance, opaque, rounded
+from bitwise_triton.reductions.kernels.arithmetic import checked, constant, distance, opaque, quiet, rounded
 from bitwise_triton.reductions.kernels.building import (
     FINGERPRINT,
     fill_beyond,
@@ -48,6 +48,13 @@ def add_rounded(a, b):
 def mul_rounded(a, b):
     """`a * b`, rounded once and never contracted with a sum."""
     return rounded("mul", a, b)
+
+
+@triton.jit
+def quieted(x):
+    """`x` for a maximum or minimum, which have no order then: AMD's tell signalling NaNs, which become quiet here."""
+    tl.static_assert(FINGERPRINT != "")
+    return quiet(x)
 
 
 @triton.jit

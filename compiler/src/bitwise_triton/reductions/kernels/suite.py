@@ -15,6 +15,7 @@ from bitwise_triton.reductions.kernels.functions import (
     mul_rounded,
     negative_zero,
     negative_zeros,
+    quieted,
     reduce_end,
     reduce_into,
     sum_end,
@@ -153,7 +154,10 @@ def row_maximum(
             column = start + piece * TOTALS + tl.arange(0, TOTALS)
             inside = (row[:, None] < rows) & (column[None, :] < columns)
             value = tl.load(x + start_of_row + column[None, :], mask=inside, other=float("-inf")).to(tl.float32)
-            total = tl.maximum(total, value)
+            if ORDER == "":  # noqa: SIM108
+                total = tl.maximum(total, value)
+            else:
+                total = tl.maximum(total, quieted(value))
     tl.store(y + row, tl.max(total, 1), mask=row < rows)
 
 
@@ -165,7 +169,11 @@ def softmax(x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, O
     inside = (row[:, None] < rows) & (column[None, :] < columns)
     at = row[:, None].to(tl.int64) * columns + column[None, :]
     score = tl.load(x + at, mask=inside, other=float("-inf")).to(tl.float32)
-    weight = tl.exp(score - tl.max(score, 1)[:, None])
+    if ORDER == "":  # noqa: SIM108
+        greatest = tl.max(score, 1)
+    else:
+        greatest = tl.max(quieted(score), 1)
+    weight = tl.exp(score - greatest[:, None])
     tl.store(y + at, weight / _sum(weight, 1, ORDER)[:, None], mask=inside)
 
 
