@@ -1,0 +1,144 @@
+"""The text: what is cut, for another target or nonsense is refused in one sentence; nothing raises anything else."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+
+from bitwise_amd_gfx942.architecture import GFX942
+from bitwise_core.asm import AssemblyError, Immediate, Modified, Module, Register, Symbol, Vector
+from gfx942_kernels import reading, text_of
+
+BODY = """v_fma_f32 v5, -v2, |v3|, -|v4|
+v_mov_b32_dpp v5, v2 quad_perm:[2,3,0,1] row_mask:0xf bank_mask:0xf
+s_mov_b64 s[20:21], 0
+ds_write2_b32 v1, v2, v3 offset0:2 offset1:4
+s_cmp_eq_u32 s20, 0
+s_cbranch_scc1 .LEND
+v_add_u32_e32 v5, 0x100, v5
+.LEND:
+v_mul_f32_e32 v5, 0.15915494, v5"""
+TEXT = text_of(BODY)
+
+
+def parse(text: str) -> Module:
+    return GFX942.parse(text, "kernel.amdgcn")
+
+
+def refused(text: str) -> str:
+    with pytest.raises(AssemblyError) as caught:
+        parse(text)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_operands_and_modifiers() -> None:
+    kernel = parse(TEXT).kernel("kernel")
+    by_name = {each.opcode.split(".")[0]: each for each in kernel.instructions}
+    changed = by_name["v_fma_f32"].operands
+    assert changed[1] == Modified(Register("v2"), ("neg",))
+    assert changed[3] == Modified(Register("v4"), ("abs", "neg"))
+    assert by_name["v_mov_b32_dpp"].opcode == "v_mov_b32_dpp.quad_perm:[2,3,0,1].row_mask:0xf.bank_mask:0xf"
+    assert by_name["s_mov_b64"].operands == (Vector((Register("s20"), Register("s21"))), Immediate(0))
+    assert by_name["s_cbranch_scc1"].operands == (Symbol(".LEND"),)
+    assert kernel.instructions[kernel.labels[".LEND"]].opcode == "v_mul_f32_e32"
+    assert kernel.instructions[kernel.labels[".LEND"]].operands[1] == Immediate(0x3FC45F306DC9C882, "f64")
+    assert [each.pointer for each in kernel.parameters] == [True] * 4
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx950", "gfx1100", "gfx908:sramecc+:xnack-"])
+def test_a_text_for_another_target_is_refused_in_one_sentence(target: str) -> None:
+    other = TEXT.replace("--gfx942", f"--{target}")
+    said = reading(BODY, text=other).unknown or ""
+    assert said == f"kernel.amdgcn: is for the target {target.split(':')[0]}, and kernels are read for gfx942 here"
+
+
+def test_the_target_of_later_compilers_is_known() -> None:
+    later = TEXT.replace("amdgcn-amd-amdhsa--gfx942", "amdgpu9.42-amd-amdhsa-unknown-gfx942")
+    assert parse(later).target == "gfx942"
+    assert parse(TEXT.replace('gfx942"', 'gfx942:sramecc+:xnack-"', 1)).target == "gfx942"
+
+
+PTX = """//
+.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry kernel() { ret; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "kernel.amdgcn:1: a text begins with its target"),
+        (PTX, "kernel.amdgcn:1: a text begins with its target"),
+        ("\x7fELF\x02\x01", "kernel.amdgcn:1: a text begins with its target"),
+        (TEXT.split("s_endpgm")[0], "kernel.amdgcn:25: the text is cut or has no kernel: .amdhsa_kernel is missing"),
+        (TEXT.split("\t\t.amdhsa_ieee")[0], "the text ends inside a kernel descriptor: .end_amdhsa_kernel is missing"),
+        (TEXT.split("\t.end_amdgpu")[0], "the text ends inside the metadata: .end_amdgpu_metadata is missing"),
+        (TEXT.split("\t.amdgpu_metadata")[0], "the metadata says nothing of the kernel kernel"),
+        (TEXT.replace("\ts_endpgm\n", ""), "its last instruction is not one that ends or branches"),
+        (TEXT.replace("v_add_u32_e32 v5", "v_add_u32_e32 v256"), "there is no register v256"),
+        (TEXT.replace("s[20:21]", "s[21:20]"), "s[21:20] is no range of registers"),
+        (TEXT.replace("s[20:21]", "s[20:21"), "a bracket is not closed"),
+        (TEXT.replace("0x100", "0x100z"), "'0x100z' is no operand"),
+        (TEXT.replace(".LEND:\n", ""), "s_cbranch_scc1 takes a label of kernel"),
+        (TEXT.replace("quad_perm:[2,3,0,1] row", "quad perm row"), "'quad' is no modifier of v_mov_b32_dpp"),
+        (TEXT.replace("v_fma_f32 v5", "V_FMA!! v5"), "is no instruction"),
+        (TEXT.replace("\ts_endpgm\n", "\ts_endpgm\n.LEND:\n"), "the label .LEND stands twice"),
+        (TEXT.replace("0.15915494", "0.7"), "0.7 is no constant that an instruction can hold"),
+    ],
+)
+def test_nonsense_is_refused_with_its_line(text: str, said: str) -> None:
+    assert said in refused(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("v_frobnicate_b32 v5, v2", "the instruction v_frobnicate_b32 is not modelled"),
+        ("v_add_f32_e64 v5, v2, v3 clamp", "has the modifier clamp, which is not modelled"),
+        ("v_add_f32_e64 v5, v2, v3 mul:2", "has the modifier mul, which is not modelled"),
+        ("v_mov_b32_dpp v5, v2 row_shr:16 row_mask:0xf bank_mask:0xf", "has the control row_shr"),
+        ("v_add_u32_e32 v5, v2", "has 2 operands and takes 3"),
+        ("v_add_u32_e32 v5, v2, v[2:3]", "takes 32 bits and is given 2 registers"),
+        ("v_mov_b32_e32 v5, ttmp3", "ttmp3"),
+        ("s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 4), 0", "changes the mode, which is not modelled"),
+        ("buffer_load_dword v5, v1, s[8:11], 0 idxen", "has the modifier idxen, which is not modelled"),
+        ("global_load_dword v5, v1, s[10:11] lds", "has the modifier lds, which is not modelled"),
+        ("v_mov_b32_sdwa v5, v2 dst_sel:NIBBLE_1 dst_unused:UNUSED_PAD src0_sel:DWORD", "selects NIBBLE_1"),
+    ],
+)
+def test_what_is_not_modelled_is_named(line: str, said: str) -> None:
+    """Never guessed: the reading stops with the instruction, or the text is refused."""
+    assert said in (reading(line).unknown or "")
+
+
+def test_mutilated_texts_never_raise_anything_else() -> None:
+    """Lines dropped, repeated, swapped, cut, with other words: each is read, or refused in one sentence."""
+    chance = random.Random(7)
+    words = sorted(set(re.findall(r"[\w.\[\]:]+", TEXT)) | {"-1", "v[0:3]", "exec", "vcc", "clamp", "0x", "}", "|v1|"})
+    lines = TEXT.split("\n")
+    for _ in range(400):
+        changed = list(lines)
+        for _ in range(chance.randint(1, 3)):
+            place = chance.randrange(len(changed))
+            kind = chance.randrange(6)
+            if kind == 0:
+                del changed[place]
+            elif kind == 1:
+                changed.insert(chance.randrange(len(changed)), changed[place])
+            elif kind == 2:
+                changed[place] = changed[place][: chance.randrange(len(changed[place]) + 1)]
+            elif kind == 3:
+                del changed[place:]
+                changed.append("")
+            else:
+                parts = changed[place].split(" ")
+                parts[chance.randrange(len(parts))] = chance.choice(words)
+                changed[place] = " ".join(parts)
+        found = reading(BODY, text="\n".join(changed))
+        assert "fault of the reader" not in (found.unknown or ""), "\n".join(changed)
+        assert "\n" not in (found.unknown or "")
