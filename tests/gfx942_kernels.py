@@ -67,7 +67,7 @@ PROLOGUE = """\ts_load_dwordx8 s[8:15], s[0:1], 0x0
 """
 """v0: the lane; v1: its offset in bytes; v2, v3, v4: its words of a, b and c; s[8:9]: the output, which v5 goes to."""
 
-EPILOGUE = "\tglobal_store_dword v1, v5, s[8:9]\n"
+EPILOGUE = "\ts_waitcnt vmcnt(0) lgkmcnt(0)\n\tglobal_store_dword v1, v5, s[8:9]\n"
 
 
 def text_of(body: str, denormals: int = 3) -> str:

@@ -189,8 +189,16 @@ def test_shared_memory_in_every_width() -> None:
     write = "v_lshlrev_b32_e32 v6, 4, v0\nds_write2_b32 v6, v2, v3 offset1:1\nds_write_b64 v6, v[2:3] offset:8\n"
     sums = [(a ^ b) & 0xFFFFFFFF for a, b in zip(VALUES, [5 * each for each in VALUES], strict=True)]
     b = [5 * each for each in VALUES]
-    assert run(write + "ds_read_b128 v[8:11], v6\nv_xor_b32_e32 v5, v10, v9", VALUES, b).tolist() == sums
-    assert run(write + "ds_read2_b64 v[8:11], v6 offset1:1\nv_xor_b32_e32 v5, v8, v11", VALUES, b).tolist() == sums
+    assert (
+        run(write + "ds_read_b128 v[8:11], v6\ns_waitcnt lgkmcnt(0)\nv_xor_b32_e32 v5, v10, v9", VALUES, b).tolist()
+        == sums
+    )
+    assert (
+        run(
+            write + "ds_read2_b64 v[8:11], v6 offset1:1\ns_waitcnt lgkmcnt(0)\nv_xor_b32_e32 v5, v8, v11", VALUES, b
+        ).tolist()
+        == sums
+    )
     assert run(write + "ds_read_u16 v5, v6 offset:4", VALUES, b).tolist() == [each & 0xFFFF for each in b]
     assert run(write + "ds_read_i8 v5, v6", [0x80], b)[0] == 0xFFFFFF80
     assert run(write + "v_mov_b32_e32 v5, -1\nds_read_u16_d16_hi v5, v6", [0x1234], b)[0] == 0x1234FFFF
@@ -203,3 +211,40 @@ def test_a_race_between_waves_is_seen() -> None:
     assert run(met, list(range(128)), threads=128).tolist() == [each ^ 64 for each in range(128)]
     assert "a race" in (reading(body.format(""), threads=128).unknown or "")
     assert reading(body.replace("64, v0", "32, v0").format(""), threads=64).unknown is None, "one wave is in step"
+
+
+LATE = """ds_write_b32 v1, v2
+s_waitcnt lgkmcnt(0)
+s_barrier
+ds_read_b32 v6, v1
+ds_read_b32 v7, v1
+s_waitcnt lgkmcnt(1)
+v_add_u32_e32 v5, 1, v6"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("lgkmcnt(0)\ns_barrier", "vmcnt(0)\ns_barrier", "passes a barrier while shared memory is still written"),
+        ("lgkmcnt(1)", "lgkmcnt(2)", "uses v6 before what was asked of memory has arrived there"),
+        ("lgkmcnt(1)", "lgkmcnt(1)\nv_mov_b32_e32 v8, v7", "uses v7 before what was asked of memory has arrived there"),
+        ("v5, 1, v6", "v7, 1, v6", "uses v7 before what was asked of memory has arrived there"),
+        ("lgkmcnt(1)", "lgkmcnt(1)\ns_load_dword s30, s[8:9], 0x0\nv_mov_b32_e32 v8, s30", "uses s30 before"),
+        ("s_waitcnt lgkmcnt(1)", "s_load_dword s30, s[8:9], 0x0\ns_waitcnt lgkmcnt(1)", "uses v6 before"),
+    ],
+)
+def test_what_is_used_too_early_is_not_read(before: str, after: str, said: str) -> None:
+    """Reads of shared memory come in their order, those of scalar memory in any."""
+    assert reading(LATE).unknown is None
+    assert LATE.count(before) == 1
+    assert said in (reading(LATE.replace(before, after)).unknown or "")
+
+
+def test_a_wait_on_one_way_alone_is_too_little() -> None:
+    body = """ds_read_b32 v6, v1
+s_cmp_eq_u32 s8, 0
+s_cbranch_scc1 .LOTHER
+s_waitcnt lgkmcnt(0)
+.LOTHER:
+v_mov_b32_e32 v5, v6"""
+    assert "uses v6 before" in (reading("ds_write_b32 v1, v2\n" + body).unknown or "")

@@ -75,7 +75,7 @@ PTX = """//
         ("", "kernel.amdgcn:1: a text begins with its target"),
         (PTX, "kernel.amdgcn:1: a text begins with its target"),
         ("\x7fELF\x02\x01", "kernel.amdgcn:1: a text begins with its target"),
-        (TEXT.split("s_endpgm")[0], "kernel.amdgcn:25: the text is cut or has no kernel: .amdhsa_kernel is missing"),
+        (TEXT.split("s_endpgm")[0], "kernel.amdgcn:26: the text is cut or has no kernel: .amdhsa_kernel is missing"),
         (TEXT.split("\t\t.amdhsa_ieee")[0], "the text ends inside a kernel descriptor: .end_amdhsa_kernel is missing"),
         (TEXT.split("\t.end_amdgpu")[0], "the text ends inside the metadata: .end_amdgpu_metadata is missing"),
         (TEXT.split("\t.amdgpu_metadata")[0], "the metadata says nothing of the kernel kernel"),

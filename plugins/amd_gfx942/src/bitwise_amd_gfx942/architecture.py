@@ -31,7 +31,7 @@ from bitwise_amd_gfx942.opcodes import (
     waits,
     wave,
 )
-from bitwise_amd_gfx942.opcodes.forms import Table
+from bitwise_amd_gfx942.opcodes.waits import WaitingTable
 from bitwise_amd_gfx942.registers import EVERYONE, EXEC, WAVE
 from bitwise_amd_gfx942.text.parser import TARGET, parse
 from bitwise_core.asm import Kernel, Module
@@ -41,7 +41,7 @@ from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.launch import Launch
 from bitwise_core.machine.state import Machine, literal
 
-OPCODES = Table(
+OPCODES = WaitingTable(
     atomics.TABLE, buffers.TABLE, carries.TABLE, comparisons.TABLE, control.TABLE, conversion.TABLE, division.TABLE,
     flat.TABLE, floating.TABLE, matrix.TABLE, packed.TABLE, scalar_integers.TABLE, scalar_logic.TABLE,
     scalar_memory.TABLE, scalar_moves.TABLE, scratch.TABLE, shared_memory.TABLE, vector_integers.TABLE,

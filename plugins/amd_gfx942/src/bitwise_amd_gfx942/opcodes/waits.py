@@ -1,16 +1,28 @@
-"""s_waitcnt: what was asked of memory has arrived."""
+"""s_waitcnt, and the table that refuses an instruction which does not wait for what it uses."""
 
 from __future__ import annotations
 
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
+from bitwise_amd_gfx942.waiting import hazards_of
 from bitwise_core.asm import Instruction
-from bitwise_core.machine.arch import Context
+from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.state import Step
 
 TABLE = Table()
 
 
-@TABLE.opcode("s_waitcnt", "s_waitcnt_vscnt")
+class WaitingTable(Table):
+    """A table of instructions that come when what they use is there."""
+
+    def build(self, instruction: Instruction, context: Context) -> Step:
+        """See `OpcodeTable.build`.  Raises UnknownInstruction where the kernel does not wait."""
+        early = hazards_of(context.kernel).get(instruction.line)
+        if early is not None:
+            raise UnknownInstruction(instruction, early)
+        return super().build(instruction, context)
+
+
+@TABLE.opcode("s_waitcnt")
 def wait(instruction: Instruction, context: Context) -> Step:
     """Values are there as soon as they are asked for in this reading."""
     check_modifiers(instruction)

@@ -1,0 +1,155 @@
+"""What is used before it has arrived: memory answers late, and a kernel must wait with s_waitcnt.
+
+Source: AMD Instinct MI300 ISA, "Manually inserted wait states: s_waitcnt"; LLVM's SIInsertWaitcnts.
+Accesses of vector memory are counted by vmcnt and answered in order, those of shared memory by lgkmcnt and in order,
+those of scalar memory by lgkmcnt in any order.  Followed over all ways through the kernel: a register that an
+access may not have filled yet is not to be read or written, and no barrier may be passed while shared memory may
+still be written.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from bitwise_amd_gfx942.definitions import written
+from bitwise_amd_gfx942.flow import successors
+from bitwise_amd_gfx942.opcodes.forms import form
+from bitwise_core.asm import Immediate, Instruction, Kernel, Symbol, registers_of
+
+_COUNT = re.compile(r"(vmcnt|lgkmcnt|expcnt)\((\d+)\)")
+_SHARED_WRITE = "shared memory"
+_MOST = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What an instruction asks of memory: which counter it raises, whether answers come in order, what they fill."""
+
+    counter: str
+    ordered: bool
+    fills: frozenset[str]
+
+
+Pending: TypeAlias = dict[tuple[str, str], int]
+"""By counter and register (a name ending in `?` comes in any order), how many accesses were made after it."""
+
+
+def access_of(instruction: Instruction) -> tuple[Access, ...]:
+    """What an instruction asks of memory."""
+    found = form(instruction.opcode)
+    name = found.name
+    if name.startswith(("s_load", "s_buffer_load", "s_memtime")):
+        return (Access("lgkmcnt", False, frozenset(written(instruction))),)
+    if name.startswith("ds_"):
+        fills = frozenset({_SHARED_WRITE}) if name.startswith("ds_write") else frozenset(written(instruction))
+        return (Access("lgkmcnt", True, fills),)
+    if not name.startswith(("buffer_", "global_", "scratch_", "flat_")) or name in ("buffer_inv", "buffer_wbl2"):
+        return ()
+    reads = "_load_" in name or "sc0" in found.modifiers
+    fills = frozenset(written(instruction)) if reads and "_store_" not in name else frozenset()
+    if name.startswith("flat_"):
+        return Access("vmcnt", False, fills), Access("lgkmcnt", False, fills)
+    return (Access("vmcnt", True, fills),)
+
+
+def _waits(instruction: Instruction) -> dict[str, int]:
+    found = {}
+    for operand in instruction.operands:
+        if isinstance(operand, Symbol):
+            count = _COUNT.fullmatch(operand.name)
+            if count is not None:
+                found[count[1]] = int(count[2])
+        elif isinstance(operand, Immediate):
+            number = operand.value
+            found = {"vmcnt": number & 15 | number >> 10 & 48, "lgkmcnt": number >> 8 & 15}
+    return found
+
+
+_KNOWN: dict[int, tuple[tuple[Instruction, ...], dict[int, str]]] = {}
+
+
+def hazards_of(kernel: Kernel) -> dict[int, str]:
+    """By the line of an instruction that comes too early: what it does not wait for."""
+    known = _KNOWN.get(id(kernel.instructions))
+    if known is None or known[0] is not kernel.instructions:
+        if len(_KNOWN) > 64:
+            _KNOWN.clear()
+        known = _KNOWN[id(kernel.instructions)] = kernel.instructions, _find(kernel)
+    return known[1]
+
+
+class _Effects:
+    """What one instruction does to what is pending, worked out once."""
+
+    __slots__ = ("accesses", "barrier", "names", "waits")
+
+    def __init__(self, instruction: Instruction) -> None:
+        name = form(instruction.opcode).name
+        self.waits = _waits(instruction) if name == "s_waitcnt" else {}
+        self.accesses = access_of(instruction)
+        self.barrier = name == "s_barrier"
+        self.names = set() if self.waits else {
+            each for operand in instruction.operands for each in registers_of(operand)
+        }  # fmt: skip
+        if "saveexec" not in name and name.startswith("v_div_fmas"):
+            self.names |= {"vcc_lo", "vcc_hi"}
+
+
+def _find(kernel: Kernel) -> dict[int, str]:
+    effects = [_Effects(each) for each in kernel.instructions]
+    entries: dict[int, Pending] = {0: {}}
+    found: dict[int, str] = {}
+    heads = {*kernel.labels.values(), 0}
+    work = [0]
+    while work:
+        index = work.pop()
+        pending = dict(entries[index])
+        while True:
+            pending = _after(effects[index], kernel.instructions[index], pending, found)
+            following = [each for each in successors(kernel, index) if each < len(effects)]
+            if len(following) == 1 and following[0] == index + 1 and following[0] not in heads:
+                index += 1
+                continue
+            break
+        for each in following:
+            old = entries.get(each)
+            if old is None:
+                entries[each] = dict(pending)
+                work.append(each)
+                continue
+            changed = False
+            for key, age in pending.items():
+                if old.get(key, _MOST + 1) > age:
+                    old[key], changed = age, True
+            if changed:
+                work.append(each)
+    return found
+
+
+def _after(effects: _Effects, instruction: Instruction, pending: Pending, found: dict[int, str]) -> Pending:
+    """What is pending after an instruction; notes what it uses too early."""
+    if effects.waits:
+        return _waited(pending, effects.waits)
+    if not pending and not effects.accesses:
+        return pending
+    if pending:
+        if effects.barrier and ("lgkmcnt", _SHARED_WRITE) in pending:
+            found[instruction.line] = "passes a barrier while shared memory is still written"
+        early = next((name for _, name in pending if name.rstrip("?") in effects.names), None)
+        if early is not None:
+            found[instruction.line] = f"uses {early.rstrip('?')} before what was asked of memory has arrived there"
+    for access in effects.accesses:
+        pending = {key: min(age + 1, _MOST) if key[0] == access.counter else age for key, age in pending.items()}
+        for name in access.fills or ("",):
+            pending[access.counter, name if access.ordered else f"{name}?"] = 0
+    return pending
+
+
+def _waited(pending: Pending, waits: dict[str, int]) -> Pending:
+    for counter, count in waits.items():
+        unordered = any(key[0] == counter and key[1].endswith("?") for key in pending)
+        if count == 0 or not unordered:
+            pending = {key: age for key, age in pending.items() if key[0] != counter or age < count}
+    return pending
