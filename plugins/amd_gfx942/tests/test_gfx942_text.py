@@ -121,7 +121,7 @@ def test_mutilated_texts_never_raise_anything_else() -> None:
     chance = random.Random(7)
     words = sorted(set(re.findall(r"[\w.\[\]:]+", TEXT)) | {"-1", "v[0:3]", "exec", "vcc", "clamp", "0x", "}", "|v1|"})
     lines = TEXT.split("\n")
-    for _ in range(400):
+    for _ in range(300):
         changed = list(lines)
         for _ in range(chance.randint(1, 3)):
             place = chance.randrange(len(changed))
@@ -140,5 +140,5 @@ def test_mutilated_texts_never_raise_anything_else() -> None:
                 parts[chance.randrange(len(parts))] = chance.choice(words)
                 changed[place] = " ".join(parts)
         found = reading(BODY, text="\n".join(changed))
-        assert "fault of the reader" not in (found.unknown or ""), "\n".join(changed)
+        assert "fault of the reader" not in (found.unknown or ""), f"{found.unknown}: {changed}"
         assert "\n" not in (found.unknown or "")

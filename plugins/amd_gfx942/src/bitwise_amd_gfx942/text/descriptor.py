@@ -10,6 +10,9 @@ from bitwise_core.asm import AssemblyError, Parameter
 
 _ENTRY = re.compile(r"(\s*)(- )?\s*(\.\w+):\s*(.*)")
 
+_NUMBERS = ("user_sgpr", "kernarg", "system_", "float_", "ieee", "dx10", "fp16_overflow")
+"""Beginnings of the fields that say how a wave starts: numbers."""
+
 POINTERS = ("global_buffer", "dynamic_shared_pointer")
 
 
@@ -20,7 +23,10 @@ def descriptor(lines: Sequence[tuple[int, str]], file: str) -> Mapping[str, str]
         name, _, value = line.partition(" ")
         if not name.startswith(".amdhsa_") or not value:
             raise AssemblyError(file, number, f"{line!r} is no field of a kernel descriptor")
-        found[name.removeprefix(".amdhsa_")] = value.strip()
+        field = name.removeprefix(".amdhsa_")
+        found[field] = value.strip()
+        if field.startswith(_NUMBERS) and not (found[field].isascii() and found[field].isdigit()):
+            raise AssemblyError(file, number, f"{name} is given {found[field]!r}, which is no number")
     return found
 
 

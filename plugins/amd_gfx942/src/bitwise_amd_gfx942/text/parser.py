@@ -60,7 +60,7 @@ class _Reader:
                 continue
             if line[0] == ".":
                 if line.startswith((".text", ".section")):
-                    code = line.startswith(".text") or line.split()[1].startswith(".text")
+                    code = (line if line.startswith(".text") else "".join(line.split()[1:2])).startswith(".text")
                     continue
                 if self._directive(number, line, rows):
                     continue
