@@ -66,12 +66,12 @@ def place_reader(instruction: Instruction, operands: tuple[Operand, ...]) -> Cal
         low, high = machine.known(cut(descriptor, 0, 64)), machine.known(cut(descriptor, 64, 64))
         if low is None or high is None:
             raise Unreadable("a buffer's descriptor depends on data", line)
-        if ((low >> np.uint64(48)) != 0).any():
+        if _somewhere(machine, (low >> np.uint64(48)) != 0):
             raise Unreadable("a buffer's descriptor has a stride or swizzles, which is not modelled", line)
         base, bound = low, high.astype(np.uint32)
         start = None if added is None else machine.known(added(machine))
         if start is not None:
-            if (start > bound).any():
+            if _somewhere(machine, start > bound):
                 raise Unreadable("a buffer's scalar offset lies outside of it", line)
             base, bound = base + start.astype(np.uint64), bound - start
         elif added is not None:
@@ -87,6 +87,11 @@ def place_reader(instruction: Instruction, operands: tuple[Operand, ...]) -> Cal
         return Place(base, value, bound, condition)
 
     return read
+
+
+def _somewhere(machine: Machine, lanes: Array) -> bool:
+    """Whether an active lane is among these."""
+    return bool(lanes.any()) and (machine.mask is None or bool((lanes & machine.mask).any()))
 
 
 def _beyond(machine: Machine, value: Value, offset: int, line: int) -> Value:
@@ -105,8 +110,7 @@ def within(machine: Machine, place: Place, bits: int, line: int) -> Array:
     assert known is not None
     wide, bound = known.astype(np.uint64), place.bound.astype(np.uint64)
     inside, whole = wide < bound, wide + np.uint64(bits // 8) <= bound
-    part = inside & ~whole
-    if part.any() and (machine.mask is None or (part & machine.mask).any()):
+    if _somewhere(machine, inside & ~whole):
         raise Unreadable("an access lies inside the bounds of a buffer's descriptor in part", line)
     return whole
 

@@ -74,6 +74,8 @@ def quiet_where(value: Value) -> bool | Array:
         infinity, quiet = ((1 << bits - 1 - mantissa) - 1) << mantissa, 1 << mantissa - 1
         found: Array = (size <= value.dtype.type(infinity)) | ((value & value.dtype.type(quiet)) != 0)
         return found
+    if isinstance(value, Pieces) and value.whole is not None:
+        return _quiet_lanes(as_lanes(value))
     if isinstance(value, Pieces):
         # The high half of an fp32 that a bf16 made has its exponent and its quiet bit.
         low, high = value.parts[0], value.parts[-1]

@@ -18,9 +18,10 @@ from bitwise_amd_gfx942.registers import EVERYONE, EXEC
 from bitwise_core.asm import Immediate, Instruction, Operand, Register, Vector
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lanes import Value
 from bitwise_core.machine.matrix import FusedStep, IntegerProducts
-from bitwise_core.machine.pieces import concat
-from bitwise_core.machine.state import Machine, Step
+from bitwise_core.machine.pieces import choose, concat
+from bitwise_core.machine.state import Machine, Step, literal
 
 TABLE = OpcodeTable()
 
@@ -86,8 +87,8 @@ def multiply(instruction: Instruction, context: Context) -> Step:
 
     def run(machine: Machine) -> None:
         _check_lanes(machine, instruction)
-        lefts = vectors(machine, [read(machine) for read in a], bits, tile, k)
-        rights = vectors(machine, [read(machine) for read in b], bits, tile, k)
+        lefts = vectors(machine, [_of_running(machine, read(machine)) for read in a], bits, tile, k)
+        rights = vectors(machine, [_of_running(machine, read(machine)) for read in b], bits, tile, k)
         values = accumulate(machine, step, lefts, rights, [read(machine) for read in old], tile, taken)
         for write, value in zip(new, values, strict=True):
             write(machine, value)
@@ -103,6 +104,11 @@ def _check_lanes(machine: Machine, instruction: Instruction) -> None:
     known = machine.known(lanes)
     if known is None or not (known if machine.mask is None else known | ~machine.mask).all():
         raise Unreadable("a matrix instruction runs with lanes off", instruction.line)
+
+
+def _of_running(machine: Machine, value: Value) -> Value:
+    """An operand in the waves that run: what other waves hold, be it undefined, must not show in these."""
+    return value if machine.mask is None else choose(machine.mask, value, literal(0, 32))
 
 
 def _registers(operand: Operand, count: int, instruction: Instruction) -> tuple[Register, ...]:

@@ -30,8 +30,13 @@ _COUNTS = {"": 1, "x2": 2, "x3": 3, "x4": 4, "x8": 8, "x16": 16}
 
 def argument_words(machine: Machine, address: Array, count: int, line: int) -> list[Value] | None:
     """Words of the segment of arguments, or None where the address lies elsewhere.  Raises Unreadable past its end."""
-    if address.size != 1:
-        return None
+    if address.size > 1:
+        shape = np.broadcast_shapes(address.shape, (1, 1) if machine.mask is None else machine.mask.shape)
+        lanes = np.broadcast_to(address, shape)
+        lanes = lanes.ravel() if machine.mask is None else lanes[np.broadcast_to(machine.mask, shape)]
+        if not lanes.size or (lanes != lanes[0]).any():
+            return None
+        address = lanes[:1]
     place = int(address.flat[0]) - ARGUMENTS_BASE
     words: list[Value] = machine.extra[ARGUMENTS]
     if not 0 <= place < 1 << 16:

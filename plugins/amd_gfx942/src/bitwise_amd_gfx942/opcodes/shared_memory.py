@@ -36,12 +36,12 @@ def in_order(machine: Machine) -> None:
         races.warp_barrier(warps)
 
 
-def address_of(machine: Machine, value: Value, line: int) -> Array:
-    """The address, which must be known.  Raises Unreadable."""
+def address_of(machine: Machine, value: Value, offset: int, line: int) -> Array:
+    """The address with an offset, wrapped to 32 bits; it must be known.  Raises Unreadable."""
     known = machine.known(value)
     if known is None:
         raise Unreadable("shared memory is accessed at an address that depends on data", line)
-    return known.astype(np.uint64)
+    return (known + np.uint32(offset)).astype(np.uint64)
 
 
 def _read(machine: Machine, address: Array, bits: int) -> Value:
@@ -84,8 +84,7 @@ def read(instruction: Instruction, context: Context) -> Step:
 
     def step(machine: Machine) -> None:
         in_order(machine)
-        address = address_of(machine, where(machine), line)
-        value = _read(machine, address + np.uint64(offset) if offset else address, bits)
+        value = _read(machine, address_of(machine, where(machine), offset, line), bits)
         write(machine, value if bits >= out else widened(machine, value, bits, out, is_signed))
 
     return step
@@ -104,8 +103,9 @@ def read_two(instruction: Instruction, context: Context) -> Step:
 
     def step(machine: Machine) -> None:
         in_order(machine)
-        address = address_of(machine, where(machine), line)
-        write(machine, concat([_read(machine, address + np.uint64(each), bits) for each in offsets]))
+        place = where(machine)
+        parts = [_read(machine, address_of(machine, place, each, line), bits) for each in offsets]
+        write(machine, concat(parts))
 
     return step
 
@@ -135,7 +135,7 @@ def write_one(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         in_order(machine)
         value = value_of(machine)
-        address = address_of(machine, where(machine), line) + np.uint64(offset)
+        address = address_of(machine, where(machine), offset, line)
         _write(machine, address, cut(value, low, bits) if bits < 32 else value, bits)
 
     return step
@@ -156,8 +156,8 @@ def write_two(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         in_order(machine)
         given = [each(machine) for each in values]
-        address = address_of(machine, where(machine), line)
+        to = where(machine)
         for value, offset in zip(given, offsets, strict=True):
-            _write(machine, address + np.uint64(offset), value, bits)
+            _write(machine, address_of(machine, to, offset, line), value, bits)
 
     return step
