@@ -152,6 +152,9 @@ def _merged(case: _Case, cut: Cut, parts: list[tuple[str, int]]) -> int:
         if cut.merge in ("chain", "chain-down"):
             if cut.start == "zero":
                 order = [(cut.partial_dtype, ZERO), *order]
+            if wider(cut.partial_dtype, target) == target and any(value == ZERO for _, value in order):
+                # An addition alone rounds nothing to -0: +0 anywhere in its chain turns a sum of -0 to +0, and no more.
+                order = [(target, ZERO), *(each for each in order if each[1] != ZERO)]
             total = case.converted(order[0][1], order[0][0], target)
             for other in order[1:]:
                 total = case.added((target, total), other, target)

@@ -18,6 +18,9 @@ from bitwise_core.reconstruction.nodes import walk_nodes
 
 LONGEST_TURN = 512
 
+MOST = 6
+"""Parts of different lengths whose short steps are looked at."""
+
 
 @dataclass(frozen=True)
 class Walk:
@@ -67,12 +70,13 @@ def walks_of(seen: Observed, rows: Sequence[Walk], parts: Sequence[Positions], l
     """The ways in which every part is walked, those without turns before those with, scalar arithmetic first."""
     found: list[Walk] = []
     longest = max(parts, key=len)
-    ends = _ends(seen, longest)
+    lengths = {len(part): part for part in parts}
+    shown = [(_ends(seen, part), length) for length, part in sorted(lengths.items(), reverse=True)[:MOST]]
     for base in (Walk(), *rows):
         for fast in (True, False):
             if not fast and (base.unit is None or _last(base.unit)):
                 continue
-            for walk in _turns(replace(base, use_fast_accum=fast), ends, len(longest)):
+            for walk in _turns(replace(base, use_fast_accum=fast), shown):
                 if all(_fits(seen, walk, part, left, right) for part in (longest, *parts)):
                     found.append(walk)
                     break
@@ -89,12 +93,21 @@ def _last(unit: MmaSpec) -> bool:
     return isinstance(unit.arithmetic, FusedSum) and unit.arithmetic.accumulator_last
 
 
-def _turns(walk: Walk, ends: list[int], length: int) -> Iterator[Walk]:
-    """The walk without turns, and with turns of the lengths that its short steps allow."""
+def _turns(walk: Walk, shown: list[tuple[list[int], int]]) -> Iterator[Walk]:
+    """The walk without turns, and with turns of the lengths that the short steps of some parts allow."""
+    yield walk
+    tried = {walk}
+    for ends, length in shown:
+        for each in _turns_of(walk, ends, length):
+            if each not in tried:
+                tried.add(each)
+                yield each
+
+
+def _turns_of(walk: Walk, ends: list[int], length: int) -> Iterator[Walk]:
+    """Turns that one part's short steps allow."""
     unit = walk.unit
     if unit is None:
-        if len(ends) == length - 1:
-            yield walk
         return
     width = unit.products if walk.use_fast_accum and not _last(unit) else unit.k
     # A first step of one position is no sum: the second one's end shows it.
@@ -102,7 +115,6 @@ def _turns(walk: Walk, ends: list[int], length: int) -> Iterator[Walk]:
     sizes = [high - low for low, high in pairwise(starts)]
     if any(size > width for size in sizes[1:]) or (sizes and sizes[0] > width + 1):
         return
-    yield walk
     short = [end for end, size in zip(ends, sizes, strict=True) if size < width and end < length]
     heads = short[:1]
     if sizes and (sizes[0] == width + 1 or (width > 1 and sizes[0] == 2)):
