@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bitwise_core import registry
-from bitwise_core.descriptors import Cut, GEMMDesc
+from bitwise_core.descriptors import Cut, GEMMDesc, index_bits
 from bitwise_core.evaluation import evaluate
 from bitwise_core.products import DroppedWarning, ProductError, Undescribed, describe, matmul, tune
 
@@ -77,6 +77,7 @@ def test_a_library_is_followed_and_what_it_loses_is_told_once(toy: None) -> None
         matmul(a, b, like="other")
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support", "ignore:The PyTorch API of nested tensors")
 def test_what_cannot_be_multiplied_is_refused_with_a_sentence() -> None:
     a, b = drawn(5, 40), drawn(40, 7, 1)
     storage = torch.zeros(2000, dtype=torch.float16)
@@ -96,10 +97,38 @@ def test_what_cannot_be_multiplied_is_refused_with_a_sentence() -> None:
         ("out is of torch.float32; the product is of float16", a, b, {"desc": DESC, "out": torch.empty(5, 7)}),
         ("its elements overlap", a, b, {"desc": DESC, "out": torch.empty(5, 1).half().expand(5, 7)}),
         ("out overlaps a in memory", held, b, {"desc": DESC, "out": storage[199:234].view(5, 7)}),
+        ("a is of torch.complex64; there are", a.to(torch.complex64), b, {"desc": DESC}),
+        ("b is of torch.int32; there are", a, b.int(), {"desc": DESC}),
+        ("b is of torch.float8_e4m3fnuz; there are", a, b.to(torch.float8_e4m3fnuz), {"desc": DESC}),
+        ("a has 1 axes; both operands have 2", a[0], b, {"desc": DESC}),
+        ("b has 0 axes; both operands have 2", a, torch.tensor(1.0), {"desc": DESC}),
+        (r"a has the shape \(0, 40\); there is nothing to multiply", a[:0], b, {"desc": DESC}),
+        (r"a has the shape \(5, 0\); there is nothing to multiply", a[:, :0], b[:0], {"desc": DESC}),
+        ("a is of the layout sparse_coo; give a dense tensor", a.to_sparse(), b, {"desc": DESC}),
+        ("b is of the layout sparse_csr; give a dense tensor", a, b.float().to_sparse_csr(), {"desc": DESC}),
+        ("a is nested; give a dense tensor", torch.nested.nested_tensor([a[0], a[1]]), b, {"desc": DESC}),
+        ("the output would be of torch.float64; there are", a, b, {"desc": DESC, "out_dtype": torch.float64}),
+        ("out is of torch.float32, and the descriptor says fp16", a, b, {"desc": DESC, "out_dtype": torch.float32}),
+        ("out is a list", a, b, {"desc": DESC, "out": [1]}),
+        (r"out has the shape \(1, 5, 7\)", a, b, {"desc": DESC, "out": torch.empty(1, 5, 7).half()}),
+        (
+            "out has the shape .* on meta; it takes .* on cpu",
+            a,
+            b,
+            {"desc": DESC, "out": torch.empty(5, 7, device="meta").half()},
+        ),
+        ("out is of the layout sparse_coo", a, b, {"desc": DESC, "out": torch.empty(5, 7).half().to_sparse()}),
+        ("desc is a int; give a GEMMDesc", a, b, {"desc": 3}),
+        ("desc is a ReductionDesc; give a GEMMDesc", a, b, {"desc": index_bits(40)}),
+        ("lock is a str; give what read_lock gave", a, b, {"lock": "products.json"}),
+        ("no plugin knows the products of a library 3", a, b, {"like": 3}),
     ]
     for why, left, right, options in refusals:
         with pytest.raises(ProductError, match=why):
             matmul(left, right, **options)
+        if "desc" in options and why.startswith(("a ", "b ")) and "descriptor" not in why:
+            with pytest.raises(ProductError, match=why):
+                describe(left, right, like="toy")
 
 
 def test_gradients_are_those_of_the_ordinary_product(toy: None) -> None:
@@ -131,6 +160,33 @@ def test_a_trace_holds_one_operation() -> None:
     assert torch.equal(traced(a, b), matmul(a, b, desc=DESC) + 1)
     assert len(graphs) == 1
     assert sum("bitwise.matmul" in target for target in graphs[0]) == 1
+
+
+def test_a_trace_of_a_library_holds_one_operation_and_its_gradients(toy: None) -> None:
+    a, b = drawn(5, 40).requires_grad_(), drawn(40, 7, 1).requires_grad_()
+    traced = torch.compile(lambda x, y: matmul(x, y, like="toy") * 2, backend="aot_eager", fullgraph=True)
+    with pytest.warns(DroppedWarning):
+        found = traced(a, b)
+    assert (patterns(found) == patterns(matmul(a, b, like="toy") * 2)).all()
+    found.backward(torch.ones_like(found))
+    upstream = torch.full((5, 7), 2.0).half()
+    assert torch.equal(a.grad, upstream @ b.detach().t())
+    assert torch.equal(b.grad, a.detach().t() @ upstream)
+
+
+def test_a_trace_of_other_types_and_strides_is_evaluated_as_outside() -> None:
+    desc = GEMMDesc(k=40, left_dtype="bf16", right_dtype="bf16", output_dtype="fp32", path="fma").to_text()
+    traced = torch.compile(lambda x, y: matmul(x, y, desc=desc), backend="aot_eager", fullgraph=True)
+    a, b = drawn(40, 5).bfloat16().t(), drawn(80, 14, 1).bfloat16()[::2, ::2]
+    found = traced(a, b)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, matmul(a, b, desc=desc))
+
+
+def test_a_descriptor_that_is_no_text_breaks_a_trace_and_nothing_else() -> None:
+    a, b = drawn(5, 40), drawn(40, 7, 1)
+    traced = torch.compile(lambda x, y: matmul(x, y, desc=DESC) + 1, backend="eager")
+    assert torch.equal(traced(a, b), matmul(a, b, desc=DESC) + 1)
 
 
 class Recorder:

@@ -66,6 +66,10 @@ def matmul(
             "give desc, the descriptor, like, the name of a library, or lock, what read_lock gave: exactly one of them"
         )
     if lock is not None:
+        if not isinstance(lock, Lock):
+            raise ProductError(f"lock is a {type(lock).__name__}; give what read_lock gave")
+        if out is not None:
+            _check_tensor("out", out)
         desc = _locked(lock, a, b, out_dtype if out is None or out_dtype is not None else out.dtype)
     key = None if _compiling() else repeated.key_of(a, b, desc, like, out_dtype, out)
     if key is not None:
@@ -74,6 +78,10 @@ def matmul(
             return done
     asked = desc
     _check(a, b)
+    if desc is not None and not isinstance(desc, (GEMMDesc, str)):
+        raise ProductError(f"desc is a {type(desc).__name__}; give a GEMMDesc or the text of one")
+    if out is not None:
+        _check_tensor("out", out)
     if out is None and _traced(a, b):
         return _traced_product(a, b, desc, like, out_dtype)
     if isinstance(desc, str):
@@ -163,8 +171,7 @@ def _described(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, like: str) -
 
 def _check(a: torch.Tensor, b: torch.Tensor) -> None:
     for name, each in (("a", a), ("b", b)):
-        if not hasattr(each, "data_ptr"):
-            raise ProductError(f"{name} is a {type(each).__name__}; matmul and describe take tensors of PyTorch")
+        _check_tensor(name, each)
         if each.dim() != 2:
             raise ProductError(f"{name} has {each.dim()} axes; both operands have 2: take a batch apart")
         if str(each.dtype) not in NAMES:
@@ -178,6 +185,15 @@ def _check(a: torch.Tensor, b: torch.Tensor) -> None:
         )
     if a.device != b.device:
         raise ProductError(f"a is on {a.device} and b on {b.device}; move one to the other's device")
+
+
+def _check_tensor(name: str, each: Any) -> None:
+    """A tensor whose elements lie in memory by strides.  Raises ProductError."""
+    if not hasattr(each, "data_ptr"):
+        raise ProductError(f"{name} is a {type(each).__name__}; matmul and describe take tensors of PyTorch")
+    if each.is_nested or str(each.layout) != "torch.strided":
+        kind = "nested" if each.is_nested else f"of the layout {str(each.layout).removeprefix('torch.')}"
+        raise ProductError(f"{name} is {kind}; give a dense tensor, as {name}.to_dense() makes of most")
 
 
 def _output(a: torch.Tensor, dtype: torch.dtype | None) -> str:
