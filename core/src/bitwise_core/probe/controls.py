@@ -152,12 +152,14 @@ def _arguments(draw: Any, shape: tuple[int, int], random: np.random.Generator) -
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the survey; the exit status is 1 where a family was not read back or the experiments missed a control."""
+    """Write the survey, other sections of the record being kept; the exit status is 1 where a family was not read back or the experiments missed a control."""
     parser = argparse.ArgumentParser(prog="bitwise_core.probe.controls", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="where to write the survey (JSON)")
     chosen = parser.parse_args(arguments)
     found = survey()
-    chosen.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    earlier = json.loads(chosen.out.read_text(encoding="utf-8")) if chosen.out.exists() else {}
+    others = {name: section for name, section in earlier.items() if name not in found}
+    chosen.out.write_text(json.dumps({**found, **others}, indent=1) + "\n", encoding="utf-8")
     print(f"{found['controls']} controls, caught: {found['caught']}")
     whole = all(each["read back"] for each in found["families"].values())
     return 0 if whole and found["caught"]["experiments"] == found["controls"] else 1
