@@ -152,7 +152,10 @@ def _arguments(draw: Any, shape: tuple[int, int], random: np.random.Generator) -
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the survey, other sections of the record being kept; the exit status is 1 where a family was not read back or the experiments missed a control."""
+    """Write the survey, other sections of the record being kept.
+
+    The exit status is 1 where a family was not read back or the experiments missed a control.
+    """
     parser = argparse.ArgumentParser(prog="bitwise_core.probe.controls", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="where to write the survey (JSON)")
     chosen = parser.parse_args(arguments)
