@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bitwise_core.descriptors import GEMMDesc, read
-from bitwise_nvidia_ptx.products import prepared, tuning
+from bitwise_nvidia_ptx.products import prepared, run, tuning
 from bitwise_nvidia_ptx.products.launch import KernelCall
 from bitwise_nvidia_ptx.products.plan import MatrixPlan, Slices, plan
 from bitwise_nvidia_ptx.products.ranking import SHARED, choices, costs, expected
@@ -109,7 +109,7 @@ class Compiled:
     """What a kernel was called with, again and again."""
 
     def __init__(self, calls: list[Any], text: str) -> None:
-        self.calls, self.asm = calls, {"ptx": text}
+        self.calls, self.asm, self.hash = calls, {"ptx": text}, "code"
 
     def __getitem__(self, grid: tuple[int, ...]) -> Any:
         assert len(grid) == 3
@@ -175,3 +175,45 @@ def test_fp8_by_other_instructions_is_refused(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(prepared.Refused, match=r"run fp8 by mma\.sync"):
         kept(monkeypatch, Kernel("mma.sync.aligned.m16n8k16"), made, *map(Matrix, "abc"))
     assert kept(monkeypatch, Kernel("wgmma.mma_async"), made, *map(Matrix, "abc")).workspace == ((2, 3, 4), "float32")
+
+
+def test_kernels_are_compared_with_others_when_they_first_run(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip("triton")
+    ran: list[Schedule] = []
+    wrong: list[str] = []
+
+    def prepare(desc: Any, made: Any, chosen: Schedule, a: Any, b: Any, out: Any) -> Any:
+        ran.append(chosen)
+        out.copy_(a @ b)
+        code = f"{chosen.block_m} {chosen.mapped}"
+        if code in wrong:
+            out[0, 1] += 1
+        return prepared.Prepared(desc, chosen, (prepared.Ready(code, lambda: None, (), ()),), None)
+
+    monkeypatch.setattr(run, "prepare", prepare)
+    monkeypatch.setattr(run, "_kept", {})
+    monkeypatch.setattr(run, "_compared", set())
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    desc, last = matrix(64, WGMMA), default(plan(matrix(64, WGMMA)), 48, 64)
+    a, b = torch.ones(48, 64).half(), torch.ones(64, 64).half()
+    out = torch.empty(64, 48).half().t()
+
+    def first() -> list[Schedule]:
+        ran.clear()
+        run.forget()
+        assert run.run(desc, a, b, out) is out
+        return list(ran)
+
+    (chosen, everywhere), again = first(), first()
+    assert (chosen.mapped, everywhere) == (True, last)
+    assert again == [chosen, last]  # one value alone shows little
+    a[3, 4] = 2
+    assert first() == [chosen, last]
+    assert first() == [chosen]
+    monkeypatch.setattr(run, "_compared", set())
+    wrong.append(f"{chosen.block_m} True")
+    with pytest.raises(tuning.Unequal, match="nothing here can say which"):
+        first()
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    assert first() == [chosen]

@@ -30,8 +30,9 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A compiled kernel that takes all of its arguments in order."""
+    """A compiled kernel that takes all of its arguments in order; `code` names what was compiled."""
 
+    code: str
     runner: Callable[..., Any]
     arguments: tuple[Any, ...]
     slots: tuple[Slot, ...]
@@ -134,7 +135,7 @@ def _compiled(call: KernelCall, matrices: Sequence[Any], plan: Plan) -> Ready:
     changing = {each.place for each in slots}
     arguments = (None if place in changing else given[name] for place, name in enumerate(call.kernel.arg_names))
     grid = (*call.grid, 1, 1)[:3]
-    return Ready(kernel[grid], tuple(arguments), tuple(slots))
+    return Ready(str(kernel.hash), kernel[grid], tuple(arguments), tuple(slots))
 
 
 def _maps(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_nvidia_ptx.products.plan import Plan, Refused, plan
 from bitwise_nvidia_ptx.products.prepared import ALIGNMENT, Prepared, by_triton, prepare
-from bitwise_nvidia_ptx.products.schedule import Schedule
-from bitwise_nvidia_ptx.products.tuning import candidates
+from bitwise_nvidia_ptx.products.schedule import Schedule, default
+from bitwise_nvidia_ptx.products.tuning import Unequal, candidates
 
 if TYPE_CHECKING:
     import torch
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 KEPT = 4096
 """Launches kept of one process; where there are more, all are forgotten."""
 _kept: dict[tuple[Any, ...], Prepared] = {}
+_compared: set[tuple[str, ...]] = set()
 
 
 @lru_cache(maxsize=65536)
@@ -32,7 +33,8 @@ def run(
     """out = a b in the bits of the descriptor, on the current stream of the current device, and out.
 
     The matrices have two axes, any strides, and the descriptor's types and k.  Without a schedule the one that was
-    found fast, or is expected to be, runs.  Raises Refused.
+    found fast, or is expected to be, runs; kernels that do so for the first time are compared with others.  Raises
+    Refused, and Unequal where their bytes differ.
     """
     key = (
         id(desc), chosen, a.data_ptr() % ALIGNMENT == 0, b.data_ptr() % ALIGNMENT == 0, out.data_ptr() % ALIGNMENT == 0,
@@ -62,15 +64,43 @@ def forget() -> None:
 
 
 def _first(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> Prepared:
-    """Runs the first schedule that these operands allow.  Raises Refused."""
+    """Runs the first schedule that these operands allow.  Raises Refused, and Unequal."""
     from triton.runtime.errors import OutOfResources
 
     made, why = planned(desc), Refused("no schedule runs this descriptor")
     for chosen in candidates(desc, made, a, b, out, most=4):
         try:
-            return prepare(desc, made, chosen, a, b, out)
+            found = prepare(desc, made, chosen, a, b, out)
         except Refused as error:
             why = error
         except OutOfResources as error:
             why = Refused(f"{chosen}: {error}")
+        else:
+            _compare(made, found, a, b, out)
+            return found
     raise why
+
+
+def _compare(made: Plan, found: Prepared, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+    """Compares the first product of compiled kernels with one under the schedule that runs everywhere.
+
+    Assemblers have been seen to break a kernel whose PTX is right.  Nothing is compared while a CUDA graph is captured.
+    Raises Unequal.
+    """
+    import torch
+
+    code = tuple(each.code for each in found.launches)
+    everywhere = default(made, *(int(each) for each in out.shape))
+    if found.chosen == everywhere or code in _compared or torch.cuda.is_current_stream_capturing():
+        return
+    again = torch.empty_like(out)
+    prepare(found.desc, made, everywhere, a, b, again)
+    bits = {1: torch.int8, 2: torch.int16, 4: torch.int32}[out.element_size()]
+    one, other = out.view(bits), again.view(bits)
+    if not torch.equal(one, other):
+        raise Unequal(
+            f"{found.chosen} and {everywhere} returned different bytes for {found.desc.to_text()}: the compiler or the "
+            "assembler of this machine broke one of the kernels; nothing here can say which"
+        )
+    if bool((one != one[0, 0]).any()):  # a product of one value alone would show little
+        _compared.add(code)
