@@ -12,7 +12,7 @@ import pytest
 from bitwise_core import registry
 from bitwise_core.descriptors import Cut, GEMMDesc, index_bits
 from bitwise_core.evaluation import evaluate
-from bitwise_core.products import DroppedWarning, ProductError, Undescribed, describe, matmul, tune
+from bitwise_core.products import DroppedWarning, ProductError, Undescribed, describe, matmul, repeated, tune
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -334,3 +334,52 @@ def test_a_launcher_measures_its_ways_to_run_what_matmul_runs(monkeypatch: pytes
         tune(a, b)
     with pytest.raises(ProductError, match="a has 40 columns and b has 39 rows"):
         tune(a, b[1:], like="toy")
+
+
+class Marked(Toy):
+    """A library that is asked once, and says then whether it would answer the same."""
+
+    marks: tuple[int, ...] = (1, 1, 2)
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
+        self.asked += 1
+        return DESC
+
+    def mark(self, a: Any, b: Any, out: Any) -> int:
+        return next(self.given)
+
+    @property
+    def given(self) -> Any:
+        if not hasattr(self, "_given"):
+            self._given = iter(self.marks)
+        return self._given
+
+
+class Here(Ways):
+    """A launcher for tensors that are no longer looked at."""
+
+    def product(self, desc: Any, a: Any, b: Any, out: Any) -> None:
+        self.asked.append(desc)
+        out.fill_(5.0)
+
+
+def test_a_product_like_an_earlier_one_is_asked_for_again_where_its_mark_is_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    library, launcher = Marked(), Here()
+    found = replace(registry.default(), profiles=(library,), launchers=(launcher,))
+    monkeypatch.setattr(registry, "default", lambda: found)
+    monkeypatch.setattr("bitwise_core.products.tensors._told", {"toy"})
+    a, b, out = drawn(5, 40), drawn(40, 7, 1), torch.empty(5, 7, dtype=torch.float16)
+    key = repeated.key_of(a, b, None, "toy", None, out)
+    assert key is not None
+    earlier = repeated.Earlier(found, None, library, DESC, launcher, (5, 7), out.dtype, (400, 560, 70), 1)
+    monkeypatch.setattr(repeated, "_kept", {key: earlier})
+    assert matmul(a, b, like="toy", out=out)[0, 0] == 5
+    assert matmul(a, b, like="toy", out=out)[0, 0] == 5
+    assert (library.asked, launcher.asked) == (0, [DESC, DESC])
+    assert (patterns(matmul(a, b, like="toy", out=out)) == evaluate(DESC, patterns(a), patterns(b))).all()
+    assert (library.asked, len(launcher.asked)) == (1, 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -43,6 +43,17 @@ class ProductProfile(Profile, Protocol):
 
         The types, the strides and the alignment of all three, the device and the installed library belong to the
         question.  Raises Undescribed.
+        """
+
+
+@runtime_checkable
+class MarkedProfile(ProductProfile, Protocol):
+    """A profile that says quickly whether its answer is still the same."""
+
+    def mark(self, a: Any, b: Any, out: Any) -> Hashable:
+        """What decides the answer of `product` beside types, shapes, strides and device.
+
+        Where these and the mark are those of an earlier answer, `product` would give that answer again.
         """
 
 

@@ -156,3 +156,11 @@ def test_problems_are_asked_of_the_library_of_a_path(
 
 def test_a_driver_that_is_not_there_is_unknown() -> None:
     assert driver.driver_version("libnothing-of-the-kind.so") == "unknown"
+
+
+def test_the_mark_of_an_answer_changes_with_settings_and_alignments(settings: SimpleNamespace) -> None:
+    a, b, out = (SimpleNamespace(data_ptr=lambda at=at: at) for at in (1024, 48, 2))
+    (described, *_) = plugin.bitwise_profiles()
+    assert described.mark(a, b, out) == (None, 0, 16, 2)  # type: ignore[attr-defined]
+    settings.matmul.allow_fp16_accumulation = True
+    assert str(described.mark(a, b, out)[0]).startswith("torch.backends.cuda.matmul.allow_fp16_accumulation")  # type: ignore[attr-defined]

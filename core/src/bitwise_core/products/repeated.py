@@ -6,6 +6,7 @@ profile answers.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,8 @@ Key = tuple[Any, ...]
 class Earlier:
     """A call that ran: `asked` is the descriptor given, held so that its id names it.
 
-    `lengths` are the bytes from the first of a matrix to behind its last, of a, b and out.
+    `lengths` are the bytes from the first of a matrix to behind its last, of a, b and out; `mark` is the profile's,
+    None where it gives none.
     """
 
     registry: registry.Registry
@@ -38,6 +40,7 @@ class Earlier:
     shape: tuple[int, int]
     dtype: Any
     lengths: tuple[int, int, int]
+    mark: Hashable = None
 
 
 _kept: dict[Key, Earlier] = {}
@@ -86,8 +89,11 @@ def again(key: Key, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, 
         ):
             return None
     if earlier.profile is not None:
-        found = earlier.profile.product(a, b, out)
-        if found is not earlier.desc or (earlier.desc.k_dropped and earlier.profile.library not in told):
+        if earlier.mark is not None:
+            same = earlier.profile.mark(a, b, out) == earlier.mark  # type: ignore[attr-defined]
+        else:
+            same = earlier.profile.product(a, b, out) is earlier.desc
+        if not same or (earlier.desc.k_dropped and earlier.profile.library not in told):
             return None
     earlier.launcher.product(earlier.desc, a, b, out)
     return out

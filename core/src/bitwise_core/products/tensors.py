@@ -19,7 +19,7 @@ from bitwise_core.launchers import ProductLauncher
 from bitwise_core.locks import Lock
 from bitwise_core.problems import DTYPES, NAMES, ProblemError, problem_of
 from bitwise_core.products import repeated
-from bitwise_core.profiles import ProductProfile, Undescribed
+from bitwise_core.profiles import MarkedProfile, ProductProfile, Undescribed
 
 if TYPE_CHECKING:
     import torch
@@ -95,8 +95,9 @@ def matmul(
     if ran is not None and key is not None:
         shape = (int(a.shape[0]), int(b.shape[1]))
         lengths = [last - first for first, last in map(_span, (a, b, target))]
+        mark = ran[0].mark(a, b, target) if isinstance(ran[0], MarkedProfile) else None
         earlier = repeated.Earlier(
-            registry.default(), asked, *ran, shape, target.dtype, (lengths[0], lengths[1], lengths[2])
+            registry.default(), asked, *ran, shape, target.dtype, (lengths[0], lengths[1], lengths[2]), mark
         )
         repeated.keep(key, earlier)
     return target

@@ -88,6 +88,11 @@ class Loaded:
             raise Undescribed(*found.args)
         return found
 
+    def mark(self, a: Any, b: Any, out: Any) -> tuple[str | None, int, int, int]:
+        """Settings and alignments; see `bitwise_core.profiles.MarkedProfile`."""
+        at_a, at_b, at_out = a.data_ptr(), b.data_ptr(), out.data_ptr()
+        return otherwise(), at_a & -at_a & 255, at_b & -at_b & 255, at_out & -at_out & 255
+
     def _described(self, a: Any, b: Any, out: Any) -> GEMMDesc | Undescribed:
         from bitwise_cublas_profiles.tensors import question_of
 

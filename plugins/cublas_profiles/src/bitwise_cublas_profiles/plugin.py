@@ -37,6 +37,10 @@ class Described:
         """The descriptor of what torch.mm runs, whatever its version and architecture; see `ProductProfile`."""
         return LOADED.product(a, b, out)
 
+    def mark(self, a: Any, b: Any, out: Any) -> tuple[str | None, int, int, int]:
+        """See `bitwise_core.profiles.MarkedProfile`."""
+        return LOADED.mark(a, b, out)
+
     def answered(
         self, problem: Problem, *, alignment: tuple[int, int, int] = (256, 256, 256), library: str | None = None,
         device: Any = None,
