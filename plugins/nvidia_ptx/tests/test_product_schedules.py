@@ -217,3 +217,6 @@ def test_kernels_are_compared_with_others_when_they_first_run(monkeypatch: pytes
         first()
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     assert first() == [chosen]
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(run, "LARGEST", 48 * 64 - 1)
+    assert first() == [chosen]

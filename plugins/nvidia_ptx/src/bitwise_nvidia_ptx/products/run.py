@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 KEPT = 4096
 """Launches kept of one process; where there are more, all are forgotten."""
+LARGEST = 1 << 26
+"""Elements of the largest output that is compared."""
 _kept: dict[tuple[Any, ...], Prepared] = {}
 _compared: set[tuple[str, ...]] = set()
 
@@ -84,14 +86,16 @@ def _first(desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) 
 def _compare(made: Plan, found: Prepared, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
     """Compares the first product of compiled kernels with one under the schedule that runs everywhere.
 
-    Assemblers have been seen to break a kernel whose PTX is right.  Nothing is compared while a CUDA graph is captured.
-    Raises Unequal.
+    Assemblers have been seen to break a kernel whose PTX is right.  Nothing is compared while a CUDA graph is captured,
+    or of more than LARGEST elements, which memory may not hold twice.  Raises Unequal.
     """
     import torch
 
     code = tuple(each.code for each in found.launches)
     everywhere = default(made, *(int(each) for each in out.shape))
-    if found.chosen == everywhere or code in _compared or torch.cuda.is_current_stream_capturing():
+    if found.chosen == everywhere or code in _compared or out.numel() > LARGEST:
+        return
+    if torch.cuda.is_current_stream_capturing():
         return
     again = torch.empty_like(out)
     prepare(found.desc, made, everywhere, a, b, again)
