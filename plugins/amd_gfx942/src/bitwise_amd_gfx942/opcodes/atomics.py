@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.acting import vector
+from bitwise_amd_gfx942.opcodes.bases import buffers_of
 from bitwise_amd_gfx942.opcodes.buffers import Place, place_reader, within
-from bitwise_amd_gfx942.opcodes.flat import address_reader, buffers_of_base, plus, unsigned
+from bitwise_amd_gfx942.opcodes.flat import address_reader, plus, unsigned
 from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
 from bitwise_core.asm import Instruction, Operand
@@ -68,7 +69,7 @@ def atomic(instruction: Instruction, context: Context) -> Step:
         address, value = where(machine), value_of(machine)
         known = machine.known(address)
         if known is None or machine.condition is not None:
-            _contribute(machine, name, address, value, bits, count, line, buffers_of_base(machine, instruction, base))
+            _contribute(machine, name, address, value, bits, count, line, buffers_of(machine, address))
         else:
             _add(machine, name, known, value, bits, count, line)
         finish(machine)

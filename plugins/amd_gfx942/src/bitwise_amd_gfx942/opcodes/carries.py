@@ -13,6 +13,7 @@ from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.scalar_logic import as_set, pair
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
 from bitwise_amd_gfx942.opcodes.vector_integers import signed, total
+from bitwise_amd_gfx942.opcodes.wide_sums import high_sum, low_sum
 from bitwise_core.asm import Instruction
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.lane_hash import poison
@@ -68,7 +69,13 @@ def add(instruction: Instruction, context: Context) -> Step:
         else:
             name = f"{what}.b32"
         result = apply_integer(machine, name, values, 32, low, gathers=name == "add.b32")
-        put_set(machine, out, apply_integer(machine, f"{what} with carry out", values, 1, high))
+        if adds and entering is not None:
+            whole = high_sum(machine, values[2], values[0], values[1])
+            result = result if whole is None else whole
+        lanes = apply_integer(machine, f"{what} with carry out", values, 1, high)
+        if adds and entering is None:
+            low_sum(machine, lanes, values[0], values[1], result)
+        put_set(machine, out, lanes)
         in_active_lanes(lambda inner: write(inner, result))(machine)
 
     return step

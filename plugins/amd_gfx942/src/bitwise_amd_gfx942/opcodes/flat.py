@@ -9,12 +9,12 @@ import numpy as np
 
 from bitwise_amd_gfx942.opcodes.acting import vector
 from bitwise_amd_gfx942.opcodes.addressing import Width, load_words, store_words
+from bitwise_amd_gfx942.opcodes.bases import buffers_of, remember_base
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, number
 from bitwise_amd_gfx942.opcodes.sources import Reader, half_writer, reader, word_reader, writer
 from bitwise_core.asm import Instruction, Operand, Register, Symbol, Vector
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.pieces import concat
 from bitwise_core.machine.state import Machine, Step, literal
 from bitwise_core.machine.steps import apply_integer
@@ -51,7 +51,9 @@ def address_reader(instruction: Instruction, address: Operand, base: Operand | N
 
 def plus(machine: Machine, left: Value, right: Value) -> Value:
     """A sum of 64 bits."""
-    return apply_integer(machine, "add.b64", [left, right], 64, np.add, gathers=True)
+    result = apply_integer(machine, "add.b64", [left, right], 64, np.add, gathers=True)
+    remember_base(machine, result, left, right)
+    return result
 
 
 def unsigned(value: Value) -> Value:
@@ -59,17 +61,6 @@ def unsigned(value: Value) -> Value:
     if isinstance(value, np.ndarray):
         return value.astype(np.uint64)
     return concat([value, literal(0, 32)])
-
-
-def buffers_of_base(machine: Machine, instruction: Instruction, base: Operand | None) -> list[int] | None:
-    """The buffer that a known scalar base points to, or None."""
-    if base is None or base == Symbol("off"):
-        return None
-    found = machine.known(reader(base, "b64", instruction)(machine))
-    if found is None or found.size != 1:
-        return None
-    buffer = int(found.flat[0]) >> POINTER_SHIFT
-    return [buffer] if buffer else None
 
 
 @vector(TABLE, *(f"{space}_load_{kind}" for space in ("global", "flat") for kind in LOADS))
@@ -93,7 +84,7 @@ def load(instruction: Instruction, context: Context) -> Step:
         if known is not None:
             value = load_words(machine, known, width.bits, line)
         else:
-            buffers = buffers_of_base(machine, instruction, base)
+            buffers = buffers_of(machine, place)
             size = min(width.bits, 32)
             parts = [
                 machine.memory.gather(

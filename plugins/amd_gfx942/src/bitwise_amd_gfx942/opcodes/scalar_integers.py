@@ -10,6 +10,7 @@ import numpy as np
 from bitwise_amd_gfx942.opcodes.forms import Table
 from bitwise_amd_gfx942.opcodes.scalar_values import compared, decided, integer, not_zero, scalar
 from bitwise_amd_gfx942.opcodes.sources import reader
+from bitwise_amd_gfx942.opcodes.wide_sums import high_sum, low_sum
 from bitwise_amd_gfx942.registers import SCC
 from bitwise_core.asm import Instruction
 from bitwise_core.machine.arch import Context
@@ -68,7 +69,15 @@ def add(instruction: Instruction, context: Context) -> Step:
     """Sums and differences; the condition code is the carry or borrow, or the overflow of signed numbers."""
     name, function, condition, decide = _SUMS[instruction.opcode]
     compute = integer(name, 32, function, gathers=function is np.add)
-    return scalar(instruction, context, ("b32", "b32"), 32, compute, decided(f"{condition}.b32", decide))
+    decides = decided(f"{condition}.b32", decide)
+
+    def carried(machine: Machine, result: Value, left: Value, right: Value) -> Value:
+        found = decides(machine, result, left, right)
+        low_sum(machine, found, left, right, result)
+        return found
+
+    carries = carried if instruction.opcode == "s_add_u32" else decides
+    return scalar(instruction, context, ("b32", "b32"), 32, compute, carries)
 
 
 @TABLE.opcode("s_addc_u32", "s_subb_u32")
@@ -89,6 +98,9 @@ def add_with_carry(instruction: Instruction, context: Context) -> Step:
     what = "add with carry" if adds else "subtract with borrow"
 
     def compute(machine: Machine, left: Value, right: Value) -> Value:
+        whole = high_sum(machine, condition_code(machine), left, right) if adds else None
+        if whole is not None:
+            return whole
         return apply_integer(machine, what, [left, right, condition_code(machine)], 32, low)
 
     def condition(machine: Machine, result: Value, left: Value, right: Value) -> Value:

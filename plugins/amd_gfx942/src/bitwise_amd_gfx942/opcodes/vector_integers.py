@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.acting import vector
+from bitwise_amd_gfx942.opcodes.bases import remember_base
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.lanewise import Compute, integer, lanewise
 from bitwise_core.asm import Immediate, Instruction
@@ -200,9 +201,12 @@ def three(instruction: Instruction, context: Context) -> Step:
         if name == "v_xad_u32":
             return total(machine, combine(machine, "xor", first, second, 32), third)
         moved = by_low_bits(machine, "shl", first, second, bits)
-        return (
-            combine(machine, "or", moved, third, 32) if name == "v_lshl_or_b32" else total(machine, moved, third, bits)
-        )
+        if name == "v_lshl_or_b32":
+            return combine(machine, "or", moved, third, 32)
+        result = total(machine, moved, third, bits)
+        if bits == 64:
+            remember_base(machine, result, moved, third)
+        return result
 
     return lanewise(instruction, (f"b{bits}", "b32", f"b{bits}"), bits, compute)
 
