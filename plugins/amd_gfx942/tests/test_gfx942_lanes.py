@@ -248,3 +248,23 @@ s_waitcnt lgkmcnt(0)
 .LOTHER:
 v_mov_b32_e32 v5, v6"""
     assert "uses v6 before" in (reading("ds_write_b32 v1, v2\n" + body).unknown or "")
+
+
+def test_an_address_of_data_knows_its_buffer() -> None:
+    """A pointer and an index that was loaded: the buffer that is written elsewhere is not met, however it is added."""
+    at_once = """v_mov_b32_e32 v3, 0
+v_lshl_add_u64 v[6:7], v[2:3], 2, s[12:13]
+global_load_dword v5, v[6:7], off"""
+    by_halves = """v_lshlrev_b32_e32 v6, 2, v2
+v_mov_b32_e32 v7, 0
+v_mov_b32_e32 v8, s12
+v_mov_b32_e32 v9, s13
+v_add_co_u32_e32 v6, vcc, v8, v6
+v_addc_co_u32_e32 v7, vcc, v9, v7, vcc
+global_load_dword v5, v[6:7], off"""
+    index = [lane * 7 % 64 for lane in LANES]
+    for body in (at_once, by_halves):
+        assert run(body, index, VALUES).tolist() == [VALUES[each] for each in index]
+        assert reading(body).unknown is None
+        written = body.replace("s[12:13]", "s[8:9]").replace("s12", "s8").replace("s13", "s9")
+        assert "memory that the launch writes" in (reading(written).unknown or "")
