@@ -198,7 +198,8 @@ def bench_reductions(session: nox.Session) -> None:
     need_gpu_packages(session)
     install_workspace(session)
     record = "records/pinned-reductions-sm90-h100.json"
-    arguments = session.posargs or ["--out", record]
+    # Few processes, since compile times are measured too.
+    arguments = session.posargs or ["--out", record, "--layout", "both", "--workers", "4"]
     session.run("python", "-m", "bitwise_triton.reductions.bench", *arguments, success_codes=[0, 1])
     if not session.posargs:
         session.run("python", "-m", "bitwise_triton.reductions.bench", "--out", record, "--chart", record[:-4] + "svg")

@@ -253,6 +253,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
         "described": ("described-sm90-h100.json", described),
         "pinned": ("pinned-reductions-sm90-h100.json", pinned),
         "pinned-proof": ("pinned-reductions-proof-sm90.json", pinned_proof),
+        "pinned-proof-gfx942": ("pinned-reductions-proof-gfx942.json", pinned_proof),
         "pairs": ("unconfirmed-sm90.json", pairs),
         "matrix-speed": ("matrix-speed.json", matrix_speed),
         "travels": ("cublas-travels-sm90.json", travels),
