@@ -1,0 +1,107 @@
+"""What is read as a tree is what a run computes: pieces moved, masks, shifts by bytes, halves, choices by data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bitwise_amd_gfx942.architecture import GFX942
+from bitwise_conformance.suite.values import value_of
+from bitwise_core.checker import Options, Source
+from bitwise_core.cli.showing import tree_of
+from bitwise_core.folder import InputError
+from gfx942_kernels import Array, launch_of, run, text_of
+
+BODIES = [
+    "v_perm_b32 v5, v2, v3, v6",
+    "v_mov_b32_e32 v6, 0x06050403\nv_perm_b32 v5, v2, v3, v6",
+    "v_mov_b32_e32 v6, 0x05040100\nv_perm_b32 v5, v2, v3, v6",
+    "v_mov_b32_e32 v6, 0x070c0c02\nv_perm_b32 v5, v2, v3, v6",
+    "s_mov_b32 s20, 0x0c070604\nv_perm_b32 v5, v3, v2, s20",
+    "v_alignbit_b32 v5, v2, v3, 16",
+    "v_alignbit_b32 v5, v2, v3, 8",
+    "v_alignbit_b32 v5, v2, v3, 24",
+    "v_alignbit_b32 v5, v2, v3, 0",
+    "v_alignbyte_b32 v5, v2, v3, 1",
+    "v_alignbyte_b32 v5, v2, v3, 2",
+    "v_lshlrev_b32_e32 v5, 16, v2",
+    "v_lshrrev_b32_e32 v5, 8, v2",
+    "v_and_b32_e32 v5, 0xffff0000, v2",
+    "v_and_b32_e32 v6, 0xffff, v2\nv_lshl_or_b32 v5, v3, 16, v6",
+    "v_and_b32_e32 v6, 0xff00ff, v2\nv_and_or_b32 v5, v3, 0xff, v6",
+    "v_bfe_u32 v5, v2, 16, 16",
+    "v_bfe_u32 v5, v2, 8, 8",
+    "s_mov_b32 s20, 0xffff\nv_bfi_b32 v5, s20, v2, v3",
+    "v_mov_b32_sdwa v5, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1",
+    "v_mov_b32_e32 v5, v3\nv_mov_b32_sdwa v5, v2 dst_sel:BYTE_2 dst_unused:UNUSED_PRESERVE src0_sel:BYTE_3",
+    "v_mov_b32_e32 v5, v3\nv_mov_b32_sdwa v5, v2 dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE src0_sel:WORD_0",
+    "v_pack_b32_f16 v5, v2, v3",
+    "v_pack_b32_f16 v5, v2, v3 op_sel:[1,0,0]",
+    "v_mov_b32_e32 v6, v3\nv_mov_b32_e32 v7, v2\nv_mov_b64_e32 v[4:5], v[6:7]",
+    "v_mov_b32_e32 v6, v2\nv_mov_b32_e32 v7, v3\nv_lshrrev_b64 v[8:9], 16, v[6:7]\nv_mov_b32_e32 v5, v8",
+    "v_mov_b32_e32 v6, v2\nv_mov_b32_e32 v7, v3\nv_lshlrev_b64 v[8:9], 8, v[6:7]\nv_mov_b32_e32 v5, v9",
+    "ds_write_b32 v1, v2\nds_write_b16 v1, v3 offset:2\ns_waitcnt lgkmcnt(0)\nds_read_b32 v5, v1",
+    "ds_write_b32 v1, v2\nv_mov_b32_e32 v5, v3\ns_waitcnt lgkmcnt(0)\nds_read_u16_d16_hi v5, v1 offset:2",
+    "ds_write_b32 v1, v2\nds_write_b8_d16_hi v1, v3 offset:1\ns_waitcnt lgkmcnt(0)\nds_read_b32 v5, v1",
+    "ds_bpermute_b32 v5, v1, v2",
+    "v_mov_b32_e32 v5, v3\nv_mov_b32_dpp v5, v2 row_shr:5 row_mask:0xf bank_mask:0xf",
+    "v_mov_b32_dpp v5, v2 row_bcast:15 row_mask:0xf bank_mask:0xf bound_ctrl:1",
+    "v_pk_add_f16 v5, v2, v3 op_sel:[1,0] op_sel_hi:[0,1] neg_lo:[1,0] neg_hi:[0,1]",
+    "v_fma_mix_f32 v5, v2, v3, v4 op_sel:[0,1,0] op_sel_hi:[1,1,0]",
+    "v_cvt_f32_f16_sdwa v5, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1",
+    "v_fma_f32 v5, -v2, |v3|, v4",
+    "v_max_f32_e32 v6, v2, v2\nv_max_f32_e32 v7, v3, v3\nv_max3_f32 v5, v6, v7, 0",
+    "v_cmp_lt_f32_e32 vcc, v2, v3\nv_cndmask_b32_e32 v5, v3, v2, vcc",
+    "v_cmp_nlt_f32_e64 s[20:21], v2, |v3|\nv_cndmask_b32_e64 v5, v3, v2, s[20:21]",
+    "v_cmp_gt_i32_e32 vcc, v2, v3\nv_cmp_eq_u32_e64 s[20:21], 3, v0\ns_or_b64 vcc, vcc, s[20:21]\n"
+    "v_cndmask_b32_e32 v5, v3, v2, vcc",
+    "v_mov_b32_e32 v5, v4\nv_cmp_lt_f32_e32 vcc, v2, v3\ns_and_saveexec_b64 s[20:21], vcc\n"
+    "s_xor_b64 s[20:21], exec, s[20:21]\nv_add_f32_e32 v6, v2, v3\nv_mul_f32_e32 v5, v6, v6\n"
+    "s_andn2_saveexec_b64 s[22:23], s[20:21]\nv_sub_f32_e32 v5, v2, v3\ns_or_b64 exec, exec, s[22:23]",
+    "v_mov_b32_e32 v5, v4\nv_cmp_lt_f32_e32 vcc, v2, v3\ns_and_saveexec_b64 s[20:21], vcc\ns_cbranch_execz .LOUT\n"
+    "v_cmp_lt_f32_e32 vcc, 0, v2\ns_and_saveexec_b64 s[22:23], vcc\nv_mul_f32_e32 v5, v2, v3\n"
+    "s_or_b64 exec, exec, s[22:23]\nv_add_f32_e32 v5, 1.0, v5\n.LOUT:\ns_or_b64 exec, exec, s[20:21]",
+]
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_a_tree_has_the_bits_of_a_run(body: str) -> None:
+    """Each of some elements' trees, evaluated on the words that a run was given, is the word that it left."""
+    random = np.random.default_rng(len(body))
+    words = {
+        name: np.where(random.random(64) < 0.5, random.integers(0, 1 << 32, 64), random.integers(0, 1 << 8, 64) << 23)
+        .astype(np.uint64)
+        .astype(np.uint32)
+        for name in ("a", "b", "c")
+    }
+    if body.startswith("v_perm"):
+        body = "v_mov_b32_e32 v6, 0x03020706\n" + body
+    left = run(body, words["a"], words["b"], words["c"])
+    contents = {name: each.view(np.uint8) for name, each in words.items()}
+    source = Source("kernel.amdgcn", text_of(body), launch_of())
+    told = 0
+    for lane in (0, 3, 5, 17, 33, 62):
+        for place in range(4 * lane, 4 * lane + 4):
+            told += _agrees(source, place, contents, left.view(np.uint8))
+    assert told >= 5
+
+
+def _agrees(source: Source, place: int, contents: dict[str, Array], left: Array) -> int:
+    """Checks the element that begins at a byte, of whatever width it was stored; 1 where it tells something."""
+    for size in (4, 2, 1):
+        if place % size:
+            continue
+        try:
+            root = tree_of(source, GFX942, Options(), f"out[{place // size}]", None)[0].root
+        except InputError:
+            continue
+        if root.bits != 8 * size:
+            continue
+        found, expected = value_of(root, contents, {}), int.from_bytes(left[place : place + size].tobytes(), "little")
+        if found != expected:
+            pair = np.array([found, expected], dtype=np.uint32).view(np.float32)
+            assert size == 4, f"byte {place}: {found:#x} instead of {expected:#x}"
+            assert np.isnan(pair).all(), f"byte {place}: {found:#x} instead of {expected:#x}"
+            return 0
+        return 1
+    return 0
