@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from bitwise_amd_gfx942.matrix_units import ROWS
 from bitwise_core import registry
 from bitwise_core.mma import FlooredSum, multiply_accumulate
+from gfx942_kernels import run
 
 
 def test_every_row_is_handed_over() -> None:
@@ -31,3 +33,22 @@ def test_rounding_down_shows() -> None:
     alone = np.array([[0, 0x8C00, 0, 0]], dtype=np.uint16), tie[1]
     assert int(multiply_accumulate(unit, *alone, c)[0, 0]) == one
     assert int(multiply_accumulate(unit, *tie, c)[0, 0]) == below
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "two"),
+    [
+        ("fp8_fp8", 0x40404040, 0x48484848),
+        ("bf8_bf8", 0x40404040, 0x44444444),
+        ("fp8_bf8", 0x40404040, 0x44444444),
+    ],
+)
+def test_products_of_bytes(kind: str, one: int, two: int) -> None:
+    """32 products of 1 and 2: in the fnuz formats the exponent's bias is one more than in the others."""
+    body = f"""v_mov_b32_e32 v6, v2
+v_mov_b32_e32 v7, v2
+v_mov_b32_e32 v8, v3
+v_mov_b32_e32 v9, v3
+v_mfma_f32_16x16x32_{kind} v[12:15], v[6:7], v[8:9], 0
+v_mov_b32_e32 v5, v12"""
+    assert run(body, [one], [two]).view(np.float32).tolist() == [64.0] * 64
