@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from gfx942_kernels import run
+from gfx942_kernels import reading, run
 
 WORDS = [0, 1, 2, 3, 5, 31, 32, 33, 63, 0x7F, 0x80, 0xFF, 0x8000, 0xFFFF, 0x10000, 0x00FFFFFF, 0x7FFFFFFF, 0x80000000,
          0x80000001, 0xDEADBEEF, 0x12345678, 0xFFFFFFFE, 0xFFFFFFFF]  # fmt: skip
@@ -156,6 +156,14 @@ def test_results_of_16_bits_clear_the_high_half_or_keep_it() -> None:
         sources = ", ".join(("v2", "v3", "v4")[:count])
         found = run(f"v_mov_b32_e32 v5, 0xdead0000\n{name} v5, {sources}", a, b, c)[0]
         assert found >> 16 == (0xDEAD if kept else 0), name
+
+
+def test_a_difference_that_saturates_is_another_tree() -> None:
+    for verb in ("v_sub_u32_e64", "v_add_u32_e64", "v_sub_u16_e64"):
+        plain, saturating = (reading(f"{verb} v5, v2, v3{each}").signature for each in ("", " clamp"))
+        assert plain is not None
+        assert saturating is not None
+        assert plain != saturating, verb
 
 
 def test_clamp_saturates_a_difference() -> None:

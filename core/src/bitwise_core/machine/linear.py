@@ -18,12 +18,16 @@ _UNIT = hashing.constant("one in a linear form")
 
 
 def linear(name: str, values: list[Lanes], bits: int) -> Lanes | None:
-    """Sums, differences and products with known numbers as one linear form modulo 2**bits, or None."""
+    """Sums, differences and products with known numbers as one linear form modulo 2**bits, or None.
+
+    One that saturates is none.
+    """
     verb = name.split(".")[0]
     if (
         bits not in (32, 64)
         or verb not in ("add", "sub", "mul", "shl", "neg")
         or name.startswith(("mul.wide", "mul.hi"))
+        or ".sat" in name
     ):
         return None
     total = f"add.b{bits}"
