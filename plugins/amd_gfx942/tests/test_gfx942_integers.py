@@ -254,3 +254,18 @@ v_mov_b32_e32 v5, s21"""
     for n, d in pairs:
         n &= FULL
         assert run(body.format(n, d))[0] == n // d, (n, d)
+
+
+def test_division_of_narrow_numbers_through_a_reciprocal() -> None:
+    """LLVM's sequence for 16 bits changes signs of what is followed: -q and |r| of each candidate."""
+    body = """v_cvt_f32_u32_e32 v6, v2
+v_cvt_f32_u32_e32 v7, v3
+v_rcp_iflag_f32_e32 v8, v7
+v_mul_f32_e32 v8, v6, v8
+v_trunc_f32_e32 v8, v8
+v_cvt_u32_f32_e32 v9, v8
+v_fma_f32 v6, -v8, v7, v6
+v_cmp_ge_f32_e64 vcc, |v6|, v7
+v_addc_co_u32_e32 v5, vcc, 0, v9, vcc"""
+    left, right = [65535, 1000, 7, 0, 65534, 30000, 255], [1, 3, 7, 9, 65535, 7, 16]
+    assert run(body, left, right)[:7].tolist() == [a // b for a, b in zip(left, right, strict=True)]

@@ -13,7 +13,7 @@ from bitwise_core.asm import Immediate, Instruction, Modified, Operand, Register
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import UnknownInstruction
 from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Lanes, Value
+from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.pieces import choose, concat, cut
 from bitwise_core.machine.state import Machine, literal
 
@@ -89,12 +89,21 @@ def _changed(inner: Reader, operand: Modified, kind: str, instruction: Instructi
     return read
 
 
+def _flipped(name: str, pattern: Array) -> Array:
+    sign = pattern.dtype.type(1 << (8 * pattern.dtype.itemsize - 1))
+    found: Array = pattern ^ sign if name.startswith("neg") else pattern & ~sign
+    return found
+
+
 def changed_sign(machine: Machine, name: str, value: Value, bits: int) -> Value:
     """neg or abs, which change no more than the sign bit: of a signalling NaN comes one."""
     if isinstance(value, np.ndarray):
-        sign = value.dtype.type(1 << (bits - 1))
-        flipped: Value = value ^ sign if name.startswith("neg") else value & ~sign
-        return flipped
+        return _flipped(name, value)
+    followed = L.other_form(value)
+    if followed is not None:
+        found: Value | None = followed.apply([value], lambda each: _flipped(name, each))
+        if found is not None:
+            return found
     changed = machine.domain.floating(name, [value], bits)
     if isinstance(changed, Lanes):
         quiet = value.meta & L.QUIET if isinstance(value, Lanes) else 0
