@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bitwise_core import numeric
+from bitwise_core.machine.float_rules import shape
 from gfx942_kernels import reading, run
 
 NAN, QUIET, INFINITY = 0x7F800001, 0x7FC00000, 0x7F800000
@@ -235,3 +236,9 @@ def test_an_approximation_belongs_to_its_architecture() -> None:
         assert reading(f"{name}_e32 v5, v2").unknown is None
         with pytest.raises(Exception, match="gfx942 has no function here"):
             run(f"{name}_e32 v5, v2", [1])
+
+
+@pytest.mark.parametrize("name", ["add.rn.atomic.fp32@gfx942", "min.signalling.fp32@gfx942"])
+def test_rules_of_plain_operations_do_not_hold_for_what_is_named_otherwise(name: str) -> None:
+    """The memory side of a sum may flush a subnormal number, and a signalling NaN does not give way."""
+    assert not shape(name).plain

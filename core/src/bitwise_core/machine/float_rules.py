@@ -47,7 +47,7 @@ def shape(name: str) -> Shape:
         evaluate = numeric.operation(name).evaluate
     except (KeyError, numeric.Unevaluable):
         evaluate = None
-    plain = not {"ftz", "sat", "satfinite", "relu", "xorsign"} & set(modifiers)
+    plain = not {"ftz", "sat", "satfinite", "relu", "xorsign", "atomic", "signalling"} & set(modifiers)
     return Shape(name, verb, bool({"rn", "rz"} & set(modifiers)), plain, evaluate)
 
 
