@@ -268,3 +268,12 @@ global_load_dword v5, v[6:7], off"""
         assert reading(body).unknown is None
         written = body.replace("s[12:13]", "s[8:9]").replace("s12", "s8").replace("s13", "s9")
         assert "memory that the launch writes" in (reading(written).unknown or "")
+
+
+@pytest.mark.parametrize(("later", "arrived"), [(62, False), (63, True)])
+def test_a_full_counter_holds_the_wave_back(later: int, arrived: bool) -> None:
+    """63 loads are under way at most: what was asked before the last 63 has arrived without a wait."""
+    first, last = "global_load_dword v6, v1, s[10:11]\n", "v_mov_b32_e32 v5, v6"
+    others = "".join(f"global_load_dword v{each + 8}, v1, s[12:13]\n" for each in range(later))
+    unknown = reading(first + others + last).unknown
+    assert (unknown is None) == arrived

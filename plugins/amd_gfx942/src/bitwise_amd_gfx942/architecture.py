@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from bitwise_amd_gfx942 import matrix_units
-from bitwise_amd_gfx942.arrivals import check_arrivals
 from bitwise_amd_gfx942.functions import FUNCTIONS
 from bitwise_amd_gfx942.launch_arguments import argument_words
 from bitwise_amd_gfx942.mnemonics import MNEMONICS
@@ -75,11 +74,8 @@ def _coordinates(number: Array, extent: tuple[int, int, int]) -> list[Array]:
 def prepare(machine: Machine, module: Module, kernel: Kernel, launch: Launch) -> None:
     """Fills the registers that hardware and runtime set before a kernel's first instruction.
 
-    Raises ManifestError where the launch does not fit, Unreadable for a descriptor that is not modelled and for
-    registers that are used before they have arrived.
+    Raises ManifestError where the launch does not fit, Unreadable for a descriptor that is not modelled.
     """
-    for each in (kernel, *module.functions.values()):
-        check_arrivals(each)
     machine.extra[scalar_memory.ARGUMENTS] = words = argument_words(machine, kernel, launch)
     machine.registers[EXEC] = EVERYONE
     place = _user_registers(machine, kernel, words)

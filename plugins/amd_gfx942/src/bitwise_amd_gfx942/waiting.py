@@ -20,7 +20,8 @@ from bitwise_core.asm import Immediate, Instruction, Kernel, Symbol, registers_o
 
 _COUNT = re.compile(r"(vmcnt|lgkmcnt|expcnt)\((\d+)\)")
 _SHARED_WRITE = "shared memory"
-_MOST = 64
+_HOLDS = {"vmcnt": 63, "lgkmcnt": 15}
+"""How many accesses a counter counts: a full one holds the wave back, so that older ones have arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ def _find(kernel: Kernel) -> dict[int, str]:
                 continue
             changed = False
             for key, age in pending.items():
-                if old.get(key, _MOST + 1) > age:
+                if key not in old or old[key] > age:
                     old[key], changed = age, True
             if changed:
                 work.append(each)
@@ -141,7 +142,12 @@ def _after(effects: _Effects, instruction: Instruction, pending: Pending, found:
         if early is not None:
             found[instruction.line] = f"uses {early.rstrip('?')} before what was asked of memory has arrived there"
     for access in effects.accesses:
-        pending = {key: min(age + 1, _MOST) if key[0] == access.counter else age for key, age in pending.items()}
+        most = _HOLDS[access.counter]
+        pending = {
+            key: min(age + 1, most) if key[0] == access.counter else age
+            for key, age in pending.items()
+            if key[0] != access.counter or age + 1 < most or key[1].endswith("?")
+        }
         for name in access.fills or ("",):
             pending[access.counter, name if access.ordered else f"{name}?"] = 0
     return pending
