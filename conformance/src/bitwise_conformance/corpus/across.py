@@ -256,11 +256,11 @@ def _product_pairs() -> Iterator[Pair]:
             yield _pair(f"product-{kind}-{dtype}", product, arguments(dtype, "fp32", 16, 32, 40), (1,), "equal",
                         KIND=kind, M=16, N=32, BK=16, OUT=tl.float32)  # fmt: skip
     units = {
-        ("fp16", "tf32", 16): ("fused k16 fp32 fp16 fp16 fp32 sm_90", "mfma k16 fp32 fp16 fp16 fp32 gfx942"),
+        ("fp16", "tf32", 16): ("fused k16 fp32 fp16 fp16 fp32 sm_90", "mfma k8 fp32 fp16 fp16 fp32 gfx942"),
         ("fp16", "tf32", 32): ("fused k16 fp32 fp16 fp16 fp32 sm_90", "mfma k8 fp32 fp16 fp16 fp32 gfx942"),
-        ("bf16", "tf32", 16): ("fused k16 fp32 bf16 bf16 fp32 sm_90", "mfma k16 fp32 bf16 bf16 fp32 gfx942"),
+        ("bf16", "tf32", 16): ("fused k16 fp32 bf16 bf16 fp32 sm_90", "mfma k8 fp32 bf16 bf16 fp32 gfx942"),
         ("bf16", "tf32", 32): ("fused k16 fp32 bf16 bf16 fp32 sm_90", "mfma k8 fp32 bf16 bf16 fp32 gfx942"),
-        ("fp32", "tf32", 16): ("fused k8 fp32 tf32 tf32 fp32 sm_90", "mfma k8 fp32 tf32 tf32 fp32 gfx942"),
+        ("fp32", "tf32", 16): ("fused k8 fp32 tf32 tf32 fp32 sm_90", "mfma k4 fp32 tf32 tf32 fp32 gfx942"),
         ("fp32", "tf32", 32): ("fused k8 fp32 tf32 tf32 fp32 sm_90", "mfma k4 fp32 tf32 tf32 fp32 gfx942"),
     }
     for (dtype, precision, side), nodes in units.items():
@@ -269,7 +269,7 @@ def _product_pairs() -> Iterator[Pair]:
                     steps, right={"matrix_instr_nonkdim": side}, KIND=precision, M=64, N=64, BK=32,
                     OUT=tl.float32)  # fmt: skip
     yield _pair("product-fp32-ieee", product, arguments("fp32", "fp32", 32, 32, 64), (1,), "different",
-                ("fma.rn.fp32", "matrix mfma k4 fp32 fp32 fp32 fp32 gfx942"), right={"matrix_instr_nonkdim": 16},
+                ("fma.rn.fp32", "matrix mfma k1 fp32 fp32 fp32 fp32 gfx942"), right={"matrix_instr_nonkdim": 16},
                 same_bytes=True, KIND="ieee", M=32, N=32, BK=32, OUT=tl.float32)  # fmt: skip
 
 

@@ -122,5 +122,6 @@ GFX942 = Arch(
     granule=granule,
     special=special,
     prepare=prepare,
+    settle=matrix.settle,
     bits=BitPatterns(FUNCTIONS, tuple(matrix_units.ROWS)),
 )

@@ -3,8 +3,9 @@
 Source: AMD Instinct MI300 ISA, "Matrix Arithmetic Instructions"; LLVM's names of the instructions.  All lanes take
 part, whatever the execution mask says: a kernel that runs one with lanes off is not read.
 
-The name of a fused step carries the native k, all types and the architecture; rows and columns do not enter: the
-row of `matrix_units` says that a result is a function of its row, its column and its accumulator alone.
+An instruction is a chain of steps over ascending k, as its row in `matrix_units` says: a step takes so many products in
+with one rounding.  The name of a step carries its k, all types and the architecture; neither rows and columns nor the
+instruction's own k enter, so that two instructions of 16 k are four of 8.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from bitwise_amd_gfx942.opcodes.forms import check_modifiers, number
 from bitwise_amd_gfx942.opcodes.matrix_layouts import Tile, accumulate, vectors
 from bitwise_amd_gfx942.opcodes.sources import Reader, Writer, reader, word_reader, writer
 from bitwise_amd_gfx942.registers import EVERYONE, EXEC
-from bitwise_core.asm import Immediate, Instruction, Operand, Register, Vector
+from bitwise_core.asm import Immediate, Instruction, Module, Operand, Register, Vector
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Value
@@ -39,6 +40,10 @@ _SHAPES = {
     "i8": {(32, 16, 1), (16, 32, 1), (4, 4, 16)}, "8": {(32, 16, 1), (16, 32, 1)},
 }  # fmt: skip
 """The shapes that Triton uses: rows and columns, k, blocks."""
+
+
+_STEPS = {"fp16": 8, "bf16": 8, "tf32": 4, "fp32": 1, "fp64": 4, "s8": 16, "e4m3fnuz": 16, "e5m2fnuz": 16}
+"""The k of a step, where the instruction has as many."""
 
 
 def names() -> list[str]:
@@ -71,11 +76,12 @@ def multiply(instruction: Instruction, context: Context) -> Step:
     if 1 << shared > tile.blocks or chosen >= 1 << shared:
         raise UnknownInstruction(instruction, "shares blocks of A that it does not have")
     taken = [block >> shared << shared | chosen for block in range(tile.blocks)]
+    part = min(k, _STEPS[left])
     step = FusedStep(
-        step_name(k, result, left, right, context.arch.name),
+        step_name(part, result, left, right, context.arch.name),
         positive_zero=result == "fp32" and left != "fp32",
         commutes=left == right,
-        integers=IntegerProducts("s8 s8", k << 14, clamps=False) if result == "s32" else None,
+        integers=IntegerProducts("s8 s8", part << 14, clamps=False) if result == "s32" else None,
         signed_zeros=left in ("fp32", "fp64"),
     )
     wide = 64 if result == "fp64" else 32
@@ -87,8 +93,8 @@ def multiply(instruction: Instruction, context: Context) -> Step:
 
     def run(machine: Machine) -> None:
         _check_lanes(machine, instruction)
-        lefts = vectors(machine, [_of_running(machine, read(machine)) for read in a], bits, tile, k)
-        rights = vectors(machine, [_of_running(machine, read(machine)) for read in b], bits, tile, k)
+        lefts = vectors(machine, [_of_running(machine, read(machine)) for read in a], bits, tile, part)
+        rights = vectors(machine, [_of_running(machine, read(machine)) for read in b], bits, tile, part)
         values = accumulate(machine, step, lefts, rights, [read(machine) for read in old], tile, taken)
         for write, value in zip(new, values, strict=True):
             write(machine, value)
@@ -145,3 +151,14 @@ def _writers(operand: Operand, tile: Tile, bits: int, instruction: Instruction) 
 
 
 TABLE.opcode(*names())(multiply)
+
+
+STATED = "the text is the machine's own code and states every rounding"
+MODELLED = f"{STATED}; its matrix instructions follow a public model (MMA-Sim), of which nothing was measured here"
+
+
+def settle(text: str, module: Module, entry: str | None) -> tuple[str, str]:
+    """See `Arch.settle`: nothing below the text decides bits; what the matrix units do is no more than published."""
+    kernels = [module.kernel(entry), *module.functions.values()]
+    used = any(each.opcode.startswith("v_mfma") for kernel in kernels for each in kernel.instructions)
+    return text, MODELLED if used else STATED
