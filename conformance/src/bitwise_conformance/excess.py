@@ -23,10 +23,18 @@ REASONS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-_SHAPES = (
-    "instructions of 32 and of 16 rows, of other k: a public model gives both the same bits, and nothing was measured"
-)
+_SIGNALLING = "most likely really different: a signalling NaN is handed on or not by where it stands; no draw holds one"
+_OPEN = "not settled: the trees part, and the few draws that were run do not show it"
 
-REASONS_GFX942: Mapping[str, str] = MappingProxyType({})
+REASONS_GFX942: Mapping[str, str] = MappingProxyType(
+    {
+        "row_max": _SIGNALLING,
+        "row_min": _SIGNALLING,
+        "arg_max": _OPEN,
+        "arg_min": _OPEN,
+        "rms_norm": "as on sm_90: squares fused into the sum or not; the draws that were run do not show it",
+        "row_sum_fp64": _OPEN,
+    }
+)
 
 REASONS_OF: Mapping[str, Mapping[str, str]] = MappingProxyType({"sm_90": REASONS, "gfx942": REASONS_GFX942})

@@ -50,7 +50,14 @@ def reading(record: Mapping[str, Any]) -> str:
     environment = record["environment"]
     against = "simulated bytes" if record.get("simulated") else "the bytes of an H100"
     target = record.get("target", "sm_90")
-    return _markdown(head, rows) + f"\n\nTriton {environment['triton']} for {target}, against {against}."
+    note = f"\n\nTriton {environment['triton']} for {target}, against {against}."
+    if "draws by configuration" in record:
+        draws = ", ".join(
+            f"{count} on {draws}" for draws, count in record["draws by configuration"].items() if draws != "0"
+        )
+        whole = record["configurations of the corpus"]
+        note += f" A part of the {whole} configurations, run on few kinds of input: {draws}."
+    return _markdown(head, rows) + note
 
 
 def _exact(families: Mapping[str, Any], mode: str) -> str:
@@ -60,17 +67,18 @@ def _exact(families: Mapping[str, Any], mode: str) -> str:
 def excess(record: Mapping[str, Any]) -> str:
     """The families with more classes than byte classes when read for their launch, and why."""
     reasons = REASONS_OF[record.get("target", "sm_90")]
+    modes = [mode for mode in ("launch", "finite") if mode in record["modes"]]
     rows = [
         [
             f"`{family}`",
-            f"{each['launch']['classes']} / {each['launch']['byte_classes']}",
-            f"{each['finite']['classes']} / {each['finite']['byte_classes']}",
+            *(f"{each[mode]['classes']} / {each[mode]['byte_classes']}" for mode in modes),
             reasons[family],
         ]
         for family, each in record["families"].items()
-        if each["launch"]["ratio"] > 1 or each["finite"]["ratio"] > 1
+        if any(each[mode]["ratio"] > 1 for mode in modes)
     ]
-    return _markdown(("family", "launch", "all values finite", "why"), rows)
+    titles = {"launch": "launch", "finite": "all values finite"}
+    return _markdown(("family", *(titles[mode] for mode in modes), "why"), rows)
 
 
 def seconds(record: Mapping[str, Any]) -> str:
@@ -247,6 +255,8 @@ SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingP
     {
         "reading": ("reading-sm90.json", reading),
         "excess": ("reading-sm90.json", excess),
+        "reading-gfx942": ("reading-gfx942.json", reading),
+        "excess-gfx942": ("reading-gfx942.json", excess),
         "across": ("across-sm90-gfx942.json", across),
         "seconds": ("reading-sm90.json", seconds),
         "mutants": ("mutants.json", mutants),
