@@ -39,7 +39,6 @@ from bitwise_core.probe.arrays import patterns_of
 from bitwise_core.reconstruction import reconstruct_product, same
 from bitwise_core.reconstruction.nodes import Axis, nodes_of
 from bitwise_core.reconstruction.products import COMPARED, DRAWS, drawn
-from bitwise_cublas_profiles.describe import dot_cuts
 from bitwise_cublas_profiles.perturb import perturbed
 
 ARCHITECTURE = "sm_90"
@@ -84,14 +83,6 @@ def _from_zero(source: random.Random) -> GEMMDesc:
     return found.model_copy(update={"k_cuts": (cut,)})
 
 
-def _dot(source: random.Random) -> GEMMDesc:
-    dtype = source.choice(("fp16", "bf16"))
-    return GEMMDesc(
-        k=source.randint(1000, 1500), left_dtype=dtype, right_dtype=dtype, output_dtype=dtype, path="fma",
-        k_cuts=dot_cuts(source.choice((4, 8)), 1),
-    )  # fmt: skip
-
-
 FAMILIES: dict[str, Callable[[random.Random], GEMMDesc]] = {
     "single accumulator": lambda s: single_pass(s.randint(60, 400), instruction=SINGLE, **_types(s)),
     "an addition a step": lambda s: single_pass(
@@ -122,7 +113,6 @@ FAMILIES: dict[str, Callable[[random.Random], GEMMDesc]] = {
     "slices of lanes": lambda s: workspace_gemv(
         s.randint(200, 400), slices=s.randint(2, 4), lanes=s.choice((4, 8)), **_types(s)
     ),
-    "blocks of threads": _dot,
     "fp8, blocks of 128": lambda s: single_pass(
         s.randint(130, 400), s.choice(("e4m3", ("e5m2", "e4m3"))), EIGHT, block=128, output_dtype="bf16"
     ),
@@ -252,7 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="bitwise_cublas_profiles.controls", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--out", type=Path, required=True, help="the record whose section is written (JSON)")
-    parser.add_argument("--each", type=int, default=20, help="descriptors of every family (default 20)")
+    parser.add_argument("--each", type=int, default=3, help="descriptors of every family (default 3)")
     parser.add_argument("--processes", type=int, default=2, help="processes at once (default 2)")
     chosen = parser.parse_args(arguments)
     registry.default()
