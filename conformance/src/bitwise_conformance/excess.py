@@ -34,6 +34,9 @@ REASONS_GFX942: Mapping[str, str] = MappingProxyType(
         "arg_min": _OPEN,
         "rms_norm": "as on sm_90: squares fused into the sum or not; the draws that were run do not show it",
         "row_sum_fp64": _OPEN,
+        "gemm_column_sum": _OPEN,
+        "split_k_partial": _OPEN,
+        "attention_causal": _OPEN,
     }
 )
 
