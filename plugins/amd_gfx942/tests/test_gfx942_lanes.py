@@ -240,6 +240,17 @@ def test_what_is_used_too_early_is_not_read(before: str, after: str, said: str) 
     assert said in (reading(LATE.replace(before, after)).unknown or "")
 
 
+def test_a_full_counter_holds_a_wave_back_where_answers_come_in_order() -> None:
+    """Of 16 reads one has arrived; with one of scalar memory among them it need not be the oldest."""
+    others = "".join(f"ds_read_b32 v{number}, v1\n" for number in range(10, 25))
+    body = (
+        "ds_write_b32 v1, v2\ns_waitcnt lgkmcnt(0)\ns_barrier\n{}ds_read_b32 v6, v1\n" + others + "v_mov_b32_e32 v5, v6"
+    )
+    assert reading(body.format("")).unknown is None
+    assert "uses v6 before" in (reading(body.replace(others, others[:-20]).format("")).unknown or "")
+    assert "uses v6 before" in (reading(body.format("s_load_dword s30, s[8:9], 0x0\n")).unknown or "")
+
+
 def test_a_wait_on_one_way_alone_is_too_little() -> None:
     body = """ds_read_b32 v6, v1
 s_cmp_eq_u32 s8, 0

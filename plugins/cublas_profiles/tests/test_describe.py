@@ -55,10 +55,13 @@ def test_a_row_without_provenance_is_refused() -> None:
             (85, 81, 324), {"algorithm": 24, "stages": 13, "split_k": 5, "reduction": 1},
         ),
         (
-            "k_loop_step=64 short_turn=first k_cuts=[cut(span=72 partial_dtype=fp16)])",
+            "k_loop_step=64 short_turn=first k_cuts=[cut(span=72 start=zero partial_dtype=fp16)])",
             (85, 81, 324), {"algorithm": 24, "stages": 13, "split_k": 5, "reduction": 4},
         ),
-        ("path=fma k_cuts=[cut(count=4) cut(span=128)])", (5, 5, 900), {"algorithm": 11, "custom": 1, "stages": 0}),
+        (
+            "path=fma k_cuts=[cut(count=4 start=zero) cut(span=128)])",
+            (5, 5, 900), {"algorithm": 11, "custom": 1, "stages": 0},
+        ),
         ("path=fma)", (6, 9, 30), {"algorithm": 16, "custom": 0, "stages": 0}),
         ("path=fma)", (6, 9000, 14), {"algorithm": 56, "custom": 0, "stages": 31}),
         ("path=fma k_cuts=[cut(count=4) cut(span=128)])", (1, 70, 300), {"algorithm": 13, "custom": 2}),
@@ -218,7 +221,7 @@ def test_a_row_may_hold_for_some_layouts_and_another_for_the_rest() -> None:
     chosen = replace(NVJET, algorithm=11, custom=0, stages=0)
     asked = question(8, 9, 630, transpose_b=True)
     assert descriptor_of(asked, chosen, H100).k_cuts == (Cut(layout="strided", count=16), Cut(span=16))
-    assert descriptor_of(question(8, 9, 630), chosen, H100).k_cuts == (Cut(count=2), Cut(span=256))
+    assert descriptor_of(question(8, 9, 630), chosen, H100).k_cuts == (Cut(count=2, start="zero"), Cut(span=256))
 
 
 @pytest.mark.parametrize(

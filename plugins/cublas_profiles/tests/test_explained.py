@@ -43,7 +43,7 @@ def test_a_recorded_configuration_is_used() -> None:
     )
     found = HOPPER.explained(problem(36, 14, 1024), None, RECORDS)
     assert "cublas-sample-sm90-h100-13.1.json" in found.notes[0]
-    assert "k_cuts=[cut(span=64 partial_dtype=fp16" in str(found.desc)
+    assert "k_cuts=[cut(span=64 start=zero partial_dtype=fp16" in str(found.desc)
 
 
 def test_of_another_version_or_kind_nothing_is_recorded(tmp_path: Path) -> None:

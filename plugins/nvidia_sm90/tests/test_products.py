@@ -101,6 +101,49 @@ def ran(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = 
     return state["C"].view(storage(8 * size)).reshape(m, n)
 
 
+@pytest.mark.parametrize("start", ["first", "zero"])
+@pytest.mark.parametrize("kind", ["slices", "lanes", "many slices"])
+def test_sums_of_minus_zeros_start_where_the_descriptor_says(kind: str, start: str) -> None:
+    pytest.importorskip("triton")
+    if kind == "slices":  # each of 48 products of -2^-40, which fp16 rounds to -0
+        cut = f"k_cuts=[cut(span=48 start={start} partial_dtype=fp16)]"
+        desc, left, right = matrix(169, MMA, f"k_loop_step=64 short_turn=first {cut}"), 0x8010, 0x0010
+    else:  # products of -2^-266, which fp32 rounds to -0
+        cut = f"cut(count=4 start={start}) cut(span=33)" if kind == "lanes" else f"cut(count=33 start={start})"
+        desc, left, right = scalar(130, cut, "bf16"), 0x8001, 0x0001
+    a, b = np.full((8, desc.k), left, dtype=np.uint16), np.full((desc.k, 16), right, dtype=np.uint16)
+    found = ran(desc, a, b, None, "C")
+    assert (found == evaluate(desc, a, b)).all()
+    assert (found == (0x8000 if start == "first" else 0)).all()
+
+
+SCALARS = (
+    (100, "", 3),
+    (3, "cut(layout=strided count=32 merge=halves)", 3),
+    (300, "cut(layout=strided count=32 merge=halves)", 3),
+    (300, "cut(layout=strided count=2 tile=64 merge=halves)", 3),
+    (600, "cut(layout=strided count=16) cut(span=16)", 3),
+    (430, f"cut(layout=strided count=20 tile=4 groups=[{'group(count=2) ' * 4}])", 3),
+    (330, "cut(count=3) cut(layout=strided count=2 tile=55 merge=neighbours)", 3),
+    (600, "cut(count=2) cut(span=256)", 3),
+    (9100, f"{DEALT} merge=halves) cut(layout=strided count=128 merge=halves)", 1),
+    (9100, f"cut(layout=strided count=31 tile=128 groups=[{GROUPS}]) cut(layout=strided count=128 merge=halves)", 1),
+    (90, f"cut(layout=strided count=33 tile=128 groups=[{WARPS}]) cut(layout=strided count=128 merge=halves)", 1),
+)
+
+
+@pytest.mark.parametrize("left", [[0x8001], [0x8001, 0x0001], [0x8001, 0x9F80]], ids=["minus", "both", "some larger"])
+@pytest.mark.parametrize(("k", "cuts", "n"), SCALARS)
+def test_products_too_small_for_fp32_are_added_as_the_descriptor_says(
+    k: int, cuts: str, n: int, left: list[int]
+) -> None:
+    pytest.importorskip("triton")
+    desc = scalar(k, cuts, "bf16")
+    a = np.random.default_rng(k).choice(np.array(left, dtype=np.uint16), (2, k))
+    b = np.full((k, n), 0x0001, dtype=np.uint16)
+    assert (ran(desc, a, b, None, "C") == evaluate(desc, a, b)).all()
+
+
 @pytest.mark.parametrize(
     ("desc", "m", "n", "chosen"),
     [
@@ -144,6 +187,7 @@ def ran(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = 
         (scalar(330, "cut(count=33) cut(layout=strided count=4 tile=3 merge=halves)"), 12, 1, None),
         (scalar(300, "cut(count=32) cut(span=16)"), 1, 5, None),
         (scalar(600, "cut(count=2) cut(span=256)", "bf16"), 5, 3, None),
+        (scalar(600, "cut(count=4 start=zero) cut(span=128)", "bf16"), 5, 3, None),
         (scalar(30), 6, 3, None),
         (scalar(9100, f"{DEALT} merge=halves) cut(layout=strided count=128 merge=halves)"), 1, 2, None),
         (
@@ -189,7 +233,6 @@ def test_bytes_are_those_of_the_descriptor(desc: GEMMDesc, m: int, n: int, chose
                 instruction=Instruction(architecture="sm_100", family="tcgen05", k=16),
             ),
         ),
-        ("start", scalar(64, "cut(count=4 start=zero)")),
         ("slices", matrix(512, WGMMA, "k_cuts=[cut(layout=strided count=2 tile=64)]")),
     ],
 )  # fmt: skip

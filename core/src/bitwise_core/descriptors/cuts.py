@@ -15,6 +15,7 @@ Positive = Annotated[StrictInt, Field(ge=1)]
 FloatName = Annotated[str, AfterValidator(float_name)]
 
 Merge: TypeAlias = Literal["chain", "chain-down", "neighbours", "halves"]
+Start: TypeAlias = Literal["first", "zero"]
 """How parts are added: one after the other in ascending or descending order; or as a balanced tree whose first round
 adds part 2i to part 2i + 1 (a butterfly that counts its offsets up), or part i to part i + count / 2 (one that counts
 them down)."""
@@ -63,7 +64,7 @@ class Cut(Record):
     tile: Positive = 1
     remainder: Remainder = "short-last"
     merge: Merge = "chain"
-    start: Literal["first", "zero"] = "first"
+    start: Start = "first"
     partial_dtype: FloatName = "fp32"
     merge_dtype: FloatName = "fp32"
     groups: tuple[Group, ...] = ()

@@ -143,10 +143,11 @@ def _after(effects: _Effects, instruction: Instruction, pending: Pending, found:
             found[instruction.line] = f"uses {early.rstrip('?')} before what was asked of memory has arrived there"
     for access in effects.accesses:
         most = _HOLDS[access.counter]
+        kept = access.counter in _unordered(pending)
         pending = {
             key: min(age + 1, most) if key[0] == access.counter else age
             for key, age in pending.items()
-            if key[0] != access.counter or age + 1 < most or key[1].endswith("?")
+            if key[0] != access.counter or age + 1 < most or kept
         }
         for name in access.fills or ("",):
             pending[access.counter, name if access.ordered else f"{name}?"] = 0
@@ -154,8 +155,13 @@ def _after(effects: _Effects, instruction: Instruction, pending: Pending, found:
 
 
 def _waited(pending: Pending, waits: dict[str, int]) -> Pending:
+    unordered = _unordered(pending)
     for counter, count in waits.items():
-        unordered = any(key[0] == counter and key[1].endswith("?") for key in pending)
-        if count == 0 or not unordered:
+        if count == 0 or counter not in unordered:
             pending = {key: age for key, age in pending.items() if key[0] != counter or age < count}
     return pending
+
+
+def _unordered(pending: Pending) -> set[str]:
+    """The counters of which an access is answered in any order: the oldest need not be the first to arrive."""
+    return {counter for counter, name in pending if name.endswith("?")}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Group, Instruction
-from bitwise_core.descriptors.cuts import Merge
+from bitwise_core.descriptors.cuts import Merge, Start
 from bitwise_core.problems import BiasedProduct
 from bitwise_cublas_profiles.profile import Declined, Profile, Row
 from bitwise_cublas_profiles.question import FP8, Configuration, Question
@@ -128,13 +128,13 @@ class _Case:
         assert row is not None
         return Instruction(architecture=self.known.architecture, family=str(row["unit"]), k=k)
 
-    def _merge(self) -> tuple[str, str]:
-        """The type of a finished slice, and of the running sum."""
+    def _merge(self) -> tuple[str, str, Start]:
+        """The type of a finished slice, that of the running sum, and what this starts from."""
         row = self.known.row("merges", reduction=self.configuration.reduction)
         if row is None:
             raise self.declined(f"REDUCTION_SCHEME {self.configuration.reduction} has no row")
         partial, merge = (self.asked.c if row[name] == "output" else "fp32" for name in ("partial", "merge"))
-        return partial, merge
+        return partial, merge, row.get("start", "first")
 
     def _matrix(self, row: Row, cuts: tuple[Cut, ...], dropped: int = 0, *, first: bool = False) -> GEMMDesc:
         asked, k = self.asked, int(row["instruction_k"])
@@ -157,8 +157,7 @@ class _Case:
         if found.dropped is None:
             raise self.declined(found.reason)
         chunk = -(-(k // split) // step) * step
-        partial, merge = self._merge()
-        if (partial, merge) != ("fp32", "fp32"):
+        if self._merge() != ("fp32", "fp32", "first"):
             raise self.declined(f"REDUCTION_SCHEME {self.configuration.reduction} of this algorithm is not measured")
         return self._matrix(row, (Cut(span=chunk), *block), found.dropped)
 
@@ -173,8 +172,9 @@ class _Case:
         grain = self._grain()
         whole = -(-k // grain)
         chunk = -(-whole // split) * grain
-        partial, merge = self._merge()
-        return self._matrix(row, (Cut(span=chunk, partial_dtype=partial, merge_dtype=merge),), first=True)
+        partial, merge, start = self._merge()
+        cut = Cut(span=chunk, partial_dtype=partial, merge_dtype=merge, start=start)
+        return self._matrix(row, (cut,), first=True)
 
     def _grain(self) -> int:
         """What slices are whole multiples of: the largest grain of the layout that divides k, the smallest for none."""
@@ -207,7 +207,7 @@ class _Case:
         row = self._row("chains")
         if row is None:
             return self._dealt()
-        chunks = () if row["chunks"] == 1 else (Cut(count=int(row["chunks"])),)
+        chunks = () if row["chunks"] == 1 else (Cut(count=int(row["chunks"]), start=row.get("start", "first")),)
         return self._scalar(*chunks, *((Cut(span=int(row["block"])),) if row["block"] else ()))
 
     def _lanes(self) -> GEMMDesc:

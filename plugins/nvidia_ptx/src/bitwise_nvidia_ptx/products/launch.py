@@ -160,7 +160,7 @@ def _lanes(plan: ScalarPlan | BlocksPlan, chosen: Schedule, m: int, n: int, comm
         {**given, "count": m * n, "tile": tile, "chunk": chunk, "blocks": blocks},
         {
             "LANES": wide, "STRIDED": strided, "DEALT": dealt, "MERGE": merge, "UNROLL": chosen.block_k,
-            "BLOCK": chosen.block_m,
+            "ZERO": isinstance(plan, ScalarPlan) and plan.zero, "BLOCK": chosen.block_m,
         },
         {"num_warps": chosen.warps, **_EARLY},
     )  # fmt: skip
@@ -183,7 +183,7 @@ def _merge(plan: Plan, slices: Slices, workspace: Any, out: Any, m: int, n: int)
         (-(-m * n // block),),
         {**common, "slices": slices.number},
         {
-            "ROUNDED": slices.rounded, "FLAT": flat, "BLOCK": block,
+            "ROUNDED": slices.rounded, "ZERO": slices.zero, "FLAT": flat, "BLOCK": block,
             "FEW": slices.number if slices.number <= FEW_SLICES else 0,
         },
         {"num_warps": block // 128, **_EARLY},

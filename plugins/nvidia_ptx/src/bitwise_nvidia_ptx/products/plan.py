@@ -24,13 +24,14 @@ class Slices:
     """How k is parted over programs: `number` slices of `span` k, the last one what is left.
 
     `partial` is the type in which a slice's sum is handed over; `rounded` says that the running sum has the output's
-    type.
+    type, `zero` that it starts from +0.
     """
 
     number: int
     span: int
     partial: str = "fp32"
     rounded: bool = False
+    zero: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,8 @@ class MatrixPlan:
 class ScalarPlan:
     """Lanes of fused multiply-adds: `strided` deals tiles of `tile` k, otherwise each lane has `tile` k in a row.
 
-    Tiles are dealt to the first `taking` lanes, 0 for all of them; the others hold nothing.
+    Tiles are dealt to the first `taking` lanes, 0 for all of them; the others hold nothing.  `zero` says that the sum
+    of the lanes starts from +0.
     """
 
     k: int
@@ -60,6 +62,7 @@ class ScalarPlan:
     merge: int
     chunk: int
     taking: int = 0
+    zero: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +159,7 @@ def _closes(cut: Cut) -> bool:
 
 
 def _sliced(cut: Cut, desc: GEMMDesc, k: int) -> Slices:
-    if (
-        cut.layout != "contiguous"
-        or cut.merge != "chain"
-        or cut.start != "first"
-        or (cut.remainder != "short-last" or cut.groups)
-    ):
+    if cut.layout != "contiguous" or cut.merge != "chain" or (cut.remainder != "short-last" or cut.groups):
         raise Refused(f"slices by {cut}: these kernels take contiguous ones, the last one short, added in order")
     if cut.partial_dtype not in ("fp32", desc.output_dtype) or cut.merge_dtype not in ("fp32", desc.output_dtype):
         raise Refused(f"slices of {cut.partial_dtype}, sums of {cut.merge_dtype}: fp32 and the output's type are known")
@@ -169,7 +167,7 @@ def _sliced(cut: Cut, desc: GEMMDesc, k: int) -> Slices:
     if 0 in lengths:
         raise Refused(f"{lengths.count(0)} empty slices: these kernels run every slice on some k")
     # Several lengths: all alike but the last.
-    return Slices(len(lengths), lengths[0], cut.partial_dtype, cut.merge_dtype != "fp32")
+    return Slices(len(lengths), lengths[0], cut.partial_dtype, cut.merge_dtype != "fp32", cut.start == "zero")
 
 
 def _scalar(desc: GEMMDesc) -> ScalarPlan | BlocksPlan:
@@ -202,7 +200,7 @@ def _scalar(desc: GEMMDesc) -> ScalarPlan | BlocksPlan:
         return ScalarPlan(k, slices, 1, False, slices.span, 0, chunk or slices.span)
     (cut,) = cuts
     lanes = cut.count or 0
-    if cut.merge not in MERGES or cut.start != "first" or cut.remainder != "short-last":
+    if cut.merge not in MERGES or cut.remainder != "short-last":
         raise Refused(f"lanes by {cut}: these kernels add them in order, by halves or by neighbours")
     if lanes & (lanes - 1) or lanes > (_CHAIN_LANES if cut.merge == "chain" else 128):
         raise Refused(f"{lanes} lanes: these kernels know powers of two up to {_CHAIN_LANES}, 128 in a tree")
@@ -214,7 +212,8 @@ def _scalar(desc: GEMMDesc) -> ScalarPlan | BlocksPlan:
         if slices.number > 1:
             raise Refused("contiguous lanes of slices: these kernels know them of the whole k")
     strided = cut.layout == "strided"
-    return ScalarPlan(k, slices, lanes, strided, tile, MERGES[cut.merge], chunk or max(own, 1), taking)
+    zero = cut.start == "zero"
+    return ScalarPlan(k, slices, lanes, strided, tile, MERGES[cut.merge], chunk or max(own, 1), taking, zero)
 
 
 def _few(cut: Cut) -> bool:

@@ -94,19 +94,21 @@ def product(
 
 @triton.jit(do_not_specialize=["slices"])
 def merge(
-    W, C, N, count, slices, stride_cm, stride_cn, ROUNDED: tl.constexpr, FLAT: tl.constexpr, FEW: tl.constexpr,
-    BLOCK: tl.constexpr,
+    W, C, N, count, slices, stride_cm, stride_cn, ROUNDED: tl.constexpr, ZERO: tl.constexpr, FLAT: tl.constexpr,
+    FEW: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """C[m, n] = W[0, m, n] + W[1, m, n] + ..., added in order in fp32 and rounded to C's type at the end.
 
-    W is dense, `count` elements a slice.  With ROUNDED the running sum has C's type.  FLAT: C is dense too.
-    FEW: the number of slices where they are few, else 0.
+    W is dense, `count` elements a slice.  With ROUNDED the running sum has C's type, with ZERO it starts from +0.
+    FLAT: C is dense too.  FEW: the number of slices where they are few, else 0.
     """
     gdc_wait()
     gdc_launch_dependents()
     where = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = where < count
     total = tl.load(W + where, mask=inside, other=0.0).to(tl.float32)
+    if ZERO:
+        total += 0.0
     if ROUNDED:
         total = total.to(C.dtype.element_ty).to(tl.float32)
     part = W + where

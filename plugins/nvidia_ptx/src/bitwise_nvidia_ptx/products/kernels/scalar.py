@@ -9,6 +9,12 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
+def _nothing():
+    """-0, which changes no sum; Triton takes a literal -0.0 for 0.0."""
+    return tl.full((), 0x80000000, tl.uint32).to(tl.float32, bitcast=True)
+
+
+@triton.jit
 def _pairs(x, ELEMENTS: tl.constexpr, LANES: tl.constexpr, HALVES: tl.constexpr):
     """One round of a balanced tree: lane i and lane i + LANES / 2, or lanes 2 i and 2 i + 1."""
     if HALVES:
@@ -25,9 +31,9 @@ def _fold(x, ELEMENTS: tl.constexpr, LANES: tl.constexpr, MERGE: tl.constexpr):
     if MERGE == 0:
         lane = tl.arange(0, LANES)[None, :]
         # One value among zeros of negative sign: adding -0 changes no value, so the tree of such a sum decides nothing.
-        total = tl.sum(tl.where(lane == 0, x, -0.0), axis=1)
+        total = tl.sum(tl.where(lane == 0, x, _nothing()), axis=1)
         for number in tl.static_range(1, LANES):
-            total += tl.sum(tl.where(lane == number, x, -0.0), axis=1)
+            total += tl.sum(tl.where(lane == number, x, _nothing()), axis=1)
         return total
     if LANES >= 256:
         x = _pairs(x, ELEMENTS, 256, False)
@@ -52,13 +58,13 @@ def _fold(x, ELEMENTS: tl.constexpr, LANES: tl.constexpr, MERGE: tl.constexpr):
 def lanes(
     A, B, C, N, K, count, slice_k, tile, chunk, stride_am, stride_ak, stride_bk, stride_bn, stride_cs, stride_cm,
     stride_cn, blocks, LANES: tl.constexpr, STRIDED: tl.constexpr, DEALT: tl.constexpr, MERGE: tl.constexpr,
-    UNROLL: tl.constexpr, BLOCK: tl.constexpr,
+    UNROLL: tl.constexpr, ZERO: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """C[slice, m, n] = sum over the slice's k of A[m, k] B[k, n], by LANES accumulators of fp32 for each element.
 
     STRIDED deals tiles of `tile` k to the first `blocks` lanes in turn; without it every lane has `tile` k that follow
     one another.  A lane closes its accumulator every `chunk` of its own k and adds the totals in order.  DEALT: a slice
-    is no stretch of k but every `blocks`-th of its tiles of LANES k.
+    is no stretch of k but every `blocks`-th of its tiles of LANES k.  ZERO: the lanes' sum starts from +0.
     """
     gdc_wait()
     gdc_launch_dependents()
@@ -94,7 +100,11 @@ def lanes(
                 b = tl.load(second + where * stride_bk, mask=real, other=0.0).to(tl.float32)
                 accumulator = tl.where(real, tl.fma(a, b, accumulator), accumulator)
         total = tl.where(begin == 0, accumulator, total + accumulator)
+    if STRIDED:
+        total = tl.where((lane < blocks)[None, :], total, _nothing())
     sums = _fold(total, BLOCK, LANES, MERGE)
+    if ZERO:
+        sums += 0.0  # a sum from +0 differs from one without in -0 alone
     out = C + number.to(tl.int64) * stride_cs + row * stride_cm + column * stride_cn
     tl.store(out, sums.to(C.dtype.element_ty), mask=inside)
 
@@ -116,7 +126,7 @@ def merge_blocks(W, C, N, count, blocks, stride_cm, stride_cn, THREADS: tl.const
     for begin in range(THREADS, blocks, THREADS):
         first += count.to(tl.int64) * THREADS
         # A thread without a block of its own adds none: -0 changes no value.
-        x += tl.load(first, mask=inside[:, None] & (begin + thread < blocks)[None, :], other=-0.0)
+        x += tl.load(first, mask=inside[:, None] & (begin + thread < blocks)[None, :], other=_nothing())
     if THREADS >= 128:
         x = _pairs(x, BLOCK, 128, True)
     if THREADS >= 64:
@@ -125,9 +135,9 @@ def merge_blocks(W, C, N, count, blocks, stride_cm, stride_cn, THREADS: tl.const
     lane = tl.arange(0, LEFT)[None, :]
     total = tl.zeros((BLOCK,), dtype=tl.float32)
     for component in tl.static_range(4):
-        part = tl.sum(tl.where(lane == component, x, -0.0), axis=1)
+        part = tl.sum(tl.where(lane == component, x, _nothing()), axis=1)
         for group in tl.static_range(1, LEFT // 4):
-            part += tl.sum(tl.where(lane == 4 * group + component, x, -0.0), axis=1)
+            part += tl.sum(tl.where(lane == 4 * group + component, x, _nothing()), axis=1)
         total = part if component == 0 else total + part
     out = C + (element // N) * stride_cm + (element % N) * stride_cn
     tl.store(out, total.to(C.dtype.element_ty), mask=inside)
