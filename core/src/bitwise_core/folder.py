@@ -204,19 +204,21 @@ def find_arch(sources: Sequence[Source], registry: Registry, target: str | None)
         raise InputError(_unmodelled(registry, target))
     sentences: list[str] = []
     for source in sources:
+        refused: list[str] = []
         for arch in _readers(registry, source.name):
             try:
                 stated = arch.parse(source.text, source.name).target
             except AssemblyError as error:
-                sentences.append(str(error))
-                break
+                refused.append(str(error))
+                continue
             except RecursionError:
-                sentences.append(f"{source.name}: nests too deeply to be read")
-                break
+                refused.append(f"{source.name}: nests too deeply to be read")
+                continue
             for each in registry.arches.values():
                 if stated in each.targets:
                     return each
             raise InputError(f"{source.name}: {_unmodelled(registry, stated)}")
+        sentences += refused[:1]
     raise InputError(*sentences)
 
 

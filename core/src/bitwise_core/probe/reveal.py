@@ -94,10 +94,12 @@ def _checked(measure: Measure, tree: SumTree, random: np.random.Generator) -> st
 
 
 def _fresh_pairs(leaves: Integers, random: np.random.Generator) -> tuple[Integers, Integers]:
-    """Pairs of two different leaves."""
-    count = min(CHECKS, len(leaves) * (len(leaves) - 1) // 2)
-    places = random.integers(0, len(leaves), size=count)
-    others = (places + random.integers(1, len(leaves), size=count)) % len(leaves)
+    """Pairs of two different leaves: all of them where they are few."""
+    if len(leaves) * (len(leaves) - 1) // 2 <= CHECKS:
+        places, others = np.triu_indices(len(leaves), 1)
+        return leaves[places], leaves[others]
+    places = random.integers(0, len(leaves), size=CHECKS)
+    others = (places + random.integers(1, len(leaves), size=CHECKS)) % len(leaves)
     return leaves[places], leaves[others]
 
 
