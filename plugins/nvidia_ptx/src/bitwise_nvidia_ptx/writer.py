@@ -14,6 +14,7 @@ from bitwise_core.asm import (
     Immediate,
     Instruction,
     Kernel,
+    Modified,
     Module,
     Negated,
     Operand,
@@ -205,3 +206,5 @@ def _operand(operand: Operand, kernel: Kernel) -> str:
             place = "" if base is None else _operand(base, kernel)
             place = f"{place}+{offset}" if place and offset else place or str(offset)
             return f"[{_listed([place, *(_operand(each, kernel) for each in extra)])}]"
+        case Modified(changes=changes):
+            raise ValueError(f"PTX has no operand changed by {', '.join(changes)}: it cannot be written")
