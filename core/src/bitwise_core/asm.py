@@ -7,9 +7,10 @@ that every later message can name it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from functools import wraps
+from typing import TypeAlias, TypeVar
 
 
 class AssemblyError(ValueError):
@@ -226,3 +227,22 @@ class Module:
             if kernel.name == name:
                 return kernel
         raise KeyError(f"{self.file} has no entry {name!r}; its entries: {names}")
+
+
+Answer = TypeVar("Answer")
+
+
+def once_a_kernel(ask: Callable[[Kernel], Answer]) -> Callable[[Kernel], Answer]:
+    """Remembers the answers on the kernels that were asked about last, by their tuple of instructions itself."""
+    known: dict[int, tuple[tuple[Instruction, ...], Answer]] = {}
+
+    @wraps(ask)
+    def answer(kernel: Kernel) -> Answer:
+        found = known.get(id(kernel.instructions))
+        if found is None or found[0] is not kernel.instructions:
+            if len(known) > 64:
+                known.clear()
+            found = known[id(kernel.instructions)] = kernel.instructions, ask(kernel)
+        return found[1]
+
+    return answer

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bitwise_amd_gfx942.definitions import Definitions
-from bitwise_core.asm import Immediate, Instruction, Kernel, Modified, Operand, Register, Vector
+from bitwise_core.asm import Immediate, Kernel, Modified, Operand, Register, Vector, once_a_kernel
 
 _ONE = 0x3FF0000000000000
 _VCC = Vector((Register("vcc_lo"), Register("vcc_hi")))
@@ -26,20 +26,9 @@ class Divisions:
     inside: frozenset[int]
 
 
-_KNOWN: dict[int, tuple[tuple[Instruction, ...], Divisions]] = {}
-
-
+@once_a_kernel
 def divisions_of(kernel: Kernel) -> Divisions:
     """The divisions of a kernel."""
-    known = _KNOWN.get(id(kernel.instructions))
-    if known is None or known[0] is not kernel.instructions:
-        if len(_KNOWN) > 64:
-            _KNOWN.clear()
-        known = _KNOWN[id(kernel.instructions)] = kernel.instructions, _find(kernel)
-    return known[1]
-
-
-def _find(kernel: Kernel) -> Divisions:
     ends, inside = set(), set()
     places = [index for index, each in enumerate(kernel.instructions) if each.opcode.startswith("v_div_fixup_f")]
     if not places:

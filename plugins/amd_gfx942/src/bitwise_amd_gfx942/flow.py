@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from bitwise_amd_gfx942.opcodes.forms import form
-from bitwise_core.asm import Instruction, Kernel, Symbol, registers_of
+from bitwise_core.asm import Instruction, Kernel, Symbol, once_a_kernel, registers_of
 
 _READS = frozenset({
     "s_addc_u32", "s_subb_u32", "s_cselect_b32", "s_cselect_b64", "s_cbranch_scc0", "s_cbranch_scc1", "s_cmov_b32",
@@ -43,22 +43,9 @@ def successors(kernel: Kernel, index: int) -> tuple[int, ...]:
     return (index + 1,)
 
 
-_KNOWN: dict[int, tuple[tuple[Instruction, ...], frozenset[int]]] = {}
-
-
+@once_a_kernel
 def condition_lives_after(kernel: Kernel) -> frozenset[int]:
     """The lines of the instructions after which the scalar condition code may still be looked at."""
-    known = _KNOWN.get(id(kernel.instructions))
-    if known is not None and known[0] is kernel.instructions:
-        return known[1]
-    if len(_KNOWN) > 64:
-        _KNOWN.clear()
-    found = _lives_after(kernel)
-    _KNOWN[id(kernel.instructions)] = kernel.instructions, found
-    return found
-
-
-def _lives_after(kernel: Kernel) -> frozenset[int]:
     count = len(kernel.instructions)
     reads = [reads_condition(each) for each in kernel.instructions]
     writes = [_writes(each.opcode) for each in kernel.instructions]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bitwise_core.asm import Instruction, Kernel, Symbol
+from bitwise_core.asm import Instruction, Kernel, Symbol, once_a_kernel
 from bitwise_core.machine.arch import UnknownInstruction
 
 _ROUNDINGS = ("rn", "ru", "rd", "rz")
@@ -30,23 +30,13 @@ class Mode:
     clamps_fp16: bool
 
 
-def mode_of(kernel: Kernel) -> Mode:
-    """The mode in which a kernel begins, from its descriptor; the defaults are LLVM's."""
-    known = _KNOWN.get(id(kernel.instructions))
-    if known is None or known[0] is not kernel.instructions:
-        if len(_KNOWN) > 64:
-            _KNOWN.clear()
-        known = _KNOWN[id(kernel.instructions)] = kernel.instructions, _mode(kernel)
-    return known[1]
-
-
-_KNOWN: dict[int, tuple[tuple[Instruction, ...], Mode]] = {}
-
 OVERFLOW = Symbol("hwreg(HW_REG_MODE, 23, 1)")
 """The one bit of the mode register that a kernel may change: whether results in fp16 are clamped."""
 
 
-def _mode(kernel: Kernel) -> Mode:
+@once_a_kernel
+def mode_of(kernel: Kernel) -> Mode:
+    """The mode in which a kernel begins, from its descriptor; the defaults are LLVM's."""
     given = kernel.attributes
 
     def rounding(name: str) -> str:

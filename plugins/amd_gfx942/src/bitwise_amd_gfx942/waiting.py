@@ -16,7 +16,7 @@ from typing import TypeAlias
 from bitwise_amd_gfx942.definitions import written
 from bitwise_amd_gfx942.flow import successors
 from bitwise_amd_gfx942.opcodes.forms import form
-from bitwise_core.asm import Immediate, Instruction, Kernel, Symbol, registers_of
+from bitwise_core.asm import Immediate, Instruction, Kernel, Symbol, once_a_kernel, registers_of
 
 _COUNT = re.compile(r"(vmcnt|lgkmcnt|expcnt)\((\d+)\)")
 _SHARED_WRITE = "shared memory"
@@ -68,19 +68,6 @@ def _waits(instruction: Instruction) -> dict[str, int]:
     return found
 
 
-_KNOWN: dict[int, tuple[tuple[Instruction, ...], dict[int, str]]] = {}
-
-
-def hazards_of(kernel: Kernel) -> dict[int, str]:
-    """By the line of an instruction that comes too early: what it does not wait for."""
-    known = _KNOWN.get(id(kernel.instructions))
-    if known is None or known[0] is not kernel.instructions:
-        if len(_KNOWN) > 64:
-            _KNOWN.clear()
-        known = _KNOWN[id(kernel.instructions)] = kernel.instructions, _find(kernel)
-    return known[1]
-
-
 class _Effects:
     """What one instruction does to what is pending, worked out once."""
 
@@ -98,7 +85,9 @@ class _Effects:
             self.names |= {"vcc_lo", "vcc_hi"}
 
 
-def _find(kernel: Kernel) -> dict[int, str]:
+@once_a_kernel
+def hazards_of(kernel: Kernel) -> dict[int, str]:
+    """By the line of an instruction that comes too early: what it does not wait for."""
     effects = [_Effects(each) for each in kernel.instructions]
     entries: dict[int, Pending] = {0: {}}
     found: dict[int, str] = {}

@@ -8,10 +8,19 @@ another operation than one of a register that holds the same number at run time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Iterable
 
-from bitwise_core.asm import Address, Immediate, Instruction, Kernel, Operand, Register, Symbol, registers_of
+from bitwise_core.asm import (
+    Address,
+    Immediate,
+    Instruction,
+    Kernel,
+    Operand,
+    Register,
+    Symbol,
+    once_a_kernel,
+    registers_of,
+)
 from bitwise_core.machine.arch import UnknownInstruction
 
 _RUN_TIME = (
@@ -30,24 +39,6 @@ _RUN_TIME = (
     "call",
     "redux",
 )
-
-
-Answer = TypeVar("Answer")
-
-
-def once_a_kernel(ask: Callable[[Kernel], Answer]) -> Callable[[Kernel], Answer]:
-    """Remembers the answers on the kernels that were asked about last, by their tuple of instructions itself."""
-    known: dict[int, tuple[tuple[Instruction, ...], Answer]] = {}
-
-    def answer(kernel: Kernel) -> Answer:
-        found = known.get(id(kernel.instructions))
-        if found is None or found[0] is not kernel.instructions:
-            if len(known) > 64:
-                known.clear()
-            found = known[id(kernel.instructions)] = kernel.instructions, ask(kernel)
-        return found[1]
-
-    return answer
 
 
 def run_time_registers(kernel: Kernel) -> frozenset[str]:

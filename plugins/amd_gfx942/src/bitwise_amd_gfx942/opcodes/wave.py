@@ -6,13 +6,14 @@ Source: AMD Instinct MI300 ISA, "LDS: ds_permute, ds_bpermute, ds_swizzle", "v_r
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.acting import acting, vector
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, number
 from bitwise_amd_gfx942.opcodes.lanewise import integer, lanewise
-from bitwise_amd_gfx942.opcodes.sources import is_vector, reader, writer
+from bitwise_amd_gfx942.opcodes.sources import Reader, Writer, is_vector, reader, writer
 from bitwise_amd_gfx942.registers import WAVE, agreed, lowest_lane
 from bitwise_core.asm import Instruction
 from bitwise_core.machine.arch import Context, UnknownInstruction
@@ -48,20 +49,36 @@ def from_lanes(machine: Machine, value: Value, lane: Array, line: int) -> Value:
     return taken if (runs | ~machine.mask).all() else choose(runs, taken, literal(0, 32))
 
 
+_BY_DATA = "lanes exchange values by an address that depends on data"
+
+
+def _exchanged(instruction: Instruction) -> tuple[Callable[[Machine], Array | None], Reader, Writer]:
+    """The lane whose number times 4 each lane's address is (None: it depends on data), the value, and the target."""
+    offset = number(instruction, check_modifiers(instruction, "offset").modifiers.get("offset", "0"))
+    target, place, source = instruction.operands
+    where = reader(place, "b32", instruction)
+
+    def addressed(machine: Machine) -> Array | None:
+        address = machine.known(where(machine))
+        return (
+            None
+            if address is None
+            else ((address + np.uint32(offset)) >> np.uint32(2) & np.uint32(63)).astype(np.int64)
+        )
+
+    return addressed, reader(source, "b32", instruction), writer(target, 32, instruction)
+
+
 @vector(TABLE, "ds_bpermute_b32")
 def permute_back(instruction: Instruction, context: Context) -> Step:
     """Each lane takes the value of the lane whose number times 4 is its address."""
-    offset = number(instruction, check_modifiers(instruction, "offset").modifiers.get("offset", "0"))
-    target, place, source = instruction.operands
-    where, value_of = reader(place, "b32", instruction), reader(source, "b32", instruction)
-    write = writer(target, 32, instruction)
+    addressed, value_of, write = _exchanged(instruction)
     line = instruction.line
 
     def step(machine: Machine) -> None:
-        address = machine.known(where(machine))
-        if address is None:
-            raise Unreadable("lanes exchange values by an address that depends on data", line)
-        lane = ((address + np.uint32(offset)) >> np.uint32(2) & np.uint32(63)).astype(np.int64)
+        lane = addressed(machine)
+        if lane is None:
+            raise Unreadable(_BY_DATA, line)
         write(machine, from_lanes(machine, value_of(machine), lane, line))
 
     return step
@@ -70,19 +87,16 @@ def permute_back(instruction: Instruction, context: Context) -> Step:
 @vector(TABLE, "ds_permute_b32")
 def permute_forward(instruction: Instruction, context: Context) -> Step:
     """Each lane sends its value to the lane whose number times 4 is its address; who gets none has 0."""
-    offset = number(instruction, check_modifiers(instruction, "offset").modifiers.get("offset", "0"))
-    target, place, source = instruction.operands
-    where, value_of = reader(place, "b32", instruction), reader(source, "b32", instruction)
-    write = writer(target, 32, instruction)
+    addressed, value_of, write = _exchanged(instruction)
     line = instruction.line
 
     def step(machine: Machine) -> None:
-        address = machine.known(where(machine))
-        if address is None or machine.condition is not None:
-            raise Unreadable("lanes exchange values by an address that depends on data", line)
-        rows = max(address.shape[0], 1 if machine.mask is None else machine.mask.shape[0])
+        lane = addressed(machine)
+        if lane is None or machine.condition is not None:
+            raise Unreadable(_BY_DATA, line)
+        rows = max(lane.shape[0], 1 if machine.mask is None else machine.mask.shape[0])
         shape = (rows, machine.threads)
-        lane = np.broadcast_to((address + np.uint32(offset)) >> np.uint32(2) & np.uint32(63), shape).astype(np.int64)
+        lane = np.broadcast_to(lane, shape)
         to = lane + first_threads(machine)
         runs = np.broadcast_to(np.True_ if machine.mask is None else machine.mask, shape)
         sender = np.full(shape, -1, dtype=np.int64)
