@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from bitwise_cublas_profiles import campaign, tally
-from bitwise_cublas_profiles.draws import DRAWS, KINDS, PLAIN, Pools
+from bitwise_cublas_profiles.draws import CANCELLING, DRAWS, KINDS, PLAIN, Pools
 from bitwise_cublas_profiles.question import question
 from bitwise_cublas_profiles.shapes import REGIMES, drawn
 from bitwise_cublas_profiles.tally import COLUMNS
@@ -96,7 +97,7 @@ def test_exact_sums_of_cancelling_draws_are_zero(dtype: str, letters: str, k: in
     )  # fmt: skip
     plain = [pools.operands(asked, 3, 0), pools.operands(asked, 3, 0)]
     assert all((left.double() == right.double()).all() for left, right in zip(*plain, strict=True))
-    for draw in range(PLAIN, DRAWS):
+    for draw in range(DRAWS - CANCELLING, DRAWS):
         a, b = pools.operands(asked, 3, draw)
         assert [a.stride(), b.stride()] == [each.stride() for each in plain[0]]
         # Each product is a double; a sum of them in doubles need not be.
@@ -106,5 +107,48 @@ def test_exact_sums_of_cancelling_draws_are_zero(dtype: str, letters: str, k: in
         assert bool(torch.isfinite(a.float()).all())
 
 
+@pytest.mark.parametrize("letters", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "e4m3", "e5m2"])
+def test_rows_of_negative_zeros_and_columns_of_positive_numbers(dtype: str, letters: str) -> None:
+    torch = pytest.importorskip("torch")
+    pools = Pools(1, "cpu", 1 << 18)
+    asked = replace(question(8, 16, 200, dtype), transpose_a=letters[0] == "T", transpose_b=letters[1] == "T")
+    before = [each.double() for each in pools.operands(asked, 3, 0)]
+    a, b = pools.operands(asked, 3, KINDS.index("zeros"))
+    assert all((old == new.double()).all() for old, new in zip(before, pools.operands(asked, 3, 0), strict=True))
+    rows, columns = a.double(), b.double().t()
+    negative, zero = torch.signbit(rows), rows == 0
+    assert sorted(Counter(zip((negative.all(1)).tolist(), zero.all(1).tolist(), strict=True)).items()) == [
+        ((False, False), 4), ((True, False), 2), ((True, True), 2)
+    ]  # fmt: skip
+    few = ~negative.all(1) & (zero.sum(1) > 150)
+    assert few.sum() == 2
+    assert (negative & zero)[few].any()
+    assert (~negative & zero)[few].any()
+    assert sorted((torch.signbit(columns).sum(1) == 0).tolist()) == [False] * 4 + [True] * 12
+    assert ((columns == 0).all(1)).sum() == 4
+
+
+@pytest.mark.parametrize("letters", ["NN", "TT"])
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "e4m3", "e5m2"])
+@pytest.mark.parametrize("k", [1, 100, 20_000])
+def test_sums_of_tiny_draws_vanish_in_some_rows_alone(dtype: str, letters: str, k: int) -> None:
+    torch = pytest.importorskip("torch")
+    pools = Pools(1, "cpu", 1 << 20)
+    asked = replace(question(8, 16, k, dtype), transpose_a=letters[0] == "T", transpose_b=letters[1] == "T")
+    a, b = pools.operands(asked, 3, KINDS.index("tiny"))
+    assert torch.signbit(a.double()).all(1).sum() >= 6
+    assert (~torch.signbit(b.double())).all(0).sum() >= 12
+    sums = (a.double() @ b.double()).to(torch.bfloat16 if asked.c == "bf16" else torch.float16)
+    vanished = (sums == 0).double().mean(1)
+    if dtype in ("fp16", "bf16"):
+        assert (vanished > 0.9).any()
+        assert (vanished < 0.7).any()
+        assert bool(torch.signbit(sums[vanished == 1]).any())
+    else:
+        assert float(a.double().abs().max()) < 2.0**-6
+
+
 def test_ten_draws_are_plain() -> None:
     assert (PLAIN, KINDS[:PLAIN]) == (10, ("flat", "wide") * 5)
+    assert [kind for kind in KINDS if "cancelling" in kind] == list(KINDS[-CANCELLING:])

@@ -2,8 +2,9 @@
 
     python -m bitwise_cublas_profiles.campaign --out sweep.jsonl --seconds 240 --seed 1
 
-Every shape is asked of the heuristic, run exactly as answered and run from the descriptor of that answer, on twelve
-draws: ten that are flat and wide in turn, and two whose exact sums are zero.  The file has one line a shape, after a
+Every shape is asked of the heuristic, run exactly as answered and run from the descriptor of that answer, on fourteen
+draws: ten that are flat and wide in turn, one of zeros of both signs, one of products too small for the output's type
+or for fp32, and two whose exact sums are zero.  The file has one line a shape, after a
 line that describes them; a file that is there is gone on with, on the same library and GPU model.  A wrong descriptor
 of every sixteenth shape is run too, as a control.  All GPUs that are visible take part.  Only PyTorch, Triton, NumPy
 and pydantic are needed.

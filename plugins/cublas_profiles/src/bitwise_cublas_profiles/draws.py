@@ -1,7 +1,8 @@
-"""Operands on a GPU, by shape's number and draw: flat, wide, and such that every exact sum is zero.
+"""Operands on a GPU, by shape's number and draw: flat, wide, zeros, tiny, and such that every exact sum is zero.
 
 Where the exact sum of an output element is zero, what comes back is the roundings of its order and nothing else: with a
-wrong order it comes back otherwise, where a flat draw rounds most of the difference away.
+wrong order it comes back otherwise, where a flat draw rounds most of the difference away.  Zeros and products that
+round to them show by the sign of a zero what a sum starts from, and what a lane without a value of its own holds.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ import math
 import random
 from typing import Any
 
+from bitwise_core.numeric import FLOAT_FORMATS
 from bitwise_cublas_profiles.question import FP8, Question
 from bitwise_cublas_profiles.shapes import MAXIMUM_OPERAND
 
-KINDS = ("flat", "wide") * 5 + ("flat, cancelling", "wide, cancelling")
+KINDS = ("flat", "wide") * 5 + ("zeros", "tiny", "flat, cancelling", "wide, cancelling")
 """The draws of a shape, in order."""
 DRAWS = len(KINDS)
-PLAIN = sum("cancelling" not in kind for kind in KINDS)
-"""How many of them cancel nothing; they come first."""
+PLAIN = sum(kind in ("flat", "wide") for kind in KINDS)
+"""How many of them are random numbers as they are; they come first."""
+CANCELLING = sum("cancelling" in kind for kind in KINDS)
+"""How many of them cancel; they come last."""
 
 _REACH = 2000.0
 """About how large a partial sum of a cancelling draw becomes where the output is fp16, which holds 65504."""
@@ -63,6 +67,9 @@ class Pools:
             stored.append(pool[start : start + rows * columns].view(rows, columns))
         if "cancelling" in KINDS[draw] and asked.k > 1:
             stored = self._cancelled(asked, source, *stored)
+        elif KINDS[draw] in ("zeros", "tiny"):
+            change = self._zeros if KINDS[draw] == "zeros" else self._tiny
+            stored = change(asked, source, *(each.clone() for each in stored))
         a, b = stored
         return a.t() if asked.transpose_a else a, b.t() if asked.transpose_b else b
 
@@ -86,3 +93,53 @@ class Pools:
             bits.index_fill_(axis, over, 0)
             made.append(copy)
         return made
+
+    def _bits(self, matrix: Any) -> tuple[Any, int]:
+        """Its patterns, in the same memory, and the bit of the sign."""
+        narrow = matrix.element_size() == 1
+        return matrix.view(self.torch.int8 if narrow else self.torch.int16), -(1 << 7) if narrow else -(1 << 15)
+
+    def _lines(self, asked: Question, source: random.Random, a: Any, b: Any) -> list[tuple[Any, Any]]:
+        """A by rows and B by columns, whatever lies dense, and a number from 0 to 3 for each of these, beside them."""
+        found = []
+        for matrix, across in ((a, asked.transpose_a), (b, not asked.transpose_b)):
+            lines = matrix.t() if across else matrix
+            number = self.torch.arange(source.randrange(4), lines.shape[0] + 4, device=self.device) % 4
+            found.append((lines, number[: lines.shape[0], None]))
+        return found
+
+    def _zeros(self, asked: Question, source: random.Random, a: Any, b: Any) -> list[Any]:
+        """Rows of -0 alone, of zeros of either sign and few numbers, of -0 and negative numbers, and as they were;
+        columns of positive numbers, of +0 alone, of +0 and positive numbers, and as they were."""
+        torch = self.torch
+        generator = torch.Generator(device=self.device).manual_seed(source.getrandbits(48))
+        for (lines, number), left in zip(self._lines(asked, source, a, b), (True, False), strict=True):
+            bits, sign = self._bits(lines)
+            chance = torch.randint(0, 64, lines.shape, device=self.device, generator=generator, dtype=torch.uint8)
+            few, half = (number == 1) & (chance == 0), (number == 2) & (chance < 32)
+            kept = (number == 3) | few | half if left else (number == 0) | (number == 3) | half
+            bits.copy_(torch.where(kept, bits, bits & sign))
+            self._sign(bits, sign, (number == 0) | (number == 2) if left else number != 3, negative=left)
+        return [a, b]
+
+    def _tiny(self, asked: Question, source: random.Random, a: Any, b: Any) -> list[Any]:
+        """Rows whose sums lie about where the output's type, or fp32, ends; three of four have one sign throughout."""
+        deep = math.log2(asked.k)
+        if asked.a == "bf16":
+            # Products that vanish in fp32, that may, and that are few enough for their sums to vanish in bf16, or not.
+            exponents = [-156.0, -150.0, max(-150.0, -136 - deep), -131 - deep / 2]
+        else:
+            exponents = [-28 - deep, -26 - deep, -24 - deep, -22 - deep / 2]
+        halved = round(exponents[1] / 2)
+        for (lines, number), left in zip(self._lines(asked, source, a, b), (True, False), strict=True):
+            bits, sign = self._bits(lines)
+            if asked.a in FP8:
+                bits &= sign | ((1 << FLOAT_FORMATS[asked.a if left else asked.b].mantissa_bits) - 1)
+            else:
+                scales = [2.0 ** (round(each) - halved) for each in exponents] if left else [2.0**halved] * 4
+                lines *= self.torch.tensor(scales, dtype=lines.dtype, device=self.device)[number]
+            self._sign(bits, sign, number != 3, negative=left)
+        return [a, b]
+
+    def _sign(self, bits: Any, sign: int, where: Any, *, negative: bool) -> None:
+        bits.copy_(self.torch.where(where, bits | sign if negative else bits & ~sign, bits))

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from bitwise_cublas_profiles.draws import DRAWS, PLAIN, Pools
+from bitwise_cublas_profiles.draws import CANCELLING, DRAWS, PLAIN, Pools
 from bitwise_cublas_profiles.library import Library, Pointers
 from bitwise_cublas_profiles.profile import Declined, Profile, profile
 from bitwise_cublas_profiles.question import Answer, CublasError, Question
@@ -92,8 +92,7 @@ class Sweep:
                 raise
             return None
         shown = about[0] if outcome == "different" else 0
-        plain = (1 << PLAIN) - 1
-        return [found[0], (shown & plain).bit_count(), (shown & ~plain).bit_count()]
+        return [found[0], (shown & (1 << PLAIN) - 1).bit_count(), (shown >> DRAWS - CANCELLING).bit_count()]
 
     def others(self, each: Drawn, answer: Answer) -> list[Any] | None:
         """The alternatives that return cuBLAS's bytes, for the first shapes of every configuration."""
@@ -112,7 +111,7 @@ class Sweep:
                 break
             try:
                 # The draws that tell most come last, and are tried first.
-                if all(self.compare(each, answer, desc, draws)[0] == "equal" for draws in (2, DRAWS)):
+                if all(self.compare(each, answer, desc, draws)[0] == "equal" for draws in (CANCELLING, DRAWS)):
                     names.append(name)
             except Exception as error:
                 if "CUDA" in str(error):
