@@ -18,6 +18,7 @@ from bitwise_core.mma import (
     MatrixError,
     MmaSpec,
     SequentialMultiplyAdd,
+    exact,
     multiply_accumulate,
 )
 from bitwise_core.mma.multiply_add import multiply_add
@@ -46,6 +47,7 @@ ROWS = [
     row(FlooredSum(8, 24, 31, 24), "bf16", "fp32", 16),
     row(FlooredSum(4, 24, 31, 24), "fp16", "fp32", 4),
     row(FlooredSum(16, 24, 31, 24, True), "e4m3fnuz", "fp32", 16, "e5m2fnuz"),
+    row(FlooredSum(4, 24, 31, 24), "tf32", "fp32", 8),
     row(SequentialMultiplyAdd(), "fp32", "fp32", 2),
     row(SequentialMultiplyAdd(), "fp64", "fp64", 4),
     row(SequentialMultiplyAdd(("right", "accumulator", "left"), 0xFFF8 << 48), "fp64", "fp64", 4),
@@ -117,6 +119,25 @@ def test_results_do_not_depend_on_the_shape_of_the_work(spec: MmaSpec) -> None:
     # Two instructions are one after the other.
     first = multiply_accumulate(spec, a[..., : spec.k], b[:, : spec.k], c)
     assert np.array_equal(multiply_accumulate(spec, a[..., spec.k :], b[:, spec.k :], first), whole)
+
+
+@pytest.mark.parametrize("spec", ROWS, ids=lambda spec: f"{spec.name}-{spec.products}")
+def test_conversions_by_the_processor_are_those_by_integers(spec: MmaSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(11)
+
+    def drawn(operand: Any, *shape: int) -> Any:
+        form = spec.form(operand)
+        bits = generator.integers(0, 1 << form.bits, shape, dtype=np.uint64)
+        if isinstance(form, FloatFormat):  # a third of them small, so that results are subnormal or round to zero
+            field = ((1 << form.exponent_bits) - 1) << (form.mantissa_bits + form.padding)
+            small = generator.integers(0, 3, shape) == 0
+            bits = np.where(small, bits & np.uint64(~field & 0xFFFFFFFFFFFFFFFF), bits)
+        return bits.astype(storage(form.bits))
+
+    operands = drawn("left", 40, 20, 2 * spec.k), drawn("right", 40, 2 * spec.k, 20), drawn("accumulator", 40, 20, 20)
+    found = multiply_accumulate(spec, *operands)
+    monkeypatch.setattr(exact, "trusted", lambda: False)
+    assert np.array_equal(multiply_accumulate(spec, *operands), found)
 
 
 def test_tall_wide_and_deep_operands() -> None:

@@ -76,9 +76,9 @@ def compared(pair: Pair, draws: Iterable[str] = DRAWS, seconds: float = 0.0) -> 
     found = compare(*sources, arches, Options())
     try:
         ready = [prepare(source, arch, Options()) for source, arch in zip(sources, arches, strict=True)]
-        different = tuple(
-            draw for draw in draws if outputs(pair.left, ready[0], draw) != outputs(pair.right, ready[1], draw)
-        )
+        chosen = tuple(draws)
+        left, right = (outputs(case, one, chosen) for case, one in zip((pair.left, pair.right), ready, strict=True))
+        different = tuple(draw for draw in chosen if left[draw] != right[draw])
     except Unreadable as error:
         return Compared(pair.name, found.verdict, (), str(error))
     if different or found.verdict.outcome.value != "different" or not seconds:

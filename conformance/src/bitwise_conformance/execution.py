@@ -26,7 +26,7 @@ from bitwise_conformance.records import CaseRecord, Records, load_records
 from bitwise_core import registry
 from bitwise_core.asm import AssemblyError
 from bitwise_core.checker import Options, Prepared, prepare
-from bitwise_core.engine.execution import execute
+from bitwise_core.engine.execution import execute_together
 from bitwise_core.machine.domain import Unreadable
 
 
@@ -59,24 +59,28 @@ def run_case(case: Case, record: CaseRecord, recorded: Records, draws: Iterable[
     try:
         prepared = prepare(source, registry.default().arch(recorded.environment["architecture"]), Options())
         expected = {draw: record.hashes[recorded.draws.index(draw)] for draw in draws or recorded.draws}
-        different = tuple(draw for draw, hashes in expected.items() if outputs(case, prepared, draw) != hashes)
+        found = outputs(case, prepared, tuple(expected))
     except (Unreadable, AssemblyError) as error:
         return Run(case.id, digest, (), str(error))
-    return Run(case.id, digest, different)
+    return Run(case.id, digest, tuple(draw for draw, hashes in expected.items() if found[draw] != hashes))
 
 
-def outputs(case: Case, prepared: Prepared, draw: str) -> tuple[str, ...]:
-    """The hashes of a case's outputs after a run on one draw.  Raises Unreadable."""
+def outputs(case: Case, prepared: Prepared, draws: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The hashes of a case's outputs after a run on each draw, by draw.  Raises Unreadable."""
     launch = prepared.ready.launch
-    bits = inputs_of(case, draw)
+    inputs = [inputs_of(case, draw) for draw in draws]
     offsets = {array.name: array.offset * DTYPE_BYTES[array.dtype] for array in case.arrays}
-    before = {name: _allocation(bits[name], offsets[name]) for name in launch.buffers()}
-    after = execute(prepared.ready, before).after
-    found = []
-    for array in case.outputs:
-        content = after[array.name][offsets[array.name] :] if array.name in after else bits[array.name].view(np.uint8)
-        found.append(digest_of(content.view(f"u{DTYPE_BYTES[array.dtype]}"), array.dtype))
-    return tuple(found)
+    before = [{name: _allocation(bits[name], offsets[name]) for name in launch.buffers()} for bits in inputs]
+    runs = execute_together(prepared.ready, before) if before else []
+    found = {}
+    for draw, bits, run in zip(draws, inputs, runs, strict=True):
+        hashes = []
+        for array in case.outputs:
+            name, width = array.name, f"u{DTYPE_BYTES[array.dtype]}"
+            content = run.after[name][offsets[name] :] if name in run.after else bits[name].view(np.uint8)
+            hashes.append(digest_of(content.view(width), array.dtype))
+        found[draw] = tuple(hashes)
+    return found
 
 
 def _allocation(bits: Bits, offset: int) -> Bits:

@@ -67,11 +67,10 @@ def simulate_case(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     chosen = ORDER[:count]
     known = _KNOWN.setdefault((case.family, case.group, digest, str(source.launch)), {})
     start = time.perf_counter()
-    if any(draw not in known for draw in chosen):
+    left = [draw for draw in chosen if draw not in known]
+    if left:
         prepared = prepare(source, with_stand_ins(registry.default().arch(case.target)), Options(trust_text=True))
-        for draw in chosen:
-            if draw not in known:
-                known[draw] = outputs(case, prepared, draw)
+        known |= outputs(case, prepared, left)
     blank = [""] * len(case.outputs)
     return {
         **answer,

@@ -40,11 +40,29 @@ def execute(
     meaning here, an access out of bounds, a race, a value that is not determined, and where `finite` an infinity or a
     NaN that is made of finite numbers.
     """
-    numbers = {name: index + 1 for index, name in enumerate(sorted(contents))}
+    return execute_together(prepared, [contents], open_ended=open_ended, blocks=blocks, finite=finite)[0]
+
+
+def execute_together(
+    prepared: Ready,
+    contents: Sequence[Mapping[str, Array]],
+    *,
+    open_ended: bool = False,
+    blocks: Sequence[int] | None = None,
+    finite: bool = False,
+) -> list[Execution]:
+    """Runs a launch on several contents at once, each of which gives every buffer the same size; see `execute`.
+
+    Every launch leaves what it leaves alone; but what stops one stops all, all have the same notes, and an open buffer
+    ends where the farthest launch does.  Raises ValueError for contents that do not fit each other.
+    """
+    numbers = {name: index + 1 for index, name in enumerate(sorted(contents[0]))}
     names = {number: name for name, number in numbers.items()}
-    before = {numbers[name]: each for name, each in contents.items()}
+    before = [{numbers[name]: each for name, each in one.items()} for one in contents]
     buffers = Buffers(before)
     chosen = np.arange(prepared.launch.blocks) if blocks is None else np.asarray(sorted(blocks))
+    # One block of all launches beside each other: whatever the inputs do not decide is then one number for all.
+    of_all = (chosen[:, None] + np.arange(len(contents)) * prepared.launch.blocks).reshape(-1)
     granule = prepared.arch.granule(prepared.kernel)
     watched: frozenset[int] = frozenset()
     while True:
@@ -52,7 +70,7 @@ def execute(
         memory = BitsMemory(domain, buffers, names, open_ended)
         memory.watched = watched
         try:
-            _run(prepared, memory, numbers, chosen, granule)
+            _run(prepared, memory, numbers, of_all, granule)
         except FinerGranule as finer:
             if finer.granule >= granule:
                 raise Unreadable("shared memory is accessed in units that do not fit its cells") from None
@@ -65,8 +83,8 @@ def execute(
         watched = watched | both
     memory.join_halves()
     results(memory, memory.scratch)
-    after = {names[number]: each for number, each in written(memory, before).items()}
-    return Execution(after, tuple(domain.notes))
+    notes = tuple(domain.notes)
+    return [Execution({names[number]: each for number, each in one.items()}, notes) for one in written(memory, before)]
 
 
 def matrix_units(prepared: Ready) -> Mapping[str, MmaSpec]:
@@ -86,6 +104,8 @@ def _run(prepared: Ready, memory: BitsMemory, numbers: Mapping[str, int], blocks
     per_batch = max(1, LANES // prepared.threads)
     budget = [MAXIMUM_STEPS]
     for start in range(0, len(blocks), per_batch):
-        machine = machine_for(prepared, memory, numbers, blocks[start : start + per_batch], granule)
+        batch = blocks[start : start + per_batch]
+        machine = machine_for(prepared, memory, numbers, batch, granule)
         memory.scratch = frozenset(machine.extra.get("scratch", ()))
+        memory.launch = None if memory.buffers.launches == 1 else batch[:, None] // prepared.launch.blocks
         Run(prepared.program, machine, budget).start()

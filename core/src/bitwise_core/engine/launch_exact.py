@@ -136,16 +136,21 @@ def machine_for(
     numbers: Array,
     granule: int,
 ) -> Machine:
-    """A machine at the start of the launch for a batch of blocks."""
+    """A machine at the start of the launch for a batch of blocks.
+
+    Numbers beyond the launch's blocks are of launches that run beside it.
+    """
     threads = prepared.threads
     count = len(numbers)
+    block = np.asarray(numbers % prepared.launch.blocks)
+    block = block[:1] if (block == block[0]).all() else block
     local = np.arange(threads, dtype=np.int64)[None]
     machine = Machine(
         domain=memory.domain,
         blocks=count,
         threads=threads,
         warp=prepared.arch.warp,
-        special={"block": numbers.reshape(count, 1)},
+        special={"block": block.reshape(-1, 1)},
         parameters={},
         symbols={},
         shared=SharedMemory(4096, count, granule),

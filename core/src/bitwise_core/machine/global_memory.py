@@ -208,10 +208,13 @@ class GlobalMemory:
             address = np.broadcast_to(address, full)[np.broadcast_to(mask, full)]
         if not address.size:
             return set()
-        low, high = int(address.min()) >> POINTER_SHIFT, int(address.max()) >> POINTER_SHIFT
-        if low == high:
-            return {low}
-        return {int(each) for each in np.unique(address >> np.uint64(POINTER_SHIFT))}
+        numbers = self.buffer_of(address)
+        low, high = int(numbers.min()), int(numbers.max())
+        return {low} if low == high else {int(each) for each in np.unique(numbers)}
+
+    def buffer_of(self, address: Array) -> Array:
+        """The number of the buffer at each address."""
+        return address >> np.uint64(POINTER_SHIFT)
 
     def gather(
         self, address: Value, bits: int, mask: Array | None, line: int, buffers: Iterable[int] | None = None
@@ -266,7 +269,8 @@ class GlobalMemory:
         who = np.broadcast_to(thread, shape)[active]
         if not where.size:
             return
-        buffers = np.unique(where >> np.uint64(POINTER_SHIFT))
+        numbers = self.buffer_of(where)
+        buffers = np.unique(numbers)
         for offset, lanes in parts:
             flat = _flat(lanes, (shape[0], shape[1]), active)
             if len(buffers) == 1:
@@ -274,7 +278,7 @@ class GlobalMemory:
                 self.stores.setdefault(int(buffers[0]), []).append(access)
                 continue
             for buffer in buffers:
-                chosen = where >> np.uint64(POINTER_SHIFT) == buffer
+                chosen = numbers == buffer
                 part = Lanes(flat.bits, np.broadcast_to(flat.words, (2, 1, chosen.size))[:, :, chosen],
                              flat.meta if isinstance(flat.meta, int) else flat.meta[:, chosen])  # fmt: skip
                 access = Access(where[chosen] + np.uint64(offset), who[chosen], epoch, part, lanes.bits, line)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bitwise_core.mma.exact import Values, decode, encode
+from bitwise_core.mma.exact import Values, decode, encode, values_of
 from bitwise_core.mma.multiply_add import multiply_add
 from bitwise_core.mma.spec import (
     FlooredSum,
@@ -123,7 +123,7 @@ def _chain(spec: MmaSpec, a: Bits, b: Bits, c: Bits) -> Bits:
     zeros = isinstance(arithmetic, FusedSum) and arithmetic.zero_products
     last = isinstance(arithmetic, FusedSum) and arithmetic.accumulator_last
     wide = arithmetic.widened if isinstance(arithmetic, FusedSum) else None
-    accumulator: Values = decode(np.ascontiguousarray(c), result)[0]
+    accumulator = values_of(np.ascontiguousarray(c), result)
     depth, span = a.shape[-1], max(spec.k, DEPTH // spec.k * spec.k)
     for low in range(0, depth, span):
         left = _factors(a[..., low : low + span], spec.form("left"), wide, zeros, right=False)

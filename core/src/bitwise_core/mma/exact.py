@@ -2,7 +2,8 @@
 
 Every product of two operands of at most 24 bits has at most 48, and every aligned term is an integer of at most 53
 bits, so that each float64 operation on them is exact: neither the processor's rounding mode nor its treatment of
-subnormals can show (the smallest product, 2**-298, is far above the subnormals of float64).
+subnormals can show (the smallest product, 2**-298, is far above the subnormals of float64).  Formats that are fp32, or
+fp32 with low bits left out, are converted by the processor where it is known to do that as IEEE says.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_core.numeric import Bits, FloatFormat, storage
+from bitwise_core.numeric.native import trusted
 
 Values: TypeAlias = npt.NDArray[np.float64]
 Exponents: TypeAlias = npt.NDArray[np.int16]
@@ -36,11 +38,30 @@ def exponent_of(values: Values) -> Wide:
     return ((values.view(np.int64) >> _MANTISSA) & _FIELD) - _BIAS
 
 
+def _single(form: FloatFormat) -> bool:
+    """Whether the format is fp32, or fp32 with low bits of the mantissa left out, and the processor may convert it."""
+    return (form.bits, form.exponent_bits, form.bias, form.nan) == (32, 8, 127, "exponent") and trusted()
+
+
+def values_of(bits: Bits, form: FloatFormat) -> Values:
+    """The values of patterns."""
+    if not _single(form):
+        return decode(bits, form)[0]
+    kept = bits & np.uint32(-1 << form.padding & 0xFFFFFFFF) if form.padding else bits
+    with np.errstate(invalid="ignore"):
+        return np.ascontiguousarray(kept).view(np.float32).astype(np.float64)
+
+
 def decode(bits: Bits, form: FloatFormat, zeros: bool = False) -> tuple[Values, Exponents]:
     """Values and exponents of patterns; infinities and NaNs have the exponent ABSENT.
 
     A subnormal has the format's smallest exponent, and so has a zero if `zeros`; it is ABSENT otherwise.
     """
+    if form.bits > 16 and _single(form):
+        values = values_of(bits, form)
+        field = ((bits >> np.uint32(23)) & np.uint32(0xFF)).astype(np.int16)
+        absent = field == 0xFF if zeros else (field == 0xFF) | (values == 0)
+        return values, np.where(absent, np.int16(ABSENT), np.maximum(field, np.int16(1)) - np.int16(127))
     if form.bits > 16:
         return _decode(bits, form, zeros)
     values, exponents = _tables(form, zeros)
@@ -83,6 +104,10 @@ def encode(values: Values, form: FloatFormat) -> Bits:
     """
     if form.infinity is None or form.canonical_nan is None:
         raise ValueError(f"a matrix unit does not return {form.name}")
+    if form.padding == 0 and _single(form):
+        with np.errstate(invalid="ignore"):
+            pattern: Bits = values.astype(np.float32).view(np.uint32)
+        return np.where(np.isnan(values), np.uint32(form.canonical_nan), pattern)
     raw = values.view(np.int64)
     field = (raw >> _MANTISSA) & _FIELD
     special = field == _FIELD
@@ -94,9 +119,9 @@ def encode(values: Values, form: FloatFormat) -> Bits:
     significand = (finite * power(form.mantissa_bits - low)).astype(np.int64)
     magnitude = ((low - form.smallest_exponent) << form.mantissa_bits) + significand
     magnitude = np.where(special, form.largest_exponent_field << form.mantissa_bits, magnitude)
-    pattern = (magnitude << form.padding) | ((raw < 0).astype(np.int64) << (form.bits - 1))
-    pattern = np.where(np.isnan(values), form.canonical_nan, pattern)
-    return pattern.astype(storage(form.bits))
+    number = (magnitude << form.padding) | ((raw < 0).astype(np.int64) << (form.bits - 1))
+    number = np.where(np.isnan(values), form.canonical_nan, number)
+    return number.astype(storage(form.bits))
 
 
 def quantise(values: Values, mantissa_bits: int, smallest_exponent: int, rounding: str) -> Values:
@@ -116,3 +141,11 @@ def overflowed(values: Values, form: FloatFormat) -> Values:
     limit = 2.0 ** (form.largest_exponent + 1)
     beyond = np.abs(values) >= limit
     return np.where(beyond, np.copysign(np.inf, values), values) if beyond.any() else values
+
+
+def nearest(values: Values, form: FloatFormat) -> Values:
+    """Round to the format, to nearest, ties to even; what is beyond its largest number becomes an infinity."""
+    if form.padding == 0 and _single(form):
+        with np.errstate(all="ignore"):
+            return values.astype(np.float32).astype(np.float64)
+    return overflowed(quantise(values, form.mantissa_bits, form.smallest_exponent, "rn"), form)

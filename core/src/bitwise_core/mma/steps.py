@@ -16,6 +16,7 @@ from bitwise_core.mma.exact import (
     Values,
     Wide,
     exponent_of,
+    nearest,
     overflowed,
     power,
     quantise,
@@ -25,7 +26,8 @@ from bitwise_core.numeric import FloatFormat
 
 LOWEST = -400
 """Below every exponent of a product of two operands, so that a step of nothing but zeros is aligned to something."""
-_PRODUCT_LIMIT = 2.0**128
+_LIMIT_EXPONENT = 128
+_PRODUCT_LIMIT = 2.0**_LIMIT_EXPONENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +46,13 @@ class Factors:
 
 def accumulator_exponent(values: Values, smallest: int, zero: int | None) -> Exponents:
     """The exponents of accumulators: subnormals have `smallest`, zeros `zero` or none, the rest their own."""
-    exponent = np.maximum(exponent_of(values), smallest)
-    exponent[~np.isfinite(values)] = ABSENT
-    exponent[values == 0] = ABSENT if zero is None else zero
-    return exponent.astype(np.int16)
+    exponent = np.maximum(exponent_of(values), smallest).astype(np.int16)
+    finite = np.isfinite(values)
+    if not finite.all():
+        exponent[~finite] = ABSENT
+    if zero != smallest:
+        exponent[values == 0] = ABSENT if zero is None else zero
+    return exponent
 
 
 def _largest(left: Factors, right: Factors, top: Exponents) -> Wide:
@@ -99,26 +104,28 @@ def floored_step(rule: FlooredSum, form: FloatFormat, left: Factors, right: Fact
     for part in parts:
         chosen = left.at(part), right.at(part)
         top = np.maximum(_largest(*chosen, np.full(accumulator.shape, 2 * ABSENT, dtype=np.int16)), LOWEST)
-        scale = power(rule.product_bits - top)
-        total = _cut_sum(*chosen, scale, np.zeros(accumulator.shape), _PRODUCT_LIMIT)
-        sums.append(total * power(top - rule.product_bits))
+        # Two significands have a product below 4.
+        limit = _PRODUCT_LIMIT if top.max(initial=LOWEST) >= _LIMIT_EXPONENT - 1 else None
+        sums.append(_cut_sum(*chosen, power(rule.product_bits - top), np.zeros(accumulator.shape), limit))
         tops.append(top)
     top, products = tops[0], sums[0]
     if rule.parity_split:
         top = np.maximum(*tops)
-        scale = power(rule.product_bits - top)
-        products = (np.floor(sums[0] * scale) + np.floor(sums[1] * scale)) * power(top - rule.product_bits)
+        products = np.floor(sums[0] * power(tops[0] - top)) + np.floor(sums[1] * power(tops[1] - top))
     smallest = form.smallest_exponent
     exponent = accumulator_exponent(accumulator, smallest, smallest).astype(np.int64)
     joint = np.maximum(top, exponent)
-    down = power(rule.accumulator_bits - joint)
-    addend = np.floor(accumulator * down) * power(joint - rule.accumulator_bits)
+    addend = np.floor(accumulator * power(rule.accumulator_bits - joint))
     if rule.parity_split:
         dropped = (exponent < joint - rule.accumulator_bits - 1) & np.isfinite(accumulator)
         addend = np.where(dropped, 0.0, addend)
-    kept = np.floor(products * power(rule.sum_bits - joint)) * power(joint - rule.sum_bits)
-    rounded = quantise(kept + addend, form.mantissa_bits, smallest, "rn")
-    return overflowed(np.where(rounded == 0, 0.0, rounded), form)
+    # Both as integers, in units of the last bit that is kept of the products.
+    addend *= 2.0 ** (rule.sum_bits - rule.accumulator_bits)
+    products *= power(top - joint + (rule.sum_bits - rule.product_bits))
+    addend += np.floor(products, out=products)
+    addend *= power(joint - rule.sum_bits)
+    rounded = nearest(addend, form)
+    return np.where(rounded == 0, 0.0, rounded)
 
 
 def add_last(form: FloatFormat, sums: Values, accumulator: Values) -> Values:
@@ -127,5 +134,4 @@ def add_last(form: FloatFormat, sums: Values, accumulator: Values) -> Values:
     Two floats of at most 24 bits are added in float64 first: 53 bits are at least twice 24 plus two, so that rounding
     twice gives what rounding once does.
     """
-    rounded = quantise(sums + accumulator, form.mantissa_bits, form.smallest_exponent, "rn")
-    return overflowed(rounded, form)
+    return nearest(sums + accumulator, form)
