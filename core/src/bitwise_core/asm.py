@@ -123,9 +123,17 @@ def parts(operand: Operand) -> Iterator[Register | Immediate | Symbol]:
         yield from parts(each)
 
 
-def registers_of(operand: Operand) -> set[str]:
-    """The names of the registers in an operand."""
-    return {each.name for each in parts(operand) if isinstance(each, Register)}
+def registers_of(*operands: Operand) -> set[str]:
+    """The names of the registers in operands."""
+    found = set()
+    for operand in operands:
+        if type(operand) is Register:  # most operands; it is asked of every instruction of a kernel
+            found.add(operand.name)
+        elif type(operand) is Vector:
+            found |= registers_of(*operand.items)
+        elif type(operand) is not Immediate and type(operand) is not Symbol:
+            found |= {each.name for each in parts(operand) if isinstance(each, Register)}
+    return found
 
 
 def symbols_of(operand: Operand) -> set[str]:

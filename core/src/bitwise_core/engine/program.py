@@ -68,12 +68,12 @@ def _successors(index: int, instruction: Instruction, kernel: Kernel, mnemonics:
     following = index + 1 if index + 1 < len(kernel.instructions) else EXIT
     if root(instruction) in mnemonics.ends:
         return (EXIT,) if instruction.guard is None else (EXIT, following)
+    if root(instruction) not in mnemonics.branches:
+        return (following,)
     names = (each.name for operand in instruction.operands for each in parts(operand) if isinstance(each, Symbol))
     targets = tuple(kernel.labels[name] for name in names if name in kernel.labels)
     targets = tuple(target if target < len(kernel.instructions) else EXIT for target in targets)
-    if root(instruction) in mnemonics.branches:
-        return targets if instruction.guard is None else (*targets, following)
-    return (following,)
+    return targets if instruction.guard is None else (*targets, following)
 
 
 def _step(instruction: Instruction, context: Context) -> Step:

@@ -26,7 +26,7 @@ def results(instruction: Instruction) -> int:
 def written(instruction: Instruction) -> set[str]:
     """The registers that an instruction may write, of those it names."""
     name = form(instruction.opcode).name
-    found = {each for operand in instruction.operands[: results(instruction)] for each in registers_of(operand)}
+    found = registers_of(*instruction.operands[: results(instruction)])
     if "saveexec" in name or name.startswith("v_cmpx"):
         found |= {"exec_lo", "exec_hi"}
     return found

@@ -11,6 +11,7 @@ _READS = frozenset({
     "s_addc_u32", "s_subb_u32", "s_cselect_b32", "s_cselect_b64", "s_cbranch_scc0", "s_cbranch_scc1", "s_cmov_b32",
     "s_cmov_b64", "s_cmovk_i32",
 })  # fmt: skip
+_CONDITION = frozenset({"scc", "src_scc"})
 _WRITES_NOTHING = (
     "s_mov", "s_cmov", "s_mul", "s_load", "s_buffer", "s_waitcnt", "s_nop", "s_brev", "s_ff", "s_flbit", "s_bfm",
     "s_sext", "s_bitset", "s_pack", "s_cselect", "s_branch", "s_cbranch", "s_endpgm", "s_barrier", "s_set", "s_get",
@@ -25,13 +26,18 @@ def writes_condition(name: str) -> bool:
 
 def reads_condition(instruction: Instruction) -> bool:
     """Whether the instruction looks at the scalar condition code."""
-    named = {each for operand in instruction.operands for each in registers_of(operand)}
-    return form(instruction.opcode).name in _READS or bool(named & {"scc", "src_scc"})
+    return form(instruction.opcode).name in _READS or not registers_of(*instruction.operands).isdisjoint(_CONDITION)
 
 
-def successors(kernel: Kernel, index: int) -> tuple[int, ...]:
-    """The instructions that may be run after one."""
-    instruction = kernel.instructions[index]
+@once_a_kernel
+def successors(kernel: Kernel) -> list[tuple[int, ...]]:
+    """For each instruction, those that may be run after it; the number after the last one is the kernel's end."""
+    return [_successors(kernel, index, each) for index, each in enumerate(kernel.instructions)]
+
+
+def _successors(kernel: Kernel, index: int, instruction: Instruction) -> tuple[int, ...]:
+    if not instruction.opcode.startswith("s_"):
+        return (index + 1,)
     name = form(instruction.opcode).name
     if name in ("s_endpgm", "s_setpc_b64", "s_trap"):
         return ()
@@ -51,11 +57,14 @@ def condition_lives_after(kernel: Kernel) -> frozenset[int]:
     writes = [_writes(each.opcode) for each in kernel.instructions]
     before = [False] * (count + 1)
     after = [False] * count
+    following = successors(kernel)
     changed = True
     while changed:
         changed = False
         for index in range(count - 1, -1, -1):
-            live = any(before[each] for each in successors(kernel, index) if each <= count)
+            live = False
+            for each in following[index]:
+                live = live or before[each]
             entering = reads[index] or (live and not writes[index])
             if live != after[index] or entering != before[index]:
                 after[index], before[index], changed = live, entering, True

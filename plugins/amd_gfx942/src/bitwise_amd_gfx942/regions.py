@@ -34,7 +34,7 @@ class Scalars:
         reads, writes = zip(*(self._uses(each) for each in kernel.instructions), strict=True)
         count = len(kernel.instructions)
         self.before = [0] * (count + 1)
-        following = [[each for each in successors(kernel, index) if each <= count] for index in range(count)]
+        following = successors(kernel)
         changed = True
         while changed:
             changed = False
@@ -53,7 +53,7 @@ class Scalars:
         """The scalar registers that an instruction reads, and those that it writes whole."""
         name = form(instruction.opcode).name
         given = written(instruction)
-        read = {each for operand in instruction.operands[results(instruction) :] for each in registers_of(operand)}
+        read = registers_of(*instruction.operands[results(instruction) :])
         if name.startswith(("s_addk", "s_mulk", "s_cmov", "s_bitset")):
             read |= given
         if name.startswith(("v_div_fmas", "s_cbranch_vcc")):

@@ -37,16 +37,25 @@ Pending: TypeAlias = dict[tuple[str, str], int]
 """By counter and register (a name ending in `?` comes in any order), how many accesses were made after it."""
 
 
+_SCALAR, _SHARED, _VECTOR = (
+    ("s_load", "s_buffer_load", "s_memtime"),
+    ("ds_",),
+    ("buffer_", "global_", "scratch_", "flat_"),
+)
+
+
 def access_of(instruction: Instruction) -> tuple[Access, ...]:
     """What an instruction asks of memory."""
+    if not instruction.opcode.startswith((*_SCALAR, *_SHARED, *_VECTOR)):
+        return ()
     found = form(instruction.opcode)
     name = found.name
-    if name.startswith(("s_load", "s_buffer_load", "s_memtime")):
+    if name.startswith(_SCALAR):
         return (Access("lgkmcnt", False, frozenset(written(instruction))),)
-    if name.startswith("ds_"):
+    if name.startswith(_SHARED):
         fills = frozenset({_SHARED_WRITE}) if name.startswith("ds_write") else frozenset(written(instruction))
         return (Access("lgkmcnt", True, fills),)
-    if not name.startswith(("buffer_", "global_", "scratch_", "flat_")) or name in ("buffer_inv", "buffer_wbl2"):
+    if name in ("buffer_inv", "buffer_wbl2"):
         return ()
     reads = "_load_" in name or "sc0" in found.modifiers
     fills = frozenset(written(instruction)) if reads and "_store_" not in name else frozenset()
@@ -78,9 +87,7 @@ class _Effects:
         self.waits = _waits(instruction) if name == "s_waitcnt" else {}
         self.accesses = access_of(instruction)
         self.barrier = name == "s_barrier"
-        self.names = set() if self.waits else {
-            each for operand in instruction.operands for each in registers_of(operand)
-        }  # fmt: skip
+        self.names = set() if self.waits else registers_of(*instruction.operands)
         if "saveexec" not in name and name.startswith("v_div_fmas"):
             self.names |= {"vcc_lo", "vcc_hi"}
 
@@ -89,6 +96,7 @@ class _Effects:
 def hazards_of(kernel: Kernel) -> dict[int, str]:
     """By the line of an instruction that comes too early: what it does not wait for."""
     effects = [_Effects(each) for each in kernel.instructions]
+    following = successors(kernel)
     entries: dict[int, Pending] = {0: {}}
     found: dict[int, str] = {}
     heads = {*kernel.labels.values(), 0}
@@ -96,14 +104,18 @@ def hazards_of(kernel: Kernel) -> dict[int, str]:
     while work:
         index = work.pop()
         pending = dict(entries[index])
+        names = _names(pending)
         while True:
-            pending = _after(effects[index], kernel.instructions[index], pending, found)
-            following = [each for each in successors(kernel, index) if each < len(effects)]
-            if len(following) == 1 and following[0] == index + 1 and following[0] not in heads:
+            after = _after(effects[index], kernel.instructions[index], pending, names, found)
+            if after is not pending:
+                pending, names = after, _names(after)
+            if following[index] == (index + 1,) and index + 1 not in heads and index + 1 < len(effects):
                 index += 1
                 continue
             break
-        for each in following:
+        for each in following[index]:
+            if each == len(effects):
+                continue
             old = entries.get(each)
             if old is None:
                 entries[each] = dict(pending)
@@ -118,8 +130,15 @@ def hazards_of(kernel: Kernel) -> dict[int, str]:
     return found
 
 
-def _after(effects: _Effects, instruction: Instruction, pending: Pending, found: dict[int, str]) -> Pending:
-    """What is pending after an instruction; notes what it uses too early."""
+def _names(pending: Pending) -> frozenset[str]:
+    """The registers that are pending."""
+    return frozenset(name.rstrip("?") for _, name in pending)
+
+
+def _after(
+    effects: _Effects, instruction: Instruction, pending: Pending, names: frozenset[str], found: dict[int, str]
+) -> Pending:
+    """What is pending after an instruction, `names` before it; notes what it uses too early."""
     if effects.waits:
         return _waited(pending, effects.waits)
     if not pending and not effects.accesses:
@@ -127,8 +146,8 @@ def _after(effects: _Effects, instruction: Instruction, pending: Pending, found:
     if pending:
         if effects.barrier and ("lgkmcnt", _SHARED_WRITE) in pending:
             found[instruction.line] = "passes a barrier while shared memory is still written"
-        early = next((name for _, name in pending if name.rstrip("?") in effects.names), None)
-        if early is not None:
+        if not names.isdisjoint(effects.names):
+            early = next(name for _, name in pending if name.rstrip("?") in effects.names)
             found[instruction.line] = f"uses {early.rstrip('?')} before what was asked of memory has arrived there"
     for access in effects.accesses:
         most = _HOLDS[access.counter]

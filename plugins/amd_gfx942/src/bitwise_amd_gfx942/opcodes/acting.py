@@ -9,7 +9,7 @@ import numpy as np
 from bitwise_amd_gfx942.opcodes.selections import chosen_before, remember
 from bitwise_amd_gfx942.registers import EVERYONE, EXEC
 from bitwise_amd_gfx942.sets import alike, inside, other_set
-from bitwise_core.asm import Instruction, registers_of
+from bitwise_core.asm import Instruction, Operand, registers_of
 from bitwise_core.engine.program import merge_local
 from bitwise_core.machine.arch import Builder, Context, OpcodeTable
 from bitwise_core.machine.lane_hash import poison
@@ -41,8 +41,8 @@ def acting(machine: Machine) -> Array | None:
     return found
 
 
-def in_active_lanes(step: Step, names: Sequence[str] = ()) -> Step:
-    """The step in the lanes of the execution mask; nothing where that is empty.  `names` are the registers it names."""
+def in_active_lanes(step: Step, operands: Sequence[Operand] = ()) -> Step:
+    """The step in the lanes of the execution mask; nothing where that is empty.  `operands` are those it reads."""
 
     def run(machine: Machine) -> Control | None:
         lanes = machine.registers[EXEC]
@@ -51,7 +51,7 @@ def in_active_lanes(step: Step, names: Sequence[str] = ()) -> Step:
         try:
             mask = acting(machine)
         except TypeError:
-            return _under_condition(machine, step, names)
+            return _under_condition(machine, step, operands)
         if mask is not None and not mask.any():
             return None
         outer = machine.mask
@@ -64,11 +64,11 @@ def in_active_lanes(step: Step, names: Sequence[str] = ()) -> Step:
     return run
 
 
-def _under_condition(machine: Machine, step: Step, names: Sequence[str]) -> Control | None:
+def _under_condition(machine: Machine, step: Step, operands: Sequence[Operand]) -> Control | None:
     """The step where the execution mask depends on data: each lane keeps what it had where its bit is not set."""
     lanes = machine.registers[EXEC]
     before, local = dict(machine.registers), dict(machine.local)
-    seen = _seen(machine, lanes, names)
+    seen = _seen(machine, lanes, operands)
     machine.registers.update(seen)
     outer = machine.condition
     machine.condition = both(machine.domain, outer, lanes)
@@ -86,10 +86,10 @@ def _under_condition(machine: Machine, step: Step, names: Sequence[str]) -> Cont
     return control
 
 
-def _seen(machine: Machine, lanes: Value, names: Sequence[str]) -> dict[str, Value]:
+def _seen(machine: Machine, lanes: Value, operands: Sequence[Operand]) -> dict[str, Value]:
     """Registers as the lanes of a set see them where an earlier choice was made in one way for all of these."""
     found = {}
-    for name in names:
+    for name in registers_of(*operands):
         value = machine.registers.get(name)
         earlier = None if value is None else chosen_before(machine, value)
         if earlier is not None and inside(machine, lanes, earlier[0]):
@@ -97,23 +97,20 @@ def _seen(machine: Machine, lanes: Value, names: Sequence[str]) -> dict[str, Val
     return found
 
 
-def values_seen(machine: Machine, readers: Sequence[Callable[[Machine], Value]], names: Sequence[str]) -> list[Value]:
+def values_seen(
+    machine: Machine, readers: Sequence[Callable[[Machine], Value]], operands: Sequence[Operand]
+) -> list[Value]:
     """What operands give to an instruction that acts in the lanes of the execution mask and sees to that itself."""
     lanes = machine.registers[EXEC]
     if isinstance(lanes, np.ndarray):
         return [each(machine) for each in readers]
-    seen = _seen(machine, lanes, names)
+    seen = _seen(machine, lanes, operands)
     before = {name: machine.registers[name] for name in seen}
     machine.registers.update(seen)
     try:
         return [each(machine) for each in readers]
     finally:
         machine.registers.update(before)
-
-
-def names_of(instruction: Instruction) -> list[str]:
-    """The registers that an instruction names."""
-    return sorted({each for operand in instruction.operands for each in registers_of(operand)})
 
 
 def kept_elsewhere(machine: Machine, lanes: Value, value: Value, old: Value | None) -> Value:
@@ -135,7 +132,7 @@ def vector(table: OpcodeTable, *names: str) -> Callable[[Builder], Builder]:
 
     def register(builder: Builder) -> Builder:
         def build(instruction: Instruction, context: Context) -> Step:
-            return in_active_lanes(builder(instruction, context), names_of(instruction))
+            return in_active_lanes(builder(instruction, context), instruction.operands)
 
         table.opcode(*names)(build)
         return builder

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_amd_gfx942.opcodes.acting import in_active_lanes, names_of, values_seen
+from bitwise_amd_gfx942.opcodes.acting import in_active_lanes, values_seen
 from bitwise_amd_gfx942.opcodes.comparisons import put_set
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.scalar_logic import as_set, pair
@@ -59,10 +59,10 @@ def add(instruction: Instruction, context: Context) -> Step:
             return result
         return _wide(b) + more > _wide(a)
 
-    what, names = "add" if adds else "sub", names_of(instruction)
+    what = "add" if adds else "sub"
 
     def step(machine: Machine) -> None:
-        values = values_seen(machine, readers, names)
+        values = values_seen(machine, readers, instruction.operands)
         if entering is not None:
             values.append(as_set(machine, entering))
             name = f"{what} with carry"
@@ -102,10 +102,10 @@ def multiply_add(instruction: Instruction, context: Context) -> Step:
         found = product(a, b)
         return found + c < found
 
-    kind, names = "s32" if is_signed else "u32", names_of(instruction)
+    kind = "s32" if is_signed else "u32"
 
     def step(machine: Machine) -> None:
-        values = values_seen(machine, readers, names)
+        values = values_seen(machine, readers, instruction.operands)
         found = apply_integer(machine, f"mul.wide.{kind}", values[:2], 64, product)
         result = total(machine, found, values[2], 64)
         if isinstance(values[2], Pieces):

@@ -9,7 +9,7 @@ import numpy as np
 
 from bitwise_amd_gfx942.modes import flushes, mode_of
 from bitwise_amd_gfx942.opcodes import selected_parts
-from bitwise_amd_gfx942.opcodes.acting import names_of, values_seen, vector
+from bitwise_amd_gfx942.opcodes.acting import values_seen, vector
 from bitwise_amd_gfx942.opcodes.constants import BITS
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
@@ -80,10 +80,8 @@ def compare(instruction: Instruction, context: Context) -> Step:
             return compare_as_floats(machine, _FLOATS[operator], form_of, left, right, flush=flush)
         return compare_as_integers(machine, _INTEGERS[operator], _INTEGER_KINDS[kind], left, right)
 
-    names = names_of(instruction)
-
     def step(machine: Machine) -> None:
-        lanes = holds(machine, *values_seen(machine, readers, names))
+        lanes = holds(machine, *values_seen(machine, readers, instruction.operands))
         put_set(machine, target, lanes)
         if verb == "cmpx":
             write_exec(machine, both_sets(machine, lanes, machine.registers[EXEC]))
@@ -120,14 +118,16 @@ def compare_class(instruction: Instruction, context: Context) -> Step:
         reader(instruction.operands[1], kind, instruction),
         reader(instruction.operands[2], "b32", instruction),
     )
-    bits, names = BITS[kind], names_of(instruction)
+    bits = BITS[kind]
 
     def evaluate(a: Array, mask: Array) -> Array:
         holds: Array = mask >> classes_of(a, bits).astype(np.uint32) & np.uint32(1) != 0
         return holds
 
     def step(machine: Machine) -> None:
-        lanes = apply_integer(machine, f"is of class.{kind}", values_seen(machine, readers, names), 1, evaluate)
+        lanes = apply_integer(
+            machine, f"is of class.{kind}", values_seen(machine, readers, instruction.operands), 1, evaluate
+        )
         put_set(machine, target, lanes)
         if verb == "cmpx":
             write_exec(machine, both_sets(machine, lanes, machine.registers[EXEC]))

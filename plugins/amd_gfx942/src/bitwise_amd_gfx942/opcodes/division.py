@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bitwise_amd_gfx942.divisions import divisions_of
 from bitwise_amd_gfx942.modes import flushes, mode_of, rounding_of
-from bitwise_amd_gfx942.opcodes.acting import in_active_lanes, names_of, values_seen, vector
+from bitwise_amd_gfx942.opcodes.acting import in_active_lanes, values_seen, vector
 from bitwise_amd_gfx942.opcodes.comparisons import put_set
 from bitwise_amd_gfx942.opcodes.constants import BITS
 from bitwise_amd_gfx942.opcodes.floating import operation
@@ -48,14 +48,14 @@ def scale(instruction: Instruction, context: Context) -> Step:
     out = pair(flag, instruction)
     readers, write = [reader(each, kind, instruction) for each in sources], writer(target, bits, instruction)
     serves = inside_division(instruction, context)
-    arch, names = context.arch.name, names_of(instruction)
+    arch = context.arch.name
 
     def step(machine: Machine) -> None:
         if serves:
             result: Value = poison(bits, "inside a division")
             lanes: Value = poison(1, "inside a division")
         else:
-            values = values_seen(machine, readers, names)
+            values = values_seen(machine, readers, instruction.operands)
             result = operation(machine, f"divscale.{kind}@{arch}", values, bits)
             lanes = machine.domain.floating(f"divscaled.{kind}@{arch}", values, 1)
         put_set(machine, out, lanes)
