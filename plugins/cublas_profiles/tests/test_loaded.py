@@ -164,3 +164,50 @@ def test_the_mark_of_an_answer_changes_with_settings_and_alignments(settings: Si
     assert described.mark(a, b, out) == (None, 0, 16, 2)  # type: ignore[attr-defined]
     settings.matmul.allow_fp16_accumulation = True
     assert str(described.mark(a, b, out)[0]).startswith("torch.backends.cuda.matmul.allow_fp16_accumulation")  # type: ignore[attr-defined]
+
+
+def test_the_mark_has_what_pytorchs_own_functions_say(
+    settings: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: dict[str, object] = {
+        "_get_cublas_allow_fp16_accumulation": False,
+        "_get_cublas_allow_fp16_reduced_precision_reduction": (True, True),
+        "_get_cublas_allow_bf16_reduced_precision_reduction": (True, True),
+    }
+    functions = SimpleNamespace(**{name: lambda name=name: said[name] for name in said})
+    monkeypatch.setattr(sys.modules["torch"], "_C", functions, raising=False)
+    operand = SimpleNamespace(data_ptr=lambda: 512)
+    marks = [loaded.Loaded().mark(operand, operand, operand)]
+    assert marks == [((False, (True, True), (True, True), "_BlasBackend.Cublas", False), 0, 0, 0)]
+    for name, other in (
+        ("_get_cublas_allow_fp16_accumulation", True),
+        ("_get_cublas_allow_fp16_reduced_precision_reduction", (True, False)),
+        ("_get_cublas_allow_bf16_reduced_precision_reduction", (False, True)),
+    ):
+        said[name] = other
+        marks.append(loaded.Loaded().mark(operand, operand, operand))
+    settings.preferred_blas_library = lambda: "_BlasBackend.Cublaslt"
+    marks.append(loaded.Loaded().mark(operand, operand, operand))
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    marks.append(loaded.Loaded().mark(operand, operand, operand))
+    assert len(set(marks)) == 6
+    del functions._get_cublas_allow_fp16_accumulation
+    assert loaded.Loaded().mark(operand, operand, operand)[0] == loaded.otherwise()
+
+
+def test_pytorchs_own_functions_follow_its_settings() -> None:
+    torch = pytest.importorskip("torch")
+    operand = SimpleNamespace(data_ptr=lambda: 512)
+    mark = loaded.Loaded().mark(operand, operand, operand)
+    assert isinstance(mark[0], tuple)
+    matmul = torch.backends.cuda.matmul
+    for name in loaded.SETTINGS:
+        if name.endswith("_split_k"):
+            continue
+        default = getattr(matmul, name)
+        try:
+            setattr(matmul, name, not default)
+            assert loaded.Loaded().mark(operand, operand, operand) != mark
+        finally:
+            setattr(matmul, name, default)
+        assert loaded.Loaded().mark(operand, operand, operand) == mark

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from collections.abc import Hashable
 from functools import lru_cache
 from typing import Any
 
@@ -55,6 +56,21 @@ def otherwise() -> str | None:
     return None
 
 
+def _settings() -> Hashable:
+    """What decides `otherwise`, read at once: PyTorch's own functions are several times as fast as its attributes."""
+    import torch
+
+    try:
+        known = torch._C
+        return (
+            known._get_cublas_allow_fp16_accumulation(), known._get_cublas_allow_fp16_reduced_precision_reduction(),
+            known._get_cublas_allow_bf16_reduced_precision_reduction(), torch.backends.cuda.preferred_blas_library(),
+            _WORKSPACE in os.environ,
+        )  # fmt: skip
+    except AttributeError:  # another version's
+        return otherwise()
+
+
 @lru_cache(maxsize=16)
 def _measured(library: Any) -> bool:
     """Whether a preferred library is one that was measured; kept, for its name is slow to ask for."""
@@ -88,10 +104,10 @@ class Loaded:
             raise Undescribed(*found.args)
         return found
 
-    def mark(self, a: Any, b: Any, out: Any) -> tuple[str | None, int, int, int]:
+    def mark(self, a: Any, b: Any, out: Any) -> tuple[Hashable, int, int, int]:
         """Settings and alignments; see `bitwise_core.profiles.MarkedProfile`."""
         at_a, at_b, at_out = a.data_ptr(), b.data_ptr(), out.data_ptr()
-        return otherwise(), at_a & -at_a & 255, at_b & -at_b & 255, at_out & -at_out & 255
+        return _settings(), at_a & -at_a & 255, at_b & -at_b & 255, at_out & -at_out & 255
 
     def _described(self, a: Any, b: Any, out: Any) -> GEMMDesc | Undescribed:
         from bitwise_cublas_profiles.tensors import question_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ class Described:
         """The descriptor of what torch.mm runs, whatever its version and architecture; see `ProductProfile`."""
         return LOADED.product(a, b, out)
 
-    def mark(self, a: Any, b: Any, out: Any) -> tuple[str | None, int, int, int]:
+    def mark(self, a: Any, b: Any, out: Any) -> Hashable:
         """See `bitwise_core.profiles.MarkedProfile`."""
         return LOADED.mark(a, b, out)
 
