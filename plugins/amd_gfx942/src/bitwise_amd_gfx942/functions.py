@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from bitwise_amd_gfx942.output_functions import OUTPUT_FUNCTIONS
 from bitwise_core import numeric
 from bitwise_core.machine.lanes import Array
 
@@ -96,5 +97,6 @@ FUNCTIONS: Mapping[str, Callable[..., Array]] = {
     **{f"frexp.mantissa.{form}@gfx942": partial(fraction, form) for form in ("fp32", "fp64")},
     **{f"frexp.exponent.{form}@gfx942": partial(exponent, form) for form in ("fp32", "fp64")},
     **{f"med3.{form}@gfx942": partial(median, form) for form in ("fp16", "fp32")},
+    **OUTPUT_FUNCTIONS,
 }
 """By the operation's full name."""

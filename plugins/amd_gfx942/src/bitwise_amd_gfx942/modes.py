@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bitwise_core.asm import Instruction, Kernel, Symbol, once_a_kernel
+from bitwise_amd_gfx942.flow import successors
+from bitwise_core.asm import Immediate, Instruction, Kernel, Symbol, once_a_kernel
 from bitwise_core.machine.arch import UnknownInstruction
 
 _ROUNDINGS = ("rn", "ru", "rd", "rz")
@@ -16,10 +17,7 @@ _KEPT, _FLUSHED = "3", "0"
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """The rounding of fp32, that of fp16 and fp64, what becomes of their subnormal numbers, and the IEEE mode.
-
-    `clamps_fp16` says that results in fp16 are clamped where they overflow, at some point of the kernel or other.
-    """
+    """The rounding of fp32, that of fp16 and fp64, what becomes of their subnormal numbers, and the IEEE mode."""
 
     rounding: str
     rounding_of_others: str
@@ -27,7 +25,6 @@ class Mode:
     denormals_of_others: str
     ieee: bool
     clamps_nan: bool
-    clamps_fp16: bool
 
 
 OVERFLOW = Symbol("hwreg(HW_REG_MODE, 23, 1)")
@@ -50,15 +47,53 @@ def mode_of(kernel: Kernel) -> Mode:
         given.get("float_denorm_mode_16_64", _KEPT),
         given.get("ieee_mode", "1") == "1",
         given.get("dx10_clamp", "1") == "1",
-        given.get("fp16_overflow", "0") == "1" or any(OVERFLOW in each.operands for each in kernel.instructions),
     )
+
+
+@once_a_kernel
+def _overflow(kernel: Kernel) -> tuple[str, frozenset[int], str]:
+    """The bit that clamps overflowing results: where it begins, the lines before it is set, and what it is after.
+
+    It may be set once, with a constant, before the kernel parts ways; "" stands for what cannot be told.
+    """
+    begins = kernel.attributes.get("fp16_overflow", "0")
+    places = [index for index, each in enumerate(kernel.instructions) if OVERFLOW in each.operands]
+    if not places:
+        return begins, frozenset(), begins
+    before: list[int] = []
+    index, following = 0, successors(kernel)
+    while index not in places:
+        if len(following[index]) != 1 or following[index][0] in before or following[index][0] >= len(following):
+            return "", frozenset(), ""
+        before.append(index)
+        index = following[index][0]
+    again = any(
+        each in before or each == index
+        for place in range(len(following))
+        if place not in before
+        for each in following[place]
+    )
+    value = kernel.instructions[index].operands[-1]
+    if len(places) > 1 or again or not isinstance(value, Immediate) or value.value not in (0, 1):
+        return "", frozenset(), ""
+    return begins, frozenset(kernel.instructions[each].line for each in before), str(value.value)
+
+
+def clamps_overflow(kernel: Kernel, instruction: Instruction) -> bool:
+    """Whether a result in fp16 or in 8 bits that overflows is the greatest number instead, infinities apart.
+
+    Raises UnknownInstruction where that cannot be told before the kernel runs.
+    """
+    begins, before, after = _overflow(kernel)
+    found = begins if instruction.line in before else after
+    if found not in ("0", "1"):
+        raise UnknownInstruction(instruction, "gives fp16 or fp8 where it cannot be told whether overflow is clamped")
+    return found == "1"
 
 
 def rounding_of(mode: Mode, form: str, instruction: Instruction) -> str:
     """The rounding of arithmetic in a format.  Raises UnknownInstruction where the descriptor names none."""
     found = mode.rounding if form == "fp32" else mode.rounding_of_others
-    if form == "fp16" and mode.clamps_fp16:
-        raise UnknownInstruction(instruction, "gives fp16 where overflow may be clamped, which is not modelled")
     if not found:
         raise UnknownInstruction(instruction, "rounds in a mode that is not modelled")
     return found

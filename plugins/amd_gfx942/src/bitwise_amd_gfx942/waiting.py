@@ -3,8 +3,8 @@
 Source: AMD Instinct MI300 ISA, "Manually inserted wait states: s_waitcnt"; LLVM's SIInsertWaitcnts.
 Accesses of vector memory are counted by vmcnt and answered in order, those of shared memory by lgkmcnt and in order,
 those of scalar memory by lgkmcnt in any order.  Followed over all ways through the kernel: a register that an
-access may not have filled yet is not to be read or written, and no barrier may be passed while shared memory may
-still be written.
+access may not have filled yet is not to be read or written, but by a later load of vector memory, whose answer comes
+later; and no barrier may be passed while shared memory may still be written.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _waits(instruction: Instruction) -> dict[str, int]:
 class _Effects:
     """What one instruction does to what is pending, worked out once."""
 
-    __slots__ = ("accesses", "barrier", "names", "waits")
+    __slots__ = ("accesses", "barrier", "filled", "names", "waits")
 
     def __init__(self, instruction: Instruction) -> None:
         name = form(instruction.opcode).name
@@ -88,8 +88,13 @@ class _Effects:
         self.accesses = access_of(instruction)
         self.barrier = name == "s_barrier"
         self.names = set() if self.waits else registers_of(*instruction.operands)
-        if "saveexec" not in name and name.startswith("v_div_fmas"):
+        if name.startswith("v_div_fmas"):
             self.names |= {"vcc_lo", "vcc_hi"}
+        self.filled: frozenset[str] = frozenset()
+        if len(self.accesses) == 1 and self.accesses[0].counter == "vmcnt" and "_load_" in name:
+            target, *others = instruction.operands
+            self.filled = frozenset(registers_of(target) - registers_of(*others))
+            self.names -= self.filled
 
 
 @once_a_kernel
@@ -146,8 +151,12 @@ def _after(
     if pending:
         if effects.barrier and ("lgkmcnt", _SHARED_WRITE) in pending:
             found[instruction.line] = "passes a barrier while shared memory is still written"
+        early = None
         if not names.isdisjoint(effects.names):
             early = next(name for _, name in pending if name.rstrip("?") in effects.names)
+        elif not names.isdisjoint(effects.filled):
+            early = next((name for counter, name in pending if _unlike(counter, name, effects.filled)), None)
+        if early is not None:
             found[instruction.line] = f"uses {early.rstrip('?')} before what was asked of memory has arrived there"
     for access in effects.accesses:
         most = _HOLDS[access.counter]
@@ -160,6 +169,11 @@ def _after(
         for name in access.fills or ("",):
             pending[access.counter, name if access.ordered else f"{name}?"] = 0
     return pending
+
+
+def _unlike(counter: str, name: str, filled: frozenset[str]) -> bool:
+    """Whether a pending register that a load fills again is one that another kind of access fills, in no set order."""
+    return name.rstrip("?") in filled and (counter != "vmcnt" or name.endswith("?"))
 
 
 def _waited(pending: Pending, waits: dict[str, int]) -> Pending:

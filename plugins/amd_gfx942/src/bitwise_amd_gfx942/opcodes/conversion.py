@@ -10,9 +10,10 @@ import numpy as np
 from bitwise_amd_gfx942.modes import flushes, mode_of, rounding_of
 from bitwise_amd_gfx942.opcodes.acting import vector
 from bitwise_amd_gfx942.opcodes.constants import BITS
-from bitwise_amd_gfx942.opcodes.floating import operation, quieted
+from bitwise_amd_gfx942.opcodes.floating import operation, output, quieted
 from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.lanewise import Compute, lanewise
+from bitwise_amd_gfx942.opcodes.outputs import overflow
 from bitwise_core.asm import Instruction
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.lanes import Array, Value
@@ -33,6 +34,13 @@ def _check_mode(instruction: Instruction, context: Context, *kinds: str) -> None
             raise UnknownInstruction(instruction, "flushes subnormal numbers, which is not modelled")
 
 
+def rounded(to: str, source: str, instruction: Instruction, context: Context) -> str:
+    """The conversion that rounds in the kernel's mode, by name.  Raises UnknownInstruction."""
+    rounding, clamps = rounding_of(mode_of(context.kernel), to, instruction), overflow(instruction, context, to)
+    suffix = f"@{context.arch.name}" if clamps else ""
+    return f"convert.{rounding}{clamps}.{to}.{source}{suffix}"
+
+
 _PAIRS = (
     "f32_f16", "f16_f32", "f32_f64", "f64_f32", "f32_i32", "f32_u32", "f64_i32", "f64_u32", "f16_i16", "f16_u16",
     "i32_f32", "u32_f32", "i32_f64", "u32_f64", "i16_f16", "u16_f16",
@@ -50,13 +58,15 @@ def convert(instruction: Instruction, context: Context) -> Step:
     elif (to, source) in (("fp32", "fp16"), ("fp64", "fp32"), ("fp64", "s32"), ("fp64", "u32")):
         name = f"convert.{to}.{source}"
     else:
-        name = f"convert.{rounding_of(mode_of(context.kernel), to, instruction)}.{to}.{source}"
+        name = rounded(to, source, instruction, context)
     taken = source if source.startswith("fp") else f"b{_WIDTHS[source]}"
 
     def compute(machine: Machine, value: Value) -> Value:
         return operation(machine, name, [value], bits)
 
-    return lanewise(instruction, (taken,), bits, compute)
+    if to[0] in "su":
+        return lanewise(instruction, (taken,), bits, compute)
+    return output(instruction, context, (taken,), to, compute)
 
 
 @vector(TABLE, *(f"v_cvt_f32_ubyte{byte}" for byte in range(4)))
@@ -74,7 +84,6 @@ def convert_byte(instruction: Instruction, context: Context) -> Step:
 def convert_pair(instruction: Instruction, context: Context) -> Step:
     """Two numbers rounded toward zero, side by side."""
     _check_mode(instruction, context, "fp16", "fp32")
-    rounding_of(mode_of(context.kernel), "fp16", instruction)
 
     def compute(machine: Machine, low: Value, high: Value) -> Value:
         return concat([operation(machine, "convert.rz.fp16.fp32", [each], 16) for each in (low, high)])
@@ -89,15 +98,16 @@ def scaled(kind: str, context: Context, instruction: Instruction) -> Compute:
     """A number times a power of two, rounded once: a product where the power is known and a normal number."""
     rounding = rounding_of(mode_of(context.kernel), kind, instruction)
     bias, mantissa = _BIAS[kind]
-    bits = BITS[kind]
+    bits, clamps = BITS[kind], overflow(instruction, context, kind)
 
     def compute(machine: Machine, value: Value, power: Value) -> Value:
         if isinstance(power, np.ndarray):
             exponent = power.view(f"int{8 * power.dtype.itemsize}").astype(np.int64)
             if ((exponent > -bias) & (exponent <= bias)).all():
                 factor: Array = ((exponent + bias).astype(np.uint64) << np.uint64(mantissa)).astype(f"uint{bits}")
-                return operation(machine, f"mul.{rounding}.{kind}", [value, factor], bits)
-        return operation(machine, f"ldexp.{rounding}.{kind}@{context.arch.name}", [value, power], bits)
+                suffix = f"@{context.arch.name}" if clamps else ""
+                return operation(machine, f"mul.{rounding}{clamps}.{kind}{suffix}", [value, factor], bits)
+        return operation(machine, f"ldexp.{rounding}{clamps}.{kind}@{context.arch.name}", [value, power], bits)
 
     return compute
 
@@ -108,7 +118,7 @@ def scale(instruction: Instruction, context: Context) -> Step:
     kind = _KINDS[form(instruction.opcode).name.split("_")[-1]]
     _check_mode(instruction, context, kind)
     power = "b16" if kind == "fp16" else "b32"
-    return lanewise(instruction, (kind, power), BITS[kind], scaled(kind, context, instruction))
+    return output(instruction, context, (kind, power), kind, scaled(kind, context, instruction))
 
 
 @vector(

@@ -14,6 +14,7 @@ from bitwise_amd_gfx942.opcodes.constants import BITS
 from bitwise_amd_gfx942.opcodes.floating import operation
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
+from bitwise_amd_gfx942.opcodes.outputs import overflow
 from bitwise_amd_gfx942.opcodes.scalar_logic import as_set, pair
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
 from bitwise_core.asm import Instruction, Register, Vector
@@ -91,7 +92,7 @@ def fixup(instruction: Instruction, context: Context) -> Step:
             return operation(machine, f"div.rn.{kind}", [numerator, denominator], bits)
 
         return lanewise(instruction, (kind,) * 3, bits, quotient, keeps_high=True)
-    name = f"divfixup.{kind}@{context.arch.name}"
+    name = f"divfixup{overflow(instruction, context, kind)}.{kind}@{context.arch.name}"
 
     def compute(machine: Machine, *values: Value) -> Value:
         return operation(machine, name, values, bits)

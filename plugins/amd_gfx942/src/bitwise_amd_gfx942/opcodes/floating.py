@@ -17,6 +17,7 @@ from bitwise_amd_gfx942.opcodes.acting import vector
 from bitwise_amd_gfx942.opcodes.constants import BITS
 from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.lanewise import Compute, lanewise
+from bitwise_amd_gfx942.opcodes.outputs import CLAMP, OMOD, factor_of, overflow, saturated, saturation
 from bitwise_core.asm import Instruction
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, UnknownInstruction
@@ -93,17 +94,45 @@ def _quiet_lanes(value: Lanes) -> bool | Array:
 
 
 def named(verb: str, kind: str, instruction: Instruction, context: Context) -> str:
-    """The operation's name in the kernel's mode.  Raises UnknownInstruction."""
+    """The operation's name in the kernel's mode, with what omod does to it.  Raises UnknownInstruction."""
     mode = mode_of(context.kernel)
     rounding = rounding_of(mode, kind, instruction)
+    clamps, factor = overflow(instruction, context, kind), factor_of(instruction)
+    if factor:
+        verb = f"{verb}_{factor}"
     if flushes(mode, kind, instruction):
-        return f"{verb}.{rounding}.ftz.{kind}@{context.arch.name}"
-    return f"{verb}.{rounding}.{kind}"
+        return f"{verb}.{rounding}.ftz{clamps}.{kind}@{context.arch.name}"
+    return f"{verb}.{rounding}{clamps}.{kind}@{context.arch.name}" if clamps or factor else f"{verb}.{rounding}.{kind}"
 
 
 def of_name(name: str, bits: int, properties: int = 0) -> Compute:
     """The operation of a name on all sources."""
     return lambda machine, *values: operation(machine, name, values, bits, properties)
+
+
+def output(
+    instruction: Instruction,
+    context: Context,
+    kinds: Sequence[str],
+    kind: str,
+    compute: Compute,
+    *,
+    keeps_high: bool = False,
+    omod: bool = False,
+) -> Step:
+    """The lanewise step whose result is a number of that format, clamped where the instruction says so.
+
+    `omod` says that the caller has looked at that modifier.  Raises UnknownInstruction.
+    """
+    name = saturation(instruction, context, kind)
+    also = (CLAMP, *OMOD) if omod else (CLAMP,)
+    if name:
+        inner = compute
+
+        def compute(machine: Machine, *values: Value) -> Value:
+            return saturated(machine, name, inner(machine, *values), BITS[kind])
+
+    return lanewise(instruction, kinds, BITS[kind], compute, also=also, keeps_high=keeps_high)
 
 
 def _kind(instruction: Instruction) -> tuple[str, str]:
@@ -124,7 +153,7 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
         def compute(machine: Machine, left: Value, right: Value) -> Value:
             return forward(machine, right, left)
 
-    return lanewise(instruction, (kind, kind), BITS[kind], compute)
+    return output(instruction, context, (kind, kind), kind, compute, omod=True)
 
 
 @vector(TABLE, "v_fma_f16", "v_fma_f32", "v_fma_f64")
@@ -132,7 +161,7 @@ def fused(instruction: Instruction, context: Context) -> Step:
     """A product and a sum with one rounding."""
     _, kind = _kind(instruction)
     compute = of_name(named("fma", kind, instruction, context), BITS[kind])
-    return lanewise(instruction, (kind,) * 3, BITS[kind], compute, keeps_high=True)
+    return output(instruction, context, (kind,) * 3, kind, compute, keeps_high=True, omod=True)
 
 
 @vector(TABLE, "v_fmac_f16", "v_fmac_f32", "v_fmac_f64")
@@ -142,7 +171,7 @@ def fused_in_place(instruction: Instruction, context: Context) -> Step:
     operands = instruction.operands
     longer = Instruction(instruction.opcode, (*operands, *operands[:1]), None, instruction.line, instruction.source)
     compute = of_name(named("fma", kind, instruction, context), BITS[kind])
-    return lanewise(longer, (kind,) * 3, BITS[kind], compute, keeps_high=True)
+    return output(longer, context, (kind,) * 3, kind, compute, keeps_high=True, omod=True)
 
 
 @vector(TABLE, "v_fmaak_f32", "v_fmamk_f32", "v_fmaak_f16", "v_fmamk_f16")
@@ -190,7 +219,7 @@ def extremum(instruction: Instruction, context: Context) -> Step:
     def compute(machine: Machine, left: Value, right: Value) -> Value:
         return extreme(machine, verb, kind, (left, right), ieee, context.arch.name)
 
-    return lanewise(instruction, (kind, kind), BITS[kind], compute)
+    return output(instruction, context, (kind, kind), kind, compute)
 
 
 def _plain_mode(instruction: Instruction, context: Context, kind: str) -> bool:
@@ -218,7 +247,7 @@ def extremum_of_three(instruction: Instruction, context: Context) -> Step:
             return plain()
         return where_quiet(machine, (first, second, third), plain, f"{verb}3.signalling.{kind}@{arch}", bits)
 
-    return lanewise(instruction, (kind,) * 3, bits, compute, keeps_high=True)
+    return output(instruction, context, (kind,) * 3, kind, compute, keeps_high=True)
 
 
 @vector(TABLE, "v_med3_f32", "v_med3_f16")
@@ -227,7 +256,7 @@ def median(instruction: Instruction, context: Context) -> Step:
     _, kind = _kind(instruction)
     _plain_mode(instruction, context, kind)
     compute = of_name(f"med3.{kind}@{context.arch.name}", BITS[kind])
-    return lanewise(instruction, (kind,) * 3, BITS[kind], compute, keeps_high=True)
+    return output(instruction, context, (kind,) * 3, kind, compute, keeps_high=True)
 
 
 _INTEGRAL = {"rndne": "rni", "trunc": "rzi", "floor": "rmi", "ceil": "rpi"}
@@ -238,7 +267,8 @@ def integral(instruction: Instruction, context: Context) -> Step:
     """Rounding to an integer, to nearest even, toward zero, down or up."""
     verb, kind = _kind(instruction)
     _plain_mode(instruction, context, kind)
-    return lanewise(instruction, (kind,), BITS[kind], of_name(f"convert.{_INTEGRAL[verb]}.{kind}.{kind}", BITS[kind]))
+    compute = of_name(f"convert.{_INTEGRAL[verb]}.{kind}.{kind}", BITS[kind])
+    return output(instruction, context, (kind,), kind, compute)
 
 
 _FUNCTIONS = {
@@ -261,7 +291,8 @@ def function(instruction: Instruction, context: Context) -> Step:
     kind = FORMATS[kind]
     turns = ".turns" if verb in ("sin", "cos") else ""
     flush = ".ftz" if flushes(mode_of(context.kernel), kind, instruction) else ""
-    name = f"{_FUNCTIONS[verb]}.approx{turns}{flush}.{kind}@{context.arch.name}"
+    clamps = overflow(instruction, context, kind)
+    name = f"{_FUNCTIONS[verb]}.approx{turns}{flush}{clamps}.{kind}@{context.arch.name}"
     properties = L.NOT_NEGATIVE | L.NOT_MINUS_ZERO if verb == "exp" else 0
     compute = of_name(name, BITS[kind], properties)
     if instruction.line in divisions_of(context.kernel).inside:
@@ -269,8 +300,8 @@ def function(instruction: Instruction, context: Context) -> Step:
             instruction, (kind,), BITS[kind], lambda machine, value: poison(BITS[kind], "inside a division")
         )
     if verb in ("rcp", "rcp_iflag") and kind == "fp32":
-        return lanewise(instruction, (kind,), 32, _reciprocal(name))
-    return lanewise(instruction, (kind,), BITS[kind], compute)
+        compute = _reciprocal(name)
+    return output(instruction, context, (kind,), kind, compute)
 
 
 def _reciprocal(name: str) -> Compute:

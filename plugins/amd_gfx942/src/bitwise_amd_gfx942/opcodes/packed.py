@@ -13,11 +13,13 @@ import numpy as np
 from bitwise_amd_gfx942.modes import flushes, mode_of, rounding_of
 from bitwise_amd_gfx942.opcodes.acting import vector
 from bitwise_amd_gfx942.opcodes.constants import BITS, pattern
+from bitwise_amd_gfx942.opcodes.conversion import rounded
 from bitwise_amd_gfx942.opcodes.floating import extreme, named, of_name, operation
 from bitwise_amd_gfx942.opcodes.forms import Form, Table, check_modifiers, flags, form
 from bitwise_amd_gfx942.opcodes.lanewise import Compute, integer
+from bitwise_amd_gfx942.opcodes.outputs import CLAMP, saturated, saturation
 from bitwise_amd_gfx942.opcodes.sources import Reader, changed_sign, half_writer, reader, writer
-from bitwise_amd_gfx942.opcodes.vector_integers import by_low_bits, of_two
+from bitwise_amd_gfx942.opcodes.vector_integers import by_low_bits, of_two, saturating
 from bitwise_core.asm import Immediate, Instruction, Modified, Operand
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.lanes import Value
@@ -38,12 +40,12 @@ def _lists(instruction: Instruction, found: Form, count: int) -> Mapping[str, tu
     }
 
 
-def packed(instruction: Instruction, kind: str, count: int, compute: Compute) -> Step:
+def packed(instruction: Instruction, kind: str, count: int, compute: Compute, *also: str) -> Step:
     """The step that computes the low and the high half of a result from the chosen halves of `count` sources.
 
-    Raises UnknownInstruction.
+    `also` names modifiers that the caller has looked at.  Raises UnknownInstruction.
     """
-    found = check_modifiers(instruction, *_LISTS)
+    found = check_modifiers(instruction, *_LISTS, *also)
     if len(instruction.operands) != count + 1:
         raise UnknownInstruction(instruction, f"takes {count + 1} operands")
     lists = _lists(instruction, found, count)
@@ -89,8 +91,13 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
     """Two sums, products or fmas."""
     _, _, verb, kind = form(instruction.opcode).name.split("_")
     core = {"f16": "fp16", "f32": "fp32"}[kind]
-    compute = of_name(named(verb, core, instruction, context), BITS[core])
-    return packed(instruction, core, 3 if verb == "fma" else 2, compute)
+    result = of_name(named(verb, core, instruction, context), BITS[core])
+    clamp = saturation(instruction, context, core)
+
+    def compute(machine: Machine, *values: Value) -> Value:
+        return saturated(machine, clamp, result(machine, *values), BITS[core])
+
+    return packed(instruction, core, 3 if verb == "fma" else 2, compute, CLAMP)
 
 
 @vector(TABLE, "v_pk_min_f16", "v_pk_max_f16")
@@ -121,6 +128,11 @@ _INTEGERS: Mapping[str, Compute] = {
 }
 
 
+_SATURATING: Mapping[str, Compute] = {
+    f"v_pk_{verb}_u16": integer(f"{verb}.sat.u16", 16, saturating(verb)) for verb in ("add", "sub")
+}
+
+
 def _shift(root: str, is_signed: bool) -> Compute:
     def compute(machine: Machine, amount: Value, value: Value) -> Value:
         return by_low_bits(machine, root, value, concat([amount, literal(0, 16)]), 16, is_signed)
@@ -137,9 +149,13 @@ _SHIFTS: Mapping[str, Compute] = {
 
 @vector(TABLE, *_INTEGERS, *_SHIFTS)
 def integers(instruction: Instruction, context: Context) -> Step:
-    """Two operations on integers of 16 bits."""
-    name = form(instruction.opcode).name
-    return packed(instruction, "b16", 2, _INTEGERS.get(name) or _SHIFTS[name])
+    """Two operations on integers of 16 bits; `clamp` saturates unsigned sums and differences."""
+    found = form(instruction.opcode)
+    if CLAMP in found.modifiers:
+        if found.name not in _SATURATING:
+            raise UnknownInstruction(instruction, "saturates signed numbers, which is not modelled")
+        return packed(instruction, "b16", 2, _SATURATING[found.name], CLAMP)
+    return packed(instruction, "b16", 2, _INTEGERS.get(found.name) or _SHIFTS[found.name])
 
 
 @vector(TABLE, "v_pk_mad_u16", "v_pk_mad_i16")
@@ -205,7 +221,7 @@ def _mixed(operand: Operand, half: bool, high: bool, instruction: Instruction) -
 @vector(TABLE, "v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16")
 def fused_mixed(instruction: Instruction, context: Context) -> Step:
     """fma in fp32 of sources in fp32 and fp16; the result in fp32, or rounded once more to half a register's fp16."""
-    found = check_modifiers(instruction, "op_sel", "op_sel_hi")
+    found = check_modifiers(instruction, "op_sel", "op_sel_hi", CLAMP)
     if len(instruction.operands) != 4:
         raise UnknownInstruction(instruction, "takes four operands")
     target, *sources = instruction.operands
@@ -215,7 +231,8 @@ def fused_mixed(instruction: Instruction, context: Context) -> Step:
         if flushes(mode, kind, instruction):
             raise UnknownInstruction(instruction, "flushes subnormal numbers, which is not modelled")
     name = f"fma.{rounding_of(mode, 'fp32', instruction)}.fp32"
-    narrow = None if found.name == "v_fma_mix_f32" else f"convert.{rounding_of(mode, 'fp16', instruction)}.fp16.fp32"
+    narrow = None if found.name == "v_fma_mix_f32" else rounded("fp16", "fp32", instruction, context)
+    clamp, bits = saturation(instruction, context, "fp32" if narrow is None else "fp16"), 32 if narrow is None else 16
     write: Callable[[Machine, Value], None] = (
         writer(target, 32, instruction)
         if narrow is None
@@ -224,6 +241,8 @@ def fused_mixed(instruction: Instruction, context: Context) -> Step:
 
     def step(machine: Machine) -> None:
         result = operation(machine, name, [each(machine) for each in readers], 32)
-        write(machine, result if narrow is None else operation(machine, narrow, [result], 16))
+        if narrow is not None:
+            result = operation(machine, narrow, [result], 16)
+        write(machine, saturated(machine, clamp, result, bits))
 
     return step

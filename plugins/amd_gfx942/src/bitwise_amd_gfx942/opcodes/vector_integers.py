@@ -61,7 +61,7 @@ def add(instruction: Instruction, context: Context) -> Step:
     if "clamp" in found.modifiers:
         if kind[0] != "u":
             raise UnknownInstruction(instruction, "saturates signed numbers, which is not modelled")
-        compute = integer(f"{verb.removesuffix('rev')}.sat.u{bits}", bits, _saturated(verb))
+        compute = integer(f"{verb.removesuffix('rev')}.sat.u{bits}", bits, saturating(verb))
     else:
         compute = integer(f"add.b{bits}", bits, np.add, gathers=True) if verb == "add" else _difference(bits)
     if verb == "subrev":
@@ -69,7 +69,9 @@ def add(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, (f"b{bits}",) * 2, bits, compute, also=("clamp",), keeps_high=kind == "i16")
 
 
-def _saturated(verb: str) -> Callable[..., Array]:
+def saturating(verb: str) -> Callable[..., Array]:
+    """The sum, or the difference of unsigned numbers (any other verb), that stops at the ends of their range."""
+
     def evaluate(a: Array, b: Array) -> Array:
         if verb == "add":
             found: Array = a + b
