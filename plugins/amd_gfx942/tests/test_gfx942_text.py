@@ -100,7 +100,7 @@ def test_nonsense_is_refused_with_its_line(text: str, said: str) -> None:
     [
         ("v_frobnicate_b32 v5, v2", "the instruction v_frobnicate_b32 is not modelled"),
         ("v_add_f32_e64 v5, v2, v3 mul:3", "has the modifier mul:3, which is not modelled"),
-        ("v_add_f32_e64 v5, v2, v3 mul:2", "has the modifier mul, which is not modelled"),
+        ("v_max_f32_e64 v5, v2, v3 mul:2", "has the modifier mul, which is not modelled"),
         ("v_mov_b32_dpp v5, v2 row_shr:16 row_mask:0xf bank_mask:0xf", "has the control row_shr"),
         ("v_add_u32_e32 v5, v2", "has 2 operands and takes 3"),
         ("v_add_u32_e32 v5, v2, v[2:3]", "takes 32 bits and is given 2 registers"),
