@@ -288,3 +288,63 @@ def test_a_full_counter_holds_the_wave_back(later: int, arrived: bool) -> None:
     others = "".join(f"global_load_dword v{each + 8}, v1, s[12:13]\n" for each in range(later))
     unknown = reading(first + others + last).unknown
     assert (unknown is None) == arrived
+
+
+_IN_ONE_WAVE = """v_mov_b32_e32 v5, 0
+v_mov_b32_e32 v6, 0
+v_cmp_gt_u32_e32 vcc, 64, v0
+s_and_saveexec_b64 s[20:21], vcc
+s_cbranch_execz .LOUT
+v_readfirstlane_b32 s22, v2
+s_and_b32 s22, s22, 15
+s_mov_b32 s23, 0
+s_lshl_b64 s[22:23], s[22:23], {shift}
+s_add_u32 s24, s12, s22
+s_addc_u32 s25, s13, s23
+{load}
+.LOUT:
+s_or_b64 exec, exec, s[20:21]"""
+_FOR_THE_WAVE = "s_load_dword s26, s[24:25], 0x0\ns_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v5, s26"
+_FOR_EACH_LANE = "global_load_dword v5, v6, s[24:25]\ns_waitcnt vmcnt(0)"
+
+
+def test_a_wave_apart_from_others_reads_at_an_address_that_depends_on_data() -> None:
+    """The address is made of two halves and lies in a buffer that is told; a wave's load is each lane's."""
+    for load in (_FOR_THE_WAVE, _FOR_EACH_LANE):
+        body = _IN_ONE_WAVE.format(shift=2, load=load)
+        left = run(body, [0x10007], [100 + each for each in range(128)], threads=128)
+        assert left.tolist() == [107] * 64 + [0] * 64
+    read = [reading(_IN_ONE_WAVE.format(shift=2, load=each), threads=128) for each in (_FOR_THE_WAVE, _FOR_EACH_LANE)]
+    assert read[0].unknown is None
+    assert read[0].signature == read[1].signature is not None
+
+
+def test_a_load_for_a_wave_drops_the_lowest_bits_of_an_address_and_so_must_see_a_multiple_of_four() -> None:
+    body = _IN_ONE_WAVE.format(shift=1, load=_FOR_THE_WAVE)
+    found = reading(body, threads=128)
+    assert found.signature is None
+    assert "for a whole wave at an address that depends on data" in str(found.unknown)
+    apart = _IN_ONE_WAVE.format(shift=1, load=_FOR_EACH_LANE)
+    assert reading(apart, threads=128).unknown is None
+
+
+def test_a_pair_holds_numbers_in_one_wave_and_a_set_of_lanes_in_another() -> None:
+    """Also where the numbers are there in some waves only."""
+    body = """v_mov_b32_e32 v5, 0
+v_cmp_gt_u32_e32 vcc, 64, v0
+s_cbranch_vccz .LONE
+s_mov_b32 s30, 7
+s_mov_b32 s31, 9
+s_branch .LTWO
+.LONE:
+v_cmp_lt_u32_e64 s[30:31], v2, v3
+v_cndmask_b32_e64 v5, v2, v3, s[30:31]
+.LTWO:
+v_cmp_gt_u32_e32 vcc, 64, v0
+s_cbranch_vccz .LTHREE
+v_mov_b32_e32 v5, s31
+.LTHREE:
+s_nop 0"""
+    left = run(body, list(range(128)), [100], threads=128)
+    assert left.tolist() == [9] * 64 + [max(each, 100) for each in range(64, 128)]
+    assert reading(body, threads=128).unknown is None

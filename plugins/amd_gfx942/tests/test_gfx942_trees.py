@@ -61,6 +61,37 @@ BODIES = [
     "v_mov_b32_e32 v5, v4\nv_cmp_lt_f32_e32 vcc, v2, v3\ns_and_saveexec_b64 s[20:21], vcc\ns_cbranch_execz .LOUT\n"
     "v_cmp_lt_f32_e32 vcc, 0, v2\ns_and_saveexec_b64 s[22:23], vcc\nv_mul_f32_e32 v5, v2, v3\n"
     "s_or_b64 exec, exec, s[22:23]\nv_add_f32_e32 v5, 1.0, v5\n.LOUT:\ns_or_b64 exec, exec, s[20:21]",
+    *(
+        f"v_mov_b32_e32 v6, v4\nv_mov_b32_e32 v7, v2\n{first}\n{apart}\nv_lshl_add_u64 v[12:13], v[8:9], 0, v[6:7]\n"
+        f"v_mov_b32_e32 v5, v{last}"
+        for last in (12, 13)
+        for first in (
+            "v_mov_b32_e32 v8, v3\nv_mov_b32_e32 v9, 5",
+            "v_lshl_add_u64 v[8:9], v[6:7], 0, v[2:3]",
+            "v_mov_b32_e32 v8, 3\nv_lshl_add_u64 v[10:11], v[6:7], 0, v[2:3]\nv_mov_b32_e32 v9, v11",
+        )
+        for apart in (
+            # in some lanes, known or not, both halves are written or one of them
+            "v_cmp_gt_u32_e32 vcc, 20, v0\ns_and_saveexec_b64 s[20:21], vcc\n"
+            "v_lshl_add_u64 v[8:9], v[2:3], 0, v[2:3]\ns_or_b64 exec, exec, s[20:21]",
+            "v_cmp_gt_u32_e32 vcc, 20, v0\nv_lshl_add_u64 v[10:11], v[2:3], 0, v[2:3]\n"
+            "v_cndmask_b32_e32 v8, v8, v10, vcc\nv_cndmask_b32_e32 v9, v9, v11, vcc",
+            "v_cmp_gt_u32_e32 vcc, 20, v0\nv_lshl_add_u64 v[10:11], v[2:3], 0, v[2:3]\n"
+            "v_cndmask_b32_e32 v8, v8, v10, vcc\nv_cmp_gt_u32_e32 vcc, 10, v0\nv_cndmask_b32_e32 v9, v11, v9, vcc",
+            "v_cmp_gt_u32_e32 vcc, v2, v3\nv_lshl_add_u64 v[10:11], v[2:3], 0, v[2:3]\n"
+            "v_cndmask_b32_e32 v8, v8, v10, vcc\nv_cndmask_b32_e32 v9, v9, v11, vcc",
+            "v_lshl_add_u64 v[10:11], v[2:3], 0, v[2:3]\nv_cmp_gt_u32_e32 vcc, 20, v0\n"
+            "v_cndmask_b32_e32 v8, v8, v10, vcc\nv_cmp_gt_u32_e32 vcc, 10, v0\nv_cndmask_b32_e32 v9, v9, v11, vcc",
+            "v_lshl_add_u64 v[10:11], v[2:3], 0, v[2:3]\nv_cmp_gt_u32_e32 vcc, v2, v3\n"
+            "v_cndmask_b32_e32 v8, v8, v10, vcc\nv_cmp_gt_u32_e32 vcc, v2, v4\nv_cndmask_b32_e32 v9, v9, v11, vcc",
+            "v_cmp_gt_u32_e32 vcc, v2, v3\nv_lshl_add_u64 v[10:11], v[2:3], 0, v[2:3]\n"
+            "v_cndmask_b32_e32 v8, v8, v10, vcc\nv_cndmask_b32_e32 v9, v11, v9, vcc",
+            "v_mov_b32_dpp v8, v6 row_shr:3 row_mask:0xf bank_mask:0x5\n"
+            "v_mov_b32_dpp v9, v7 row_shr:3 row_mask:0xf bank_mask:0x5",
+            "v_lshl_add_u64 v[10:11], v[2:3], 0, v[2:3]\nv_mov_b32_dpp v8, v10 row_shr:3 row_mask:0xf bank_mask:0x5\n"
+            "v_mov_b32_dpp v9, v11 row_shr:3 row_mask:0xf bank_mask:0x5",
+        )
+    ),
 ]
 
 

@@ -70,7 +70,55 @@ def choose(mask: Array, new: Value, old: Value) -> Value:
         return new
     left, right = as_lanes(new), as_lanes(old)
     meta = select_meta(mask, left.meta, right.meta)
-    return Lanes(left.bits, np.where(mask, left.words, right.words), uniform(meta))
+    result = Lanes(left.bits, np.where(mask, left.words, right.words), uniform(meta))
+    _trace(mask, left, right, result)
+    return result
+
+
+def _slice_of(value: Lanes) -> tuple[Lanes, int, Array] | None:
+    """The wider value that this one is a part of, from which bit on, and in which lanes."""
+    return value.partly if value.origin is None else (*value.origin, _EVERYWHERE)
+
+
+_EVERYWHERE: Array = np.ones((1, 1), dtype=bool)
+
+
+def _trace(mask: Array, new: Lanes, old: Lanes, result: Lanes) -> None:
+    """Parts of wider values, chosen lane by lane, are parts of the wider values chosen so."""
+    left, right = _slice_of(new), _slice_of(old)
+    if left is None and right is None:
+        return
+    if left is not None and right is not None and left[1] == right[1] and left[0].bits == right[0].bits:
+        whole, low, where = _chosen_whole(mask, left[0], right[0]), left[1], np.where(mask, left[2], right[2])
+    elif left is not None:
+        whole, low, where = left[0], left[1], mask & left[2]
+    else:
+        assert right is not None
+        whole, low, where = right[0], right[1], ~mask & right[2]
+    _remember_slice(result, whole, low, where)
+
+
+def _remember_slice(result: Lanes, whole: Lanes, low: int, where: Array) -> None:
+    if where.all():
+        result.origin = (whole, low)
+    elif where.any():
+        result.partly = (whole, low, where)
+
+
+def _alike(left: Array | Lanes, right: Array) -> bool:
+    return left is right or (isinstance(left, np.ndarray) and np.array_equal(left, right))
+
+
+def _chosen_whole(mask: Array, new: Lanes, old: Lanes) -> Lanes:
+    """One value for all parts of two that are chosen between by one mask."""
+    if new is old:
+        return new
+    earlier = new.chosen
+    if earlier is None or earlier[1] is not old or not _alike(earlier[0], mask):
+        found = choose(mask, new, old)
+        assert isinstance(found, Lanes)
+        new.chosen = earlier = (mask, old, found)
+    return earlier[2]
 
 
 def _keep_whole(mask: Array, new: Value, old: Value, chosen: Value) -> Value:
@@ -183,7 +231,26 @@ def concat(parts: Sequence[Value]) -> Value:
     merged = _merge_neighbours(flat)
     if len(merged) == 1:
         return merged[0]
-    return Pieces(tuple(merged))
+    return _joined_in_part(Pieces(tuple(merged)))
+
+
+def _joined_in_part(value: Pieces) -> Pieces:
+    """A row of parts, remembered as one value in the lanes in which they are its slices from end to end."""
+    first = value.parts[0]
+    traced = _slice_of(first) if isinstance(first, Lanes) else None
+    if traced is None or traced[1] != 0 or traced[0].bits != value.bits:
+        return value
+    whole, low, where = traced[0], 0, traced[2]
+    for part in value.parts:
+        here = _slice_of(part) if isinstance(part, Lanes) else None
+        if here is None or here[0] is not whole or here[1] != low:
+            return value
+        where, low = where & here[2], low + width(part)
+    if where.any():
+        joined = choose(where, whole, _join(value))
+        assert isinstance(joined, Lanes)
+        value.whole, value.joined = where, joined
+    return value
 
 
 def _merge_neighbours(parts: list[Array | Lanes]) -> list[Array | Lanes]:
@@ -287,14 +354,15 @@ def take_threads(value: Value, index: Array) -> Value:
     meta = value.meta
     words = np.stack([take(value.words[0], index), take(value.words[1], index)])
     result = Lanes(value.bits, words, meta if isinstance(meta, int) else uniform(take(meta, index)))
-    if value.origin is not None:
-        whole, low = value.origin
+    traced = _slice_of(value)
+    if traced is not None:
+        whole, low, where = traced
         key = index.tobytes()
         if whole.taken is None or whole.taken[0] != key:
             other = take_threads(whole, index)
             assert isinstance(other, Lanes)
             whole.taken = (key, other)
-        result.origin = (whole.taken[1], low)
+        _remember_slice(result, whole.taken[1], low, take(where, index))
     return result
 
 

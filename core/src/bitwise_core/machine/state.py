@@ -215,9 +215,9 @@ class Machine:
         known = L.known_where(value)
         if known is True:
             return L.numbers_of(value)
-        if known is False or self.mask is None:
+        if known is False:
             return None
-        if (known | ~self.mask).all():
+        if (known if self.mask is None else known | ~self.mask).all():
             return L.numbers_of(value)
         return None
 

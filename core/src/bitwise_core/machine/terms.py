@@ -162,7 +162,22 @@ class TermDomain:
             taken = condition.words[0] != 0
             result = L.put(known & taken, left, result)
             result = L.put(known & ~taken, right, result)
+        elif left.origin is not None and right.origin is not None:
+            self._trace(condition, left.origin, right.origin, result)
         return result
+
+    def _trace(self, condition: Lanes, left: tuple[Lanes, int], right: tuple[Lanes, int], result: Lanes) -> None:
+        """Slices of two values, chosen by one predicate, are slices of the value that is chosen so."""
+        (whole, low), (other, other_low) = left, right
+        if low != other_low or whole.bits != other.bits:
+            return
+        earlier = whole.chosen
+        if earlier is None or earlier[1] is not other or not _alike(earlier[0], condition):
+            found = self.select(condition, whole, other)
+            if not isinstance(found, Lanes):
+                return
+            whole.chosen = earlier = (condition, other, found)
+        result.origin = (earlier[2], low)
 
     # -- matrix units -----------------------------------------------------------------------------------------------
 
@@ -192,6 +207,15 @@ class TermDomain:
         if known is not False and np.any(known):
             result = L.put(known, as_lanes(self.load(where.words[0], bits)), result)
         return result
+
+
+def _alike(left: Lanes | Array, right: Lanes) -> bool:
+    """Whether two predicates are one."""
+    if left is right:
+        return True
+    if not isinstance(left, Lanes) or not np.array_equal(left.words, right.words):
+        return False
+    return bool(np.all(np.equal(left.meta, right.meta)))
 
 
 def _high_half(value: Value) -> Value | None:

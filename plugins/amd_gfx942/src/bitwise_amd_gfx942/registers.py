@@ -18,7 +18,7 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.pieces import choose, concat, cut
+from bitwise_core.machine.pieces import as_lanes, choose, concat, cut
 from bitwise_core.machine.state import Machine
 
 WAVE = 64
@@ -186,11 +186,18 @@ def write_set(machine: Machine, operand: Vector, value: Value) -> None:
 
 
 def _old_set(machine: Machine, low: str, high: str) -> Value:
+    """What a pair holds as a set: other waves may have left numbers there, which they read again."""
     words = machine.registers.get(low), machine.registers.get(high)
     if words[0] is None or words[1] is None:
         return poison(1)
     number = concat([words[0], words[1]])
-    return bits_of_lanes(number, machine.threads) if isinstance(number, np.ndarray) else poison(1)
+    if isinstance(number, np.ndarray):
+        return bits_of_lanes(number, machine.threads)
+    if L.other_form(number) is not None:
+        return poison(1)
+    found = as_lanes(number)
+    where = np.broadcast_to(np.asarray(L.known_where(found)), found.words.shape[1:])
+    return choose(where, bits_of_lanes(L.numbers_of(found), machine.threads), poison(1)) if where.any() else poison(1)
 
 
 def write_exec(machine: Machine, value: Value) -> None:

@@ -75,13 +75,12 @@ def quiet_where(value: Value) -> bool | Array:
         infinity, quiet = ((1 << bits - 1 - mantissa) - 1) << mantissa, 1 << mantissa - 1
         found: Array = (size <= value.dtype.type(infinity)) | ((value & value.dtype.type(quiet)) != 0)
         return found
-    if isinstance(value, Pieces) and value.whole is not None:
-        return _quiet_lanes(as_lanes(value))
     if isinstance(value, Pieces):
         # The high half of an fp32 that a bf16 made has its exponent and its quiet bit.
         low, high = value.parts[0], value.parts[-1]
-        zeros = isinstance(low, np.ndarray) and not low.any()
-        return _quiet_lanes(high) if len(value.parts) == 2 and zeros and isinstance(high, Lanes) else False
+        if len(value.parts) == 2 and isinstance(low, np.ndarray) and not low.any() and isinstance(high, Lanes):
+            return _quiet_lanes(high)
+        return _quiet_lanes(as_lanes(value))
     return False if L.other_form(value) is not None else _quiet_lanes(value)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bitwise_amd_gfx942.opcodes.bases import remember_multiple
 from bitwise_amd_gfx942.opcodes.forms import Table
 from bitwise_amd_gfx942.opcodes.scalar_values import compared, decided, integer, not_zero, scalar
 from bitwise_amd_gfx942.opcodes.sources import reader
@@ -178,7 +179,10 @@ def shift(instruction: Instruction, context: Context) -> Step:
 
     def compute(machine: Machine, value: Value, amount: Value) -> Value:
         by = combine(machine, "and", amount, literal(bits - 1, 32), 32)
-        return shifted(machine, root, value, by, bits, is_signed=verb == "ashr")
+        moved = shifted(machine, root, value, by, bits, is_signed=verb == "ashr")
+        if verb == "lshl" and bits == 64 and isinstance(by, np.ndarray):
+            remember_multiple(machine, moved, 1 << min(4, int(by.min())))
+        return moved
 
     return scalar(instruction, context, (f"b{bits}", "b32"), bits, compute, not_zero)
 

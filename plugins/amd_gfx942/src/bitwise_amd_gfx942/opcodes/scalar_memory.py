@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from bitwise_amd_gfx942.opcodes.bases import base_of
+from bitwise_amd_gfx942.opcodes.flat import plus, unsigned
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, number
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
 from bitwise_core.asm import Immediate, Instruction, Modified
@@ -15,7 +17,7 @@ from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import concat
-from bitwise_core.machine.state import Machine, Step
+from bitwise_core.machine.state import Machine, Step, literal
 
 TABLE = Table()
 
@@ -66,12 +68,13 @@ def load(instruction: Instruction, context: Context) -> Step:
     line = instruction.line
 
     def step(machine: Machine) -> None:
-        address = machine.known(read(machine))
-        if address is not None and varying is not None:
-            more = machine.known(varying(machine))
-            address = None if more is None else address + more.astype(np.uint64)
+        place = read(machine)
+        if varying is not None:
+            place = plus(machine, place, unsigned(varying(machine)))
+        address = machine.known(place)
         if address is None:
-            raise Unreadable("memory is read for a whole wave at an address that depends on data", line)
+            write(machine, concat(_gathered(machine, place, fixed, count, line)))
+            return
         if fixed:
             address = address + np.uint64(fixed & (1 << 64) - 1)
         words = argument_words(machine, address, count, line)
@@ -81,3 +84,24 @@ def load(instruction: Instruction, context: Context) -> Step:
         write(machine, concat(words))
 
     return step
+
+
+def _gathered(machine: Machine, place: Value, fixed: int, count: int, line: int) -> list[Value]:
+    """Words at an address that depends on data.
+
+    The lowest two bits of an address are not looked at: it must be a multiple of 4, or a load of another kind would
+    read something else there.  Raises Unreadable where that cannot be told, or not in which buffer it lies.
+    """
+    base = base_of(machine, place)
+    if base is None or base.unit % 4 or fixed % 4:
+        raise Unreadable("memory is read for a whole wave at an address that depends on data", line)
+    return [
+        machine.memory.gather(
+            plus(machine, place, literal(fixed + 4 * index, 64)) if fixed + 4 * index else place,
+            32,
+            machine.mask,
+            line,
+            base.buffers,
+        )
+        for index in range(count)
+    ]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.bases import remember_base
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.pieces import concat, cut
+from bitwise_core.machine.lane_hash import full_hash
+from bitwise_core.machine.lanes import Lanes, Value
+from bitwise_core.machine.pieces import choose, concat, cut
 from bitwise_core.machine.state import Machine
 from bitwise_core.machine.steps import apply_integer
 
@@ -26,13 +27,30 @@ def high_sum(machine: Machine, carry: Value, left: Value, right: Value) -> Value
     where they are used together.
     """
     found = machine.extra.get(_KEY)
-    if found is None or found[0] is not carry:
+    if found is None or not _same(machine, found[0], carry):
         return None
     _, low_left, low_right, low = found
     sides = [concat([low_left, left]), concat([low_right, right])]
     whole = apply_integer(machine, "add.b64", sides, 64, np.add, gathers=True)
     remember_base(machine, whole, *sides)
+    part = cut(whole, 0, 32)
     for name, value in machine.registers.items():
         if value is low:
-            machine.registers[name] = cut(whole, 0, 32)
+            machine.registers[name] = part
+        elif machine.mask is not None and isinstance(value, Lanes) and _same(machine, value, low):
+            machine.registers[name] = choose(machine.mask, part, value)
     return cut(whole, 32, 32)
+
+
+def _same(machine: Machine, left: Value, right: Value) -> bool:
+    """Whether two values are one in every active lane."""
+    if left is right:
+        return True
+    if not isinstance(left, Lanes) or not isinstance(right, Lanes) or left.bits != right.bits or machine.mask is None:
+        return False
+    shape = np.broadcast_shapes(left.words.shape[1:], right.words.shape[1:], machine.mask.shape)
+    mask = np.broadcast_to(machine.mask, shape)
+    if not mask.any():
+        return False
+    same = (full_hash(left) == full_hash(right)).all(axis=0) & (left.meta == right.meta)
+    return bool(np.broadcast_to(same, shape)[mask].all())
