@@ -201,7 +201,10 @@ def test_shared_memory_in_every_width() -> None:
     )
     assert run(write + "ds_read_u16 v5, v6 offset:4", VALUES, b).tolist() == [each & 0xFFFF for each in b]
     assert run(write + "ds_read_i8 v5, v6", [0x80], b)[0] == 0xFFFFFF80
-    assert run(write + "v_mov_b32_e32 v5, -1\nds_read_u16_d16_hi v5, v6", [0x1234], b)[0] == 0x1234FFFF
+    assert (
+        run(write + "ds_read_u16_d16_hi v5, v6\ns_waitcnt lgkmcnt(0)\nv_lshrrev_b32_e32 v5, 16, v5", [0x1234], b)[0]
+        == 0x1234
+    )
     assert run(write + "ds_write_b8 v6, v3 offset:1\nds_read_b32 v5, v6", [0x11223344], [0xEE])[0] == 0x1122EE44
 
 

@@ -77,6 +77,8 @@ def prepare(machine: Machine, module: Module, kernel: Kernel, launch: Launch) ->
 
     Raises ManifestError where the launch does not fit, Unreadable for a descriptor that is not modelled.
     """
+    if kernel.attributes.get("ieee_mode", "1") != "1" or kernel.attributes.get("dx10_clamp", "1") != "1":
+        raise Unreadable("the descriptor turns the IEEE mode or the clamping of NaNs off, which is not modelled")
     machine.extra[scalar_memory.ARGUMENTS] = words = argument_words(machine, kernel, launch)
     machine.registers[EXEC] = EVERYONE
     place = _user_registers(machine, kernel, words)

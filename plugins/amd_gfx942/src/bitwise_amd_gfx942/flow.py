@@ -10,6 +10,7 @@ from bitwise_core.asm import Instruction, Kernel, Symbol, once_a_kernel, registe
 _READS = frozenset({
     "s_addc_u32", "s_subb_u32", "s_cselect_b32", "s_cselect_b64", "s_cbranch_scc0", "s_cbranch_scc1", "s_cmov_b32",
     "s_cmov_b64", "s_cmovk_i32",
+    "s_swappc_b64", "s_setpc_b64",  # what is called, or returned to, may look
 })  # fmt: skip
 _CONDITION = frozenset({"scc", "src_scc"})
 _WRITES_NOTHING = (

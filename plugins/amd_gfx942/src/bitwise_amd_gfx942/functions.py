@@ -33,6 +33,11 @@ def extremum(verb: str, form: str, *patterns: Array) -> Array:
     return result
 
 
+def quieted(form: str, pattern: Array) -> Array:
+    """The pattern, but a quiet NaN for a signalling one."""
+    return np.where(_signalling(pattern, form), pattern.dtype.type(_NAN[form]), pattern)
+
+
 _FLOATS = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64}
 
 
@@ -93,6 +98,7 @@ FUNCTIONS: Mapping[str, Callable[..., Array]] = {
         for form in _FLOATS
         for count in ("", "3")
     },
+    "quieted.fp16@gfx942": partial(quieted, "fp16"),
     **{f"ldexp.rn.{form}@gfx942": partial(scaled, form) for form in _FLOATS},
     **{f"frexp.mantissa.{form}@gfx942": partial(fraction, form) for form in ("fp32", "fp64")},
     **{f"frexp.exponent.{form}@gfx942": partial(exponent, form) for form in ("fp32", "fp64")},

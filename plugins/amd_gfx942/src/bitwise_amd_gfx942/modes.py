@@ -12,7 +12,8 @@ from bitwise_core.asm import Immediate, Instruction, Kernel, Symbol, once_a_kern
 from bitwise_core.machine.arch import UnknownInstruction
 
 _ROUNDINGS = ("rn", "ru", "rd", "rz")
-_KEPT, _FLUSHED = "3", "0"
+KEPT, _FLUSHED = "3", "0"
+"""The values of a denormal mode that are modelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ def mode_of(kernel: Kernel) -> Mode:
         rounding("float_round_mode_32"),
         rounding("float_round_mode_16_64"),
         given.get("float_denorm_mode_32", _FLUSHED),
-        given.get("float_denorm_mode_16_64", _KEPT),
+        given.get("float_denorm_mode_16_64", KEPT),
         given.get("ieee_mode", "1") == "1",
         given.get("dx10_clamp", "1") == "1",
     )
@@ -102,6 +103,6 @@ def rounding_of(mode: Mode, form: str, instruction: Instruction) -> str:
 def flushes(mode: Mode, form: str, instruction: Instruction) -> bool:
     """Whether subnormal numbers of a format are zeros.  Raises UnknownInstruction for a mode between."""
     given = mode.denormals if form == "fp32" else mode.denormals_of_others
-    if given not in (_KEPT, _FLUSHED):
+    if given not in (KEPT, _FLUSHED):
         raise UnknownInstruction(instruction, "treats subnormal numbers in a mode that is not modelled")
     return given == _FLUSHED

@@ -4,12 +4,14 @@ Source: AMD Instinct MI300 ISA, "Manually inserted wait states: s_waitcnt"; LLVM
 Accesses of vector memory are counted by vmcnt and answered in order, those of shared memory by lgkmcnt and in order,
 those of scalar memory by lgkmcnt in any order.  Followed over all ways through the kernel: a register that an
 access may not have filled yet is not to be read or written, but by a later load of vector memory, whose answer comes
-later; and no barrier may be passed while shared memory may still be written.
+later; and no barrier may be passed while shared memory may still be read or written.  A barrier that may be passed while
+global memory is written orders none of its accesses.  A function begins where all has arrived, and returns so.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -19,7 +21,8 @@ from bitwise_amd_gfx942.opcodes.forms import form
 from bitwise_core.asm import Immediate, Instruction, Kernel, Symbol, once_a_kernel, registers_of
 
 _COUNT = re.compile(r"(vmcnt|lgkmcnt|expcnt)\((\d+)\)")
-_SHARED_WRITE = "shared memory"
+_SHARED_WRITE, _SHARED_READ = "writes of shared memory", "reads of shared memory"
+_STORE = "writes of global memory"
 _HOLDS = {"vmcnt": 63, "lgkmcnt": 15}
 """How many accesses a counter counts: a full one holds the wave back, so that older ones have arrived."""
 
@@ -31,6 +34,14 @@ class Access:
     counter: str
     ordered: bool
     fills: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """By the line of an instruction that comes too early what it does not wait for; the barriers amid global writes."""
+
+    hazards: Mapping[int, str]
+    loose: frozenset[int]
 
 
 Pending: TypeAlias = dict[tuple[str, str], int]
@@ -54,11 +65,13 @@ def access_of(instruction: Instruction) -> tuple[Access, ...]:
         return (Access("lgkmcnt", False, frozenset(written(instruction))),)
     if name.startswith(_SHARED):
         fills = frozenset({_SHARED_WRITE}) if name.startswith("ds_write") else frozenset(written(instruction))
-        return (Access("lgkmcnt", True, fills),)
+        return (Access("lgkmcnt", True, fills | {_SHARED_READ} if name.startswith("ds_read") else fills),)
     if name in ("buffer_inv", "buffer_wbl2"):
         return ()
     reads = "_load_" in name or "sc0" in found.modifiers
     fills = frozenset(written(instruction)) if reads and "_store_" not in name else frozenset()
+    if "_load_" not in name and not name.startswith("scratch_"):
+        fills |= {_STORE}
     if name.startswith("flat_"):
         return Access("vmcnt", False, fills), Access("lgkmcnt", False, fills)
     return (Access("vmcnt", True, fills),)
@@ -80,7 +93,7 @@ def _waits(instruction: Instruction) -> dict[str, int]:
 class _Effects:
     """What one instruction does to what is pending, worked out once."""
 
-    __slots__ = ("accesses", "barrier", "filled", "names", "waits")
+    __slots__ = ("accesses", "barrier", "filled", "names", "returns", "waits")
 
     def __init__(self, instruction: Instruction) -> None:
         name = form(instruction.opcode).name
@@ -88,8 +101,9 @@ class _Effects:
         self.accesses = access_of(instruction)
         self.barrier = name == "s_barrier"
         self.names = set() if self.waits else registers_of(*instruction.operands)
-        if name.startswith("v_div_fmas"):
+        if name.startswith(("v_div_fmas", "s_cbranch_vcc")):
             self.names |= {"vcc_lo", "vcc_hi"}
+        self.returns = name == "s_setpc_b64"
         self.filled: frozenset[str] = frozenset()
         if len(self.accesses) == 1 and self.accesses[0].counter == "vmcnt" and "_load_" in name:
             target, *others = instruction.operands
@@ -97,13 +111,21 @@ class _Effects:
             self.names -= self.filled
 
 
-@once_a_kernel
-def hazards_of(kernel: Kernel) -> dict[int, str]:
+def hazards_of(kernel: Kernel) -> Mapping[int, str]:
     """By the line of an instruction that comes too early: what it does not wait for."""
+    return waiting_of(kernel).hazards
+
+
+@once_a_kernel
+def waiting_of(kernel: Kernel) -> Waiting:
+    """What a kernel does not wait for."""
     effects = [_Effects(each) for each in kernel.instructions]
     following = successors(kernel)
     entries: dict[int, Pending] = {0: {}}
     found: dict[int, str] = {}
+    loose: set[int] = set()
+    if not kernel.entry and effects and any(effects[0].waits.get(each) != 0 for each in _HOLDS):
+        found[kernel.instructions[0].line] = "begins a function and does not wait for what was asked of memory before"
     heads = {*kernel.labels.values(), 0}
     work = [0]
     while work:
@@ -111,6 +133,8 @@ def hazards_of(kernel: Kernel) -> dict[int, str]:
         pending = dict(entries[index])
         names = _names(pending)
         while True:
+            if effects[index].barrier and _STORE in names:
+                loose.add(kernel.instructions[index].line)
             after = _after(effects[index], kernel.instructions[index], pending, names, found)
             if after is not pending:
                 pending, names = after, _names(after)
@@ -132,7 +156,7 @@ def hazards_of(kernel: Kernel) -> dict[int, str]:
                     old[key], changed = age, True
             if changed:
                 work.append(each)
-    return found
+    return Waiting(found, frozenset(loose))
 
 
 def _names(pending: Pending) -> frozenset[str]:
@@ -151,6 +175,10 @@ def _after(
     if pending:
         if effects.barrier and ("lgkmcnt", _SHARED_WRITE) in pending:
             found[instruction.line] = "passes a barrier while shared memory is still written"
+        elif effects.barrier and ("lgkmcnt", _SHARED_READ) in pending:
+            found[instruction.line] = "passes a barrier while shared memory is still read"
+        if effects.returns and not names <= {"", _STORE}:
+            found[instruction.line] = "returns before what was asked of memory has arrived"
         early = None
         if not names.isdisjoint(effects.names):
             early = next(name for _, name in pending if name.rstrip("?") in effects.names)

@@ -20,6 +20,7 @@ from bitwise_amd_gfx942.opcodes.sources import reader, writer
 from bitwise_core.asm import Instruction, Operand
 from bitwise_core.machine.access import in_a_buffer
 from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lane_hash import term
 from bitwise_core.machine.lanes import UNDETERMINED, Array, Value
 from bitwise_core.machine.launch import POINTER_SHIFT
@@ -41,6 +42,9 @@ _KINDS = {
 
 _NAME = re.compile(r"(global|flat|buffer)_atomic_(\w+)")
 
+_WHOLE = (1 << 31) - (1 << 13)
+"""Fewer bytes than this are a bound of the kernel's own: more than a buffer of 2**31 bytes less a constant offset."""
+
 
 @vector(TABLE, *(f"{space}_atomic_{kind}" for space in ("global", "flat", "buffer") for kind in _KINDS))
 def atomic(instruction: Instruction, context: Context) -> Step:
@@ -48,7 +52,10 @@ def atomic(instruction: Instruction, context: Context) -> Step:
     found = _NAME.fullmatch(form(instruction.opcode).name)
     assert found is not None
     name, bits, count = _KINDS[found[2]]
-    returns = "sc0" in form(instruction.opcode).modifiers
+    modifiers = form(instruction.opcode).modifiers
+    if "glc" in modifiers:
+        raise UnknownInstruction(instruction, "has the modifier glc, which this machine does not have")
+    returns = "sc0" in modifiers
     operands = instruction.operands
     line = instruction.line
     if found[1] == "buffer":
@@ -96,6 +103,8 @@ def _to_buffer(instruction: Instruction, name: str, bits: int, count: int, retur
             if known is not None:
                 inside = within(machine, place, bits * count, line)
                 machine.mask = inside if machine.mask is None else machine.mask & inside
+            if known is None and (place.bound < _WHOLE).any():
+                raise Unreadable("an atomic operation at an offset that depends on data may lie out of bounds", line)
             if known is None or machine.condition is not None:
                 address = plus(machine, place.base, unsigned(place.offset))
                 _contribute(machine, name, address, value, bits, count, line, _buffers(place))

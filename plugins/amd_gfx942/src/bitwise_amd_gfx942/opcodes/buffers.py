@@ -29,6 +29,12 @@ from bitwise_core.machine.steps import apply_integer
 
 TABLE = Table()
 
+_RAW = 0x27000
+"""The last word of a raw buffer's descriptor: data of 32 bits, no thread added to an index.
+
+Source: AMD Instinct MI300 ISA, "Buffer resource descriptor"; LLVM and Triton write no other one for this machine.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -41,6 +47,8 @@ class Place:
     offset: Value
     bound: Array
     condition: Value | None
+    moved: tuple[Value, int] | None = None
+    """An offset that depends on data as a sum of two: it may wrap, and the bound is held against the parts."""
 
 
 def place_reader(instruction: Instruction, operands: tuple[Operand, ...]) -> Callable[[Machine], Place]:
@@ -68,6 +76,8 @@ def place_reader(instruction: Instruction, operands: tuple[Operand, ...]) -> Cal
             raise Unreadable("a buffer's descriptor depends on data", line)
         if _somewhere(machine, (low >> np.uint64(48)) != 0):
             raise Unreadable("a buffer's descriptor has a stride or swizzles, which is not modelled", line)
+        if _somewhere(machine, (high >> np.uint64(32)) != _RAW):
+            raise Unreadable("a buffer's descriptor is not of the raw kind that compilers make", line)
         base, bound = low, high.astype(np.uint32)
         start = None if added is None else machine.known(added(machine))
         if start is not None:
@@ -83,7 +93,8 @@ def place_reader(instruction: Instruction, operands: tuple[Operand, ...]) -> Cal
             if machine.known(value) is None:
                 value, condition = without_choice(machine, value, bound)
             if offset:
-                value = _beyond(machine, value, offset, line)
+                moved = None if machine.known(value) is not None else (value, offset)
+                return Place(base, _beyond(machine, value, offset, line), bound, condition, moved)
         return Place(base, value, bound, condition)
 
     return read
@@ -132,7 +143,9 @@ def load(instruction: Instruction, context: Context) -> Step:
     find = place_reader(instruction, instruction.operands[1:])
     line = instruction.line
     write = (
-        half_writer(target, width.high, instruction) if width.half else writer(target, width.register_bits, instruction)
+        half_writer(target, width.high, instruction, loads=True)
+        if width.half
+        else writer(target, width.register_bits, instruction)
     )
 
     def step(machine: Machine) -> None:
@@ -177,8 +190,11 @@ def _gathered(machine: Machine, place: Place, bits: int, line: int) -> Value:
         )
         for low in range(0, bits, size)
     ]
-    last = (place.bound - np.uint32(bits // 8)).astype(np.uint32)
-    inside = compare_as_integers(machine, "le", "u32", place.offset, last)
+    first, more = place.moved or (place.offset, 0)
+    beside = more + bits // 8
+    if _somewhere(machine, place.bound < beside):
+        raise Unreadable("a buffer has fewer bytes than one access at an offset that depends on data", line)
+    inside = compare_as_integers(machine, "le", "u32", first, (place.bound - np.uint32(beside)).astype(np.uint32))
     return machine.domain.select(inside, concat(parts), _zero(bits))
 
 

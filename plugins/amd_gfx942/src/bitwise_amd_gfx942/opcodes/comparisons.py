@@ -119,6 +119,8 @@ def compare_class(instruction: Instruction, context: Context) -> Step:
         reader(instruction.operands[2], "b32", instruction),
     )
     bits = BITS[kind]
+    if flushes(mode_of(context.kernel), kind, instruction):
+        raise UnknownInstruction(instruction, "tells subnormal numbers where these are flushed, which is not modelled")
 
     def evaluate(a: Array, mask: Array) -> Array:
         holds: Array = mask >> classes_of(a, bits).astype(np.uint32) & np.uint32(1) != 0

@@ -22,6 +22,8 @@ def pattern(immediate: Immediate, kind: str, instruction: Instruction) -> int:
     """The bits that a constant gives an operand of that type (fp32, b64, ...).  Raises UnknownInstruction."""
     bits = BITS[kind]
     if immediate.kind == "f64":
+        if kind in ("b8", "b16"):
+            raise UnknownInstruction(instruction, "has a number with a point for an integer of 16 bits")
         if immediate.value == _TURN:
             return _TURN if bits == 64 else _NARROW_TURN[bits]
         number = struct.unpack("<d", immediate.value.to_bytes(8, "little"))[0]

@@ -11,12 +11,14 @@ from bitwise_amd_gfx942.opcodes.scalar_integers import condition_code
 from bitwise_amd_gfx942.opcodes.scalar_values import some_lane
 from bitwise_amd_gfx942.regions import passage
 from bitwise_amd_gfx942.registers import EVERYONE, EXEC, forget, read_set
+from bitwise_amd_gfx942.waiting import waiting_of
 from bitwise_core.asm import Instruction, Register, Symbol, Vector
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.state import Barrier, Branch, Control, Exit, Machine, Passage, Step, invert
 
 TABLE = Table()
+_HELD = "the epoch that a barrier does not end"
 _VCC = Vector((Register("vcc_lo"), Register("vcc_hi")))
 
 
@@ -107,7 +109,17 @@ def trap(instruction: Instruction, context: Context) -> Step:
 def barrier(instruction: Instruction, context: Context) -> Step:
     """All waves of the block meet, whatever their execution masks."""
     check_modifiers(instruction)
-    return lambda machine: Barrier(0)
+    if instruction.line not in waiting_of(context.kernel).loose:
+        return lambda machine: Barrier(0)
+
+    def step(machine: Machine) -> Control:
+        # Writes of global memory are still under way: what comes after is no later than what came before.
+        if machine.extra.get(_HELD) != machine.epoch:
+            machine.epoch -= 1
+            machine.extra[_HELD] = machine.epoch
+        return Barrier(0)
+
+    return step
 
 
 @TABLE.opcode(

@@ -16,9 +16,10 @@ from bitwise_amd_gfx942.opcodes.lanewise import Compute, lanewise
 from bitwise_amd_gfx942.opcodes.outputs import overflow
 from bitwise_core.asm import Instruction
 from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import concat, cut
-from bitwise_core.machine.state import Machine, Step, literal
+from bitwise_core.machine.state import Machine, Step
 from bitwise_core.machine.steps import apply_integer
 
 TABLE = Table()
@@ -36,7 +37,10 @@ def _check_mode(instruction: Instruction, context: Context, *kinds: str) -> None
 
 def rounded(to: str, source: str, instruction: Instruction, context: Context) -> str:
     """The conversion that rounds in the kernel's mode, by name.  Raises UnknownInstruction."""
-    rounding, clamps = rounding_of(mode_of(context.kernel), to, instruction), overflow(instruction, context, to)
+    mode = mode_of(context.kernel)
+    if source.startswith("fp") and mode.rounding != mode.rounding_of_others:
+        raise UnknownInstruction(instruction, "converts between formats that round in two ways")
+    rounding, clamps = rounding_of(mode, to, instruction), overflow(instruction, context, to)
     suffix = f"@{context.arch.name}" if clamps else ""
     return f"convert.{rounding}{clamps}.{to}.{source}{suffix}"
 
@@ -147,13 +151,13 @@ def part(instruction: Instruction, context: Context) -> Step:
 
 @vector(TABLE, "v_sat_pk_u8_i16")
 def saturate_pair(instruction: Instruction, context: Context) -> Step:
-    """Two signed halves as two unsigned bytes, clamped, the rest zero."""
+    """Two signed halves as two unsigned bytes, clamped; what the high half is left as is not told."""
 
     def evaluate(a: Array) -> Array:
         return np.clip(a.view(np.int16), 0, 255).astype(np.uint8)
 
     def compute(machine: Machine, value: Value) -> Value:
         parts = [apply_integer(machine, "convert.sat.u8.s16", [cut(value, low, 16)], 8, evaluate) for low in (0, 16)]
-        return concat([*parts, literal(0, 16)])
+        return concat([*parts, poison(16, "the high half of a pair of bytes")])
 
     return lanewise(instruction, ("b32",), 32, compute)

@@ -87,7 +87,9 @@ def moved(
     rows = number(instruction, modifiers.get("row_mask", "0xf"))
     banks = number(instruction, modifiers.get("bank_mask", "0xf"))
     chosen = (rows >> (lane // 16) & 1).astype(bool) & (banks >> (lane // 4 % 4) & 1).astype(bool)
-    zeros = modifiers.get("bound_ctrl") in ("0", "1")  # either spelling sets the bit
+    zeros = "bound_ctrl" in modifiers  # either spelling sets the bit
+    if modifiers.get("bound_ctrl", "0") not in ("0", "1") or not 0 <= rows <= 15 or not 0 <= banks <= 15:
+        raise UnknownInstruction(instruction, "has a mask or bound_ctrl that no encoding has")
     line = instruction.line
 
     def step(machine: Machine) -> None:

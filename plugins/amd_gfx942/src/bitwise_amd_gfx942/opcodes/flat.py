@@ -75,7 +75,9 @@ def load(instruction: Instruction, context: Context) -> Step:
     read = address_reader(instruction, address, base)
     line = instruction.line
     write = (
-        half_writer(target, width.high, instruction) if width.half else writer(target, width.register_bits, instruction)
+        half_writer(target, width.high, instruction, loads=True)
+        if width.half
+        else writer(target, width.register_bits, instruction)
     )
 
     def step(machine: Machine) -> None:

@@ -288,6 +288,8 @@ def function(instruction: Instruction, context: Context) -> Step:
     """Approximations, named operations of this architecture; sine and cosine count their operand in turns."""
     verb, kind = form(instruction.opcode).name.removeprefix("v_").rsplit("_", 1)
     kind = FORMATS[kind]
+    if kind == "fp16":
+        rounding_of(mode_of(context.kernel), kind, instruction)
     turns = ".turns" if verb in ("sin", "cos") else ""
     flush = ".ftz" if flushes(mode_of(context.kernel), kind, instruction) else ""
     clamps = overflow(instruction, context, kind)

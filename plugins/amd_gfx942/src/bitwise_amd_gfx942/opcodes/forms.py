@@ -13,6 +13,15 @@ from bitwise_core.machine.state import Step
 _ENCODINGS = ("_e64_dpp", "_e32", "_e64", "_dpp", "_sdwa")
 
 
+_EXCHANGES = frozenset({
+    "quad_perm", "row_shl", "row_shr", "row_ror", "wave_shl", "wave_rol", "wave_shr", "wave_ror", "row_mirror",
+    "row_half_mirror", "row_bcast", "row_newbcast", "row_mask", "bank_mask", "bound_ctrl",
+})  # fmt: skip
+_PARTS = frozenset({"dst_sel", "dst_unused", "src0_sel", "src1_sel"})
+_OWN = {"dpp": _EXCHANGES, "sdwa": _PARTS}
+"""The modifiers that an encoding has alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """A mnemonic without its encoding, the encoding (e32, e64, dpp, sdwa, nothing), the modifiers with their values."""
@@ -35,6 +44,8 @@ def form(opcode: str) -> Form:
     for each in modifiers:
         key, _, value = each.partition(":")
         found[key] = value
+    if not encoding:  # a mnemonic that leaves its encoding open has the one that its modifiers need
+        encoding = next((each for each, own in _OWN.items() if own & found.keys()), "")
     return Form(name, encoding, found)
 
 
@@ -44,6 +55,10 @@ def check_modifiers(instruction: Instruction, *allowed: str) -> Form:
     for each in found.modifiers:
         if each not in allowed:
             raise UnknownInstruction(instruction, f"has the modifier {each}, which is not modelled")
+    for encoding, own in _OWN.items():
+        strange = own & found.modifiers.keys()
+        if strange and not found.encoding.endswith(encoding):
+            raise UnknownInstruction(instruction, f"has the modifier {min(strange)}, which its encoding does not have")
     return found
 
 

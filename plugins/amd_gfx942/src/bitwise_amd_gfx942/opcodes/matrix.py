@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 
+from bitwise_amd_gfx942.modes import KEPT, mode_of
 from bitwise_amd_gfx942.opcodes.forms import check_modifiers, number
 from bitwise_amd_gfx942.opcodes.matrix_layouts import Tile, accumulate, vectors
 from bitwise_amd_gfx942.opcodes.sources import Reader, Writer, reader, word_reader, writer
@@ -77,8 +78,11 @@ def multiply(instruction: Instruction, context: Context) -> Step:
         raise UnknownInstruction(instruction, "shares blocks of A that it does not have")
     taken = [block >> shared << shared | chosen for block in range(tile.blocks)]
     part = min(k, _STEPS[left])
+    # Whether the mode counts here is documented for no type: such a step is one of its own.
+    mode = mode_of(context.kernel)
+    flushed = result != "s32" and not (mode.denormals == mode.denormals_of_others == KEPT)
     step = FusedStep(
-        step_name(part, result, left, right, context.arch.name),
+        step_name(part, result, left, right, context.arch.name) + (" flushing" if flushed else ""),
         positive_zero=result == "fp32" and left != "fp32",
         commutes=left == right,
         integers=IntegerProducts("s8 s8", part << 14, clamps=False) if result == "s32" else None,

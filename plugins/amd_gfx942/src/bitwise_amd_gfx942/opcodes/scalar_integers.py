@@ -15,10 +15,12 @@ from bitwise_amd_gfx942.opcodes.wide_sums import high_sum, low_sum
 from bitwise_amd_gfx942.registers import SCC
 from bitwise_core.asm import Instruction
 from bitwise_core.machine.arch import Context
+from bitwise_core.machine.comparisons import compare_as_integers
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.logic import combine
-from bitwise_core.machine.pieces import concat, cut
+from bitwise_core.machine.pieces import choose, concat, cut
 from bitwise_core.machine.shifts import shifted
 from bitwise_core.machine.state import Machine, Step, literal
 from bitwise_core.machine.steps import apply_integer
@@ -150,7 +152,16 @@ def extremum(instruction: Instruction, context: Context) -> Step:
         return np.where((x < y) == (verb == "min"), a, b)
 
     compute = integer(f"{verb}.{kind}", 32, evaluate, gathers=True)
-    condition = compared("lt" if verb == "min" else "gt", kind)
+    taken = compared("lt" if verb == "min" else "gt", kind)
+
+    def condition(machine: Machine, result: Value, left: Value, right: Value) -> Value:
+        # Of two equal sources, documents of this family disagree on which one is said to be taken.
+        found = taken(machine, result, left, right)
+        equal = machine.known(compare_as_integers(machine, "eq", "b32", left, right))
+        if equal is None:
+            return poison(1, "which of two sources was taken")
+        return choose(equal, poison(1, "which of two equal sources was taken"), found) if equal.any() else found
+
     return scalar(instruction, context, ("b32", "b32"), 32, compute, condition)
 
 

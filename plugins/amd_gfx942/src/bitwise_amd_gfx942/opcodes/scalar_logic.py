@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from bitwise_amd_gfx942.flow import condition_lives_after
+from bitwise_amd_gfx942.opcodes.constants import pattern
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.scalar_integers import condition_code
 from bitwise_amd_gfx942.opcodes.scalar_moves import chosen
@@ -102,6 +103,7 @@ def pair(operand: Operand, instruction: Instruction) -> Vector:
 
 def _simple(operand: Operand, instruction: Instruction) -> None:
     if isinstance(operand, Immediate) and operand.kind == "int":
+        pattern(operand, "b64", instruction)
         return
     pair(operand, instruction)
 

@@ -79,7 +79,7 @@ def read(instruction: Instruction, context: Context) -> Step:
     out = 16 if half else max(bits, 32)
     target, source = instruction.operands
     offset, where = _offset(instruction), reader(source, "b32", instruction)
-    write = half_writer(target, half == "d16_hi", instruction) if half else writer(target, out, instruction)
+    write = half_writer(target, half == "d16_hi", instruction, loads=True) if half else writer(target, out, instruction)
     line = instruction.line
 
     def step(machine: Machine) -> None:

@@ -119,6 +119,8 @@ def writer(operand: Operand, bits: int, instruction: Instruction) -> Writer:
     if isinstance(operand, Register) and bits <= 32:
         name = operand.name
         known_register(name, instruction)
+        if name in ("exec_lo", "exec_hi"):
+            raise UnknownInstruction(instruction, "writes a part of the execution mask, which is not modelled")
         if bits == 16:
             return lambda machine, value: write_word(machine, name, concat([value, literal(0, 16)]))
         if set_key(name) is None:
@@ -142,15 +144,19 @@ def _write_plain(machine: Machine, name: str, value: Value) -> None:
     machine.registers[name] = value
 
 
-def half_writer(operand: Operand, high: bool, instruction: Instruction) -> Writer:
-    """Where a result of 16 bits goes that leaves the other half of the register as it was."""
+def half_writer(operand: Operand, high: bool, instruction: Instruction, *, loads: bool = False) -> Writer:
+    """Where a result of 16 bits goes that leaves the other half of the register as it was.
+
+    `loads` says that memory is its source: registers have error correction codes of 32 bits on this machine, so that
+    what a load leaves in the other half is not told (LLVM: `d16PreservesUnusedBits`).
+    """
     if not isinstance(operand, Register) or not is_vector(operand):
         raise UnknownInstruction(instruction, f"has a result of 16 bits and is given {operand}")
     name = operand.name
     read = word_reader(name, instruction)
 
     def write(machine: Machine, value: Value) -> None:
-        kept = cut(read(machine), 0 if high else 16, 16)
+        kept: Value = poison(16, "the other half of a load") if loads else cut(read(machine), 0 if high else 16, 16)
         _write_plain(machine, name, concat([kept, value] if high else [value, kept]))
 
     return write

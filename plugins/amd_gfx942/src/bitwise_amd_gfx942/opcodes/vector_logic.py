@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from bitwise_amd_gfx942.modes import flushes, mode_of
 from bitwise_amd_gfx942.opcodes.acting import vector
+from bitwise_amd_gfx942.opcodes.floating import where_quiet
 from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.lanewise import integer, lanewise
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
-from bitwise_core.asm import Immediate, Instruction
+from bitwise_core.asm import Immediate, Instruction, Modified
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.logic import combine
@@ -239,7 +241,17 @@ def swap(instruction: Instruction, context: Context) -> Step:
 
 @vector(TABLE, "v_pack_b32_f16")
 def pack(instruction: Instruction, context: Context) -> Step:
-    """Two halves side by side, as they are."""
-    if any(type(each).__name__ == "Modified" for each in instruction.operands):
+    """Two halves side by side; a signalling NaN may come out quiet (LLVM packs so what is canonical already)."""
+    if any(isinstance(each, Modified) for each in instruction.operands):
         raise UnknownInstruction(instruction, "changes the halves that it packs, which is not modelled")
-    return lanewise(instruction, ("fp16", "fp16"), 32, lambda machine, low, high: concat([low, high]))
+    if flushes(mode_of(context.kernel), "fp16", instruction):
+        raise UnknownInstruction(instruction, "flushes subnormal numbers, which is not modelled")
+    name = f"quieted.fp16@{context.arch.name}"
+
+    def compute(machine: Machine, *halves: Value) -> Value:
+        def quiet(value: Value) -> Value:
+            return where_quiet(machine, (value,), lambda: value, name, 16)
+
+        return concat([quiet(each) for each in halves])
+
+    return lanewise(instruction, ("fp16", "fp16"), 32, compute)

@@ -1,0 +1,148 @@
+"""What looks like one thing and is another: texts that must not be read as their neighbours are."""
+
+from __future__ import annotations
+
+import pytest
+
+from gfx942_kernels import reading, run, text_of
+
+LANES = list(range(64))
+NOTHING_WROTE = "a stored value depends on a register or on memory that nothing wrote"
+
+
+def unknown(body: str, *, threads: int = 64) -> str:
+    """Why a body is not read."""
+    return reading(body, threads=threads).unknown or ""
+
+
+def test_a_mnemonic_that_leaves_its_encoding_open_has_the_one_of_its_modifiers() -> None:
+    moved = run("v_mov_b32_e32 v5, 7\nv_mov_b32 v5, v2 row_shr:1 row_mask:0xf bank_mask:0xf", LANES)
+    assert moved.tolist() == [lane - 1 if lane % 16 else 7 for lane in LANES]
+    assert run("v_add_u32 v5, v2, v2 dst_sel:DWORD src0_sel:BYTE_1 src1_sel:DWORD", [0x305])[0] == 0x308
+    compared = "v_cmp_eq_u32 vcc, v2, v3 src0_sel:BYTE_1 src1_sel:DWORD\nv_cndmask_b32_e64 v5, 0, 1, vcc"
+    assert run(compared, [0x305], [3])[0] == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "v_mov_b32_e32 v5, v2 row_shr:1 row_mask:0xf bank_mask:0xf",
+        "v_mov_b32_e64 v5, v2 quad_perm:[1,0,3,2]",
+        "v_add_u32_e32 v5, v2, v2 src0_sel:BYTE_1",
+        "v_add_u32_dpp v5, v2, v2 row_shr:1 src0_sel:BYTE_1",
+        "v_add_u32_sdwa v5, v2, v2 src0_sel:BYTE_1 row_shr:1",
+        "v_cmp_eq_u32_e32 vcc, v2, v3 src0_sel:BYTE_1",
+    ],
+)
+def test_modifiers_of_another_encoding_are_refused(line: str) -> None:
+    assert "which its encoding does not have" in unknown(f"v_mov_b32_e32 v5, 1\n{line}")
+
+
+@pytest.mark.parametrize(
+    "modifiers", ["row_shr:1 bound_ctrl", "row_shr:1 bound_ctrl:2", "row_shr:1 row_mask:0x1f", "row_shr:1 bank_mask:-1"]
+)
+def test_masks_that_no_encoding_holds_are_refused(modifiers: str) -> None:
+    assert "has a mask or bound_ctrl that no encoding has" in unknown(f"v_mov_b32_dpp v5, v2 {modifiers}")
+
+
+@pytest.mark.parametrize("line", ["s_mov_b32 exec_lo, 0", "v_readlane_b32 exec_hi, v2, 3", "s_lshl_b64 exec, exec, 1"])
+def test_half_of_the_execution_mask_is_not_written_alone(line: str) -> None:
+    assert "writes a part of the execution mask" in unknown(f"v_mov_b32_e32 v5, 1\n{line}\nv_mov_b32_e32 v5, 2")
+
+
+def test_what_a_load_of_16_bits_leaves_beside_it_is_not_told() -> None:
+    body = "v_mov_b32_e32 v5, 7\n{}global_load_short_d16_hi v5, v1, s[10:11]\ns_waitcnt vmcnt(0)\n"
+    assert unknown(body.format("")).startswith(NOTHING_WROTE)
+    assert run(body.format("") + "v_lshrrev_b32_e32 v5, 16, v5", [0x12345])[0] == 0x2345
+
+
+def test_a_descriptor_of_another_kind_is_refused() -> None:
+    body = (
+        "s_mov_b32 s20, s10\ns_and_b32 s21, s11, 0xffff\ns_mov_b32 s22, 0x100\ns_mov_b32 s23, {}\n"
+        "buffer_load_dword v5, v1, s[20:23], 0 offen"
+    )
+    assert unknown(body.format("0x27000")) == ""
+    assert "not of the raw kind" in unknown(body.format("0x827000"))
+
+
+GATHER = """s_mov_b32 s20, s10
+s_and_b32 s21, s11, 0xffff
+s_mov_b32 s22, 0x100
+s_mov_b32 s23, 0x27000
+{}s_waitcnt vmcnt(0)
+v_mov_b32_e32 v5, v6
+"""
+
+
+def test_an_offset_that_wraps_is_not_one_that_lies_out_of_bounds() -> None:
+    """At an offset of -4 the sum of a vector instruction is 0 again, and that of the access is out of bounds."""
+    added = GATHER.format("v_add_u32_e32 v7, 4, v3\nbuffer_load_dword v6, v7, s[20:23], 0 offen\n")
+    fixed = GATHER.format("buffer_load_dword v6, v3, s[20:23], 0 offen offset:4\n")
+    assert run(added, [5], [0xFFFFFFFC])[0] == 5
+    assert run(fixed, [5], [0xFFFFFFFC])[0] == 0
+    left, right = reading(added), reading(fixed)
+    assert left.signature is not None
+    assert right.signature is not None
+    assert left.signature != right.signature
+
+
+def test_bounds_of_the_kernel_count_for_atomic_operations_at_offsets_of_data() -> None:
+    body = GATHER.format("v_mov_b32_e32 v6, 1\nbuffer_atomic_add v6, v3, s[20:23], 0 offen\n")
+    assert "may lie out of bounds" in unknown(body)
+
+
+def test_the_other_mode_of_nans_is_refused() -> None:
+    text = text_of("v_max_f32_e32 v5, v2, v3")
+    assert reading("", text=text).unknown is None
+    changed = text.replace(".amdhsa_ieee_mode 1", ".amdhsa_ieee_mode 0")
+    assert "turns the IEEE mode or the clamping of NaNs off" in (reading("", text=changed).unknown or "")
+
+
+def test_packed_halves_may_come_out_quiet() -> None:
+    """The bits of a signalling NaN are not kept for certain; those of a rounded number are."""
+    assert reading("v_pack_b32_f16 v5, v2, v3").signature != reading("v_perm_b32 v5, v3, v2, v4").signature
+    packed = run("v_pack_b32_f16 v5, v2, v3", [0x7C01], [0x3C00])[0]
+    assert packed == 0x3C007E00
+    rounded = "v_cvt_f16_f32_e32 v6, v2\nv_cvt_f16_f32_e32 v7, v3\n{}"
+    sides = [rounded.format(each) for each in ("v_pack_b32_f16 v5, v6, v7", "v_lshl_or_b32 v5, v7, 16, v6")]
+    left, right = (reading(each).signature for each in sides)
+    assert left == right is not None
+
+
+def test_a_barrier_amid_writes_of_global_memory_does_not_order_them() -> None:
+    body = """v_xor_b32_e32 v6, 64, v0
+v_lshlrev_b32_e32 v6, 2, v6
+global_store_dword v1, v2, s[8:9]
+{}s_barrier
+global_load_dword v5, v6, s[8:9]
+s_waitcnt vmcnt(0)
+s_barrier"""
+    values = list(range(128))
+    assert run(body.format("s_waitcnt vmcnt(0)\n"), values, threads=128).tolist() == [each ^ 64 for each in values]
+    assert "a race" in unknown(body.format(""), threads=128)
+    assert "a race" in unknown(body.format("s_waitcnt vmcnt(1)\n"), threads=128)
+
+
+def test_a_barrier_amid_reads_of_shared_memory_is_refused() -> None:
+    body = "ds_write_b32 v1, v2\ns_waitcnt lgkmcnt(0)\nds_read_b32 v5, v1\n{}s_barrier\nds_write_b32 v1, v3"
+    assert unknown(body.format("s_waitcnt lgkmcnt(0)\n")) == ""
+    assert "passes a barrier while shared memory is still read" in unknown(body.format(""))
+
+
+def test_a_branch_waits_for_the_set_that_it_looks_at() -> None:
+    body = "v_mov_b32_e32 v5, 1\ns_load_dwordx2 vcc, s[10:11], 0x0\n{}s_cbranch_vccz .LEND\nv_mov_b32_e32 v5, 2\n.LEND:"
+    assert "uses vcc_" in unknown(body.format(""))
+
+
+def test_numbers_with_a_point_are_no_integers_of_16_bits() -> None:
+    assert "has a number with a point" in unknown("v_add_u16_e32 v5, 1.0, v2")
+
+
+def test_products_where_numbers_are_flushed_are_steps_of_their_own() -> None:
+    body = (
+        "v_mov_b32_e32 v8, 0\nv_mov_b32_e32 v9, 0\nv_mfma_f32_4x4x1_16b_f32 v[12:15], v2, v3, 0\nv_mov_b32_e32 v5, v12"
+    )
+    kept, flushed = reading(body), reading(body, denormals=0)
+    assert kept.signature is not None
+    assert flushed.signature is not None
+    assert kept.signature != flushed.signature
