@@ -4,8 +4,8 @@ Source: AMD Instinct MI300 ISA, "Manually inserted wait states: s_waitcnt"; LLVM
 Accesses of vector memory are counted by vmcnt and answered in order, those of shared memory by lgkmcnt and in order,
 those of scalar memory by lgkmcnt in any order.  Followed over all ways through the kernel: a register that an
 access may not have filled yet is not to be read or written, but by a later load of vector memory, whose answer comes
-later; and no barrier may be passed while shared memory may still be read or written.  A barrier that may be passed while
-global memory is written orders none of its accesses.  A function begins where all has arrived, and returns so.
+later; and no barrier may be passed while shared memory may still be read or written.  A barrier that may be passed amid
+writes of global memory orders none of its accesses.  A function begins where all has arrived, and returns so.
 """
 
 from __future__ import annotations
