@@ -153,8 +153,9 @@ class Run:
             assert control.taken is not None
             self._branch(control, control.taken, group, groups)
         elif isinstance(control, Passage):
-            if control.target != pc + 1:
-                Run(self.program, machine, self.budget, self.depth + 1).start(pc + 1, control.target)
+            first = pc + 1 if control.start is None else control.start
+            if control.target != first:
+                Run(self.program, machine, self.budget, self.depth + 1).start(first, control.target)
             control.forget(machine)
             group.pc = control.target
         elif isinstance(control, Exit | Return):

@@ -33,13 +33,14 @@ class Branch:
 
 @dataclass(slots=True)
 class Passage:
-    """The active lanes run what stands before instruction `target`, though they might as well skip it.
+    """The active lanes run from `start` (None: the next instruction) to `target`, though they might as well skip it.
 
     What comes of it is the same but for the state that `forget` makes undefined.
     """
 
     target: int
     forget: Callable[[Machine], None]
+    start: int | None = None
 
 
 @dataclass(slots=True)

@@ -1,16 +1,19 @@
 """Parts of a kernel that a wave may run though it would be skipped: nothing is left of them where no lane runs.
 
-Compilers branch around code when no lane of a wave runs it (`s_cbranch_execz`).  Where the execution mask depends on
-data, the code is read with that mask instead, which comes to the same if the code does nothing while no lane runs but
-write scalar registers that nobody reads afterwards, and if the mask is then still empty.
+Compilers branch around code when no lane of a wave runs it (`s_cbranch_execz`), or to it when some lane does.  Where
+the execution mask depends on data, the code is read with that mask instead, which comes to the same if the code does
+nothing while no lane runs but write scalar registers that nobody reads afterwards, and if the mask is then still
+empty.  The code may end before a copy of what it would have skipped to.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from bitwise_amd_gfx942.definitions import results, written
 from bitwise_amd_gfx942.flow import reads_condition, successors, writes_condition
 from bitwise_amd_gfx942.opcodes.forms import form
-from bitwise_core.asm import Instruction, Kernel, Operand, Register, Symbol, Vector, registers_of
+from bitwise_core.asm import Instruction, Kernel, Operand, Register, Vector, registers_of
 
 _ACTS_ALONE = (
     "s_barrier", "s_endpgm", "s_set", "s_swappc", "s_trap", "s_sendmsg", "v_writelane", "v_mfma", "v_smfmac",
@@ -19,6 +22,7 @@ _ACTS_ALONE = (
 """What acts though no lane runs, beside scalar instructions that write registers."""
 
 _EXEC = {"exec_lo", "exec_hi"}
+_VCC = Vector((Register("vcc_lo"), Register("vcc_hi")))
 
 
 def _is_scalar(name: str) -> bool:
@@ -73,36 +77,121 @@ class Scalars:
         return any(self.before[place] & self._bit(each) for each in names)
 
 
-def passage(kernel: Kernel, branch: int, target: int) -> frozenset[str] | None:
-    """The scalar registers that tell whether the instructions from a branch to its target were run or skipped.
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Where a wave without lanes comes to, and the scalar registers that tell which way it came and are read later."""
 
-    They are read afterwards, as far as can be told; all else is the same where no lane runs.  None where it is not.
+    meeting: int
+    lost: frozenset[str]
+
+
+def passage(kernel: Kernel, branch: int, run: int, skip: int) -> Passage | None:
+    """What lies between the instruction `run` and the place that does what is done from `skip` on.
+
+    A wave in which no lane runs may go from the branch to either: all is the same in the end, but for the scalar
+    registers named.  None where that cannot be told.
     """
-    if target <= branch:
-        return None
-    inside = range(branch + 1, target)
-    places = set(kernel.labels.values())
-    entered = {each for each in places if branch < each < target}
-    for index, instruction in enumerate(kernel.instructions):
-        for each in instruction.operands:
-            if isinstance(each, Symbol) and each.name in kernel.labels:
-                to = kernel.labels[each.name]
-                if to in entered and index not in inside:
-                    return None
-                if index in inside and not branch < to <= target:
-                    return None
-    changed: set[str] = set()
     empty = _Empty()
-    for index in inside:
+    changed: set[str] = set()
+    passed = {branch}
+    index = run
+    while not alike(kernel, index, skip):
+        if index in passed or index >= len(kernel.instructions):
+            return None
+        passed.add(index)
         instruction = kernel.instructions[index]
         name = form(instruction.opcode).name
-        if name.startswith(_ACTS_ALONE) or not empty.follows(instruction, name):
+        if name.startswith(("s_branch", "s_cbranch")):
+            to = empty.goes_to(kernel, index, name)
+            if to is None:
+                return None
+            index = to
+            continue
+        if not empty.follows(instruction, name):
             return None
         changed |= {each for each in written(instruction) if _is_scalar(each)}
         if writes_condition(name):
             changed.add("scc")
+        index += 1
+    if not _stays(kernel, branch, run, index):
+        return None
     scalars = Scalars(kernel)
-    return frozenset(each for each in changed if scalars.live({each}, target))
+    return Passage(index, frozenset(each for each in changed if scalars.live({each}, index)))
+
+
+def _stays(kernel: Kernel, branch: int, run: int, meeting: int) -> bool:
+    """Whether every way on from `run` comes to `meeting`, not by the branch, and nothing there acts without lanes."""
+    following = successors(kernel)
+    seen, work = {meeting}, [run]
+    while work:
+        index = work.pop()
+        if index in seen:
+            continue
+        seen.add(index)
+        if index == branch or index >= len(following) or not following[index]:
+            return False
+        if form(kernel.instructions[index].opcode).name.startswith(_ACTS_ALONE):
+            return False
+        work += following[index]
+    return True
+
+
+_FOLLOWED = 32
+"""So many instructions of two places are compared at most."""
+
+
+def alike(kernel: Kernel, left: int, right: int) -> bool:
+    """Whether what is done from two instructions on is the same: compilers lay out the end of a block twice."""
+    following, instructions = successors(kernel), kernel.instructions
+    assumed: set[tuple[int, int]] = set()
+    work = [(left, right)]
+    while work:
+        one, other = (_first(kernel, each) for each in work.pop())
+        if one == other or (one, other) in assumed:
+            continue
+        if len(assumed) >= _FOLLOWED or max(one, other) >= len(instructions):
+            return False
+        assumed.add((one, other))
+        first, second = instructions[one], instructions[other]
+        names = form(first.opcode).name, form(second.opcode).name
+        if names[0].startswith("s_cbranch"):
+            kinds = [_OPPOSITES.get(each, (each, False)) for each in names]
+            if kinds[0][0] != kinds[1][0]:
+                return False
+            ways = [
+                following[each][::-1] if turned else following[each]
+                for each, (_, turned) in zip((one, other), kinds, strict=True)
+            ]
+            work += list(zip(*ways, strict=True))
+        elif (
+            first.opcode != second.opcode
+            or first.operands != second.operands
+            or names[0] in ("s_getpc_b64", "s_swappc_b64")
+        ):
+            return False
+        else:
+            work += list(zip(following[one], following[other], strict=True))
+    return True
+
+
+_OPPOSITES = {
+    "s_cbranch_execnz": ("s_cbranch_execz", True),
+    "s_cbranch_vccnz": ("s_cbranch_vccz", True),
+    "s_cbranch_scc0": ("s_cbranch_scc1", True),
+}
+"""Branches as others that go the other way."""
+
+
+def _first(kernel: Kernel, index: int) -> int:
+    """The first instruction from one on that does something: no plain branch, no pause, no wait."""
+    passed = set()
+    while index < len(kernel.instructions) and index not in passed:
+        name = form(kernel.instructions[index].opcode).name
+        if name not in ("s_branch", "s_nop", "s_waitcnt"):
+            break
+        passed.add(index)
+        (index,) = successors(kernel)[index]
+    return index
 
 
 class _Empty:
@@ -113,6 +202,17 @@ class _Empty:
 
     def _holds(self, operand: Operand) -> bool:
         return _is_exec(operand) or operand in self.pairs
+
+    def goes_to(self, kernel: Kernel, index: int, name: str) -> int | None:
+        """Where a wave without lanes goes from a branch; None where that depends on more."""
+        following = successors(kernel)[index]
+        if name == "s_branch":
+            return following[0]
+        if name.startswith("s_cbranch_vcc") and not self._holds(_VCC):
+            return None
+        if name.startswith(("s_cbranch_vcc", "s_cbranch_exec")):
+            return following[1] if name.endswith("nz") else following[0]
+        return None
 
     def follows(self, instruction: Instruction, name: str) -> bool:
         """Takes an instruction into account; False where the execution mask may hold a lane after it."""

@@ -77,9 +77,10 @@ def branch_on_execution(instruction: Instruction, context: Context) -> Step:
             return None if opposite else Branch(place)
         known = machine.known(lanes)
         if known is None:
-            lost = passage(context.kernel, machine.pc, place) if opposite else None
-            if lost is not None:
-                return Passage(place, lambda inner: forget(inner, lost))
+            run, skip = (machine.pc + 1, place) if opposite else (place, machine.pc + 1)
+            passed = passage(context.kernel, machine.pc, run, skip)
+            if passed is not None:
+                return Passage(passed.meeting, lambda inner: forget(inner, passed.lost), run)
             raise Unreadable("whether any lane runs depends on data", line)
         found = some_lane(machine, known)
         return Branch(place, invert(machine.domain, found) if opposite else found)

@@ -1,0 +1,89 @@
+"""Code that a wave runs only where one of its lanes does, in line and behind the kernel's end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bitwise_amd_gfx942.architecture import GFX942
+from bitwise_core.engine.execution import execute
+from bitwise_core.engine.launch_exact import ready
+from gfx942_kernels import launch_of, reading, text_of
+
+START = """v_mov_b32_e32 v5, v4
+s_mov_b32 s24, 7
+v_cmp_lt_f32_e64 s[20:21], v2, v3
+s_and_saveexec_b64 s[22:23], s[20:21]
+"""
+JOIN = "s_or_b64 exec, exec, s[22:23]\n"
+WORK = "v_add_f32_e32 v5, v2, v3\n"
+
+
+def inline(after: str = "") -> str:
+    return text_of(f"{START}s_cbranch_execz .Lback\n{WORK}.Lback:\n{JOIN}{after}")
+
+
+def apart(outside: str, after: str = "") -> str:
+    """The work stands behind the kernel's end; `.Lback` joins, `.Lnext` follows."""
+    text = text_of(f"{START}s_cbranch_execnz .Lout\n.Lback:\n{JOIN}.Lnext:\nv_mov_b32_e32 v6, 1\n{after}")
+    lines = "".join(line + "\n" if line.endswith(":") else f"\t{line}\n" for line in outside.strip().splitlines())
+    return text.replace("\ts_endpgm\n", "\ts_endpgm\n" + lines)
+
+
+OUT = f".Lout:\n{WORK}"
+
+
+@pytest.mark.parametrize(
+    "outside",
+    [
+        f"{OUT}s_branch .Lback",
+        f"{OUT}{JOIN}s_branch .Lnext",
+        f"{OUT}s_nop 1\n{JOIN}v_mov_b32_e32 v6, 1\ns_waitcnt vmcnt(0) lgkmcnt(0)\n"
+        "global_store_dword v1, v5, s[8:9]\ns_endpgm",
+        f"{OUT}s_mov_b32 s24, 8\ns_mov_b32 s25, 9\ns_branch .Lback",
+        f".Lout:\nv_cmp_lt_f32_e64 s[26:27], v3, v4\ns_and_saveexec_b64 s[28:29], s[26:27]\ns_cbranch_execz .Lin\n"
+        f"v_mov_b32_e32 v7, 0\n.Lin:\ns_or_b64 exec, exec, s[28:29]\n{WORK}s_branch .Lback",
+    ],
+)
+def test_code_behind_the_end_is_code_in_line(outside: str) -> None:
+    """Where lanes are few a wave may go either way: the join may be copied, in other words."""
+    expected = reading("", text=inline())
+    found = reading("", text=apart(outside))
+    assert expected.signature is not None
+    assert (found.signature, found.unknown) == (expected.signature, None)
+    random = np.random.default_rng(5)
+    words = random.integers(0, 1 << 32, (3, 64), dtype=np.uint64).astype(np.uint32)
+    words[1, :32] = words[0, :32]
+    contents = {name: words[index].view(np.uint8) for index, name in enumerate("abc")}
+    results = []
+    for text in (inline(), apart(outside)):
+        prepared = ready(GFX942.parse(text, "kernel.amdgcn"), GFX942, launch_of())
+        given = {"out": np.zeros(256, dtype=np.uint8), **{name: each.copy() for name, each in contents.items()}}
+        results.append(execute(prepared, given).after["out"].view(np.uint32))
+    assert (results[0] == results[1]).all()
+    a, b, c = (each.view(np.float32) for each in words)
+    with np.errstate(all="ignore"):
+        number = np.where(a < b, a + b, c)
+    assert (np.isnan(number) | (results[0] == number.view(np.uint32))).all()
+
+
+@pytest.mark.parametrize(
+    ("outside", "after", "said"),
+    [
+        (f"{OUT}s_endpgm", "", "whether any lane runs depends on data"),
+        (f"{OUT}s_or_b64 exec, exec, s[20:21]\ns_branch .Lnext", "", "whether any lane runs depends on data"),
+        (f"{OUT}s_mov_b64 exec, -1\ns_branch .Lback", "", "whether any lane runs depends on data"),
+        (f"{OUT}s_barrier\ns_branch .Lback", "", "whether any lane runs depends on data"),
+        (f"{OUT}s_cbranch_execnz .Lout\ns_branch .Lback", "", "whether any lane runs depends on data"),
+        (
+            f"{OUT}s_cmp_eq_u32 s24, 7\ns_cbranch_scc1 .Lout\ns_branch .Lback",
+            "",
+            "whether any lane runs depends on data",
+        ),
+        (f"{OUT}s_mov_b32 s24, 8\ns_branch .Lback", "v_mov_b32_e32 v5, s24", "nothing wrote"),
+    ],
+)
+def test_what_a_wave_without_lanes_would_do_otherwise_is_not_read(outside: str, after: str, said: str) -> None:
+    found = reading("", text=apart(outside, after))
+    assert found.signature is None
+    assert said in (found.unknown or "")
