@@ -17,14 +17,35 @@ from bitwise_core import registry
 def test_the_draws_that_tell_most_come_first_and_none_is_left_out() -> None:
     assert simulated.ORDER[:3] == ("normal", "wide", "special")
     assert sorted(simulated.ORDER) == sorted(DRAWS)
-    answers = {
-        "f/g/a": {"seconds": 0.01},
-        "f/g/b": {"seconds": 0.5},
-        "f/h/a": {"seconds": 0.01},
-        "f/i/a": {"seconds": 9},
+    answers: dict[str, dict[str, float]] = {
+        "f/g/a": {"seconds": 0.06},
+        "f/g/b": {"seconds": 1.8},
+        "f/h/a": {"seconds": 0.06},
+        "f/i/a": {"seconds": 54.0},
     }
-    assert 2.9 < simulated.budget_for(answers, 0.01 * 32 * 2 + 0.5 * 6 + 9 * 4) < 3.6
-    assert simulated.counts_of(answers, 3.0) == {"f/g": 6, "f/h": len(DRAWS), "f/i": simulated.FEWEST}
+    # Of the draws beyond the first six, h gets 26, g 4 for each of its cases, i none.
+    assert 2.9 < simulated.budget_for(answers, 0.01 * 26 + (0.01 + 0.3) * 4) < 3.31
+    assert simulated.counts_of(answers, 3.1) == {"f/g": 10, "f/h": len(DRAWS), "f/i": simulated.FEWEST}
+
+
+def test_a_record_that_is_cut_short_holds_whole_groups() -> None:
+    groups = {"f/g": ["f/g/a", "f/g/b"], "f/h": ["f/h/a", "f/h/b"], "f/i": ["f/i/a", "f/i/b"]}
+    first = {name: {"hashes": [["1"], [""]]} for name in ("f/g/a", "f/g/b", "f/h/a", "f/h/b", "f/i/a")}
+    more = {name: {"hashes": [[""], ["2"]]} for name in ("f/g/a", "f/g/b", "f/h/a")}
+    both, one = {"hashes": [["1"], ["2"]]}, {"hashes": [["1"], [""]]}
+    assert simulated.whole_groups(first, {}, groups) == dict.fromkeys(("f/g/a", "f/g/b", "f/h/a", "f/h/b"), one)
+    found = simulated.whole_groups(first, more, groups)
+    assert found == {"f/g/a": both, "f/g/b": both, "f/h/a": one, "f/h/b": one}
+    # What fails later keeps its group as it was; what failed at first stays out.
+    failed = {"error": "no answer"}
+    assert simulated.whole_groups(first, more | {"f/g/b": failed}, groups)["f/g/a"] == one
+    assert simulated.whole_groups(first | {"f/g/b": failed}, {"f/g/a": more["f/g/a"]}, groups)["f/g/a"] == both
+
+
+def test_pieces_of_quick_groups_come_first_and_those_of_slow_ones_are_small() -> None:
+    groups = {"f/g": ["f/g/a", "f/g/b"], "f/h": [f"f/h/{each}" for each in "abcdefgh"]}
+    pieces = simulated.pieces_of(groups, {"f/g/a": 15.0, "f/h/a": 0.1})
+    assert pieces == [groups["f/h"][:6], groups["f/h"][6:], ["f/g/a"], ["f/g/b"]]
 
 
 def test_stand_ins_serve_the_comparison_alone() -> None:
