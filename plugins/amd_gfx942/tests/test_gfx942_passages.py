@@ -8,7 +8,7 @@ import pytest
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_core.engine.execution import execute
 from bitwise_core.engine.launch_exact import ready
-from gfx942_kernels import launch_of, reading, text_of
+from gfx942_kernels import launch_of, reading, run, text_of
 
 START = """v_mov_b32_e32 v5, v4
 s_mov_b32 s24, 7
@@ -87,3 +87,63 @@ def test_what_a_wave_without_lanes_would_do_otherwise_is_not_read(outside: str, 
     found = reading("", text=apart(outside, after))
     assert found.signature is None
     assert said in (found.unknown or "")
+
+
+NESTED = """v_cmp_gt_u32_e64 s[30:31], {lanes}, v0
+s_and_saveexec_b64 s[32:33], s[30:31]
+{before}
+v_cmp_lt_f32_e64 s[20:21], v2, v3
+s_and_saveexec_b64 s[22:23], s[20:21]
+s_xor_b64 s[24:25], exec, s[22:23]
+s_cbranch_execz .Lother
+v_mul_f32_e32 v7, v2, v2
+v_cmp_lt_f32_e64 s[20:21], v3, v4
+s_and_saveexec_b64 s[26:27], s[20:21]
+s_xor_b64 s[28:29], exec, s[26:27]
+s_cbranch_execz .Linner
+v_mul_f32_e32 v6, v3, v3
+v_add_f32_e32 v6, v6, v7
+.Linner:
+s_andn2_saveexec_b64 s[20:21], s[28:29]
+s_cbranch_execz .Ljoined
+{inner}
+v_sub_f32_e32 v6, v7, v4
+.Ljoined:
+s_or_b64 exec, exec, s[20:21]
+.Lother:
+s_andn2_saveexec_b64 s[22:23], s[24:25]
+s_cbranch_execz .Ldone
+{other}
+.Ldone:
+s_or_b64 exec, exec, s[22:23]
+v_mov_b32_e32 v5, v6
+"""
+
+
+def nested(
+    lanes: int = 64, before: str = "s_nop 0", inner: str = "s_nop 0", other: str = "v_mov_b32_e32 v6, v3"
+) -> str:
+    store = (
+        "s_waitcnt vmcnt(0)\nglobal_store_dword v1, v5, s[8:9]\ns_or_b64 exec, exec, s[32:33]\nv_mov_b32_e32 v5, v2\n"
+    )
+    skip = f"v_cmp_le_u32_e64 s[30:31], {lanes}, v0\ns_and_b64 exec, exec, s[30:31]"
+    return NESTED.format(lanes=lanes, before=before, inner=inner, other=other) + store + skip
+
+
+@pytest.mark.parametrize("lanes", [64, 50])
+def test_what_every_way_writes_has_no_older_value(lanes: int) -> None:
+    """Ways within ways, in all lanes or in some: an older value of a register is no part of what they leave."""
+    first = reading(nested(lanes))
+    assert first.signature is not None
+    assert first.signature == reading(nested(lanes, before="v_mov_b32_e32 v6, v4")).signature
+    assert first.signature != reading(nested(lanes, other="v_mov_b32_e32 v6, v4")).signature
+    assert first.signature != reading(nested(lanes, inner="v_add_f32_e32 v7, v7, v7")).signature
+    assert "nothing wrote" in (reading(nested(lanes, other="s_nop 0")).unknown or "")
+    kept = reading(nested(lanes, before="v_mov_b32_e32 v6, v4", other="s_nop 0")).signature
+    assert kept == reading(nested(lanes, before="v_mov_b32_e32 v6, v4", other="v_mov_b32_e32 v6, v4")).signature
+    random = np.random.default_rng(lanes)
+    a, b, c = (random.standard_normal(64).astype(np.float32) for _ in range(3))
+    found = run(nested(lanes), *(each.view(np.uint32) for each in (a, b, c))).view(np.float32)
+    expected = np.where(a < b, np.where(b < c, b * b + a * a, a * a - c), b)
+    assert (found[:lanes] == expected[:lanes]).all()
+    assert (found[lanes:] == a[lanes:]).all()

@@ -59,13 +59,22 @@ def inside(machine: Machine, part: Value, whole: Value) -> bool:
     return any(inside(machine, each, whole) for each in _noted(machine, "parts of sets", part))
 
 
-def _whole_of(machine: Machine, left: Value, right: Value) -> Value | None:
+def whole_of(machine: Machine, left: Value, right: Value) -> Value | None:
     """The set of which these two are the parts, one what the other leaves."""
     for rest, part in ((left, right), (right, left)):
         noted = _noted(machine, "rests of sets", rest)
         if noted and alike(noted[0], part):
             return noted[1]
     return None
+
+
+def apart(machine: Machine, left: Value, right: Value) -> bool:
+    """Whether two sets are known to have no lane in common."""
+    if whole_of(machine, left, right) is not None or alike(left, other_set(machine, right)):
+        return True
+    if any(apart(machine, left, each) for each in _noted(machine, "parts of sets", right)):
+        return True
+    return any(apart(machine, each, right) for each in _noted(machine, "parts of sets", left))
 
 
 def both_sets(machine: Machine, left: Value, right: Value) -> Value:
@@ -77,7 +86,7 @@ def both_sets(machine: Machine, left: Value, right: Value) -> Value:
         return left
     if inside(machine, right, left):
         return right
-    if _whole_of(machine, left, right) is not None:
+    if whole_of(machine, left, right) is not None:
         return NOBODY
     return _note(machine, "parts of sets", combine(machine, "and", left, right, 1), left, right)
 
@@ -91,7 +100,7 @@ def either_set(machine: Machine, left: Value, right: Value) -> Value:
         return right
     if inside(machine, right, left):
         return left
-    whole = _whole_of(machine, left, right)
+    whole = whole_of(machine, left, right)
     if whole is not None:
         return whole
     if alike(left, other_set(machine, right)):
@@ -115,7 +124,7 @@ def without(machine: Machine, left: Value, right: Value) -> Value:
         return found
     if inside(machine, left, right):
         return NOBODY
-    if _whole_of(machine, left, right) is not None:
+    if whole_of(machine, left, right) is not None:
         return left
     rest = both_sets(machine, left, other_set(machine, right))
     if inside(machine, right, left):
@@ -136,7 +145,7 @@ def parting_set(machine: Machine, left: Value, right: Value) -> Value:
         if inside(machine, others, some):
             noted = _noted(machine, "rests of sets", others)
             return noted[0] if noted and alike(noted[1], some) else without(machine, some, others)
-    whole = _whole_of(machine, left, right)
+    whole = whole_of(machine, left, right)
     return combine(machine, "xor", left, right, 1) if whole is None else whole
 
 

@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bitwise_amd_gfx942.opcodes.selections import chosen_before, remember
+from bitwise_amd_gfx942.opcodes.selections import Choice, choices_of, remember
 from bitwise_amd_gfx942.registers import EVERYONE, EXEC
-from bitwise_amd_gfx942.sets import alike, inside, other_set
+from bitwise_amd_gfx942.sets import alike, apart, inside, other_set, whole_of
 from bitwise_core.asm import Instruction, Operand, registers_of
 from bitwise_core.engine.program import merge_local
 from bitwise_core.machine.arch import Builder, Context, OpcodeTable
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Value, width
+from bitwise_core.machine.pieces import choose
 from bitwise_core.machine.state import Control, Machine, Step, both
 
 
@@ -87,14 +88,23 @@ def _under_condition(machine: Machine, step: Step, operands: Sequence[Operand]) 
 
 
 def _seen(machine: Machine, lanes: Value, operands: Sequence[Operand]) -> dict[str, Value]:
-    """Registers as the lanes of a set see them where an earlier choice was made in one way for all of these."""
+    """Registers as the lanes of a set see them where earlier choices were made in one way for all of these."""
     found = {}
     for name in registers_of(*operands):
         value = machine.registers.get(name)
-        earlier = None if value is None else chosen_before(machine, value)
-        if earlier is not None and inside(machine, lanes, earlier[0]):
-            found[name] = earlier[1]
+        seen = None if value is None else _seen_value(machine, lanes, value)
+        if seen is not None and seen is not value:
+            found[name] = seen
     return found
+
+
+def _seen_value(machine: Machine, lanes: Value, value: Value) -> Value:
+    for predicate, if_true, if_false in choices_of(machine, value):
+        if inside(machine, lanes, predicate):
+            return _seen_value(machine, lanes, if_true)
+        if apart(machine, predicate, lanes):
+            return _seen_value(machine, lanes, if_false)
+    return value
 
 
 def values_seen(
@@ -114,16 +124,31 @@ def values_seen(
 
 
 def kept_elsewhere(machine: Machine, lanes: Value, value: Value, old: Value | None) -> Value:
-    """A register after a write in the lanes of a set that depends on data."""
+    """A register after a write in the lanes of a set that depends on data.
+
+    Where it was written in the other lanes of a whole before, what it held earlier is no part of it inside the whole.
+    """
     if old is None or width(old) != width(value):
         old = poison(width(value))
-    earlier = chosen_before(machine, old)
-    if earlier is not None and alike(earlier[0], lanes):
-        old = earlier[2]
-    elif earlier is not None and alike(earlier[0], other_set(machine, lanes)):
-        old = earlier[1]
-    result = machine.domain.select(lanes, value, old)
-    remember(machine, result, lanes, value, old)
+    old = next((each[2] for each in choices_of(machine, old) if alike(each[0], lanes)), old)
+    others: tuple[Choice, ...] = ()
+    rest, result = other_set(machine, lanes), None
+    for predicate, if_true, if_false in choices_of(machine, old):
+        if alike(predicate, rest):
+            result = machine.domain.select(lanes, value, if_true)
+            break
+        whole = whole_of(machine, predicate, lanes)
+        if whole is not None:
+            inner = machine.domain.select(lanes, value, if_true)
+            if isinstance(whole, np.ndarray):
+                result = inner if whole.all() else choose(whole, inner, if_false)
+            else:
+                result = kept_elsewhere(machine, whole, inner, if_false)
+                others = choices_of(machine, result)
+            break
+    if result is None:
+        result = machine.domain.select(lanes, value, old)
+    remember(machine, result, lanes, value, old, others)
     return result
 
 

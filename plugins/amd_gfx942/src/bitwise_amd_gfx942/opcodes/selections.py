@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 
 from bitwise_core.machine.lanes import Array, Value
@@ -10,18 +12,29 @@ from bitwise_core.machine.state import Machine, invert
 _REMEMBERED = 4096
 
 
-def remember(machine: Machine, result: Value, predicate: Value, if_true: Value, if_false: Value) -> None:
-    """Notes that `result` is that choice; the values are kept, so that no other takes their identity."""
+Choice: TypeAlias = tuple[Value, Value, Value]
+"""A predicate, what a value is where it holds, and what it is where it does not."""
+
+
+def remember(
+    machine: Machine,
+    result: Value,
+    predicate: Value,
+    if_true: Value,
+    if_false: Value,
+    others: tuple[Choice, ...] = (),
+) -> None:
+    """Notes that `result` is these choices; the values are kept, so that no other takes their identity."""
     known = machine.extra.setdefault("selections", {})
     if len(known) > _REMEMBERED:
         known.clear()
-    known[id(result)] = (result, predicate, if_true, if_false)
+    known[id(result)] = (result, predicate, if_true, if_false, others)
 
 
-def chosen_before(machine: Machine, value: Value) -> tuple[Value, Value, Value] | None:
-    """The predicate of a value that is such a choice, and what it is where that holds and where it does not."""
+def choices_of(machine: Machine, value: Value) -> tuple[Choice, ...]:
+    """The choices that a value is known to be, the one made last first."""
     found = machine.extra.get("selections", {}).get(id(value))
-    return (found[1], found[2], found[3]) if found is not None and found[0] is value else None
+    return ((found[1], found[2], found[3]), *found[4]) if found is not None and found[0] is value else ()
 
 
 def without_choice(machine: Machine, value: Value, bound: Array) -> tuple[Value, Value | None]:
@@ -32,7 +45,7 @@ def without_choice(machine: Machine, value: Value, bound: Array) -> tuple[Value,
     found = machine.extra.get("selections", {}).get(id(value))
     if found is None or found[0] is not value:
         return value, None
-    _, predicate, if_true, if_false = found
+    _, predicate, if_true, if_false, _ = found
     for kept, other, condition in ((if_true, if_false, predicate), (if_false, if_true, None)):
         known = machine.known(other)
         if known is None:
