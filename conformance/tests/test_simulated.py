@@ -74,6 +74,15 @@ def test_a_stand_in_is_exact_where_it_can_be_and_within_a_unit_elsewhere() -> No
     assert [hex(each) for each in flushed] == ["0x7f800000", "0x0", "0x3f000000"]
 
 
+def test_a_reciprocal_among_data_is_the_stand_in_s() -> None:
+    pytest.importorskip("triton")
+    from bitwise_conformance import corpus
+
+    name = next(each.id for each in corpus.cases("gfx942") if each.group == "logarithm-2000")
+    found = simulated.simulate_case(name, {"target": "gfx942", "parts": {"function/logarithm-2000": (0, 2)}})
+    assert [bool(hashes[0]) for hashes in found["hashes"]] == [draw in simulated.ORDER[:2] for draw in DRAWS]
+
+
 def test_a_family_is_recorded_and_read_against_its_record(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     out = tmp_path / "bytes.json"

@@ -21,6 +21,7 @@ from bitwise_amd_gfx942.opcodes.outputs import CLAMP, OMOD, factor_of, overflow,
 from bitwise_core.asm import Instruction
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.float_rules import shape
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
@@ -306,9 +307,18 @@ def function(instruction: Instruction, context: Context) -> Step:
 
 
 def _reciprocal(name: str) -> Compute:
+    """The reciprocal: of known numbers what it may be, unless the domain knows the machine's own result."""
+
     def compute(machine: Machine, value: Value) -> Value:
-        if isinstance(value, np.ndarray):
-            return reciprocal(value, lambda: as_lanes(operation(machine, name, [value], 32)))
-        return operation(machine, name, [value], 32)
+        def own() -> Value:
+            return operation(machine, name, [value], 32)
+
+        if not isinstance(value, np.ndarray):
+            return own()
+        try:
+            result = own()
+        except Unreadable:  # this domain has no function for it
+            return reciprocal(value, lambda: as_lanes(own()))
+        return result if isinstance(result, np.ndarray) else reciprocal(value, lambda: as_lanes(result))
 
     return compute
