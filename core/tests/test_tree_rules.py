@@ -31,12 +31,15 @@ def specials(form: FloatFormat) -> list[int]:
 
 
 def variable_form(family: Family, name: str) -> FloatFormat | None:
-    """How a variable is read."""
-    return FLOAT_FORMATS[family.narrow[name]] if name in family.narrow else family.form
+    """How a variable is read; None for an integer."""
+    return FLOAT_FORMATS.get(family.narrow[name]) if name in family.narrow else family.form
 
 
 def width(family: Family, name: str) -> int:
-    return FLOAT_FORMATS[family.narrow[name]].bits if name in family.narrow else family.bits
+    if name not in family.narrow:
+        return family.bits
+    form = FLOAT_FORMATS.get(family.narrow[name])
+    return int(family.narrow[name][1:]) if form is None else form.bits
 
 
 def draw(family: Family, variables: tuple[str, ...]) -> dict[str, np.ndarray]:

@@ -56,6 +56,15 @@ BODIES = [
     "v_cmp_nlt_f32_e64 s[20:21], v2, |v3|\nv_cndmask_b32_e64 v5, v3, v2, s[20:21]",
     "v_cmp_gt_i32_e32 vcc, v2, v3\nv_cmp_eq_u32_e64 s[20:21], 3, v0\ns_or_b64 vcc, vcc, s[20:21]\n"
     "v_cndmask_b32_e32 v5, v3, v2, vcc",
+    "s_movk_i32 s20, 0x7fff\nv_bfe_u32 v6, v2, 16, 1\nv_add3_u32 v6, v2, v6, s20\nv_cmp_o_f32_e32 vcc, v2, v2\n"
+    "v_mov_b32_e32 v7, 0x7fff0000\nv_and_b32_e32 v6, 0xffff0000, v6\nv_cndmask_b32_e32 v6, v7, v6, vcc\n"
+    "v_add_f32_e32 v5, v6, v3",
+    "v_max_f32_e32 v6, v2, v2\nv_max_f32_e32 v7, v3, v3\nv_min_f32_e32 v6, v6, v7\nv_cmp_u_f32_e32 vcc, v2, v3\n"
+    "v_mov_b32_e32 v7, 0x7fc00000\nv_cndmask_b32_e32 v5, v6, v7, vcc",
+    "v_mov_b32_e32 v6, v2\nv_mov_b32_e32 v7, v3\nv_cvt_u32_f64_e32 v5, v[6:7]",
+    "v_cvt_f32_i32_sdwa v5, sext(v2) dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_1",
+    "v_cvt_f32_ubyte2_e32 v5, v2",
+    "v_med3_i32 v5, v2, -16, 64",
     "v_mov_b32_e32 v5, v4\nv_cmp_lt_f32_e32 vcc, v2, v3\ns_and_saveexec_b64 s[20:21], vcc\n"
     "s_xor_b64 s[20:21], exec, s[20:21]\nv_add_f32_e32 v6, v2, v3\nv_mul_f32_e32 v5, v6, v6\n"
     "s_andn2_saveexec_b64 s[22:23], s[20:21]\nv_sub_f32_e32 v5, v2, v3\ns_or_b64 exec, exec, s[22:23]",

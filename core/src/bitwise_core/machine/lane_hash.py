@@ -124,6 +124,16 @@ def telling_nans(architecture: str | None) -> Iterator[None]:
         nans_of = before
 
 
+def nans_told() -> bool:
+    """Whether the NaNs of architectures are told apart now."""
+    return nans_of is not None
+
+
+def same_everywhere(lanes: Lanes) -> bool:
+    """Whether no lane's bits may be those of a NaN that an architecture made."""
+    return bool(np.all(_same_everywhere(np.asarray(lanes.meta, dtype=np.uint32))))
+
+
 _PLAIN = KIND | PLUS_ZERO | NEGATED | WIDENED | LOOSE
 
 

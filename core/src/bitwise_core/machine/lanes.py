@@ -79,9 +79,10 @@ class Lanes:
     of a set, the sum of its members' hashes.  `meta` is one int where all lanes share it.
     `origin` is the wider value of which this one is the bits from that bit on, `partly` such a one and the lanes in
     which that holds.  `chosen` remembers the value last chosen between this one and another, and by what.
+    `extends` is the narrower integer, with its type, of which this one has the sign in front.
     """
 
-    __slots__ = ("bits", "bundle", "chosen", "hashed", "meta", "origin", "partly", "taken", "words")
+    __slots__ = ("bits", "bundle", "chosen", "extends", "hashed", "meta", "origin", "partly", "taken", "words")
 
     def __init__(self, bits: int, words: hashing.Words, meta: Meta) -> None:
         self.bits, self.words, self.meta = bits, words, meta
@@ -91,6 +92,7 @@ class Lanes:
         self.bundle: tuple[Lanes, int] | None = None
         self.taken: tuple[bytes, Lanes] | None = None
         self.hashed: hashing.Words | None = None
+        self.extends: tuple[Value, str] | None = None
 
     def part(self, low: int, bits: int) -> Value | None:
         """The `bits` bits from bit `low` where the value knows how to cut itself, else None."""

@@ -5,6 +5,7 @@ The rules of floating-point operations are in `float_rules`, those of sets and l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -14,7 +15,7 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine.extrema import extremum
 from bitwise_core.machine.float_rules import RULES, Shape, fold, negated, shape
 from bitwise_core.machine.integer_steps import integer_terms
-from bitwise_core.machine.lane_hash import term
+from bitwise_core.machine.lane_hash import WIDENING, nans_told, same_everywhere, term
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.linear import linear
 from bitwise_core.machine.pieces import as_lanes, choose, concat, cut, ends
@@ -46,6 +47,10 @@ class TermDomain:
         high = self._in_high_half(info, operands)
         if high is not None:
             return high
+        if info.verb == "convert":
+            widened = self._of_wide_source(name, operands[0], bits)
+            if widened is not None:
+                return widened
         values = [as_lanes(operand) for operand in operands]
         for value in values:
             value.meta = L.uniform(value.meta)
@@ -83,11 +88,34 @@ class TermDomain:
             if info.verb == "fma":
                 product = term(bits, "product", values[:2], commutes=True)
                 values = [product, values[2]]
-            looks = ".tf32" in name or (
-                info.verb == "convert" and not name.startswith(("convert.rn.", "convert.rz.", "convert.fp"))
-            )
+            rounds = name.startswith(("convert.rn.", "convert.rz.", "convert.fp"))
+            looks = ".tf32" in name or (info.verb == "convert" and not rounds)
+            if info.verb == "convert" and _INTEGER.fullmatch(name.split(".")[-2]):
+                # Whatever the bits of a NaN, one integer comes of it.
+                looks, properties = False, properties | L.INTEGER
             result = term(bits, name, values, properties, commutes=commutes, exact=looks)
         return fold(info, operands, result)
+
+    def _of_wide_source(self, name: str, value: Value, bits: int) -> Value | None:
+        """A conversion between integers and floating-point numbers, its source of 8 or 16 bits widened to 32 first."""
+        *verb, target, source = name.split(".")
+        if source in ("fp16", "bf16") and _INTEGER.fullmatch(target) and "ftz" not in verb:
+            zeros = np.zeros((1, 1), dtype=np.uint16)
+            wide = self.floating(WIDENING, [value], 32) if source == "fp16" else concat([zeros, value])
+            return self.floating(".".join([*verb, target, "fp32"]), [wide], bits)
+        if not _INTEGER.fullmatch(source) or _INTEGER.fullmatch(target):
+            return None
+        exact = {"fp64": 32, "fp32": 16}.get(target, 0) >= int(source[1:])
+        wide_name = ".".join(["convert.rn" if exact else ".".join(verb), target, f"{source[0]}32"])
+        if source in ("s32", "u32") and wide_name != name:
+            return self.floating(wide_name, [value], bits)
+        if source in ("s8", "s16"):
+            return self.floating(wide_name, [self.integer(f"convert.s32.{source}", [value], 32, _extension(32))], bits)
+        if source in ("u8", "u16"):
+            front = (16,) if source == "u16" else (8, 16)
+            extended = concat([value, *(np.zeros((1, 1), dtype=L.UNSIGNED[each]) for each in front)])
+            return self.floating(wide_name, [extended], bits)
+        return None
 
     def _in_high_half(self, info: Shape, operands: Sequence[Value]) -> Value | None:
         """max, min, neg and abs of widened bf16 values, and their narrowing, act on the bf16 values."""
@@ -110,6 +138,10 @@ class TermDomain:
         """See `Domain.integer`."""
         if name == "not.pred":
             return L.settle(negated(as_lanes(operands[0])))
+        extension = _EXTENSION.fullmatch(name)
+        if extension is not None and isinstance(operands[0], Lanes) and operands[0].extends is not None:
+            inner, narrow = operands[0].extends
+            return self.integer(f"convert.{extension[1]}.{narrow}", [inner], bits, _extension(bits))
         values = [as_lanes(operand) for operand in operands]
         result = linear(name, values, bits)
         if result is not None:
@@ -119,15 +151,18 @@ class TermDomain:
             result = together(name, values[0], values[1], bits)
         if result is None:
             looks = not name.startswith("compare.") or (".fp" not in name and ".bf" not in name)
-            symmetric = name.startswith(("compare.eq.", "compare.ne.", "compare.num."))
+            symmetric = name.startswith(("compare.eq.", "compare.ne.", "compare.num.", "mul.hi."))
             result = term(bits, name, values, L.INTEGER, commutes=symmetric, exact=looks)
-        if self.winners is not None and (name.startswith("compare.") or name in ("and.pred", "or.pred")):
-            result = beyond(name, values, result) if name.startswith("compare.") else result
-            settled = fold(Shape(name, "", False, False, evaluate), operands, result)
-            if isinstance(settled, Lanes):
+        notes = self.winners is not None and (name.startswith("compare.") or name in ("and.pred", "or.pred"))
+        if notes and name.startswith("compare."):
+            result = beyond(name, values, result)
+        settled = fold(Shape(name, "", False, False, evaluate), operands, result)
+        if isinstance(settled, Lanes):
+            if notes and self.winners is not None:
                 self.winners.note(name, values, settled)
-            return settled
-        return fold(Shape(name, "", False, False, evaluate), operands, result)
+            if extension is not None:
+                settled.extends = operands[0], extension[2]
+        return settled
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
         """See `Domain.select`."""
@@ -153,6 +188,8 @@ class TermDomain:
         kept = (left.meta & right.meta & (L.NOT_NEGATIVE | L.HALF_RANGE | L.QUIET)) | _implied_by_both(
             left.meta, right.meta
         )
+        if nans_told() and same_everywhere(left) and same_everywhere(right):
+            kept = kept | L.INTEGER
         result = term(left.bits, "select", [condition, left, right], kept)
         won = self.winners.choose(condition, left, right) if self.winners is not None else None
         if won is not None:
@@ -216,6 +253,20 @@ def _alike(left: Lanes | Array, right: Lanes) -> bool:
     if not isinstance(left, Lanes) or not np.array_equal(left.words, right.words):
         return False
     return bool(np.all(np.equal(left.meta, right.meta)))
+
+
+_INTEGER = re.compile(r"[su]\d+")
+_EXTENSION = re.compile(r"convert\.(s\d+)\.(s\d+)")
+
+
+def _extension(bits: int) -> Callable[[Array], Array]:
+    """The sign extension of known numbers to `bits` bits."""
+
+    def evaluate(pattern: Array) -> Array:
+        signed: Array = pattern.view(f"i{pattern.dtype.itemsize}").astype(f"i{bits // 8}").view(L.UNSIGNED[bits])
+        return signed
+
+    return evaluate
 
 
 def _high_half(value: Value) -> Value | None:

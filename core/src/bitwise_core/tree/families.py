@@ -101,5 +101,46 @@ def of_widenings(*variables: str) -> tuple[Family, ...]:
     return tuple(family for pair in WIDENINGS for family in widening(*pair, ("rn",), *variables))
 
 
+def from_integers() -> tuple[Family, ...]:
+    """Conversions of integers of 8 and 16 bits, of the same ones widened to 32, and the widening."""
+    return tuple(
+        Family(
+            f"{rounding}.{target}.{sign}{bits}",
+            {
+                "convert": f"convert.{rounding}.{target}.{sign}{bits}",
+                "convert_wide": f"convert.{rounding}.{target}.{sign}32",
+                "widen": f"convert.{sign}32.{sign}{bits}",
+            },
+            target,
+            FLOAT_FORMATS[target].bits,
+            {"x": f"{sign}{bits}"},
+        )
+        for rounding in ("rn", "rz", "rd", "ru")
+        for target in ("fp16", "bf16", "fp32", "fp64")
+        for sign in "su"
+        for bits in (8, 16)
+    )
+
+
+def to_integers() -> tuple[Family, ...]:
+    """Conversions to integers of a narrow format, of its numbers in fp32, and the widening."""
+    return tuple(
+        Family(
+            f"{rounding}.{target}.{narrow}",
+            {
+                "convert": f"convert.{rounding}.{target}.{narrow}",
+                "convert_wide": f"convert.{rounding}.{target}.fp32",
+                "widen": f"convert.fp32.{narrow}",
+            },
+            None,
+            int(target[1:]),
+            {"x": narrow},
+        )
+        for rounding in ("rni", "rzi", "rmi", "rpi")
+        for target in ("s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64")
+        for narrow in ("fp16", "bf16")
+    )
+
+
 BF16_IN_FP32 = {"widen": "convert.fp32.bf16"}
 EXTREMA = ("", ".nan", ".ftz", ".ftz.nan")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bitwise_core.numeric import FLOAT_FORMATS
 from bitwise_core.tree.conditions import ASSUMPTIONS, Requires, Rule, ZeroProducts, stated
-from bitwise_core.tree.families import BF16_IN_FP32, of_widenings, widened
+from bitwise_core.tree.families import BF16_IN_FP32, from_integers, of_widenings, to_integers, widened
 from bitwise_core.tree.guard_rules import GUARDS
 from bitwise_core.tree.integer_step_rules import INTEGER_STEPS
 from bitwise_core.tree.order_rules import INTEGERS, LINEAR, extremum
@@ -60,6 +60,20 @@ _CONVERSIONS = (
             "Widening keeps the order of numbers, zeros too, and NaN.",
         )
         for verb in ("max", "min", "max_nan", "min_nan")
+    ),
+    stated(
+        "narrow_integer_is_widened_first",
+        "convert(x)",
+        "convert_wide(widen(x))",
+        from_integers(),
+        "An integer with its sign or zeros in front is the same number.",
+    ),
+    stated(
+        "narrow_number_is_widened_before_it_is_an_integer",
+        "convert(x)",
+        "convert_wide(widen(x))",
+        to_integers(),
+        "Widening is exact, infinities are clamped as large numbers are, and NaN gives one integer for both.",
     ),
     stated(
         "narrow_of_bf16_bits",

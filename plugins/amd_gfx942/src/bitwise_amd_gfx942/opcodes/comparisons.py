@@ -13,6 +13,7 @@ from bitwise_amd_gfx942.opcodes.acting import values_seen, vector
 from bitwise_amd_gfx942.opcodes.constants import BITS
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
+from bitwise_amd_gfx942.opcodes.roundings import chosen_number, note_numbers
 from bitwise_amd_gfx942.opcodes.scalar_logic import as_set, pair
 from bitwise_amd_gfx942.opcodes.scalar_moves import by_candidates
 from bitwise_amd_gfx942.opcodes.selections import remember
@@ -81,7 +82,10 @@ def compare(instruction: Instruction, context: Context) -> Step:
         return compare_as_integers(machine, _INTEGERS[operator], _INTEGER_KINDS[kind], left, right)
 
     def step(machine: Machine) -> None:
-        lanes = holds(machine, *values_seen(machine, readers, instruction.operands))
+        values = values_seen(machine, readers, instruction.operands)
+        lanes = holds(machine, *values)
+        if form_of is not None and operator in ("o", "u"):
+            note_numbers(machine, lanes, form_of, (values[0], values[1]), negated=operator == "u")
         put_set(machine, target, lanes)
         if verb == "cmpx":
             write_exec(machine, both_sets(machine, lanes, machine.registers[EXEC]))
@@ -156,6 +160,9 @@ def select(instruction: Instruction, context: Context) -> Step:
         followed = by_candidates(predicate, if_true, if_false)
         if followed is not None:
             return followed
+        whole = chosen_number(machine, predicate, if_true, if_false)
+        if whole is not None:
+            return whole
         result = machine.domain.select(predicate, if_true, if_false)
         remember(machine, result, predicate, if_true, if_false)
         return result

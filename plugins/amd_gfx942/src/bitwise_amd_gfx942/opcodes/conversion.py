@@ -16,10 +16,11 @@ from bitwise_amd_gfx942.opcodes.lanewise import Compute, lanewise
 from bitwise_amd_gfx942.opcodes.outputs import overflow
 from bitwise_core.asm import Instruction
 from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.comparisons import compare_as_floats
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.pieces import concat, cut
-from bitwise_core.machine.state import Machine, Step
+from bitwise_core.machine.pieces import choose, concat, cut
+from bitwise_core.machine.state import Machine, Step, literal
 from bitwise_core.machine.steps import apply_integer
 
 TABLE = Table()
@@ -66,11 +67,22 @@ def convert(instruction: Instruction, context: Context) -> Step:
     taken = source if source.startswith("fp") else f"b{_WIDTHS[source]}"
 
     def compute(machine: Machine, value: Value) -> Value:
-        return operation(machine, name, [value], bits)
+        result = operation(machine, name, [value], bits)
+        # Core's conversion of such a NaN gives the most negative number, as PTX has it.
+        return number_or_zero(machine, value, result) if to in ("s32", "u32") and source == "fp64" else result
 
     if to[0] in "su":
         return lanewise(instruction, (taken,), bits, compute)
     return output(instruction, context, (taken,), to, compute)
+
+
+def number_or_zero(machine: Machine, value: Value, result: Value) -> Value:
+    """The result in the lanes where an fp64 is a number, 0 where it is a NaN."""
+    is_number = compare_as_floats(machine, "eq", "fp64", value, value)
+    known = machine.known(is_number)
+    if known is not None:
+        return choose(known, result, literal(0, 32))
+    return machine.domain.select(is_number, result, literal(0, 32))
 
 
 @vector(TABLE, *(f"v_cvt_f32_ubyte{byte}" for byte in range(4)))

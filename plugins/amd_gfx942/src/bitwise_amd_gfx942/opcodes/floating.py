@@ -18,6 +18,7 @@ from bitwise_amd_gfx942.opcodes.constants import BITS
 from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.lanewise import Compute, lanewise
 from bitwise_amd_gfx942.opcodes.outputs import CLAMP, OMOD, factor_of, overflow, saturated, saturation
+from bitwise_amd_gfx942.opcodes.roundings import note_number, same_value
 from bitwise_core.asm import Instruction
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, UnknownInstruction
@@ -188,12 +189,24 @@ def extreme(machine: Machine, verb: str, kind: str, values: Sequence[Value], iee
     A quiet NaN gives way to the other operand.  In IEEE mode a signalling one does not: the result is a NaN then.
     """
 
-    def plain() -> Value:
-        return operation(machine, f"{verb}.{kind}", values, BITS[kind])
+    alone = same_value(*values)
+    if alone:
+        values = (values[0], values[0])
 
-    if not ieee or values[0] is values[1]:
+    def plain() -> Value:
+        result = operation(machine, f"{verb}.{kind}", values, BITS[kind])
+        if kind == "fp32" and any(_is_known_number(each) for each in values):
+            note_number(machine, result)
+        return result
+
+    if not ieee or alone:
         return plain()
     return where_quiet(machine, values, plain, f"{verb}.signalling.{kind}@{arch}", BITS[kind])
+
+
+def _is_known_number(value: Value) -> bool:
+    """Whether every lane of an fp32 is known and no NaN."""
+    return isinstance(value, np.ndarray) and bool(((value & np.uint32(0x7FFFFFFF)) <= np.uint32(0x7F800000)).all())
 
 
 def where_quiet(machine: Machine, values: Sequence[Value], plain: Callable[[], Value], name: str, bits: int) -> Value:

@@ -13,6 +13,7 @@ from bitwise_amd_gfx942.opcodes.acting import vector
 from bitwise_amd_gfx942.opcodes.bases import remember_base
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.lanewise import Compute, integer, lanewise
+from bitwise_amd_gfx942.opcodes.roundings import rounding_sum
 from bitwise_core.asm import Immediate, Instruction
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.lanes import Array, Value
@@ -197,7 +198,8 @@ def three(instruction: Instruction, context: Context) -> Step:
 
     def compute(machine: Machine, first: Value, second: Value, third: Value) -> Value:
         if name == "v_add3_u32":
-            return total(machine, total(machine, first, second), third)
+            added = total(machine, total(machine, first, second), third)
+            return rounding_sum(machine, added, first, second, third)
         if name == "v_add_lshl_u32":
             return by_low_bits(machine, "shl", total(machine, first, second), third, 32)
         if name == "v_xad_u32":
@@ -239,10 +241,20 @@ def median(instruction: Instruction, context: Context) -> Step:
     least, greatest = of_two("min", kind), of_two("max", kind)
 
     def compute(machine: Machine, first: Value, second: Value, third: Value) -> Value:
+        if _in_order(second, third, kind):
+            # Between known bounds: clamped from below and then from above, as other instruction sets write it.
+            return least(machine, greatest(machine, first, second), third)
         low, high = least(machine, first, second), greatest(machine, first, second)
         return greatest(machine, low, least(machine, high, third))
 
     return lanewise(instruction, (f"b{bits}",) * 3, bits, compute, keeps_high=True)
+
+
+def _in_order(low: Value, high: Value, kind: str) -> bool:
+    """Whether two values are known, the first nowhere above the second."""
+    if not isinstance(low, np.ndarray) or not isinstance(high, np.ndarray):
+        return False
+    return bool((signed(low) <= signed(high)).all() if kind[0] == "s" else (low <= high).all())
 
 
 def _extremum_of(instruction: Instruction) -> tuple[str, str, int]:

@@ -1,0 +1,160 @@
+"""What compilers write in several instructions: roundings to bf16 by integers, maxima that hand NaNs on, clamps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bitwise_amd_gfx942.architecture import GFX942
+from bitwise_core import numeric
+from bitwise_core.checker import Options, Source
+from bitwise_core.cli.showing import tree_of
+from bitwise_core.tree.text import render
+from gfx942_kernels import launch_of, reading, run, text_of
+
+SUM = """s_movk_i32 s20, 0x7fff
+v_bfe_u32 v6, v2, 16, 1
+v_add3_u32 v6, v2, v6, s20
+v_cmp_o_f32_e32 vcc, v2, v2
+"""
+IN_FRONT = SUM + "v_mov_b32_e32 v7, 0x7fff0000\nv_and_b32_e32 v6, 0xffff0000, v6\nv_cndmask_b32_e32 v5, v7, v6, vcc"
+BELOW = SUM + "v_mov_b32_e32 v7, 0x7fff\nv_lshrrev_b32_e32 v6, 16, v6\nv_cndmask_b32_e32 v5, v7, v6, vcc"
+BY_PARTS = (
+    SUM + "v_mov_b32_e32 v7, 0x7fff\nv_cndmask_b32_sdwa v5, v7, v6, vcc dst_sel:DWORD dst_unused:UNUSED_PAD "
+    "src0_sel:DWORD src1_sel:WORD_1"
+)
+OPPOSITE = BELOW.replace("v_cmp_o_f32", "v_cmp_u_f32").replace("v5, v7, v6, vcc", "v5, v6, v7, vcc")
+ROUNDED = "convert.rn.bf16.fp32"
+MAXIMUM = """v_max_f32_e32 v6, v2, v2
+v_max_f32_e32 v7, v3, v3
+v_max_f32_e32 v6, v6, v7
+v_mov_b32_e32 v7, 0x7fc00000
+v_cmp_o_f32_e32 vcc, v2, v3
+v_cndmask_b32_e32 v5, v7, v6, vcc"""
+
+
+def tree(body: str) -> str:
+    """The tree of the first half or word that tells something, in words."""
+    element = "out[1]" if body == IN_FRONT else "out[0]"
+    source = Source("kernel.amdgcn", text_of(body), launch_of())
+    return render(tree_of(source, GFX942, Options(), element, None)[0].root)
+
+
+def test_the_sum_rounds_to_nearest_even() -> None:
+    """Every high half of a number, with low halves around a half."""
+    low = np.array([0, 1, 2, 0x7FFE, 0x7FFF, 0x8000, 0x8001, 0xFFFE, 0xFFFF], dtype=np.uint32)
+    patterns = (np.arange(1 << 16, dtype=np.uint32)[:, None] << np.uint32(16) | low).ravel()
+    patterns = patterns[~numeric.nan_of(patterns, numeric.FLOAT_FORMATS["fp32"])]
+    assert len(patterns) > 580_000
+    total = patterns + ((patterns >> np.uint32(16)) & np.uint32(1)) + np.uint32(0x7FFF)
+    expected = numeric.operation(ROUNDED).evaluate(patterns)
+    assert ((total >> np.uint32(16)).astype(np.uint16) == expected).all()
+
+
+@pytest.mark.parametrize("body", [IN_FRONT, BELOW, BY_PARTS, OPPOSITE])
+def test_a_rounding_to_bf16_is_read_as_one(body: str) -> None:
+    random = np.random.default_rng(3)
+    words = random.integers(0, 1 << 32, 256, dtype=np.uint64).astype(np.uint32)
+    words[:6] = [0x7F800001, 0xFFFFFFFF, 0x7F7FFFFF, 0x3F808000, 0x3F818000, 0x7F800000]
+    left = run(body, words, threads=256)
+    halves = (left >> np.uint32(16) if body is IN_FRONT else left).astype(np.uint16)
+    expected = numeric.operation(ROUNDED).evaluate(words)
+    nans = numeric.nan_of(words, numeric.FLOAT_FORMATS["fp32"])
+    assert nans[:2].all()
+    assert (halves[nans] == 0x7FFF).all()
+    assert (halves[~nans] == expected[~nans]).all()
+    assert ROUNDED in tree(body)
+    assert "select" not in tree(body)
+
+
+def test_ways_to_write_a_rounding_are_one() -> None:
+    assert reading(BELOW).signature == reading(BY_PARTS).signature == reading(OPPOSITE).signature
+    assert reading(BELOW).signature != reading(IN_FRONT).signature
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("v_bfe_u32 v6, v2, 16, 1", "v_bfe_u32 v6, v2, 15, 1"),
+        ("v_bfe_u32 v6, v2, 16, 1", "v_bfe_u32 v6, v3, 16, 1"),
+        ("v_bfe_u32 v6, v2, 16, 1", "v_bfe_u32 v6, v2, 16, 2"),
+        ("s_movk_i32 s20, 0x7fff", "s_movk_i32 s20, 0x7ffe"),
+        ("v_add3_u32 v6, v2, v6, s20", "v_add3_u32 v6, v3, v6, s20"),
+        ("v_cmp_o_f32_e32 vcc, v2, v2", "v_cmp_o_f32_e32 vcc, v2, v3"),
+        ("v_cmp_o_f32_e32 vcc, v2, v2", "v_cmp_u_f32_e32 vcc, v2, v2"),
+        ("v_cmp_o_f32_e32 vcc, v2, v2", "v_cmp_le_f32_e32 vcc, v2, v2"),
+        ("v_mov_b32_e32 v7, 0x7fff", "v_mov_b32_e32 v7, 0x7fc0"),
+        ("v_mov_b32_e32 v7, 0x7fff", "v_mov_b32_e32 v7, 0x7f80"),
+        ("v_mov_b32_e32 v7, 0x7fff", "v_mov_b32_e32 v7, 0x17fff"),
+        ("v_lshrrev_b32_e32 v6, 16, v6", "v_lshrrev_b32_e32 v6, 15, v6"),
+    ],
+)
+def test_what_is_no_rounding_is_not_taken_for_one(before: str, after: str) -> None:
+    assert BELOW.count(before) == 1
+    changed = BELOW.replace(before, after)
+    assert reading(changed).unknown is None
+    assert reading(changed).signature != reading(BELOW).signature
+    assert ROUNDED not in tree(changed)
+
+
+def test_a_rounding_of_what_is_no_nan_needs_no_choice() -> None:
+    """A maximum with a number is a number; a maximum of two loaded ones may be a NaN."""
+    rest = SUM.replace("v2", "v8") + "v_lshrrev_b32_e32 v5, 16, v6"
+    number = "v_max_f32_e32 v8, v2, v2\nv_max_f32_e32 v8, 0, v8\n" + rest
+    assert ROUNDED in tree(number)
+    words = np.array([0x7FC00000, 0x7F800001, 0xBF800000, 0x3F808001, 0x7F7FFFFF], dtype=np.uint32)
+    assert run(number, words)[:5].tolist() == [0, 0, 0, 0x3F81, 0x7F80]
+    other = "v_max_f32_e32 v8, v2, v2\nv_max_f32_e32 v9, v3, v3\nv_max_f32_e32 v8, v8, v9\n" + rest
+    assert ROUNDED not in tree(other)
+    assert run(other, [0xFFFFFFFF], [0xFFFFFFFF])[0] != 0x7FFF
+
+
+def test_a_maximum_that_hands_nans_on() -> None:
+    a = [0x7F800001, 0x7FC00000, 0x3F800000, 0x80000000, 0x3F800000, 0x7F800000]
+    b = [0x3F800000, 0x3F800000, 0xFFFFFFFF, 0, 0x40000000, 0xFF800000]
+    for verb, expected in (("max", [0, 0x40000000, 0x7F800000]), ("min", [0x80000000, 0x3F800000, 0xFF800000])):
+        body = MAXIMUM.replace("v_max_f32_e32 v6, v6", f"v_{verb}_f32_e32 v6, v6")
+        assert run(body, a, b)[:6].tolist() == [0x7FC00000] * 3 + expected
+        assert f"{verb}.nan.fp32" in tree(body)
+        assert "select" not in tree(body)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("v_cmp_o_f32_e32 vcc, v2, v3", "v_cmp_o_f32_e32 vcc, v2, v2"),
+        ("v_cmp_o_f32_e32 vcc, v2, v3", "v_cmp_o_f32_e32 vcc, v2, v4"),
+        ("v_max_f32_e32 v7, v3, v3", "v_max_f32_e32 v7, v4, v4"),
+        ("v_max_f32_e32 v6, v6, v7", "v_add_f32_e32 v6, v6, v7"),
+        ("0x7fc00000", "0x7f800000"),
+        ("v5, v7, v6, vcc", "v5, v6, v7, vcc"),
+    ],
+)
+def test_what_does_not_hand_nans_on_is_not_taken_for_it(before: str, after: str) -> None:
+    assert MAXIMUM.count(before) == 1
+    changed = MAXIMUM.replace(before, after)
+    assert reading(changed).signature != reading(MAXIMUM).signature
+    assert ".nan." not in tree(changed)
+
+
+def test_a_clamp_between_known_numbers_has_one_form() -> None:
+    low, high = "v_mov_b32_e32 v6, 0xfffffc18\n", "v_mov_b32_e32 v7, 0x3e8\n"
+    median = low + high + "v_med3_i32 v5, v2, v6, v7"
+    written = low + high + "v_max_i32_e32 v5, v2, v6\nv_min_i32_e32 v5, v5, v7"
+    assert reading(median).signature == reading(written).signature
+    given = np.array([5, 0xFFFFFC17, 0xFFFFFC18, 0x3E9, 0x80000000, 0x7FFFFFFF], dtype=np.uint32)
+    expected = np.clip(given.view(np.int32), -1000, 1000).view(np.uint32)
+    assert run(median, given)[:6].tolist() == run(written, given)[:6].tolist() == expected.tolist()
+    turned = median.replace("v2, v6, v7", "v2, v7, v6")
+    assert run(turned, given)[:6].tolist() == expected.tolist()
+    unsigned = median.replace("med3_i32", "med3_u32")
+    assert run(unsigned, given)[:6].tolist() == [0x3E8, 0xFFFFFC17, 0xFFFFFC18, 0x3E9, 0x80000000, 0x7FFFFFFF]
+
+
+@pytest.mark.parametrize(("kind", "large"), [("i32", 0x7FFFFFFF), ("u32", 0xFFFFFFFF)])
+def test_a_nan_of_fp64_is_the_integer_zero(kind: str, large: int) -> None:
+    body = f"v_mov_b32_e32 v6, v2\nv_mov_b32_e32 v7, v3\nv_cvt_{kind}_f64_e32 v5, v[6:7]"
+    high = [0x7FF80000, 0x7FF00000, 0xFFF00000, 0x40080000, 0xFFF80000, 0x7FF00000]
+    low = [0, 0, 0, 0, 1, 1]
+    least = 0x80000000 if kind == "i32" else 0
+    assert run(body, low, high)[:6].tolist() == [0, large, least, 3, 0, 0]
