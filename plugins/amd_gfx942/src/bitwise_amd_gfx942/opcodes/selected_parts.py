@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from bitwise_amd_gfx942.opcodes.constants import BITS
 from bitwise_amd_gfx942.opcodes.forms import check_modifiers
 from bitwise_amd_gfx942.opcodes.sources import Reader, Writer, changed_sign, reader, word_reader, writer
 from bitwise_core.asm import Instruction, Modified, Operand, Register
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import UnknownInstruction
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.pieces import concat, cut
+from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
+from bitwise_core.machine.pieces import as_lanes, concat, cut
 from bitwise_core.machine.state import Machine, Step, literal
 from bitwise_core.machine.steps import apply_integer
 
@@ -60,7 +62,7 @@ def part_reader(operand: Operand, selector: str, kind: str, instruction: Instruc
 
 
 def widened(machine: Machine, value: Value, size: int, bits: int, signs: bool) -> Value:
-    """A value of `size` bits as one of `bits`, with its sign or with zeros in front."""
+    """A value of `size` bits as one of `bits`, with its sign or with zeros in front: its low bits are the value."""
     if not signs:
         zeros = {8: [8], 16: [16], 24: [8, 16]}[bits - size]
         return concat([value, *(literal(0, each) for each in zeros)])
@@ -69,7 +71,16 @@ def widened(machine: Machine, value: Value, size: int, bits: int, signs: bool) -
         wide: Array = a.view(f"int{size}").astype(f"int{bits}").view(L.UNSIGNED[bits])
         return wide
 
-    return apply_integer(machine, f"convert.s{bits}.s{size}", [value], bits, evaluate)
+    wide = apply_integer(machine, f"convert.s{bits}.s{size}", [value], bits, evaluate)
+    if not isinstance(value, Lanes) or not isinstance(wide, Lanes):
+        return wide
+    row = Pieces((value, *(as_lanes(cut(wide, low, each)) for low, each in _ABOVE[size, bits])))
+    row.joined, row.whole = wide, np.ones((1, 1), dtype=bool)
+    return row
+
+
+_ABOVE = {(8, 16): ((8, 8),), (8, 32): ((8, 8), (16, 16)), (16, 32): ((16, 16),)}
+"""By the widths of a narrow and a wide number: the parts, bit and width, that the sign fills."""
 
 
 def part_writer(operand: Operand, selector: str, unused: str, out: int, instruction: Instruction) -> Writer:

@@ -14,11 +14,12 @@ from bitwise_amd_gfx942.opcodes.bases import remember_base
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.lanewise import Compute, integer, lanewise
 from bitwise_amd_gfx942.opcodes.roundings import rounding_sum
+from bitwise_amd_gfx942.opcodes.selected_parts import widened
 from bitwise_core.asm import Immediate, Instruction
 from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.lanes import Array, Pieces, Value
 from bitwise_core.machine.logic import combine
-from bitwise_core.machine.pieces import concat
+from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.shifts import shifted
 from bitwise_core.machine.state import Machine, Step, literal
 from bitwise_core.machine.steps import apply_integer
@@ -172,9 +173,16 @@ def shift(instruction: Instruction, context: Context) -> Step:
     def compute(machine: Machine, amount: Value, value: Value) -> Value:
         if bits == 16:
             amount = concat([amount, literal(0, 16)])
+        if verb == "ashrrev" and bits == 32 and isinstance(value, Pieces) and is_number(amount, 16):
+            return widened(machine, cut(value, 16, 16), 16, 32, True)  # the high one of two halves side by side
         return by_low_bits(machine, "shl" if verb == "lshlrev" else "shr", value, amount, bits, verb == "ashrrev")
 
     return lanewise(instruction, ("b16" if bits == 16 else "b32", f"b{bits}"), bits, compute)
+
+
+def is_number(value: Value, number: int) -> bool:
+    """Whether a value is that known number in every lane."""
+    return isinstance(value, np.ndarray) and bool((value == number).all())
 
 
 def by_low_bits(machine: Machine, root: str, value: Value, amount: Value, bits: int, is_signed: bool = False) -> Value:
