@@ -351,22 +351,3 @@ s_nop 0"""
     left = run(body, list(range(128)), [100], threads=128)
     assert left.tolist() == [9] * 64 + [max(each, 100) for each in range(64, 128)]
     assert reading(body, threads=128).unknown is None
-
-
-def test_low_bits_of_a_widened_number_are_the_number() -> None:
-    """Compilers widen fp16 with its sign to move it between lanes: bits of it are the number's, and so are its tree's."""
-    random = np.random.default_rng(9)
-    a, b = (random.integers(0, 1 << 32, 64, dtype=np.uint64).astype(np.uint32) for _ in range(2))
-    low = run("v_bfe_i32 v5, v2, 0, 16", a)
-    assert (low == a.astype(np.uint16).view(np.int16).astype(np.int32).view(np.uint32)).all()
-    assert (run("v_bfe_i32 v5, v2, 0, 8", a) == a.astype(np.uint8).view(np.int8).astype(np.int32).view(np.uint32)).all()
-    assert (run("v_ashrrev_i32_e32 v5, 16, v2", a) == (a.view(np.int32) >> 16).view(np.uint32)).all()
-    plain = "v_add_f16_e32 v5, v2, v3"
-    moved = "v_add_f16_e32 v5, v2, v3\nv_bfe_i32 v6, v5, 0, 16\nv_and_b32_e32 v5, 0xffff, v6"
-    assert reading(plain).signature == reading(moved).signature is not None
-    halves = "v_pk_add_f16 v6, v2, v3\n{}v_perm_b32 v5, v8, v7, v9"
-    both = halves.format("v_bfe_i32 v7, v6, 0, 16\nv_ashrrev_i32_e32 v8, 16, v6\nv_mov_b32_e32 v9, 0x5040100\n")
-    assert reading(both).signature == reading("v_pk_add_f16 v5, v2, v3").signature is not None
-    signs = [reading(f"v_pk_add_f16 v6, v2, v3\n{line}").signature for line in ("v_bfe_i32 v5, v6, 0, 16",
-             "v_ashrrev_i32_e32 v5, 16, v6", "v_bfe_u32 v5, v6, 0, 16", "v_bfe_i32 v5, v6, 0, 8")]  # fmt: skip
-    assert len({*signs, None}) == 5
