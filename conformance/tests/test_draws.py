@@ -136,6 +136,10 @@ def test_kinds_that_show_differences_hold_what_they_are_named_after(dtype: str) 
     assert 8 < (canonical(drawn["nans"], dtype) == form.quiet_nan).sum() < 80
     nans = [(canonical(each, dtype) == form.quiet_nan).nonzero()[0].tolist() for each in (drawn["last"], later["last"])]
     assert nans == [[4095], []]
+    signalling = (drawn["signalling"] & ~sign) == form.signalling_nan
+    assert signalling.tolist() == (canonical(drawn["signalling"], dtype) == form.quiet_nan).tolist()
+    assert (form.signalling_nan == form.quiet_nan) == (dtype == "fp8e4nv")
+    assert 4096 / 32 < signalling.sum() < 4096 / 8
     assert (drawn["underflow"] & sign).all()
     assert not (later["underflow"] & sign).any()
     assert (later["underflow.2"] & sign).all()

@@ -96,6 +96,6 @@ def test_a_family_is_recorded_and_read_against_its_record(tmp_path: Path) -> Non
         assert case.usable
         assert all(all(case.hashes[index]) for index in ran)
     results = [bench.measure_named(("gfx942", case.id)) for case in recorded.cases]
-    found = bench.agreement_of(results, "launch", recorded.by_id())
+    found = bench.agreement_of(results, "launch", recorded)
     assert (found.kernels, found.compared, found.unknown, found.mixed) == (14, 14, 0, ())
     assert found.classes == found.byte_classes

@@ -23,9 +23,9 @@ from typing import Any
 
 from bitwise_conformance.agreement import Agreement, Read, compare, compile_source, group_buffers
 from bitwise_conformance.cases import DEFAULT_TARGET, Argument, Array, Case, Scalar
-from bitwise_conformance.draws import DRAWS, NOT_FINITE
+from bitwise_conformance.draws import NOT_FINITE
 from bitwise_conformance.environment import reading_environment
-from bitwise_conformance.records import CaseRecord, load_records
+from bitwise_conformance.records import Records, load_records
 from bitwise_core import registry
 from bitwise_core.asm import AssemblyError
 from bitwise_core.checker import Options, Source, read
@@ -147,7 +147,7 @@ def quantiles(values: Iterable[float]) -> dict[str, float | int]:
     }
 
 
-def agreement_of(results: Sequence[Mapping[str, Any]], mode: str, recorded: Mapping[str, CaseRecord]) -> Agreement:
+def agreement_of(results: Sequence[Mapping[str, Any]], mode: str, records: Records) -> Agreement:
     """The classes of one mode over byte classes: under `finite`, those of the draws without infinities and NaNs.
 
     Equal for every launch means equal for the same arguments, so kernels recorded with other scalars stay apart there.
@@ -160,31 +160,30 @@ def agreement_of(results: Sequence[Mapping[str, Any]], mode: str, recorded: Mapp
     readings = [
         Read(r["id"], r["digest"], signature(r), r["unknown"].get(mode), mode in r["undetermined"]) for r in results
     ]
-    draws = [index for index, kind in enumerate(DRAWS) if kind not in NOT_FINITE] if mode == "finite" else None
-    return compare(readings, recorded, draws)
+    finite = [index for index, kind in enumerate(records.draws) if kind not in NOT_FINITE]
+    return compare(readings, records.by_id(), finite if mode == "finite" else None)
 
 
 def summarise(
     results: Sequence[Mapping[str, Any]],
     gemms: Sequence[Mapping[str, Any]],
-    recorded: Mapping[str, CaseRecord],
+    records: Records,
     modes: Sequence[str] = tuple(MODES),
     target: str = DEFAULT_TARGET,
-    simulated: bool = False,
 ) -> dict[str, Any]:
     """The record: agreement by mode and family, reasons of Unknown, and times."""
     families = list(dict.fromkeys(str(r["id"]).split("/")[0] for r in results))
     summary: dict[str, Any] = {
         "environment": reading_environment(),
         "target": target,
-        "simulated": simulated,
+        "simulated": "simulated" in records.environment,
         "modes": {},
         "families": {},
         "unknown": {},
         "seconds": {},
     }
     for mode in modes:
-        summary["modes"][mode] = _plain(agreement_of(results, mode, recorded))
+        summary["modes"][mode] = _plain(agreement_of(results, mode, records))
         reasons = Counter(
             re.sub(r" at line \d+|%\w+", "", str(r["unknown"][mode]))[:160]
             for r in results
@@ -193,7 +192,7 @@ def summarise(
         summary["unknown"][mode] = dict(reasons.most_common(40))
     for family in families:
         members = [r for r in results if str(r["id"]).split("/")[0] == family]
-        summary["families"][family] = {mode: _plain(agreement_of(members, mode, recorded)) for mode in modes}
+        summary["families"][family] = {mode: _plain(agreement_of(members, mode, records)) for mode in modes}
     rows = [r for r in results if str(r["id"]).startswith(ROW_FAMILIES)]
     sets: dict[str, Sequence[Mapping[str, Any]]] = {"all": results, "rows": rows, "gemm 256x256x1024": gemms}
     steps = ("compile", "parse", "audit", *modes)
@@ -237,8 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         jobs = [(target, index) for index in range(len(gemm_cases(target)))] if not chosen.families else []
         gemms = list(pool.map(measure_gemm, jobs))
     records = load_records(chosen.records)
-    simulated = "simulated" in records.environment
-    summary = summarise(results, gemms, records.by_id(), modes_of(target), target, simulated)
+    summary = summarise(results, gemms, records, modes_of(target), target)
     for mode, agreement in summary["modes"].items():
         print(
             f"{mode:14} {agreement['classes']} classes, {agreement['byte_classes']} byte classes, "

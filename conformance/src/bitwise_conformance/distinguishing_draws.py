@@ -96,6 +96,11 @@ def _last(form: Format, first: Bits, second: Bits, place: int, variant: int) -> 
     return values
 
 
+def _signalling(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
+    """A NaN, which `distinguishing` makes a signalling one, in one of 16 elements or of 128."""
+    return np.where(second % np.uint64((16, 128)[variant - 1]) == 0, np.nan, bell(first, second))
+
+
 def _huge(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
     """Numbers at the upper end of the format: some orders of a sum overflow on their way."""
     highest = form.bias if form.infinite else form.bias + 1
@@ -115,11 +120,12 @@ KINDS: Mapping[str, tuple[Values, int]] = MappingProxyType(
         "nans": (_nans, 2),
         "last": (_last, 4),
         "huge": (_huge, 1),
+        "signalling": (_signalling, 2),
     }
 )
 """What a kind draws, and in how many variants."""
 
-INFINITE = frozenset({"infinite", "nans", "last", "huge"})
+INFINITE = frozenset({"infinite", "nans", "last", "huge", "signalling"})
 """Kinds with infinities or NaNs, in the input or in a sum that overflows."""
 
 DISTINGUISHING: tuple[str, ...] = tuple(
@@ -146,6 +152,7 @@ def distinguishing(dtype: str, raw: Bits, kind: str, place: int) -> Bits:
     bits = round_to_format(np.where(finite, doubles, 1.0), dtype)
     beyond = form.infinity if form.infinite else form.quiet_nan - 1
     sign = np.where(np.signbit(doubles), np.array(form.sign, dtype=bits.dtype), np.array(0, dtype=bits.dtype))
-    odd = np.where(np.isnan(doubles), np.array(form.quiet_nan, dtype=bits.dtype), np.array(beyond, dtype=bits.dtype))
+    nan = form.signalling_nan if base(kind) == "signalling" else form.quiet_nan
+    odd = np.where(np.isnan(doubles), np.array(nan, dtype=bits.dtype), np.array(beyond, dtype=bits.dtype))
     found: Bits = np.where(finite, bits, odd | np.where(np.isnan(doubles), np.array(0, dtype=bits.dtype), sign))
     return found.astype(bits.dtype)

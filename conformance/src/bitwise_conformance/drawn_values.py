@@ -44,6 +44,11 @@ class Format:
         """The one pattern that stands for every NaN."""
         return self.infinity | (1 << (self.mantissa - 1)) if self.infinite else self.sign - 1
 
+    @property
+    def signalling_nan(self) -> int:
+        """A NaN that is no quiet one, where the format has both."""
+        return self.infinity | 1 if self.infinite else self.quiet_nan
+
 
 FORMATS: Mapping[str, Format] = MappingProxyType(
     {
