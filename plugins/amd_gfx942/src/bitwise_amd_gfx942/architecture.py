@@ -16,6 +16,7 @@ from bitwise_amd_gfx942.opcodes import (
     control,
     conversion,
     division,
+    dot_products,
     flat,
     floating,
     matrix,
@@ -44,9 +45,9 @@ from bitwise_core.machine.state import Machine, literal
 
 OPCODES = WaitingTable(
     atomics.TABLE, buffers.TABLE, carries.TABLE, comparisons.TABLE, control.TABLE, conversion.TABLE, division.TABLE,
-    flat.TABLE, floating.TABLE, matrix.TABLE, narrow_floats.TABLE, packed.TABLE, scalar_integers.TABLE,
-    scalar_logic.TABLE, scalar_memory.TABLE, scalar_moves.TABLE, scratch.TABLE, shared_memory.TABLE,
-    vector_integers.TABLE, vector_logic.TABLE, waits.TABLE, wave.TABLE,
+    dot_products.TABLE, flat.TABLE, floating.TABLE, matrix.TABLE, narrow_floats.TABLE, packed.TABLE,
+    scalar_integers.TABLE, scalar_logic.TABLE, scalar_memory.TABLE, scalar_moves.TABLE, scratch.TABLE,
+    shared_memory.TABLE, vector_integers.TABLE, vector_logic.TABLE, waits.TABLE, wave.TABLE,
 )  # fmt: skip
 
 

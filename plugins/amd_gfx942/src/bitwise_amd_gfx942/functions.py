@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -89,6 +89,41 @@ def _canonical(number: Array, form: str) -> Array:
     return np.where(np.isnan(number), pattern.dtype.type(_NAN[form]), pattern)
 
 
+_SHOWN = 1201
+"""So many digits of 2 / pi does the machine hold."""
+
+
+@cache
+def _two_over_pi() -> int:
+    """2 / pi in units of 2^-1201, rounded down; pi by Machin's formula."""
+    scale = 1 << _SHOWN + 64
+
+    def arctangent(inverse: int) -> int:
+        total, term, divisor = 0, scale // inverse, 1
+        while term:
+            total += term // divisor if divisor % 4 == 1 else -(term // divisor)
+            term, divisor = term // (inverse * inverse), divisor + 2
+        return total
+
+    pi = 4 * (4 * arctangent(5) - arctangent(239))
+    return (2 * scale << _SHOWN) // pi
+
+
+def segment(pattern: Array, number: Array) -> Array:
+    """53 digits of 2 / pi: the segment of that number, moved by the exponent where that is above 1077.
+
+    Source: AMD Instinct MI300 ISA, V_TRIG_PREOP_F64.
+    """
+    pattern, number = np.broadcast_arrays(pattern, number)
+    found = np.empty(pattern.shape, dtype=np.float64)
+    for place in np.ndindex(pattern.shape):
+        exponent = int(pattern[place]) >> 52 & 0x7FF
+        shift = 53 * (int(number[place]) & 31) + max(exponent - 1077, 0)
+        digits = _two_over_pi() << shift >> _SHOWN - 53 & (1 << 53) - 1
+        found[place] = np.ldexp(float(digits), -53 - shift + (128 if exponent >= 1968 else 0))
+    return found.view(np.uint64)
+
+
 _NAN = {"fp16": 0x7E00, "fp32": 0x7FC00000, "fp64": 0x7FF8 << 48}
 
 FUNCTIONS: Mapping[str, Callable[..., Array]] = {
@@ -103,6 +138,7 @@ FUNCTIONS: Mapping[str, Callable[..., Array]] = {
     **{f"frexp.mantissa.{form}@gfx942": partial(fraction, form) for form in ("fp32", "fp64")},
     **{f"frexp.exponent.{form}@gfx942": partial(exponent, form) for form in ("fp32", "fp64")},
     **{f"med3.{form}@gfx942": partial(median, form) for form in ("fp16", "fp32")},
+    "trig.preop.fp64@gfx942": segment,
     **OUTPUT_FUNCTIONS,
 }
 """By the operation's full name."""

@@ -161,6 +161,18 @@ def part(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, (kind,), bits, compute)
 
 
+@vector(TABLE, "v_trig_preop_f64")
+def turns(instruction: Instruction, context: Context) -> Step:
+    """A segment of the digits of 2 / pi, for a number's exponent and the number of the segment."""
+    kind, name = "fp64", f"trig.preop.fp64@{context.arch.name}"
+    _check_mode(instruction, context, kind)
+
+    def compute(machine: Machine, value: Value, segment: Value) -> Value:
+        return operation(machine, name, [value, segment], 64)
+
+    return output(instruction, context, (kind, "b32"), kind, compute)
+
+
 @vector(TABLE, "v_sat_pk_u8_i16")
 def saturate_pair(instruction: Instruction, context: Context) -> Step:
     """Two signed halves as two unsigned bytes, clamped; what the high half is left as is not told."""

@@ -289,6 +289,19 @@ def first_bit(instruction: Instruction, context: Context) -> Step:
     return scalar(instruction, context, (f"b{bits}",), 32, integer(name, 32, evaluate))
 
 
+@TABLE.opcode("s_flbit_i32", "s_flbit_i32_i64")
+def first_unlike_sign(instruction: Instruction, context: Context) -> Step:
+    """The place of the highest bit unlike the sign, counted from the top; all ones where there is none."""
+    bits = 64 if instruction.opcode.endswith("i64") else 32
+
+    def evaluate(a: Array) -> Array:
+        places = ((a[..., None] >> np.arange(bits, dtype=a.dtype)[::-1]) & a.dtype.type(1)).astype(bool)
+        unlike = places != places[..., :1]
+        return np.where(unlike.any(axis=-1), unlike.argmax(axis=-1), -1).astype(np.int32).view(np.uint32)
+
+    return scalar(instruction, context, (f"b{bits}",), 32, integer(f"highest unlike the sign.b{bits}", 32, evaluate))
+
+
 @TABLE.opcode("s_sext_i32_i8", "s_sext_i32_i16")
 def sign_extend(instruction: Instruction, context: Context) -> Step:
     """The lowest byte or half with its sign."""

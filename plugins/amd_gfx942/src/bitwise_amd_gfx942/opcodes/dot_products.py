@@ -1,0 +1,64 @@
+"""v_dot: products of a few narrow elements of two registers, added to a third number.
+
+Source: AMD Instinct MI300 ISA, "Vector ALU operations" (V_DOT2C_F32_F16, V_DOT4C_I32_I8, V_DOT4_U32_U8).  Sums of
+integers wrap.  How the sum of two products of fp16 is rounded is not documented: it is one operation of its operands.
+"""
+
+from __future__ import annotations
+
+from bitwise_amd_gfx942.modes import flushes, mode_of
+from bitwise_amd_gfx942.opcodes.acting import vector
+from bitwise_amd_gfx942.opcodes.floating import operation
+from bitwise_amd_gfx942.opcodes.forms import Table, form
+from bitwise_amd_gfx942.opcodes.lanewise import lanewise
+from bitwise_amd_gfx942.opcodes.selected_parts import widened
+from bitwise_amd_gfx942.opcodes.vector_integers import product, total
+from bitwise_core.asm import Instruction
+from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.lanes import Value
+from bitwise_core.machine.pieces import cut
+from bitwise_core.machine.state import Machine, Step
+
+TABLE = Table()
+
+_BYTES = ("v_dot4c_i32_i8", "v_dot4_i32_i8", "v_dot4_u32_u8")
+_HALVES = ("v_dot2c_f32_f16", "v_dot2_f32_f16")
+
+
+def _with_addend(instruction: Instruction) -> Instruction:
+    """The instruction with its addend as an operand of its own: where the name says so it is the destination."""
+    found = form(instruction.opcode)
+    if found.name.split("_")[1].endswith("c"):
+        operands = (*instruction.operands, *instruction.operands[:1])
+        return Instruction(instruction.opcode, operands, None, instruction.line, instruction.source)
+    if found.modifiers:
+        raise UnknownInstruction(instruction, f"has the modifier {next(iter(found.modifiers))}, which is not modelled")
+    return instruction
+
+
+@vector(TABLE, *_BYTES)
+def of_bytes(instruction: Instruction, context: Context) -> Step:
+    """Four products of bytes, and a sum of 32 bits."""
+    signs = form(instruction.opcode).name.endswith("i8")
+
+    def compute(machine: Machine, left: Value, right: Value, addend: Value) -> Value:
+        found = addend
+        for low in range(0, 32, 8):
+            one, other = (widened(machine, cut(each, low, 8), 8, 32, signs) for each in (left, right))
+            found = total(machine, found, product(machine, one, other))
+        return found
+
+    return lanewise(_with_addend(instruction), ("b32",) * 3, 32, compute)
+
+
+@vector(TABLE, *_HALVES)
+def of_halves(instruction: Instruction, context: Context) -> Step:
+    """Two products of fp16, and a sum in fp32."""
+    flush = ".ftz" if flushes(mode_of(context.kernel), "fp32", instruction) else ""
+    name = f"dot2{flush}.fp32.fp16@{context.arch.name}"
+
+    def compute(machine: Machine, left: Value, right: Value, addend: Value) -> Value:
+        halves = [cut(each, low, 16) for each in (left, right) for low in (0, 16)]
+        return operation(machine, name, [*halves, addend], 32)
+
+    return lanewise(_with_addend(instruction), ("b32", "b32", "fp32"), 32, compute)
