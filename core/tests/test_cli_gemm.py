@@ -255,6 +255,23 @@ def test_without_a_plugin_no_library_is_known() -> None:
     )  # fmt: skip
 
 
+def test_a_sum_that_is_added_to_zero_in_words() -> None:
+    desc = GEMMDesc(
+        k=300, left_dtype="bf16", right_dtype="bf16", output_dtype="bf16", path="fma",
+        k_cuts=(Cut(count=1, start="zero"), Cut(layout="strided", count=16, tile=4, merge="halves")),
+    )  # fmt: skip
+    assert words(desc)[2:] == [
+        "The whole sum is added to +0 at the end: it is never -0.",
+        "The k axis is dealt in tiles of 4 k to 16 parts in turn, 20 to 16 k each.",
+        "The parts are added as a balanced tree, the two halves pairwise first, in fp32.",
+        "A part is walked in ascending k from +0, 20 steps one after the other.",
+    ]
+    assert words(desc.model_copy(update={"k_cuts": desc.k_cuts[:1]}))[2:] == [
+        "The whole sum is added to +0 at the end: it is never -0.",
+        "The axis is walked in ascending k from +0, 300 steps one after the other.",
+    ]
+
+
 def test_turns_in_words() -> None:
     desc = GEMMDesc(
         k=70, left_dtype="fp16", right_dtype="bf16", output_dtype="fp32", path="mul_add", k_loop_step=4,

@@ -168,6 +168,24 @@ def test_computations_are_told_apart_by_their_roundings() -> None:
     # An fma may round a negative product to -0, which a chain from +0 returns as +0: of fp16 no product is lost.
     started = chain.model_copy(update={"k_cuts": (Cut(span=4, start="zero"),)})
     assert not same(chain, started)
+    # Where +0 is added among additions decides nothing; before a rounding to fewer digits it does.
+    inner = Cut(layout="strided", count=2, merge="halves")
+    for one, other, equal in (
+        ((Cut(span=4, start="zero"), inner), (Cut(span=4), inner, Cut(count=1, start="zero")), True),
+        ((Cut(span=4, start="zero"), inner), (Cut(count=1, start="zero"), Cut(span=4), inner), True),
+        ((Cut(span=4), inner), (Cut(count=1, start="zero"), Cut(span=4), inner), False),
+        (
+            (Cut(span=4, partial_dtype="bf16"), Cut(count=1, start="zero")),
+            (Cut(span=4, partial_dtype="bf16", start="zero"),), False,
+        ),
+    ):  # fmt: skip
+        found = [chain.model_copy(update={"k": 8, "k_cuts": cuts}) for cuts in (one, other)]
+        assert same(*found) is equal
+        outputs = [
+            [evaluate(each, np.full((1, 8), 0x8001, dtype=np.uint16), np.full((8, 1), tiny, dtype=np.uint16)).item()
+             for tiny in (0x0001, 0x3C00)] for each in found
+        ]  # fmt: skip
+        assert (outputs[0] == outputs[1]) is equal
     half = {"left_dtype": "fp16", "right_dtype": "fp16"}
     assert same(chain.model_copy(update=half), started.model_copy(update=half))
     assert same(chain.model_copy(update=half), chain.model_copy(update={**half, "path": "mul_add"}))

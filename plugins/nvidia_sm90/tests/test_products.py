@@ -122,6 +122,7 @@ SCALARS = (
     (3, "cut(layout=strided count=32 merge=halves)", 3),
     (300, "cut(layout=strided count=32 merge=halves)", 3),
     (300, "cut(layout=strided count=2 tile=64 merge=halves)", 3),
+    (300, "cut(span=64)", 3),
     (600, "cut(layout=strided count=16) cut(span=16)", 3),
     (430, f"cut(layout=strided count=20 tile=4 groups=[{'group(count=2) ' * 4}])", 3),
     (330, "cut(count=3) cut(layout=strided count=2 tile=55 merge=neighbours)", 3),
@@ -132,16 +133,34 @@ SCALARS = (
 )
 
 
+@pytest.mark.parametrize("start", ["first", "zero"])
 @pytest.mark.parametrize("left", [[0x8001], [0x8001, 0x0001], [0x8001, 0x9F80]], ids=["minus", "both", "some larger"])
 @pytest.mark.parametrize(("k", "cuts", "n"), SCALARS)
 def test_products_too_small_for_fp32_are_added_as_the_descriptor_says(
-    k: int, cuts: str, n: int, left: list[int]
+    k: int, cuts: str, n: int, left: list[int], start: str
 ) -> None:
     pytest.importorskip("triton")
+    if start == "zero":
+        cuts = f"cut(count=1 start=zero) {cuts}"
+        if cuts.count("cut(count=") > 1:  # one cut of slices at most
+            cuts = re.sub(r"^.{24}cut\(count=(\d)", r"cut(count=\1 start=zero", cuts)
     desc = scalar(k, cuts, "bf16")
     a = np.random.default_rng(k).choice(np.array(left, dtype=np.uint16), (2, k))
     b = np.full((k, n), 0x0001, dtype=np.uint16)
-    assert (ran(desc, a, b, None, "C") == evaluate(desc, a, b)).all()
+    found = ran(desc, a, b, None, "C")
+    assert (found == evaluate(desc, a, b)).all()
+    assert start == "first" or len(left) > 1 or not found.any()
+
+
+@pytest.mark.parametrize("chosen", [Schedule(64, 16, 64), Schedule(64, 16, 64, mapped=True)], ids=str)
+@pytest.mark.parametrize("start", ["first", "zero"])
+def test_one_slice_alone_starts_where_the_descriptor_says(start: str, chosen: Schedule) -> None:
+    pytest.importorskip("triton")
+    desc = matrix(48, WGMMA, f"k_cuts=[cut(span=64 start={start} partial_dtype=fp16)]")
+    a, b = np.full((8, 48), 0x8010, dtype=np.uint16), np.full((48, 16), 0x0010, dtype=np.uint16)
+    found = ran(desc, a, b, chosen, "C")
+    assert (found == evaluate(desc, a, b)).all()
+    assert (found == (0x8000 if start == "first" else 0)).all()
 
 
 @pytest.mark.parametrize(

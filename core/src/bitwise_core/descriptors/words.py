@@ -36,7 +36,11 @@ def words(desc: GEMMDesc, unit: MmaSpec | None = None) -> list[str]:
         )
     lines += _path(desc, unit)
     axis, level = parts_of(desc), [parts_of(desc)]
-    for number, cut in enumerate(desc.k_cuts):
+    cuts = desc.k_cuts
+    if cuts and cuts[0] == Cut(count=1, start="zero"):
+        lines.append("The whole sum is added to +0 at the end: it is never -0.")
+        cuts, level = cuts[1:], list(axis.parts)
+    for number, cut in enumerate(cuts):
         lines += _cut(cut, level, "The k axis is" if number == 0 else "Each part is")
         level = [each for part in level for each in part.parts if len(each.positions)]
     lines += _walk(desc, axis)
@@ -97,10 +101,11 @@ def _cut(cut: Cut, level: list[Part], subject: str) -> list[str]:
 
 
 def _walk(desc: GEMMDesc, axis: Part) -> list[str]:
-    longest = max(walked(axis), key=lambda part: len(part.positions))
+    parts = list(walked(axis))
+    longest = max(parts, key=lambda part: len(part.positions))
     count = len(instructions(desc, longest.positions))
     unit = "instructions" if desc.instruction is not None else "steps"
-    subject = "A part" if desc.k_cuts else "The axis"
+    subject = "A part" if len(parts) > 1 else "The axis"
     lines = [f"{subject} is walked in ascending k from +0, {count} {unit} one after the other."]
     step = desc.k_loop_step
     if step is None:

@@ -136,7 +136,10 @@ def typed(
 
 
 def _typed_cuts(cuts: tuple[Cut, ...], wide_type: str, output: str) -> Iterator[tuple[Cut, ...]]:
-    """All in the accumulator's type; then one cut whose parts, or whose sums, or both are of the output's type."""
+    """All in the accumulator's type; then one cut whose parts, or whose sums, or both are of the output's type.
+
+    Each may start from +0, and the whole sum.
+    """
 
     def kept(cut: Cut, partial: str, merge: str, start: str = "first") -> Cut:
         return cut.model_copy(update={"partial_dtype": partial, "merge_dtype": merge, "start": start})
@@ -151,6 +154,7 @@ def _typed_cuts(cuts: tuple[Cut, ...], wide_type: str, output: str) -> Iterator[
                 # One type for both is what trees and groups have.
                 if (chain or partial == merge) and (partial, merge, start) != (wide_type, wide_type, "first"):
                     yield (*plain[:place], kept(cut, partial, merge, start), *plain[place + 1 :])
+    yield Cut(count=1, start="zero"), *plain
 
 
 def separated(

@@ -27,6 +27,8 @@ class Table:
     numbers: dict[Hashable, int] = field(default_factory=dict)
     signed: set[int] = field(default_factory=set)
     """Those that may be -0: sums from +0 are not, but what is rounded to a narrower type may be."""
+    without: dict[int, int] = field(default_factory=dict)
+    """Of what +0 was added to: the value before that."""
 
     def number(self, content: Hashable, signed: bool = False) -> int:
         """The number of a value, a new one for a new value."""
@@ -83,9 +85,17 @@ class _Case:
         return self.converted(self.sum(wide, left[1], right[1]), wide, target)
 
     def sum(self, dtype: str, one: int, other: int) -> int:
-        """An addition in one type; the order of its operands decides nothing."""
-        signed = {one, other} <= self.table.signed
-        return self.table.number(("add", dtype, *sorted((one, other))), signed)
+        """An addition in one type; the order of its operands decides nothing, nor where in nested ones +0 is added."""
+        table = self.table
+        for value, beside in ((one, other), (other, one)):
+            if value in table.without and beside != ZERO:
+                # (x + 0) + y is (x + y) + 0: no addition rounds to zero, and both are +0 where x and y are -0.
+                inner = self.sum(dtype, table.without[value], beside)
+                return self.sum(dtype, inner, ZERO) if inner in table.signed else inner
+        found = table.number(("add", dtype, *sorted((one, other))), signed={one, other} <= table.signed)
+        if ZERO in (one, other):
+            table.without[found] = one if other == ZERO else other
+        return found
 
 
 def _walk(case: _Case, part: Part) -> int:

@@ -187,6 +187,9 @@ class _Case:
 
     def _scalar(self, *cuts: Cut) -> GEMMDesc:
         asked = self.asked
+        row = self.known.row("algorithms", algorithm=self.configuration.algorithm)
+        if row is not None and row.get("start") == "zero":
+            cuts = from_zero(cuts)
         return GEMMDesc(
             k=asked.k, left_dtype=asked.a, right_dtype=asked.b, output_dtype=asked.c, path="fma", k_cuts=cuts
         )
@@ -207,7 +210,7 @@ class _Case:
         row = self._row("chains")
         if row is None:
             return self._dealt()
-        chunks = () if row["chunks"] == 1 else (Cut(count=int(row["chunks"]), start=row.get("start", "first")),)
+        chunks = () if row["chunks"] == 1 else (Cut(count=int(row["chunks"])),)
         return self._scalar(*chunks, *((Cut(span=int(row["block"])),) if row["block"] else ()))
 
     def _lanes(self) -> GEMMDesc:
@@ -260,6 +263,14 @@ class _Case:
         dense = asked.transpose_b if asked.n > 1 else asked.m == 1 or not asked.transpose_a
         wide = 2 if dense else 1
         return self._scalar(*dot_cuts(blocks, wide))
+
+
+def from_zero(cuts: tuple[Cut, ...]) -> tuple[Cut, ...]:
+    """The cuts of a sum that starts from +0: it is never -0, and that is all that this decides."""
+    outer = cuts[0] if cuts else None
+    if outer is not None and outer.layout == "contiguous" and outer.count is not None and outer.merge == "chain":
+        return (outer.model_copy(update={"start": "zero"}), *cuts[1:])
+    return (Cut(count=1, start="zero"), *cuts)
 
 
 def dealt_to(lanes: int, tile: int, merge: Merge) -> Cut:

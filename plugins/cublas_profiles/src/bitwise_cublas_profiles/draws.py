@@ -123,20 +123,21 @@ class Pools:
         return [a, b]
 
     def _tiny(self, asked: Question, source: random.Random, a: Any, b: Any) -> list[Any]:
-        """Rows whose sums lie about where the output's type, or fp32, ends; three of four have one sign throughout."""
+        """Rows and columns whose sums lie about where the output's type, or fp32, ends; three of four have one sign."""
         deep = math.log2(asked.k)
         if asked.a == "bf16":
             # Products that vanish in fp32, that may, and that are few enough for their sums to vanish in bf16, or not.
             exponents = [-156.0, -150.0, max(-150.0, -136 - deep), -131 - deep / 2]
         else:
             exponents = [-28 - deep, -26 - deep, -24 - deep, -22 - deep / 2]
-        halved = round(exponents[1] / 2)
+        half, less = round(exponents[1] / 2), 14 if asked.a == "bf16" else 2
+        powers = [round(each) - half for each in exponents], [half, half - less, half, half]
         for (lines, number), left in zip(self._lines(asked, source, a, b), (True, False), strict=True):
             bits, sign = self._bits(lines)
             if asked.a in FP8:
                 bits &= sign | ((1 << FLOAT_FORMATS[asked.a if left else asked.b].mantissa_bits) - 1)
             else:
-                scales = [2.0 ** (round(each) - halved) for each in exponents] if left else [2.0**halved] * 4
+                scales = [2.0**each for each in powers[0 if left else 1]]
                 lines *= self.torch.tensor(scales, dtype=lines.dtype, device=self.device)[number]
             self._sign(bits, sign, number != 3, negative=left)
         return [a, b]

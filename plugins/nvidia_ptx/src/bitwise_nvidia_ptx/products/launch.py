@@ -50,7 +50,8 @@ def calls(
     check(plan, chosen)
     m, n = (int(each) for each in out.shape)
     slices = Slices(plan.blocks, plan.k) if isinstance(plan, BlocksPlan) else plan.slices
-    sliced = slices.number > 1
+    # Lanes add one slice to +0 themselves.
+    sliced = slices.number > 1 or (isinstance(plan, MatrixPlan) and slices.zero)
     target = workspace((slices.number, m, n), slices.partial) if sliced else out
     strides = (m * n, n, 1) if sliced else (0, *out.stride())
     common = {
@@ -99,7 +100,7 @@ def _mapped(plan: MatrixPlan, chosen: Schedule, common: Mapping[str, Any]) -> Ke
     if plan.block and (a_columns or not b_columns):
         raise Refused("fp8 with tensor maps: k is dense in both operands")
     target, mapped, columns = common["C"], False, False
-    if number == 1:
+    if number == 1 and not plan.slices.zero:
         part, strides = (chosen.block_m, chosen.block_n // chosen.parts), (common["stride_cm"], common["stride_cn"])
         try:
             # Types of 16 bits and of 32: what holds for the shorter holds for both.
@@ -138,8 +139,9 @@ def _map(
 def _lanes(plan: ScalarPlan | BlocksPlan, chosen: Schedule, m: int, n: int, common: Mapping[str, Any]) -> KernelCall:
     from bitwise_nvidia_ptx.products.kernels.scalar import lanes
 
-    dealt = isinstance(plan, BlocksPlan)
+    zero = plan.zero
     if isinstance(plan, BlocksPlan):
+        zero = zero and plan.blocks == 1  # with more the second kernel adds them to +0
         own = -(-plan.k // (128 * plan.wide * plan.blocks))
         number, wide, strided, merge, tile, chunk, blocks = (
             plan.blocks,
@@ -159,8 +161,8 @@ def _lanes(plan: ScalarPlan | BlocksPlan, chosen: Schedule, m: int, n: int, comm
         (-(-m * n // chosen.block_m), number),
         {**given, "count": m * n, "tile": tile, "chunk": chunk, "blocks": blocks},
         {
-            "LANES": wide, "STRIDED": strided, "DEALT": dealt, "MERGE": merge, "UNROLL": chosen.block_k,
-            "ZERO": isinstance(plan, ScalarPlan) and plan.zero, "BLOCK": chosen.block_m,
+            "LANES": wide, "STRIDED": strided, "DEALT": isinstance(plan, BlocksPlan), "MERGE": merge,
+            "UNROLL": chosen.block_k, "ZERO": zero, "BLOCK": chosen.block_m,
         },
         {"num_warps": chosen.warps, **_EARLY},
     )  # fmt: skip
@@ -173,7 +175,7 @@ def _merge(plan: Plan, slices: Slices, workspace: Any, out: Any, m: int, n: int)
     strides = tuple(out.stride())
     common = {"W": workspace, "C": out, "N": n, "count": m * n, "stride_cm": strides[0], "stride_cn": strides[1]}
     if isinstance(plan, BlocksPlan):
-        constants = {"THREADS": plan.threads, "BLOCK": 4}
+        constants = {"THREADS": plan.threads, "ZERO": plan.zero, "BLOCK": 4}
         grid = (-(-m * n // 4),)
         return KernelCall(merge_blocks, grid, {**common, "blocks": plan.blocks}, constants, {"num_warps": 4, **_EARLY})
     flat = strides[1] == 1 and (m == 1 or strides[0] == n)

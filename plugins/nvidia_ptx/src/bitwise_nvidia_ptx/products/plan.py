@@ -12,6 +12,8 @@ _CHAIN_LANES = 32
 _UNITS = frozenset({"wgmma", "mma.sync"})
 _FP8 = frozenset({"e4m3", "e5m2"})
 _TYPES = frozenset({"fp16", "bf16", *_FP8})
+_FROM_ZERO = Cut(count=1, start="zero")
+"""The outermost cut of a sum that is added to +0 as a whole."""
 _OUTPUTS = frozenset({"fp16", "bf16", "fp32"})
 
 
@@ -68,11 +70,12 @@ class ScalarPlan:
 @dataclass(frozen=True, slots=True)
 class BlocksPlan:
     """Blocks of 128 threads that take tiles of k in turn, `wide` k for a thread in separate accumulators, and a second
-    kernel of 128 threads that adds the blocks' sums."""
+    kernel of 128 threads that adds the blocks' sums, to +0 with `zero`."""
 
     k: int
     blocks: int
     wide: int
+    zero: bool = False
 
     @property
     def threads(self) -> int:
@@ -196,8 +199,9 @@ def _scalar(desc: GEMMDesc) -> ScalarPlan | BlocksPlan:
         slices = _sliced(cuts.pop(0), desc, k)
     if len(cuts) > 1:
         raise Refused(f"{len(desc.k_cuts)} cuts of k: these kernels know slices, lanes, and chunks of a lane")
+    whole = slices.number == 1 and slices.zero
     if not cuts:
-        return ScalarPlan(k, slices, 1, False, slices.span, 0, chunk or slices.span)
+        return ScalarPlan(k, slices, 1, False, slices.span, 0, chunk or slices.span, 0, whole)
     (cut,) = cuts
     lanes = cut.count or 0
     if cut.merge not in MERGES or cut.remainder != "short-last":
@@ -212,7 +216,7 @@ def _scalar(desc: GEMMDesc) -> ScalarPlan | BlocksPlan:
         if slices.number > 1:
             raise Refused("contiguous lanes of slices: these kernels know them of the whole k")
     strided = cut.layout == "strided"
-    zero = cut.start == "zero"
+    zero = whole or cut.start == "zero"
     return ScalarPlan(k, slices, lanes, strided, tile, MERGES[cut.merge], chunk or max(own, 1), taking, zero)
 
 
@@ -228,18 +232,20 @@ def some_lanes(taking: int, tile: int) -> Cut:
 
 def _blocks(cuts: tuple[Cut, ...], k: int) -> BlocksPlan | None:
     """The plan of tiles dealt to blocks, None where the cuts are not exactly those of one."""
+    zero = cuts[:1] == (_FROM_ZERO,)
+    cuts = cuts[1:] if zero else cuts
     for wide in (1, 2):
         if cuts and cuts[0].groups:
             blocks = cuts[0].count or 0
             if cuts == block_cuts(blocks, wide):
-                return BlocksPlan(k, blocks, wide)
+                return BlocksPlan(k, blocks, wide, zero)
             continue
         blocks, tile = 1, 128 * wide
         for cut in cuts:
             if (cut.layout, cut.tile) == ("strided", tile) and cut.count is not None:
                 blocks *= cut.count
         if blocks >= 4 and not blocks & (blocks - 1) and cuts == block_cuts(blocks, wide):
-            return BlocksPlan(k, blocks, wide)
+            return BlocksPlan(k, blocks, wide, zero)
     return None
 
 

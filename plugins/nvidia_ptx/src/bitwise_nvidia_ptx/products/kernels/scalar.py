@@ -110,11 +110,13 @@ def lanes(
 
 
 @triton.jit(do_not_specialize=["N", "count", "blocks"])
-def merge_blocks(W, C, N, count, blocks, stride_cm, stride_cn, THREADS: tl.constexpr, BLOCK: tl.constexpr):
+def merge_blocks(
+    W, C, N, count, blocks, stride_cm, stride_cn, THREADS: tl.constexpr, ZERO: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """C[m, n] = the sum of W[block, m, n], as a block of up to 128 threads adds `blocks` of them.
 
     Thread t adds blocks t, t + 128, ... in order; threads 64 and then 32 apart are added; of the 32 that are left,
-    those 4 apart are added in order, and the 4 sums in order.
+    those 4 apart are added in order, and the 4 sums in order.  ZERO: all of that is added to +0.
     """
     gdc_wait()
     gdc_launch_dependents()
@@ -139,5 +141,7 @@ def merge_blocks(W, C, N, count, blocks, stride_cm, stride_cn, THREADS: tl.const
         for group in tl.static_range(1, LEFT // 4):
             part += tl.sum(tl.where(lane == 4 * group + component, x, _nothing()), axis=1)
         total = part if component == 0 else total + part
+    if ZERO:
+        total += 0.0
     out = C + (element // N) * stride_cm + (element % N) * stride_cn
     tl.store(out, total.to(C.dtype.element_ty), mask=inside)
