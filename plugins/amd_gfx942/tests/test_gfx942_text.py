@@ -89,6 +89,11 @@ PTX = """//
         (TEXT.replace("v_fma_f32 v5", "V_FMA!! v5"), "is no instruction"),
         (TEXT.replace("\ts_endpgm\n", "\ts_endpgm\n.LEND:\n"), "the label .LEND stands twice"),
         (TEXT.replace("0.15915494", "0.7"), "0.7 is no constant that an instruction can hold"),
+        (TEXT.replace("kernarg_size 32", "kernarg_size 99999999999"), "99999999999, more than any field of it holds"),
+        (TEXT.replace("user_sgpr_count 2", "user_sgpr_count " + "9" * 5000), "more than any field of it holds"),
+        (TEXT.replace(".offset:         8", ".offset:         99999999999"), "lies beyond what arguments may take"),
+        (TEXT.replace(".offset:         8", ".offset:         " + "9" * 5000), "has no offset or no size"),
+        (TEXT.replace("\ts_endpgm\n", "\t.loc 1 " + "9" * 5000 + " 1\n\ts_endpgm\n"), "is no source line"),
     ],
 )
 def test_nonsense_is_refused_with_its_line(text: str, said: str) -> None:
@@ -103,6 +108,21 @@ def test_nonsense_is_refused_with_its_line(text: str, said: str) -> None:
         ("v_max_f32_e64 v5, v2, v3 mul:2", "has the modifier mul, which is not modelled"),
         ("v_mov_b32_dpp v5, v2 row_shr:16 row_mask:0xf bank_mask:0xf", "has the control row_shr"),
         ("v_add_u32_e32 v5, v2", "has 2 operands and takes 3"),
+        *((f"{name} s20", "does not take these operands") for name in ("s_bitcmp1_b32", "s_bitset1_b32", "v_swap_b32")),
+        *(
+            (name, "does not take these operands")
+            for name in (
+                "buffer_load_dword",
+                "v_readlane_b32",
+                "v_div_scale_f32",
+                "scratch_load_dword",
+                "ds_bpermute_b32",
+                "ds_swizzle_b32",
+                "v_pk_mov_b32",
+                "v_cmp_class_f32_e32",
+            )
+        ),
+        ("s_waitcnt vmcnt(" + "9" * 5000 + ")\nv_frobnicate_b32 v5, v2", "v_frobnicate_b32 is not modelled"),
         ("v_add_u32_e32 v5, v2, v[2:3]", "takes 32 bits and is given 2 registers"),
         ("v_mov_b32_e32 v5, ttmp3", "ttmp3"),
         ("s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 4), 0", "changes the mode, which is not modelled"),

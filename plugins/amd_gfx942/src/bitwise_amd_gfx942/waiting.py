@@ -20,7 +20,7 @@ from bitwise_amd_gfx942.flow import successors
 from bitwise_amd_gfx942.opcodes.forms import form
 from bitwise_core.asm import Immediate, Instruction, Kernel, Symbol, once_a_kernel, registers_of
 
-_COUNT = re.compile(r"(vmcnt|lgkmcnt|expcnt)\((\d+)\)")
+_COUNT = re.compile(r"(vmcnt|lgkmcnt|expcnt)\((\d{1,4})\)")
 _SHARED_WRITE, _SHARED_READ = "writes of shared memory", "reads of shared memory"
 _STORE = "writes of global memory"
 _HOLDS = {"vmcnt": 63, "lgkmcnt": 15}
@@ -105,7 +105,12 @@ class _Effects:
             self.names |= {"vcc_lo", "vcc_hi"}
         self.returns = name == "s_setpc_b64"
         self.filled: frozenset[str] = frozenset()
-        if len(self.accesses) == 1 and self.accesses[0].counter == "vmcnt" and "_load_" in name:
+        if (
+            len(self.accesses) == 1
+            and self.accesses[0].counter == "vmcnt"
+            and "_load_" in name
+            and instruction.operands
+        ):
             target, *others = instruction.operands
             self.filled = frozenset(registers_of(target) - registers_of(*others))
             self.names -= self.filled

@@ -86,4 +86,7 @@ class Table(OpcodeTable):
         builder = self.builders.get(form(instruction.opcode).name)
         if builder is None:
             raise UnknownInstruction(instruction)
-        return builder(instruction, context)
+        try:
+            return builder(instruction, context)
+        except (IndexError, ValueError):  # the builder looks at operands that are not there
+            raise UnknownInstruction(instruction, "does not take these operands") from None

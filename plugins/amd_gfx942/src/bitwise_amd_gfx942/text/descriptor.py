@@ -13,6 +13,9 @@ _ENTRY = re.compile(r"(\s*)(- )?\s*(\.\w+):\s*(.*)")
 _NUMBERS = ("user_sgpr", "kernarg", "system_", "float_", "ieee", "dx10", "fp16_overflow")
 """Beginnings of the fields that say how a wave starts: numbers."""
 
+SEGMENT = 1 << 16
+"""The most bytes that arguments of a kernel may take."""
+
 POINTERS = ("global_buffer", "dynamic_shared_pointer")
 
 
@@ -25,8 +28,12 @@ def descriptor(lines: Sequence[tuple[int, str]], file: str) -> Mapping[str, str]
             raise AssemblyError(file, number, f"{line!r} is no field of a kernel descriptor")
         field = name.removeprefix(".amdhsa_")
         found[field] = value.strip()
-        if field.startswith(_NUMBERS) and not (found[field].isascii() and found[field].isdigit()):
-            raise AssemblyError(file, number, f"{name} is given {found[field]!r}, which is no number")
+        if field.startswith(_NUMBERS):
+            given = found[field]
+            if not (given.isascii() and given.isdigit()):
+                raise AssemblyError(file, number, f"{name} is given {given!r}, which is no number")
+            if len(given) > 9 or int(given) > SEGMENT:
+                raise AssemblyError(file, number, f"{name} is given {given[:24]}, more than any field of it holds")
     return found
 
 
@@ -79,6 +86,8 @@ def _argument(entry: Mapping[str, str], file: str, number: int) -> Argument:
         offset, size = int(entry[".offset"]), int(entry[".size"])
     except (KeyError, ValueError):
         raise AssemblyError(file, number, "an argument in the metadata has no offset or no size") from None
+    if not (0 <= offset <= SEGMENT and 0 <= size <= SEGMENT):
+        raise AssemblyError(file, number, "an argument in the metadata lies beyond what arguments may take")
     kind = entry.get(".value_kind", "")
     name = entry.get(".name", f"argument at byte {offset}")
     return Argument(Parameter(name, size, kind in POINTERS), offset, kind)

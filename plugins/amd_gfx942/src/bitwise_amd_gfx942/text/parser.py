@@ -13,8 +13,8 @@ from bitwise_core.asm import AssemblyError, Instruction, Kernel, Module, SourceL
 TARGET = "gfx942"
 _TARGET = re.compile(r'\.amdgcn_target\s+"[^"]*-(gfx\w+)((?::[\w+-]+)*)"')
 _LABEL = re.compile(r'("[^"]+"|[.$\w]+):(.*)')
-_LOCATION = re.compile(r"\.loc\s+(\d+)\s+(\d+)(?:\s+(\d+))?.*")
-_FILE = re.compile(r'\.file\s+(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?.*')
+_LOCATION = re.compile(r"\.loc\s+(\d{1,9})\s+(\d{1,9})(?:\s+(\d{1,9}))?(?:\s.*)?")
+_FILE = re.compile(r'\.file\s+(\d{1,9})\s+"([^"]*)"(?:\s+"([^"]*)")?.*')
 ENDS = ("s_endpgm", "s_branch", "s_setpc_b64", "s_trap")
 
 REGISTERS = {"v": 32, "a": 32, "s": 32}
