@@ -11,6 +11,7 @@ from bitwise_amd_gfx942.mnemonics import MNEMONICS
 from bitwise_amd_gfx942.opcodes import (
     atomics,
     buffers,
+    calls,
     carries,
     comparisons,
     control,
@@ -44,8 +45,8 @@ from bitwise_core.machine.launch import Launch
 from bitwise_core.machine.state import Machine, literal
 
 OPCODES = WaitingTable(
-    atomics.TABLE, buffers.TABLE, carries.TABLE, comparisons.TABLE, control.TABLE, conversion.TABLE, division.TABLE,
-    dot_products.TABLE, flat.TABLE, floating.TABLE, matrix.TABLE, narrow_floats.TABLE, packed.TABLE,
+    atomics.TABLE, buffers.TABLE, calls.TABLE, carries.TABLE, comparisons.TABLE, control.TABLE, conversion.TABLE,
+    division.TABLE, dot_products.TABLE, flat.TABLE, floating.TABLE, matrix.TABLE, narrow_floats.TABLE, packed.TABLE,
     scalar_integers.TABLE, scalar_logic.TABLE, scalar_memory.TABLE, scalar_moves.TABLE, scratch.TABLE,
     shared_memory.TABLE, vector_integers.TABLE, vector_logic.TABLE, waits.TABLE, wave.TABLE,
 )  # fmt: skip

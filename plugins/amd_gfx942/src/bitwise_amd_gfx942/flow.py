@@ -40,8 +40,11 @@ def _successors(kernel: Kernel, index: int, instruction: Instruction) -> tuple[i
     if not instruction.opcode.startswith("s_"):
         return (index + 1,)
     name = form(instruction.opcode).name
-    if name in ("s_endpgm", "s_setpc_b64", "s_trap"):
+    if name in ("s_endpgm", "s_trap"):
         return ()
+    if name in ("s_setpc_b64", "s_swappc_b64"):
+        places = [each.name for each in instruction.operands if isinstance(each, Symbol)]
+        return tuple(kernel.labels[each] for each in places if each in kernel.labels)
     if name.startswith(("s_branch", "s_cbranch")):
         target = instruction.operands[0]
         assert isinstance(target, Symbol)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from bitwise_amd_gfx942.text.calls import with_calls
 from bitwise_amd_gfx942.text.descriptor import Argument, arguments, descriptor
 from bitwise_amd_gfx942.text.lines import BadLine, split, without_comment
 from bitwise_amd_gfx942.text.operands import BadOperand, operand
@@ -158,8 +159,18 @@ class _Reader:
             raise AssemblyError(self.file, last, f"the kernel {missing[0]} has a descriptor and no body")
         if not self.descriptors:
             raise AssemblyError(self.file, last, "the text is cut or has no kernel: .amdhsa_kernel is missing")
+        for name, (number, instructions, _) in self.bodies.items():
+            if not instructions or not instructions[-1].opcode.startswith(ENDS):
+                raise AssemblyError(
+                    self.file,
+                    number,
+                    f"the text of {name} is cut: its last instruction is not one that ends or branches",
+                )
         kernels, functions = [], {}
+        called = {name: body[1:] for name, body in self.bodies.items() if name not in self.descriptors}
         for name, (number, instructions, labels) in self.bodies.items():
+            if name in self.descriptors:
+                instructions, labels = with_calls((instructions, labels), called)
             kernel = self._kernel(name, number, instructions, labels)
             if name in self.descriptors:
                 kernels.append(kernel)
@@ -172,10 +183,6 @@ class _Reader:
         return found.split()[-1] if found else ""
 
     def _kernel(self, name: str, number: int, instructions: list[Instruction], labels: dict[str, int]) -> Kernel:
-        if not instructions or not instructions[-1].opcode.startswith(ENDS):
-            raise AssemblyError(
-                self.file, number, f"the text of {name} is cut: its last instruction is not one that ends or branches"
-            )
         named: set[str] = set()
         for each in instructions:
             if each.opcode.startswith(("s_branch", "s_cbranch")):
@@ -183,6 +190,8 @@ class _Reader:
                 if not isinstance(target, Symbol) or target.name not in labels:
                     raise AssemblyError(self.file, each.line, f"{each.opcode} takes a label of {name}")
                 named.add(target.name)
+            elif each.opcode in ("s_swappc_b64", "s_setpc_b64"):
+                named |= {one.name for one in each.operands if isinstance(one, Symbol)}
         attributes = dict(self.descriptors.get(name, {}))
         given: tuple[Argument, ...] = ()
         if attributes:
