@@ -8,6 +8,7 @@ import importlib.util
 import inspect
 import re
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +42,18 @@ def plain_sum(x, y, columns, BLOCK: tl.constexpr):
     tl.store(y + row, tl.sum(value, 0))
 
 
-def classes(kernel: Any, blocks: tuple[int, ...]) -> int:
-    """Into how many classes three numbers of warps, and the blocks, fall."""
-    arguments: dict[str, Any] = {"x": Buffer("X", "fp32"), "y": Buffer("Y", "fp32"), "columns": 200}
-    sources = [
-        source_of(
-            compile_configuration(kernel, arguments, {"BLOCK": block}, grid=(3,), num_warps=warps), f"{block}x{warps}"
-        )
-        for block in blocks
-        for warps in (1, 2, 4)
-    ]
-    found = partition(sources, "sm_90", Options(), workers=1)
+def classes(kernel: Any, blocks: tuple[int, ...], targets: tuple[str, ...] = ("sm_90",), columns: int = 200) -> int:
+    """Into how many classes three numbers of warps, the blocks and the targets fall."""
+    arguments: dict[str, Any] = {"x": Buffer("X", "fp32"), "y": Buffer("Y", "fp32"), "columns": columns}
+    sources = []
+    for target in targets:
+        for block in blocks:
+            for warps in (1, 2, 4):
+                found = compile_configuration(
+                    kernel, arguments, {"BLOCK": block}, grid=(3,), target=target, num_warps=warps
+                )
+                sources.append(replace(source_of(found, f"{target}-{block}x{warps}"), target=target))
+    found = partition(sources, targets[0], Options(), workers=1)
     assert found.unknown == {}
     return len(found.classes)
 
@@ -69,7 +71,9 @@ def test_the_docstrings_have_the_examples_of_the_pages() -> None:
     assert textwrap.indent(around[around.index("with ") :], "    ") in (inspect.getdoc(pinned_reductions) or "")
 
 
-def test_the_kernel_of_the_example_is_one_class(tmp_path: Path, triton_cache: Any) -> None:
+@pytest.fixture
+def row_sum(tmp_path: Path) -> Any:
+    """The kernel of the example."""
     path = tmp_path / "example.py"
     path.write_text(examples(FOLDER / "README.md")[0])
     specification = importlib.util.spec_from_file_location("example", path)
@@ -77,7 +81,18 @@ def test_the_kernel_of_the_example_is_one_class(tmp_path: Path, triton_cache: An
     assert specification.loader is not None
     example = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(example)
-    assert classes(example.row_sum, (256, 512)) == 1
+    return example.row_sum
+
+
+def test_the_kernel_of_the_example_is_one_class(row_sum: Any, triton_cache: Any) -> None:
+    assert classes(row_sum, (256, 512)) == 1
+
+
+def test_it_is_one_class_for_both_vendors_with_and_without_padding(row_sum: Any, triton_cache: Any) -> None:
+    """A row that fills its block, and one with padding, which Triton's AMD backend would make +0.0 of a constant."""
+    pytest.importorskip("bitwise_amd_gfx942", reason="needs the plugin of gfx942")
+    assert classes(row_sum, (256, 512), ("sm_90", "gfx942"), 256) == 1
+    assert classes(plain_sum, (256,), ("sm_90", "gfx942"), 256) > 1
 
 
 def test_what_the_example_launches_is_one_class(triton_cache: Any, capsys: pytest.CaptureFixture[str]) -> None:

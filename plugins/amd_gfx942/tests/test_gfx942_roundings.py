@@ -158,3 +158,80 @@ def test_a_nan_of_fp64_is_the_integer_zero(kind: str, large: int) -> None:
     low = [0, 0, 0, 0, 1, 1]
     least = 0x80000000 if kind == "i32" else 0
     assert run(body, low, high)[:6].tolist() == [0, large, least, 3, 0, 0]
+
+
+ROOT = """v_add_f32_e64 v6, |v2|, 1.0
+v_rsq_f32_e32 v7, v6
+v_mov_b32_e32 v8, 0x260
+v_cmp_class_f32_e32 vcc, v6, v8
+v_mul_f32_e32 v9, v6, v7
+v_mul_f32_e32 v7, 0.5, v7
+v_fma_f32 v10, -v7, v9, 0.5
+v_fmac_f32_e32 v9, v9, v10
+v_fmac_f32_e32 v7, v7, v10
+v_fma_f32 v10, -v9, v9, v6
+v_fmac_f32_e32 v9, v10, v7
+v_cndmask_b32_e32 v5, v9, v6, vcc"""
+
+
+def test_the_steps_of_a_root_round_once_from_their_least_operand_on() -> None:
+    """Significands of both parities of the exponent, each reciprocal root within one unit in its last place."""
+    random = np.random.default_rng(11)
+    fused = numeric.operation("fma.rn.fp32").evaluate
+    product = numeric.operation("mul.rn.fp32").evaluate
+    sign, half = np.uint32(1 << 31), np.uint32(0x3F000000)
+    for exponent in (31, 32, 126, 127, 253, 254):
+        edges = np.array([0, 1, 2, (1 << 23) - 1, (1 << 23) - 2, 1 << 22, 0x3504F3, 0x3504F4], dtype=np.uint32)
+        fraction = np.concatenate([edges, random.integers(0, 1 << 23, 20_000).astype(np.uint32)])
+        x = np.uint32(exponent << 23) | fraction
+        near = (1 / np.sqrt(x.view(np.float32).astype(np.float64))).astype(np.float32).view(np.uint32)
+        told = 0
+        for reciprocal in (near - np.uint32(1), near, near + np.uint32(1)):
+            wide = reciprocal.view(np.float32).astype(np.longdouble)
+            unit = ((near + np.uint32(1)).view(np.float32) - near.view(np.float32)).astype(np.longdouble)
+            within = abs(wide - 1 / np.sqrt(x.view(np.float32).astype(np.longdouble))) <= unit
+            root, middle = product(x, reciprocal), product(np.broadcast_to(half, x.shape), reciprocal)
+            error = fused(middle ^ sign, root, np.broadcast_to(half, x.shape))
+            root, middle = fused(root, error, root), fused(middle, error, middle)
+            root = fused(fused(root ^ sign, root, x), middle, root)
+            expected = numeric.operation("sqrt.rn.fp32").evaluate(x)
+            assert (root[within] == expected[within]).all()
+            told += int(within.sum())
+        assert told > 30_000
+
+
+@pytest.mark.parametrize("classes", ["0x260", "0x240", "0x220", "0x200"])
+def test_a_root_of_what_is_not_small_is_read_as_one(classes: str) -> None:
+    body = ROOT.replace("0x260", classes)
+    assert "sqrt.rn.fp32" in tree(body)
+    assert "rsqrt" not in tree(body)
+    assert reading(body).signature == reading(ROOT).signature
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("v_add_f32_e64 v6, |v2|, 1.0", "v_add_f32_e64 v6, v2, 1.0"),
+        ("v_add_f32_e64 v6, |v2|, 1.0", "v_mul_f32_e64 v6, |v2|, 1.0"),
+        ("v_add_f32_e64 v6, |v2|, 1.0", "v_mov_b32_e32 v11, 0xf000000\nv_add_f32_e64 v6, |v2|, v11"),
+        ("v_add_f32_e64 v6, |v2|, 1.0", "v_add_f32_e64 v6, -|v2|, 1.0"),
+        ("0x260", "0x60"),
+        ("0x260", "0x360"),
+        ("0x260", "0x262"),
+        ("v_cmp_class_f32_e32 vcc, v6, v8", "v_cmp_class_f32_e32 vcc, v2, v8"),
+        ("v_mul_f32_e32 v9, v6, v7", "v_mul_f32_e32 v9, v2, v7"),
+        ("v_mul_f32_e32 v7, 0.5, v7", "v_mul_f32_e32 v7, 1.0, v7"),
+        ("v_fma_f32 v10, -v7, v9, 0.5", "v_fma_f32 v10, v7, v9, 0.5"),
+        ("v_fmac_f32_e32 v9, v9, v10", "v_mov_b32_e32 v9, v9"),
+        ("v_fmac_f32_e32 v7, v7, v10", "v_mov_b32_e32 v7, v7"),
+        ("v_fma_f32 v10, -v9, v9, v6", "v_fma_f32 v10, -v9, v9, v2"),
+        ("v_fmac_f32_e32 v9, v10, v7", "v_fmac_f32_e32 v9, v10, v10"),
+        ("v5, v9, v6, vcc", "v5, v6, v9, vcc"),
+    ],
+)
+def test_what_is_no_root_is_not_taken_for_one(before: str, after: str) -> None:
+    assert ROOT.count(before) == 1
+    changed = ROOT.replace(before, after)
+    assert reading(changed).unknown is None
+    assert reading(changed).signature != reading(ROOT).signature
+    assert "sqrt.rn.fp32" not in tree(changed)

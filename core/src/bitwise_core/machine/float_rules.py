@@ -371,11 +371,12 @@ def _divide(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lanes 
     """Zero over a known positive number of middling size is that zero, however the quotient is approximated."""
     numerator, divisor = values
     zero = L.holds(numerator, 0)
+    positive = numerator.meta & divisor.meta & L.NOT_NEGATIVE if info.name.startswith("div.rn.") else 0
+    result = L.flagged(term(bits, info.name, values), positive)
     if info.name.split("@")[0].split(".")[-1] != "fp32" or zero is False:
-        return None
+        return result
     size = divisor.words[0]
     middling = L.known_where(divisor) & (size >= np.uint64(_SMALL)) & (size <= np.uint64(_LARGE))
-    result = term(bits, info.name, values)
     return L.put(L.some(zero & middling), L.known_lanes(np.zeros((1, 1), dtype=np.uint32)), result)
 
 

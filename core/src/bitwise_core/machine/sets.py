@@ -29,6 +29,8 @@ SET_INDEX = {name: index for index, name in enumerate(SET_OPERATIONS) if name}
 """The number by which a set's properties tell its operation; `lanes.FLOAT_SETS` is the last of floating point."""
 
 _IDEMPOTENT = ("and", "or")
+_NEUTRAL = {"and": -1, "or": 0, "xor": 0}
+"""The number that changes nothing."""
 
 
 def members(name: str, index: int, value: Lanes) -> tuple[hashing.Words, L.Meta]:
@@ -61,7 +63,11 @@ def union(name: str, left: Lanes, right: Lanes, bits: int) -> Lanes:
     words = left_words + right_words
     meta = left_flags | right_flags | L.SET | index << L.SET_SHIFT
     result = recording.note(name, Lanes(bits, words, meta), [left, right], commutes=True)
-    if name.split(".")[0] not in _IDEMPOTENT:
-        return result
-    twice = L.some((left_words == right_words).all(axis=0) & np.asarray(left_flags == right_flags))
-    return L.put(twice, left, result)
+    verb = name.split(".")[0]
+    if verb in _IDEMPOTENT:
+        twice = L.some((left_words == right_words).all(axis=0) & np.asarray(left_flags == right_flags))
+        result = L.put(twice, left, result)
+    if verb in _NEUTRAL:
+        neutral = _NEUTRAL[verb] & ((1 << bits) - 1)
+        result = L.put(L.holds(left, neutral), right, L.put(L.holds(right, neutral), left, result))
+    return result

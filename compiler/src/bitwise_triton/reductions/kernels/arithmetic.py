@@ -75,6 +75,20 @@ def opaque(x, _semantic=None, _generator=None):
 
 
 @tl.core.builtin
+def padding(dtype, _semantic=None):
+    """A scalar -0.0 for the lanes that a load leaves out.
+
+    Triton's AMD backend takes a constant -0.0 for the +0.0 that such lanes are given anyway, and so drops it: there
+    the sign comes from a move that hides the number.
+    """
+    dtype = plain(dtype)
+    if _semantic.builder.options.backend_name != "hip" or not dtype.is_floating():
+        return constant(-0.0, dtype, _semantic=_semantic)
+    sign = opaque(_semantic.scalar_constant(-(1 << 31), tl.int32), _semantic=_semantic)
+    return sign.to(tl.float32, bitcast=True, _semantic=_semantic).to(dtype, _semantic=_semantic)
+
+
+@tl.core.builtin
 def checked(x, what, _semantic=None):
     """`x` as it is added: bfloat16 as float32, and small integers as 32 bits, as `tl.sum` does."""
     scalar = x.type.scalar

@@ -24,7 +24,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from bitwise_triton.reductions.kernels.arithmetic import checked, constant, distance, opaque, quiet, rounded
+from bitwise_triton.reductions.kernels.arithmetic import checked, constant, distance, opaque, padding, quiet, rounded
 from bitwise_triton.reductions.kernels.building import (
     FINGERPRINT,
     fill_beyond,
@@ -61,13 +61,13 @@ def quieted(x):
 def negative_zero(dtype: tl.constexpr = tl.float32):
     """-0.0, what stands for nothing in a sum (`other` of a load); a literal -0.0 is 0.0 in Triton."""
     tl.static_assert(FINGERPRINT != "")
-    return constant(-0.0, dtype)
+    return padding(dtype)
 
 
 @triton.jit
 def negative_zeros(shape: tl.constexpr, dtype: tl.constexpr = tl.float32):
     """A tensor of -0.0, the totals that a sum starts from."""
-    return tl.full(shape, negative_zero(dtype), dtype)
+    return tl.full(shape, constant(-0.0, dtype), dtype)
 
 
 @triton.jit

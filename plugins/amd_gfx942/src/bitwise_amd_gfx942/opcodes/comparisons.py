@@ -13,6 +13,7 @@ from bitwise_amd_gfx942.opcodes.acting import values_seen, vector
 from bitwise_amd_gfx942.opcodes.constants import BITS
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
+from bitwise_amd_gfx942.opcodes.roots import chosen_root
 from bitwise_amd_gfx942.opcodes.roundings import chosen_number, note_numbers
 from bitwise_amd_gfx942.opcodes.scalar_logic import as_set, pair
 from bitwise_amd_gfx942.opcodes.scalar_moves import by_candidates
@@ -141,6 +142,12 @@ def compare_class(instruction: Instruction, context: Context) -> Step:
     return step
 
 
+def _of_class(a: Array, mask: Array) -> Array:
+    """Whether an fp32 is of one of the classes."""
+    holds: Array = mask >> classes_of(a, 32).astype(np.uint32) & np.uint32(1) != 0
+    return holds
+
+
 @vector(TABLE, "v_cndmask_b32")
 def select(instruction: Instruction, context: Context) -> Step:
     """The second source in the lanes of the set, the first in the others."""
@@ -161,6 +168,8 @@ def select(instruction: Instruction, context: Context) -> Step:
         if followed is not None:
             return followed
         whole = chosen_number(machine, predicate, if_true, if_false)
+        if whole is None:
+            whole = chosen_root(machine, predicate, if_true, if_false, _of_class, context.arch.name)
         if whole is not None:
             return whole
         result = machine.domain.select(predicate, if_true, if_false)

@@ -18,6 +18,7 @@ from bitwise_amd_gfx942.opcodes.constants import BITS
 from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.lanewise import Compute, lanewise
 from bitwise_amd_gfx942.opcodes.outputs import CLAMP, OMOD, factor_of, overflow, saturated, saturation
+from bitwise_amd_gfx942.opcodes.roots import note_large
 from bitwise_amd_gfx942.opcodes.roundings import note_number, same_value
 from bitwise_core.asm import Instruction
 from bitwise_core.machine import lanes as L
@@ -43,8 +44,13 @@ def operation(machine: Machine, name: str, values: Sequence[Value], bits: int, p
             if found is not None:
                 return found
             break
-    result = machine.domain.floating(name, values, bits, properties)
-    return quieted(result)
+    result = quieted(machine.domain.floating(name, values, bits, properties))
+    if name in _GROWING:
+        note_large(machine, name, values, result)
+    return result
+
+
+_GROWING = ("add.rn.fp32", "fma.rn.fp32", "max.fp32")
 
 
 def _of_candidates(machine: Machine, name: str, values: Sequence[Value], bits: int) -> Value | None:

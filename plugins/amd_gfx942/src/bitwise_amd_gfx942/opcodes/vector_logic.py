@@ -90,12 +90,15 @@ def extract(instruction: Instruction, context: Context) -> Step:
 
     def field(machine: Machine, value: Value, offset: Value, count: Value) -> Value:
         low, size = _one(offset), _one(count)
-        if not is_signed and low is not None and size is not None and not isinstance(value, np.ndarray) and size:
-            moved = shifted(machine, "shr", value, literal(low, 32), 32)
-            if low + size >= 32:
+        if isinstance(value, np.ndarray) or not isinstance(offset, np.ndarray) or not size:
+            return compute(machine, value, offset, count)
+        if not is_signed:
+            amount: Array = offset & np.uint32(31)
+            moved = shifted(machine, "shr", value, amount, 32)
+            if low is not None and low + size >= 32:
                 return moved
             return combine(machine, "and", moved, literal((1 << size) - 1, 32), 32)
-        if is_signed and low == 0 and size in (8, 16):
+        if low == 0 and size in (8, 16):
             return widened(machine, cut(value, 0, size), size, 32, True)
         return compute(machine, value, offset, count)
 

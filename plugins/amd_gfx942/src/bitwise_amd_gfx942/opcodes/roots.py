@@ -1,0 +1,87 @@
+"""Square roots as Triton's AMD backend writes them: which values together are one correctly rounded root.
+
+    r = v_rsq(x);  s = x r;  h = r / 2;  e = 1/2 - h s;  s' = s + s e;  h' = h + h e;  s'' = s' + (x - s' s') h'
+
+and x itself where it is a zero or +infinity.  For a number x from 2^-96 on, s'' is the square root rounded once,
+whatever reciprocal root v_rsq gives within one unit in its last place, as its ISA says it does: no step underflows,
+x - s' s' is exact, and all significands of both parities of the exponent were tried with every such reciprocal.  Below,
+x - s' s' is rounded, and the result may be another: there the sequence stays what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from bitwise_amd_gfx942.opcodes.roundings import same_value
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.lanes import Array, Lanes, Value
+from bitwise_core.machine.state import Machine, literal
+
+_REMEMBERED = 1024
+_LEAST, _MOST = 0x0F800000, 0x7F7FFFFF
+"""2^-96, and the largest number."""
+_HALF = 0x3F000000
+_CLASSES = (0x260, 0x240, 0x220, 0x200)
+"""+infinity and those zeros that may be, as v_cmp_class counts classes."""
+
+
+def note_large(machine: Machine, name: str, values: Sequence[Value], result: Value) -> None:
+    """Remembers a result that cannot be a number below 2^-96: a sum of what is not negative with a larger number."""
+    if machine.domain.name != "terms" or not isinstance(result, Lanes):
+        return
+    verb = name.split(".")[0]
+    *others, last = values
+    if verb != "fma" and not isinstance(last, np.ndarray):
+        others, last = [last], values[0]
+    if not isinstance(last, np.ndarray) or not ((last >= _LEAST) & (last <= _MOST)).all():
+        return
+    if verb == "add":
+        large = _not_negative(others[0])
+    elif verb == "fma":
+        large = same_value(*others) or all(_not_negative(each) for each in others)
+    else:
+        large = verb == "max"
+    if large:
+        known = machine.extra.setdefault("from 2^-96 on", {})
+        if len(known) > _REMEMBERED:
+            known.clear()
+        known[id(result)] = result
+
+
+def _not_negative(value: Value) -> bool:
+    if isinstance(value, np.ndarray):
+        return bool((value <= np.uint32(0x7F800000)).all())
+    return isinstance(value, Lanes) and bool(np.all(L.has(value, L.NOT_NEGATIVE)))
+
+
+def chosen_root(
+    machine: Machine, predicate: Value, if_true: Value, if_false: Value, classes: Callable[..., Array], arch: str
+) -> Value | None:
+    """The square root of `if_true` where the choice ends such a sequence, None for any other."""
+    if machine.extra.get("from 2^-96 on", {}).get(id(if_true)) is not if_true or not isinstance(if_false, Lanes):
+        return None
+    domain, x = machine.domain, if_true
+    if not any(
+        same_value(predicate, domain.integer("is of class.fp32", [x, literal(each, 32)], 1, classes))
+        for each in _CLASSES
+    ):
+        return None
+
+    def fused(left: Value, right: Value, addend: Value) -> Value:
+        return domain.floating("fma.rn.fp32", [left, right, addend], 32)
+
+    def negative(value: Value) -> Value:
+        return domain.floating("neg.fp32", [value], 32)
+
+    half = literal(_HALF, 32)
+    reciprocal = domain.floating(f"rsqrt.approx.fp32@{arch}", [x], 32)
+    root, middle = (domain.floating("mul.rn.fp32", [each, reciprocal], 32) for each in (x, half))
+    error = fused(negative(middle), root, half)
+    root, middle = fused(root, error, root), fused(middle, error, middle)
+    root = fused(fused(negative(root), root, x), middle, root)
+    if not same_value(root, if_false):
+        return None
+    found = domain.floating("sqrt.rn.fp32", [x], 32)
+    return L.flagged(found, L.QUIET) if isinstance(found, Lanes) else found
