@@ -207,3 +207,36 @@ def test_the_text_is_trusted_by_the_ending_of_its_file_too(folder: Path) -> None
         assert any("taken at its word" in note for note in found["notes"]), found["notes"]
     done = CliRunner().invoke(app, ["diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--trust-nothing"])
     assert (done.exit_code, "No such option: --trust-nothing" in done.stderr) == (2, True)
+
+
+COUNT = """.version 8.3
+.target sm_90
+.address_size 64
+.visible .entry row_sum(.param .u64 x, .param .u64 y)
+.reqntid 32
+{{
+.reg .b32 %r<9>;
+.reg .b64 %rd<9>;
+ld.param.u64 %rd1, [x];
+ld.param.u64 %rd2, [y];
+mov.u32 %r1, %tid.x;
+mul.wide.u32 %rd3, %r1, 4;
+add.s64 %rd4, %rd1, %rd3;
+ld.global.b32 %r2, [%rd4];
+and.b32 %r3, %r2, 3;
+mul.wide.u32 %rd5, %r3, 4;
+add.s64 %rd6, %rd2, %rd5;
+red.global.add.u32 [%rd6], {addend};
+ret;
+}}
+"""
+
+
+def test_contributions_to_computed_addresses_that_differ_have_no_element(tmp_path: Path) -> None:
+    texts: dict[str, str | bytes] = {
+        f"{name}.ptx": COUNT.format(addend=each) for name, each in zip("ab", (1, 2), strict=True)
+    }
+    folder = write(tmp_path, texts, [launch("a.ptx"), launch("b.ptx")])
+    status, found = diff(folder, "a.ptx", "b.ptx")
+    assert (status, found["outcome"], found["witness"]) == (1, "different", None)
+    assert diff(folder, "a.ptx", "a.ptx")[1]["outcome"] == "equal"

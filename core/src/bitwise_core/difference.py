@@ -38,7 +38,7 @@ from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lane_hash import telling_nans
 from bitwise_core.machine.launch import POINTER_SHIFT, ManifestError
-from bitwise_core.machine.outputs import Output
+from bitwise_core.machine.outputs import COMPUTED, Output
 
 OWN_NANS = "the trees agree, but not the bits of a NaN, which are each architecture's own and stored here as an integer"
 
@@ -217,7 +217,7 @@ def witness(
             element = first_difference(outputs[0], outputs[1])
     except (Unreadable, NotTranslations):
         return None, None
-    if element is None:
+    if element is None or element.address >> POINTER_SHIFT == COMPUTED:
         return None, None
     names = {number: name for name, number in buffers.items()}
     buffer = element.address >> POINTER_SHIFT
