@@ -12,7 +12,7 @@ from bitwise_core.asm import Instruction
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.access import load_global, store_global
 from bitwise_core.machine.arch import UnknownInstruction
-from bitwise_core.machine.lanes import Array, Lanes, Value
+from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine
 
@@ -77,8 +77,10 @@ def load_words(machine: Machine, address: Array, bits: int, line: int) -> Value:
     return concat(parts)
 
 
-def _is_one(value: Value) -> bool:
-    """Whether two registers hold one computed value of 64 bits, such as a number of fp64."""
+def is_one(value: Value) -> bool:
+    """Whether two registers hold, in some lanes, one computed value of 64 bits, such as a number of fp64."""
+    if isinstance(value, Pieces):
+        return value.whole is not None and bool(value.whole.any())
     if not isinstance(value, Lanes):
         return False
     kind = value.meta & L.KIND
@@ -92,7 +94,7 @@ def store_words(machine: Machine, address: Array, value: Value, bits: int, line:
         bits % 64 == 0
         and size == 32
         and unit(machine, address, 64, 64) == 64
-        and all(_is_one(cut(value, low, 64)) for low in range(0, bits, 64))
+        and all(is_one(cut(value, low, 64)) for low in range(0, bits, 64))
     ):
         size = 64
     for low in range(0, bits, size):

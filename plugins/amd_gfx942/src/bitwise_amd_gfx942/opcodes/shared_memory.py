@@ -11,6 +11,7 @@ import re
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.acting import vector
+from bitwise_amd_gfx942.opcodes.addressing import is_one
 from bitwise_amd_gfx942.opcodes.flat import wide_reader
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, number
 from bitwise_amd_gfx942.opcodes.selected_parts import widened
@@ -54,9 +55,13 @@ def _read(machine: Machine, address: Array, bits: int) -> Value:
 
 
 def _write(machine: Machine, address: Array, value: Value, bits: int) -> None:
-    for low in range(0, bits, 32):
+    low = 0
+    while low < bits:
         size = min(32, bits - low)
+        if bits - low >= 64 and is_one(cut(value, low, 64)):
+            size = 64
         write_shared(machine, address + np.uint64(low // 8) if low else address, cut(value, low, size))
+        low += size
 
 
 def _offset(instruction: Instruction, name: str = "offset") -> int:
