@@ -242,3 +242,27 @@ def test_an_approximation_belongs_to_its_architecture() -> None:
 def test_rules_of_plain_operations_do_not_hold_for_what_is_named_otherwise(name: str) -> None:
     """The memory side of a sum may flush a subnormal number, and a signalling NaN does not give way."""
     assert not shape(name).plain
+
+
+@pytest.mark.parametrize("zero", [0, 0x80000000])
+def test_a_zero_times_any_power_of_two_is_that_zero(zero: int) -> None:
+    powers = np.random.default_rng(7).integers(0, 1 << 32, 256).astype(np.uint32)
+    body = f"v_mov_b32_e32 v6, {zero:#x}\nv_ldexp_f32 v5, v6, v2"
+    assert set(run(body, powers, threads=256).tolist()) == {zero}
+    assert reading(body).signature == reading(f"v_mov_b32_e32 v5, {zero:#x}").signature is not None
+
+
+def test_a_nan_times_any_power_of_two_is_one() -> None:
+    """So a guard moves through it from its number, not from its power."""
+    powers = np.random.default_rng(8).integers(0, 1 << 32, 256).astype(np.uint32)
+    found = run("v_mov_b32_e32 v6, 0x7fc00000\nv_ldexp_f32 v5, v6, v2", powers, threads=256)
+    assert np.isnan(found.view(np.float32)).all()
+    padding = "v_mov_b32_e32 v6, 0xff800000\nv_sub_f32_e32 v6, v6, v2\nv_exp_f32_e32 v7, v6\n"
+    chosen = "v_mov_b32_e32 v9, 3\nv_cmp_gt_f32_e32 vcc, 0, v6\nv_cndmask_b32_e32 v8, v9, v3, vcc\n"
+    sum_of = "v_add_f32_e32 v5, v4, v7"
+    forms = [
+        reading(padding + chosen + each + sum_of).signature
+        for each in ("", "v_ldexp_f32 v7, v7, v8\n", "v_ldexp_f32 v7, v7, v3\n", "v_ldexp_f32 v7, v4, v6\n")
+    ]
+    assert forms[0] == forms[1] == forms[2] is not None
+    assert forms[3] not in (None, forms[0])

@@ -36,7 +36,7 @@ class Symbolic(Lanes, L.Numbers):
     def __init__(self, domain: SymbolicDomain, polynomial: Polynomial) -> None:
         self.domain, self.polynomial, self.bits = domain, polynomial, polynomial.bits
         self.meta = L.TERM
-        self.origin = self.partly = self.chosen = None
+        self.origin = self.partly = self.chosen = self.beside = None
         self.bundle = None
         self.hashed = None
         self._words: hashing.Words | None = None

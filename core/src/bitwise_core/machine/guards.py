@@ -5,23 +5,29 @@ NaN where m is bad.  An operation that gives NaN wherever an operand is NaN may 
 it on its result; the power of two of -inf is +0; and +0 added to a sum leaves it, but for -0.  A sum of exponentials of
 a padded row is thus the sum without the padding, guarded once, wherever in the sum the padding stood.
 
+A comparison of a guarded number is decided but for the NaN.  What is chosen by it may be taken for what the number
+decides *beside* that guard: in an operation with an operand that it guards, whose result is NaN where m is bad anyway.
+
 A guarded value is a set of its own kind.  Its payload's first word is a hash of m, the second one of the value, or the
 known number itself.  Two that differ agree with probability 2**-64.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lane_hash import base_hash, full_hash
-from bitwise_core.machine.lanes import Array, Lanes
+from bitwise_core.machine.lanes import Array, Lanes, Value
 
-STRICT = frozenset(["add", "sub", "mul", "fma", "ex2"])
-"""Operations (without saturation) that give NaN wherever an operand is NaN, through which guards move."""
+STRICT = frozenset(["add", "sub", "mul", "fma", "ex2", "ldexp"])
+"""Operations (without saturation) that give NaN wherever an operand is NaN, through which guards move.
+
+The power of ldexp, its second operand, is an integer.
+"""
 MINUS_INFINITY = 0xFF800000
 _KIND = np.uint32(L.KIND | 255 << L.SET_SHIFT)
 _PLAIN = np.uint32(L.KIND | 255 << L.SET_SHIFT | L.NEGATED | L.PLUS_ZERO)
@@ -62,6 +68,8 @@ def split(verb: str, values: Sequence[Lanes], some: bool = True) -> Split | None
     guard: Array = np.zeros((1, 1), dtype=np.uint64)
     apart: Array = np.zeros((1, 1), dtype=bool)
     found = [guarded_where(value) if some else None for value in values]
+    if verb == "ldexp":
+        found[1] = None
     for value, mask in zip(values, found, strict=True):
         if mask is None:
             continue
@@ -78,6 +86,10 @@ def split(verb: str, values: Sequence[Lanes], some: bool = True) -> Split | None
             where = where | padding
             guard = np.where(padding, full_hash(values[1])[1], guard)
             inner[1] = L.put(padding, L.known_lanes(np.zeros((1, 1), dtype=np.uint32)), inner[1])
+    for index, value in enumerate(values):
+        if value.beside is not None:
+            lanes, other, taken = value.beside
+            inner[index] = L.put(where & lanes & (guard == other), taken, inner[index])
     return Split(inner, where, guard, L.sticky(*values)) if where.any() else None
 
 
@@ -128,3 +140,28 @@ def raised(parts: Split, result: Lanes) -> Lanes:
     if low is False:
         return result
     return L.put(low & parts.where, L.known_lanes(np.zeros((1, 1), dtype=np.uint32)), result)
+
+
+def compared(values: Sequence[Lanes], evaluate: Callable[..., Array], result: Value) -> None:
+    """Remembers of a comparison of two fp32 values what guarded numbers among them decide."""
+    parts = split("compare", values)
+    if parts is None or not isinstance(result, Lanes):
+        return
+    decided = parts.where & np.asarray(L.known_where(parts.values[0])) & np.asarray(L.known_where(parts.values[1]))
+    if decided.any():
+        truth = evaluate(*[L.numbers_of(each) for each in parts.values])
+        result.beside = (decided, parts.guard, L.known_lanes(truth))
+
+
+def opposite(predicate: Lanes, result: Value) -> None:
+    """Remembers of a predicate's negation what is remembered of the predicate."""
+    if predicate.beside is not None and isinstance(result, Lanes):
+        lanes, guard, taken = predicate.beside
+        result.beside = (lanes, guard, L.known_lanes(~L.numbers_of(taken)))
+
+
+def chosen(predicate: Lanes, if_true: Lanes, if_false: Lanes, result: Lanes) -> None:
+    """Remembers of a choice what is chosen by what a guarded number decides."""
+    if predicate.beside is not None and result is not if_true and result is not if_false:
+        lanes, guard, taken = predicate.beside
+        result.beside = (lanes, guard, L.put(L.numbers_of(taken), if_true, if_false))

@@ -78,16 +78,18 @@ class Lanes:
     The payload of a known number or of a leaf is that number or address in both words; of a term, its hash;
     of a set, the sum of its members' hashes.  `meta` is one int where all lanes share it.
     `origin` is the wider value of which this one is the bits from that bit on, `partly` such a one and the lanes in
-    which that holds.  `chosen` remembers the value last chosen between this one and another, and by what.
+    which that holds.  `chosen` remembers the value last chosen between this one and another, and by what.  `beside`
+    says in which lanes, beside which guard, the value may be taken for another one (`guards`).
     `extends` is the narrower integer, with its type, of which this one has the sign in front.
     """
 
-    __slots__ = ("bits", "bundle", "chosen", "extends", "hashed", "meta", "origin", "partly", "taken", "words")
+    __slots__ = ("beside", "bits", "bundle", "chosen", "extends", "hashed", "meta", "origin", "partly", "taken", "words")
 
     def __init__(self, bits: int, words: hashing.Words, meta: Meta) -> None:
         self.bits, self.words, self.meta = bits, words, meta
         self.origin: tuple[Lanes, int] | None = None
         self.partly: tuple[Lanes, int, Array] | None = None
+        self.beside: tuple[Array, Array, Lanes] | None = None
         self.chosen: tuple[Array | Lanes, Lanes, Lanes] | None = None
         self.bundle: tuple[Lanes, int] | None = None
         self.taken: tuple[bytes, Lanes] | None = None

@@ -94,6 +94,9 @@ class TermDomain:
                 # Whatever the bits of a NaN, one integer comes of it.
                 looks, properties = False, properties | L.INTEGER
             result = term(bits, name, values, properties, commutes=commutes, exact=looks)
+        if info.verb == "ldexp" and info.plain:
+            for zero in (0, 1 << bits - 1):  # whatever the power
+                result = L.put(L.holds(values[0], zero), values[0], result)
         return fold(info, operands, result)
 
     def _of_wide_source(self, name: str, value: Value, bits: int) -> Value | None:
@@ -137,7 +140,10 @@ class TermDomain:
     ) -> Value:
         """See `Domain.integer`."""
         if name == "not.pred":
-            return L.settle(negated(as_lanes(operands[0])))
+            predicate = as_lanes(operands[0])
+            inverse = L.settle(negated(predicate))
+            guards.opposite(predicate, inverse)
+            return inverse
         extension = _EXTENSION.fullmatch(name)
         if extension is not None and isinstance(operands[0], Lanes) and operands[0].extends is not None:
             inner, narrow = operands[0].extends
@@ -162,6 +168,8 @@ class TermDomain:
                 self.winners.note(name, values, settled)
             if extension is not None:
                 settled.extends = operands[0], extension[2]
+            if self.guards and name.startswith("compare.") and name.endswith(".fp32"):
+                guards.compared(values, evaluate, settled)
         return settled
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
@@ -201,6 +209,7 @@ class TermDomain:
             result = L.put(known & ~taken, right, result)
         elif left.origin is not None and right.origin is not None:
             self._trace(condition, left.origin, right.origin, result)
+        guards.chosen(as_lanes(predicate), as_lanes(if_true), as_lanes(if_false), result)
         return result
 
     def _trace(self, condition: Lanes, left: tuple[Lanes, int], right: tuple[Lanes, int], result: Lanes) -> None:

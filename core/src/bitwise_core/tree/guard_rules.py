@@ -16,7 +16,7 @@ def _families(*roundings: str) -> tuple[Family, ...]:
     families = []
     for rounding in roundings:
         verbs = {verb: f"{verb}.{rounding}.fp32" for verb in ("mul", "fma")} | {"sum": f"add.{rounding}.fp32"}
-        exact = {verb: f"{verb}.rn.fp32" for verb in ("add", "sub", "div")}
+        exact = {verb: f"{verb}.rn.fp32" for verb in ("add", "sub", "div")} | {"lt": "lt.fp32"}
         families.append(Family(f"{rounding}.fp32", verbs | exact, "fp32", FLOAT_FORMATS["fp32"].bits))
     return tuple(families)
 
@@ -65,5 +65,19 @@ GUARDS = (
         f"add(x, {_GUARD})",
         _EVERY[:1],
         "After one guard there is nothing left to change.",
+    ),
+    stated(
+        "guard_decides_beside_itself_in_a_sum",
+        f"sum(add(x, {_GUARD}), choose(lt(add(y, {_GUARD}), k), a, b))",
+        f"sum(add(x, {_GUARD}), choose(lt(y, k), a, b))",
+        _EVERY,
+        "Where a comparison sees the NaN of a guard, the sum is NaN by the same guard, whatever was chosen.",
+    ),
+    stated(
+        "guard_decides_beside_itself_in_a_fused_product",
+        f"fma(add(x, {_GUARD}), z, choose(lt(add(y, {_GUARD}), k), a, b))",
+        f"fma(add(x, {_GUARD}), z, choose(lt(y, k), a, b))",
+        _EVERY,
+        "Where a comparison sees the NaN of a guard, the result is NaN by the same guard, whatever was chosen.",
     ),
 )

@@ -1,8 +1,8 @@
 """Patterns of trees, written as `add(add(x, +0), y)`: they are built from nodes and found in them.
 
 A word with brackets is an operation, looked up in a family; a sign or a digit begins a number in the family's format;
-any other word is a variable.  `concat(zero16, x)` puts x above sixteen zero bits, and `matrix(c, a*, b*)` is a matrix
-step whose left and right factors are bound to `a*` and `b*`, `clamped(c, a*, b*)` one whose result is clamped.
+any other word is a variable.  `concat(zero16, x)` puts x above sixteen zero bits, `choose(p, x, y)` is x where the
+predicate p holds and y elsewhere, and `matrix(c, a*, b*)` is a matrix step whose left and right factors are bound to `a*` and `b*`, `clamped(c, a*, b*)` one whose result is clamped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from bitwise_core.numeric import FLOAT_FORMATS, FloatFormat
-from bitwise_core.tree.nodes import Concat, Constant, Matrix, Node, Operation
+from bitwise_core.tree.nodes import Concat, Constant, Matrix, Node, Operation, Select
 
 Bindings: TypeAlias = Mapping[str, tuple[Node, ...]]
 """Variables and what they stand for: one node, or the factors of one side of a matrix step."""
@@ -151,6 +151,8 @@ def _build(term: Term, family: Family, bindings: Bindings) -> Node:
         instruction = family.operations[term.word]
         return Matrix(instruction, _build(accumulator, family, bindings), bindings[left.word], bindings[right.word])
     operands = tuple(_build(operand, family, bindings) for operand in term.operands)
+    if term.word == "choose":
+        return Select(*operands)
     return Concat(operands) if term.word == "concat" else Operation(family.operations[term.word], operands)
 
 
@@ -177,6 +179,8 @@ def _children(term: Term, node: Node, family: Family) -> list[tuple[Node, ...]] 
         return [(node.accumulator,), node.left, node.right] if fits else None
     if term.word == "concat":
         fits = isinstance(node, Concat) and len(node.children) == len(term.operands)
+    elif term.word == "choose":
+        fits = isinstance(node, Select)
     else:
         fits = isinstance(node, Operation) and node.name == family.operations[term.word]
     return [(child,) for child in node.children] if fits else None
