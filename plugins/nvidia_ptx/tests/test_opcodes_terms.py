@@ -44,7 +44,6 @@ PADDED = ROW + exponential(31, "%f1", 21) + exponential(32, "%f2", 21) + exponen
 PADDED_LAST = PADDED + "add.f32 %f34, %f31, %f32; add.f32 %f40, %f34, %f33;"
 
 
-
 def scaled(to: int, value: str, peak: int, choice: str) -> str:
     """A term of a softmax that is kept from underflow where a comparison says that it would."""
     return f"sub.f32 %f30, {value}, %f{peak}; mul.f32 %f30, %f30, 0f3FB8AA3B; {choice} add.f32 %f36, %f30, %f35; ex2.approx.f32 %f{to}, %f36;"
@@ -52,7 +51,9 @@ def scaled(to: int, value: str, peak: int, choice: str) -> str:
 
 BELOW = "setp.lt.f32 %p2, %f30, 0fC2FC0000; selp.f32 %f35, 0f42800000, 0f00000000, %p2;"
 NOT_ABOVE = "setp.geu.f32 %p2, %f30, 0fC2FC0000; selp.f32 %f35, 0f00000000, 0f42800000, %p2;"
-GUARDED_CHOICE = ROW + "sub.f32 %f30, 0fFF800000, %f21; setp.lt.f32 %p2, %f30, 0f00000000; selp.f32 %f35, %f1, %f2, %p2;"
+GUARDED_CHOICE = (
+    ROW + "sub.f32 %f30, 0fFF800000, %f21; setp.lt.f32 %p2, %f30, 0f00000000; selp.f32 %f35, %f1, %f2, %p2;"
+)
 
 EQUAL = {
     "padding whose scale a comparison chooses": (

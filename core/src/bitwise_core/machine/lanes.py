@@ -83,7 +83,9 @@ class Lanes:
     `extends` is the narrower integer, with its type, of which this one has the sign in front.
     """
 
-    __slots__ = ("beside", "bits", "bundle", "chosen", "extends", "hashed", "meta", "origin", "partly", "taken", "words")
+    __slots__ = (
+        "beside", "bits", "bundle", "chosen", "extends", "hashed", "meta", "origin", "partly", "taken", "words",
+    )  # fmt: skip
 
     def __init__(self, bits: int, words: hashing.Words, meta: Meta) -> None:
         self.bits, self.words, self.meta = bits, words, meta

@@ -2,7 +2,8 @@
 
 A word with brackets is an operation, looked up in a family; a sign or a digit begins a number in the family's format;
 any other word is a variable.  `concat(zero16, x)` puts x above sixteen zero bits, `choose(p, x, y)` is x where the
-predicate p holds and y elsewhere, and `matrix(c, a*, b*)` is a matrix step whose left and right factors are bound to `a*` and `b*`, `clamped(c, a*, b*)` one whose result is clamped.
+predicate p holds and y elsewhere, and `matrix(c, a*, b*)` is a matrix step whose left and right factors are bound to
+`a*` and `b*`, `clamped(c, a*, b*)` one whose result is clamped.
 """
 
 from __future__ import annotations
