@@ -43,28 +43,7 @@ def exponential(to: int, value: str, peak: int) -> str:
 PADDED = ROW + exponential(31, "%f1", 21) + exponential(32, "%f2", 21) + exponential(33, "0fFF800000", 21)
 PADDED_LAST = PADDED + "add.f32 %f34, %f31, %f32; add.f32 %f40, %f34, %f33;"
 
-
-def scaled(to: int, value: str, peak: int, choice: str) -> str:
-    """A term of a softmax that is kept from underflow where a comparison says that it would."""
-    return f"sub.f32 %f30, {value}, %f{peak}; mul.f32 %f30, %f30, 0f3FB8AA3B; {choice} add.f32 %f36, %f30, %f35; ex2.approx.f32 %f{to}, %f36;"
-
-
-BELOW = "setp.lt.f32 %p2, %f30, 0fC2FC0000; selp.f32 %f35, 0f42800000, 0f00000000, %p2;"
-NOT_ABOVE = "setp.geu.f32 %p2, %f30, 0fC2FC0000; selp.f32 %f35, 0f00000000, 0f42800000, %p2;"
-GUARDED_CHOICE = (
-    ROW + "sub.f32 %f30, 0fFF800000, %f21; setp.lt.f32 %p2, %f30, 0f00000000; selp.f32 %f35, %f1, %f2, %p2;"
-)
-
 EQUAL = {
-    "padding whose scale a comparison chooses": (
-        PADDED + scaled(33, "0fFF800000", 21, BELOW) + "add.f32 %f34, %f33, %f31; add.f32 %f40, %f34, %f32;", PADDED_LAST,
-    ),
-    "padding whose scale the opposite comparison chooses": (
-        PADDED + scaled(33, "0fFF800000", 21, NOT_ABOVE) + "add.f32 %f34, %f33, %f31; add.f32 %f40, %f34, %f32;", PADDED_LAST,
-    ),
-    "what a guard decides beside itself": (
-        GUARDED_CHOICE + "fma.rn.f32 %f40, %f30, %f3, %f35;", GUARDED_CHOICE + "fma.rn.f32 %f40, %f30, %f3, %f1;"
-    ),
     "padding in a sum of exponentials": (
         PADDED + "add.f32 %f34, %f33, %f31; add.f32 %f35, %f33, %f33; add.f32 %f36, %f32, %f35; add.f32 %f40, %f34, %f36;",
         PADDED_LAST,
@@ -153,20 +132,6 @@ EQUAL = {
 }  # fmt: skip
 
 DIFFERENT = {
-    "what a guard decides alone": (GUARDED_CHOICE + "mov.f32 %f40, %f35;", GUARDED_CHOICE + "mov.f32 %f40, %f1;"),
-    "what a guard decides beside a value that it does not guard": (
-        GUARDED_CHOICE + "add.f32 %f40, %f35, %f3;", GUARDED_CHOICE + "add.f32 %f40, %f1, %f3;"
-    ),
-    "what a guard decides beside another guard": (
-        GUARDED_CHOICE + "sub.f32 %f37, 0fFF800000, %f22; add.f32 %f40, %f35, %f37;",
-        GUARDED_CHOICE + "sub.f32 %f37, 0fFF800000, %f22; add.f32 %f40, %f1, %f37;",
-    ),
-    "what a guard decides and its opposite": (
-        GUARDED_CHOICE + "fma.rn.f32 %f40, %f30, %f3, %f35;", GUARDED_CHOICE + "fma.rn.f32 %f40, %f30, %f3, %f2;"
-    ),
-    "what a guard decides in a maximum": (
-        GUARDED_CHOICE + "max.f32 %f40, %f30, %f35;", GUARDED_CHOICE + "max.f32 %f40, %f30, %f1;"
-    ),
     "padding of another row": (
         PADDED + exponential(34, "0fFF800000", 22) + "add.f32 %f40, %f31, %f34;", PADDED + "add.f32 %f40, %f31, %f33;"
     ),

@@ -1,0 +1,59 @@
+# ruff: noqa: E501 - a line of PTX is read as one
+"""What a comparison of a guarded value decides: beside its guard it may be taken so, elsewhere it may not."""
+
+from __future__ import annotations
+
+import pytest
+
+from test_opcodes_terms import PADDED, PADDED_LAST, ROW, form
+
+
+def scaled(to: int, value: str, peak: int, choice: str) -> str:
+    """A term of a softmax that is kept from underflow where a comparison says that it would."""
+    return f"sub.f32 %f30, {value}, %f{peak}; mul.f32 %f30, %f30, 0f3FB8AA3B; {choice} add.f32 %f36, %f30, %f35; ex2.approx.f32 %f{to}, %f36;"
+
+
+BELOW = "setp.lt.f32 %p2, %f30, 0fC2FC0000; selp.f32 %f35, 0f42800000, 0f00000000, %p2;"
+NOT_ABOVE = "setp.geu.f32 %p2, %f30, 0fC2FC0000; selp.f32 %f35, 0f00000000, 0f42800000, %p2;"
+GUARDED_CHOICE = (
+    ROW + "sub.f32 %f30, 0fFF800000, %f21; setp.lt.f32 %p2, %f30, 0f00000000; selp.f32 %f35, %f1, %f2, %p2;"
+)
+
+EQUAL = {
+    "padding whose scale a comparison chooses": (
+        PADDED + scaled(33, "0fFF800000", 21, BELOW) + "add.f32 %f34, %f33, %f31; add.f32 %f40, %f34, %f32;", PADDED_LAST,
+    ),
+    "padding whose scale the opposite comparison chooses": (
+        PADDED + scaled(33, "0fFF800000", 21, NOT_ABOVE) + "add.f32 %f34, %f33, %f31; add.f32 %f40, %f34, %f32;", PADDED_LAST,
+    ),
+    "what a guard decides beside itself": (
+        GUARDED_CHOICE + "fma.rn.f32 %f40, %f30, %f3, %f35;", GUARDED_CHOICE + "fma.rn.f32 %f40, %f30, %f3, %f1;"
+    ),
+}  # fmt: skip
+
+DIFFERENT = {
+    "what a guard decides alone": (GUARDED_CHOICE + "mov.f32 %f40, %f35;", GUARDED_CHOICE + "mov.f32 %f40, %f1;"),
+    "what a guard decides beside a value that it does not guard": (
+        GUARDED_CHOICE + "add.f32 %f40, %f35, %f3;", GUARDED_CHOICE + "add.f32 %f40, %f1, %f3;"
+    ),
+    "what a guard decides beside another guard": (
+        GUARDED_CHOICE + "sub.f32 %f37, 0fFF800000, %f22; add.f32 %f40, %f35, %f37;",
+        GUARDED_CHOICE + "sub.f32 %f37, 0fFF800000, %f22; add.f32 %f40, %f1, %f37;",
+    ),
+    "what a guard decides and its opposite": (
+        GUARDED_CHOICE + "fma.rn.f32 %f40, %f30, %f3, %f35;", GUARDED_CHOICE + "fma.rn.f32 %f40, %f30, %f3, %f2;"
+    ),
+    "what a guard decides in a maximum": (
+        GUARDED_CHOICE + "max.f32 %f40, %f30, %f35;", GUARDED_CHOICE + "max.f32 %f40, %f30, %f1;"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("left", "right"), EQUAL.values(), ids=EQUAL.keys())
+def test_one_form(left: str, right: str) -> None:
+    assert form(left) == form(right)
+
+
+@pytest.mark.parametrize(("left", "right"), DIFFERENT.values(), ids=DIFFERENT.keys())
+def test_two_forms(left: str, right: str) -> None:
+    assert form(left) != form(right)
