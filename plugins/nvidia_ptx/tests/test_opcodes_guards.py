@@ -5,7 +5,25 @@ from __future__ import annotations
 
 import pytest
 
-from test_opcodes_terms import PADDED, PADDED_LAST, ROW, form
+from ptx_programs import hashes
+
+LOADS = "ld.global.f32 %f1, [%d1]; ld.global.f32 %f2, [%d1+4]; ld.global.f32 %f3, [%d1+8];"
+ROW = "max.f32 %f20, %f1, %f2; max.f32 %f21, %f20, 0fFF800000; max.f32 %f22, %f3, 0fFF800000;"
+"""The maximum of a row of two, that of the row and padding, and another one that has been padded."""
+
+
+def form(body: str) -> object:
+    """The canonical form of what the body leaves in %f40."""
+    return hashes(LOADS + body + "st.global.f32 [%d0], %f40;", threads=1)
+
+
+def exponential(to: int, value: str) -> str:
+    """A term of a softmax."""
+    return f"sub.f32 %f30, {value}, %f21; mul.f32 %f30, %f30, 0f3FB8AA3B; ex2.approx.f32 %f{to}, %f30;"
+
+
+PADDED = ROW + exponential(31, "%f1") + exponential(32, "%f2") + exponential(33, "0fFF800000")
+PADDED_LAST = PADDED + "add.f32 %f34, %f31, %f32; add.f32 %f40, %f34, %f33;"
 
 
 def scaled(to: int, value: str, peak: int, choice: str) -> str:
