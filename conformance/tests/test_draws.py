@@ -128,6 +128,13 @@ def test_kinds_that_show_differences_hold_what_they_are_named_after(dtype: str) 
     assert 0 < (drawn["tiny"] & infinity).max() <= 4 << form.mantissa
     assert (drawn["huge"] & infinity).min() >= (2 * form.bias - 3) << form.mantissa
     assert form.quiet_nan not in canonical(drawn["huge"], dtype)
+    fields = set(((drawn["whole"] & infinity) >> np.uint64(form.mantissa)).tolist())
+    highest = 2 * form.bias - 1 if form.infinite else 2 * form.bias
+    if dtype == "fp64":  # 4096 numbers do not meet all of its exponents
+        assert max(fields) - min(fields) > 1900
+    else:  # a number just below a power of two may be rounded to it
+        assert min(fields) == 1
+        assert max(fields) in (highest, highest + 1)
     assert not np.array_equal(drawn["wide"], drawn["wide.2"])
     for kind in DRAWS:
         bad = np.isin(canonical(drawn[kind], dtype) & ~sign, [form.infinity] if form.infinite else [], invert=False)

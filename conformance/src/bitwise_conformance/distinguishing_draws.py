@@ -107,6 +107,12 @@ def _huge(form: Format, first: Bits, second: Bits, place: int, variant: int) -> 
     return between(highest - 3, highest - 1, first, second)
 
 
+def _whole(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
+    """Exponents over the whole format; some sums overflow."""
+    highest = form.bias if form.infinite else form.bias + 1
+    return between(1 - form.bias, highest - 1, first, second)
+
+
 KINDS: Mapping[str, tuple[Values, int]] = MappingProxyType(
     {
         "wide": (_wide, 4),
@@ -121,11 +127,12 @@ KINDS: Mapping[str, tuple[Values, int]] = MappingProxyType(
         "last": (_last, 4),
         "huge": (_huge, 1),
         "signalling": (_signalling, 2),
+        "whole": (_whole, 2),
     }
 )
 """What a kind draws, and in how many variants."""
 
-INFINITE = frozenset({"infinite", "nans", "last", "huge", "signalling"})
+INFINITE = frozenset({"infinite", "nans", "last", "huge", "signalling", "whole"})
 """Kinds with infinities or NaNs, in the input or in a sum that overflows."""
 
 DISTINGUISHING: tuple[str, ...] = tuple(
