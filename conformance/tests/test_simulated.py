@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bitwise_amd_gfx942.corpus.stand_ins import STAND_INS
-from bitwise_conformance import bench, simulated
+from bitwise_conformance import bench, gpu, simulated
 from bitwise_conformance.draws import DRAWS
 from bitwise_conformance.records import load_records
 from bitwise_core import registry
@@ -86,7 +86,9 @@ def test_a_reciprocal_among_data_is_the_stand_in_s() -> None:
 def test_a_family_is_recorded_and_read_against_its_record(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     out = tmp_path / "bytes.json"
-    arguments = ["--target", "gfx942", "--families", "gather_partials", "--processes", "1"]
+    arguments = ["--families", "gather_partials", "--target", "gfx942"]
+    assert gpu.main(["--dry-run", "--folder", str(tmp_path / "corpus"), *arguments]) == 0
+    arguments += ["--folder", str(tmp_path / "corpus"), "--processes", "1"]
     assert simulated.main([*arguments, "--out", str(out), "--budget", "0.1"]) == 0
     recorded = load_records(out)
     assert recorded.environment["architecture"] == "gfx942"

@@ -6,12 +6,13 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 from bitwise_conformance.cases import Case
 from bitwise_conformance.digest import normalised_digest
 from bitwise_conformance.records import CaseRecord
 from bitwise_core.checker import Source, buffer_numbers
-from bitwise_core.machine.launch import Launch
+from bitwise_core.machine.launch import Launch, ManifestError, read_manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,24 @@ def compile_source(case: Case) -> tuple[Source, str, float]:
     captured = compile_case(case)
     launch = Launch.model_validate({"file": f"{case.name}.{captured.extension}", **captured.manifest_entry})
     return Source(case.id, captured.assembly, launch), normalised_digest(captured.assembly), captured.compile_seconds
+
+
+@cache
+def _stored(folder: Path) -> Mapping[str, Launch]:
+    return {launch.file: launch for launch in read_manifest(folder / "manifest.json").kernels}
+
+
+def stored_source(case: Case, folder: Path) -> tuple[Source, str]:
+    """The case as `compiling.write_folders` wrote it under a folder: what is read of it, and the digest of its text.
+
+    Raises ManifestError where it is not there.
+    """
+    place = folder / case.family / case.group
+    launch = next((each for file, each in _stored(place).items() if Path(file).stem == case.name), None)
+    if launch is None:
+        raise ManifestError(f"{place / 'manifest.json'}: there is no kernel {case.name}; compile the corpus again")
+    text = (place / launch.file).read_text(encoding="utf-8")
+    return Source(case.id, text, launch), normalised_digest(text)
 
 
 def draw_pair(records: Sequence[CaseRecord], seed: str) -> list[CaseRecord]:

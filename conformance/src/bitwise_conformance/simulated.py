@@ -61,13 +61,15 @@ def simulate_case(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Compile the case called `name` and run it on its group's part of ORDER; a job for the pool.
 
     `settings["parts"]` gives the first and the end of the part by group; without them they are the first draws.
+    With `settings["folder"]` the kernel is taken from there.
     """
     from bitwise_conformance import corpus
-    from bitwise_conformance.agreement import compile_source
+    from bitwise_conformance.agreement import compile_source, stored_source
     from bitwise_core.checker import Options, prepare
 
     case = corpus.by_id(settings["target"])[name]
-    source, digest, _ = compile_source(case)
+    folder = settings.get("folder")
+    source, digest = stored_source(case, Path(folder)) if folder else compile_source(case)[:2]
     answer: dict[str, Any] = {"outputs": [array.name for array in case.outputs], "digest": digest, "captured": digest}
     first, end = settings["parts"].get(f"{case.family}/{case.group}", (0, FEWEST))
     chosen = ORDER[first:end]
@@ -160,6 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--target", default="gfx942", help="the architecture (default gfx942)")
     parser.add_argument("--out", type=Path, required=True, help="where to write the record")
     parser.add_argument("--families", nargs="*", default=[], help="these families only")
+    parser.add_argument("--folder", type=Path, help="take the kernels from the folder of a corpus, compiled before")
     parser.add_argument(
         "--processes", type=int, default=os.cpu_count() or 1, help="worker processes (default: all cores)"
     )
@@ -200,7 +203,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 save()
                 saved = time.monotonic()
 
-        settings = {"target": chosen.target, "parts": dict(parts)}
+        folder = None if chosen.folder is None else str(chosen.folder)
+        settings = {"target": chosen.target, "parts": dict(parts), "folder": folder}
         run_all(simulate_case, pieces, settings, processes=chosen.processes, seconds=chosen.seconds, report=report)
         save()
 
@@ -208,8 +212,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run(first, pieces_of(groups, work), {})
     print(f"{FEWEST} draws of {len(cases)} cases after {time.monotonic() - start:.0f} s", flush=True)
     left = None if chosen.total is None else max(1.0, chosen.total - (time.monotonic() - start))
-    # Compiling once more takes time too.
-    counts = counts_of(first, chosen.budget if left is None else budget_for(first, 0.7 * left * chosen.processes))
+    # Processes that start, and compiling once more, take time too.
+    counts = counts_of(first, chosen.budget if left is None else budget_for(first, 0.8 * left * chosen.processes))
     ran = {
         group: [name for name in names if not first[name].get("error")]
         for group, names in groups.items()
