@@ -90,6 +90,13 @@ def read_back(desc: GEMMDesc, **options: Any) -> Reconstruction:
         GEMMDesc(k=250, left_dtype="fp16", right_dtype="fp16", output_dtype="fp16", path="fma", k_cuts=(
             Cut(layout="strided", count=11, tile=8, groups=(Group(count=4), Group(count=2))),
             Cut(layout="strided", count=8, merge="halves"))),
+        *(
+            GEMMDesc(k=60, left_dtype="bf16", right_dtype="bf16", output_dtype=output, path=path, k_cuts=(
+                Cut(count=1, start="zero"), Cut(layout="strided", count=32, tile=2, merge="halves")))
+            for output in ("bf16", "fp32") for path in ("fma", "mul_add")
+        ),
+        GEMMDesc(k=100, left_dtype="bf16", right_dtype="bf16", output_dtype="bf16", path="fma", k_cuts=(
+            Cut(count=2, start="zero"),)),
         single_pass(300, "e4m3", EIGHT, block=128, output_dtype="bf16"),
         single_pass(200, "e4m3", PAIRS, output_dtype="fp32"),
         split_k(300, "e4m3", EIGHT, slices=2, tile=128, block=64, output_dtype="bf16"),
@@ -153,6 +160,26 @@ def test_values_that_are_left_out_in_the_middle_are_open() -> None:
     assert found.open == ("4 positions reach no output and are not the last ones of k",)
 
 
+def test_products_rounded_apart_are_sums_of_two_accumulators() -> None:
+    def made(path: str, *cuts: Cut) -> GEMMDesc:
+        return GEMMDesc(k=8, left_dtype="bf16", right_dtype="bf16", output_dtype="fp32", path=path, k_cuts=cuts)
+
+    pairs, zero = Cut(layout="strided", count=4, tile=2, merge="halves"), Cut(count=1, start="zero")
+    apart = made("fma", zero, pairs, Cut(layout="strided", count=2))
+    twice = made("mul_add", pairs)
+    fused = made("fma", zero, pairs)
+    assert same(apart, twice)
+    assert not same(apart, made("fma", pairs, Cut(layout="strided", count=2)))
+    assert not same(apart, fused)
+    # Any signs of the least products, of halves of them, and of zeros: 0x1A00 is 2^-75.
+    random = np.random.default_rng(1)
+    a = random.choice(np.array([0, 0x8000, 0x1A00, 0x9A00, 0x1A80, 0x9A80, 0x0001, 0x8001], np.uint16), (400, 8))
+    b = random.choice(np.array([0x1A00, 0x1A80, 0x0001, 0x8000, 0], np.uint16), (8, 20))
+    first, second, third = (evaluate(each, a, b) for each in (apart, twice, fused))
+    assert (first == second).all()
+    assert (first != third).any()
+
+
 def test_computations_are_told_apart_by_their_roundings() -> None:
     base = split_k(300, "fp16", WIDE, slices=3, tile=64)
     assert same(base, split_k(300, "fp16", MMA, slices=3, tile=32, remainder="spread").model_copy(
@@ -170,7 +197,7 @@ def test_computations_are_told_apart_by_their_roundings() -> None:
     assert not same(chain, started)
     # Where +0 is added among additions decides nothing; before a rounding to fewer digits it does.
     inner = Cut(layout="strided", count=2, merge="halves")
-    for one, other, equal in (
+    for cuts, others, equal in (
         ((Cut(span=4, start="zero"), inner), (Cut(span=4), inner, Cut(count=1, start="zero")), True),
         ((Cut(span=4, start="zero"), inner), (Cut(count=1, start="zero"), Cut(span=4), inner), True),
         ((Cut(span=4), inner), (Cut(count=1, start="zero"), Cut(span=4), inner), False),
@@ -179,8 +206,8 @@ def test_computations_are_told_apart_by_their_roundings() -> None:
             (Cut(span=4, partial_dtype="bf16", start="zero"),), False,
         ),
     ):  # fmt: skip
-        found = [chain.model_copy(update={"k": 8, "k_cuts": cuts}) for cuts in (one, other)]
-        assert same(*found) is equal
+        found = [chain.model_copy(update={"k": 8, "k_cuts": each}) for each in (cuts, others)]
+        assert same(found[0], found[1]) is equal
         outputs = [
             [evaluate(each, np.full((1, 8), 0x8001, dtype=np.uint16), np.full((8, 1), tiny, dtype=np.uint16)).item()
              for tiny in (0x0001, 0x3C00)] for each in found

@@ -198,10 +198,31 @@ def _cancelling(
     return a, b
 
 
+def _halves(
+    random: np.random.Generator, m: int, n: int, k: int, dropped: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Products of fp32's least number and of halves of it, which are rounded with a sum, or by themselves to zero.
+
+    Two more bring the sums to about where bf16 rounds up to its least number.  Lines of the longer axis differ.
+    """
+    lines = max(m, n)
+    drawn: npt.NDArray[np.float64] = random.integers(1, 3, (lines, k)).astype(np.float64) * 2.0**-75
+    here = np.arange(lines)
+    places = np.array([random.permutation(k - dropped)[:2] for _ in here])
+    # What fused additions find more is about an eighth of k; of what is taken off only so many digits are kept.
+    off = random.integers(k // 4, 3 * k // 4 + 1, lines)
+    kept = 1 << max(0, int(off.max()).bit_length() - 8)
+    drawn[here, places[:, 0]] = 2.0**-59
+    drawn[here, places[:, 1]] = -(off // kept * kept) * 2.0**-74
+    if m >= n:
+        return drawn, np.full((k, n), 2.0**-75)
+    return np.full((m, k), 2.0**-75), drawn.T.copy()
+
+
 def drawn(
     shape: tuple[int, int], k: int, dropped: int, dtypes: tuple[str, str], seed: int, draws: int
 ) -> Iterator[tuple[str, int, npt.NDArray[np.float64], npt.NDArray[np.float64]]]:
-    """Operands (m, k) and (k, n): flat ones, wide ones, some whose sums are zero, and some whose products vanish."""
+    """Operands (m, k) and (k, n): flat ones, wide ones, some whose sums are zero, some of tiny products."""
     random = np.random.default_rng((seed, 1))
     (m, n), kinds = shape, [TYPES[each] for each in dtypes]
     for number in range(draws):
@@ -213,3 +234,5 @@ def drawn(
         scale = 2.0 ** ((power - k.bit_length() - 2) // 2)
         for number in range(2):
             yield "vanishing", number, abs(flat(random, (m, k))) * scale, -abs(flat(random, (k, n))) * scale
+    for number in range(2 if kinds == ["bf16", "bf16"] and k - dropped > 3 else 0):
+        yield "halves", number, *_halves(random, m, n, k, dropped)

@@ -107,9 +107,12 @@ def _walk(case: _Case, part: Part) -> int:
             if case.exact:
                 product = table.number(("product", position))
                 total = product if total == ZERO else case.sum(dtype, total, product)
-            else:
+            elif desc.path == "fma":
                 # Of a product that is lost, an fma keeps the sign.
-                total = table.number((desc.path, dtype, position, total), signed=desc.path == "fma")
+                total = table.number(("fma", dtype, position, total), signed=True)
+            else:
+                # A rounded product is what an fma onto +0 returns, but for a zero's sign, which a sum from +0 loses.
+                total = case.sum(dtype, total, table.number(("fma", dtype, position, ZERO), signed=True))
             continue
         step = ZERO if not desc.use_fast_accum else total
         step = _instruction(case, spec, row, step)

@@ -49,6 +49,8 @@ NAMES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "e4m3": "floa
 
 CHANGES = 4
 """Wrong descriptors that are tried of each right one."""
+TESTS = ("experiments", "flat", "wide", "cancelling", "vanishing", "halves")
+"""What may catch one: the experiments that reveal an order, and each kind of draws."""
 
 
 def _types(source: random.Random) -> dict[str, Any]:
@@ -180,7 +182,7 @@ def _caught(desc: GEMMDesc, change: str, wrong: GEMMDesc) -> dict[str, Any]:
     found: dict[str, Any] = {
         "change": change,
         "experiments": nodes_of(axis, desc, unit_of(desc)) != nodes_of(axis, wrong, unit_of(wrong)),
-        **dict.fromkeys(("flat", "wide", "cancelling", "vanishing"), False),
+        **dict.fromkeys(TESTS[1:], False),
     }
     for kind, a, b in _draws(desc, 5, DRAWS):
         if not found[kind]:
@@ -214,7 +216,6 @@ def survey(each: int, processes: int, families: Sequence[str] = tuple(FAMILIES))
             rows = list(pool.map(read, listed))
     else:
         rows = [read(task) for task in listed]
-    tests = ("experiments", "flat", "wide", "cancelling", "vanishing")
     result: dict[str, Any] = {"architecture": ARCHITECTURE, "draws": DRAWS, "families": {}}
     for family in families:
         mine = [row for row in rows if row["family"] == family]
@@ -224,14 +225,14 @@ def survey(each: int, processes: int, families: Sequence[str] = tuple(FAMILIES))
             "descriptors": len(mine), "outcomes": dict(sorted(Counter(row["outcome"] for row in mine).items())),
             "not equal": [[row["outcome"], row["descriptor"]] for row in mine if row["outcome"] != "equal"][:8],
             "controls": len(controls), "changes": dict(sorted(kinds.items())),
-            "caught": {test: sum(control[test] for control in controls) for test in tests}
-            | {"any": sum(any(control[test] for test in tests) for control in controls)},
+            "caught": {test: sum(control[test] for control in controls) for test in TESTS}
+            | {"any": sum(any(control[test] for test in TESTS) for control in controls)},
         }  # fmt: skip
     every = result["families"].values()
     result["outcomes"] = dict(sum((Counter(found["outcomes"]) for found in every), Counter()))
     result["controls"] = sum(found["controls"] for found in every)
     result["caught"] = {
-        test: sum(found["caught"][test] for found in result["families"].values()) for test in (*tests, "any")
+        test: sum(found["caught"][test] for found in result["families"].values()) for test in (*TESTS, "any")
     }
     return result
 
