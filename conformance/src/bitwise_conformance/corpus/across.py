@@ -5,32 +5,18 @@ A pair names its kernel, what it expects, and for a difference the operations of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from collections.abc import Iterator
+from typing import Any
 
 import triton
 import triton.language as tl
 
-from bitwise_conformance.cases import Argument, Case
-from bitwise_conformance.corpus._build import configure, given, index, numbers, result
+from bitwise_conformance.cases import Argument
+from bitwise_conformance.corpus import across_rows, across_values
+from bitwise_conformance.corpus._build import given, index, numbers, result
+from bitwise_conformance.corpus._pairs import FUSING, Expected, Pair, pair
 
-Expected: TypeAlias = Literal["equal", "different"]
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """One kernel for two architectures; `nodes` are the operations at which a difference is seen, where it is one.
-
-    `same_bytes`: the trees differ, and no input is known on which the bytes do.
-    """
-
-    name: str
-    left: Case
-    right: Case
-    expected: Expected
-    nodes: tuple[str, str] | None = None
-    same_bytes: bool = False
+__all__ = ["Pair", "pairs"]
 
 
 @triton.jit
@@ -165,42 +151,13 @@ def transposed(x, z, rows, columns, BM: tl.constexpr, BN: tl.constexpr):
     tl.store(z + column[:, None] * rows + row[None, :], tl.trans(tile), mask=there)
 
 
-SIDES = ("sm_90", "gfx942")
-
-
-def _pair(
-    name: str,
-    function: Any,
-    arguments: Sequence[Argument],
-    grid: tuple[int, ...],
-    expected: Expected,
-    nodes: tuple[str, str] | None = None,
-    *,
-    left: dict[str, Any] | None = None,
-    right: dict[str, Any] | None = None,
-    same_bytes: bool = False,
-    warps: int = 4,
-    **constants: Any,
-) -> Pair:
-    """The kernel with the options of each side beside no fusion."""
-    sides = []
-    for target, options in zip(SIDES, (left, right), strict=True):
-        # The compilers agree on no option's default but what both are told here.
-        case = configure(
-            "across", name, function, arguments, grid, warps=warps, stages=2,
-            options={"enable_fp_fusion": False, **(options or {})}, **constants,
-        )  # fmt: skip
-        sides.append(replace(case, target=target))
-    return Pair(name, sides[0], sides[1], expected, nodes, same_bytes)
-
-
 def _elementwise(
     kind: str, expected: Expected, nodes: tuple[str, str] | None = None, *,
     dtype: str = "fp32", out: str = "fp32", name: str = "", **settings: Any,
 ) -> Pair:  # fmt: skip
     count = 1000
     arguments = [given("x", dtype, count), given("y", dtype, count), result("z", out, count), *numbers(count=count)]
-    return _pair(name or f"{kind}-{dtype}-{out}", elementwise, arguments, (4,), expected, nodes, KIND=kind, BLOCK=256,
+    return pair(name or f"{kind}-{dtype}-{out}", elementwise, arguments, (4,), expected, nodes, KIND=kind, BLOCK=256,
                  **settings)  # fmt: skip
 
 
@@ -209,11 +166,10 @@ def _elementwise_pairs() -> Iterator[Pair]:
         yield _elementwise(kind, "equal")
     for kind in ("add", "multiply"):
         yield _elementwise(kind, "equal", dtype="fp16", out="fp16")
-    fusing = {"enable_fp_fusion": True}
-    yield _elementwise("multiply_add", "equal", left=fusing, right=fusing, name="multiply_add-fused-both")
-    yield _elementwise("multiply_add", "different", ("fma.rn.fp32", "add.rn.fp32"), left=fusing,
+    yield _elementwise("multiply_add", "equal", left=FUSING, right=FUSING, name="multiply_add-fused-both")
+    yield _elementwise("multiply_add", "different", ("fma.rn.fp32", "add.rn.fp32"), left=FUSING,
                        name="multiply_add-fused-left")  # fmt: skip
-    yield _elementwise("multiply_add", "different", ("add.rn.fp32", "fma.rn.fp32"), right=fusing,
+    yield _elementwise("multiply_add", "different", ("add.rn.fp32", "fma.rn.fp32"), right=FUSING,
                        name="multiply_add-fused-right")  # fmt: skip
     flushing = {"allow_flush_denorm": True}
     for kind, operation in (("add", "add"), ("multiply", "mul"), ("fused", "fma")):
@@ -240,10 +196,10 @@ def _walk_pairs() -> Iterator[Pair]:
     for kind in ("sum", "squares", "largest", "decayed"):
         for dtype in ("fp32", "fp16"):
             arguments = [given("x", dtype, 24 * 200), result("z", "fp32", 200), *numbers(rows=24, columns=200)]
-            yield _pair(f"column-{kind}-{dtype}", column_walk, arguments, (2,), "equal", KIND=kind, BLOCK=128)
+            yield pair(f"column-{kind}-{dtype}", column_walk, arguments, (2,), "equal", KIND=kind, BLOCK=128)
     for neighbours in (False, True):
         arguments = [given("x", "fp32", 8 * 256), result("z", "fp32", 8 * 4), *numbers(columns=256)]
-        yield _pair(f"row-tree-{'neighbours' if neighbours else 'halves'}", row_tree, arguments, (8,), "equal",
+        yield pair(f"row-tree-{'neighbours' if neighbours else 'halves'}", row_tree, arguments, (8,), "equal",
                     NEIGHBOURS=neighbours, BLOCK=256)  # fmt: skip
 
 
@@ -253,7 +209,7 @@ def _product_pairs() -> Iterator[Pair]:
 
     for kind in ("multiply_adds", "rounded_products"):
         for dtype in ("fp32", "fp16"):
-            yield _pair(f"product-{kind}-{dtype}", product, arguments(dtype, "fp32", 16, 32, 40), (1,), "equal",
+            yield pair(f"product-{kind}-{dtype}", product, arguments(dtype, "fp32", 16, 32, 40), (1,), "equal",
                         KIND=kind, M=16, N=32, BK=16, OUT=tl.float32)  # fmt: skip
     units = {
         ("fp16", "tf32", 16): ("fused k16 fp32 fp16 fp16 fp32 sm_90", "mfma k8 fp32 fp16 fp16 fp32 gfx942"),
@@ -265,10 +221,10 @@ def _product_pairs() -> Iterator[Pair]:
     }
     for (dtype, precision, side), nodes in units.items():
         steps = (f"matrix {nodes[0]}", f"matrix {nodes[1]}")
-        yield _pair(f"product-{dtype}-{side}", product, arguments(dtype, "fp32", 64, 64, 64), (1,), "different",
+        yield pair(f"product-{dtype}-{side}", product, arguments(dtype, "fp32", 64, 64, 64), (1,), "different",
                     steps, right={"matrix_instr_nonkdim": side}, KIND=precision, M=64, N=64, BK=32,
                     OUT=tl.float32)  # fmt: skip
-    yield _pair("product-fp32-ieee", product, arguments("fp32", "fp32", 32, 32, 64), (1,), "different",
+    yield pair("product-fp32-ieee", product, arguments("fp32", "fp32", 32, 32, 64), (1,), "different",
                 ("fma.rn.fp32", "matrix mfma k1 fp32 fp32 fp32 fp32 gfx942"), right={"matrix_instr_nonkdim": 16},
                 same_bytes=True, KIND="ieee", M=32, N=32, BK=32, OUT=tl.float32)  # fmt: skip
 
@@ -277,13 +233,20 @@ def _moving_pairs() -> Iterator[Pair]:
     buffers = [given("x", "fp32", 500), index("places", "i32", 700, 500), result("z", "fp32", 700)]
     arguments: list[Argument] = [*buffers, *numbers(count=700)]
     # Loads of the AMD backend give 0 beyond two gigabytes, which no place of this launch is.
-    yield _pair("gathered", gathered, arguments, (3,), "different", ("gather 32", "select"),
+    yield pair("gathered", gathered, arguments, (3,), "different", ("gather 32", "select"),
                 same_bytes=True, BLOCK=256)  # fmt: skip
     for dtype in ("fp32", "fp16"):
         arguments = [given("x", dtype, 70 * 90), result("z", dtype, 70 * 90), *numbers(rows=70, columns=90)]
-        yield _pair(f"transposed-{dtype}", transposed, arguments, (3, 3), "equal", BM=32, BN=32)
+        yield pair(f"transposed-{dtype}", transposed, arguments, (3, 3), "equal", BM=32, BN=32)
 
 
 def pairs() -> tuple[Pair, ...]:
     """Every pair, in a stable order."""
-    return (*_elementwise_pairs(), *_walk_pairs(), *_product_pairs(), *_moving_pairs())
+    return (
+        *_elementwise_pairs(),
+        *_walk_pairs(),
+        *_product_pairs(),
+        *_moving_pairs(),
+        *across_values.pairs(),
+        *across_rows.pairs(),
+    )
