@@ -9,7 +9,7 @@ pytest.importorskip("triton")
 from bitwise_conformance import across
 from bitwise_conformance.corpus.across import Pair, pairs
 
-DRAWS = ("normal", "special", "subnormal", "zeros", "wide", "tiny", "underflow")
+DRAWS = ("normal", "special", "subnormal", "zeros", "wide", "tiny", "underflow", "nans")
 """A difference shows on one of these where any draw shows it."""
 PAIRS = pairs()
 

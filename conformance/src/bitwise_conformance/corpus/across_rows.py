@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import triton
 import triton.language as tl
@@ -10,7 +11,9 @@ import triton.language as tl
 from bitwise_conformance.cases import Argument, DrawKind
 from bitwise_conformance.corpus._build import given, numbers, result
 from bitwise_conformance.corpus._pairs import FUSING, Pair, pair
-from bitwise_triton.reductions.kernels.functions import mul_rounded, negative_zero, tree_sum
+
+if TYPE_CHECKING:
+    from bitwise_triton.reductions.kernels.functions import mul_rounded, negative_zero, tree_sum
 
 
 @triton.jit
@@ -232,4 +235,8 @@ def _tiled_pairs() -> Iterator[Pair]:
 
 def pairs() -> tuple[Pair, ...]:
     """The pairs of this module, in a stable order."""
+    # Kernels look their functions up among the names of their module, which does not need bitwise-triton to load.
+    from bitwise_triton.reductions.kernels import functions
+
+    globals().update({name: getattr(functions, name) for name in ("mul_rounded", "negative_zero", "tree_sum")})
     return (*_reduced_pairs(), *_walked_pairs(), *_tiled_pairs())
