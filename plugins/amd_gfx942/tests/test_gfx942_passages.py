@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
+from bitwise_conformance.suite.values import value_of
+from bitwise_core.checker import Options, Source
+from bitwise_core.cli.showing import tree_of
 from bitwise_core.engine.execution import execute
 from bitwise_core.engine.launch_exact import ready
 from gfx942_kernels import launch_of, reading, run, text_of
@@ -147,3 +150,16 @@ def test_what_every_way_writes_has_no_older_value(lanes: int) -> None:
     expected = np.where(a < b, np.where(b < c, b * b + a * a, a * a - c), b)
     assert (found[:lanes] == expected[:lanes]).all()
     assert (found[lanes:] == a[lanes:]).all()
+
+
+@pytest.mark.parametrize("lanes", [64, 50])
+def test_trees_of_nested_ways_have_the_bits_of_a_run(lanes: int) -> None:
+    random = np.random.default_rng(lanes + 1)
+    words = {name: (random.standard_normal(64) * 3).astype(np.float32).view(np.uint32) for name in "abc"}
+    contents = {name: each.view(np.uint8) for name, each in words.items()}
+    for body in (nested(lanes), nested(lanes, "v_mov_b32_e32 v6, v4", other="s_nop 0")):
+        left = run(body, words["a"], words["b"], words["c"])
+        source = Source("kernel.amdgcn", text_of(body), launch_of())
+        for lane in range(0, lanes, 3):
+            root = tree_of(source, GFX942, Options(), f"out[{lane}]", None)[0].root
+            assert value_of(root, contents, {}) == int(left[lane])

@@ -3,8 +3,11 @@
 The machine scales numerator and denominator, approximates a reciprocal, corrects the quotient by Newton's steps in
 fused multiply-adds, and undoes the scaling.  With subnormal numbers kept and rounding to nearest, the sequence that
 LLVM's AMDGPU backend emits for an IEEE division (`SITargetLowering::LowerFDIV32` and `LowerFDIV64`) returns the
-quotient rounded once, whatever the reciprocal's error of less than one unit.  Only that very sequence counts, each of
-its values used as it was made.
+quotient rounded once, whatever the reciprocal's error of less than one unit (of less than 2^29 units in fp64), but for
+denominators whose digits are all ones (P. Markstein's exception): there the reciprocal lies next to the middle of two
+numbers.  In fp32 these rest on v_rcp_f32, which must give the nearer one, as LLVM takes for granted; in fp64 a
+reciprocal of that accuracy does not lead there, so that such quotients are operations of their own.
+Only that very sequence counts, each of its values used as it was made.
 """
 
 from __future__ import annotations

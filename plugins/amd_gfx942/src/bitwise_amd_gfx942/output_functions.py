@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from bitwise_core import numeric
+from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array
 
 _ONE = {"fp16": 0x3C00, "fp32": 0x3F800000, "fp64": 0x3FF << 52}
@@ -45,6 +46,20 @@ def narrowed(form: str, clamps: bool, pattern: Array) -> Array:
     return np.where(infinite, np.uint8(0x80), result)
 
 
+def all_ones(pattern: Array) -> Array:
+    """Whether a number in fp64 has a significand without a digit 0."""
+    digits = np.uint64((1 << 52) - 1)
+    found: Array = ((pattern & digits) == digits) & ((pattern >> np.uint64(52) & np.uint64(0x7FF)) != 0x7FF)
+    return found
+
+
+def quotient(numerator: Array, denominator: Array) -> Array:
+    """A division's sequence in fp64, where its result is known (see `divisions`).  Raises Unreadable elsewhere."""
+    if all_ones(denominator).any():
+        raise Unreadable("what a division in fp64 by a number whose digits are all ones gives is not established")
+    return numeric.operation("div.rn.fp64").evaluate(numerator, denominator)
+
+
 OUTPUT_FUNCTIONS: Mapping[str, Callable[..., Array]] = {
     **{f"saturate.{form}@gfx942": partial(saturated, form, False) for form in _ONE},
     **{f"saturate.nan.{form}@gfx942": partial(saturated, form, True) for form in _ONE},
@@ -56,6 +71,7 @@ OUTPUT_FUNCTIONS: Mapping[str, Callable[..., Array]] = {
         f"convert.rn.satfinite.fp16.{source}@gfx942": partial(bounded, f"convert.rn.fp16.{source}", source)
         for source in ("fp32", "u16")
     },
+    "div.sequence.fp64@gfx942": quotient,
     "convert.rn.satfinite.fp16.s16@gfx942": numeric.operation("convert.rn.fp16.s16").evaluate,
     **{f"narrow.rn.{form}.fp32@gfx942": partial(narrowed, form, False) for form in ("e4m3fnuz", "e5m2fnuz")},
     **{f"narrow.rn.satfinite.{form}.fp32@gfx942": partial(narrowed, form, True) for form in ("e4m3fnuz", "e5m2fnuz")},

@@ -17,6 +17,7 @@ from bitwise_amd_gfx942.opcodes.lanewise import lanewise
 from bitwise_amd_gfx942.opcodes.outputs import overflow
 from bitwise_amd_gfx942.opcodes.scalar_logic import as_set, pair
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
+from bitwise_amd_gfx942.output_functions import all_ones
 from bitwise_core.asm import Instruction, Register, Vector
 from bitwise_core.machine.arch import Context
 from bitwise_core.machine.lane_hash import poison
@@ -81,6 +82,12 @@ def fused(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, (kind,) * 3, bits, compute)
 
 
+def _may_be_all_ones(machine: Machine, denominator: Value) -> bool:
+    """Whether the significand of an fp64 may have no digit 0, see `divisions`."""
+    known = machine.known(denominator)
+    return known is None or bool(all_ones(known).any())
+
+
 @vector(TABLE, "v_div_fixup_f16", "v_div_fixup_f32", "v_div_fixup_f64")
 def fixup(instruction: Instruction, context: Context) -> Step:
     """The quotient, special cases seen to."""
@@ -89,7 +96,9 @@ def fixup(instruction: Instruction, context: Context) -> Step:
     if instruction.line in divisions_of(context.kernel).ends and exact(instruction, context, kind):
 
         def quotient(machine: Machine, approximate: Value, denominator: Value, numerator: Value) -> Value:
-            return operation(machine, f"div.rn.{kind}", [numerator, denominator], bits)
+            plain = kind == "fp32" or not _may_be_all_ones(machine, denominator)
+            name = f"div.rn.{kind}" if plain else f"div.sequence.{kind}@{context.arch.name}"
+            return operation(machine, name, [numerator, denominator], bits)
 
         return lanewise(instruction, (kind,) * 3, bits, quotient, keeps_high=True)
     name = f"divfixup{overflow(instruction, context, kind)}.{kind}@{context.arch.name}"
