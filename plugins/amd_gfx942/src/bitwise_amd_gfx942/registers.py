@@ -136,7 +136,19 @@ def read_word(machine: Machine, name: str) -> Value:
             number = ballot(known, machine.threads)
             return (number >> np.uint64(32) if name == "exec_hi" else number).astype(np.uint32)
         return poison(32)
-    return found
+    return found if machine.mask is None else _in_active_waves(machine, found, machine.mask)
+
+
+def _in_active_waves(machine: Machine, value: Value, mask: Array) -> Value:
+    """A scalar as one number where all waves that run hold the same known one; those that do not hold anything."""
+    if L.other_form(value) is not None or (isinstance(value, np.ndarray) and value.size == 1):
+        return value
+    known = machine.known(value)
+    if known is None or known.size == 1:
+        return value if known is None else known
+    shape = np.broadcast_shapes(known.shape, mask.shape)
+    numbers = np.broadcast_to(known, shape)[np.broadcast_to(mask, shape)]
+    return numbers[:1].reshape(1, 1) if numbers.size and (numbers == numbers[0]).all() else known
 
 
 def write_word(machine: Machine, name: str, value: Value) -> None:
