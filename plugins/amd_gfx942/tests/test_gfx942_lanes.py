@@ -351,3 +351,38 @@ s_nop 0"""
     left = run(body, list(range(128)), [100], threads=128)
     assert left.tolist() == [9] * 64 + [max(each, 100) for each in range(64, 128)]
     assert reading(body, threads=128).unknown is None
+
+
+def test_a_scalar_that_waves_elsewhere_hold_otherwise_is_one_number_here() -> None:
+    """A choice of bytes by it is of halves, as where all waves hold it; so is a rounding in some of the waves."""
+    body = """{apart}v_perm_b32 v5, v2, v3, s30
+{join}s_nop 0"""
+    apart = """v_mov_b32_e32 v5, 0
+s_mov_b32 s30, 0x03020706
+v_cmp_gt_u32_e32 vcc, 64, v0
+s_cbranch_vccz .LONE
+s_mov_b32 s30, 0x05040100
+"""
+    split = reading(body.format(apart=apart, join=".LONE:\n"), threads=128)
+    plain = "v_mov_b32_e32 v5, 0\ns_mov_b32 s30, 0x05040100\nv_cmp_gt_u32_e32 vcc, 64, v0\ns_cbranch_vccz .LONE\n"
+    whole = reading(body.format(apart=plain, join=".LONE:\n"), threads=128)
+    assert split.signature == whole.signature is not None
+    left = run(body.format(apart=apart, join=".LONE:\n"), [0x11112222], [0x33334444], threads=128)
+    assert left.tolist() == [0x22224444] * 64 + [0] * 64
+
+
+def test_a_rounding_to_bf16_is_read_in_the_lanes_that_run() -> None:
+    rounding = """v_bfe_u32 v6, v2, 16, 1
+s_movk_i32 s30, 0x7fff
+v_add3_u32 v6, v2, v6, s30
+v_cmp_o_f32_e32 vcc, v2, v2
+v_mov_b32_e32 v7, 0x7fff
+v_cndmask_b32_sdwa v5, v7, v6, vcc dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:DWORD src1_sel:WORD_1
+"""
+    some = (
+        "{}v_mov_b32_e32 v5, 0\nv_cmp_gt_u32_e32 vcc, 20, v0\ns_and_saveexec_b64 s[20:21], vcc\n{}"
+        "v_lshlrev_b32_e32 v5, 16, v5\ns_or_b64 exec, exec, s[20:21]"
+    )
+    apart = reading(some.format("", rounding))
+    before = reading(some.format(rounding + "v_mov_b32_e32 v8, v5\n", "v_mov_b32_e32 v5, v8\n"))
+    assert apart.signature == before.signature is not None

@@ -12,20 +12,20 @@ import numpy as np
 
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lane_hash import full_hash
-from bitwise_core.machine.lanes import Lanes, Pieces, Value
+from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.logic import combine
 from bitwise_core.machine.pieces import as_lanes, concat, cut
 from bitwise_core.machine.shifts import shifted
 from bitwise_core.machine.state import Machine, literal
 from bitwise_core.machine.steps import apply_integer
 
-_REMEMBERED = 1024
+_REMEMBERED, _LOOKED_AT = 1024, 8
 _NAN, _BF16_NAN = 0x7FC00000, 0x7FFF
 """The NaNs that compilers write: only these count, so that one form stands for one pattern."""
 
 
-def same_value(left: Value, right: Value) -> bool:
-    """Whether two values are known to be one number in every lane, or NaN both."""
+def same_value(left: Value, right: Value, mask: Array | None = None) -> bool:
+    """Whether two values are known to be one number in every lane (of `mask`), or NaN both."""
     if left is right:
         return True
     if isinstance(left, np.ndarray) or isinstance(right, np.ndarray) or L.width(left) != L.width(right):
@@ -33,7 +33,11 @@ def same_value(left: Value, right: Value) -> bool:
     if L.other_form(left) is not None or L.other_form(right) is not None:
         return False
     one, other = full_hash(as_lanes(left)), full_hash(as_lanes(right))
-    return one.shape == other.shape and bool((one == other).all())
+    if mask is None:
+        return one.shape == other.shape and bool((one == other).all())
+    same = (one == other).all(axis=0)
+    shape = np.broadcast_shapes(same.shape, mask.shape)
+    return bool(np.broadcast_to(same, shape)[np.broadcast_to(mask, shape)].all())
 
 
 def note_numbers(machine: Machine, predicate: Value, kind: str, values: tuple[Value, Value], negated: bool) -> None:
@@ -64,7 +68,7 @@ def rounding_sum(machine: Machine, total: Value, value: Value, bit: Value, const
     if not isinstance(constant, np.ndarray) or not (constant == np.uint32(0x7FFF)).all():
         return total
     for x, kept in ((value, bit), (bit, value)):
-        if _is_number(machine, x) and same_value(_lowest_kept(machine, x), kept):
+        if _is_number(machine, x) and same_value(_lowest_kept(machine, x), kept, machine.mask):
             return concat([cut(total, 0, 16), _as_bf16(machine, x)])
     return total
 
@@ -90,25 +94,52 @@ def _is_number(machine: Machine, value: Value) -> bool:
     return machine.extra.get("no NaN", {}).get(id(value)) is value
 
 
+def _noted(machine: Machine, predicate: Value) -> tuple[str, tuple[Value, Value], bool] | None:
+    """What is noted of a predicate, or of one noted lately that is the same in every active lane."""
+    known = machine.extra.get("numbers")
+    if not known:
+        return None
+    found = known.get(id(predicate))
+    if found is not None and found[0] is predicate:
+        return found[1], found[2], found[3]
+    if machine.mask is None or not isinstance(predicate, Lanes):
+        return None
+    for earlier, kind, values, negated in list(known.values())[: -_LOOKED_AT - 1 : -1]:
+        if same_value(earlier, predicate, machine.mask):
+            return kind, values, negated
+    return None
+
+
+def _one_number(machine: Machine, value: Value) -> int | None:
+    """The number that all active lanes hold."""
+    known = machine.known(value)
+    if known is None:
+        return None
+    if machine.mask is not None and known.size > 1:
+        shape = np.broadcast_shapes(known.shape, machine.mask.shape)
+        known = np.broadcast_to(known, shape)[np.broadcast_to(machine.mask, shape)]
+    return int(known.flat[0]) if known.size and (known == known.flat[0]).all() else None
+
+
 def chosen_number(machine: Machine, predicate: Value, if_true: Value, if_false: Value) -> Value | None:
     """A choice that puts a NaN where an operand is one, as the operation that hands NaNs on; None for any other."""
     if machine.domain.name != "terms":
         return None
-    found = machine.extra.get("numbers", {}).get(id(predicate))
-    if found is None or found[0] is not predicate:
+    found = _noted(machine, predicate)
+    if found is None:
         return None
-    _, kind, (left, right), negated = found
+    kind, (left, right), negated = found
     if negated:
         if_true, if_false = if_false, if_true
-    if kind != "fp32" or not isinstance(if_false, np.ndarray) or if_false.size != 1:
+    constant = _one_number(machine, if_false)
+    if kind != "fp32" or constant is None:
         return None
-    constant = int(if_false.flat[0])
     if isinstance(if_true, Pieces):
-        return _chosen_half(machine, left, if_true, constant) if same_value(left, right) else None
+        return _chosen_half(machine, left, if_true, constant) if same_value(left, right, machine.mask) else None
     if not isinstance(if_true, Lanes) or constant != _NAN:
         return None
     for verb in ("max", "min"):
-        if same_value(machine.domain.floating(f"{verb}.fp32", [left, right], 32), if_true):
+        if same_value(machine.domain.floating(f"{verb}.fp32", [left, right], 32), if_true, machine.mask):
             return _quiet(machine.domain.floating(f"{verb}.nan.fp32", [left, right], 32))
     return None
 
@@ -120,7 +151,7 @@ def _chosen_half(machine: Machine, value: Value, pieces: Pieces, constant: int) 
         nan, rest = constant >> 16 * place & 0xFFFF, constant >> 16 * (1 - place) & 0xFFFF
         if rest or nan != _BF16_NAN or not isinstance(other, np.ndarray) or other.any():
             continue
-        if same_value(half, _rounding(machine, value)):
+        if same_value(half, _rounding(machine, value), machine.mask):
             rounded = _as_bf16(machine, value)
             return concat([rounded, other] if place == 0 else [other, rounded])
     return None
