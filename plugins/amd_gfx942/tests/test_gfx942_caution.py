@@ -146,3 +146,30 @@ def test_products_where_numbers_are_flushed_are_steps_of_their_own() -> None:
     assert kept.signature is not None
     assert flushed.signature is not None
     assert kept.signature != flushed.signature
+
+
+def test_a_known_half_signals_as_the_number_that_it_is_half_of() -> None:
+    """0x7f81 is a quiet NaN of fp16, and the high half of a signalling one of fp32."""
+    body = """v_lshrrev_b32_e32 v6, 16, v2
+v_mov_b32_e32 v7, {}
+v_cmp_eq_u32_e32 vcc, 3, v0
+v_cndmask_b32_e32 v6, v6, v7, vcc
+v_lshlrev_b32_e32 v6, 16, v6
+v_max_f32_e32 v5, 1.0, v6"""
+    ways = [body.format(half) for half in ("0x7f81", "0x7fc1")]
+    assert [run(each, [0x3F800000])[3] for each in ways] == [0x7FC00000, 0x3F800000]
+    left, right = (reading(each).signature for each in ways)
+    assert None not in (left, right)
+    assert left != right
+
+
+def test_a_byte_of_a_half_that_is_known_in_one_lane() -> None:
+    """In lane 3 the half is 0x7d00, which signals."""
+    body = """v_bfe_u32 v6, v2, 8, 8
+v_mov_b32_e32 v7, 0x7d
+v_cmp_eq_u32_e32 vcc, 3, v0
+v_cndmask_b32_e32 v6, v6, v7, vcc
+v_lshlrev_b32_e32 v6, 8, v6
+v_max_f16_e32 v5, v6, v3"""
+    assert unknown(body) == ""
+    assert run(body, [0x1200], [0x3C00])[2:5].tolist() == [0x3C00, 0x7E00, 0x3C00]

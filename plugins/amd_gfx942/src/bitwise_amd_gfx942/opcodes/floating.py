@@ -86,18 +86,23 @@ def quiet_where(value: Value) -> bool | Array:
     if isinstance(value, Pieces):
         # The high half of an fp32 that a bf16 made has its exponent and its quiet bit.
         low, high = value.parts[0], value.parts[-1]
-        if len(value.parts) == 2 and isinstance(low, np.ndarray) and not low.any() and isinstance(high, Lanes):
-            return _quiet_lanes(high)
+        halves = len(value.parts) == 2 and L.width(low) == L.width(high) == 16
+        if halves and isinstance(high, Lanes) and isinstance(low, np.ndarray) and not low.any():
+            return _quiet_lanes(high, widens=True)
         return _quiet_lanes(as_lanes(value))
     return False if L.other_form(value) is not None else _quiet_lanes(value)
 
 
-def _quiet_lanes(value: Lanes) -> bool | Array:
+def _quiet_lanes(value: Lanes, *, widens: bool = False) -> bool | Array:
+    """The same of lanes; `widens` says that they are the high half of an fp32 whose low half is zero."""
     quiet = L.has(value, L.QUIET)
     known = L.known_where(value)
     if quiet is True or known is False:
         return quiet
-    return quiet | (known & quiet_where(L.numbers_of(value)))
+    numbers = L.numbers_of(value)
+    if widens:
+        numbers = numbers.astype(np.uint32) << np.uint32(16)
+    return quiet | (known & quiet_where(numbers))
 
 
 def named(verb: str, kind: str, instruction: Instruction, context: Context) -> str:
