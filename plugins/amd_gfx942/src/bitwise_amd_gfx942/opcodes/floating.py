@@ -200,7 +200,7 @@ def extreme(machine: Machine, verb: str, kind: str, values: Sequence[Value], iee
     A quiet NaN gives way to the other operand.  In IEEE mode a signalling one does not: the result is a NaN then.
     """
 
-    alone = same_value(*values)
+    alone = same_value(values[0], values[1])
     if alone:
         values = (values[0], values[0])
 
