@@ -24,3 +24,16 @@ def test_low_bits_of_a_widened_number_are_the_number() -> None:
     signs = [reading(f"v_pk_add_f16 v6, v2, v3\n{line}").signature for line in ("v_bfe_i32 v5, v6, 0, 16",
              "v_ashrrev_i32_e32 v5, 16, v6", "v_bfe_u32 v5, v6, 0, 16", "v_bfe_i32 v5, v6, 0, 8")]  # fmt: skip
     assert len({*signs, None}) == 5
+
+
+def test_halves_of_what_was_loaded() -> None:
+    """The high half, widened with its sign and put back, is the word that was loaded."""
+    moved = (
+        "v_bfe_i32 v7, v2, 0, 16\nv_ashrrev_i32_e32 v8, 16, v2\nv_mov_b32_e32 v9, 0x5040100\nv_perm_b32 v5, v8, v7, v9"
+    )
+    assert reading(moved).signature == reading("v_mov_b32_e32 v5, v2").signature is not None
+    lines = ("v_ashrrev_i32_e32 v6, 16, v2", "v_lshrrev_b32_e32 v6, 16, v2", "v_ashrrev_i32_e32 v6, 15, v2",
+             "v_mov_b32_e32 v6, v2")  # fmt: skip
+    sums = [reading(f"{line}\nv_add_f16_e32 v5, v6, v3").signature for line in lines]
+    assert sums[0] == sums[1] is not None
+    assert len({*sums, None}) == 4

@@ -16,8 +16,9 @@ from bitwise_amd_gfx942.opcodes.lanewise import Compute, integer, lanewise
 from bitwise_amd_gfx942.opcodes.roundings import rounding_sum
 from bitwise_amd_gfx942.opcodes.selected_parts import widened
 from bitwise_core.asm import Immediate, Instruction
+from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.lanes import Array, Pieces, Value
+from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.logic import combine
 from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.shifts import shifted
@@ -173,8 +174,8 @@ def shift(instruction: Instruction, context: Context) -> Step:
     def compute(machine: Machine, amount: Value, value: Value) -> Value:
         if bits == 16:
             amount = concat([amount, literal(0, 16)])
-        if verb == "ashrrev" and bits == 32 and isinstance(value, Pieces) and is_number(amount, 16):
-            return widened(machine, cut(value, 16, 16), 16, 32, True)  # the high one of two halves side by side
+        if verb == "ashrrev" and bits == 32 and is_number(amount, 16) and _has_halves(value):
+            return widened(machine, cut(value, 16, 16), 16, 32, True)
         return by_low_bits(machine, "shl" if verb == "lshlrev" else "shr", value, amount, bits, verb == "ashrrev")
 
     return lanewise(instruction, ("b16" if bits == 16 else "b32", f"b{bits}"), bits, compute)
@@ -183,6 +184,16 @@ def shift(instruction: Instruction, context: Context) -> Step:
 def is_number(value: Value, number: int) -> bool:
     """Whether a value is that known number in every lane."""
     return isinstance(value, np.ndarray) and bool((value == number).all())
+
+
+def _has_halves(value: Value) -> bool:
+    """Whether a value is made of halves, or was loaded: then its high half is what it is without the low one."""
+    if isinstance(value, Pieces):
+        return True
+    if not isinstance(value, Lanes) or L.other_form(value) is not None:
+        return False
+    form = value.meta & L.FORM
+    return bool(np.all((form == L.LEAF) | (form == L.KNOWN)))
 
 
 def by_low_bits(machine: Machine, root: str, value: Value, amount: Value, bits: int, is_signed: bool = False) -> Value:
