@@ -127,7 +127,8 @@ def hashed_vectors(elements: Lanes) -> Hashed:
     """Vectors along the last axis: elements given as words (2, blocks, rows, k)."""
     hashed = exact_hash(elements) if elements.bits == 32 else full_hash(elements)
     count = hashed.shape[-1]
-    total = (hashed * hashing.row_multipliers(count)).sum(axis=-1, dtype=np.uint64)
+    factors = hashing.row_multipliers(count).reshape(2, *(1,) * (hashed.ndim - 3), count, 1)
+    total: hashing.Words = np.matmul(hashed, factors)[..., 0]  # modulo 2**64
     zero = known_zero(elements)
     words = hashing.finalise(total + hashing.constant(f"vector {count} of {elements.bits}"))
     recording.note(VECTOR, Lanes(elements.bits, words, L.TERM), lambda: [_element(elements, k) for k in range(count)])
@@ -147,12 +148,10 @@ def fused_terms(step: FusedStep, accumulator: Lanes, left: Hashed, right: Hashed
     comes back as +0, every other one as it was).  If all operands are `finite`, one vector of zeros is enough.
     """
     name = step.name
-    words = step_words(step, left, right)
-    words = words + full_hash(accumulator) * hashing.shaped(hashing.multiplier(2), words.ndim)
-    words += hashing.shaped(hashing.constant("fused " + name), words.ndim)
+    words = _step_hashes(step, full_hash(accumulator), left, right)
     out = Lanes(
         accumulator.bits,
-        hashing.scramble(words),
+        words,
         L.TERM | step_meta(accumulator.meta, left, right, words.ndim - 1) | (L.NOT_MINUS_ZERO * step.positive_zero),
     )
     recording.note(
@@ -173,6 +172,33 @@ def fused_terms(step: FusedStep, accumulator: Lanes, left: Hashed, right: Hashed
         return out
     meta = L.select_meta(unchanged, accumulator.meta, out.meta)
     return Lanes(out.bits, np.where(unchanged, accumulator.words, out.words), meta)
+
+
+_CHUNK = 1 << 15
+"""So many hash words are mixed at once: few enough to stay in a core's cache from one operation to the next."""
+
+
+def _step_hashes(step: FusedStep, accumulator: hashing.Words, left: Hashed, right: Hashed) -> hashing.Words:
+    """The hashes of a step's results, some blocks at a time."""
+    shape = np.broadcast_shapes(accumulator.shape, left.words.shape, right.words.shape)
+    result = np.empty(shape, dtype=np.uint64)
+    factor = hashing.shaped(hashing.multiplier(2), len(shape))
+    named = left.words + hashing.shaped(hashing.constant("fused " + step.name), len(shape))
+    other = right.words if step.commutes else right.words * hashing.shaped(hashing.multiplier(3), len(shape))
+    blocks = shape[1]
+    some = max(1, _CHUNK * blocks // max(1, result.size))
+    for start in range(0, blocks, some):
+        stop = start + some
+        part = result[:, start:stop]
+        np.multiply(_of_blocks(accumulator, start, stop), factor, out=part)
+        part += _of_blocks(named, start, stop)
+        part += _of_blocks(other, start, stop)
+        hashing.scramble(part)
+    return result
+
+
+def _of_blocks(words: hashing.Words, start: int, stop: int) -> hashing.Words:
+    return words if words.shape[1] == 1 else words[:, start:stop]
 
 
 def step_words(step: FusedStep, left: Hashed, right: Hashed) -> hashing.Words:

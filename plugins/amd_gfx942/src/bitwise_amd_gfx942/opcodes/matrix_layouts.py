@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from bitwise_amd_gfx942.registers import WAVE
 from bitwise_core.machine import lanes as L
-from bitwise_core.machine.lanes import Lanes, Value
+from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.matrix import FusedStep, Vectors
 from bitwise_core.machine.pieces import as_lanes, concat, cut
 from bitwise_core.machine.state import Machine
@@ -80,21 +81,53 @@ def accumulate(
 
     `taken` says for each block of the result which block of A it multiplies.
     """
-    waves, side, blocks = machine.threads // WAVE, tile.side, tile.blocks
-    axes = tile.accumulators // tile.run, tile.run, waves, blocks, tile.groups, side
-    total = _moved(_joined([as_lanes(each) for each in old], machine.threads), axes, (2, 3, 0, 4, 1, 5),
-                   (waves, blocks, side, side))  # fmt: skip
-    wave, place = np.arange(waves)[:, None, None, None], np.arange(side)
-    rows = (wave * blocks + np.array(taken)[:, None, None]) * side + place[:, None]
-    columns = (wave * blocks + np.arange(blocks)[:, None, None]) * side + place
+    rows, columns, axes = _places(tile, machine.threads // WAVE, tuple(taken))
+    total = _bundle(old)
+    total = _seen_along(_joined([as_lanes(each) for each in old], machine.threads) if total is None else total, axes)
     for one, other in zip(left, right, strict=True):
         total = machine.domain.fused(step, total, one.take(rows), other.take(columns))
-    axes = waves, blocks, axes[0], tile.groups, tile.run, side
-    back = _moved(total, axes, (2, 4, 0, 1, 3, 5), (tile.accumulators, machine.threads))
-    return [
-        Lanes(back.bits, back.words[:, :, each], back.meta if isinstance(back.meta, int) else back.meta[:, each])
-        for each in range(tile.accumulators)
-    ]
+    total = _seen_along(total, (tile.accumulators, machine.threads))
+    result = []
+    for each in range(tile.accumulators):
+        meta = total.meta if isinstance(total.meta, int) else total.meta[:, each]
+        result.append(Lanes(total.bits, total.words[:, :, each], meta))
+        result[-1].bundle = (total, each)
+    return result
+
+
+@cache
+def _places(tile: Tile, waves: int, taken: tuple[int, ...]) -> tuple[Array, Array, tuple[int, ...]]:
+    """The number of the row and of the column of every accumulator, along the axes that are given with them.
+
+    The axes are runs, registers of a run, waves, blocks, groups and the lanes of a side.
+    """
+    side, blocks, groups, run = tile.side, tile.blocks, tile.groups, tile.run
+    axes = tile.accumulators // run, run, waves, blocks, groups, side
+    runs, place, wave, block, group, lane = np.ogrid[tuple(slice(each) for each in axes)]
+    row = run * (groups * runs + group) + place
+    rows = (wave * blocks + np.array(taken)[block]) * side + row
+    columns = (wave * blocks + block) * side + lane
+    return rows, columns, axes
+
+
+def _bundle(values: Sequence[Value]) -> Lanes | None:
+    """The accumulators that one instruction gave, all of them and in order, as they were then."""
+    whole = None
+    for index, value in enumerate(values):
+        if not isinstance(value, Lanes) or value.bundle is None or value.bundle[1] != index:
+            return None
+        if whole is not None and value.bundle[0] is not whole:
+            return None
+        whole = value.bundle[0]
+    return whole if whole is not None and whole.words.shape[2] == len(values) else None
+
+
+def _seen_along(value: Lanes, axes: tuple[int, ...]) -> Lanes:
+    """Words (2, blocks, ...) with other axes for the same elements in the same order."""
+    meta, shape = value.meta, value.words.shape
+    if not isinstance(meta, int):
+        meta = np.broadcast_to(meta, (meta.shape[0], *shape[2:])).reshape(-1, *axes)
+    return Lanes(value.bits, value.words.reshape(*shape[:2], *axes), meta)
 
 
 def _moved(value: Lanes, axes: tuple[int, ...], order: tuple[int, ...], shape: tuple[int, ...]) -> Lanes:
