@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bitwise_core import numeric
-from bitwise_core.machine.float_rules import shape
+from bitwise_core.machine.folding import shape
 from gfx942_kernels import reading, run
 
 NAN, QUIET, INFINITY = 0x7F800001, 0x7FC00000, 0x7F800000

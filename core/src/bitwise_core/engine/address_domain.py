@@ -19,7 +19,7 @@ from bitwise_core.engine.separable import TAINT, Separable, block_only, decide, 
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine import matrix
 from bitwise_core.machine.cells import SharedMemory
-from bitwise_core.machine.float_rules import shape as floating_shape
+from bitwise_core.machine.folding import shape as floating_shape
 from bitwise_core.machine.global_memory import GlobalMemory
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.launch import POINTER_SHIFT

@@ -17,7 +17,7 @@ import numpy as np
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.finiteness import overflows, step_overflows
-from bitwise_core.machine.float_rules import shape
+from bitwise_core.machine.folding import shape
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.matrix import FusedStep, Vectors
 from bitwise_core.machine.pieces import as_lanes, choose

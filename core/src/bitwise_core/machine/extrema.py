@@ -15,12 +15,15 @@ import numpy as np
 from bitwise_core import numeric
 from bitwise_core.machine import hashing, recording
 from bitwise_core.machine import lanes as L
+from bitwise_core.machine.folding import evaluated, shape
 from bitwise_core.machine.lane_hash import WIDENING
 from bitwise_core.machine.lanes import Array, Lanes
 from bitwise_core.machine.sets import SET_INDEX, is_float, members
 
 _LOW, _HIGH = np.uint64(0xFFFFFFFF), np.uint64(0xFFFFFFFF00000000)
 _HALF = np.uint64(32)
+_MEMBERS = np.array([_HIGH, ~np.uint64(0)], dtype=np.uint64).reshape(2, 1, 1)
+"""The bits of a payload that are no number's place."""
 _INFINITY = {"fp64": 0x7FF0000000000000, "fp32": 0x7F800000, "fp16": 0x7C00, "bf16": 0x7F80}
 _FROM_HALVES = hashing.constant("fp16 members of a set of fp32") | np.uint64(1)
 
@@ -62,7 +65,7 @@ def extremum(name: str, left: Lanes, right: Lanes, bits: int, *, keeps_neutral: 
     """
     kind = _kind(name)
     one, other = _set_of(kind, left), _set_of(kind, right)
-    same = (one.words == other.words).all(axis=0)
+    same = (one.words[0] == other.words[0]) & (one.words[1] == other.words[1])
     words = one.words + other.words
     if same.any():
         words = np.where(same, one.words, words)
@@ -73,7 +76,7 @@ def extremum(name: str, left: Lanes, right: Lanes, bits: int, *, keeps_neutral: 
     numbered = flags & L.WITH_NUMBER
     if np.any(numbered):
         number = _number(kind, one, other)
-        words = np.stack([words[0] | number, words[1]])
+        words[0] |= number
         # One number keeps the neutral infinity from ever showing, and a maximum not below it.
         flags = L.without_where(flags, L.WITH_IDENTITY, L.WITH_NUMBER)
         if is_float(name) and kind.largest:
@@ -96,12 +99,13 @@ def _given_back(kind: _Kind, value: Lanes) -> Lanes:
 
 def _number(kind: _Kind, one: _Set, other: _Set) -> Array:
     """The place of the number in the union of two sets."""
-    evaluate = numeric.operation(kind.name).evaluate
+    both = (one.flags & other.flags & L.WITH_NUMBER) != 0
+    if not np.any(both):
+        return one.number | other.number
     storage = L.UNSIGNED[kind.bits]
     shift = np.uint64(32) if kind.bits == 64 else np.uint64(0)
     numbers = [(each.number << shift).astype(storage) for each in (one, other)]
-    both = (one.flags & other.flags & L.WITH_NUMBER) != 0
-    joined = evaluate(*numbers).astype(np.uint64) >> shift
+    joined = evaluated(shape(kind.name), numbers, both).astype(np.uint64) >> shift
     return np.where(both, joined, one.number | other.number)
 
 
@@ -110,7 +114,7 @@ def _set_of(kind: _Kind, value: Lanes) -> _Set:
     own = L.SET | kind.index << L.SET_SHIFT
     inside = (value.meta & (L.FORM | 255 << L.SET_SHIFT)) == own
     number: Array = np.where(inside, words[0] & _LOW, np.uint64(0))
-    words = np.stack([words[0] & _HIGH, words[1]])
+    words = words & _MEMBERS
     if kind.name.endswith("fp32"):
         half = L.some((value.meta & (L.WIDENED | L.PLUS_ZERO | L.NEGATED)) == L.WIDENED)
         if half is not False:

@@ -8,66 +8,21 @@ Each rule stands in `bitwise_core.tree.rules` with its reason and is tested ther
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
 from typing import TypeAlias
 
 import numpy as np
 
-from bitwise_core import numeric
 from bitwise_core.machine import hashing, recording
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.extrema import extremum
+from bitwise_core.machine.folding import Shape, fold, rounded_to_half, shape
 from bitwise_core.machine.lane_hash import WIDENING, full_hash, signed_hash, term, unsigned_hash
-from bitwise_core.machine.lanes import Array, Lanes, Value
+from bitwise_core.machine.lanes import Array, Lanes
 from bitwise_core.machine.pieces import as_lanes
 from bitwise_core.machine.sets import SET_INDEX
 
 _INFINITIES = {64: (0x7FF0000000000000, 0xFFF0000000000000), 32: (0x7F800000, 0xFF800000)}
 _ONE = {"fp64": 0x3FF0000000000000, "fp32": 0x3F800000, "fp16": 0x3C00, "bf16": 0x3F80}
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """A floating-point operation's name, taken apart."""
-
-    name: str
-    verb: str
-    nearest_or_zero: bool
-    plain: bool
-    evaluate: Callable[..., Array] | None
-
-
-@cache
-def shape(name: str) -> Shape:
-    """Takes an operation's name apart once."""
-    verb, *modifiers = name.split(".")
-    evaluate: Callable[..., Array] | None
-    try:
-        evaluate = numeric.operation(name).evaluate
-    except (KeyError, numeric.Unevaluable):
-        evaluate = None
-    plain = not {"ftz", "sat", "satfinite", "relu", "xorsign", "atomic", "signalling"} & set(modifiers)
-    return Shape(name, verb, bool({"rn", "rz"} & set(modifiers)), plain, evaluate)
-
-
-def fold(info: Shape, operands: Sequence[Value], result: Lanes) -> Value:
-    """Lanes in which every operand is known hold the result's number."""
-    result.meta = L.uniform(result.meta)
-    if info.evaluate is None:
-        return result
-    known: bool | Array = True
-    for operand in operands:
-        if isinstance(operand, np.ndarray):
-            continue
-        lanes = as_lanes(operand)
-        if isinstance(lanes.meta, int) and lanes.meta & L.KIND != L.KNOWN:
-            return result
-        known = known & L.known_where(lanes)
-    if known is False or not np.any(known):
-        return result
-    numbers = [operand if isinstance(operand, np.ndarray) else L.numbers_of(as_lanes(operand)) for operand in operands]
-    return L.settle(L.put(known, L.known_lanes(info.evaluate(*numbers)), result))
 
 
 def _add(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lanes | None:
@@ -218,7 +173,10 @@ def _extremum(info: Shape, values: list[Lanes], bits: int, finite: bool) -> Lane
     if left is right:
         return L.flagged(left, L.LOOSE)
     keeps = ".nan." not in info.name and not finite
-    held = L.some(_held_by_half(left) & _held_by_half(right)) if info.name.endswith(".fp32") else False
+    held: bool | Array = False
+    if info.name.endswith(".fp32") and np.any((left.meta | right.meta) & L.WIDENED):
+        # Where both are known numbers, `fold` has the result.
+        held = L.some(_held_by_half(left) & _held_by_half(right))
     if held is False:
         return extremum(info.name, left, right, bits, keeps_neutral=keeps)
     inner = _extremum(shape(info.name.replace("fp32", "fp16")), [_as_half(left), _as_half(right)], 16, finite)
@@ -286,24 +244,20 @@ def _half_range(value: Lanes) -> bool | Array:
     known = L.known_where(value)
     if widened is True or known is False:
         return widened
-    return widened | (known & _known_half(value.words[0])[1])
+    return widened | (known & _known_half(value, known)[1])
 
 
-def _known_half(numbers: Array) -> tuple[Array, Array]:
-    """Known fp32 numbers rounded to fp16, as uint64 patterns, and which of them that leaves as they were."""
-    narrow, widen = shape("convert.rn.fp16.fp32").evaluate, shape(WIDENING).evaluate
-    assert narrow is not None
-    assert widen is not None
-    single = numbers.astype(np.uint32)
-    half = narrow(single)
-    return half.astype(np.uint64), widen(half) == single
+def _known_half(value: Lanes, known: bool | Array) -> tuple[Array, Array]:
+    """The known fp32 numbers rounded to fp16, as uint64 patterns, and which of them that leaves as they were."""
+    numbers = (value.words[0] if known is True else np.where(known, value.words[0], np.uint64(0))).astype(np.uint32)
+    return rounded_to_half(numbers)
 
 
 def _held_by_half(value: Lanes) -> bool | Array:
     """Which lanes `_as_half` can give: widened from fp16 and left so, or known numbers that fp16 holds."""
     plain = (value.meta & (L.WIDENED | L.PLUS_ZERO | L.NEGATED)) == L.WIDENED
     known = L.known_where(value)
-    return plain if known is False else plain | (known & _known_half(value.words[0])[1])
+    return plain if known is False else plain | (known & _known_half(value, known)[1])
 
 
 def _as_half(value: Lanes) -> Lanes:
@@ -311,7 +265,7 @@ def _as_half(value: Lanes) -> Lanes:
     known = L.known_where(value)
     if known is False:
         return Lanes(16, value.words, L.without(value.meta, L.WIDENED | L.HALF_RANGE))
-    half = _known_half(value.words[0])[0]
+    half = _known_half(value, known)[0]
     words = np.where(known, half, value.words)
     kept = L.select_meta(np.asarray(known), L.known_meta(half, 16), value.meta)
     return Lanes(16, words, L.uniform(L.without(kept, L.WIDENED | L.HALF_RANGE)))

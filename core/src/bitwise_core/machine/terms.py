@@ -13,7 +13,8 @@ import numpy as np
 from bitwise_core.machine import guards, matrix, recording
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.extrema import extremum
-from bitwise_core.machine.float_rules import RULES, Shape, fold, negated, shape
+from bitwise_core.machine.float_rules import RULES, negated
+from bitwise_core.machine.folding import Shape, fold, shape
 from bitwise_core.machine.integer_steps import integer_terms
 from bitwise_core.machine.lane_hash import WIDENING, nans_told, same_everywhere, term
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value

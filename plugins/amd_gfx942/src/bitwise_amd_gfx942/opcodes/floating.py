@@ -24,7 +24,7 @@ from bitwise_core.asm import Instruction
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.float_rules import shape
+from bitwise_core.machine.folding import shape
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.pieces import as_lanes, choose, concat
