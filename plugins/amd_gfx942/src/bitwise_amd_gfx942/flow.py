@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from bitwise_amd_gfx942.opcodes.forms import form
-from bitwise_core.asm import Instruction, Kernel, Symbol, once_a_kernel, registers_of
+from bitwise_core.asm import Immediate, Instruction, Kernel, Register, Symbol, once_a_kernel, registers_of
 
 _READS = frozenset({
     "s_addc_u32", "s_subb_u32", "s_cselect_b32", "s_cselect_b64", "s_cbranch_scc0", "s_cbranch_scc1", "s_cmov_b32",
@@ -27,7 +27,15 @@ def writes_condition(name: str) -> bool:
 
 def reads_condition(instruction: Instruction) -> bool:
     """Whether the instruction looks at the scalar condition code."""
-    return form(instruction.opcode).name in _READS or not registers_of(*instruction.operands).isdisjoint(_CONDITION)
+    if form(instruction.opcode).name in _READS:
+        return True
+    for operand in instruction.operands:
+        if type(operand) is Register:
+            if operand.name in _CONDITION:
+                return True
+        elif type(operand) is not Immediate and not registers_of(operand).isdisjoint(_CONDITION):
+            return True
+    return False
 
 
 @once_a_kernel

@@ -8,7 +8,7 @@ import numpy as np
 
 from bitwise_amd_gfx942.opcodes import exchanges, selected_parts
 from bitwise_amd_gfx942.opcodes.constants import BITS
-from bitwise_amd_gfx942.opcodes.forms import check_modifiers, flags
+from bitwise_amd_gfx942.opcodes.forms import check_modifiers, flags, form
 from bitwise_amd_gfx942.opcodes.sources import Reader, half_writer, reader, writer
 from bitwise_core.asm import Instruction, Modified, Operand, Register
 from bitwise_core.machine.arch import UnknownInstruction
@@ -16,6 +16,8 @@ from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import cut
 from bitwise_core.machine.state import Machine, Step
 from bitwise_core.machine.steps import apply_integer
+
+_MODIFIERS = ("op_sel", *exchanges.MODIFIERS, *selected_parts.MODIFIERS)
 
 Compute = Callable[..., Value]
 """A result of the machine and its operands' values."""
@@ -40,8 +42,7 @@ def lanewise(
     operands = instruction.operands
     if len(operands) != first + len(kinds):
         raise UnknownInstruction(instruction, f"has {len(operands)} operands and takes {first + len(kinds)}")
-    allowed = ("op_sel", *exchanges.MODIFIERS, *selected_parts.MODIFIERS, *also)
-    found = check_modifiers(instruction, *allowed)
+    found = check_modifiers(instruction, *_MODIFIERS, *also) if "." in instruction.opcode else form(instruction.opcode)
     modifiers = found.modifiers
     if found.encoding == "sdwa":
         return selected_parts.step(instruction, kinds, out, compute, first, also)

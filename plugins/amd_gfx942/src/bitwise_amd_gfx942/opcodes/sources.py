@@ -48,11 +48,26 @@ def word_reader(name: str, instruction: Instruction) -> Reader:
     return lambda machine: read_word(machine, name)
 
 
+_KEPT = 1 << 14
+_READERS: dict[tuple[Operand, str], Reader] = {}
+_WRITERS: dict[tuple[Operand, int], Writer] = {}
+"""Functions made for operands before: they hold nothing of the instruction that they were made for."""
+
+
 def reader(operand: Operand, kind: str, instruction: Instruction) -> Reader:
     """What an operand gives as a value of that type: its lowest bits where the register is wider.
 
     Raises UnknownInstruction where the operand has another width, or is changed in a way that its type has not.
     """
+    found = _READERS.get((operand, kind))
+    if found is None:
+        if len(_READERS) > _KEPT:
+            _READERS.clear()
+        found = _READERS[operand, kind] = _reader(operand, kind, instruction)
+    return found
+
+
+def _reader(operand: Operand, kind: str, instruction: Instruction) -> Reader:
     bits = BITS[kind]
     if isinstance(operand, Modified):
         return _changed(reader(operand.operand, kind, instruction), operand, kind, instruction)
@@ -116,6 +131,15 @@ def writer(operand: Operand, bits: int, instruction: Instruction) -> Writer:
 
     A result of 16 bits fills the low half of a register and clears the high one, as most of gfx9's do.
     """
+    found = _WRITERS.get((operand, bits))
+    if found is None:
+        if len(_WRITERS) > _KEPT:
+            _WRITERS.clear()
+        found = _WRITERS[operand, bits] = _writer(operand, bits, instruction)
+    return found
+
+
+def _writer(operand: Operand, bits: int, instruction: Instruction) -> Writer:
     if isinstance(operand, Register) and bits <= 32:
         name = operand.name
         known_register(name, instruction)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 _WORD = re.compile(r"[a-z][a-z0-9_]*")
+_FLAT = re.compile(r"[^()\[\]]*(?:\[[^()\[\],\s]*\][^()\[\]]*)*")
+"""A text whose brackets stand side by side and hold neither commas nor blanks."""
 _MODIFIER = re.compile(r"[a-z][a-z_0-9]*:\S+")
 FLAGS = frozenset(
     {
@@ -46,11 +48,12 @@ def split(line: str) -> tuple[str, list[str], list[str]]:
     operands: list[str] = []
     modifiers: list[str] = []
     for part in _parts(rest.strip(), ","):
-        words = _parts(part.strip(), " ")
-        if not words:
+        part = part.strip()
+        words = _parts(part, " ") if " " in part else [part]
+        if not part or not words:
             raise BadLine("an operand is missing")
         for place, word in enumerate(words):
-            if word in FLAGS or _MODIFIER.fullmatch(word):
+            if word in FLAGS or (":" in word and _MODIFIER.fullmatch(word)):
                 modifiers.append(word)
             elif (place == 0 and not modifiers) or mnemonic == "s_waitcnt":
                 operands.append(word)
@@ -61,7 +64,7 @@ def split(line: str) -> tuple[str, list[str], list[str]]:
 
 def _parts(text: str, separator: str) -> list[str]:
     """The text cut at the separator outside of brackets; blanks yield nothing."""
-    if "(" not in text and "[" not in text:
+    if "(" not in text and ("[" not in text or _FLAT.fullmatch(text)):
         return text.split(separator) if separator != " " else text.split()
     parts, depth, start = [], 0, 0
     for place, letter in enumerate(text):

@@ -65,7 +65,7 @@ class _Reader:
                     continue
                 if self._directive(number, line, rows):
                     continue
-            label = _LABEL.fullmatch(line)
+            label = _LABEL.fullmatch(line) if ":" in line else None
             if label is not None:
                 if code:
                     self._label(number, label[1].strip('"'))
