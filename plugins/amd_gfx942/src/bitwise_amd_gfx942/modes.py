@@ -58,7 +58,9 @@ def _overflow(kernel: Kernel) -> tuple[str, frozenset[int], str]:
     It may be set once, with a constant, before the kernel parts ways; "" stands for what cannot be told.
     """
     begins = kernel.attributes.get("fp16_overflow", "0")
-    places = [index for index, each in enumerate(kernel.instructions) if OVERFLOW in each.operands]
+    places = [
+        index for index, each in enumerate(kernel.instructions) if each.opcode[0] == "s" and OVERFLOW in each.operands
+    ]
     if not places:
         return begins, frozenset(), begins
     before: list[int] = []

@@ -48,16 +48,13 @@ Pending: TypeAlias = dict[tuple[str, str], int]
 """By counter and register (a name ending in `?` comes in any order), how many accesses were made after it."""
 
 
-_SCALAR, _SHARED, _VECTOR = (
-    ("s_load", "s_buffer_load", "s_memtime"),
-    ("ds_",),
-    ("buffer_", "global_", "scratch_", "flat_"),
-)
+_SCALAR, _SHARED = ("s_load", "s_buffer_load", "s_memtime"), ("ds_",)
+_MEMORY = (*_SCALAR, *_SHARED, "buffer_", "global_", "scratch_", "flat_")
 
 
 def access_of(instruction: Instruction) -> tuple[Access, ...]:
     """What an instruction asks of memory."""
-    if not instruction.opcode.startswith((*_SCALAR, *_SHARED, *_VECTOR)):
+    if not instruction.opcode.startswith(_MEMORY):
         return ()
     found = form(instruction.opcode)
     name = found.name
