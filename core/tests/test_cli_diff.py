@@ -64,6 +64,7 @@ def test_different_names_the_element_the_node_and_the_lines(folder: Path) -> Non
         },
         "depth": 5,
         "why_not": None,
+        "meaning": "a.ptx and c.ptx both take add.rn.fp32, of other operands or in another order",
     }
 
 
@@ -73,6 +74,7 @@ def test_another_operation_is_the_node(folder: Path) -> None:
     _, found = diff(folder, "a.ptx", "c.ptx")
     assert found["witness"]["left"]["node"] == "add.rn.fp32(X[0/4], X[128/4])"
     assert found["witness"]["right"]["node"] == "max.fp32(X[0/4], X[128/4])"
+    assert found["witness"]["meaning"] == "a.ptx rounds the sum by itself (add.rn.fp32), c.ptx takes max.fp32"
     assert found["witness"]["depth"] == 5
 
 

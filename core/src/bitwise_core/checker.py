@@ -126,7 +126,7 @@ class Witness:
     """Where two kernels part: an output element, and the first node that differs, `depth` operations below it.
 
     `element` counts in elements of the stored `size` (bytes), `offset` in bytes of the buffer.  The sides are None
-    where the trees could not be shown, for the reason in `why_not`.
+    where the trees could not be shown, for the reason in `why_not`.  `meaning` says in a sentence what parts them.
     """
 
     element: str
@@ -137,6 +137,7 @@ class Witness:
     right: Side | None = None
     depth: int = 0
     why_not: str | None = None
+    meaning: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from bitwise_core.checker import (
 from bitwise_core.engine import translation
 from bitwise_core.engine.grid import NotTranslations
 from bitwise_core.engine.parting import Parting, part_trees, words
+from bitwise_core.engine.parting_words import sentence
 from bitwise_core.engine.replay import Part, Replay, Scalar, replay
 from bitwise_core.engine.spans import covers, merged
 from bitwise_core.engine.translation import Summary
@@ -243,6 +244,7 @@ def witness(
         left=_side(first, parting.left, line_left),
         right=_side(second, parting.right, line_right),
         depth=parting.depth,
+        meaning=sentence(parting.left.name, parting.right.name, left.name, right.name),
     )
     return shown, Parted(element, (first, second), (root_left, root_right), parting)
 

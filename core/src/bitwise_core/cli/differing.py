@@ -128,6 +128,8 @@ def _show_witness(witness: Witness, names: tuple[str, str], console: Console) ->
         if side is not None:
             console.print(f"  {name}{_place(side)}", style="bold", markup=False)
             console.print(f"    {side.node}", markup=False)
+    if witness.meaning is not None:
+        console.print(f"  {witness.meaning}", markup=False)
     if witness.left is not None:
         count = f"{witness.depth} below the stored value" if witness.depth else "at the stored value"
         console.print(

@@ -100,7 +100,12 @@ def words(replay: Replay, part: Part, form: str = "", depth: int = _DEPTH) -> st
     if depth == 0:
         return "[…]" if name == matrix.VECTOR else f"{name}(…)"
     inner = name.rsplit(".", 1)[-1]
-    shown = [words(replay, replay.part(each), inner, depth - 1) for each in part.operands[:_WIDTH]]
+    # The second operand of a test for classes of numbers is a set of bits.
+    forms = [inner, "" if name.startswith("is of class") else inner, inner, inner]
+    shown = [
+        words(replay, replay.part(each), read_as, depth - 1)
+        for each, read_as in zip(part.operands[:_WIDTH], forms, strict=False)
+    ]
     if len(part.operands) > _WIDTH:
         shown.append(f"… {len(part.operands) - _WIDTH} more")
     return f"[{', '.join(shown)}]" if name == matrix.VECTOR else f"{name}({', '.join(shown)})"
