@@ -16,10 +16,12 @@ from bitwise_core.checker import Options, Outcome, Source
 from bitwise_core.cli import app
 from bitwise_core.difference import OWN_NANS, compare
 from bitwise_core.machine import lanes as L
-from bitwise_core.machine.lane_hash import exact_hash, full_hash, telling_nans
+from bitwise_core.machine.lane_hash import exact_hash, full_hash, same_everywhere, telling_nans
 from bitwise_core.machine.lanes import Lanes
 from bitwise_core.machine.launch import Launch
+from bitwise_core.machine.pieces import as_lanes
 from bitwise_core.machine.sets import SET_INDEX, is_float
+from bitwise_core.machine.terms import TermDomain
 from bitwise_core.search import Distinction, distinguish
 from bitwise_nvidia_sm90.plugin import SM90
 from bitwise_toy.plugin import TOY1
@@ -135,6 +137,50 @@ def test_a_folder_may_mix_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     done = CliRunner().invoke(app, ["diff", *names, "--trust-text"])
     assert done.exit_code == 0
     assert done.stdout.startswith("Equal for this launch")
+
+
+def test_a_file_of_an_architecture_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sentence says what the installed plugins read, and what to install."""
+    loaded = registry.load(["sm90"])
+    monkeypatch.setattr(registry, "default", lambda: replace(loaded, arches=MappingProxyType({"sm_90": SM90})))
+    (tmp_path / "a.ptx").write_text(PTX)
+    (tmp_path / "b.toy").write_text(TOY)
+    launches = [{**launch(n).model_dump(mode="json", exclude={"args"}), "args": []} for n in ("a.ptx", "b.toy")]
+    (tmp_path / "manifest.json").write_text(json.dumps({"kernels": launches}))
+    for command in (["partition", str(tmp_path)], ["diff", str(tmp_path / "a.ptx"), str(tmp_path / "b.toy")]):
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code == 2
+        assert done.stderr.startswith("bitwise: b.toy:1: PTX starts with .version")
+        assert "the plugins that are installed read .ptx: install that of the architecture of .toy" in done.stderr
+        assert done.stderr.count("\n") == 1
+    # A text that some plugin reads may have any ending.
+    (tmp_path / "c.txt").write_text(PTX)
+    assert (
+        CliRunner().invoke(app, ["tree", str(tmp_path / "c.txt"), "--element", "z[0]"]).stderr.count("installed") == 0
+    )
+
+
+def test_integers_made_of_numbers_are_the_same_everywhere() -> None:
+    """What a conversion or a choice between known integers gives has the bits of no NaN."""
+    with telling_nans("one"):
+        number = Lanes(32, np.ones((2, 1, 3), dtype=np.uint64), L.TERM)
+        domain = TermDomain()
+        converted = as_lanes(domain.floating("convert.rzi.s32.fp32", [number], 32))
+        predicate = as_lanes(domain.integer("compare.lt.fp32", [number, number], 1, np.less))
+        chosen = as_lanes(domain.select(predicate, np.ones((1, 1), np.uint32), np.zeros((1, 1), np.uint32)))
+        mixed = as_lanes(domain.select(predicate, number, np.zeros((1, 1), np.uint32)))
+        rounded = as_lanes(domain.floating("convert.rn.fp16.fp32", [number], 16))
+    assert [same_everywhere(each) for each in (converted, chosen, mixed, rounded)] == [True, True, False, False]
+
+
+def test_a_conversion_to_an_integer_does_not_look_at_a_nan() -> None:
+    number = Lanes(32, np.ones((2, 1, 3), dtype=np.uint64), L.TERM)
+    found = []
+    for architecture in ("one", "other"):
+        with telling_nans(architecture):
+            converted = as_lanes(TermDomain().floating("convert.rzi.s32.fp32", [number], 32))
+            found.append(exact_hash(converted))
+    assert np.array_equal(*found)
 
 
 def test_the_sets_of_floating_point_come_first() -> None:

@@ -231,7 +231,10 @@ def read(source: Source, arch: Arch, buffers: Mapping[str, int], options: Option
 
     try:
         if options.every_launch and options.across:
-            raise Unreadable("kernels of several architectures are compared for one launch, not for every one")
+            raise Unreadable(
+                "kernels of several architectures are compared for one launch, not for every one: name their launches "
+                "in a manifest"
+            )
         if options.every_launch:
             signature, notes = _for_every_launch(source, arch, options)
         else:

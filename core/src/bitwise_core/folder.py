@@ -218,7 +218,7 @@ def find_arch(sources: Sequence[Source], registry: Registry, target: str | None)
                 if stated in each.targets:
                     return each
             raise InputError(f"{source.name}: {_unmodelled(registry, stated)}")
-        sentences += refused[:1]
+        sentences += [f"{each}{_no_reader(registry, source.name)}" for each in refused[:1]]
     raise InputError(*sentences)
 
 
@@ -233,6 +233,8 @@ def targeted(sources: Sequence[Source], registry: Registry, target: str | None) 
         parsers = [each.parse for each in _readers(registry, source.name)]
         if arch.parse not in parsers:
             others.setdefault(parsers[0], []).append(source)
+        elif _no_reader(registry, source.name):
+            find_arch((source,), registry, None)
     targets = {
         id(source): found.name for group in others.values() for found in [find_arch(group, registry, None)]
         for source in group
@@ -258,6 +260,17 @@ def _readers(registry: Registry, name: str) -> list[Arch]:
         if stem.endswith(arch.extension):
             parsers.setdefault(arch.parse, arch)
     return list((parsers or {arch.parse: arch for arch in registry.arches.values()}).values())
+
+
+def _no_reader(registry: Registry, name: str) -> str:
+    """The end of a sentence where no plugin that is installed is for files of such an ending, else nothing."""
+    ending, read = Path(name.split("#")[0]).suffix, extensions(registry.arches.values())
+    if not ending or ending in read:
+        return ""
+    return (
+        f"; the plugins that are installed read {', '.join(read)}: install that of the architecture of {ending} "
+        "(pip install bitwise-VENDOR), or give the file its own ending"
+    )
 
 
 def _unmodelled(registry: Registry, target: str) -> str:
