@@ -5,10 +5,14 @@ Addresses count bytes, an array of shape (1 or blocks, 1 or threads); a global o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
+
 import numpy as np
 
 from bitwise_core.asm import Address, Operand
 from bitwise_core.machine import lanes as L
+from bitwise_core.machine.cells import SHARED_LIMIT
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array, Value, width
 from bitwise_core.machine.launch import POINTER_SHIFT
@@ -20,9 +24,15 @@ def watched(machine: Machine, cells: Array, bits: int, mask: Array | None) -> li
     """Per race detector the cells that active threads touch, `bits` bits from a cell of their own, and the threads."""
     count = max(1, bits // 8 // machine.shared.granule)
     if cells.shape[0] == 1:
-        active = np.ones(1, dtype=bool) if mask is None else mask.any(axis=0)
-        threads = np.flatnonzero(np.broadcast_to(active, (machine.threads,)))
-        row = np.broadcast_to(cells[0], (machine.threads,))[threads]
+        row = cells[0] if cells.shape[1] == machine.threads else np.broadcast_to(cells[0], (machine.threads,))
+        threads = _numbers_of_threads(machine.threads, 1)
+        if mask is not None:
+            threads = np.flatnonzero(np.broadcast_to(mask.any(axis=0), (machine.threads,)))
+            row = row[threads]
+        elif count > 1:
+            more = (row[:, None] + np.arange(count)).ravel()
+            every = _numbers_of_threads(machine.threads, count)
+            return [(each, more, every) for each in machine.races.acting(mask)]
         found = [(each, row, threads) for each in machine.races.acting(mask)]
     else:
         shape = (cells.shape[0], machine.threads)
@@ -37,6 +47,14 @@ def watched(machine: Machine, cells: Array, bits: int, mask: Array | None) -> li
     return [(each, (row[:, None] + more).ravel(), np.repeat(threads, count)) for each, row, threads in found]
 
 
+@lru_cache(maxsize=64)
+def _numbers_of_threads(threads: int, count: int) -> Array:
+    """The numbers of all threads, each so often in a row."""
+    found = np.repeat(np.arange(threads), count)
+    found.setflags(write=False)
+    return found
+
+
 def read_shared(machine: Machine, address: Array, bits: int) -> Value:
     """`bits` bits at each active thread's shared address."""
     shared = machine.shared
@@ -46,11 +64,17 @@ def read_shared(machine: Machine, address: Array, bits: int) -> Value:
     return shared.load(cells, bits)
 
 
-def write_shared(machine: Machine, address: Array, value: Value) -> None:
-    """Stores the value at each active thread's shared address."""
+def write_shared(machine: Machine, address: Array, *values: Value) -> None:
+    """Stores the values side by side, the first one at each active thread's shared address, one after the other."""
     shared = machine.shared
+    if len(values) > 1 and not _far_apart(machine, address, values):
+        place = 0
+        for value in values:
+            write_shared(machine, address + np.uint64(place) if place else address, value)
+            place += width(value) // 8
+        return
     cells = shared.cells(np.broadcast_to(address, (address.shape[0], machine.threads)), machine.mask)
-    bits = width(value)
+    bits = sum(width(value) for value in values)
     if machine.condition is not None:
         raise Unreadable("shared memory is written under a condition over data")
     apart = cells.shape[0] == 1
@@ -58,9 +82,23 @@ def write_shared(machine: Machine, address: Array, value: Value) -> None:
         races.writes(row, threads)
         known = races.writer.size > int(row.max(initial=0))
         apart = apart and not (known and (races.writer[row] != threads).any())
-    shared.store(cells, value, machine.mask)
-    if not apart and not shared.kept(cells, value, machine.mask):
-        raise Unreadable("threads write different values to one place of shared memory at once (a race)")
+    for value in values:
+        shared.store(cells, value, machine.mask)
+        if not apart and not shared.kept(cells, value, machine.mask):
+            raise Unreadable("threads write different values to one place of shared memory at once (a race)")
+        cells = cells + width(value) // 8 // shared.granule
+
+
+def _far_apart(machine: Machine, address: Array, values: Sequence[Value]) -> bool:
+    """Whether several values can be written at once: whole cells, in every block the same, and no two threads' meet."""
+    if address.shape[0] != 1 or any(width(value) // 8 % machine.shared.granule for value in values):
+        return False
+    places = np.broadcast_to(address[0], (machine.threads,))
+    if machine.mask is not None:
+        places = places[np.broadcast_to(machine.mask.any(axis=0), (machine.threads,))]
+    places = np.sort(places)
+    size = places.dtype.type(sum(width(value) for value in values) // 8)
+    return bool((places[1:] - places[:-1] >= size).all()) and int(places.max(initial=0)) < SHARED_LIMIT - int(size)
 
 
 def known_address(machine: Machine, operand: Operand, size: int) -> Array:

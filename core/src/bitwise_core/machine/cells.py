@@ -17,6 +17,8 @@ from bitwise_core.machine.lane_hash import term
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.pieces import as_lanes, choose, concat, cut_lanes
 
+SHARED_LIMIT = 1 << 20
+"""No shared memory has so many bytes."""
 PART_SHIFT, COUNT_SHIFT = 24, 28
 PART_CODE = 0x7F000000
 _MARKED = ~PART_CODE & 0xFFFFFFFF
@@ -83,12 +85,18 @@ def _with_whole(
 
 def join(cells: Sequence[tuple[hashing.Words, Array]], granule: int) -> Value:
     """Cells read side by side as one value of the same width as all of them."""
+    if len(cells) == 1:
+        return _lone(*cells[0], granule * 8)
+    alike = join_alike(cells, granule)
+    return join_by_lane(cells, granule) if alike is None else alike
+
+
+def join_by_lane(cells: Sequence[tuple[hashing.Words, Array]], granule: int) -> Value:
+    """See `join`, of several cells, whatever their lanes hold."""
     count = len(cells)
     bits = count * granule * 8
     first_words, first_meta = cells[0]
     log = count.bit_length() - 1
-    if count == 1:
-        return _lone(first_words, first_meta, bits)
     known = np.ones(first_meta.shape, dtype=bool)
     leaf, whole = known.copy(), known.copy()
     sticky: Array | np.uint32 = np.uint32(0)
@@ -118,6 +126,41 @@ def join(cells: Sequence[tuple[hashing.Words, Array]], granule: int) -> Value:
         return parts
     term_of = Lanes(bits, first_words, L.uniform((first_meta & np.uint32(_MARKED)) | sticky))
     return L.put(whole, term_of, as_lanes(parts))
+
+
+def join_alike(cells: Sequence[tuple[hashing.Words, Array]], granule: int) -> Value | None:
+    """What `join_by_lane` gives, where the lanes of each cell share their properties and are of one kind; else None."""
+    count = len(cells)
+    bits, log = count * granule * 8, count.bit_length() - 1
+    metas = []
+    for _, meta in cells:
+        first = meta.flat[0]
+        if (meta != first).any():
+            return None
+        metas.append(int(first))
+    sticky = 0
+    for each in metas:
+        sticky |= each & L.STICKY
+    first_words = cells[0][0]
+    kept = (metas[0] & _MARKED) | sticky
+    if metas == [(metas[0] & _MARKED) | part << PART_SHIFT | log << COUNT_SHIFT for part in range(count)]:
+        if bits <= 64 and all((words == first_words).all() for words, _ in cells[1:]):
+            return L.settle(Lanes(bits, first_words, kept))
+        return None
+    forms = {each & (L.FORM | PART_CODE) for each in metas}
+    if bits in L.UNSIGNED and forms == {L.KNOWN} and not sticky:
+        number = first_words[0].copy()
+        for part, (words, _) in enumerate(cells[1:], 1):
+            number |= words[0] << np.uint64(8 * part * granule)
+        return np.asarray(number.astype(L.UNSIGNED[bits]))
+    if bits <= 64 and forms == {L.LEAF}:
+        expected = ((words[0], first_words[0] + np.uint64(part * granule)) for part, (words, _) in enumerate(cells))
+        if all((found == wanted).all() for found, wanted in expected):
+            return L.settle(Lanes(bits, first_words, kept & ~L.QUIET))
+    if bits > 64 or not (sticky & L.POISON or forms & {L.LEAF, L.KNOWN}):
+        half = count // 2
+        return concat([join(cells[:half], granule), join(cells[half:], granule)])
+    return None
 
 
 def _lone(words: hashing.Words, meta: Array, bits: int) -> Value:
@@ -165,11 +208,12 @@ class SharedMemory:
         where = address.astype(np.int64)
         if mask is not None:
             where = np.where(mask, where, 0)
-        low = where & (self.granule - 1)
-        if low.any():
-            raise FinerGranule(int(low[low != 0].min() & -low[low != 0].min()))
+        if self.granule > 1:
+            low = where & (self.granule - 1)
+            if low.any():
+                raise FinerGranule(int(low[low != 0].min() & -low[low != 0].min()))
         top = int(where.max(initial=0))
-        if top < 0 or int(where.min(initial=0)) < 0 or top >= 1 << 20:
+        if top < 0 or int(where.min(initial=0)) < 0 or top >= SHARED_LIMIT:
             raise Unreadable("a shared-memory address lies outside shared memory")
         cells = where // self.granule
         if top + 16 * self.granule >= self.words.shape[2] * self.granule:

@@ -55,13 +55,14 @@ def _read(machine: Machine, address: Array, bits: int) -> Value:
 
 
 def _write(machine: Machine, address: Array, value: Value, bits: int) -> None:
-    low = 0
+    parts, low = [], 0
     while low < bits:
         size = min(32, bits - low)
         if bits - low >= 64 and is_one(cut(value, low, 64)):
             size = 64
-        write_shared(machine, address + np.uint64(low // 8) if low else address, cut(value, low, size))
+        parts.append(cut(value, low, size))
         low += size
+    write_shared(machine, address, *parts)
 
 
 def _offset(instruction: Instruction, name: str = "offset") -> int:
