@@ -26,7 +26,7 @@ def _rows() -> list[MmaSpec]:
     rows += [_row("tf32", "tf32", "fp32", k, FlooredSum(4, 24, 31, 24)) for k in (4, 8)]
     apart = FlooredSum(16, 24, 31, 24, parity_split=True)
     rows += [_row(left, right, "fp32", k, apart) for left, right in FP8 for k in (16, 32)]
-    return rows + [_row("s8", "s8", "s32", k, IntegerSum()) for k in (4, 16, 32)]
+    return rows + [_row("s8", "s8", "s32", k, IntegerSum()) for k in (4, 8, 16, 32)]
 
 
 ROWS: tuple[MmaSpec, ...] = tuple(_rows())

@@ -22,7 +22,7 @@ from bitwise_core.machine.access import in_a_buffer
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lane_hash import term
-from bitwise_core.machine.lanes import UNDETERMINED, Array, Value
+from bitwise_core.machine.lanes import UNDETERMINED, Array, Lanes, Value, known_where
 from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.pieces import as_lanes, cut
 from bitwise_core.machine.state import Machine, Step, both
@@ -103,6 +103,8 @@ def _to_buffer(instruction: Instruction, name: str, bits: int, count: int, retur
             if known is not None:
                 inside = within(machine, place, bits * count, line)
                 machine.mask = inside if machine.mask is None else machine.mask & inside
+            if known is None:
+                machine.mask = _not_beyond(machine, place)
             if known is None and (place.bound < _WHOLE).any():
                 raise Unreadable("an atomic operation at an offset that depends on data may lie out of bounds", line)
             if known is None or machine.condition is not None:
@@ -115,6 +117,20 @@ def _to_buffer(instruction: Instruction, name: str, bits: int, count: int, retur
         finish(machine)
 
     return step
+
+
+def _not_beyond(machine: Machine, place: Place) -> Array | None:
+    """The active lanes, less those at a known offset out of bounds: compilers put lanes that shall not act there."""
+    offset = place.offset
+    if not isinstance(offset, Lanes):
+        return machine.mask
+    known = known_where(offset)
+    if known is False:
+        return machine.mask
+    inside = np.logical_not(known & (offset.words[0] >= place.bound.astype(np.uint64)))
+    if inside.all():
+        return machine.mask
+    return inside if machine.mask is None else machine.mask & inside
 
 
 def _buffers(place: Place) -> list[int]:

@@ -43,8 +43,11 @@ _SHAPES = {
 """The shapes that Triton uses: rows and columns, k, blocks."""
 
 
-_STEPS = {"fp16": 8, "bf16": 8, "tf32": 4, "fp32": 1, "fp64": 4, "s8": 16, "e4m3fnuz": 16, "e5m2fnuz": 16}
-"""The k of a step, where the instruction has as many."""
+_STEPS = {"fp16": 8, "bf16": 8, "tf32": 4, "fp32": 1, "fp64": 4, "s8": 8, "e4m3fnuz": 16, "e5m2fnuz": 16}
+"""The k of a step, where the instruction has as many.
+
+Sums of integers are exact: a step of 8 is what one lane holds, whichever k Triton put there.
+"""
 
 
 def names() -> list[str]:
