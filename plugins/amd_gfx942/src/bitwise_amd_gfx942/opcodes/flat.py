@@ -11,7 +11,7 @@ from bitwise_amd_gfx942.opcodes.acting import vector
 from bitwise_amd_gfx942.opcodes.addressing import Width, load_words, store_words
 from bitwise_amd_gfx942.opcodes.bases import buffers_of, remember_base
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, number
-from bitwise_amd_gfx942.opcodes.sources import Reader, half_writer, reader, word_reader, writer
+from bitwise_amd_gfx942.opcodes.sources import Reader, half_writer, reader, side_by_side, word_reader, writer
 from bitwise_core.asm import Instruction, Operand, Register, Symbol, Vector
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.lanes import Value
@@ -130,4 +130,4 @@ def wide_reader(operand: Operand, instruction: Instruction) -> Reader:
     if not isinstance(operand, Vector):
         raise UnknownInstruction(instruction, "takes several registers")
     parts = [word_reader(each.name, instruction) for each in operand.items if isinstance(each, Register)]
-    return lambda machine: concat([part(machine) for part in parts])
+    return lambda machine: side_by_side(machine, parts)

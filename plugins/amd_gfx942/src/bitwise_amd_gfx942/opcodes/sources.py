@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -13,7 +13,7 @@ from bitwise_core.asm import Immediate, Instruction, Modified, Operand, Register
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import UnknownInstruction
 from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Array, Lanes, Value
+from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.pieces import choose, concat, cut
 from bitwise_core.machine.state import Machine, literal
 
@@ -85,8 +85,23 @@ def _reader(operand: Operand, kind: str, instruction: Instruction) -> Reader:
         parts = [word_reader(each.name, instruction) for each in operand.items if isinstance(each, Register)]
         if 32 * len(parts) != bits or len(parts) != len(operand.items):
             raise UnknownInstruction(instruction, f"takes {bits} bits and is given {len(operand.items)} registers")
-        return lambda machine: concat([part(machine) for part in parts])
+        return lambda machine: side_by_side(machine, parts)
     raise UnknownInstruction(instruction, f"takes a register or a constant, not {operand}")
+
+
+def side_by_side(machine: Machine, parts: Sequence[Reader]) -> Value:
+    """Several registers as one value."""
+    return concat([_in_acting_lanes(machine, part(machine)) for part in parts])
+
+
+def _in_acting_lanes(machine: Machine, value: Value) -> Value:
+    """The value, its halves kept apart where only lanes that do not act hold one number in both.
+
+    What such a lane still has from before must not show in what the others store.
+    """
+    if not isinstance(value, Pieces) or value.whole is None or machine.mask is None:
+        return value
+    return value if (value.whole & machine.mask).any() else Pieces(value.parts)
 
 
 def _changed(inner: Reader, operand: Modified, kind: str, instruction: Instruction) -> Reader:
