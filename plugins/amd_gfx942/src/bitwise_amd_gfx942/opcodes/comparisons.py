@@ -9,7 +9,7 @@ import numpy as np
 
 from bitwise_amd_gfx942.modes import flushes, mode_of
 from bitwise_amd_gfx942.opcodes import selected_parts
-from bitwise_amd_gfx942.opcodes.acting import values_seen, vector
+from bitwise_amd_gfx942.opcodes.acting import acting, values_seen, vector
 from bitwise_amd_gfx942.opcodes.constants import BITS
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
@@ -85,9 +85,10 @@ def compare(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         values = values_seen(machine, readers, instruction.operands)
         lanes = holds(machine, *values)
-        if form_of is not None and operator in ("o", "u"):
-            note_numbers(machine, lanes, form_of, (values[0], values[1]), negated=operator == "u")
         put_set(machine, target, lanes)
+        if form_of is not None and operator in ("o", "u") and machine.known(machine.registers[EXEC]) is not None:
+            written = as_set(machine, target)
+            note_numbers(machine, written, form_of, (values[0], values[1]), operator == "u", acting(machine))
         if verb == "cmpx":
             write_exec(machine, both_sets(machine, lanes, machine.registers[EXEC]))
 

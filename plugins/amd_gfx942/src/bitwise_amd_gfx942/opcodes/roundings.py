@@ -40,13 +40,18 @@ def same_value(left: Value, right: Value, mask: Array | None = None) -> bool:
     return bool(np.broadcast_to(same, shape)[np.broadcast_to(mask, shape)].all())
 
 
-def note_numbers(machine: Machine, predicate: Value, kind: str, values: tuple[Value, Value], negated: bool) -> None:
-    """Remembers that a predicate says of two values that none is a NaN; `negated`: that one is."""
+def note_numbers(
+    machine: Machine, predicate: Value, kind: str, values: tuple[Value, Value], negated: bool, where: Array | None
+) -> None:
+    """Remembers that a predicate says of two values that none is a NaN; `negated`: that one is.
+
+    It does so in the lanes `where`, in all of them where that is None.
+    """
     known = machine.extra.setdefault("numbers", {})
     if len(known) > _REMEMBERED:
         known.clear()
     # The values are kept, so that no other takes their identity.
-    known[id(predicate)] = (predicate, kind, values, negated)
+    known[id(predicate)] = (predicate, kind, values, negated, where)
 
 
 def _lowest_kept(machine: Machine, value: Value) -> Value:
@@ -99,15 +104,20 @@ def _noted(machine: Machine, predicate: Value) -> tuple[str, tuple[Value, Value]
     known = machine.extra.get("numbers")
     if not known:
         return None
-    found = known.get(id(predicate))
-    if found is not None and found[0] is predicate:
+    found, mask = known.get(id(predicate)), machine.mask
+    if found is not None and found[0] is predicate and _within(mask, found[4]):
         return found[1], found[2], found[3]
-    if machine.mask is None or not isinstance(predicate, Lanes):
+    if mask is None or not isinstance(predicate, Lanes):
         return None
-    for earlier, kind, values, negated in list(known.values())[: -_LOOKED_AT - 1 : -1]:
-        if same_value(earlier, predicate, machine.mask):
+    for earlier, kind, values, negated, where in list(known.values())[: -_LOOKED_AT - 1 : -1]:
+        if _within(mask, where) and same_value(earlier, predicate, mask):
             return kind, values, negated
     return None
+
+
+def _within(mask: Array | None, where: Array | None) -> bool:
+    """Whether the active lanes are among those."""
+    return where is None or (mask is not None and not (mask & ~where).any())
 
 
 def _one_number(machine: Machine, value: Value) -> int | None:
@@ -144,14 +154,21 @@ def chosen_number(machine: Machine, predicate: Value, if_true: Value, if_false: 
     return None
 
 
+def _is_zero(value: Value, mask: Array | None) -> bool:
+    """Whether a value is known to be 0 in every lane (of `mask`)."""
+    zero = L.holds(as_lanes(value), 0)
+    return bool(np.all(zero if mask is None else zero | ~mask))
+
+
 def _chosen_half(machine: Machine, value: Value, pieces: Pieces, constant: int) -> Value | None:
     halves = [cut(pieces, low, 16) for low in (0, 16)]
     for place, half in enumerate(halves):
         other = halves[1 - place]
         nan, rest = constant >> 16 * place & 0xFFFF, constant >> 16 * (1 - place) & 0xFFFF
-        if rest or nan != _BF16_NAN or not isinstance(other, np.ndarray) or other.any():
+        if rest or nan != _BF16_NAN or not _is_zero(other, machine.mask):
             continue
         if same_value(half, _rounding(machine, value), machine.mask):
             rounded = _as_bf16(machine, value)
-            return concat([rounded, other] if place == 0 else [other, rounded])
+            zero = literal(0, 16)
+            return concat([rounded, zero] if place == 0 else [zero, rounded])
     return None
