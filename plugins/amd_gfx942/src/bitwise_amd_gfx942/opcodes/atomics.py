@@ -127,7 +127,7 @@ def _not_beyond(machine: Machine, place: Place) -> Array | None:
     known = known_where(offset)
     if known is False:
         return machine.mask
-    inside = np.logical_not(known & (offset.words[0] >= place.bound.astype(np.uint64)))
+    inside: Array = np.logical_not(known & (offset.words[0] >= place.bound.astype(np.uint64)))
     if inside.all():
         return machine.mask
     return inside if machine.mask is None else machine.mask & inside
