@@ -173,3 +173,59 @@ v_lshlrev_b32_e32 v6, 8, v6
 v_max_f16_e32 v5, v6, v3"""
     assert unknown(body) == ""
     assert run(body, [0x1200], [0x3C00])[2:5].tolist() == [0x3C00, 0x7E00, 0x3C00]
+
+
+def test_a_choice_that_makes_no_difference_ends() -> None:
+    """The lanes of a set choose by the set that they are."""
+    body = """v_cmp_lt_f32_e64 s[20:21], v2, v3
+s_and_saveexec_b64 s[22:23], s[20:21]
+v_cndmask_b32_e64 v4, v4, v2, s[20:21]
+v_cndmask_b32_e64 v5, v4, v2, s[20:21]
+s_or_b64 exec, exec, s[22:23]
+v_cndmask_b32_e64 v5, v4, v2, s[20:21]"""
+    assert unknown(body) == ""
+
+
+def test_a_division_that_flushes_is_another() -> None:
+    """The parts alone, which are no division together."""
+    body = "v_div_fixup_f32 v5, v2, v3, v4"
+    kept, flushed = (reading(body, denormals=mode).signature for mode in (3, 0))
+    assert None not in (kept, flushed)
+    assert kept != flushed
+
+
+@pytest.mark.parametrize("line", ["v_readfirstlane_b32 v5, v2", "v_readlane_b32 v5, v2, 3"])
+def test_what_is_read_of_one_lane_goes_to_a_scalar_register(line: str) -> None:
+    assert "scalar" in unknown(line)
+
+
+PRELOADED = """s_load_dwordx4 s[2:5], s[0:1], 0x0
+s_waitcnt lgkmcnt(0)
+s_branch .LSTART
+.LSTART:
+s_mov_b64 s[8:9], s[2:3]"""
+
+
+def preloaded(before: str = "", after: str = "", length: int = 4) -> str:
+    """Why a kernel of two preloaded pointers is not read, `after` in place of `before` in its text."""
+    text = text_of("v_mov_b32_e32 v5, v2").replace(
+        "s_load_dwordx8 s[8:15], s[0:1], 0x0", PRELOADED.replace("\n", "\n\t")
+    )
+    text = text.replace("\ts_waitcnt lgkmcnt(0)\n\tv_lshl", "\tv_lshl").replace("s[10:11]", "s[4:5]")
+    text = text.replace("\tglobal_load_dword v3, v1, s[12:13]\n\tglobal_load_dword v4, v1, s[14:15]\n", "")
+    text = text.replace("\t.LSTART:", ".LSTART:").replace("user_sgpr_count 2", "user_sgpr_count 6")
+    fields = f"\t\t.amdhsa_user_sgpr_kernarg_preload_length {length}\n\t\t.amdhsa_user_sgpr_kernarg_preload_offset 0\n"
+    text = text.replace("\t\t.amdhsa_next_free_vgpr", fields + "\t\t.amdhsa_next_free_vgpr")
+    assert before in text
+    return reading("", text=text.replace(before, after, 1)).unknown or ""
+
+
+def test_the_beginning_loads_what_is_preloaded() -> None:
+    """Firmware that preloads arguments skips the beginning, other firmware runs it."""
+    refused = "a kernel whose arguments are preloaded does not begin by loading the same ones"
+    assert preloaded() == ""
+    assert preloaded(length=2).startswith(refused)
+    assert preloaded("s[0:1], 0x0", "s[0:1], 0x8").startswith(refused)
+    assert preloaded("s_load_dwordx4 s[2:5]", "s_load_dwordx4 s[4:7]").startswith(refused)
+    assert preloaded("\ts_branch .LSTART\n", "\ts_nop 0\n").startswith(refused)
+    assert preloaded("\ts_branch .LSTART\n", "\ts_mov_b32 s5, 0\n\ts_branch .LSTART\n").startswith(refused)

@@ -35,6 +35,7 @@ from bitwise_amd_gfx942.opcodes import (
     wave,
 )
 from bitwise_amd_gfx942.opcodes.waits import WaitingTable
+from bitwise_amd_gfx942.preloading import check_preloaded
 from bitwise_amd_gfx942.registers import EVERYONE, EXEC, WAVE
 from bitwise_amd_gfx942.text.parser import TARGET, parse
 from bitwise_core.asm import Kernel, Module
@@ -97,7 +98,7 @@ def prepare(machine: Machine, module: Module, kernel: Kernel, launch: Launch) ->
 def _user_registers(machine: Machine, kernel: Kernel, words: list[Value]) -> int:
     """The scalar registers that the descriptor asks for; gives back the number of the next one."""
     given = kernel.attributes
-    place = 0
+    place, base = 0, ""
     for name, count in (
         ("private_segment_buffer", 4), ("dispatch_ptr", 2), ("queue_ptr", 2), ("kernarg_segment_ptr", 2),
         ("dispatch_id", 2), ("flat_scratch_init", 2), ("private_segment_size", 1),
@@ -105,14 +106,19 @@ def _user_registers(machine: Machine, kernel: Kernel, words: list[Value]) -> int
         if given.get(f"user_sgpr_{name}", "0") != "1":
             continue
         if name == "kernarg_segment_ptr":
-            machine.registers[f"s{place}"] = literal(scalar_memory.ARGUMENTS_BASE, 32)
+            base = f"s{place}"
+            machine.registers[base] = literal(scalar_memory.ARGUMENTS_BASE, 32)
             machine.registers[f"s{place + 1}"] = literal(scalar_memory.ARGUMENTS_BASE >> 32, 32)
         place += count
     length = int(given.get("user_sgpr_kernarg_preload_length", "0"))
     start = int(given.get("user_sgpr_kernarg_preload_offset", "0"))
-    for word in words[start : start + length]:
+    preloaded: dict[str, int] = {}
+    for index, word in enumerate(words[start : start + length], start):
         machine.registers[f"s{place}"] = word
+        preloaded[f"s{place}"] = index
         place += 1
+    if length:
+        check_preloaded(kernel, base, preloaded)
     return int(given.get("user_sgpr_count", str(place)))
 
 

@@ -40,6 +40,11 @@ def exact(instruction: Instruction, context: Context, kind: str) -> bool:
     return rounding_of(mode, kind, instruction) == "rn" and not flushes(mode, kind, instruction)
 
 
+def _flush(instruction: Instruction, context: Context, kind: str) -> str:
+    """What the names of parts say of subnormal numbers."""
+    return ".ftz" if flushes(mode_of(context.kernel), kind, instruction) else ""
+
+
 @TABLE.opcode("v_div_scale_f32", "v_div_scale_f64")
 def scale(instruction: Instruction, context: Context) -> Step:
     """The numerator or denominator scaled, and the set of lanes whose quotient is to be scaled back."""
@@ -50,7 +55,7 @@ def scale(instruction: Instruction, context: Context) -> Step:
     out = pair(flag, instruction)
     readers, write = [reader(each, kind, instruction) for each in sources], writer(target, bits, instruction)
     serves = inside_division(instruction, context)
-    arch = context.arch.name
+    arch, flush = context.arch.name, _flush(instruction, context, kind)
 
     def step(machine: Machine) -> None:
         if serves:
@@ -58,8 +63,8 @@ def scale(instruction: Instruction, context: Context) -> Step:
             lanes: Value = poison(1, "inside a division")
         else:
             values = values_seen(machine, readers, instruction.operands)
-            result = operation(machine, f"divscale.{kind}@{arch}", values, bits)
-            lanes = machine.domain.floating(f"divscaled.{kind}@{arch}", values, 1)
+            result = operation(machine, f"divscale{flush}.{kind}@{arch}", values, bits)
+            lanes = machine.domain.floating(f"divscaled{flush}.{kind}@{arch}", values, 1)
         put_set(machine, out, lanes)
         in_active_lanes(lambda inner: write(inner, result))(machine)
 
@@ -71,7 +76,7 @@ def fused(instruction: Instruction, context: Context) -> Step:
     """The last correction, scaled back in the lanes of vcc."""
     kind = _KINDS[form(instruction.opcode).name[-3:]]
     bits = BITS[kind]
-    name = f"divfmas.{kind}@{context.arch.name}"
+    name = f"divfmas{_flush(instruction, context, kind)}.{kind}@{context.arch.name}"
     if inside_division(instruction, context):
         write = writer(instruction.operands[0], bits, instruction)
         return lambda machine: write(machine, poison(bits, "inside a division"))
@@ -101,7 +106,8 @@ def fixup(instruction: Instruction, context: Context) -> Step:
             return operation(machine, name, [numerator, denominator], bits)
 
         return lanewise(instruction, (kind,) * 3, bits, quotient, keeps_high=True)
-    name = f"divfixup{overflow(instruction, context, kind)}.{kind}@{context.arch.name}"
+    flush = _flush(instruction, context, kind)
+    name = f"divfixup{flush}{overflow(instruction, context, kind)}.{kind}@{context.arch.name}"
 
     def compute(machine: Machine, *values: Value) -> Value:
         return operation(machine, name, values, bits)

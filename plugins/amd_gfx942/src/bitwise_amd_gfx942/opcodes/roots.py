@@ -40,7 +40,7 @@ def note_large(machine: Machine, name: str, values: Sequence[Value], result: Val
     if verb == "add":
         large = _not_negative(others[0])
     elif verb == "fma":
-        large = same_value(*others) or all(_not_negative(each) for each in others)
+        large = same_value(others[0], others[1]) or all(_not_negative(each) for each in others)
     else:
         large = verb == "max"
     if large:

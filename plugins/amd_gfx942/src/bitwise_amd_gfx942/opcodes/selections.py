@@ -25,6 +25,8 @@ def remember(
     others: tuple[Choice, ...] = (),
 ) -> None:
     """Notes that `result` is these choices; the values are kept, so that no other takes their identity."""
+    if result is if_true or result is if_false:
+        return  # the choice made no difference
     known = machine.extra.setdefault("selections", {})
     if len(known) > _REMEMBERED:
         known.clear()

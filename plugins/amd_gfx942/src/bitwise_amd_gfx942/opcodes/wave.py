@@ -180,8 +180,8 @@ def read_lane(instruction: Instruction, context: Context) -> Step:
     """One lane's value for the whole wave, whether that lane runs or not."""
     check_modifiers(instruction)
     target, source, which = instruction.operands
-    if not is_vector(source):
-        raise UnknownInstruction(instruction, "takes a vector register")
+    if not is_vector(source) or is_vector(target):
+        raise UnknownInstruction(instruction, "takes a vector register and gives a scalar one")
     value_of, lane_of = reader(source, "b32", instruction), reader(which, "b32", instruction)
     write = writer(target, 32, instruction)
     line = instruction.line
@@ -201,6 +201,8 @@ def read_first_lane(instruction: Instruction, context: Context) -> Step:
     """The value of the first lane that runs, for the whole wave; of the first of all where none runs."""
     check_modifiers(instruction)
     target, source = instruction.operands
+    if is_vector(target):
+        raise UnknownInstruction(instruction, "gives a scalar register")
     value_of, write = reader(source, "b32", instruction), writer(target, 32, instruction)
     line = instruction.line
 
