@@ -107,6 +107,11 @@ def _huge(form: Format, first: Bits, second: Bits, place: int, variant: int) -> 
     return between(highest - 3, highest - 1, first, second)
 
 
+def _far(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
+    """Numbers so far apart that exponentials of their differences are subnormal."""
+    return bell(first, second) * 2.0 ** (4 + variant)
+
+
 def _whole(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
     """Exponents over the whole format; some sums overflow."""
     highest = form.bias if form.infinite else form.bias + 1
@@ -116,8 +121,8 @@ def _whole(form: Format, first: Bits, second: Bits, place: int, variant: int) ->
 KINDS: Mapping[str, tuple[Values, int]] = MappingProxyType(
     {
         "wide": (_wide, 4),
-        "cancelling": (_cancelling, 2),
-        "few": (_few, 1),
+        "cancelling": (_cancelling, 4),
+        "few": (_few, 3),
         "tiny": (_tiny, 1),
         "opposed": (_opposed, 1),
         "underflow": (_underflow, 5),
@@ -128,6 +133,7 @@ KINDS: Mapping[str, tuple[Values, int]] = MappingProxyType(
         "huge": (_huge, 1),
         "signalling": (_signalling, 2),
         "whole": (_whole, 2),
+        "far": (_far, 2),
     }
 )
 """What a kind draws, and in how many variants."""
