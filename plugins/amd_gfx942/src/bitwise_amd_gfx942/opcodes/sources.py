@@ -14,7 +14,7 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import UnknownInstruction
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
-from bitwise_core.machine.pieces import choose, concat, cut
+from bitwise_core.machine.pieces import as_lanes, choose, concat, cut
 from bitwise_core.machine.state import Machine, literal
 
 Reader: TypeAlias = Callable[[Machine], Value]
@@ -42,6 +42,8 @@ def word_reader(name: str, instruction: Instruction) -> Reader:
 
         def read(machine: Machine) -> Value:
             found = machine.registers.get(name)
+            if type(found) is Pieces and found.whole is not None:
+                return _one_where_it_runs(machine, found, found.whole)
             return poison(32) if found is None else found
 
         return read
@@ -52,6 +54,12 @@ _KEPT = 1 << 14
 _READERS: dict[tuple[Operand, str], Reader] = {}
 _WRITERS: dict[tuple[Operand, int], Writer] = {}
 """Functions made for operands before: they hold nothing of the instruction that they were made for."""
+
+
+def _one_where_it_runs(machine: Machine, value: Pieces, whole: Array) -> Value:
+    """A register as one value where it is one in every active lane; other lanes hold anything."""
+    one = whole if machine.mask is None else whole | ~machine.mask
+    return as_lanes(value) if one.all() else value
 
 
 def reader(operand: Operand, kind: str, instruction: Instruction) -> Reader:
