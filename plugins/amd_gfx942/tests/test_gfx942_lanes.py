@@ -386,3 +386,20 @@ v_cndmask_b32_sdwa v5, v7, v6, vcc dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:
     apart = reading(some.format("", rounding))
     before = reading(some.format(rounding + "v_mov_b32_e32 v8, v5\n", "v_mov_b32_e32 v5, v8\n"))
     assert apart.signature == before.signature is not None
+
+
+def test_registers_are_read_as_what_they_are_in_the_waves_that_run() -> None:
+    """Halves put together in one wave are halves there, though the other wave has one number in the register."""
+    text = """v_mov_b32_e32 v5, 0
+v_add_f16_e32 v6, v2, v3
+v_add_f16_e32 v7, v3, v4
+v_add_f32_e32 v9, v2, v3
+v_mov_b32_e32 v8, {other}
+v_cmp_gt_u32_e32 vcc, 64, v0
+s_cbranch_vccz .LONE
+v_pack_b32_f16 v8, v6, v7
+v_lshlrev_b32_e32 v5, 16, v8
+.LONE:
+s_nop 0"""
+    first, second = (reading(text.format(other=each), threads=128) for each in ("v9", "0"))
+    assert first.signature == second.signature is not None

@@ -57,9 +57,12 @@ _WRITERS: dict[tuple[Operand, int], Writer] = {}
 
 
 def _one_where_it_runs(machine: Machine, value: Pieces, whole: Array) -> Value:
-    """A register as one value where it is one in every active lane; other lanes hold anything."""
-    one = whole if machine.mask is None else whole | ~machine.mask
-    return as_lanes(value) if one.all() else value
+    """A register as one value, or as its parts, where it is so in every active lane; other lanes hold anything."""
+    if (whole if machine.mask is None else whole | ~machine.mask).all():
+        return as_lanes(value)
+    if machine.mask is not None and not (whole & machine.mask).any():
+        return Pieces(value.parts)
+    return value
 
 
 def reader(operand: Operand, kind: str, instruction: Instruction) -> Reader:
