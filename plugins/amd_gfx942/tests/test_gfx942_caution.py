@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from gfx942_kernels import reading, run, text_of
@@ -181,9 +182,12 @@ def test_a_choice_that_makes_no_difference_ends() -> None:
 s_and_saveexec_b64 s[22:23], s[20:21]
 v_cndmask_b32_e64 v4, v4, v2, s[20:21]
 v_cndmask_b32_e64 v5, v4, v2, s[20:21]
-s_or_b64 exec, exec, s[22:23]
-v_cndmask_b32_e64 v5, v4, v2, s[20:21]"""
-    assert unknown(body) == ""
+v_add_f32_e32 v5, v5, v4
+s_or_b64 exec, exec, s[22:23]"""
+    assert unknown("v_mov_b32_e32 v5, 0\n" + body) == ""
+    words = np.array([1.0, 2.0, 3.0], dtype=np.float32).view(np.uint32)
+    left = run("v_mov_b32_e32 v5, 0\n" + body, words[:1], words[1:2], words[2:])
+    assert left.view(np.float32)[0] == 2.0
 
 
 def test_a_division_that_flushes_is_another() -> None:
