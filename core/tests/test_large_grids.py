@@ -88,6 +88,14 @@ def test_the_tree_of_an_element_in_another_block(folder: Path) -> None:
     )
 
 
+def test_a_grid_beyond_counting(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"a.ptx": row_sum()}, [{**launch("a.ptx"), "grid": [2**31 - 1, 2**31 - 1]}])
+    _, found = answer("partition", str(folder), "--workers", "1")
+    assert found["unknown"]["a.ptx"].endswith(
+        "are not proved to be translations: the grid has more than 67108864 blocks"
+    )
+
+
 @pytest.mark.usefixtures("nothing_is_small")
 def test_a_kernel_with_a_race_is_unknown(folder: Path) -> None:
     race = row_sum().replace("add.s64 %rd6, %rd2, %rd5;", "mov.u64 %rd6, %rd2;")

@@ -35,6 +35,8 @@ def passes(prepared: Ready, buffers: Mapping[str, int], limits: Limits) -> list[
     all blocks.  Shared memory is opaque at first; a kernel that keeps integers there is followed again with all of
     its content.
     """
+    if prepared.launch.blocks > limits.numbers:
+        raise NotTranslations(f"the grid has more than {limits.numbers} blocks")
     waiting: list[Array] = [np.arange(prepared.launch.blocks, dtype=np.int64)]
     granule = prepared.arch.granule(prepared.kernel)
     found: list[Pass] = []

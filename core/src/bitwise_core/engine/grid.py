@@ -34,6 +34,8 @@ class Limits:
     """Parts of a grid that act differently."""
     lanes: int = 1 << 23
     """Numbers that one instruction may be evaluated on, over distinct blocks and threads."""
+    numbers: int = 1 << 26
+    """Blocks of a grid."""
     spans: int = 1 << 23
     """Contiguous byte ranges that a grid may store."""
     blocks: int = 1024
