@@ -10,7 +10,7 @@ import numpy as np
 from bitwise_amd_gfx942.modes import flushes, mode_of
 from bitwise_amd_gfx942.opcodes import selected_parts
 from bitwise_amd_gfx942.opcodes.acting import acting, values_seen, vector
-from bitwise_amd_gfx942.opcodes.constants import BITS
+from bitwise_amd_gfx942.opcodes.classes import of_class
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
 from bitwise_amd_gfx942.opcodes.roots import chosen_root
@@ -24,10 +24,9 @@ from bitwise_amd_gfx942.sets import both_sets
 from bitwise_core.asm import Instruction, Vector
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.comparisons import compare_as_floats, compare_as_integers
-from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.lanes import Value
 from bitwise_core.machine.pieces import choose
 from bitwise_core.machine.state import Machine, Step
-from bitwise_core.machine.steps import apply_integer
 
 TABLE = Table()
 
@@ -95,25 +94,6 @@ def compare(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-_CLASSES = (
-    "signalling NaN", "quiet NaN", "-infinity", "-normal", "-subnormal", "-0", "+0", "+subnormal", "+normal",
-    "+infinity",
-)  # fmt: skip
-
-
-def classes_of(pattern: Array, bits: int) -> Array:
-    """The number of the class (see `_CLASSES`) of each pattern."""
-    mantissa = {16: 10, 32: 23, 64: 52}[bits]
-    top = (1 << bits - 1 - mantissa) - 1
-    exponent = (pattern >> pattern.dtype.type(mantissa)) & pattern.dtype.type(top)
-    fraction = pattern & pattern.dtype.type((1 << mantissa) - 1)
-    negative = (pattern >> pattern.dtype.type(bits - 1)) != 0
-    quiet = (pattern >> pattern.dtype.type(mantissa - 1)) & pattern.dtype.type(1) != 0
-    size = np.where(exponent == top, 3, np.where(exponent != 0, 2, np.where(fraction != 0, 1, 0)))
-    nan = (exponent == top) & (fraction != 0)
-    return np.where(nan, np.where(quiet, 1, 0), np.where(negative, 5 - size, 6 + size))
-
-
 @TABLE.opcode(*(f"v_cmp{x}_class_{kind}" for x in ("", "x") for kind in _FLOAT_KINDS))
 def compare_class(instruction: Instruction, context: Context) -> Step:
     """The set of active lanes whose number is of one of the classes that the second source's bits name."""
@@ -124,29 +104,16 @@ def compare_class(instruction: Instruction, context: Context) -> Step:
         reader(instruction.operands[1], kind, instruction),
         reader(instruction.operands[2], "b32", instruction),
     )
-    bits = BITS[kind]
     if flushes(mode_of(context.kernel), kind, instruction):
         raise UnknownInstruction(instruction, "tells subnormal numbers where these are flushed, which is not modelled")
 
-    def evaluate(a: Array, mask: Array) -> Array:
-        holds: Array = mask >> classes_of(a, bits).astype(np.uint32) & np.uint32(1) != 0
-        return holds
-
     def step(machine: Machine) -> None:
-        lanes = apply_integer(
-            machine, f"is of class.{kind}", values_seen(machine, readers, instruction.operands), 1, evaluate
-        )
+        lanes = of_class(machine, kind, *values_seen(machine, readers, instruction.operands))
         put_set(machine, target, lanes)
         if verb == "cmpx":
             write_exec(machine, both_sets(machine, lanes, machine.registers[EXEC]))
 
     return step
-
-
-def _of_class(a: Array, mask: Array) -> Array:
-    """Whether an fp32 is of one of the classes."""
-    holds: Array = mask >> classes_of(a, 32).astype(np.uint32) & np.uint32(1) != 0
-    return holds
 
 
 @vector(TABLE, "v_cndmask_b32")
@@ -170,7 +137,7 @@ def select(instruction: Instruction, context: Context) -> Step:
             return followed
         whole = chosen_number(machine, predicate, if_true, if_false)
         if whole is None:
-            whole = chosen_root(machine, predicate, if_true, if_false, _of_class, context.arch.name)
+            whole = chosen_root(machine, predicate, if_true, if_false, context.arch.name)
         if whole is not None:
             return whole
         result = machine.domain.select(predicate, if_true, if_false)

@@ -10,13 +10,14 @@ x - s' s' is rounded, and the result may be another: there the sequence stays wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
+from bitwise_amd_gfx942.opcodes.classes import of_class
 from bitwise_amd_gfx942.opcodes.roundings import same_value
 from bitwise_core.machine import lanes as L
-from bitwise_core.machine.lanes import Array, Lanes, Value
+from bitwise_core.machine.lanes import Lanes, Value
 from bitwise_core.machine.state import Machine, literal
 
 _REMEMBERED = 1024
@@ -56,17 +57,12 @@ def _not_negative(value: Value) -> bool:
     return isinstance(value, Lanes) and bool(np.all(L.has(value, L.NOT_NEGATIVE)))
 
 
-def chosen_root(
-    machine: Machine, predicate: Value, if_true: Value, if_false: Value, classes: Callable[..., Array], arch: str
-) -> Value | None:
+def chosen_root(machine: Machine, predicate: Value, if_true: Value, if_false: Value, arch: str) -> Value | None:
     """The square root of `if_true` where the choice ends such a sequence, None for any other."""
     if machine.extra.get("from 2^-96 on", {}).get(id(if_true)) is not if_true or not isinstance(if_false, Lanes):
         return None
     domain, x = machine.domain, if_true
-    if not any(
-        same_value(predicate, domain.integer("is of class.fp32", [x, literal(each, 32)], 1, classes))
-        for each in _CLASSES
-    ):
+    if not any(same_value(predicate, of_class(machine, "fp32", x, literal(each, 32))) for each in _CLASSES):
         return None
 
     def fused(left: Value, right: Value, addend: Value) -> Value:
