@@ -66,6 +66,20 @@ def test_literals_give_what_registers_give(case: Case) -> None:
         assert found == {0: (case.bits, case.meaning(*row) & ((1 << case.bits) - 1))}
 
 
+def test_a_byte_in_a_wider_register_has_its_sign_or_zeros_in_front() -> None:
+    values = [0, 1, 127, 128, 200, 255, 0x1FF, 0xFFFFFF80, 0x12345678, 0xFFFFFFFF]
+    lines = [
+        table(values, 32, "%r1"),
+        "cvt.s8.s32 %h1, %r1; cvt.s32.s16 %r2, %h1; cvt.u8.u32 %h2, %r1; cvt.s32.s16 %r3, %h2;",
+    ]
+    lines += [store("%r2", 32, slot=0, count=2), store("%r3", 32, slot=1, count=2)]
+    found = known(run("\n".join(lines), threads=len(values))[0])
+    for index, value in enumerate(values):
+        byte = value & 255
+        assert found[8 * index] == (32, (byte - 256 * (byte > 127)) & 0xFFFFFFFF)
+        assert found[8 * index + 4] == (32, byte)
+
+
 def test_a_chain_of_carries_adds_numbers_of_96_bits() -> None:
     random = Random(3)
     pool = [random.choice((0, 1, 2**96 - 1, 2**64 - 1, 2**32, random.getrandbits(96))) for _ in range(2 * THREADS)]

@@ -128,10 +128,28 @@ EQUAL = {
     ),
     "halves exchanged twice": ("mov.b32 %r5, {%h1, %h2}; prmt.b32 %r6, %r5, %r5, 0x1032; prmt.b32 %r40, %r6, %r6, 0x1032;", "mov.b32 %r40, {%h1, %h2};"),
     "linear forms": ("add.s32 %r5, %r1, %r2; mul.lo.s32 %r5, %r5, 6; sub.s32 %r40, %r5, %r2;", "mul.lo.s32 %r5, %r2, 5; mad.lo.s32 %r40, %r1, 6, %r5;"),
+    "a byte with its sign in a wider register": (
+        "cvt.s8.s32 %h5, %r1; cvt.rn.f32.s16 %f40, %h5;", "shl.b32 %r5, %r1, 0; cvt.s8.s32 %h5, %r5; cvt.s32.s16 %r6, %h5; cvt.rn.f32.s32 %f40, %r6;"
+    ),
+    "a byte with zeros in a wider register": (
+        "cvt.u8.u32 %h5, %r1; cvt.rn.f32.u16 %f40, %h5;", "cvt.u8.u32 %h5, %r1; cvt.u32.u16 %r6, %h5; cvt.rn.f32.u32 %f40, %r6;"
+    ),
+    "a half as a number and then as an integer": (
+        "cvt.rzi.s32.f16 %r40, %h1;", "cvt.rzi.s32.f32 %r40, %f11;"
+    ),
+    "zeros in a set of bits": ("xor.b32 %r5, %r1, 0; xor.b32 %r40, %r5, %r2;", "xor.b32 %r40, %r2, %r1;"),
+    "the high half of a product": ("mul.hi.u32 %r40, %r1, %r2;", "mul.hi.u32 %r40, %r2, %r1;"),
     "minus one in a linear form": ("add.s64 %d40, %d5, -1;", "sub.s64 %d40, %d5, 1;"),
 }  # fmt: skip
 
 DIFFERENT = {
+    "a byte with its sign and one with zeros": (
+        "cvt.s8.s32 %h5, %r1; cvt.rn.f32.s16 %f40, %h5;", "cvt.u8.u32 %h5, %r1; cvt.rn.f32.u16 %f40, %h5;"
+    ),
+    "a byte and a half with their signs": (
+        "cvt.s8.s32 %h5, %r1; cvt.rn.f32.s16 %f40, %h5;", "cvt.s16.s32 %h5, %r1; cvt.rn.f32.s16 %f40, %h5;"
+    ),
+    "the signed and the unsigned high half of a product": ("mul.hi.u32 %r40, %r1, %r2;", "mul.hi.s32 %r40, %r1, %r2;"),
     "padding of another row": (
         PADDED + exponential(34, "0fFF800000", 22) + "add.f32 %f40, %f31, %f34;", PADDED + "add.f32 %f40, %f31, %f33;"
     ),

@@ -170,6 +170,8 @@ def cut(value: Value, low: int, bits: int) -> Value:
     special = other_form(value)
     if special is not None:
         return special.cut(low, bits)
+    if value.extends is not None and low + bits <= width(value.extends[0]):
+        return cut(value.extends[0], low, bits)
     own = value.part(low, bits)
     return cut_lanes(value, low, bits) if own is None else own
 

@@ -23,6 +23,7 @@ from bitwise_nvidia_ptx.opcodes.common import (
     signed,
     type_bits,
 )
+from bitwise_nvidia_ptx.opcodes.memory import extended, register_bits
 
 TABLE = OpcodeTable()
 
@@ -42,7 +43,7 @@ def convert(instruction: Instruction, context: Context) -> Step:
     rounding = next((each for each in modifiers if each in _TO_FLOAT or each in _TO_INTEGER), None)
     options = "".join(f".{each}" for each in ("ftz", "sat", "satfinite", "relu") if each in modifiers)
     if is_integer(to) and is_integer(source):
-        return _integers(instruction, to, source, "sat" in modifiers)
+        return _integers(instruction, context, to, source, "sat" in modifiers)
     if to in PACKED:
         return _packed(instruction, to, source, rounding, options)
     return _scalar(instruction, to, source, rounding, options)
@@ -105,9 +106,11 @@ def _packed(instruction: Instruction, to: str, source: str, rounding: str | None
     return pack
 
 
-def _integers(instruction: Instruction, to: str, source: str, saturates: bool) -> Step:
+def _integers(instruction: Instruction, context: Context, to: str, source: str, saturates: bool) -> Step:
+    """Between integers; a register wider than the result gets its sign, or zeros, in front."""
     destination, operand = instruction.operands
     bits, wide = type_bits(to), type_bits(source)
+    width = register_bits(destination, context, bits)
     from_signed, to_signed = source[0] == "s", to[0] == "s"
 
     def evaluate(a: Array) -> Array:
@@ -124,16 +127,18 @@ def _integers(instruction: Instruction, to: str, source: str, saturates: bool) -
 
     name = f"convert{'.sat' if saturates else ''}.{to}.{source}"
 
-    def step(machine: Machine) -> None:
-        value = machine.read_bits(operand, wide)
+    def converted(machine: Machine, value: Value) -> Value:
         if isinstance(value, np.ndarray):
-            machine.write(destination, evaluate(value))
-        elif bits <= wide and not saturates:
-            machine.write(destination, cut(value, 0, bits))
-        elif not from_signed and not saturates:
-            machine.write(destination, concat([value, *_zeros(bits - wide)]))
-        else:
-            machine.write(destination, apply_integer(machine, name, [value], bits, evaluate))
+            return evaluate(value)
+        if bits <= wide and not saturates:
+            return cut(value, 0, bits)
+        if not from_signed and not saturates:
+            return concat([value, *_zeros(bits - wide)])
+        return apply_integer(machine, name, [value], bits, evaluate)
+
+    def step(machine: Machine) -> None:
+        result = converted(machine, machine.read_bits(operand, wide))
+        machine.write(destination, extended(machine, result, bits, width, to_signed))
 
     return step
 

@@ -124,7 +124,7 @@ def load(instruction: Instruction, context: Context) -> Step:
     targets = _elements(destination, count, instruction)
     line = instruction.line
     extends = kind[0] == "s"
-    widths = [_register_bits(target, context, bits) for target in targets]
+    widths = [register_bits(target, context, bits) for target in targets]
     base = source.base.name if isinstance(source, Address) and isinstance(source.base, Register) else ""
 
     def pointers() -> frozenset[str] | None:
@@ -137,12 +137,12 @@ def load(instruction: Instruction, context: Context) -> Step:
                 aligned(machine, whole, bits * count // 8, line)
         for index, target in enumerate(targets):
             value = _load_one(machine, space, source, index * bits // 8, bits, line, pointers)
-            machine.write(target, _extend(machine, value, bits, widths[index], extends))
+            machine.write(target, extended(machine, value, bits, widths[index], extends))
 
     return step
 
 
-def _register_bits(target: Operand, context: Context, bits: int) -> int:
+def register_bits(target: Operand, context: Context, bits: int) -> int:
     """The declared width of a destination register (loads of 8 and 16 bits may fill a wider one)."""
     if not isinstance(target, Register):
         return bits
@@ -152,7 +152,8 @@ def _register_bits(target: Operand, context: Context, bits: int) -> int:
     return max(bits, found) if found is not None else bits
 
 
-def _extend(machine: Machine, value: Value, bits: int, width: int, signed: bool) -> Value:
+def extended(machine: Machine, value: Value, bits: int, width: int, signed: bool) -> Value:
+    """A value of `bits` bits in a register of `width`, with its sign or zeros in front."""
     if width == bits:
         return value
 
