@@ -168,6 +168,12 @@ def _meets(store: Access, where: Array, size: np.uint64) -> bool:
     return bool((np.searchsorted(keys, where + size, side="left") > first).any())
 
 
+def _distinct(numbers: Array) -> list[int]:
+    """The numbers that occur, ascending; there is one at least, and mostly no other."""
+    low, high = int(numbers.min()), int(numbers.max())
+    return [low] if low == high else [int(each) for each in np.unique(numbers)]
+
+
 class GlobalMemory:
     """The loads and stores of a launch, over all its batches."""
 
@@ -208,9 +214,7 @@ class GlobalMemory:
             address = np.broadcast_to(address, full)[np.broadcast_to(mask, full)]
         if not address.size:
             return set()
-        numbers = self.buffer_of(address)
-        low, high = int(numbers.min()), int(numbers.max())
-        return {low} if low == high else {int(each) for each in np.unique(numbers)}
+        return set(_distinct(self.buffer_of(address)))
 
     def buffer_of(self, address: Array) -> Array:
         """The number of the buffer at each address."""
@@ -270,19 +274,19 @@ class GlobalMemory:
         if not where.size:
             return
         numbers = self.buffer_of(where)
-        buffers = np.unique(numbers)
+        buffers = _distinct(numbers)
         for offset, lanes in parts:
             flat = _flat(lanes, (shape[0], shape[1]), active)
             if len(buffers) == 1:
                 access = Access(where + np.uint64(offset), who, epoch, flat, lanes.bits, line)
-                self.stores.setdefault(int(buffers[0]), []).append(access)
+                self.stores.setdefault(buffers[0], []).append(access)
                 continue
             for buffer in buffers:
                 chosen = numbers == buffer
                 part = Lanes(flat.bits, np.broadcast_to(flat.words, (2, 1, chosen.size))[:, :, chosen],
                              flat.meta if isinstance(flat.meta, int) else flat.meta[:, chosen])  # fmt: skip
                 access = Access(where[chosen] + np.uint64(offset), who[chosen], epoch, part, lanes.bits, line)
-                self.stores.setdefault(int(buffer), []).append(access)
+                self.stores.setdefault(buffer, []).append(access)
 
     def contribute(
         self,

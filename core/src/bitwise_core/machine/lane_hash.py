@@ -54,10 +54,13 @@ def base_hash(lanes: Lanes) -> hashing.Words:
         words = _base_hash_uniform(lanes.words, meta, lanes.bits)
     else:
         kinds = meta & np.uint32(KIND | WIDENED | ABSORBED | (255 << SET_SHIFT))
-        present = np.unique(kinds)
-        words = _base_hash_uniform(lanes.words, int(present[0]), lanes.bits)
-        for kind in present[1:]:
-            words = np.where(kinds == kind, _base_hash_uniform(lanes.words, int(kind), lanes.bits), words)
+        words = _base_hash_uniform(lanes.words, int(kinds.flat[0]), lanes.bits)
+        others = kinds != kinds.flat[0]
+        while others.any():  # there are few kinds, and to sort them out costs less than to sort them
+            kind = kinds.flat[int(others.argmax())]
+            here = kinds == kind
+            words = np.where(here, _base_hash_uniform(lanes.words, int(kind), lanes.bits), words)
+            others &= ~here
     lanes.hashed = words
     return words
 

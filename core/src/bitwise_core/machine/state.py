@@ -248,7 +248,10 @@ class Machine:
         """The numbers of the warps with an active lane."""
         if self.mask is None:
             return np.arange(-(-self.threads // self.warp))
-        return np.unique(np.flatnonzero(self.active_threads()) // self.warp)
+        active = self.active_threads()
+        if self.threads % self.warp == 0:
+            return np.flatnonzero(active.reshape(-1, self.warp).any(axis=1))
+        return np.unique(np.flatnonzero(active) // self.warp)
 
 
 class _Unwritten(Exception):
