@@ -114,3 +114,34 @@ v_lshlrev_b32_e32 v5, 16, v8
 s_nop 0"""
     first, second = (reading(text.format(other=each), threads=128) for each in ("v9", "0"))
     assert first.signature == second.signature is not None
+
+
+def test_a_maximum_of_widened_bf16_in_some_lanes_is_one_of_bf16() -> None:
+    """Though the lanes that do not run hold other numbers where the low halves are zero."""
+    widened = "v_lshlrev_b32_e32 v6, 16, v2\nv_max_f32_e32 v6, v6, v6\nv_lshlrev_b32_e32 v7, 16, v3\n"
+    some = (
+        "v_mov_b32_e32 v5, v0\nv_cmp_gt_u32_e32 vcc, 20, v0\n{}"
+        "s_and_saveexec_b64 s[20:21], vcc\n{}v_max_f32_e32 v5, v6, v8\ns_or_b64 exec, exec, s[20:21]"
+    )
+    inside = widened + "v_mov_b32_e32 v8, v0\n", "v_max_f32_e32 v8, v7, v7\n"
+    before = widened + "v_max_f32_e32 v8, v7, v7\n", ""
+    forms = [reading(some.format(*each)).signature for each in (inside, before)]
+    assert forms[0] == forms[1] is not None
+    left = run(some.format(*inside), [0x3F80], [0x4000])
+    assert left.tolist() == [0x40000000] * 20 + list(range(20, 64))
+
+
+def test_finite_numbers_and_infinities_are_told_by_their_size() -> None:
+    patterns = [0, 1, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000]
+    words = [each | sign for each in patterns for sign in (0, 1 << 31)]
+    for classes, comparison in ((0x1F8, "lg"), (0x204, "eq")):
+        asks = f"v_mov_b32_e32 v6, {classes:#x}\nv_cmp_class_f32_e32 vcc, v2, v6\nv_cndmask_b32_e32 v5, v3, v4, vcc"
+        compares = (
+            f"s_mov_b32 s20, 0x7f800000\nv_cmp_{comparison}_f32_e64 vcc, |v2|, s20\nv_cndmask_b32_e32 v5, v3, v4, vcc"
+        )
+        assert reading(asks).signature == reading(compares).signature is not None
+        expected = [
+            each % 0x80000000 < 0x7F800000 if classes == 0x1F8 else each % 0x80000000 == 0x7F800000 for each in words
+        ]
+        for body in (asks, compares):
+            assert run(body, words, [0], [1], threads=64)[: len(words)].tolist() == expected

@@ -136,11 +136,11 @@ def read_word(machine: Machine, name: str) -> Value:
             number = ballot(known, machine.threads)
             return (number >> np.uint64(32) if name == "exec_hi" else number).astype(np.uint32)
         return poison(32)
-    return found if machine.mask is None else _in_active_waves(machine, found, machine.mask)
+    return found if machine.mask is None else in_active_lanes(machine, found, machine.mask)
 
 
-def _in_active_waves(machine: Machine, value: Value, mask: Array) -> Value:
-    """A scalar as one number where all waves that run hold the same known one; those that do not hold anything."""
+def in_active_lanes(machine: Machine, value: Value, mask: Array) -> Value:
+    """A value as one number where all lanes that run hold the same known one; those that do not hold anything."""
     if L.other_form(value) is not None or (isinstance(value, np.ndarray) and value.size == 1):
         return value
     known = machine.known(value)

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.constants import BITS, pattern
-from bitwise_amd_gfx942.registers import read_word, set_key, write_word
+from bitwise_amd_gfx942.registers import in_active_lanes, read_word, set_key, write_word
 from bitwise_core.asm import Immediate, Instruction, Modified, Operand, Register, Vector
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import UnknownInstruction
@@ -42,8 +42,8 @@ def word_reader(name: str, instruction: Instruction) -> Reader:
 
         def read(machine: Machine) -> Value:
             found = machine.registers.get(name)
-            if type(found) is Pieces and found.whole is not None:
-                return _one_where_it_runs(machine, found, found.whole)
+            if type(found) is Pieces:
+                return _where_it_runs(machine, found)
             return poison(32) if found is None else found
 
         return read
@@ -56,13 +56,22 @@ _WRITERS: dict[tuple[Operand, int], Writer] = {}
 """Functions made for operands before: they hold nothing of the instruction that they were made for."""
 
 
-def _one_where_it_runs(machine: Machine, value: Pieces, whole: Array) -> Value:
+def _where_it_runs(machine: Machine, value: Pieces) -> Value:
     """A register as one value, or as its parts, where it is so in every active lane; other lanes hold anything."""
-    if (whole if machine.mask is None else whole | ~machine.mask).all():
+    mask, whole = machine.mask, value.whole
+    if whole is not None and (whole if mask is None else whole | ~mask).all():
         return as_lanes(value)
-    if machine.mask is not None and not (whole & machine.mask).any():
-        return Pieces(value.parts)
-    return value
+    if mask is None or (whole is not None and (whole & mask).any()):
+        return value
+    return Pieces(tuple(_part_where_it_runs(machine, part, mask) for part in value.parts))
+
+
+def _part_where_it_runs(machine: Machine, part: Array | Lanes, mask: Array) -> Array | Lanes:
+    if isinstance(part, Lanes) and L.known_where(part) is False:
+        return part
+    found = in_active_lanes(machine, part, mask)
+    assert not isinstance(found, Pieces)
+    return found
 
 
 def reader(operand: Operand, kind: str, instruction: Instruction) -> Reader:
