@@ -147,6 +147,10 @@ def test_kinds_that_show_differences_hold_what_they_are_named_after(dtype: str) 
     assert signalling.tolist() == (canonical(drawn["signalling"], dtype) == form.quiet_nan).tolist()
     assert (form.signalling_nan == form.quiet_nan) == (dtype == "fp8e4nv")
     assert 4096 / 32 < signalling.sum() < 4096 / 8
+    beyond = form.infinity if form.infinite else form.quiet_nan - 1
+    assert np.flatnonzero(drawn["lone"] >= np.uint64(beyond)).tolist() == [2048]
+    assert not (drawn["lone"] & sign).any()
+    assert np.flatnonzero(later["lone.2"] >= np.uint64(beyond)).tolist() == [2048]
     near, far = (round_to_format(np.array([each]), dtype)[0] for each in (16.0, 64.0))
     assert ((drawn["far"] & ~sign) > near).mean() > 0.5
     assert ((drawn["far.2"] & ~sign) > far).mean() > 0.2

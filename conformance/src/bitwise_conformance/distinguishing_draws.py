@@ -101,6 +101,14 @@ def _signalling(form: Format, first: Bits, second: Bits, place: int, variant: in
     return np.where(second % np.uint64((16, 128)[variant - 1]) == 0, np.nan, bell(first, second))
 
 
+def _lone(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
+    """Positive numbers, and one infinity in the middle of one input: what it meets a zero in becomes a NaN."""
+    values = np.abs(bell(first, second)) + 2.0**-4
+    if place == variant - 1:
+        values[len(values) // 2] = np.inf
+    return values
+
+
 def _huge(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
     """Numbers at the upper end of the format: some orders of a sum overflow on their way."""
     highest = form.bias if form.infinite else form.bias + 1
@@ -134,11 +142,12 @@ KINDS: Mapping[str, tuple[Values, int]] = MappingProxyType(
         "signalling": (_signalling, 2),
         "whole": (_whole, 2),
         "far": (_far, 2),
+        "lone": (_lone, 4),
     }
 )
 """What a kind draws, and in how many variants."""
 
-INFINITE = frozenset({"infinite", "nans", "last", "huge", "signalling", "whole"})
+INFINITE = frozenset({"infinite", "nans", "last", "huge", "signalling", "whole", "lone"})
 """Kinds with infinities or NaNs, in the input or in a sum that overflows."""
 
 DISTINGUISHING: tuple[str, ...] = tuple(
