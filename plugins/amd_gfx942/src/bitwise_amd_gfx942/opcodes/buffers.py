@@ -13,6 +13,7 @@ import numpy as np
 
 from bitwise_amd_gfx942.opcodes.acting import vector
 from bitwise_amd_gfx942.opcodes.addressing import Width, load_words, store_words
+from bitwise_amd_gfx942.opcodes.bases import base_of
 from bitwise_amd_gfx942.opcodes.flat import CACHE, LOADS, STORES, plus, unsigned, wide_reader
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, number
 from bitwise_amd_gfx942.opcodes.selections import without_choice
@@ -21,7 +22,7 @@ from bitwise_core.asm import Immediate, Instruction, Operand, Symbol, Vector
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.comparisons import compare_as_integers
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.pieces import choose, concat, cut
 from bitwise_core.machine.state import Machine, Step, both, literal
@@ -49,10 +50,17 @@ class Place:
     condition: Value | None
     moved: tuple[Value, int] | None = None
     """An offset that depends on data as a sum of two: it may wrap, and the bound is held against the parts."""
+    start: Value | None = None
+    """The base where that depends on data; `base` is then a pointer to its buffer."""
 
 
-def place_reader(instruction: Instruction, operands: tuple[Operand, ...]) -> Callable[[Machine], Place]:
-    """A function of the machine that gives the Place of an access.  Raises UnknownInstruction."""
+def place_reader(
+    instruction: Instruction, operands: tuple[Operand, ...], *, by_data: bool = False
+) -> Callable[[Machine], Place]:
+    """A function of the machine that gives the Place of an access; `by_data`: its base may depend on data.
+
+    Raises UnknownInstruction.
+    """
     modifiers = check_modifiers(instruction, "offen", "offset", *CACHE).modifiers
     varying, resource, scalar = operands
     if not isinstance(resource, Vector) or len(resource.items) != 4:
@@ -72,6 +80,9 @@ def place_reader(instruction: Instruction, operands: tuple[Operand, ...]) -> Cal
     def read(machine: Machine) -> Place:
         descriptor = words(machine)
         low, high = machine.known(cut(descriptor, 0, 64)), machine.known(cut(descriptor, 64, 64))
+        begins = None
+        if low is None and by_data and added is None:
+            begins, low = _by_data(machine, cut(descriptor, 0, 64))
         if low is None or high is None:
             raise Unreadable("a buffer's descriptor depends on data", line)
         if _somewhere(machine, (low >> np.uint64(48)) != 0):
@@ -94,10 +105,32 @@ def place_reader(instruction: Instruction, operands: tuple[Operand, ...]) -> Cal
                 value, condition = without_choice(machine, value, bound)
             if offset:
                 moved = None if machine.known(value) is not None else (value, offset)
-                return Place(base, _beyond(machine, value, offset, line), bound, condition, moved)
-        return Place(base, value, bound, condition)
+                return Place(base, _beyond(machine, value, offset, line), bound, condition, moved, begins)
+        return Place(base, value, bound, condition, start=begins)
 
     return read
+
+
+def _by_data(machine: Machine, word: Value) -> tuple[Value | None, Array | None]:
+    """A base that depends on data, with its upper 16 bits, and a pointer to the buffer it was made from.
+
+    Compilers clear these bits, which no address has that lies in a buffer; a descriptor keeps other things there.
+    """
+    upper = machine.known(cut(word, 48, 16))
+    middle = cut(word, 32, 16)
+    if upper is None or upper.any() or not isinstance(middle, Lanes) or middle.origin is None:
+        return None, None
+    high, place = middle.origin
+    if place == 32 and high.bits == 64:
+        whole: Value = high
+    elif place == 0 and high.bits == 32:
+        whole = concat([cut(word, 0, 32), high])
+    else:
+        return None, None
+    found = base_of(machine, whole)
+    if found is None or len(found.buffers) != 1:
+        return None, None
+    return whole, literal(found.buffers[0] << POINTER_SHIFT, 64)
 
 
 def _somewhere(machine: Machine, lanes: Array) -> bool:
@@ -140,7 +173,7 @@ def load(instruction: Instruction, context: Context) -> Step:
     if len(instruction.operands) != 4:
         raise UnknownInstruction(instruction, "does not take these operands")
     target = instruction.operands[0]
-    find = place_reader(instruction, instruction.operands[1:])
+    find = place_reader(instruction, instruction.operands[1:], by_data=True)
     line = instruction.line
     write = (
         half_writer(target, width.high, instruction, loads=True)
@@ -173,7 +206,10 @@ def _loaded(machine: Machine, place: Place, bits: int, line: int) -> Value:
         return _zero(bits)
     machine.mask = lanes
     try:
-        value = load_words(machine, place.base + known.astype(np.uint64), bits, line)
+        if place.start is not None:
+            value = _words_at(machine, plus(machine, place.start, known.astype(np.uint64)), place, bits, line)
+        else:
+            value = load_words(machine, place.base + known.astype(np.uint64), bits, line)
     finally:
         machine.mask = outer
     return value if inside.all() else choose(inside, value, _zero(bits))
@@ -181,21 +217,28 @@ def _loaded(machine: Machine, place: Place, bits: int, line: int) -> Value:
 
 def _gathered(machine: Machine, place: Place, bits: int, line: int) -> Value:
     """What lies at an offset that depends on data, and 0 where that is out of bounds."""
-    size = min(bits, 32)
-    start = plus(machine, place.base, unsigned(place.offset))
-    buffer = {int(each) >> POINTER_SHIFT for each in place.base.flat}
-    parts: list[Value] = [
-        machine.memory.gather(
-            plus(machine, start, literal(low // 8, 64)) if low else start, size, machine.mask, line, sorted(buffer)
-        )
-        for low in range(0, bits, size)
-    ]
+    start = plus(machine, place.base if place.start is None else place.start, unsigned(place.offset))
+    value = _words_at(machine, start, place, bits, line)
     first, more = place.moved or (place.offset, 0)
     beside = more + bits // 8
     if _somewhere(machine, place.bound < beside):
         raise Unreadable("a buffer has fewer bytes than one access at an offset that depends on data", line)
     inside = compare_as_integers(machine, "le", "u32", first, (place.bound - np.uint32(beside)).astype(np.uint32))
-    return machine.domain.select(inside, concat(parts), _zero(bits))
+    return machine.domain.select(inside, value, _zero(bits))
+
+
+def _words_at(machine: Machine, address: Value, place: Place, bits: int, line: int) -> Value:
+    """So many bits from an address that depends on data."""
+    size = min(bits, 32)
+    buffers = sorted({int(each) >> POINTER_SHIFT for each in place.base.flat})
+    return concat(
+        [
+            machine.memory.gather(
+                plus(machine, address, literal(low // 8, 64)) if low else address, size, machine.mask, line, buffers
+            )
+            for low in range(0, bits, size)
+        ]
+    )
 
 
 @vector(TABLE, *(f"buffer_store_{kind}" for kind in STORES))
