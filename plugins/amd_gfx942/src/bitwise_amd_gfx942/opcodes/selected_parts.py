@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from bitwise_amd_gfx942.opcodes.constants import BITS
 from bitwise_amd_gfx942.opcodes.forms import check_modifiers
 from bitwise_amd_gfx942.opcodes.sources import Reader, Writer, changed_sign, reader, word_reader, writer
@@ -62,7 +60,7 @@ def part_reader(operand: Operand, selector: str, kind: str, instruction: Instruc
 
 
 def widened(machine: Machine, value: Value, size: int, bits: int, signs: bool) -> Value:
-    """A value of `size` bits as one of `bits`, with its sign or with zeros in front: its low bits are the value."""
+    """A value of `size` bits as one of `bits`, with its sign or with zeros in front."""
     if not signs:
         zeros = {8: [8], 16: [16], 24: [8, 16]}[bits - size]
         return concat([value, *(literal(0, each) for each in zeros)])
@@ -71,16 +69,17 @@ def widened(machine: Machine, value: Value, size: int, bits: int, signs: bool) -
         wide: Array = a.view(f"int{size}").astype(f"int{bits}").view(L.UNSIGNED[bits])
         return wide
 
-    wide = apply_integer(machine, f"convert.s{bits}.s{size}", [value], bits, evaluate)
+    return apply_integer(machine, f"convert.s{bits}.s{size}", [value], bits, evaluate)
+
+
+def widened_half(machine: Machine, value: Value) -> Value:
+    """16 bits as 32 with its sign, kept as two halves: so compilers move one of two numbers, and cut it off again."""
+    wide = widened(machine, value, 16, 32, True)
     if not isinstance(value, Lanes) or not isinstance(wide, Lanes):
         return wide
-    row = Pieces((value, *(as_lanes(cut(wide, low, each)) for low, each in _ABOVE[size, bits])))
-    row.joined, row.whole = wide, np.ones((1, 1), dtype=bool)
+    row = Pieces((value, as_lanes(cut(wide, 16, 16))))
+    row.joined = wide
     return row
-
-
-_ABOVE = {(8, 16): ((8, 8),), (8, 32): ((8, 8), (16, 16)), (16, 32): ((16, 16),)}
-"""By the widths of a narrow and a wide number: the parts, bit and width, that the sign fills."""
 
 
 def part_writer(operand: Operand, selector: str, unused: str, out: int, instruction: Instruction) -> Writer:

@@ -14,7 +14,7 @@ from bitwise_amd_gfx942.opcodes.bases import remember_base
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.lanewise import Compute, integer, lanewise
 from bitwise_amd_gfx942.opcodes.roundings import rounding_sum
-from bitwise_amd_gfx942.opcodes.selected_parts import widened
+from bitwise_amd_gfx942.opcodes.selected_parts import widened_half
 from bitwise_core.asm import Immediate, Instruction
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, UnknownInstruction
@@ -175,7 +175,7 @@ def shift(instruction: Instruction, context: Context) -> Step:
         if bits == 16:
             amount = concat([amount, literal(0, 16)])
         if verb == "ashrrev" and bits == 32 and is_number(amount, 16) and _has_halves(value):
-            return widened(machine, cut(value, 16, 16), 16, 32, True)
+            return widened_half(machine, cut(value, 16, 16))
         return by_low_bits(machine, "shl" if verb == "lshlrev" else "shr", value, amount, bits, verb == "ashrrev")
 
     return lanewise(instruction, ("b16" if bits == 16 else "b32", f"b{bits}"), bits, compute)

@@ -12,7 +12,7 @@ from bitwise_amd_gfx942.opcodes.acting import vector
 from bitwise_amd_gfx942.opcodes.floating import where_quiet
 from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.lanewise import integer, lanewise
-from bitwise_amd_gfx942.opcodes.selected_parts import widened
+from bitwise_amd_gfx942.opcodes.selected_parts import widened, widened_half
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
 from bitwise_core.asm import Immediate, Instruction, Modified
 from bitwise_core.machine.arch import Context, UnknownInstruction
@@ -99,7 +99,8 @@ def extract(instruction: Instruction, context: Context) -> Step:
                 return moved
             return combine(machine, "and", moved, literal((1 << size) - 1, 32), 32)
         if low == 0 and size in (8, 16):
-            return widened(machine, cut(value, 0, size), size, 32, True)
+            low_bits = cut(value, 0, size)
+            return widened(machine, low_bits, size, 32, True) if size == 8 else widened_half(machine, low_bits)
         return compute(machine, value, offset, count)
 
     return lanewise(instruction, ("b32",) * 3, 32, field)
