@@ -20,6 +20,7 @@ from bitwise_core.machine import hashing, recording
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lane_hash import exact_hash, full_hash
 from bitwise_core.machine.lanes import Array, Lanes
+from bitwise_core.machine.zero_signs import ZeroSigns
 
 VECTOR, MATRIX = "vector", "matrix "
 """How a recorder names operand vectors, and begins the name of a fused step."""
@@ -123,9 +124,11 @@ def sticky_of(meta: L.Meta) -> L.Meta:
     return L.uniform(np.bitwise_or.reduce(flat, axis=1) & np.uint32(L.STICKY))
 
 
-def hashed_vectors(elements: Lanes) -> Hashed:
-    """Vectors along the last axis: elements given as words (2, blocks, rows, k)."""
+def hashed_vectors(elements: Lanes, signs: ZeroSigns | None = None) -> Hashed:
+    """Vectors along the last axis: elements given as words (2, blocks, rows, k), the `signs` of zeros left out."""
     hashed = exact_hash(elements) if elements.bits == 32 else full_hash(elements)
+    if signs is not None and elements.bits == 16:
+        hashed = signs.without(hashed)
     count = hashed.shape[-1]
     factors = hashing.row_multipliers(count).reshape(2, *(1,) * (hashed.ndim - 3), count, 1)
     total: hashing.Words = np.matmul(hashed, factors)[..., 0]  # modulo 2**64

@@ -22,6 +22,7 @@ from bitwise_core.machine.linear import linear
 from bitwise_core.machine.pieces import as_lanes, choose, concat, cut, ends
 from bitwise_core.machine.sets import SET_INDEX, union
 from bitwise_core.machine.winners import Winners, beyond
+from bitwise_core.machine.zero_signs import ZeroSigns
 
 
 class TermDomain:
@@ -32,6 +33,7 @@ class TermDomain:
     def __init__(self, assumptions: frozenset[str] = frozenset()) -> None:
         self.assumptions = assumptions
         self.guards = False
+        self.zero_signs = ZeroSigns()
         self.winners = Winners() if "finite" in assumptions else None
 
     def assumes(self, assumption: str) -> bool:
@@ -230,7 +232,12 @@ class TermDomain:
 
     def vectors(self, elements: Lanes) -> matrix.Vectors:
         """See `Domain.vectors`."""
-        return matrix.hashed_vectors(elements)
+        return matrix.hashed_vectors(elements, self.zero_signs)
+
+    def but_for_zeros(self, value: Value, other: Value) -> None:
+        """Two values of 16 bits, of which no matrix step without signed zeros can tell one from the other."""
+        if isinstance(value, Lanes) and isinstance(other, Lanes):
+            self.zero_signs.note(value, other)
 
     def fused(self, step: matrix.FusedStep, accumulator: Lanes, left: matrix.Vectors, right: matrix.Vectors) -> Lanes:
         """See `Domain.fused`."""

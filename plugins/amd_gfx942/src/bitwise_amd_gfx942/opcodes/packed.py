@@ -25,6 +25,7 @@ from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.lanes import Value
 from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step, literal
+from bitwise_core.machine.terms import TermDomain
 
 TABLE = Table()
 
@@ -240,9 +241,14 @@ def fused_mixed(instruction: Instruction, context: Context) -> Step:
     )
 
     def step(machine: Machine) -> None:
-        result = operation(machine, name, [each(machine) for each in readers], 32)
+        values = [each(machine) for each in readers]
+        result = operation(machine, name, values, 32)
         if narrow is not None:
             result = operation(machine, narrow, [result], 16)
+            domain, addend = machine.domain, values[2]
+            if isinstance(domain, TermDomain) and isinstance(addend, np.ndarray) and not addend.any():
+                product = operation(machine, name.replace("fma.", "mul.", 1), values[:2], 32)
+                domain.but_for_zeros(result, operation(machine, narrow, [product], 16))
         write(machine, saturated(machine, clamp, result, bits))
 
     return step
