@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_core import numeric
+from bitwise_core.checker import Options, Source, read
 from bitwise_core.machine.folding import shape
-from gfx942_kernels import reading, run
+from gfx942_kernels import launch_of, reading, run, text_of
 
 NAN, QUIET, INFINITY = 0x7F800001, 0x7FC00000, 0x7F800000
 SPECIAL = [0, 0x80000000, 1, 0x80000001, 0x007FFFFF, 0x00800000, 0x3F800000, 0xBF800000, 0x3FC00000, 0x40490FDB,
@@ -266,3 +268,17 @@ def test_a_nan_times_any_power_of_two_is_one() -> None:
     ]
     assert forms[0] == forms[1] == forms[2] is not None
     assert forms[3] not in (None, forms[0])
+
+
+def test_where_all_is_finite_no_maximum_meets_a_signalling_number() -> None:
+    """But a literal that is one is one."""
+    bodies = ["v_max3_f32 v5, v2, v3, v4", "v_max_f32_e32 v5, v4, v3\nv_max_f32_e32 v5, v2, v5"]
+    assert len({reading(body).signature for body in bodies}) == 2
+    finite = [signature(body, "finite") for body in [*bodies, "v_max3_f32 v5, v2, v3, 0x7f800001"]]
+    assert finite[0] == finite[1] is not None
+    assert finite[2] not in (None, finite[0], signature("v_max_f32_e32 v5, v2, v3", "finite"))
+
+
+def signature(body: str, assumption: str) -> bytes | None:
+    source = Source("kernel.amdgcn", text_of(body), launch_of())
+    return read(source, GFX942, {"out": 1, "a": 2, "b": 3, "c": 4}, Options(assume=frozenset([assumption]))).signature

@@ -223,8 +223,12 @@ def _is_known_number(value: Value) -> bool:
 def where_quiet(machine: Machine, values: Sequence[Value], plain: Callable[[], Value], name: str, bits: int) -> Value:
     """`plain` in the lanes where no value is a signalling NaN, the operation `name` in the others."""
     quiet: bool | Array = True
+    finite = machine.domain.assumes("finite")  # then what is loaded or computed is no NaN
     for each in values:
-        quiet = np.logical_and(quiet, quiet_where(each))
+        here = quiet_where(each)
+        if finite and not isinstance(each, np.ndarray) and L.other_form(each) is None:
+            here = np.logical_or(here, np.logical_not(L.known_where(as_lanes(each))))
+        quiet = np.logical_and(quiet, here)
     acts = quiet if machine.mask is None else quiet | ~machine.mask
     if np.all(acts):
         return plain()
