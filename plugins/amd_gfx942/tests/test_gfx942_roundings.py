@@ -235,3 +235,36 @@ def test_what_is_no_root_is_not_taken_for_one(before: str, after: str) -> None:
     assert reading(changed).unknown is None
     assert reading(changed).signature != reading(ROOT).signature
     assert "sqrt.rn.fp32" not in tree(changed)
+
+
+BOUNDS = [(0xC0000000, 0x40000000), (0, 0x40C00000), (0x80000000, 0x3F800000), (0xC0400000, 0xBF800000),
+          (0xFF800000, 0x3F800000), (0x3F800000, 0x7F800000), (1, 2)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("low", "high"), BOUNDS)
+@pytest.mark.parametrize("order", ["v6, v7, v8", "v6, v8, v7", "v7, v6, v8", "v8, v7, v6"])
+def test_a_median_between_bounds_is_a_clamp(low: int, high: int, order: str) -> None:
+    """Of zeros of both signs, quiet NaNs, infinities and the bounds themselves."""
+    bounds = f"v_mov_b32_e32 v7, {low:#x}\nv_mov_b32_e32 v8, {high:#x}\nv_max_f32_e32 v6, v2, v2\n"
+    median = bounds + f"v_med3_f32 v5, {order}"
+    written = bounds + "v_max_f32_e32 v6, v6, v7\nv_min_f32_e32 v5, v6, v8"
+    assert reading(median).signature == reading(written).signature
+    random = np.random.default_rng(low ^ high)
+    words = random.integers(0, 1 << 32, 256, dtype=np.uint64).astype(np.uint32)
+    special = [0, 1 << 31, 1, 0x80000001, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC12345, 0x7F800001, low, high]
+    words[:22] = [*special, *(each ^ 1 for each in special)]
+    assert (run(median, words, threads=256) == run(written, words, threads=256)).all()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "v_med3_f32 v5, v2, -1.0, 1.0",
+        "v_max_f32_e32 v6, v2, v2\nv_med3_f32 v5, v6, 1.0, 1.0",
+        "v_max_f32_e32 v6, v2, v2\nv_med3_f32 v5, v6, -1.0, 0",
+        "v_max_f32_e32 v6, v2, v2\nv_med3_f32 v5, v6, v3, 1.0",
+    ],
+)
+def test_a_median_of_others_stays_the_architectures_own(body: str) -> None:
+    """Of what may signal, with equal bounds, below a zero, between a bound and data."""
+    assert "med3" in tree(body)

@@ -19,7 +19,7 @@ from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.lanewise import Compute, lanewise
 from bitwise_amd_gfx942.opcodes.outputs import CLAMP, OMOD, factor_of, overflow, saturated, saturation
 from bitwise_amd_gfx942.opcodes.roots import note_large
-from bitwise_amd_gfx942.opcodes.roundings import note_number, same_value
+from bitwise_amd_gfx942.opcodes.roundings import between_bounds, note_number, same_value
 from bitwise_core.asm import Instruction
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, UnknownInstruction
@@ -282,9 +282,22 @@ def extremum_of_three(instruction: Instruction, context: Context) -> Step:
 def median(instruction: Instruction, context: Context) -> Step:
     """The middle one of three numbers; with a NaN among them their minimum."""
     _, kind = _kind(instruction)
-    _plain_mode(instruction, context, kind)
-    compute = of_name(f"med3.{kind}@{context.arch.name}", BITS[kind])
+    ieee, bits = _plain_mode(instruction, context, kind), BITS[kind]
+
+    def compute(machine: Machine, *values: Value) -> Value:
+        clamped = between_bounds(values) if ieee and kind == "fp32" else None
+        if clamped is None or not _acts_on_quiet(machine, clamped[0]):
+            return operation(machine, f"med3.{kind}@{context.arch.name}", values, bits)
+        value, low, high = clamped
+        return operation(machine, f"min.{kind}", [operation(machine, f"max.{kind}", [value, low], bits), high], bits)
+
     return output(instruction, context, (kind,) * 3, kind, compute, keeps_high=True)
+
+
+def _acts_on_quiet(machine: Machine, value: Value) -> bool:
+    """Whether no active lane of a value may be a signalling NaN."""
+    quiet = quiet_where(value)
+    return bool(np.all(quiet if machine.mask is None else quiet | ~machine.mask))
 
 
 _INTEGRAL = {"rndne": "rni", "trunc": "rzi", "floor": "rmi", "ceil": "rpi"}

@@ -8,6 +8,8 @@ pattern after the largest number.  The sign is not touched, since no pattern of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from bitwise_core.machine import lanes as L
@@ -85,6 +87,24 @@ def _as_bf16(machine: Machine, value: Value) -> Value:
 def _quiet(value: Value) -> Value:
     """The value of an operation: no signalling NaN, and the bits of a NaN are not those of another machine's."""
     return L.flagged(value, L.QUIET | L.LOOSE) if isinstance(value, Lanes) else value
+
+
+def between_bounds(values: Sequence[Value]) -> tuple[Value, Value, Value] | None:
+    """Of three fp32 the one that is not known, and the others in order, where the upper one is no zero.
+
+    Their median is then the lesser of the upper bound and the greater of the lower bound and the value: the median is
+    the greater of the two that are not the greatest, which is the upper bound only from there on, where both give it.
+    Two zeros it takes as the greater of two does.  Of a quiet NaN both make the lower bound.
+    """
+    known = [each for each in values if isinstance(each, np.ndarray)]
+    rest = [each for each in values if not isinstance(each, np.ndarray)]
+    if len(rest) != 1 or any(each.size != 1 for each in known):
+        return None
+    low, high = sorted(known, key=lambda each: float(each.view(np.float32).flat[0]))
+    numbers = [float(each.view(np.float32).flat[0]) for each in (low, high)]
+    if not numbers[0] < numbers[1] or numbers[1] == 0:
+        return None
+    return rest[0], low, high
 
 
 def note_number(machine: Machine, value: Value) -> None:
