@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from bitwise_amd_gfx942.definitions import results, written
 from bitwise_amd_gfx942.flow import reads_condition, successors, writes_condition
 from bitwise_amd_gfx942.opcodes.forms import form
-from bitwise_core.asm import Instruction, Kernel, Operand, Register, Vector, registers_of
+from bitwise_core.asm import Instruction, Kernel, Operand, Register, Vector, once_a_kernel, registers_of
 
 _ACTS_ALONE = (
     "s_barrier", "s_endpgm", "s_set", "s_swappc", "s_trap", "s_sendmsg", "v_writelane", "v_mfma", "v_smfmac",
@@ -77,6 +77,12 @@ class Scalars:
         return any(self.before[place] & self._bit(each) for each in names)
 
 
+@once_a_kernel
+def scalars_of(kernel: Kernel) -> Scalars:
+    """Which scalar registers are read again."""
+    return Scalars(kernel)
+
+
 @dataclass(frozen=True, slots=True)
 class Passage:
     """Where a wave without lanes comes to, and the scalar registers that tell which way it came and are read later."""
@@ -115,7 +121,7 @@ def passage(kernel: Kernel, branch: int, run: int, skip: int) -> Passage | None:
         index += 1
     if not _stays(kernel, branch, run, index):
         return None
-    scalars = Scalars(kernel)
+    scalars = scalars_of(kernel)
     return Passage(index, frozenset(each for each in changed if scalars.live({each}, index)))
 
 
