@@ -63,3 +63,10 @@ def test_an_access_beyond_a_buffer_is_none_of_the_next_launch() -> None:
 def test_launches_of_other_buffers_do_not_run_together() -> None:
     with pytest.raises(ValueError, match="different sizes"):
         execute_together(kernel(), [drawn(1), drawn(2, rows=5)])
+
+
+def test_a_launch_beyond_counting_is_not_run() -> None:
+    source = Source("a", row_sum(), Launch.model_validate({**launch("a.ptx"), "grid": [2**31 - 1, 2**31 - 1]}))
+    ready = prepare(source, registry.default().arch("sm_90"), Options(trust_text=True)).ready
+    with pytest.raises(Unreadable, match="a launch of more than 67108864 blocks is not run here"):
+        execute(ready, drawn(0))

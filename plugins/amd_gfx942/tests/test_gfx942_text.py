@@ -122,6 +122,12 @@ def test_nonsense_is_refused_with_its_line(text: str, said: str) -> None:
                 "v_cmp_class_f32_e32",
             )
         ),
+        ("ds_read_b32 v5, v1 offset:-4", "has an offset that does not fit 16 bits"),
+        ("ds_read2_b32 v[6:7], v1 offset1:256", "has an offset1 that does not fit 8 bits"),
+        ("ds_bpermute_b32 v5, v1, v2 offset:65536", "has an offset that does not fit 16 bits"),
+        ("buffer_load_dword v5, v1, s[8:11], 0 offen offset:4096", "has an offset that does not fit 12 bits"),
+        ("global_load_dword v5, v1, s[10:11] offset:-4097", "has an offset that does not fit 13 bits"),
+        ("scratch_load_dword v5, off, off offset:4096", "has an offset that does not fit 13 bits"),
         ("s_waitcnt vmcnt(" + "9" * 5000 + ")\nv_frobnicate_b32 v5, v2", "v_frobnicate_b32 is not modelled"),
         ("v_add_u32_e32 v5, v2, v[2:3]", "takes 32 bits and is given 2 registers"),
         ("v_mov_b32_e32 v5, ttmp3", "ttmp3"),

@@ -17,6 +17,10 @@ from bitwise_core.machine.lanes import Array
 from bitwise_core.mma import MmaSpec
 
 
+MAXIMUM_BLOCKS = 1 << 26
+"""A launch of more blocks than this is not run whole."""
+
+
 @dataclass(frozen=True, slots=True)
 class Execution:
     """The bytes of each buffer after a launch, by name, and what they rest on beyond what is established."""
@@ -60,6 +64,8 @@ def execute_together(
     names = {number: name for name, number in numbers.items()}
     before = [{numbers[name]: each for name, each in one.items()} for one in contents]
     buffers = Buffers(before)
+    if blocks is None and prepared.launch.blocks > MAXIMUM_BLOCKS:
+        raise Unreadable(f"a launch of more than {MAXIMUM_BLOCKS} blocks is not run here")
     chosen = np.arange(prepared.launch.blocks) if blocks is None else np.asarray(sorted(blocks))
     # One block of all launches beside each other: whatever the inputs do not decide is then one number for all.
     of_all = (chosen[:, None] + np.arange(len(contents)) * prepared.launch.blocks).reshape(-1)

@@ -15,7 +15,7 @@ from bitwise_amd_gfx942.opcodes.acting import vector
 from bitwise_amd_gfx942.opcodes.addressing import Width, load_words, store_words
 from bitwise_amd_gfx942.opcodes.bases import base_of
 from bitwise_amd_gfx942.opcodes.flat import CACHE, LOADS, STORES, plus, unsigned, wide_reader
-from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, number
+from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, offset_of
 from bitwise_amd_gfx942.opcodes.selections import without_choice
 from bitwise_amd_gfx942.opcodes.sources import Reader, half_writer, reader, writer
 from bitwise_core.asm import Immediate, Instruction, Operand, Symbol, Vector
@@ -61,12 +61,13 @@ def place_reader(
 
     Raises UnknownInstruction.
     """
-    modifiers = check_modifiers(instruction, "offen", "offset", *CACHE).modifiers
+    found = check_modifiers(instruction, "offen", "offset", *CACHE)
+    modifiers = found.modifiers
     varying, resource, scalar = operands
     if not isinstance(resource, Vector) or len(resource.items) != 4:
         raise UnknownInstruction(instruction, "takes a resource of four scalar registers")
     words = wide_reader(resource, instruction)
-    offset = number(instruction, modifiers.get("offset", "0"))
+    offset = offset_of(instruction, found, 12)
     more = None
     if "offen" in modifiers:
         more = reader(varying, "b32", instruction)

@@ -10,7 +10,7 @@ import numpy as np
 from bitwise_amd_gfx942.opcodes.acting import vector
 from bitwise_amd_gfx942.opcodes.addressing import Width, load_words, store_words
 from bitwise_amd_gfx942.opcodes.bases import buffers_of, remember_base
-from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, number
+from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, offset_of
 from bitwise_amd_gfx942.opcodes.sources import Reader, half_writer, reader, side_by_side, word_reader, writer
 from bitwise_core.asm import Instruction, Operand, Register, Symbol, Vector
 from bitwise_core.machine.arch import Context, UnknownInstruction
@@ -33,8 +33,7 @@ STORES = ("byte", "short", "dword", "dwordx2", "dwordx3", "dwordx4", "byte_d16_h
 
 def address_reader(instruction: Instruction, address: Operand, base: Operand | None) -> Reader:
     """The address of 64 bits that the operands and the offset mean.  Raises UnknownInstruction."""
-    modifiers = check_modifiers(instruction, "offset", *CACHE).modifiers
-    offset = number(instruction, modifiers.get("offset", "0"))
+    offset = offset_of(instruction, check_modifiers(instruction, "offset", *CACHE), 13, signed=True)
     if base is None or base == Symbol("off"):
         whole = reader(address, "b64", instruction)
         return lambda machine: plus(machine, whole(machine), literal(offset, 64)) if offset else whole(machine)

@@ -70,6 +70,15 @@ def number(instruction: Instruction, text: str) -> int:
         raise UnknownInstruction(instruction, f"has the value {text!r} in a modifier, which is no number") from None
 
 
+def offset_of(instruction: Instruction, found: Form, bits: int, name: str = "offset", *, signed: bool = False) -> int:
+    """An access's constant offset of so many bits; 0 where it has none.  Raises UnknownInstruction."""
+    value = number(instruction, found.modifiers.get(name, "0"))
+    low = -(1 << bits - 1) if signed else 0
+    if not low <= value < low + (1 << bits):
+        raise UnknownInstruction(instruction, f"has an {name} that does not fit {bits} bits")
+    return value
+
+
 def flags(instruction: Instruction, text: str, count: int) -> tuple[bool, ...]:
     """A list of zeros and ones in brackets, such as op_sel's.  Raises UnknownInstruction."""
     items = text.strip("[]").split(",")

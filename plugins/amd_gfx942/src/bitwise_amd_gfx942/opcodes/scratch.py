@@ -9,7 +9,7 @@ import re
 
 from bitwise_amd_gfx942.opcodes.acting import vector
 from bitwise_amd_gfx942.opcodes.flat import CACHE, wide_reader
-from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, number
+from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, offset_of
 from bitwise_amd_gfx942.opcodes.sources import Reader, reader, writer
 from bitwise_core.asm import Instruction, Operand, Symbol
 from bitwise_core.machine import local_memory
@@ -29,8 +29,8 @@ _OFF = Symbol("off")
 
 def place_reader(instruction: Instruction, address: Operand, base: Operand) -> Reader:
     """The place in a lane's own memory, as an address of 64 bits.  Raises UnknownInstruction."""
-    modifiers = check_modifiers(instruction, "offset", *CACHE).modifiers
-    offset = literal(local_memory.LOCAL_BASE + number(instruction, modifiers.get("offset", "0")), 64)
+    fixed = offset_of(instruction, check_modifiers(instruction, "offset", *CACHE), 13, signed=True)
+    offset = literal(local_memory.LOCAL_BASE + fixed, 64)
     given = [reader(each, "b32", instruction) for each in (address, base) if each != _OFF]
 
     def add(a: Array, b: Array) -> Array:

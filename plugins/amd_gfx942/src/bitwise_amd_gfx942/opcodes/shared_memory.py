@@ -13,7 +13,7 @@ import numpy as np
 from bitwise_amd_gfx942.opcodes.acting import vector
 from bitwise_amd_gfx942.opcodes.addressing import is_one
 from bitwise_amd_gfx942.opcodes.flat import wide_reader
-from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, number
+from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, offset_of
 from bitwise_amd_gfx942.opcodes.selected_parts import widened
 from bitwise_amd_gfx942.opcodes.sources import half_writer, reader, writer
 from bitwise_core.asm import Instruction
@@ -66,7 +66,8 @@ def _write(machine: Machine, address: Array, value: Value, bits: int) -> None:
 
 
 def _offset(instruction: Instruction, name: str = "offset") -> int:
-    return number(instruction, check_modifiers(instruction, "offset", "offset0", "offset1").modifiers.get(name, "0"))
+    found = check_modifiers(instruction, "offset", "offset0", "offset1")
+    return offset_of(instruction, found, 16 if name == "offset" else 8, name)
 
 
 _READS = {f"ds_read_b{bits}": bits for bits in (32, 64, 96, 128)}

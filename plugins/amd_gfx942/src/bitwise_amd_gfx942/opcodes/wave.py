@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.acting import acting, vector
-from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, number
+from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, offset_of
 from bitwise_amd_gfx942.opcodes.lanewise import integer, lanewise
 from bitwise_amd_gfx942.opcodes.sources import Reader, Writer, is_vector, reader, writer
 from bitwise_amd_gfx942.registers import WAVE, agreed, lowest_lane
@@ -54,7 +54,7 @@ _BY_DATA = "lanes exchange values by an address that depends on data"
 
 def _exchanged(instruction: Instruction) -> tuple[Callable[[Machine], Array | None], Reader, Writer]:
     """The lane whose number times 4 each lane's address is (None: it depends on data), the value, and the target."""
-    offset = number(instruction, check_modifiers(instruction, "offset").modifiers.get("offset", "0"))
+    offset = offset_of(instruction, check_modifiers(instruction, "offset"), 16)
     target, place, source = instruction.operands
     where = reader(place, "b32", instruction)
 
