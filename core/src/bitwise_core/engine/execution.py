@@ -16,7 +16,6 @@ from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array
 from bitwise_core.mma import MmaSpec
 
-
 MAXIMUM_BLOCKS = 1 << 26
 """A launch of more blocks than this is not run whole."""
 
