@@ -119,6 +119,28 @@ def test_a_maximum_that_hands_nans_on() -> None:
         assert "select" not in tree(body)
 
 
+BOUNDED = """v_max_f32_e32 v6, v2, v2
+v_max_f32_e32 v6, 2.0, v6
+v_mov_b32_e32 v7, 0x7fc00000
+v_cmp_o_f32_e32 vcc, v2, v2
+v_cndmask_b32_e32 v5, v7, v6, vcc"""
+
+
+def test_a_bound_that_hands_nans_on() -> None:
+    """One operand is a number: the other alone is asked for."""
+    assert "max.nan.fp32" in tree(BOUNDED)
+    given = [0x7F800001, 0xFFC00000, 0x3F800000, 0x40400000]
+    assert run(BOUNDED, given)[:4].tolist() == [0x7FC00000, 0x7FC00000, 0x40000000, 0x40400000]
+    for before, after in (
+        ("v_cmp_o_f32_e32 vcc, v2, v2", "v_cmp_o_f32_e32 vcc, v3, v3"),
+        ("v_cmp_o_f32_e32 vcc, v2, v2", "v_cmp_o_f32_e32 vcc, v2, v3"),
+        ("v_max_f32_e32 v6, 2.0, v6", "v_max_f32_e32 v8, v3, v3\nv_max_f32_e32 v6, v8, v6"),
+        ("v_max_f32_e32 v6, 2.0, v6", "v_mov_b32_e32 v8, 0x7fc00001\nv_max_f32_e32 v6, v8, v6"),
+    ):
+        assert BOUNDED.count(before) == 1
+        assert ".nan." not in tree(BOUNDED.replace(before, after)), after
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

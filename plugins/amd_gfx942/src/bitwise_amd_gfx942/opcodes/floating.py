@@ -19,7 +19,7 @@ from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.lanewise import Compute, lanewise
 from bitwise_amd_gfx942.opcodes.outputs import CLAMP, OMOD, factor_of, overflow, saturated, saturation
 from bitwise_amd_gfx942.opcodes.roots import note_large
-from bitwise_amd_gfx942.opcodes.roundings import between_bounds, note_number, same_value
+from bitwise_amd_gfx942.opcodes.roundings import between_bounds, note_extreme, same_value
 from bitwise_core.asm import Instruction
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, UnknownInstruction
@@ -206,18 +206,13 @@ def extreme(machine: Machine, verb: str, kind: str, values: Sequence[Value], iee
 
     def plain() -> Value:
         result = operation(machine, f"{verb}.{kind}", values, BITS[kind])
-        if kind == "fp32" and any(_is_known_number(each) for each in values):
-            note_number(machine, result)
+        if kind == "fp32":
+            note_extreme(machine, f"{verb}.{kind}", values, result)
         return result
 
     if not ieee or alone:
         return plain()
     return where_quiet(machine, values, plain, f"{verb}.signalling.{kind}@{arch}", BITS[kind])
-
-
-def _is_known_number(value: Value) -> bool:
-    """Whether every lane of an fp32 is known and no NaN."""
-    return isinstance(value, np.ndarray) and bool(((value & np.uint32(0x7FFFFFFF)) <= np.uint32(0x7F800000)).all())
 
 
 def where_quiet(machine: Machine, values: Sequence[Value], plain: Callable[[], Value], name: str, bits: int) -> Value:

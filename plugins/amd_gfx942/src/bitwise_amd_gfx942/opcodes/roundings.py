@@ -171,7 +171,35 @@ def chosen_number(machine: Machine, predicate: Value, if_true: Value, if_false: 
     for verb in ("max", "min"):
         if same_value(machine.domain.floating(f"{verb}.fp32", [left, right], 32), if_true, machine.mask):
             return _quiet(machine.domain.floating(f"{verb}.nan.fp32", [left, right], 32))
-    return None
+    return _extreme_of_tested(machine, if_true, (left, right))
+
+
+def _extreme_of_tested(machine: Machine, value: Value, tested: tuple[Value, Value]) -> Value | None:
+    """The extreme that hands NaNs on of what a value is noted to be one of, where just that is tested, or a number."""
+    found = machine.extra.get("extremes", {}).get(id(value))
+    if found is None or found[0] is not value:
+        return None
+    _, name, *values = found
+    alike = [[same_value(each, other, machine.mask) for other in tested] for each in values]
+    told = all(any(row) or _known_number(each) for row, each in zip(alike, values, strict=True))
+    if not told or not all(any(row[place] for row in alike) for place in range(len(tested))):
+        return None
+    return _quiet(machine.domain.floating(name.replace(".", ".nan.", 1), values, 32))
+
+
+def note_extreme(machine: Machine, name: str, values: Sequence[Value], result: Value) -> None:
+    """Remembers of what a result is the maximum or minimum, and whether it is no NaN."""
+    known = machine.extra.setdefault("extremes", {})
+    if len(known) > _REMEMBERED:
+        known.clear()
+    known[id(result)] = (result, name, *values)
+    if any(_known_number(each) for each in values):
+        note_number(machine, result)
+
+
+def _known_number(value: Value) -> bool:
+    """Whether every lane of an fp32 is known and no NaN."""
+    return isinstance(value, np.ndarray) and bool(((value & np.uint32(0x7FFFFFFF)) <= np.uint32(0x7F800000)).all())
 
 
 def _is_zero(value: Value, mask: Array | None) -> bool:
