@@ -84,6 +84,32 @@ def atomic(instruction: Instruction, context: Context) -> Step:
     return step
 
 
+_EXCHANGES = ("swap", "cmpswap", "inc", "dec")
+
+
+@TABLE.opcode(
+    *(
+        f"{space}_atomic_{kind}{wide}"
+        for space in ("global", "flat", "buffer")
+        for kind in _EXCHANGES
+        for wide in ("", "_x2")
+    )
+)
+def exchange(instruction: Instruction, context: Context) -> Step:
+    """What such an operation leaves depends on the order of threads, whatever the values."""
+    raise UnknownInstruction(instruction, "puts a value in the place of another, in an order that is not determined")
+
+
+@TABLE.opcode(
+    *(f"ds_{verb}{back}_{kind}" for verb in ("add", "sub", "min", "max", "and", "or", "xor", "inc", "dec")
+      for back in ("", "_rtn") for kind in ("u32", "u64", "i32", "i64", "b32", "b64", "f32", "f64")),
+    *(f"ds_{verb}_rtn_b{bits}" for verb in ("wrxchg", "cmpst") for bits in (32, 64)),
+)  # fmt: skip
+def in_shared_memory(instruction: Instruction, context: Context) -> Step:
+    """Lanes of several waves meet in one place of shared memory."""
+    raise UnknownInstruction(instruction, "is an atomic operation on shared memory, which is not modelled")
+
+
 def _to_buffer(instruction: Instruction, name: str, bits: int, count: int, returns: bool) -> Step:
     if len(instruction.operands) != 4:
         raise UnknownInstruction(instruction, "does not take these operands")
