@@ -106,3 +106,23 @@ def test_sums_of_integer_products_have_no_order_of_lanes() -> None:
     halves = [reading(PRODUCT.format(each, HALVES)).signature for each in ("", exchanged(6, 9))]
     assert None not in halves
     assert halves[0] != halves[1]
+
+
+WAVES = """v_readfirstlane_b32 s20, v0
+s_cmp_eq_u32 s20, 0
+s_cbranch_scc1 .LFIRST
+s_mov_b32 s21, {}
+s_branch .LBOTH
+.LFIRST:
+s_mov_b32 s21, {}
+.LBOTH:
+v_perm_b32 v5, v2, v3, s21"""
+
+
+def test_what_waves_wrote_one_after_the_other_is_known() -> None:
+    plain = "s_mov_b32 s21, 0x5040100\nv_perm_b32 v5, v2, v3, s21"
+    alike, unlike = WAVES.format("0x5040100", "0x5040100"), WAVES.format("0x7060302", "0x5040100")
+    assert reading(alike, threads=128).signature == reading(plain, threads=128).signature is not None
+    assert reading(unlike, threads=128).signature != reading(plain, threads=128).signature is not None
+    left = run(unlike, [0x11112222], [0x33334444], threads=128)
+    assert left.tolist() == [0x22224444] * 64 + [0x11113333] * 64

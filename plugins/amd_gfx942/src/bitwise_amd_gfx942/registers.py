@@ -158,7 +158,7 @@ def write_word(machine: Machine, name: str, value: Value) -> None:
         dissolve(machine, key)
     if machine.mask is not None:
         old = machine.registers.get(name)
-        value = choose(machine.mask, value, poison(32) if old is None else old)
+        value = L.settle(choose(machine.mask, value, poison(32) if old is None else old))
     machine.registers[name] = value
 
 

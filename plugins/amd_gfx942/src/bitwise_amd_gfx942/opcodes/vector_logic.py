@@ -196,20 +196,29 @@ def permute(instruction: Instruction, context: Context) -> Step:
         return result
 
     def compute(machine: Machine, high: Value, low: Value, selector: Value) -> Value:
-        if isinstance(selector, np.ndarray) and not (isinstance(high, np.ndarray) and isinstance(low, np.ndarray)):
+        known = machine.known(selector)
+        if known is not None and not (isinstance(high, np.ndarray) and isinstance(low, np.ndarray)):
             found: Value | None = None
-            for each in np.unique(selector):
+            for each in _active_numbers(machine, known):
                 places = [int(each) >> 8 * place & 255 for place in range(4)]
                 if any(7 < place != 12 for place in places):
                     found = None
                     break
                 picked = _picked([low, high], places)
-                found = picked if found is None else choose(selector == each, picked, found)
+                found = picked if found is None else choose(known == each, picked, found)
             if found is not None:
                 return found
         return apply_integer(machine, "permuted bytes", [high, low, selector], 32, evaluate)
 
     return lanewise(instruction, ("b32",) * 3, 32, compute)
+
+
+def _active_numbers(machine: Machine, known: Array) -> Array:
+    """The numbers that active lanes hold."""
+    if machine.mask is None or known.size == 1:
+        return np.unique(known)
+    shape = np.broadcast_shapes(known.shape, machine.mask.shape)
+    return np.unique(np.broadcast_to(known, shape)[np.broadcast_to(machine.mask, shape)])
 
 
 def _picked(words: list[Value], places: list[int]) -> Value:
