@@ -66,3 +66,18 @@ def test_other_descriptors_by_data_are_not_read(before: str, after: str, said: s
     found = reading(text.replace(before, after))
     assert found.signature is None
     assert said in (found.unknown or "")
+
+
+MASKED = ROW.replace("s27", "s23").replace(
+    "s_and_b32 s23, s23, 0xffff", "s_mov_b32 s28, -1\ns_mov_b32 s29, 0xffff\ns_and_b64 s[22:23], s[22:23], s[28:29]"
+)
+
+
+@pytest.mark.parametrize("rows", [ROW, MASKED])
+def test_a_low_word_that_is_changed_afterwards_is_another_place(rows: str) -> None:
+    body = rows.format(bytes=0x7FFE) + "v_and_b32_e32 v1, 0x3c, v1\n{}" + LOAD + "\nv_lshlrev_b32_e32 v1, 2, v0"
+    plain, moved = (body.format(each) for each in ("", "s_add_u32 s22, s22, 4\n"))
+    numbers = np.arange(64, dtype=np.uint32)
+    assert [run(each, [3], numbers)[0] for each in (plain, moved)] == [3, 4]
+    assert reading(plain).unknown is None
+    assert "a buffer's descriptor depends on data" in (reading(moved).unknown or "")

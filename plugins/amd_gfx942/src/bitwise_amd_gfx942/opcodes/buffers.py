@@ -123,11 +123,12 @@ def _by_data(machine: Machine, word: Value) -> tuple[Value | None, Array | None]
         return None, None
     high, place = middle.origin
     if place == 32 and high.bits == 64:
-        whole: Value = high
+        above = cut(high, 32, 32)
     elif place == 0 and high.bits == 32:
-        whole = concat([cut(word, 0, 32), high])
+        above = high
     else:
         return None, None
+    whole = concat([cut(word, 0, 32), above])  # the low word may have been changed since
     found = base_of(machine, whole)
     if found is None or len(found.buffers) != 1:
         return None, None
