@@ -1,4 +1,4 @@
-"""Numbers that are widened with their sign."""
+"""Numbers that are widened with their sign, and extremes of 64 bits that are chosen by halves."""
 
 from __future__ import annotations
 
@@ -37,3 +37,38 @@ def test_halves_of_what_was_loaded() -> None:
     sums = [reading(f"{line}\nv_add_f16_e32 v5, v6, v3").signature for line in lines]
     assert sums[0] == sums[1] is not None
     assert len({*sums, None}) == 4
+
+
+PAIRS = "v_mov_b32_e32 v6, v2\nv_mov_b32_e32 v7, v3\nv_mov_b32_e32 v8, v4\nv_mov_b32_e32 v9, v2\n"
+
+
+def extreme(operator: str, first: str = "89", second: str = "67", kind: str = "i64", last: int = 11) -> str:
+    """Where v[6:7] is `operator` v[8:9] the pair `second`, elsewhere `first`, and one half of it."""
+    low, high = (
+        f"v_cndmask_b32_e32 v{to}, v{one}, v{two}, vcc\n" for to, one, two in zip((10, 11), first, second, strict=True)
+    )
+    compare = f"v_cmp_{operator}_{kind}_e32 vcc, v[6:7], v[8:9]\n"
+    return f"{PAIRS}{compare}{low}{high}v_mov_b32_e32 v5, v{last}"
+
+
+def test_extremes_of_64_bits_by_halves() -> None:
+    """Whichever of two is named where they are equal, and in whichever order they stand; the bits are the number's."""
+    random = np.random.default_rng(6)
+    a, b, c = (random.integers(0, 1 << 32, 64, dtype=np.uint64).astype(np.uint32) for _ in range(3))
+    b[:16], c[8:24] = a[:16], a[8:24]
+    for kind, wide in (("i64", np.int64), ("u64", np.uint64)):
+        left = (a.astype(np.uint64) | b.astype(np.uint64) << np.uint64(32)).view(wide)
+        right = (c.astype(np.uint64) | a.astype(np.uint64) << np.uint64(32)).view(wide)
+        for operator, expected in (("gt", np.maximum(left, right)), ("lt", np.minimum(left, right))):
+            for last, shift in ((10, 0), (11, 32)):
+                found = run(extreme(operator, kind=kind, last=last), a, b, c)
+                assert (found == (expected.view(np.uint64) >> np.uint64(shift)).astype(np.uint32)).all()
+    greatest = [("gt", "89", "67"), ("ge", "89", "67"), ("lt", "67", "89"), ("le", "67", "89")]
+    least = [("gt", "67", "89"), ("lt", "89", "67")]
+    signatures = {reading(extreme(*each)).signature for each in greatest}
+    assert len(signatures) == 1
+    others = {reading(extreme(*each)).signature for each in least}
+    assert len(others) == 1
+    unsigned, low = reading(extreme("gt", kind="u64")).signature, reading(extreme("gt", last=10)).signature
+    mixed = reading(extreme("gt", "87")).signature
+    assert len({*signatures, *others, unsigned, low, mixed, None}) == 6

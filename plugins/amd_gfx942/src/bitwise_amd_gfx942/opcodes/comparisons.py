@@ -19,6 +19,7 @@ from bitwise_amd_gfx942.opcodes.scalar_logic import as_set, pair
 from bitwise_amd_gfx942.opcodes.scalar_moves import by_candidates
 from bitwise_amd_gfx942.opcodes.selections import remember
 from bitwise_amd_gfx942.opcodes.sources import Reader, reader
+from bitwise_amd_gfx942.opcodes.wide_extremes import chosen_extreme, note_order
 from bitwise_amd_gfx942.registers import EVERYONE, EXEC, NOBODY, write_exec, write_set
 from bitwise_amd_gfx942.sets import both_sets
 from bitwise_core.asm import Instruction, Vector
@@ -88,6 +89,8 @@ def compare(instruction: Instruction, context: Context) -> Step:
         if form_of is not None and operator in ("o", "u") and machine.known(machine.registers[EXEC]) is not None:
             written = as_set(machine, target)
             note_numbers(machine, written, form_of, (values[0], values[1]), operator == "u", acting(machine))
+        if kind in ("i64", "u64") and machine.registers[EXEC] is EVERYONE and machine.mask is None:
+            note_order(machine, as_set(machine, target), operator, _INTEGER_KINDS[kind], *values)
         if verb == "cmpx":
             write_exec(machine, both_sets(machine, lanes, machine.registers[EXEC]))
 
@@ -136,6 +139,8 @@ def select(instruction: Instruction, context: Context) -> Step:
         if followed is not None:
             return followed
         whole = chosen_number(machine, predicate, if_true, if_false)
+        if whole is None:
+            whole = chosen_extreme(machine, predicate, if_true, if_false)
         if whole is None:
             whole = chosen_root(machine, predicate, if_true, if_false, context.arch.name)
         if whole is not None:
