@@ -89,10 +89,12 @@ def test_a_family_is_recorded_and_read_against_its_record(tmp_path: Path) -> Non
     arguments = ["--families", "gather_partials", "--target", "gfx942"]
     assert gpu.main(["--dry-run", "--folder", str(tmp_path / "corpus"), *arguments]) == 0
     arguments += ["--folder", str(tmp_path / "corpus"), "--processes", "1"]
-    assert simulated.main([*arguments, "--out", str(out), "--budget", "0.1"]) == 0
+    assert simulated.main([*arguments, "--out", str(out), "--budget", "0"]) == 0
     recorded = load_records(out)
     assert recorded.environment["architecture"] == "gfx942"
     assert "simulated" in recorded.environment
+    ran_on = {"kinds": len(DRAWS), "configurations": 14, "on all": 0, "fewest": simulated.FEWEST}
+    assert bench.draws_run(recorded) == ran_on
     ran = [index for index, draw in enumerate(DRAWS) if draw in simulated.ORDER[: simulated.FEWEST]]
     for case in recorded.cases:
         assert case.usable

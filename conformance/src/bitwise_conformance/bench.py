@@ -164,6 +164,14 @@ def agreement_of(results: Sequence[Mapping[str, Any]], mode: str, records: Recor
     return compare(readings, records.by_id(), finite if mode == "finite" else None)
 
 
+def draws_run(records: Records) -> dict[str, int]:
+    """How many kinds of input a record holds, how many configurations have bytes, and on how many kinds of input."""
+    counts = [sum(any(row) for row in case.hashes) for case in records.cases if case.usable]
+    kinds = len(records.draws)
+    whole = sum(count == kinds for count in counts)
+    return {"kinds": kinds, "configurations": len(counts), "on all": whole, "fewest": min(counts, default=0)}
+
+
 def summarise(
     results: Sequence[Mapping[str, Any]],
     gemms: Sequence[Mapping[str, Any]],
@@ -177,6 +185,7 @@ def summarise(
         "environment": reading_environment(),
         "target": target,
         "simulated": "simulated" in records.environment,
+        "draws": draws_run(records),
         "modes": {},
         "families": {},
         "unknown": {},

@@ -23,20 +23,47 @@ REASONS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-_SIGNALLING = "most likely really different: a signalling NaN is handed on or not by where it stands; no draw holds one"
-_OPEN = "not settled: the trees part, and the few draws that were run do not show it"
+_ALL_NANS = (
+    "an exact block against a padded one: their maxima part on a row of nothing but NaNs, whose sum is a NaN either way"
+)
+_EXPONENTIALS = (
+    "x log2(e) + 64, as the exponential of small numbers has it, fused or not: apart where 2^x is subnormal, which "
+    "1 + 2^x does not see"
+)
+_NOT_SEARCHED = "not settled: the trees part, and no input was found on which the bytes do"
 
 REASONS_GFX942: Mapping[str, str] = MappingProxyType(
     {
-        "row_max": _SIGNALLING,
-        "row_min": _SIGNALLING,
-        "arg_max": _OPEN,
-        "arg_min": _OPEN,
+        "row_max": "equal: a maximum of bf16 is rounded to bf16, once by an instruction and once by integers",
+        "row_min": "as row_max",
+        "arg_max": _NOT_SEARCHED,
+        "arg_min": _NOT_SEARCHED,
+        "softmax_row": _ALL_NANS,
+        "softmax_rows": _ALL_NANS,
+        "softmax_online": "as on sm_90: lanes that see one value each: 2^(x - x) is 1 unless x is not finite",
+        "log_sum_exp": _ALL_NANS,
+        "cross_entropy": _ALL_NANS,
+        "inductor_softmax": "x / 8 + b fused or not: apart below 2^-126 only, which 2^x does not see",
+        "activation": _EXPONENTIALS,
+        "narrow_outputs": "some really different, an input shows it that no draw holds; others as softmax_row and "
+        "activation",
+        "layer_norm_weight_gradient": "as on sm_90: fused or not: apart at most in the sign of a zero, which needs "
+        "every product of a column to underflow",
         "rms_norm": "as on sm_90: squares fused into the sum or not; the draws that were run do not show it",
-        "row_sum_fp64": _OPEN,
-        "gemm_column_sum": _OPEN,
-        "split_k_partial": _OPEN,
-        "attention_causal": _OPEN,
+        "welford": "as on sm_90: merges with empty parts, repeated",
+        "row_sum_fp64": _NOT_SEARCHED,
+        "gemm_row_sum": "really different: sums of columns beyond the matrix, which one infinity makes a NaN",
+        "gemm_column_sum": "as gemm_row_sum",
+        "gemm_int8": _NOT_SEARCHED,
+        "atomic_count": _NOT_SEARCHED,
+        "gemm_persistent": _NOT_SEARCHED,
+        "gemm_softmax": _ALL_NANS,
+        "split_k_partial": _NOT_SEARCHED,
+        "attention": _NOT_SEARCHED,
+        "attention_causal": "as on sm_90: blocks that the causal mask empties are skipped or multiplied by zeros",
+        "attention_key_gradient": "as attention_causal",
+        "attention_query_gradient": "as attention_causal",
+        "function": _NOT_SEARCHED,
     }
 )
 

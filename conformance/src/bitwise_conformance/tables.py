@@ -51,12 +51,12 @@ def reading(record: Mapping[str, Any]) -> str:
     against = "simulated bytes" if record.get("simulated") else "the bytes of an H100"
     target = record.get("target", "sm_90")
     note = f"\n\nTriton {environment['triton']} for {target}, against {against}."
-    if "draws by configuration" in record:
-        draws = ", ".join(
-            f"{count} on {draws}" for draws, count in record["draws by configuration"].items() if draws != "0"
+    if record.get("simulated"):
+        ran = record["draws"]
+        note += (
+            f" {ran['on all']} of {ran['configurations']} configurations ran on all {ran['kinds']} kinds of input,"
+            f" the others on {ran['fewest']} at least."
         )
-        whole = record["configurations of the corpus"]
-        note += f" A part of the {whole} configurations, run on few kinds of input: {draws}."
     return _markdown(head, rows) + note
 
 
