@@ -43,7 +43,8 @@ REASONS_GFX942: Mapping[str, str] = MappingProxyType(
         "softmax_online": "as on sm_90: lanes that see one value each: 2^(x - x) is 1 unless x is not finite",
         "log_sum_exp": _ALL_NANS,
         "cross_entropy": _ALL_NANS,
-        "inductor_softmax": "x / 8 + b fused or not: apart below 2^-126 only, which 2^x does not see",
+        "inductor_softmax": "x log2(e) + 64 fused or not: apart where an exponential is subnormal, which outputs in "
+        "fp16 and draws that have none do not show",
         "activation": _EXPONENTIALS,
         "narrow_outputs": "some really different, an input shows it that no draw holds; others as softmax_row and "
         "activation",
@@ -61,7 +62,8 @@ REASONS_GFX942: Mapping[str, str] = MappingProxyType(
         "split_k_partial": _NOT_SEARCHED,
         "attention": _NOT_SEARCHED,
         "attention_causal": "as on sm_90: blocks that the causal mask empties are skipped or multiplied by zeros",
-        "attention_key_gradient": "as attention_causal",
+        "attention_key_gradient": "with kpack = 2 a matrix step has other products, really different: rounding to 16 "
+        "bits before the next product hides it in the draws that were run",
         "attention_query_gradient": "as attention_causal",
         "function": _NOT_SEARCHED,
     }
