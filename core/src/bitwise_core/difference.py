@@ -42,8 +42,8 @@ from bitwise_core.machine.launch import POINTER_SHIFT, ManifestError
 from bitwise_core.machine.outputs import COMPUTED, Output
 
 OWN_NANS = (
-    "the trees agree, but not the bits of a NaN, which are each architecture's own: an operation looks at them, or they "
-    "are stored as an integer"
+    "the trees agree, but not the bits of a NaN, which are each architecture's own: an operation looks at them, or "
+    "they are stored as an integer"
 )
 
 

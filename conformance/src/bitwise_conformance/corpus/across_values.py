@@ -64,6 +64,8 @@ def choices(x, y, z, count, KIND: tl.constexpr, BLOCK: tl.constexpr):
         out = tl.clamp(a, -1.0, 1.0)
     elif KIND == "clamp_by_choices":
         out = tl.where(a < -1.0, -1.0, tl.where(a > 1.0, 1.0, a))
+    elif KIND == "clamp_by_extremes":
+        out = tl.minimum(tl.maximum(a, -1.0), 1.0)
     elif KIND == "clamp_integers":
         out = tl.minimum(tl.maximum(a, -1000), 1000) + tl.maximum(a, b)
     elif KIND == "nested":
@@ -162,7 +164,8 @@ def _chain_pairs() -> Iterator[Pair]:
 
 
 def _choice_pairs() -> Iterator[Pair]:
-    for kind in ("positive", "maximum", "minimum", "maximum_or_nan", "clamp_by_choices", "nested", "no_nan", "sign"):
+    for kind in ("positive", "maximum", "minimum", "maximum_or_nan", "clamp_by_choices", "clamp_by_extremes",
+                 "nested", "no_nan", "sign"):  # fmt: skip
         yield of_values(choices, kind)
     for dtype in ("fp16", "bf16"):
         yield of_values(choices, "positive", dtype)
@@ -171,7 +174,7 @@ def _choice_pairs() -> Iterator[Pair]:
     yield of_values(choices, "comparisons", "fp32", "i32")
     yield of_values(choices, "clamp_integers", "i32", integers=True)
     # A NaN is made the upper bound by one and the lower by the other.
-    yield of_values(choices, "clamp", nodes=("or.b32", "med3.fp32@gfx942"))
+    yield of_values(choices, "clamp", nodes=("or.b32", "min.fp32"))
 
 
 def _cast_pairs() -> Iterator[Pair]:
