@@ -64,7 +64,8 @@ REASONS_GFX942: Mapping[str, str] = MappingProxyType(
         "attention_causal": "as on sm_90: blocks that the causal mask empties are skipped or multiplied by zeros",
         "attention_key_gradient": "with kpack = 2 a matrix step has other products, really different: rounding to 16 "
         "bits before the next product hides it in the draws that were run",
-        "attention_query_gradient": "as on sm_90: blocks that the causal mask empties are skipped or multiplied by zeros",
+        "attention_query_gradient": "as on sm_90: blocks that the causal mask empties are skipped or multiplied by "
+        "zeros",
         "function": _NOT_SEARCHED,
     }
 )
