@@ -103,3 +103,16 @@ def reading(body: str, *, threads: int = 64, text: str | None = None, denormals:
     """What is read of the kernel, its launch known."""
     source = Source("kernel.amdgcn", text if text is not None else text_of(body, denormals), launch_of(threads))
     return read(source, GFX942, {"out": 1, "a": 2, "b": 3, "c": 4}, Options())
+
+DIVISION = """v_div_scale_f32 v6, s[20:21], v3, v3, v2
+v_rcp_f32_e32 v7, v6
+v_div_scale_f32 v8, vcc, v2, v3, v2
+v_fma_f32 v9, -v6, v7, 1.0
+v_fmac_f32_e32 v7, v9, v7
+v_mul_f32_e32 v9, v8, v7
+v_fma_f32 v10, -v6, v9, v8
+v_fmac_f32_e32 v9, v10, v7
+v_fma_f32 v6, -v6, v9, v8
+v_div_fmas_f32 v6, v6, v7, v9
+v_div_fixup_f32 v5, v6, v3, v2"""
+"""What LLVM writes for v2 / v3 in fp32."""

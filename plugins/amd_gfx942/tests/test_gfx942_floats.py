@@ -13,7 +13,7 @@ from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_core import numeric
 from bitwise_core.checker import Options, Source, read
 from bitwise_core.machine.folding import shape
-from gfx942_kernels import launch_of, reading, run, text_of
+from gfx942_kernels import DIVISION, launch_of, reading, run, text_of
 
 NAN, QUIET, INFINITY = 0x7F800001, 0x7FC00000, 0x7F800000
 SPECIAL = [0, 0x80000000, 1, 0x80000001, 0x007FFFFF, 0x00800000, 0x3F800000, 0xBF800000, 0x3FC00000, 0x40490FDB,
@@ -188,19 +188,6 @@ def test_flushing_is_part_of_the_meaning() -> None:
     assert flushed.unknown is None
     assert kept.signature != flushed.signature
     assert "subnormal" in (reading(body, denormals=1).unknown or "")
-
-
-DIVISION = """v_div_scale_f32 v6, s[20:21], v3, v3, v2
-v_rcp_f32_e32 v7, v6
-v_div_scale_f32 v8, vcc, v2, v3, v2
-v_fma_f32 v9, -v6, v7, 1.0
-v_fmac_f32_e32 v7, v9, v7
-v_mul_f32_e32 v9, v8, v7
-v_fma_f32 v10, -v6, v9, v8
-v_fmac_f32_e32 v9, v10, v7
-v_fma_f32 v6, -v6, v9, v8
-v_div_fmas_f32 v6, v6, v7, v9
-v_div_fixup_f32 v5, v6, v3, v2"""
 
 
 def test_a_division_is_the_rounded_quotient() -> None:
