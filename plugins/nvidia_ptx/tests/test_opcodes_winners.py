@@ -158,3 +158,20 @@ def test_the_order_of_comparisons_does_not_show(name: str) -> None:
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_other_winners_are_others(name: str) -> None:
     assert forms(LOADS + DIFFERENT[name] + STORE) != forms(LOADS + CHAIN)
+
+
+OWN_PART = (
+    "mov.u32 %r20, %ctaid.x; mov.u32 %r21, %tid.x; mad.lo.s32 %r22, %r20, 32, %r21; mul.wide.s32 %d10, %r22, 32;"
+    "add.s64 %d0, %d0, %d10; add.s64 %d1, %d1, %d10;"
+)
+
+
+def test_blocks_that_are_run_in_batches_of_several_sizes_have_one_form() -> None:
+    """What one batch compared tells nothing of the next one, which has fewer blocks."""
+    left, right = (
+        results(*run(OWN_PART + LOADS + body, blocks=259, assume=FINITE))[1]
+        for body in (EQUAL["two halves"] + STORE, CHAIN)
+    )
+    assert len(left.address) == 2 * 32 * 259
+    assert np.array_equal(left.address, right.address)
+    assert np.array_equal(left.words, right.words)

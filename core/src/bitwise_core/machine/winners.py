@@ -68,7 +68,10 @@ class _Test:
     places: tuple[Lanes, Lanes] | None = None
 
     def where(self, words: hashing.Words) -> Array:
-        """Where a predicate with these hashes is this one."""
+        """Where a predicate with these hashes is this one: nowhere if it is of a batch of another size."""
+        sizes = zip(self.words.shape[1:], words.shape[1:], strict=True)
+        if any(own != size and 1 not in (own, size) for own, size in sizes):
+            return np.zeros((1, 1), dtype=bool)
         found: Array = (self.words == words).all(axis=0) & self.valid
         return found
 
