@@ -104,6 +104,7 @@ def reading(body: str, *, threads: int = 64, text: str | None = None, denormals:
     source = Source("kernel.amdgcn", text if text is not None else text_of(body, denormals), launch_of(threads))
     return read(source, GFX942, {"out": 1, "a": 2, "b": 3, "c": 4}, Options())
 
+
 DIVISION = """v_div_scale_f32 v6, s[20:21], v3, v3, v2
 v_rcp_f32_e32 v7, v6
 v_div_scale_f32 v8, vcc, v2, v3, v2
