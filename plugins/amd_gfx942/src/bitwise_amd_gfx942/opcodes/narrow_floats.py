@@ -45,15 +45,21 @@ def _narrowing(instruction: Instruction, context: Context, verb: str) -> str:
     return f"narrow.{verb}{clamps}.{kind}.fp32@{context.arch.name}"
 
 
-@vector(TABLE, "v_cvt_pk_fp8_f32", "v_cvt_pk_bf8_f32")
-def narrow_pair(instruction: Instruction, context: Context) -> Step:
-    """Two numbers in two bytes, the low or (by the last of op_sel) the high half of a register; the other is kept."""
+def _selection(instruction: Instruction, count: int) -> tuple[bool, ...]:
+    """The `count` flags of op_sel of an instruction with two sources, neither of which it halves."""
     found = check_modifiers(instruction, "op_sel")
     if len(instruction.operands) != 3:
         raise UnknownInstruction(instruction, "takes three operands")
-    chosen = flags(instruction, found.modifiers.get("op_sel", "[0,0,0]"), 3)
+    chosen = flags(instruction, found.modifiers.get("op_sel", f"[{','.join('0' * count)}]"), count)
     if any(chosen[:2]):
         raise UnknownInstruction(instruction, "selects half of a source of 32 bits")
+    return chosen
+
+
+@vector(TABLE, "v_cvt_pk_fp8_f32", "v_cvt_pk_bf8_f32")
+def narrow_pair(instruction: Instruction, context: Context) -> Step:
+    """Two numbers in two bytes, the low or (by the last of op_sel) the high half of a register; the other is kept."""
+    chosen = _selection(instruction, 3)
     name = _narrowing(instruction, context, "rn")
     target, *sources = instruction.operands
     readers = [_lenient(reader(each, "fp32", instruction)) for each in sources]
@@ -68,12 +74,7 @@ def narrow_pair(instruction: Instruction, context: Context) -> Step:
 @vector(TABLE, "v_cvt_sr_fp8_f32", "v_cvt_sr_bf8_f32")
 def narrow_by_chance(instruction: Instruction, context: Context) -> Step:
     """One number in the byte that op_sel names, rounded by the random bits of the second source; others are kept."""
-    found = check_modifiers(instruction, "op_sel")
-    if len(instruction.operands) != 3:
-        raise UnknownInstruction(instruction, "takes three operands")
-    chosen = flags(instruction, found.modifiers.get("op_sel", "[0,0,0,0]"), 4)
-    if any(chosen[:2]):
-        raise UnknownInstruction(instruction, "selects half of a source of 32 bits")
+    chosen = _selection(instruction, 4)
     name = _narrowing(instruction, context, "stochastic")
     target, number, chance = instruction.operands
     if not isinstance(target, Register):
