@@ -23,6 +23,7 @@ GROUPS = nox.project.load_toml("pyproject.toml")
 # In dependency order.
 DISTRIBUTIONS = [
     "core",
+    "runtime",
     "plugins/nvidia_ptx",
     "plugins/nvidia_earlier",
     "plugins/nvidia_sm90",
@@ -34,6 +35,7 @@ DISTRIBUTIONS = [
     "compiler",
     "conformance",
     "examples/toy_arch",
+    "bench",
 ]
 
 SAMPLES = ROOT / "plugins" / "nvidia_sm90" / "tests" / "samples"
