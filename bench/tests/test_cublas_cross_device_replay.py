@@ -98,7 +98,9 @@ def test_bits_travel_where_the_other_machine_answers_otherwise(
     def replayed(split: int) -> dict[str, Any]:
         monkeypatch.setattr(cross_device_replay, "machine_here", here(split))
         monkeypatch.setattr(
-            cross_device_replay, "together", lambda work, processes, seconds, given: (list(work(0, 1, 1e12, given)), [])
+            cross_device_replay,
+            "run_workers",
+            lambda work, processes, seconds, given: (list(work(0, 1, 1e12, given)), []),
         )
         assert cross_device_replay.replay(given(tmp_path)) == 0
         found: dict[str, Any] = json.loads((tmp_path / "travel.json").read_text())
@@ -117,7 +119,7 @@ def test_bits_travel_where_the_other_machine_answers_otherwise(
     record, rows = tmp_path / "record.json", tmp_path / "rows.json.xz"
     arguments = [f"--{name}={path}" for name, path in vars(given(tmp_path)).items() if name in ("lock", "bytes", "out")]
     for _ in range(2):
-        assert cross_device_replay.main(["keep", *arguments, f"--record={record}", f"--rows={rows}"]) == 0
+        assert cross_device_replay.main(["archive", *arguments, f"--record={record}", f"--rows={rows}"]) == 0
     (kept,) = json.loads(record.read_text())["travels"]
     assert (kept["summary"], kept["locked"]["device"], kept["rows"]) == (counts, "one", "rows.json.xz")
     whole = json.loads(lzma.decompress(rows.read_bytes()))

@@ -92,7 +92,7 @@ def test_the_readme_says_what_other_measurements_showed() -> None:
     parity = record("cublas-parity-sm90-h100.json")
     found = parity["outcomes"]
     counted = [str(found.get(outcome, 0)) for outcome in ("equal", "different", "declined")]
-    assert table_line('`matmul(like="cublas")` beside `torch.mm`') == counted
+    assert table_line('`matmul(like="cublas")` against `torch.mm`') == counted
     assert parity["different"] == []
     times = parity["host microseconds"]
     text = " ".join(README.read_text(encoding="utf-8").split())
@@ -106,7 +106,7 @@ def test_the_readme_says_what_other_measurements_showed() -> None:
 
 def test_the_readme_says_what_the_clock_showed() -> None:
     summary = record("cublas-timing-sm90-h100.json")["summary"]
-    beside = {"as `matmul` runs them by itself": summary["untuned"], "a plain product in Triton": summary["plain"]}
+    beside = {"the default schedule of `matmul`": summary["untuned"], "a plain Triton GEMM": summary["plain"]}
     for group, mean in {f"all {summary['shapes']} shapes": summary["all"], **summary["groups"], **beside}.items():
         assert table_line(group) == [str(mean)]
     assert (summary["schedules that ran"], summary["schedules whose bytes differ"]) == (960, 0)

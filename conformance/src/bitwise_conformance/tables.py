@@ -230,13 +230,13 @@ def travels(record: Mapping[str, Any]) -> str:
 
 
 def audits(record: Mapping[str, Any]) -> str:
-    """Which shapes of open-weight models lose values, by library and GPU."""
+    """Shapes of open-weight models whose sums drop values, by library and GPU."""
     rows = [
-        [each["library"], each["device"], *(each["summary"][name] for name in ("shapes", "with slices of k",
-         "lose values", "not as judged"))]
+        [each["library"], each["device"], *(each["summary"][name] for name in ("shapes", "split K",
+         "drop values", "not as predicted"))]
         for each in record["audits"]
     ]  # fmt: skip
-    head = ("library", "GPU", "shapes", "in slices of k", "lose values", "ones returned other sums than judged")
+    head = ("library", "GPU", "shapes", "split K", "drop values", "run on ones: other than predicted")
     return _markdown(head, rows)
 
 

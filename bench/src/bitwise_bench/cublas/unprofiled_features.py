@@ -190,7 +190,7 @@ class FeatureComparison:
         total = sums[-1] + bias.float()
         for each_sum in reversed(sums[:-1]):
             total = total + each_sum
-        yield "with the last slice, in descending order", total.to(dtype)
+        yield "with the last slice, backward", total.to(dtype)
         total = sums[0].to(dtype).float()
         for each_sum in sums[1:]:
             total = total + each_sum.to(dtype).float()
