@@ -205,6 +205,6 @@ def bench_reductions(session: nox.Session) -> None:
     record = "records/pinned-reductions-sm90-h100.json"
     # Few processes, since compile times are measured too.
     arguments = session.posargs or ["--out", record, "--layout", "both", "--workers", "4"]
-    session.run("python", "-m", "bitwise_triton.reductions.bench", *arguments, success_codes=[0, 1])
+    session.run("python", "-m", "bitwise_bench.pinned_reductions", *arguments, success_codes=[0, 1])
     if not session.posargs:
-        session.run("python", "-m", "bitwise_triton.reductions.bench", "--out", record, "--chart", record[:-4] + "svg")
+        session.run("python", "-m", "bitwise_bench.pinned_reductions", "--out", record, "--chart", record[:-4] + "svg")

@@ -16,19 +16,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bitwise_triton import verdicts
-from bitwise_triton.binding import bind_configuration
-from bitwise_triton.compilation import Captured, Grid, Job, compile_all, configuration_name, make_job, unwrap
-from bitwise_triton.errors import CaptureError, UndeterminedReferenceError
-from bitwise_triton.guard import guard_launches, running_autotuner
-from bitwise_triton.hooks import Effects
-from bitwise_triton.launch import stand_ins
+from bitwise_triton import equivalence
+from bitwise_triton.compilation import (
+    CompiledKernel,
+    CompileJob,
+    Grid,
+    compile_all,
+    configuration_name,
+    make_job,
+    unwrap,
+)
+from bitwise_triton.config_binding import bind_configuration
+from bitwise_triton.errors import CaptureError, UnverifiableReferenceError
+from bitwise_triton.launch_cache import install_launch_caches, running_autotuner
+from bitwise_triton.pre_hooks import HookEffects
+from bitwise_triton.tensor_stand_ins import stand_ins
 
 logger = logging.getLogger("bitwise_triton")
 
 
 @dataclass(frozen=True)
-class Report:
+class ConfigurationReport:
     """What became of one configuration, and why in a sentence.
 
     `outcome` is "reference", the checker's verdict, or "failed" for a configuration that does not compile.
@@ -48,22 +56,22 @@ class _Candidate:
 
     kernel: str
     name: str
-    compiled: Captured | CaptureError
-    effects: Effects
+    compiled: CompiledKernel | CaptureError
+    effects: HookEffects
 
 
-def same_bits(
-    reference: int | Mapping[str, object] | Captured | None = None,
+def equivalence_pruner(
+    reference: int | Mapping[str, object] | CompiledKernel | None = None,
     *,
     function: Any = None,
     assume: Sequence[str] = (),
     every_launch: bool = False,
     target: Any = None,
     grid: Grid | None = None,
-    report: Callable[[list[Report]], None] | None = None,
+    report: Callable[[list[ConfigurationReport]], None] | None = None,
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> SameBits:
+) -> EquivalencePruner:
     """A predicate for `triton.autotune(..., prune_configs_by={"early_config_prune": same_bits()})`.
 
     It keeps the configurations proved to return the same bits as `reference`: the first one (the default), the one of
@@ -78,20 +86,20 @@ def same_bits(
     Calling the predicate raises CaptureError, which is an UndeterminedReferenceError when the result of the reference
     itself could not be established.
     """
-    return SameBits(reference, function, tuple(assume), every_launch, target, grid, report, workers, progress)
+    return EquivalencePruner(reference, function, tuple(assume), every_launch, target, grid, report, workers, progress)
 
 
 @dataclass(frozen=True, eq=False)
-class SameBits:
+class EquivalencePruner:
     """The predicate that `same_bits` makes; see there for its fields."""
 
-    reference: int | Mapping[str, object] | Captured | None
+    reference: int | Mapping[str, object] | CompiledKernel | None
     function: Any
     assume: tuple[str, ...]
     every_launch: bool
     target: Any
     grid: Grid | None
-    report: Callable[[list[Report]], None] | None
+    report: Callable[[list[ConfigurationReport]], None] | None
     workers: int | None
     progress: Callable[[int, int], None] | None
 
@@ -116,7 +124,7 @@ class SameBits:
                 "elsewhere; the reports say why."
             )
         if autotuner is not None:
-            guard_launches(autotuner, settings, every_launch=every_launch, grid=self.grid)
+            install_launch_caches(autotuner, settings, every_launch=every_launch, grid=self.grid)
         return kept
 
     def _function(self) -> Any:
@@ -137,8 +145,8 @@ class SameBits:
     def _compile(self, decorated: Any, configurations: Sequence[Any], settings: Mapping[str, Any]) -> list[_Candidate]:
         kernel, _ = unwrap(decorated)
         target = self._target()
-        jobs: list[Job | CaptureError] = []
-        effects: list[Effects] = []
+        jobs: list[CompileJob | CaptureError] = []
+        effects: list[HookEffects] = []
         for configuration in configurations:
             try:
                 launch = bind_configuration(decorated, configuration, settings, self.grid)
@@ -165,30 +173,32 @@ class SameBits:
 
     def _judge(
         self, configurations: Sequence[Any], candidates: Sequence[_Candidate], every_launch: bool
-    ) -> list[Report]:
+    ) -> list[ConfigurationReport]:
         reference, effects = self._reference(configurations, candidates)
-        compiled = [one.compiled for one in candidates if isinstance(one.compiled, Captured)]
+        compiled = [one.compiled for one in candidates if isinstance(one.compiled, CompiledKernel)]
         asked = [reference, *(one for one in compiled if one is not reference)]
-        answers = verdicts.equal_to_reference(reference, asked, every_launch=every_launch, assume=self.assume)
+        answers = equivalence.compare_with_reference(reference, asked, every_launch=every_launch, assume=self.assume)
         if len(answers) != len(asked):
             raise CaptureError(f"The checker gave {len(answers)} verdicts on {len(asked)} kernels.")
         if answers[0].outcome != "equal":
-            raise UndeterminedReferenceError(
+            raise UnverifiableReferenceError(
                 f"The result of the reference ({reference.name}) of kernel {candidates[0].kernel!r} could not be "
                 f"established, so no configuration can be proved equal to it. {answers[0].reason}"
             )
         verdict_of = {id(one): answer for one, answer in zip(asked, answers, strict=True)}
         return [_report(one, reference, effects, verdict_of) for one in candidates]
 
-    def _reference(self, configurations: Sequence[Any], candidates: Sequence[_Candidate]) -> tuple[Captured, Effects]:
-        if isinstance(self.reference, Captured):
+    def _reference(
+        self, configurations: Sequence[Any], candidates: Sequence[_Candidate]
+    ) -> tuple[CompiledKernel, HookEffects]:
+        if isinstance(self.reference, CompiledKernel):
             return self.reference, ()
         chosen = candidates[reference_index(configurations, self.reference)]
         if isinstance(chosen.compiled, CaptureError):
-            raise UndeterminedReferenceError(f"The reference configuration cannot be used. {chosen.compiled}")
+            raise UnverifiableReferenceError(f"The reference configuration cannot be used. {chosen.compiled}")
         return chosen.compiled, chosen.effects
 
-    def _publish(self, reports: list[Report]) -> None:
+    def _publish(self, reports: list[ConfigurationReport]) -> None:
         for one in reports:
             level = logging.INFO if one.kept else logging.WARNING
             logger.log(level, "%s (%s): %s. %s", one.kernel, one.configuration, one.outcome, one.reason)
@@ -218,17 +228,20 @@ def reference_index(configurations: Sequence[Any], reference: int | Mapping[str,
 
 
 def _report(
-    candidate: _Candidate, reference: Captured, effects: Effects, verdict_of: Mapping[int, verdicts.Verdict]
-) -> Report:
+    candidate: _Candidate,
+    reference: CompiledKernel,
+    effects: HookEffects,
+    verdict_of: Mapping[int, equivalence.CandidateVerdict],
+) -> ConfigurationReport:
     compiled = candidate.compiled
     if isinstance(compiled, CaptureError):
-        return Report(candidate.kernel, candidate.name, False, "failed", str(compiled), None)
+        return ConfigurationReport(candidate.kernel, candidate.name, False, "failed", str(compiled), None)
     seconds = compiled.compile_seconds
     if candidate.effects != effects:
         reason = "Its pre_hook changes the contents of tensors in another way than the reference's."
-        return Report(candidate.kernel, candidate.name, False, "unknown", reason, seconds)
+        return ConfigurationReport(candidate.kernel, candidate.name, False, "unknown", reason, seconds)
     if compiled is reference:
-        return Report(candidate.kernel, candidate.name, True, "reference", "It is the reference.", seconds)
+        return ConfigurationReport(candidate.kernel, candidate.name, True, "reference", "It is the reference.", seconds)
     verdict = verdict_of[id(compiled)]
     kept = verdict.outcome == "equal"
-    return Report(candidate.kernel, candidate.name, kept, verdict.outcome, verdict.reason, seconds)
+    return ConfigurationReport(candidate.kernel, candidate.name, kept, verdict.outcome, verdict.reason, seconds)

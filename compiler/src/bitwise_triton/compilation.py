@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from bitwise_triton import manifest
+from bitwise_triton.argument_keys import argument_key
 from bitwise_triton.arguments import PointerStandIn, to_triton
 from bitwise_triton.errors import CaptureError
-from bitwise_triton.identity import identity_of
-from bitwise_triton.pool import run_all
+from bitwise_triton.process_pool import run_in_processes
 from bitwise_triton.targets import check_limits, gpu_target, target_name
 
 Grid: TypeAlias = Sequence[int] | Callable[[dict[str, Any]], Sequence[int]]
@@ -25,7 +25,7 @@ _BLOCK_DIRECTIVE = re.compile(r"\.(?:reqntid|maxntid)\s+(\d+(?:\s*,\s*\d+)*)")
 
 
 @dataclass(frozen=True)
-class Captured:
+class CompiledKernel:
     """One compiled configuration and its launch.
 
     `grid` and `block` count blocks and threads as the hardware does: `grid[0]` has every block of a cluster, and
@@ -46,7 +46,7 @@ class Captured:
 
 
 @dataclass(frozen=True)
-class Job:
+class CompileJob:
     """One configuration to compile: the function, its bound values and options, and the launch's grid."""
 
     name: str
@@ -135,13 +135,15 @@ def make_job(
     grid: Grid,
     target: Any,
     name: str | None = None,
-) -> Job:
+) -> CompileJob:
     """Bind and check everything that does not need the compiler. Raises CaptureError.
 
     `target` is a name ("sm_90") or a Triton GPUTarget. Heuristics around `function` are evaluated.
     """
     kernel, heuristics = unwrap(function)
-    job = Job(name or configuration_name(constants, options), kernel, {}, dict(options), (1, 1, 1), gpu_target(target))
+    job = CompileJob(
+        name or configuration_name(constants, options), kernel, {}, dict(options), (1, 1, 1), gpu_target(target)
+    )
     twice = sorted(arguments.keys() & constants.keys())
     if twice:
         raise CaptureError(f"{job.title} has {', '.join(twice)} both as an argument and as a constant; give it once.")
@@ -153,10 +155,10 @@ def make_job(
     values, own_options = split_settings(kernel, apply_heuristics(heuristics, {**values, **options}))
     bound = bind(job.title, kernel, values)
     blocks = evaluate_grid(job.title, grid, bound, int(own_options.get("num_ctas") or 1))
-    return Job(job.name, kernel, bound, own_options, blocks, job.target)
+    return CompileJob(job.name, kernel, bound, own_options, blocks, job.target)
 
 
-def compile_job(job: Job) -> Captured:
+def compile_job(job: CompileJob) -> CompiledKernel:
     """Compile a job as Triton's launcher would. Raises CaptureError."""
     import triton
 
@@ -178,7 +180,7 @@ def compile_job(job: Job) -> Captured:
     arguments = manifest.manifest_arguments(signature, bound, metadata.get("tensordesc_meta"))
     read = manifest.ptx_parameter_bytes if extension == "ptx" else manifest.amdgcn_parameter_bytes
     manifest.check_parameters(job.title, arguments, read(text, entry))
-    return Captured(
+    return CompiledKernel(
         name=job.name,
         assembly=text,
         extension=extension,
@@ -194,32 +196,32 @@ def compile_job(job: Job) -> Captured:
 
 
 def compile_all(
-    jobs: Sequence[Job | CaptureError],
+    jobs: Sequence[CompileJob | CaptureError],
     *,
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> list[Captured | CaptureError]:
+) -> list[CompiledKernel | CaptureError]:
     """Compile jobs in a pool of processes, each different one once, in order. An error stays in its place.
 
     `workers` defaults to all cores; `progress` gets the number of finished and of all compiles.
     """
-    distinct: list[Job] = []
+    distinct: list[CompileJob] = []
     places: dict[object, int] = {}
     where: list[int | CaptureError] = []
     for job in jobs:
         if isinstance(job, CaptureError):
             where.append(job)
             continue
-        identity = identity_of((job.function, job.grid, str(job.target), dict(job.values), dict(job.options)))
+        identity = argument_key((job.function, job.grid, str(job.target), dict(job.values), dict(job.options)))
         if identity not in places:
             places[identity] = len(distinct)
             distinct.append(job)
         where.append(places[identity])
-    compiled = run_all(compile_job, distinct, workers=workers, progress=progress)
+    compiled = run_in_processes(compile_job, distinct, workers=workers, progress=progress)
     return [compiled[place] if isinstance(place, int) else place for place in where]
 
 
-def _compile(job: Job) -> tuple[Any, Mapping[str, Any], Mapping[str, object]]:
+def _compile(job: CompileJob) -> tuple[Any, Mapping[str, Any], Mapping[str, object]]:
     """The compiled kernel, the signature Triton gave it, and the bound values."""
     import triton
     from triton.compiler.compiler import ASTSource, make_backend

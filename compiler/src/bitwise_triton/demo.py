@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bitwise_triton.capture import capture_each
-from bitwise_triton.compilation import Captured
+from bitwise_triton.compilation import CompiledKernel
+from bitwise_triton.configurations import compile_configurations
+from bitwise_triton.equivalence import source_of
 from bitwise_triton.errors import CaptureError
-from bitwise_triton.verdicts import source_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,11 +77,11 @@ def _show(sample: Sample, workers: int | None, console: Console) -> Section:
     console.print(f"\n[bold]{sample.title}[/bold]: {len(sample.configurations)} configurations for {TARGET}")
     start = time.perf_counter()
     with progress("compiling") as advance:
-        outcomes = capture_each(
+        outcomes = compile_configurations(
             sample.kernel, sample.configurations, sample.arguments, sample.grid,
             target=TARGET, workers=workers, progress=advance,
         )  # fmt: skip
-    compiled = [one for one in outcomes if isinstance(one, Captured)]
+    compiled = [one for one in outcomes if isinstance(one, CompiledKernel)]
     if not compiled:
         raise next(one for one in outcomes if isinstance(one, CaptureError))
     seconds = time.perf_counter() - start

@@ -7,5 +7,5 @@ class CaptureError(Exception):
     """A kernel configuration could not be compiled or described; the message says which one, why, and what to do."""
 
 
-class UndeterminedReferenceError(CaptureError):
+class UnverifiableReferenceError(CaptureError):
     """No configuration can be proved equal to the reference, as the reference's own result could not be established."""

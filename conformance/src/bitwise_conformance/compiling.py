@@ -15,10 +15,10 @@ from bitwise_conformance.digest import normalised_digest
 def compile_case(case: Case) -> Any:
     """The captured kernel of `case`, for its target.
 
-    Returns what `bitwise_triton.capture.compile_configuration` returns, and raises what it raises.
+    Returns what `bitwise_triton.configurations.compile_configuration` returns, and raises what it raises.
     """
     from bitwise_triton.arguments import Buffer, TensorMap
-    from bitwise_triton.capture import compile_configuration
+    from bitwise_triton.configurations import compile_configuration
 
     def buffer(array: Array) -> Any:
         width = DTYPE_BYTES[array.dtype]
@@ -85,7 +85,7 @@ def compile_job(name: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 def write_folders(folder: Path, cases: list[Case], answers: Mapping[str, Mapping[str, Any]]) -> None:
     """Write each group's kernels to `<folder>/<family>/<group>/`, with `manifest.json` and `cases.json`."""
-    from bitwise_triton.capture import write_folder
+    from bitwise_triton.configurations import write_folder
 
     groups: dict[tuple[str, str], list[Case]] = {}
     for case in cases:

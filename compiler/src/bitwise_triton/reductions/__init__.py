@@ -7,7 +7,17 @@
 from __future__ import annotations
 
 from bitwise_triton.reductions.order import Chain, Order, OrderError, Pair, evaluate, tree_of
-from bitwise_triton.reductions.pinning import Rewritten, pinned_reductions
-from bitwise_triton.reductions.rewriting import Outcome
+from bitwise_triton.reductions.pinning import PinningReport, pinned_reductions
+from bitwise_triton.reductions.rewriting import ReductionOutcome
 
-__all__ = ["Chain", "Order", "OrderError", "Outcome", "Pair", "Rewritten", "evaluate", "pinned_reductions", "tree_of"]
+__all__ = [
+    "Chain",
+    "Order",
+    "OrderError",
+    "Pair",
+    "PinningReport",
+    "ReductionOutcome",
+    "evaluate",
+    "pinned_reductions",
+    "tree_of",
+]

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 _STEP = re.compile(r"(?:(?P<bit>\d+)|(?P<name>\w+)\s*(?:\((?P<low>\d*)\s*:\s*(?P<high>\d*)\))?)\Z")
 # Pairs that share a reshape: with more of them the values have more axes, with fewer there are more reshapes.
 _GROUP = 3
-_NAMES = ("inner_tree", "outer_tree", "chain", "open")
+_NAMES = ("inner_tree", "outer_tree", "chain", "auto")
 
-OPEN = "open"
+AUTO = "auto"
 
 Tree: TypeAlias = "int | tuple[Tree, Tree]"
 
@@ -77,14 +77,14 @@ class Order:
         """The steps for `extent` elements. Raises OrderError when a bit is folded twice or not at all."""
         return tuple(step for step, _ in _steps(self.text, extent))
 
-    def chosen(self, extent: int, itemsize: int, *, last: bool) -> Order:
+    def resolved(self, extent: int, itemsize: int, *, last: bool) -> Order:
         """This order, or what an open one is for an axis of `extent` elements of `itemsize` bytes; `last` of the axes?
 
         Along the last axis a thread loads 16 bytes, a warp 32 times as much, and four warps (eight of more than 2048
         elements) side by side: the bits of a load come first, then those that a thread holds apart, of lanes, of warps.
         Along another axis neighbours are mostly in the lanes and warps of up to 16 rows, and threads hold the rest.
         """
-        if self.text.strip() != OPEN:
+        if self.text.strip() != AUTO:
             return self
         if not last:
             return Order("outer_tree(4:), inner_tree")
@@ -105,7 +105,7 @@ class Order:
             length=length, dtype=dtype, accumulator_dtype=accumulator, output_dtype=accumulator, folds=folds
         )
 
-    def chunked(self) -> tuple[int, int]:
+    def chunking(self) -> tuple[int, int]:
         """How an axis is read tile by tile: the number of steps that stand before the chain, and the chunk.
 
         The chunk is the number of elements that the steps around the chain fold, 2**c for `chain(c:)`.
@@ -125,7 +125,7 @@ class Order:
         return opened[0], 1 << low
 
 
-def padded(extent: int) -> int:
+def padded_extent(extent: int) -> int:
     """The power of two that `extent` elements are padded to. Raises OrderError for no elements."""
     if extent < 1:
         raise OrderError(f"A reduction of {extent} elements has no order; it needs one element or more.")
@@ -138,7 +138,7 @@ def tree_of(order: Order, extent: int) -> Tree:
     def join(left: Any, right: Any) -> Any:
         return left if right is None else right if left is None else (left, right)
 
-    places: list[Any] = [*range(extent), *[None] * (padded(extent) - extent)]
+    places: list[Any] = [*range(extent), *[None] * (padded_extent(extent) - extent)]
     values = np.empty(len(places), object)
     values[:] = places
     found: Tree = _fold(order, extent, values, np.frompyfunc(join, 2, 1))[()]
@@ -155,7 +155,7 @@ def evaluate(
     """
     array = np.asarray(values)
     extent = array.shape[-1]
-    missing = padded(extent) - extent
+    missing = padded_extent(extent) - extent
     filled = np.concatenate([array, np.full((*array.shape[:-1], missing), neutral, array.dtype)], axis=-1)
     return _fold(order, extent, filled, combine)
 
@@ -173,7 +173,7 @@ def _fold(order: Order, extent: int, values: Any, combine: Callable[[Any, Any], 
     return values[..., 0]
 
 
-def joined(extents: Sequence[int]) -> list[int]:
+def merged_extents(extents: Sequence[int]) -> list[int]:
     """Neighbouring axes as one, and as none where they have one element.
 
     Every pass over a kernel verifies the layouts of all its values, which takes the longer the more axes they have.
@@ -182,7 +182,7 @@ def joined(extents: Sequence[int]) -> list[int]:
     return [count] if count > 1 else []
 
 
-def groups(steps: Sequence[Step]) -> Iterator[tuple[int, tuple[Step, ...]]]:
+def reshape_groups(steps: Sequence[Step]) -> Iterator[tuple[int, tuple[Step, ...]]]:
     """`steps` cut into those that share a reshape, each group with the number of its first: a chain, or some pairs."""
     number = 0
     while number < len(steps):
@@ -194,7 +194,7 @@ def groups(steps: Sequence[Step]) -> Iterator[tuple[int, tuple[Step, ...]]]:
         number += count
 
 
-def axes(pairs: Sequence[Step], length: int) -> tuple[list[int], list[int]]:
+def split_extents(pairs: Sequence[Step], length: int) -> tuple[list[int], list[int]]:
     """How an axis of `length` elements is cut for `pairs`: the extents, and the axis of each step among those left."""
     bits = list(range(length.bit_length() - 1))
     left = list(bits)
@@ -235,17 +235,17 @@ def _parsed(text: str) -> tuple[tuple[str, int | None, int | None], ...]:
         if low is not None and high is not None and low >= high:
             raise OrderError(f"The order {text!r} has the empty range {part.strip()!r}; write the lower bit first.")
         found.append((str(match["name"]), low, high))
-    if OPEN in (name for name, _, _ in found) and text.strip() != OPEN:
-        raise OrderError(f"The order {text!r} has {OPEN} beside other steps; it stands alone.")
+    if AUTO in (name for name, _, _ in found) and text.strip() != AUTO:
+        raise OrderError(f"The order {text!r} has {AUTO} beside other steps; it stands alone.")
     return tuple(found)
 
 
 @lru_cache(maxsize=1024)
 def _steps(text: str, extent: int) -> tuple[tuple[Step, tuple[int, ...]], ...]:
     """Each step of an order with the bits it folds."""
-    if text.strip() == OPEN:
+    if text.strip() == AUTO:
         raise OrderError("An open order has no steps before a kernel is compiled; ask Order.chosen for them.")
-    count = padded(extent).bit_length() - 1
+    count = padded_extent(extent).bit_length() - 1
     left = list(range(count))
     steps: list[tuple[Step, tuple[int, ...]]] = []
     for name, low, high in _parsed(text):

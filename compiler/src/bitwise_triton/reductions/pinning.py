@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from bitwise_triton.errors import CaptureError
 from bitwise_triton.reductions import rewriting
-from bitwise_triton.reductions.marking import Placed
 from bitwise_triton.reductions.order import Order
-from bitwise_triton.reductions.rewriting import Outcome
+from bitwise_triton.reductions.placeholder import LoweredReduction
+from bitwise_triton.reductions.rewriting import ReductionOutcome
 
 if TYPE_CHECKING:
     from bitwise_core.descriptors import ReductionDesc
@@ -23,7 +23,7 @@ VERSIONS = ("3.6", "3.7", "3.8", "3.9")
 
 
 @dataclass
-class Rewritten:
+class PinningReport:
     """What `pinned_reductions` has done, each kernel by name in the order of compiling.
 
     `kernels` has what became of the reductions of kernels that do not pin them, `placed` every reduction that was made
@@ -32,10 +32,10 @@ class Rewritten:
     """
 
     order: Order | None
-    kernels: list[tuple[str, tuple[Outcome, ...]]] = field(default_factory=list)
-    placed: list[tuple[str, Placed]] = field(default_factory=list)
+    kernels: list[tuple[str, tuple[ReductionOutcome, ...]]] = field(default_factory=list)
+    lowered: list[tuple[str, LoweredReduction]] = field(default_factory=list)
 
-    def left(self) -> list[str]:
+    def unpinned(self) -> list[str]:
         """The reductions, scans and atomic sums over floats that keep their free order, a sentence each."""
         return [
             f"{one.place}: kernel {name} keeps a free order, since {one.reason}."
@@ -50,21 +50,21 @@ class Rewritten:
 
     def layouts(self) -> list[str]:
         """Where each reduction that was made late is made, a sentence each, with the reason where it stays."""
-        return [one.sentence(name) for name, one in self.placed]
+        return [one.sentence(name) for name, one in self.lowered]
 
     def descriptors(self) -> list[tuple[str, ReductionDesc]]:
         """The order of each sum over floats that was made late, by its kernel's name; open orders are decided here."""
-        found = [(name, one.descriptor()) for name, one in self.placed]
+        found = [(name, one.descriptor()) for name, one in self.lowered]
         return [(name, one) for name, one in found if one is not None]
 
 
 @contextmanager
-def pinned_reductions(order: Order | str | None = "inner_tree", *, layout: bool = True) -> Iterator[Rewritten]:
+def pinned_reductions(order: Order | str | None = "inner_tree", *, layout: bool = True) -> Iterator[PinningReport]:
     """Every reduction over floats of a kernel compiled inside folds the bits of its index in `order`, a tree.
 
         with pinned_reductions("inner_tree") as done:
             launch()  # whatever compiles and launches Triton kernels that cannot be edited
-        print(done.pinned(), *done.left(), sep="\\n")  # how many reductions are pinned, and where and why one is not
+        print(done.pinned(), *done.unpinned(), sep="\\n")  # how many reductions are pinned, and where and why one is not
 
     A context manager and a decorator of functions that launch kernels. It holds for this process, all of its threads,
     and Triton 3.6 to 3.9; kernels compiled inside are cached under a key of their own. Extents are those of the
@@ -73,7 +73,7 @@ def pinned_reductions(order: Order | str | None = "inner_tree", *, layout: bool 
 
     Sums and products, also those of `tree_sum` and its kin, which keep the order that their kernel gives them, are made
     when the compiler has chosen layouts, in less compile time; with `layout` each is moved to another layout where
-    `bitwise_triton.reductions.placement` says that this pays. The bits do not depend on it. With no order (None)
+    `bitwise_triton.reductions.layout_pass` says that this pays. The bits do not depend on it. With no order (None)
     reductions that kernels leave free stay free; with "open" each has an order that suits it (`Order.chosen`), which
     `done.descriptors()` tells.
 
@@ -90,12 +90,12 @@ def pinned_reductions(order: Order | str | None = "inner_tree", *, layout: bool 
             f"Reductions are rewritten for Triton {VERSIONS[0]} to {VERSIONS[-1]}, and this is {triton.__version__}; "
             "use tree_sum and tree_reduce in the kernel instead, which work with any version."
         )
-    from bitwise_triton.reductions.kernels.marks import deferred
+    from bitwise_triton.reductions.kernels.placeholder_ops import deferred_lowering
 
-    found = Rewritten(order)
+    found = PinningReport(order)
     before = knobs.runtime.add_stages_inspection_hook
-    key = _key(order, layout)
-    with _keyed(key, triton.__version__), deferred():
+    key = _cache_key(order, layout)
+    with _extended_cache_keys(key, triton.__version__), deferred_lowering():
         knobs.runtime.add_stages_inspection_hook = _hook(found, key, before, layout)
         try:
             yield found
@@ -103,7 +103,7 @@ def pinned_reductions(order: Order | str | None = "inner_tree", *, layout: bool 
             knobs.runtime.add_stages_inspection_hook = before
 
 
-def _key(order: Order | None, layout: bool) -> str:
+def _cache_key(order: Order | None, layout: bool) -> str:
     """What makes a kernel compiled here another one: the order, whether it is moved, and this code."""
     folder = Path(__file__).parent
     code = b"".join(path.read_bytes() for path in sorted([*folder.glob("*.py"), *folder.glob("kernels/*.py")]))
@@ -111,7 +111,7 @@ def _key(order: Order | None, layout: bool) -> str:
     return f"pinned_reductions-{text}-{'moved' if layout else 'still'}-{hashlib.sha256(code).hexdigest()}"
 
 
-def _hook(found: Rewritten, key: str, before: Callable[..., Any] | None, layout: bool) -> Callable[..., Any]:
+def _hook(found: PinningReport, key: str, before: Callable[..., Any] | None, layout: bool) -> Callable[..., Any]:
     """Triton's stage hook: without arguments (from 3.7 on) it gives its part of the cache keys."""
 
     def hook(*arguments: Any, **keywords: Any) -> Any:
@@ -123,17 +123,17 @@ def _hook(found: Rewritten, key: str, before: Callable[..., Any] | None, layout:
         backend, stages, options = arguments[:3]
         if "ttir" in stages:
             if found.order is not None:
-                stages["ttir"] = _rewriting(stages["ttir"], found, found.order, backend.target.backend, options)
-            stages["ttgir"] = _placing(stages["ttgir"], found, options, layout)
+                stages["ttir"] = _rewrite_stage(stages["ttir"], found, found.order, backend.target.backend, options)
+            stages["ttgir"] = _lowering_stage(stages["ttgir"], found, options, layout)
         elif found.order is not None:
-            stages["ttgir"] = _unread(stages["ttgir"], found)
+            stages["ttgir"] = _gluon_stage(stages["ttgir"], found)
         return None
 
     return hook
 
 
-def _rewriting(
-    make: Callable[[Any, Any], Any], found: Rewritten, order: Order, backend: str, options: Any
+def _rewrite_stage(
+    make: Callable[[Any, Any], Any], found: PinningReport, order: Order, backend: str, options: Any
 ) -> Callable[..., Any]:
     def stage(source: Any, metadata: Any) -> Any:
         module = make(source, metadata)
@@ -147,23 +147,25 @@ def _rewriting(
     return stage
 
 
-def _placing(make: Callable[[Any, Any], Any], found: Rewritten, options: Any, layout: bool) -> Callable[..., Any]:
-    from bitwise_triton.reductions.kernels.placing import place
+def _lowering_stage(
+    make: Callable[[Any, Any], Any], found: PinningReport, options: Any, layout: bool
+) -> Callable[..., Any]:
+    from bitwise_triton.reductions.kernels.lowering import lower_placeholders
 
     def stage(source: Any, metadata: Any) -> Any:
         module = make(source, metadata)
         name = module.get_entry_func_name()
-        found.placed += [(name, one) for one in place(module, options, move=layout)]
+        found.lowered += [(name, one) for one in lower_placeholders(module, options, move=layout)]
         return module
 
     return stage
 
 
-def _unread(make: Callable[[Any, Any], Any], found: Rewritten) -> Callable[[Any, Any], Any]:
+def _gluon_stage(make: Callable[[Any, Any], Any], found: PinningReport) -> Callable[[Any, Any], Any]:
     def stage(source: Any, metadata: Any) -> Any:
         module = make(source, metadata)
         name = module.get_entry_func_name()
-        left = Outcome("an unknown line", False, "it is written in Gluon, whose layouts are the kernel's own")
+        left = ReductionOutcome("an unknown line", False, "it is written in Gluon, whose layouts are the kernel's own")
         found.kernels.append((name, (left,) if '"tt.reduce"' in str(module) else ()))
         return module
 
@@ -182,7 +184,7 @@ def _parsed(text: str, module: Any) -> Any:
 
 
 @contextmanager
-def _keyed(key: str, version: str) -> Iterator[None]:
+def _extended_cache_keys(key: str, version: str) -> Iterator[None]:
     """Adds `key` to the keys of both caches in Triton 3.6, whose stage hook has no part in them."""
     if not version.startswith("3.6."):
         yield

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bitwise_triton.reductions import order as orders
-from bitwise_triton.reductions.marking import Mark
-from bitwise_triton.reductions.order import OPEN, Chain, Order, OrderError, Pair, Step
+from bitwise_triton.reductions.order import AUTO, Chain, Order, OrderError, Pair, Step
+from bitwise_triton.reductions.placeholder import Placeholder
 
 _HEAD = re.compile(r'(?P<indent>\s*)(?P<name>%[\w$.-]+)(?::\d+)? = "tt\.reduce"\((?P<operands>[^)]*)\) (?P<rest>.*)\Z')
 _AXIS = re.compile(r"<\{axis = (\d+) : i32\}> \(\{\Z")
@@ -50,7 +50,7 @@ _ASSEMBLY = re.compile(
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ReductionOutcome:
     """What became of one reduction: where it stands in the source, whether it is pinned, and if not, why not."""
 
     place: str
@@ -72,17 +72,17 @@ class _Reduction:
     location: str
 
 
-class _CannotPin(Exception):
+class _NotPinnable(Exception):
     """Why a reduction stays as it is, as a clause."""
 
 
 def check_rewritable(order: Order) -> None:
     """Raises OrderError for an order with a chain, which a rewritten kernel cannot follow."""
-    if order.text.strip() != OPEN and any(isinstance(step, Chain) for step in order.steps(1 << 30)):
+    if order.text.strip() != AUTO and any(isinstance(step, Chain) for step in order.steps(1 << 30)):
         raise OrderError(f"The order {order.text!r} has a chain; kernels are rewritten to trees only.")
 
 
-def rewrite(text: str, order: Order, backend: str) -> tuple[str, tuple[Outcome, ...]]:
+def rewrite(text: str, order: Order, backend: str) -> tuple[str, tuple[ReductionOutcome, ...]]:
     """A module's text with its reductions over floats pinned, and what became of each in order.
 
     `backend` is Triton's name, "cuda" or "hip". Reductions of integers alone, of one element, and those of a maximum or
@@ -99,28 +99,28 @@ def rewrite(text: str, order: Order, backend: str) -> tuple[str, tuple[Outcome, 
         if '"tt.reduce"(' not in line:
             reason = _other_order(line, lines[place:])
             if reason:
-                outcomes.append(Outcome(source_place(_location(lines[place:]), locations), False, reason))
+                outcomes.append(ReductionOutcome(source_location(_location(lines[place:]), locations), False, reason))
             found.append(line)
             place += 1
             continue
         end = next((number for number in range(place, len(lines)) if _TAIL.match(lines[number])), len(lines) - 1)
         written = lines[place : end + 1]
         tail = _TAIL.match(lines[end])
-        where = source_place(tail["loc"] if tail and tail["loc"] else "", locations)
+        where = source_location(tail["loc"] if tail and tail["loc"] else "", locations)
         try:
             reduction = _read(written)
             if _orderless(reduction, backend):
                 found.extend(written)
             else:
                 last = reduction.axis == len(reduction.shape) - 1
-                resolved = order.chosen(reduction.shape[reduction.axis], size, last=last)
-                found.extend(_pinned(reduction, resolved, backend, len(found)))
-                outcomes.append(Outcome(where, True))
+                resolved = order.resolved(reduction.shape[reduction.axis], size, last=last)
+                found.extend(_pinned_lines(reduction, resolved, backend, len(found)))
+                outcomes.append(ReductionOutcome(where, True))
                 if len(reduction.types) == 1 and not _kind(reduction):
                     lines[end + 1 :] = _renamed(lines[end + 1 :], reduction.name)
-        except _CannotPin as reason:
+        except _NotPinnable as reason:
             found.extend(written)
-            outcomes.append(Outcome(where, False, str(reason)))
+            outcomes.append(ReductionOutcome(where, False, str(reason)))
         place = end + 1
     return "\n".join(found) + "\n", tuple(outcomes)
 
@@ -154,7 +154,7 @@ def _renamed(lines: Sequence[str], name: str) -> list[str]:
     return [use.sub(f"{name}#{0}", line) for line in lines[:stop]] + list(lines[stop:])
 
 
-def source_place(location: str, aliases: Mapping[str, str]) -> str:
+def source_location(location: str, aliases: Mapping[str, str]) -> str:
     """`file:line` of a location, of the outermost call where one was inlined into another."""
     seen: set[str] = set()
     while location and location not in seen:
@@ -171,15 +171,15 @@ def _read(lines: Sequence[str]) -> _Reduction:
     head, tail = _HEAD.match(lines[0]), _TAIL.match(lines[-1])
     axis = _AXIS.match(head["rest"]) if head else None
     if head is None or tail is None or axis is None:
-        raise _CannotPin("it is written in a form that this version does not know")
+        raise _NotPinnable("it is written in a form that this version does not know")
     types = tuple(_TENSOR.findall(tail["types"]))
     operands = tuple(part.strip() for part in head["operands"].split(","))
     arguments = tuple(_BLOCK.findall(re.sub(r'loc\((?:[^()"]|"[^"]*"|\([^()]*\))*\)', "", lines[1])))
     body = tuple(lines[2:-1])
     if len(types) != len(operands) or len(arguments) != 2 * len(operands) or not body:
-        raise _CannotPin("its operands are not tensors of plain numbers")
+        raise _NotPinnable("its operands are not tensors of plain numbers")
     if any("({" in line or line.rstrip().endswith("{") for line in body):
-        raise _CannotPin("its combine function has control flow")
+        raise _NotPinnable("its combine function has control flow")
     for line in body[:-1]:
         _check(line)
     return _Reduction(
@@ -202,13 +202,13 @@ def _check(line: str) -> None:
     name = match["name"] if match else "unknown"
     if name == "tt.elementwise_inline_asm":
         if "pure = true" not in line:
-            raise _CannotPin("its combine function has assembly that is not pure")
+            raise _NotPinnable("its combine function has assembly that is not pure")
         if not _ASSEMBLY.search(line):
-            raise _CannotPin("its combine function has assembly other than one rounded operation")
+            raise _NotPinnable("its combine function has assembly other than one rounded operation")
     elif re.match(r"(tt|ttg|gpu)\.(load|store|atomic\w*|call|print|assert|get_program_id)\Z", name):
-        raise _CannotPin("its combine function reads or writes state")
+        raise _NotPinnable("its combine function reads or writes state")
     elif name not in _REWRITTEN and _EXACT.match(name) is None:
-        raise _CannotPin(f"its combine function has the operation {name}, which may be rounded in several ways")
+        raise _NotPinnable(f"its combine function has the operation {name}, which may be rounded in several ways")
 
 
 def _orderless(reduction: _Reduction, backend: str) -> bool:
@@ -217,22 +217,22 @@ def _orderless(reduction: _Reduction, backend: str) -> bool:
     return backend != "hip" and len(reduction.body) == 2 and _FREE.search(reduction.body[0]) is not None
 
 
-def _pinned(reduction: _Reduction, order: Order, backend: str, number: int) -> list[str]:
+def _pinned_lines(reduction: _Reduction, order: Order, backend: str, number: int) -> list[str]:
     """The lines in the place of a reduction; `number` makes its names unlike any other's."""
     steps = order.steps(reduction.shape[reduction.axis])
     kind = _kind(reduction)
     if kind:
-        return _marked(reduction, Mark(kind, reduction.axis, tuple(_pairs(steps)), order.text))
+        return _placeholder_lines(reduction, Placeholder(kind, reduction.axis, tuple(_pairs(steps)), order.text))
     at, index = reduction.axis, f"%pinned{number}_index"
     shape, lines = list(reduction.shape), _index(reduction, index)
     values, types = [*reduction.operands, index], [*reduction.types, "i32"]
     before, after = shape[:at], shape[at + 1 :]
-    for first, part in orders.groups(steps):
+    for first, part in orders.reshape_groups(steps):
         last = first + len(part) == len(steps)
         length = reduction.shape[at] >> first
-        extents, places = orders.axes(part, length)
+        extents, places = orders.split_extents(part, length)
         # The result of the last step has the axes that it had.
-        ahead, behind = (before, after) if last else (orders.joined(before), orders.joined(after))
+        ahead, behind = (before, after) if last else (orders.merged_extents(before), orders.merged_extents(after))
         target = [*ahead, *extents, *behind]
         if target != shape:
             names = [f"%pinned{number}_{first}c{part}" for part in range(len(values))]
@@ -254,18 +254,18 @@ def _pairs(steps: Sequence[Step]) -> list[Pair]:
     return [step for step in steps if isinstance(step, Pair)]
 
 
-def _marked(reduction: _Reduction, mark: Mark) -> list[str]:
+def _placeholder_lines(reduction: _Reduction, placeholder: Placeholder) -> list[str]:
     """The reduction with a mark for its combine."""
     (kind,), shape = reduction.types, reduction.shape
     a, b = reduction.arguments
     settings = '{constraints = "=r,r,r", packed_element = 1 : i32, pure = true}'
     body = [
         f"^bb0({a}: {kind}, {b}: {kind}):",
-        f'%pinned = tt.elementwise_inline_asm "{mark.text}" {settings} {a}, {b} : {kind}, {kind} -> {kind}',
+        f'%pinned = tt.elementwise_inline_asm "{placeholder.text}" {settings} {a}, {b} : {kind}, {kind} -> {kind}',
         f"tt.reduce.return %pinned : {kind}",
     ]
-    narrow = [*shape[: mark.axis], *shape[mark.axis + 1 :]]
-    return _reduce(reduction, reduction.name, reduction.operands, mark.axis, (shape, narrow, (kind,)), body)
+    narrow = [*shape[: placeholder.axis], *shape[placeholder.axis + 1 :]]
+    return _reduce(reduction, reduction.name, reduction.operands, placeholder.axis, (shape, narrow, (kind,)), body)
 
 
 def _reduce(
@@ -333,7 +333,7 @@ def _ordered_body(reduction: _Reduction, backend: str) -> list[str]:
     lines += [new for line in reduction.body[:-1] for new in _rounded(line, backend)]
     end = _RETURN.match(reduction.body[-1])
     if end is None:
-        raise _CannotPin("its combine function ends in a form that this version does not know")
+        raise _NotPinnable("its combine function ends in a form that this version does not know")
     return [*lines, f"tt.reduce.return {end['values']}, %pinned_least : {', '.join(kinds)}"]
 
 
@@ -346,14 +346,14 @@ def _rounded(line: str, backend: str) -> list[str]:
     if quotient is not None:
         result, operands, kind = quotient.groups()
         if kind != "f32":
-            raise _CannotPin(f"its combine function divides or takes a root in {kind}")
+            raise _NotPinnable(f"its combine function divides or takes a root in {kind}")
         return [f"{result} = tt.precise_{'divf' if 'divf' in line else 'sqrt'} {operands} : f32"]
     if backend == "hip" and _FREE.search(line):
-        raise _CannotPin(_SIGNALLING)
+        raise _NotPinnable(_SIGNALLING)
     step = _STEP.match(line)
     if step is None:
         if re.search(r"= (arith\.(add|sub|mul|div)f|math\.sqrt) ", line):
-            raise _CannotPin("its combine function has arithmetic in a form that this version does not know")
+            raise _NotPinnable("its combine function has arithmetic in a form that this version does not know")
         return [line]
     name, kind, result, a, b = step["kind"], step["type"], step["name"], step["a"], step["b"]
     if kind == "bf16":
@@ -364,7 +364,7 @@ def _rounded(line: str, backend: str) -> list[str]:
             f"{result} = arith.truncf {wide[2]} : f32 to bf16",
         ]
     if kind not in _REGISTERS:
-        raise _CannotPin(f"its combine function computes in {kind}")
+        raise _NotPinnable(f"its combine function computes in {kind}")
     return [_instruction(name, kind, result, a, b, backend)]
 
 

@@ -12,7 +12,7 @@ import triton.language as tl
 _FLOATS = {"fp16": ("f16", "h"), "fp32": ("f32", "r"), "fp64": ("f64", "d")}
 
 
-def plain(value: Any) -> Any:
+def unwrap_constexpr(value: Any) -> Any:
     """A value without Triton's wrapping of constants."""
     return value.value if isinstance(value, tl.constexpr) else value
 
@@ -20,7 +20,7 @@ def plain(value: Any) -> Any:
 @tl.core.builtin
 def rounded(name, a, b, _semantic=None, _generator=None):
     """`a + b` or `a * b` (name "add" or "mul"), rounded once; nothing may contract it with another operation."""
-    name, a, b = plain(name), _semantic.to_tensor(a), _semantic.to_tensor(b)
+    name, a, b = unwrap_constexpr(name), _semantic.to_tensor(a), _semantic.to_tensor(b)
     scalar = a.type.scalar
     if not scalar.is_floating():
         return a.__add__(b, _semantic=_semantic) if name == "add" else a.__mul__(b, _semantic=_semantic)
@@ -36,7 +36,7 @@ def rounded(name, a, b, _semantic=None, _generator=None):
 
 
 @tl.core.builtin
-def distance(a, b, _semantic=None, _generator=None):
+def absolute_difference(a, b, _semantic=None, _generator=None):
     """The greater of two less the smaller, NaN for NaN: one operation whichever side is `a`."""
     nan = tl.PropagateNan.ALL
     greater = tl.maximum(a, b, propagate_nan=nan, _semantic=_semantic)
@@ -58,7 +58,7 @@ def quiet(x, _semantic=None, _generator=None):
 @tl.core.builtin
 def constant(value, dtype, _semantic=None):
     """A scalar constant with its sign: Triton's own constants turn -0.0 into 0.0."""
-    value, dtype = plain(value), plain(dtype)
+    value, dtype = unwrap_constexpr(value), unwrap_constexpr(dtype)
     if value != 0 or math.copysign(1, value) > 0 or not dtype.is_floating():
         return _semantic.scalar_constant(value, dtype)
     single = tl.tensor(_semantic.builder.get_fp32(-0.0), tl.float32)
@@ -75,13 +75,13 @@ def opaque(x, _semantic=None, _generator=None):
 
 
 @tl.core.builtin
-def padding(dtype, _semantic=None):
+def negative_zero_constant(dtype, _semantic=None):
     """A scalar -0.0 for the lanes that a load leaves out.
 
     Triton's AMD backend takes a constant -0.0 for the +0.0 that such lanes are given anyway, and so drops it: there
     the sign comes from a move that hides the number.
     """
-    dtype = plain(dtype)
+    dtype = unwrap_constexpr(dtype)
     if _semantic.builder.options.backend_name != "hip" or not dtype.is_floating():
         return constant(-0.0, dtype, _semantic=_semantic)
     sign = opaque(_semantic.scalar_constant(-(1 << 31), tl.int32), _semantic=_semantic)
@@ -89,7 +89,7 @@ def padding(dtype, _semantic=None):
 
 
 @tl.core.builtin
-def checked(x, what, _semantic=None):
+def promoted(x, what, _semantic=None):
     """`x` as it is added: bfloat16 as float32, and small integers as 32 bits, as `tl.sum` does."""
     scalar = x.type.scalar
     if scalar.is_bf16():
@@ -97,5 +97,7 @@ def checked(x, what, _semantic=None):
     if scalar.is_int() and scalar.int_bitwidth < 32:
         return x.to(tl.int32 if scalar.is_int_signed() else tl.uint32, _semantic=_semantic)
     if scalar.is_floating() and scalar.name not in _FLOATS:
-        raise ValueError(f"{plain(what)} takes fp16, bf16, fp32 or fp64, not {scalar.name}; convert the operand first.")
+        raise ValueError(
+            f"{unwrap_constexpr(what)} takes fp16, bf16, fp32 or fp64, not {scalar.name}; convert the operand first."
+        )
     return x

@@ -24,10 +24,18 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from bitwise_triton.reductions.kernels.arithmetic import checked, constant, distance, opaque, padding, quiet, rounded
-from bitwise_triton.reductions.kernels.building import (
+from bitwise_triton.reductions.kernels.arithmetic import (
+    absolute_difference,
+    constant,
+    negative_zero_constant,
+    opaque,
+    promoted,
+    quiet,
+    rounded,
+)
+from bitwise_triton.reductions.kernels.builtins import (
     FINGERPRINT,
-    fill_beyond,
+    fill_padding,
     fold,
     fold_end,
     fold_into,
@@ -51,7 +59,7 @@ def mul_rounded(a, b):
 
 
 @triton.jit
-def quieted(x):
+def quiet_nans(x):
     """`x` for a maximum or minimum, which have no order then: AMD's tell signalling NaNs, which become quiet here."""
     tl.static_assert(FINGERPRINT != "")
     return quiet(x)
@@ -61,7 +69,7 @@ def quieted(x):
 def negative_zero(dtype: tl.constexpr = tl.float32):
     """-0.0, what stands for nothing in a sum (`other` of a load); a literal -0.0 is 0.0 in Triton."""
     tl.static_assert(FINGERPRINT != "")
-    return padding(dtype)
+    return negative_zero_constant(dtype)
 
 
 @triton.jit
@@ -74,14 +82,14 @@ def negative_zeros(shape: tl.constexpr, dtype: tl.constexpr = tl.float32):
 def tree_sum(x, axis: tl.constexpr, order: tl.constexpr = _INNER_TREE, extent=None):
     """The sum of `x` along `axis` in `order`, of the first `extent` elements; bfloat16 is added as float32."""
     tl.static_assert(FINGERPRINT != "")
-    filled = fill_beyond(checked(x, "tree_sum"), axis, extent, -0.0)
+    filled = fill_padding(promoted(x, "tree_sum"), axis, extent, -0.0)
     return fold(filled, axis, order, "sum")[0]
 
 
 @triton.jit
 def tree_dot(a, b, axis: tl.constexpr, order: tl.constexpr = _INNER_TREE):
     """The sum along `axis` of the products `a * b` (broadcast), each product rounded, then added as in `tree_sum`."""
-    return tree_sum(mul_rounded(checked(a, "tree_dot"), checked(b, "tree_dot")), axis, order)
+    return tree_sum(mul_rounded(promoted(a, "tree_dot"), promoted(b, "tree_dot")), axis, order)
 
 
 @triton.jit
@@ -91,7 +99,7 @@ def tree_reduce(values, axis: tl.constexpr, combine, order: tl.constexpr = _INNE
     Returns a tuple. `neutral`, a tuple of constants, stands beyond `extent`.
     """
     tl.static_assert(FINGERPRINT != "")
-    return fold(fill_beyond(values, axis, extent, neutral), axis, order, combine)
+    return fold(fill_padding(values, axis, extent, neutral), axis, order, combine)
 
 
 @triton.jit
@@ -103,7 +111,7 @@ def sum_into(totals, x, axis: tl.constexpr, order: tl.constexpr):
     Start from `negative_zeros`, add the tiles in order, pad the last with `negative_zero()`, and finish with `sum_end`.
     """
     tl.static_assert(FINGERPRINT != "")
-    return fold_into(totals, checked(x, "sum_into"), axis, order, "sum")[0]
+    return fold_into(totals, promoted(x, "sum_into"), axis, order, "sum")[0]
 
 
 @triton.jit
@@ -141,7 +149,7 @@ def welford(sum_a, squares_a, count_a, sum_b, squares_b, count_b):
     share = tl.div_rn(least, tl.where(alone, 1.0, greatest))
     left = tl.where(count_a > count_b, mul_rounded(sum_a, share), sum_a)
     right = tl.where(count_b > count_a, mul_rounded(sum_b, share), sum_b)
-    apart = distance(left, right)
+    apart = absolute_difference(left, right)
     weight = tl.div_rn(greatest, tl.where(alone, 1.0, mul_rounded(least, count)))
     both = add_rounded(squares_a, squares_b)
     squares = tl.where(alone, both, tl.fma(mul_rounded(apart, weight), apart, both))

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import triton.language as tl
 
 from bitwise_triton.reductions import order as orders
-from bitwise_triton.reductions.kernels.arithmetic import distance, plain, rounded
+from bitwise_triton.reductions.kernels.arithmetic import absolute_difference, rounded, unwrap_constexpr
 
 # What a step, by its number, makes of the values of its left side and of its right side.
 Combine: TypeAlias = Callable[[int, list[Any], list[Any]], list[Any]]
@@ -23,7 +23,7 @@ Combine: TypeAlias = Callable[[int, list[Any], list[Any]], list[Any]]
 KINDS = ("sum", "totals", "rounded", "product", "welford")
 
 
-def combiner(kind: str, semantic: Any) -> Combine:
+def combine_function(kind: str, semantic: Any) -> Combine:
     """The combine of a kind: a sum, a sum of sums ("totals"), a sum or product of rounded steps, or "welford"."""
     if kind == "welford":
         return lambda number, left, right: _welford(number, left, right, semantic)
@@ -49,18 +49,18 @@ def _welford(number: int, left: list[Any], right: list[Any], semantic: Any) -> l
     half = tl.tensor(semantic.builder.get_fp32(0.5 / (1 << number)), tl.float32)
     if number == 0:
         # What a step begins with may be a product, which nothing may contract with these operations.
-        apart = distance(left[1], right[1], _semantic=semantic)
+        apart = absolute_difference(left[1], right[1], _semantic=semantic)
         scaled = rounded("mul", apart, half, _semantic=semantic)
         squares = rounded("mul", scaled, apart, _semantic=semantic)
         return [rounded("add", left[0], right[0], _semantic=semantic), squares]
-    apart = distance(left[0], right[0], _semantic=semantic)
+    apart = absolute_difference(left[0], right[0], _semantic=semantic)
     scaled = apart.__mul__(half, _semantic=semantic)
     both = left[1].__add__(right[1], _semantic=semantic)
     squares = tl.math.fma(scaled, apart, both, _semantic=semantic)
     return [left[0].__add__(right[0], _semantic=semantic), squares]
 
 
-def run(
+def apply_steps(
     values: Sequence[Any],
     at: int,
     steps: Sequence[orders.Step],
@@ -75,35 +75,35 @@ def run(
     values = list(values)
     shape = shape_of(values[0])
     length = shape[at]
-    for number, part in orders.groups(steps):
+    for number, part in orders.reshape_groups(steps):
         before, after = shape[:at], shape[at + 1 :]
         if number + len(part) < len(steps):
-            before, after = orders.joined(before), orders.joined(after)
+            before, after = orders.merged_extents(before), orders.merged_extents(after)
         if isinstance(part[0], orders.Chain):
             step = part[0]
-            values = reshaped(values, [*before, length, *after], semantic)
-            cut = pieces(values, len(before), 1 << step.bits, 1 << step.position, semantic, generator)
+            values = reshape_all(values, [*before, length, *after], semantic)
+            cut = split_axis(values, len(before), 1 << step.bits, 1 << step.position, semantic, generator)
             values = cut[0]
             for piece in cut[1:]:
                 values = combine(first + number, values, piece)
             length >>= step.bits
             continue
-        extents, places = orders.axes(part, length)
-        values = reshaped(values, [*before, *extents, *after], semantic)
+        extents, places = orders.split_extents(part, length)
+        values = reshape_all(values, [*before, *extents, *after], semantic)
         for later, place in enumerate(places):
             region = _pair(values, first + number + later, combine, semantic)
-            values = reduced(values, len(before) + place, region, semantic)
+            values = emit_reduce(values, len(before) + place, region, semantic)
         length >>= len(part)
     rest = [*shape[:at], *([] if ends else [length]), *shape[at + 1 :]]
-    return reshaped(values, rest, semantic)
+    return reshape_all(values, rest, semantic)
 
 
 def _pair(values: Sequence[Any], number: int, combine: Combine, semantic: Any) -> Callable[[Any], None]:
     """What fills the region of the reduction over two elements that is step `number`."""
-    return region_of(values, lambda left, right: combine(number, left, right), semantic)
+    return combine_region(values, lambda left, right: combine(number, left, right), semantic)
 
 
-def reduced(values: Sequence[Any], axis: int, region: Callable[[Any], None], semantic: Any) -> list[Any]:
+def emit_reduce(values: Sequence[Any], axis: int, region: Callable[[Any], None], semantic: Any) -> list[Any]:
     """The values reduced over an axis by a region; they are verified with the kernel, which takes less time."""
     operation = semantic.builder.create_reduce([value.handle for value in values], axis)
     region(operation)
@@ -114,7 +114,7 @@ def reduced(values: Sequence[Any], axis: int, region: Callable[[Any], None], sem
     ]
 
 
-def region_of(
+def combine_region(
     values: Sequence[Any], combine: Callable[[list[Any], list[Any]], list[Any]], semantic: Any
 ) -> Callable[[Any], None]:
     """What fills the region of a reduction of `values` with `combine`, of the values of one side and of the other."""
@@ -131,7 +131,7 @@ def region_of(
     return region
 
 
-def reshaped(values: list[Any], shape: list[int], semantic: Any) -> list[Any]:
+def reshape_all(values: list[Any], shape: list[int], semantic: Any) -> list[Any]:
     """The values in another shape; without any axis they are scalars."""
     if shape == shape_of(values[0]):
         return values
@@ -142,7 +142,7 @@ def reshaped(values: list[Any], shape: list[int], semantic: Any) -> list[Any]:
     return [tl.reshape(value, shape, _semantic=semantic) for value in values]
 
 
-def pieces(values: list[Any], at: int, count: int, low: int, semantic: Any, generator: Any) -> list[list[Any]]:
+def split_axis(values: list[Any], at: int, count: int, low: int, semantic: Any, generator: Any) -> list[list[Any]]:
     """`values` cut along axis `at`, whose index is (high, count, low), into `count` pieces of index (high, low)."""
     shape = shape_of(values[0])
     high = shape[at] // (count * low)
@@ -156,9 +156,9 @@ def pieces(values: list[Any], at: int, count: int, low: int, semantic: Any, gene
         cut = tl.permute(cut, last, _semantic=semantic)
         for half, side in zip(halves, tl.split(cut, _semantic=semantic, _generator=generator), strict=True):
             half.append(tl.reshape(side, [*shape[:at], shape[at] // 2, *shape[at + 1 :]], _semantic=semantic))
-    return [piece for half in halves for piece in pieces(half, at, count // 2, low, semantic, generator)]
+    return [piece for half in halves for piece in split_axis(half, at, count // 2, low, semantic, generator)]
 
 
 def shape_of(value: Any) -> list[int]:
     """The extents of a tensor."""
-    return [int(plain(extent)) for extent in value.shape]
+    return [int(unwrap_constexpr(extent)) for extent in value.shape]

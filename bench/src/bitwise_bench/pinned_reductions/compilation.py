@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass
 from typing import Any
 
+from bitwise_bench.pinned_reductions.cases import Case, Step
 from bitwise_triton.arguments import Buffer
-from bitwise_triton.compilation import Captured, Job, compile_job, make_job
+from bitwise_triton.compilation import CompiledKernel, CompileJob, compile_job, make_job
 from bitwise_triton.errors import CaptureError
-from bitwise_triton.pool import run_all
-from bitwise_triton.reductions.bench.cases import Case, Step
+from bitwise_triton.process_pool import run_in_processes
 
 
 @dataclass(frozen=True)
@@ -41,28 +41,28 @@ class Build:
         """What its launches and compiles are made inside."""
         if self.variant == FREE:
             return nullcontext()
-        return complete(self.variant.order if self.case.rewritten else None, layout=self.variant.layout)
+        return fully_pinned(self.variant.order if self.case.rewritten else None, layout=self.variant.layout)
 
 
 @contextmanager
-def complete(order: str | None, *, layout: bool) -> Iterator[None]:
+def fully_pinned(order: str | None, *, layout: bool) -> Iterator[None]:
     """`pinned_reductions(order, layout=layout)`. Raises CaptureError where a reduction keeps a free order."""
     from bitwise_triton.reductions.pinning import pinned_reductions
 
     with pinned_reductions(order, layout=layout) as done:
         yield
-    if done.left():
-        raise CaptureError(done.left()[0])
+    if done.unpinned():
+        raise CaptureError(done.unpinned()[0])
 
 
-def jobs(build: Build, target: str) -> list[Job]:
+def jobs(build: Build, target: str) -> list[CompileJob]:
     """The compiles of a build, as `compile_job` takes them."""
-    from bitwise_triton.reductions.kernels import suite
+    from bitwise_bench.pinned_reductions.kernels import benchmark
 
     types = {tensor.name: tensor.dtype for tensor in build.case.tensors}
     found = []
     for step in build.steps():
-        kernel = getattr(suite, step.kernel)
+        kernel = getattr(benchmark, step.kernel)
         names = [name for name in kernel.arg_names if name not in step.constants]
         arguments: dict[str, Any] = {
             name: Buffer(value, types[value]) if isinstance(value, str) else value
@@ -72,7 +72,7 @@ def jobs(build: Build, target: str) -> list[Job]:
     return found
 
 
-def captured(build: Build, target: str = "sm_90") -> list[Captured]:
+def captured(build: Build, target: str = "sm_90") -> list[CompiledKernel]:
     """The compiled kernels of a build. Raises CaptureError."""
     with build.context():
         return [compile_job(job) for job in jobs(build, target)]
@@ -108,7 +108,7 @@ def compile_all(
         # Whatever is loaded or set up at the first compile is no part of the times, and is there before the fork.
         with suppress(CaptureError):
             compile_build(builds[0], target)
-    return run_all(lambda build: compile_build(build, target), builds, workers=workers, progress=progress)
+    return run_in_processes(lambda build: compile_build(build, target), builds, workers=workers, progress=progress)
 
 
 def ratio(compiled: Mapping[tuple[Variant, int], Compiled | CaptureError], variant: Variant) -> float | None:

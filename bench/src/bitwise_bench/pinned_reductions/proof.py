@@ -1,6 +1,6 @@
 """Prove without a GPU that pinned orders are pinned: all configurations of every kernel of the suite are one class.
 
-    python -m bitwise_triton.reductions.proof --free --out records/pinned-reductions-proof-sm90.json
+    python -m bitwise_bench.pinned_reductions.proof --free --out records/pinned-reductions-proof-sm90.json
 
 Every kernel of the benchmark is compiled in all its configurations, at the benchmark's tiles and a few programs' worth
 of rows and columns, and read launch by launch by the checker of its target. A launch with two classes, or with a
@@ -19,10 +19,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from bitwise_bench.pinned_reductions import cases
+from bitwise_bench.pinned_reductions.cases import DTYPES, Case
+from bitwise_bench.pinned_reductions.compilation import Build, Variant, captured
 from bitwise_triton.errors import CaptureError
-from bitwise_triton.reductions.bench import cases
-from bitwise_triton.reductions.bench.cases import DTYPES, Case
-from bitwise_triton.reductions.bench.compiling import Build, Variant, captured
 
 # What the message says of a configuration that needs more than a block has.
 _LIMIT = " per block; use smaller blocks"
@@ -59,7 +59,7 @@ def prove(
     """
     from bitwise_core.checker import Options
     from bitwise_core.partition import partition
-    from bitwise_triton.verdicts import source_of
+    from bitwise_triton.equivalence import source_of
 
     start = time.monotonic()
     order = case.order if order is None else order
@@ -105,7 +105,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Prove the suite; the exit status is 1 where a case is not one class, else 0."""
     from bitwise_core import registry
 
-    parser = argparse.ArgumentParser(prog="bitwise_triton.reductions.proof", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="bitwise_bench.pinned_reductions.proof", description=(__doc__ or "").split("\n")[0]
+    )
     parser.add_argument("--out", type=Path, required=True, help="the record (JSON)")
     parser.add_argument("--kernels", nargs="*", default=[], help="these kernels only")
     parser.add_argument("--dtypes", nargs="*", default=list(DTYPES), choices=DTYPES, help="these types only")

@@ -14,49 +14,49 @@ from bitwise_core.checker import Options  # noqa: E402
 from bitwise_core.difference import find_element, shown_element  # noqa: E402
 from bitwise_core.engine.trees import build_tree  # noqa: E402
 from bitwise_core.registry import default  # noqa: E402
-from bitwise_triton import Captured, CaptureError, all_captured, capture_each, demo  # noqa: E402
+from bitwise_triton import CaptureError, CompiledKernel, capture, demo  # noqa: E402
+from bitwise_triton.equivalence import compare_with_reference, source_of  # noqa: E402
 from bitwise_triton.samples import Sample, masked_gemm, softmax_rows  # noqa: E402
-from bitwise_triton.verdicts import equal_to_reference, source_of  # noqa: E402
 
 
-def compiled(sample: Sample, *places: int) -> list[Captured]:
+def compiled(sample: Sample, *places: int) -> list[CompiledKernel]:
     """Some configurations of a sample."""
     configurations = [sample.configurations[place] for place in places]
-    return all_captured(capture_each(sample.kernel, configurations, sample.arguments, sample.grid))
+    return capture(sample.kernel, configurations, sample.arguments, grid=sample.grid)
 
 
 @pytest.fixture(scope="module")
-def softmaxes() -> list[Captured]:
+def softmaxes() -> list[CompiledKernel]:
     """One row to a program; two; one, with two warps."""
     return compiled(softmax_rows.SAMPLE, 0, 8, 1)
 
 
-def test_each_candidate_is_judged_against_the_reference(softmaxes: list[Captured]) -> None:
-    answers = equal_to_reference(softmaxes[0], softmaxes, every_launch=False, assume=())
+def test_each_candidate_is_judged_against_the_reference(softmaxes: list[CompiledKernel]) -> None:
+    answers = compare_with_reference(softmaxes[0], softmaxes, every_launch=False, assume=())
     assert [one.outcome for one in answers] == ["equal", "equal", "different"]
     assert answers[1].reason == "Every output element has the same canonical dependence tree."
 
 
-def test_equal_candidates_are_read_once_and_in_order(softmaxes: list[Captured]) -> None:
+def test_equal_candidates_are_read_once_and_in_order(softmaxes: list[CompiledKernel]) -> None:
     first, second, third = softmaxes
-    answers = equal_to_reference(third, [first, third, second, third], every_launch=False, assume=(), workers=1)
+    answers = compare_with_reference(third, [first, third, second, third], every_launch=False, assume=(), workers=1)
     assert [one.outcome for one in answers] == ["different", "equal", "different", "equal"]
 
 
-def test_a_reference_that_cannot_be_read_is_equal_to_nothing(softmaxes: list[Captured]) -> None:
+def test_a_reference_that_cannot_be_read_is_equal_to_nothing(softmaxes: list[CompiledKernel]) -> None:
     strange = replace(softmaxes[0], assembly=softmaxes[0].assembly.replace("ex2.approx", "frobnicate.approx"))
-    answers = equal_to_reference(strange, [strange, softmaxes[1]], every_launch=False, assume=())
+    answers = compare_with_reference(strange, [strange, softmaxes[1]], every_launch=False, assume=())
     assert [one.outcome for one in answers] == ["unknown", "unknown"]
     assert "frobnicate" in answers[1].reason
 
 
-def test_what_cannot_be_asked(softmaxes: list[Captured]) -> None:
+def test_what_cannot_be_asked(softmaxes: list[CompiledKernel]) -> None:
     with pytest.raises(CaptureError, match="nobody knows the assumption 'sunshine'"):
-        equal_to_reference(softmaxes[0], softmaxes, every_launch=False, assume=("sunshine",))
+        compare_with_reference(softmaxes[0], softmaxes, every_launch=False, assume=("sunshine",))
     elsewhere = replace(softmaxes[0], target="sm_12345")
     with pytest.raises(CaptureError, match="No checker is installed for sm_12345"):
-        equal_to_reference(elsewhere, [elsewhere], every_launch=False, assume=())
-    assert equal_to_reference(softmaxes[0], [elsewhere], every_launch=False, assume=())[0].outcome == "unknown"
+        compare_with_reference(elsewhere, [elsewhere], every_launch=False, assume=())
+    assert compare_with_reference(softmaxes[0], [elsewhere], every_launch=False, assume=())[0].outcome == "unknown"
 
 
 def test_the_tree_of_a_matrix_product_is_the_chain_of_its_steps() -> None:

@@ -10,10 +10,11 @@ import pytest
 triton = pytest.importorskip("triton")
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
 
+from bitwise_bench.pinned_reductions import proof  # noqa: E402
+from bitwise_bench.pinned_reductions.cases import Case, suite  # noqa: E402
 from bitwise_triton import CaptureError  # noqa: E402
-from bitwise_triton.reductions import Order, Pair, pinning, proof, rewriting  # noqa: E402
-from bitwise_triton.reductions.bench.cases import Case, suite  # noqa: E402
-from bitwise_triton.reductions.kernels import placing, steps  # noqa: E402
+from bitwise_triton.reductions import Order, Pair, pinning, rewriting  # noqa: E402
+from bitwise_triton.reductions.kernels import lowering, steps  # noqa: E402
 
 SMALL = {f"{case.kernel} {case.dtype}": case for case in proof.small_suite()}
 
@@ -70,7 +71,7 @@ def test_a_pass_that_goes_on_with_the_wrong_step_is_caught(
     name: str, classes: int, monkeypatch: pytest.MonkeyPatch, triton_cache: Any
 ) -> None:
     """A layout pass that folds two bits the other way round once it has moved a reduction."""
-    make = steps.run
+    make = steps.apply_steps
     wrong: list[int] = []
 
     def run(values: Any, at: int, rest: Any, *others: Any, first: int = 0, **keywords: Any) -> Any:
@@ -83,22 +84,22 @@ def test_a_pass_that_goes_on_with_the_wrong_step_is_caught(
 
     case = some(name, 0, 1)
     assert proof.prove(case)["proved"] is True
-    monkeypatch.setattr(steps, "run", run)
-    monkeypatch.setattr(pinning, "_key", lambda order, layout: f"wrong {order} {layout}")
+    monkeypatch.setattr(steps, "apply_steps", run)
+    monkeypatch.setattr(pinning, "_cache_key", lambda order, layout: f"wrong {order} {layout}")
     found = proof.prove(case)
     assert wrong
     assert (found["launches"][0]["classes"], found["proved"]) == (classes, False)
 
 
 def test_a_move_that_loses_elements_does_not_compile(monkeypatch: pytest.MonkeyPatch, triton_cache: Any) -> None:
-    plan = placing.plan
+    plan = lowering.plan
 
     def losing(*arguments: Any) -> Any:
         found = plan(*arguments)
         assert found.move is not None
         return replace(found, move=replace(found.move, registers=found.move.registers[1:]))
 
-    monkeypatch.setattr(placing, "plan", losing)
+    monkeypatch.setattr(lowering, "choose_layout", losing)
     with pytest.raises(CaptureError, match="The layout pass loses elements of a tensor of"):
         proof.prove(some("inductor_sum fp32", 0))
 
@@ -106,7 +107,9 @@ def test_a_move_that_loses_elements_does_not_compile(monkeypatch: pytest.MonkeyP
 def test_a_reduction_left_to_the_compiler_is_caught(monkeypatch: pytest.MonkeyPatch, triton_cache: Any) -> None:
     """A rewriting that changes nothing and says that it did."""
     case = some("inductor_sum fp32", 0, 1)
-    monkeypatch.setattr(rewriting, "rewrite", lambda text, order, backend: (text, (rewriting.Outcome("here", True),)))
+    monkeypatch.setattr(
+        rewriting, "rewrite", lambda text, order, backend: (text, (rewriting.ReductionOutcome("here", True),))
+    )
     found = proof.prove(case)
     assert (found["launches"][0]["classes"], found["proved"]) == (2, False)
 

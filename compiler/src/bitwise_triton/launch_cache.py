@@ -11,11 +11,11 @@ import gc
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from bitwise_triton.binding import bind_configuration
+from bitwise_triton.argument_keys import argument_key
 from bitwise_triton.compilation import Grid, split_settings, unwrap
+from bitwise_triton.config_binding import bind_configuration
 from bitwise_triton.errors import CaptureError
-from bitwise_triton.identity import identity_of
-from bitwise_triton.launch import is_tensor, stand_ins
+from bitwise_triton.tensor_stand_ins import is_tensor, stand_ins
 
 
 def running_autotuner(function: Any, named_arguments: Mapping[str, Any]) -> Any:
@@ -36,19 +36,21 @@ def running_autotuner(function: Any, named_arguments: Mapping[str, Any]) -> Any:
     return None
 
 
-def guard_launches(autotuner: Any, settings: Mapping[str, Any], *, every_launch: bool, grid: Grid | None) -> None:
+def install_launch_caches(
+    autotuner: Any, settings: Mapping[str, Any], *, every_launch: bool, grid: Grid | None
+) -> None:
     """Give `autotuner` a separate cache for each launch that the proofs for the launch of `settings` do not cover.
 
     To be called while it prunes for that launch; the outcome of that pruning goes into the launch's own cache.
     """
-    if isinstance(vars(autotuner).get("run"), _GuardedRun):
+    if isinstance(vars(autotuner).get("run"), _RunWithLaunchCaches):
         return
-    guarded = _GuardedRun(autotuner, lambda passed: launch_identity(autotuner, passed, every_launch, grid))
+    guarded = _RunWithLaunchCaches(autotuner, lambda passed: launch_key(autotuner, passed, every_launch, grid))
     guarded.choose_cache(settings)
     autotuner.run = guarded
 
 
-class _GuardedRun:
+class _RunWithLaunchCaches:
     """An autotuner's `run` that first chooses the cache of the launch."""
 
     def __init__(self, autotuner: Any, identify: Callable[[Mapping[str, Any]], Hashable]) -> None:
@@ -65,7 +67,7 @@ class _GuardedRun:
         return self._run(*arguments, **keywords)
 
 
-def launch_identity(autotuner: Any, settings: Mapping[str, Any], every_launch: bool, grid: Grid | None) -> Hashable:
+def launch_key(autotuner: Any, settings: Mapping[str, Any], every_launch: bool, grid: Grid | None) -> Hashable:
     """A key that two launches share only if a proof for the one holds for the other."""
     kernel, _ = unwrap(autotuner.fn)
     values, options = split_settings(kernel, settings)
@@ -79,13 +81,13 @@ def launch_identity(autotuner: Any, settings: Mapping[str, Any], every_launch: b
             name: value if name in constant else _specialisation_class(value, specialised=name not in plain)
             for name, value in described.items()
         }
-        return identity_of((classes, options))
+        return argument_key((classes, options))
     extents = [
         (name, tuple(getattr(value, "shape", ())), tuple(value.stride()) if hasattr(value, "stride") else ())
         for name, value in values.items()
         if is_tensor(value)
     ]
-    return (identity_of((described, options, extents)), _grids(autotuner, autotuner.configs, settings, grid))
+    return (argument_key((described, options, extents)), _grids(autotuner, autotuner.configs, settings, grid))
 
 
 def _grids(autotuner: Any, configurations: Sequence[Any], settings: Mapping[str, Any], grid: Grid | None) -> Hashable:

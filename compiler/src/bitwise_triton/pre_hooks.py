@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from bitwise_triton.errors import CaptureError
-from bitwise_triton.launch import copy_descriptor, is_descriptor, is_tensor
+from bitwise_triton.tensor_stand_ins import copy_descriptor, is_descriptor, is_tensor
 
 # The calls that a hook makes on tensors, each as the tensor's name, the method and its arguments, as text.
-Effects: TypeAlias = tuple[tuple[str, ...], ...]
+HookEffects: TypeAlias = tuple[tuple[str, ...], ...]
 
 
 class RecordingTensor:
@@ -55,7 +55,7 @@ class _Recorder:
         return self.owner
 
 
-def follow_hook(configuration: Any, settings: Mapping[str, Any]) -> tuple[dict[str, Any], Effects]:
+def trace_pre_hook(configuration: Any, settings: Mapping[str, Any]) -> tuple[dict[str, Any], HookEffects]:
     """`settings` (all that a launch passes, by name) as the configuration's hook leaves them, and its calls on tensors.
 
     Nothing of the caller's is changed. Raises CaptureError when the hook does what a stand-in cannot follow.

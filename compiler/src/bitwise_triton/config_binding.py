@@ -15,7 +15,7 @@ from bitwise_triton.compilation import (
     split_settings,
     unwrap,
 )
-from bitwise_triton.hooks import Effects, follow_hook
+from bitwise_triton.pre_hooks import HookEffects, trace_pre_hook
 
 # What a launch passes besides the kernel's parameters and compile options.
 _LAUNCH_WORDS = ("grid", "warmup")
@@ -34,7 +34,7 @@ class BoundLaunch:
     values: Mapping[str, Any]
     options: Mapping[str, Any]
     grid: tuple[int, int, int] | None
-    effects: Effects
+    effects: HookEffects
 
 
 def bind_configuration(
@@ -48,7 +48,7 @@ def bind_configuration(
     meta = configuration.all_kwargs()
     name = configuration_name({}, meta)
     what = f"Configuration ({name}) of kernel {kernel.__name__!r}"
-    passed, effects = follow_hook(configuration, {**settings, **meta})
+    passed, effects = trace_pre_hook(configuration, {**settings, **meta})
     values, options = split_settings(kernel, apply_heuristics(heuristics, passed))
     for word in _LAUNCH_WORDS:
         options.pop(word, None)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bitwise_triton.reductions.bench.cases import Case
-from bitwise_triton.reductions.bench.compiling import Build
+from bitwise_bench.pinned_reductions.cases import Case
+from bitwise_bench.pinned_reductions.compilation import Build
 from bitwise_triton.reductions.order import Order, evaluate
 
 _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
@@ -38,11 +38,11 @@ def tensors_of(case: Case) -> dict[str, Any]:
 
 def launch(build: Build, tensors: Mapping[str, Any]) -> None:
     """Launches a build's kernels once; to be called inside its context."""
-    from bitwise_triton.reductions.kernels import suite
+    from bitwise_bench.pinned_reductions.kernels import benchmark
 
     for step in build.steps():
         arguments = [tensors[value] if isinstance(value, str) else value for value in step.arguments]
-        getattr(suite, step.kernel)[step.grid](*arguments, **step.constants, **step.options)
+        getattr(benchmark, step.kernel)[step.grid](*arguments, **step.constants, **step.options)
 
 
 class Timer:
@@ -94,7 +94,7 @@ def same_bytes(left: Sequence[Any], right: Sequence[Any]) -> bool:
     )
 
 
-def as_the_order_says(case: Case, order: str, tensors: Mapping[str, Any], count: int = 16) -> bool | None:
+def matches_order(case: Case, order: str, tensors: Mapping[str, Any], count: int = 16) -> bool | None:
     """Do the first sums have the bits that the order's evaluation on the CPU gives? None where it is not evaluated."""
     if case.checked is None:
         return None

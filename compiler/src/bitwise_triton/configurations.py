@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_triton.arguments import Argument
-from bitwise_triton.compilation import Captured, Grid, Job, compile_all, compile_job, make_job, split_settings, unwrap
+from bitwise_triton.compilation import (
+    CompiledKernel,
+    CompileJob,
+    Grid,
+    compile_all,
+    compile_job,
+    make_job,
+    split_settings,
+    unwrap,
+)
 from bitwise_triton.errors import CaptureError
 
 
@@ -24,7 +33,7 @@ def compile_configuration(
     num_ctas: int = 1,
     name: str | None = None,
     **options: Any,
-) -> Captured:
+) -> CompiledKernel:
     """Compile one configuration of `function` (a `@triton.jit` function, autotuned or not) for `target`.
 
     `arguments` are the runtime arguments and `constants` the `tl.constexpr` ones, by parameter name; parameters with a
@@ -36,7 +45,7 @@ def compile_configuration(
     return compile_job(make_job(function, arguments, constants, options, grid=grid, target=target, name=name))
 
 
-def capture_each(
+def compile_configurations(
     function: Any,
     configurations: Sequence[Any],
     arguments: Mapping[str, Argument],
@@ -47,14 +56,14 @@ def capture_each(
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
     **options: Any,
-) -> list[Captured | CaptureError]:
+) -> list[CompiledKernel | CaptureError]:
     """Compile every `triton.Config` of `configurations`, in a pool of `workers` processes (default: all cores).
 
     Configurations that are the same kernel are compiled once. `progress` is called with the number of finished and of
     all compiles. Results are in the order of `configurations`, with the error in the place of each that fails;
     `all_captured` takes them where none may.
     """
-    jobs: list[Job | CaptureError] = []
+    jobs: list[CompileJob | CaptureError] = []
     kernel, _ = unwrap(function)
     for configuration in configurations:
         # A configuration may carry compile options among its meta-parameters.
@@ -67,17 +76,7 @@ def capture_each(
     return compile_all(jobs, workers=workers, progress=progress)
 
 
-def all_captured(outcomes: Sequence[Captured | CaptureError]) -> list[Captured]:
-    """The outcomes of `capture_each` where every configuration compiled.  Raises the first CaptureError."""
-    captured = []
-    for outcome in outcomes:
-        if isinstance(outcome, CaptureError):
-            raise outcome
-        captured.append(outcome)
-    return captured
-
-
-def write_folder(captured: Sequence[Captured], folder: str | Path, names: Sequence[str] | None = None) -> Path:
+def write_folder(captured: Sequence[CompiledKernel], folder: str | Path, names: Sequence[str] | None = None) -> Path:
     """Write one assembly file per configuration and `manifest.json` into `folder`, and return the manifest's path.
 
     `names` are file names without extension (default: the entry point and a running number). Files of the same name

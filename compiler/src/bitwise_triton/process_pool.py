@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 _inherited: list[tuple[Callable[[Any], Any], Sequence[Any]]] = []
 
 
-def run_all(
+def run_in_processes(
     task: Callable[[Any], Result],
     jobs: Sequence[Any],
     *,

@@ -1,6 +1,6 @@
 """Measure what pinned orders cost on this machine's GPU.
 
-    python -m bitwise_triton.reductions.bench --out records/pinned-reductions-sm90-h100.json
+    python -m bitwise_bench.pinned_reductions --out records/pinned-reductions-sm90-h100.json
 
 Every kernel of the suite is compiled and tuned in the free order and in its pinned one, over the same configurations;
 the bytes of all configurations are compared. With `--chart FILE` a record becomes a bar chart.
@@ -18,18 +18,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bitwise_bench.pinned_reductions import record
+from bitwise_bench.pinned_reductions.cases import DTYPES, Case, suite
+from bitwise_bench.pinned_reductions.chart import chart
+from bitwise_bench.pinned_reductions.compilation import FREE, Build, Compiled, Variant, compile_all, ratio
+from bitwise_bench.pinned_reductions.tuning import tune
 from bitwise_triton.errors import CaptureError
-from bitwise_triton.reductions.bench import record
-from bitwise_triton.reductions.bench.cases import DTYPES, Case, suite
-from bitwise_triton.reductions.bench.chart import chart
-from bitwise_triton.reductions.bench.compiling import FREE, Build, Compiled, Variant, compile_all, ratio
-from bitwise_triton.reductions.bench.tuning import tune
 from bitwise_triton.reductions.order import Order, OrderError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; the exit status is 1 where a pinned kernel has several classes of bytes, else 0."""
-    parser = argparse.ArgumentParser(prog="bitwise_triton.reductions.bench", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(prog="bitwise_bench.pinned_reductions", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="the record (JSON); with --chart, the one to read")
     parser.add_argument("--seconds", type=float, default=1800, help="begin no case after this time (default 1800)")
     parser.add_argument("--kernels", nargs="*", default=[], help="these kernels only")
@@ -81,11 +81,11 @@ def _run(cases: list[Case], chosen: argparse.Namespace) -> int:
     target = chosen.compile_only or _target()
     seconds = compile_all(builds, target, chosen.workers)
     compiled: dict[str, dict[tuple[Variant, int], Compiled | CaptureError]] = {case.name: {} for case in cases}
-    told: set[tuple[str, Variant]] = set()
+    reported: set[tuple[str, Variant]] = set()
     for build, one in zip(builds, seconds, strict=True):
         compiled[build.case.name][build.variant, build.number] = one
-        if isinstance(one, CaptureError) and (build.case.name, build.variant) not in told:
-            told.add((build.case.name, build.variant))
+        if isinstance(one, CaptureError) and (build.case.name, build.variant) not in reported:
+            reported.add((build.case.name, build.variant))
             print(f"{build.case.name} in the order {build.variant.order!r}: {one}", file=sys.stderr)
     failed = sum(isinstance(one, CaptureError) for one in seconds)
     print(f"{len(builds)} compiled ({failed} failed) after {time.monotonic() - start:.0f} s", flush=True)

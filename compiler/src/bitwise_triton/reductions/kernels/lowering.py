@@ -10,9 +10,9 @@ from typing import Any
 import triton.language as tl
 
 from bitwise_triton.errors import CaptureError
-from bitwise_triton.reductions.kernels import steps as making
-from bitwise_triton.reductions.marking import Mark, Placed, read_mark
-from bitwise_triton.reductions.placement import Layout, Plan, has_all, plan
+from bitwise_triton.reductions.kernels import steps as reduction_steps
+from bitwise_triton.reductions.layout_pass import Layout, LayoutChoice, choose_layout, covers
+from bitwise_triton.reductions.placeholder import LoweredReduction, Placeholder, parse_placeholder
 
 _TYPE = re.compile(r"tensor<((?:\d+x)+)([a-z]\w*)")
 _ELEMENTS = {
@@ -20,7 +20,7 @@ _ELEMENTS = {
 }  # fmt: skip
 
 
-def place(module: Any, options: Any, *, move: bool) -> list[Placed]:
+def lower_placeholders(module: Any, options: Any, *, move: bool) -> list[LoweredReduction]:
     """Makes the marked reductions of a module in Triton's GPU dialect, moved where that pays if `move`.
 
     Raises CaptureError where one is left, and RuntimeError where the module is not valid afterwards.
@@ -28,31 +28,31 @@ def place(module: Any, options: Any, *, move: bool) -> list[Placed]:
     from triton._C.libtriton import gluon_ir, ir, passes
     from triton.language.semantic import TritonSemantic
 
-    marks = _marks(module)
-    if not marks:
+    placeholders = _placeholders(module)
+    if not placeholders:
         return []
     builder = gluon_ir.GluonOpBuilder(module.context)
     builder.options = options
     semantic = TritonSemantic(builder)
-    found = [_make(operation, mark, semantic, move) for operation, mark in marks]
+    found = [_lower(operation, placeholder, semantic, move) for operation, placeholder in placeholders]
     manager = ir.pass_manager(module.context)
     # What was marked has no use any more.
     passes.common.add_canonicalizer(manager)
     manager.run(module, "pinned_reductions")
-    if _marks(module):
+    if _placeholders(module):
         raise CaptureError("A pinned reduction could not be made in its layout; report this, and use layout=False.")
     return found
 
 
-def _marks(module: Any) -> list[tuple[Any, Mark]]:
-    found: list[tuple[Any, Mark]] = []
-    inside: list[Mark] = []
+def _placeholders(module: Any) -> list[tuple[Any, Placeholder]]:
+    found: list[tuple[Any, Placeholder]] = []
+    inside: list[Placeholder] = []
 
     def see(operation: Any) -> None:
         # The operations of a region come before the one that has it.
         if operation.get_name() == "tt.elementwise_inline_asm":
-            mark = read_mark(operation.get_str_attr("asm_string") or "")
-            inside.extend([mark] if mark else [])
+            placeholder = parse_placeholder(operation.get_str_attr("asm_string") or "")
+            inside.extend([placeholder] if placeholder else [])
         elif operation.get_name() == "tt.reduce":
             if inside:
                 found.append((operation, inside[0]))
@@ -62,27 +62,31 @@ def _marks(module: Any) -> list[tuple[Any, Mark]]:
     return found
 
 
-def _make(operation: Any, mark: Mark, semantic: Any, move: bool) -> Placed:
+def _lower(operation: Any, placeholder: Placeholder, semantic: Any, move: bool) -> LoweredReduction:
     """Makes one reduction after its mark and gives its uses the result."""
     builder = semantic.builder
     builder.set_insertion_point_after(operation)
     values = [_tensor(operation.get_operand(number)) for number in range(operation.get_num_operands())]
-    shape, combine = making.shape_of(values[0]), making.combiner(mark.kind, semantic)
-    chosen = Plan(0, 0, reason="the pass is off")
+    shape, combine = reduction_steps.shape_of(values[0]), reduction_steps.combine_function(placeholder.kind, semantic)
+    chosen = LayoutChoice(0, 0, reason="the pass is off")
     if move:
         size = sum(value.type.scalar.primitive_bitwidth // 8 for value in values)
-        chosen = plan(_layout(values[0], shape, builder), shape, mark.axis, mark.steps, size)
+        chosen = choose_layout(_layout(values[0], shape, builder), shape, placeholder.axis, placeholder.steps, size)
     if chosen.move is not None:
-        values = making.run(values, mark.axis, mark.steps[: chosen.before], combine, semantic)
+        values = reduction_steps.apply_steps(
+            values, placeholder.axis, placeholder.steps[: chosen.before], combine, semantic
+        )
         values = [_moved(value, chosen.move, builder) for value in values]
-    rest = mark.steps[chosen.before :]
-    values = making.run(values, mark.axis, rest, combine, semantic, ends=True, first=chosen.before)
+    rest = placeholder.steps[chosen.before :]
+    values = reduction_steps.apply_steps(
+        values, placeholder.axis, rest, combine, semantic, ends=True, first=chosen.before
+    )
     for number, value in enumerate(values):
         result, handle = operation.get_result(number), value.handle
         if str(result.get_type()) != str(handle.get_type()):
             handle = builder.create_convert_layout(result.get_type(), handle)
         result.replace_all_uses_with(handle)
-    return Placed(mark, values[0].type.scalar.name, chosen)
+    return LoweredReduction(placeholder, values[0].type.scalar.name, chosen)
 
 
 def _tensor(value: Any) -> Any:
@@ -100,8 +104,8 @@ def _layout(value: Any, shape: list[int], builder: Any) -> Layout:
 
 def _moved(value: Any, layout: Layout, builder: Any) -> Any:
     bases = [[list(basis) for basis in part] for part in (layout.registers, layout.lanes, layout.warps, layout.blocks)]
-    shape = making.shape_of(value)
-    if not has_all(layout, shape):
+    shape = reduction_steps.shape_of(value)
+    if not covers(layout, shape):
         raise CaptureError(f"The layout pass loses elements of a tensor of {shape}; report this, and use layout=False.")
     attribute = builder.get_distributed_linear_layout(*bases, shape)
     kind = builder.get_distributed_ty(value.type.scalar.to_ir(builder), shape, attribute)

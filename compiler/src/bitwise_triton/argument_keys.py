@@ -8,7 +8,7 @@ from typing import Any
 from bitwise_triton.arguments import PointerStandIn
 
 
-def identity_of(value: Any) -> Hashable:
+def argument_key(value: Any) -> Hashable:
     """A hashable key of `value`, equal only for values that make the same kernel and the same launch.
 
     Numbers differ by type and sign of zero; containers and descriptors go by what they hold; an object that cannot be
@@ -17,19 +17,19 @@ def identity_of(value: Any) -> Hashable:
     if isinstance(value, (bool, int, float, str, type(None), PointerStandIn)):
         return (type(value).__name__, repr(value))
     if isinstance(value, (tuple, list)):
-        return (type(value).__name__, *map(identity_of, value))
+        return (type(value).__name__, *map(argument_key, value))
     if isinstance(value, dict):
-        return ("dict", *((key, identity_of(inner)) for key, inner in value.items()))
+        return ("dict", *((key, argument_key(inner)) for key, inner in value.items()))
     if isinstance(getattr(value, "base", None), PointerStandIn):
-        return (type(value).__name__, identity_of(vars(value)))
+        return (type(value).__name__, argument_key(vars(value)))
     try:
         hash(value)
     except TypeError:
         return object()
-    return _Same(value)
+    return _ByIdentity(value)
 
 
-class _Same:
+class _ByIdentity:
     """Equal for one and the same object, which it keeps alive so that its identity is not given to another."""
 
     def __init__(self, value: object) -> None:
@@ -39,4 +39,4 @@ class _Same:
         return id(self.value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.value is self.value
+        return isinstance(other, _ByIdentity) and other.value is self.value

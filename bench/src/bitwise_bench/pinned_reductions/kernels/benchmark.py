@@ -15,7 +15,7 @@ from bitwise_triton.reductions.kernels.functions import (
     mul_rounded,
     negative_zero,
     negative_zeros,
-    quieted,
+    quiet_nans,
     reduce_end,
     reduce_into,
     sum_end,
@@ -157,7 +157,7 @@ def row_maximum(
             if ORDER == "":  # noqa: SIM108
                 total = tl.maximum(total, value)
             else:
-                total = tl.maximum(total, quieted(value))
+                total = tl.maximum(total, quiet_nans(value))
     tl.store(y + row, tl.max(total, 1), mask=row < rows)
 
 
@@ -172,7 +172,7 @@ def softmax(x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, O
     if ORDER == "":  # noqa: SIM108
         greatest = tl.max(score, 1)
     else:
-        greatest = tl.max(quieted(score), 1)
+        greatest = tl.max(quiet_nans(score), 1)
     weight = tl.exp(score - greatest[:, None])
     tl.store(y + at, weight / _sum(weight, 1, ORDER)[:, None], mask=inside)
 

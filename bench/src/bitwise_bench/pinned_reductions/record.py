@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
-from bitwise_triton.reductions.bench.cases import Case
-from bitwise_triton.reductions.bench.compiling import Variant
-from bitwise_triton.reductions.bench.tuning import Tuned
+from bitwise_bench.pinned_reductions.cases import Case
+from bitwise_bench.pinned_reductions.compilation import Variant
+from bitwise_bench.pinned_reductions.tuning import Tuned
 
 
 def environment() -> dict[str, str]:

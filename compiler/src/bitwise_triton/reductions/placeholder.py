@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bitwise_triton.reductions.layout_pass import LayoutChoice
 from bitwise_triton.reductions.order import Order, Pair
-from bitwise_triton.reductions.placement import Plan
 
 if TYPE_CHECKING:
     from bitwise_core.descriptors import ReductionDesc
@@ -15,7 +15,7 @@ _WORD = "pinned_reduction"
 
 
 @dataclass(frozen=True)
-class Mark:
+class Placeholder:
     """A reduction to be made later: its kind, as `kernels.steps.combiner` takes it, its axis, steps and order."""
 
     kind: str
@@ -31,31 +31,33 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Placed:
+class LoweredReduction:
     """A marked reduction that was made: its mark, the type of its values and where it was made."""
 
-    mark: Mark
+    placeholder: Placeholder
     dtype: str
-    plan: Plan
+    choice: LayoutChoice
 
     def sentence(self, kernel: str) -> str:
         """Where it is made, or why it stays where the compiler has put it."""
-        start = f"Kernel {kernel}, a reduction over axis {self.mark.axis} in the order {self.mark.order!r}: "
-        plan = self.plan
-        if plan.move is None:
-            return f"{start}it stays in its layout, since {plan.reason}."
-        return f"{start}it moves before step {plan.before}, at a cost of {plan.cost} rather than {plan.stay}."
+        start = (
+            f"Kernel {kernel}, a reduction over axis {self.placeholder.axis} in the order {self.placeholder.order!r}: "
+        )
+        choice = self.choice
+        if choice.move is None:
+            return f"{start}it stays in its layout, since {choice.reason}."
+        return f"{start}it moves before step {choice.before}, at a cost of {choice.cost} rather than {choice.current_cost}."
 
     def descriptor(self) -> ReductionDesc | None:
         """The descriptor of a sum of floats; None for other reductions."""
-        if self.mark.kind not in ("sum", "totals", "rounded") or not self.dtype.startswith(("fp", "bf")):
+        if self.placeholder.kind not in ("sum", "totals", "rounded") or not self.dtype.startswith(("fp", "bf")):
             return None
-        return Order(self.mark.order).descriptor(1 << len(self.mark.steps), self.dtype, self.dtype)
+        return Order(self.placeholder.order).descriptor(1 << len(self.placeholder.steps), self.dtype, self.dtype)
 
 
-def read_mark(text: str) -> Mark | None:
+def parse_placeholder(text: str) -> Placeholder | None:
     """The mark that `text` stands for; None where it is another text."""
     if not text.startswith(f"{_WORD} "):
         return None
     _, kind, axis, places, order = text.split(" ", 4)
-    return Mark(kind, int(axis), tuple(Pair(int(place)) for place in places.split(".")), order)
+    return Placeholder(kind, int(axis), tuple(Pair(int(place)) for place in places.split(".")), order)

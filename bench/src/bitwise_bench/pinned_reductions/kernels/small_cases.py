@@ -15,7 +15,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from bitwise_triton.reductions.kernels import suite
+from bitwise_bench.pinned_reductions.kernels import benchmark
 from bitwise_triton.reductions.kernels.functions import (
     index_range,
     logsumexp,
@@ -134,7 +134,7 @@ def sources(case: PinnedCase, order: str, every: int = 1, *, target: str = "sm_9
     They are named by their numbers after `title`. A chunked case is read in chunks of 128. Raises CaptureError.
     """
     from bitwise_triton import Buffer, compile_configuration
-    from bitwise_triton.verdicts import source_of
+    from bitwise_triton.equivalence import source_of
 
     found = []
     for number, configuration in enumerate(case.configurations[::every]):
@@ -183,13 +183,13 @@ def cases() -> list[PinnedCase]:
     return [
         PinnedCase("whole_row_sum", whole_row_sum, 8, 200, FLOATS, whole),
         PinnedCase("whole_column_sum", whole_column_sum, 100, 64, FLOATS, tall, axis=0),
-        PinnedCase("row_sum", suite.row_sum, 8, 1000, FLOATS, rows, chunked=True),
-        PinnedCase("column_sum", suite.column_sum, 500, 32, FLOATS, columns, axis=0, chunked=True),
-        PinnedCase("softmax", suite.softmax, 8, 200, FLOATS, small),
-        PinnedCase("layer_norm", suite.layer_norm, 8, 200, weighted, small),
+        PinnedCase("row_sum", benchmark.row_sum, 8, 1000, FLOATS, rows, chunked=True),
+        PinnedCase("column_sum", benchmark.column_sum, 500, 32, FLOATS, columns, axis=0, chunked=True),
+        PinnedCase("softmax", benchmark.softmax, 8, 200, FLOATS, small),
+        PinnedCase("layer_norm", benchmark.layer_norm, 8, 200, weighted, small),
         PinnedCase("row_dot", row_dot, 8, 200, (("x", "fp32"), ("w", "fp32"), ("y", "fp32")), few),
-        PinnedCase("welford_rows", suite.welford_rows, 8, 100, FLOATS, with_constants(uneven, EVEN=0)),
-        PinnedCase("even_welford_rows", suite.welford_rows, 8, 64, FLOATS, with_constants(even, EVEN=1)),
+        PinnedCase("welford_rows", benchmark.welford_rows, 8, 100, FLOATS, with_constants(uneven, EVEN=0)),
+        PinnedCase("even_welford_rows", benchmark.welford_rows, 8, 64, FLOATS, with_constants(even, EVEN=1)),
         PinnedCase("argmax_rows", argmax_rows, 8, 100, (("x", "fp32"), ("y", "i32")), uneven),
         PinnedCase("logsumexp_rows", logsumexp_rows, 8, 100, FLOATS, uneven),
     ]

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bitwise_bench.pinned_reductions.cases import Case, Configuration
+from bitwise_bench.pinned_reductions.compilation import FREE, Build, Compiled, Variant, ratio
 from bitwise_triton.errors import CaptureError
-from bitwise_triton.reductions.bench.cases import Case, Configuration
-from bitwise_triton.reductions.bench.compiling import FREE, Build, Compiled, Variant, ratio
 
 ROUNDS = 7
 
@@ -54,7 +54,7 @@ def tune(
     `compiled` has each (variant, number of configuration), or why it does not compile. The bytes of an order with the
     layout pass and without are compared as one. Raises CaptureError where no configuration of a variant compiles.
     """
-    from bitwise_triton.reductions.bench.measuring import Timer, as_the_order_says, same_bytes, tensors_of
+    from bitwise_bench.pinned_reductions.measurement import Timer, matches_order, same_bytes, tensors_of
 
     tensors = tensors_of(case)
     outputs = [tensors[tensor.name] for tensor in case.tensors if tensor.content == "out"]
@@ -78,7 +78,7 @@ def tune(
             if not any(same_bytes(outputs, other) for other in kept):
                 kept.append([output.clone() for output in outputs])
             if variant != FREE:
-                now = as_the_order_says(case, variant.order, tensors)
+                now = matches_order(case, variant.order, tensors)
                 agrees = now if agrees is None else agrees and now
         if not times:
             raise CaptureError(f"No configuration of {case.name} in the order {variant.order!r} compiles: {failed[0]}")

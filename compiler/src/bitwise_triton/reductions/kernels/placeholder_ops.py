@@ -14,15 +14,15 @@ from typing import Any
 
 import triton.language as tl
 
-from bitwise_triton.reductions.kernels import steps as making
-from bitwise_triton.reductions.marking import Mark
+from bitwise_triton.reductions.kernels import steps as reduction_steps
 from bitwise_triton.reductions.order import Pair, Step
+from bitwise_triton.reductions.placeholder import Placeholder
 
 _depth = [0]
 
 
 @contextmanager
-def deferred() -> Iterator[None]:
+def deferred_lowering() -> Iterator[None]:
     """Inside, reductions whose combine has a name are marked rather than made; `placing.place` must follow."""
     _depth[0] += 1
     try:
@@ -31,18 +31,20 @@ def deferred() -> Iterator[None]:
         _depth[0] -= 1
 
 
-def can_mark(kind: str | None, steps: Sequence[Step]) -> bool:
+def can_defer(kind: str | None, steps: Sequence[Step]) -> bool:
     """May a reduction in these steps be left for later?"""
     return bool(_depth[0] and kind and steps) and all(isinstance(step, Pair) for step in steps)
 
 
-def marked(values: Sequence[Any], mark: Mark, semantic: Any) -> list[Any]:
+def placeholder_op(values: Sequence[Any], placeholder: Placeholder, semantic: Any) -> list[Any]:
     """The values reduced along the mark's axis by its mark."""
 
     def combine(left: list[Any], right: list[Any]) -> list[Any]:
         return [
-            tl.inline_asm_elementwise(mark.text, "=r,r,r", [a, b], a.type.scalar, True, 1, _semantic=semantic)
+            tl.inline_asm_elementwise(placeholder.text, "=r,r,r", [a, b], a.type.scalar, True, 1, _semantic=semantic)
             for a, b in zip(left, right, strict=True)
         ]
 
-    return making.reduced(values, mark.axis, making.region_of(values, combine, semantic), semantic)
+    return reduction_steps.emit_reduce(
+        values, placeholder.axis, reduction_steps.combine_region(values, combine, semantic), semantic
+    )

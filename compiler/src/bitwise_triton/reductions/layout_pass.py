@@ -23,9 +23,9 @@ from bitwise_triton.reductions.order import Pair
 
 ADD, SHUFFLE, SHARED, BARRIER = 1, 4, 4, 40
 # A move has to be this much cheaper than staying, since the table knows nothing of what the compiler overlaps.
-GAIN = 0.8
+REQUIRED_GAIN = 0.8
 # Values that a thread may hold after a move, and bytes that a move may pass through shared memory.
-MOST_VALUES, MOST_BYTES = 64, 32768
+MAXIMUM_VALUES, MAXIMUM_BYTES = 64, 32768
 
 Basis: TypeAlias = tuple[int, ...]
 
@@ -41,13 +41,13 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LayoutChoice:
     """What becomes of a reduction: `move` is the layout it goes to before step `before`, None where it stays.
 
     `reason` says in a clause why it stays. `stay` and `cost` are the table's figures without and with the move.
     """
 
-    stay: int
+    current_cost: int
     cost: int
     before: int = 0
     move: Layout | None = None
@@ -55,7 +55,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class _Move:
+class _Target:
     """A place for what is left: where each step is then made, values of other axes held, and how many steps in
     registers; None keeps the other axes where they are."""
 
@@ -64,7 +64,7 @@ class _Move:
     registers: int | None
 
 
-def plan(layout: Layout, shape: Sequence[int], axis: int, steps: Sequence[Pair], size: int) -> Plan:
+def choose_layout(layout: Layout, shape: Sequence[int], axis: int, steps: Sequence[Pair], size: int) -> LayoutChoice:
     """Where to make `steps` over `axis` of a tensor of `shape` in `layout`; an element has `size` bytes.
 
     The shape's extents are powers of two, and the steps fold the whole axis.
@@ -72,20 +72,20 @@ def plan(layout: Layout, shape: Sequence[int], axis: int, steps: Sequence[Pair],
     bits = _folded(steps)
     where = _where(layout, shape, axis)
     if where is None:
-        return Plan(0, 0, reason="its layout puts bits of several elements together")
+        return LayoutChoice(0, 0, reason="its layout puts bits of several elements together")
     if "block" in where:
-        return Plan(0, 0, reason="its axis crosses blocks")
+        return LayoutChoice(0, 0, reason="its axis crosses blocks")
     places = tuple(where[bit] for bit in bits)
     kept = 1 << sum(not basis[axis] for basis in layout.registers)
-    stay = _cost(places, kept)
+    current_cost = _cost(places, kept)
     if "warp" not in places:
-        return Plan(stay, stay, reason="a warp holds whole reductions already")
+        return LayoutChoice(current_cost, current_cost, reason="a warp holds whole reductions already")
     others = math.prod(shape) // shape[axis]
-    words, least, chosen = max(1, size // 4), GAIN * stay, None
+    words, least, chosen = max(1, size // 4), REQUIRED_GAIN * current_cost, None
     refused = (least, "no move pays")
     for number in range(len(steps)):
         held = _values(places[number:], kept)
-        spent = stay - _cost(places[number:], kept) + BARRIER + SHARED * held
+        spent = current_cost - _cost(places[number:], kept) + BARRIER + SHARED * held
         for move in _moves(layout, others, len(steps) - number, kept):
             values = _values(move.places, move.kept)
             cost = spent + SHARED * values + _cost(move.places, move.kept)
@@ -93,19 +93,19 @@ def plan(layout: Layout, shape: Sequence[int], axis: int, steps: Sequence[Pair],
                 cost += BARRIER + SHARED * (move.kept + kept)
             if cost >= least:
                 continue
-            if values * words > MOST_VALUES:
+            if values * words > MAXIMUM_VALUES:
                 refused = min(refused, (cost, "a move would spill"))
-            elif (others << (len(steps) - number)) * size > MOST_BYTES:
+            elif (others << (len(steps) - number)) * size > MAXIMUM_BYTES:
                 refused = min(refused, (cost, "a move needs too much shared memory"))
             else:
                 least, chosen = cost, (number, move)
     if chosen is None:
-        return Plan(stay, stay, reason=refused[1])
+        return LayoutChoice(current_cost, current_cost, reason=refused[1])
     number, move = chosen
-    return Plan(stay, int(least), number, _layout(layout, shape, axis, steps[number:], move.registers))
+    return LayoutChoice(current_cost, int(least), number, _layout(layout, shape, axis, steps[number:], move.registers))
 
 
-def has_all(layout: Layout, shape: Sequence[int]) -> bool:
+def covers(layout: Layout, shape: Sequence[int]) -> bool:
     """Does a layout whose numbers' bits add one bit each reach every element of a tensor of `shape`?"""
     rank = len(shape)
     bits = {
@@ -158,13 +158,13 @@ def _cost(places: Sequence[str], kept: int) -> int:
     return total
 
 
-def _moves(layout: Layout, others: int, count: int, kept: int) -> Iterator[_Move]:
+def _moves(layout: Layout, others: int, count: int, kept: int) -> Iterator[_Target]:
     """Places for the last `count` steps beside `others` elements: first steps in registers and the rest in lanes."""
-    yield _Move(("register",) * count, kept, None)
+    yield _Target(("register",) * count, kept, None)
     room = 1 << (len(layout.lanes) + len(layout.warps))
     for lanes in range(min(count, len(layout.lanes)) + 1):
         registers = count - lanes
-        yield _Move(("register",) * registers + ("lane",) * lanes, max(1, (others << lanes) // room), registers)
+        yield _Target(("register",) * registers + ("lane",) * lanes, max(1, (others << lanes) // room), registers)
 
 
 def _layout(layout: Layout, shape: Sequence[int], axis: int, steps: Sequence[Pair], count: int | None) -> Layout:

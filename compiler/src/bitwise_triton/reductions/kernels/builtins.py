@@ -15,12 +15,12 @@ from typing import Any
 import triton.language as tl
 
 from bitwise_triton.reductions import order as orders
-from bitwise_triton.reductions.kernels.arithmetic import constant, plain
-from bitwise_triton.reductions.kernels.marks import can_mark, marked
-from bitwise_triton.reductions.kernels.steps import combiner, pieces, run, shape_of
-from bitwise_triton.reductions.marking import Mark
+from bitwise_triton.reductions.kernels.arithmetic import constant, unwrap_constexpr
+from bitwise_triton.reductions.kernels.placeholder_ops import can_defer, placeholder_op
+from bitwise_triton.reductions.kernels.steps import apply_steps, combine_function, shape_of, split_axis
+from bitwise_triton.reductions.placeholder import Placeholder
 
-_SOURCES = ("order.py", "marking.py", "kernels/arithmetic.py", "kernels/steps.py", "kernels/marks.py")
+_SOURCES = ("order.py", "placeholder.py", "kernels/arithmetic.py", "kernels/steps.py", "kernels/placeholder_ops.py")
 FINGERPRINT = tl.constexpr(
     hashlib.sha256(
         b"".join(path.read_bytes() for path in (Path(__file__), *(Path(orders.__file__).parent / n for n in _SOURCES)))
@@ -32,10 +32,10 @@ _NAMED = {"add_rounded": "rounded", "mul_rounded": "product"}
 
 
 @tl.core.builtin
-def fill_beyond(values, axis, extent, neutral, _semantic=None):
+def fill_padding(values, axis, extent, neutral, _semantic=None):
     """A tuple of tensors with the elements from `extent` on along `axis` replaced by those of the tuple `neutral`."""
     values, neutral = _tuple(values), _tuple(neutral)
-    if plain(extent) is None:
+    if unwrap_constexpr(extent) is None:
         return tl.tuple(values)
     at = _axis(axis, values[0], _semantic)
     shape = shape_of(values[0])
@@ -63,8 +63,8 @@ def fold_into(totals, values, axis, text, combine, _semantic=None, _generator=No
     """`totals` after the tile `values` of an axis that is read tile by tile in the order `text`."""
     values, totals = _tuple(values), _tuple(totals)
     at = _axis(axis, values[0], _semantic)
-    order = orders.Order(plain(text))
-    early, chunk = order.chunked()
+    order = orders.Order(unwrap_constexpr(text))
+    early, chunk = order.chunking()
     extent = shape_of(values[0])[at]
     if extent < chunk:
         raise ValueError(
@@ -73,7 +73,7 @@ def fold_into(totals, values, axis, text, combine, _semantic=None, _generator=No
         )
     steps = order.steps(extent)[:early]
     combine = _combine(combine, _semantic, _generator)
-    values = run(values, at, steps, combine, _semantic, _generator)
+    values = apply_steps(values, at, steps, combine, _semantic, _generator)
     shape = shape_of(values[0])
     length = shape_of(totals[0])[at]
     kept = chunk >> early
@@ -82,7 +82,7 @@ def fold_into(totals, values, axis, text, combine, _semantic=None, _generator=No
             f"The totals of the order {order.text!r} have {kept} elements along axis {at}, not {length}; make them "
             f"with negative_zeros([..., {kept}, ...], ...)."
         )
-    for piece in pieces(values, at, shape[at] // kept, kept, _semantic, _generator):
+    for piece in split_axis(values, at, shape[at] // kept, kept, _semantic, _generator):
         totals = combine(early, totals, piece)
     return tl.tuple(totals)
 
@@ -92,8 +92,8 @@ def fold_end(totals, axis, text, combine, _semantic=None, _generator=None):
     """The result of totals that `fold_into` made: the steps that come after the chain."""
     totals = _tuple(totals)
     at = _axis(axis, totals[0], _semantic)
-    order = orders.Order(plain(text))
-    early, chunk = order.chunked()
+    order = orders.Order(unwrap_constexpr(text))
+    early, chunk = order.chunking()
     return tl.tuple(_ended(totals, at, order, order.steps(chunk)[early:], combine, _semantic, _generator))
 
 
@@ -115,9 +115,9 @@ def fold_welford(x, axis, text, _semantic=None, _generator=None):
 
 def _combine(function, semantic, generator):
     """What a step with a number does: as its kind's name says, or by a jit function."""
-    function = plain(function)
+    function = unwrap_constexpr(function)
     if isinstance(function, str):
-        return combiner(function, semantic)
+        return combine_function(function, semantic)
 
     def combine(number, left, right):
         found = generator.call_JitFunction(function, [*left, *right], kwargs={})
@@ -128,10 +128,12 @@ def _combine(function, semantic, generator):
 
 def _ended(values, at, order, steps, function, semantic, generator):
     """The values after `steps`, which end axis `at`, or marked to be reduced so."""
-    kind = _kind(plain(function))
-    if can_mark(kind, steps):
-        return marked(values, Mark(kind, at, tuple(steps), order.text), semantic)
-    return run(values, at, steps, _combine(kind or function, semantic, generator), semantic, generator, ends=True)
+    kind = _kind(unwrap_constexpr(function))
+    if can_defer(kind, steps):
+        return placeholder_op(values, Placeholder(kind, at, tuple(steps), order.text), semantic)
+    return apply_steps(
+        values, at, steps, _combine(kind or function, semantic, generator), semantic, generator, ends=True
+    )
 
 
 def _kind(function):
@@ -144,16 +146,16 @@ def _kind(function):
 
 def _order(text: Any, value: Any, at: int) -> orders.Order:
     shape, size = shape_of(value), value.type.scalar.primitive_bitwidth // 8
-    return orders.Order(plain(text)).chosen(shape[at], size, last=at == len(shape) - 1)
+    return orders.Order(unwrap_constexpr(text)).resolved(shape[at], size, last=at == len(shape) - 1)
 
 
 def _tuple(values: Any) -> list[Any]:
-    values = plain(values)
+    values = unwrap_constexpr(values)
     return list(values) if isinstance(values, (tuple, list, tl.tuple)) else [values]
 
 
 def _axis(axis: Any, value: Any, semantic: Any) -> int:
-    at, rank, blocks = int(plain(axis)), len(value.shape), semantic.builder.options.num_ctas
+    at, rank, blocks = int(unwrap_constexpr(axis)), len(value.shape), semantic.builder.options.num_ctas
     if blocks > 1:
         raise ValueError(f"A pinned reduction is made inside one block, not in {blocks}; compile with num_ctas=1.")
     if not -rank <= at < rank:
