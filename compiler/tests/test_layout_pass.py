@@ -51,17 +51,17 @@ def test_columns_are_spread_over_lanes_and_warps() -> None:
 @pytest.mark.parametrize(
     ("layout", "shape", "axis", "order", "size", "reason"),
     [
-        (Layout(bases(0, 1, 0), bases(0, 1, 1, 2, 3, 4, 5), ()), (64,), 0, "inner_tree", 4, "a warp holds whole"),
-        (Layout(bases(0, 1, 0), bases(0, 1, 1, 2, 3, 4, 5), (), bases(0, 1, 6)), (128,), 0, "inner_tree", 4, "crosses"),
-        (Layout(((3,), (2,)), (), ()), (4,), 0, "inner_tree", 4, "puts bits of several elements together"),
-        (Layout(((1, 1), (0, 1)), (), ()), (2, 2), 0, "inner_tree", 4, "puts bits of several elements together"),
+        (Layout(bases(0, 1, 0), bases(0, 1, 1, 2, 3, 4, 5), ()), (64,), 0, "inner_tree", 4, "each reduction is inside one warp"),
+        (Layout(bases(0, 1, 0), bases(0, 1, 1, 2, 3, 4, 5), (), bases(0, 1, 6)), (128,), 0, "inner_tree", 4, "spans several blocks"),
+        (Layout(((3,), (2,)), (), ()), (4,), 0, "inner_tree", 4, "a basis vector of its layout has several bits"),
+        (Layout(((1, 1), (0, 1)), (), ()), (2, 2), 0, "inner_tree", 4, "a basis vector of its layout has several bits"),
         (
             Layout(bases(0, 1, 0), bases(0, 1, 1), ()),
             (8,),
             0,
             "inner_tree",
             4,
-            "puts bits of several elements together",
+            "a basis vector of its layout has several bits",
         ),
     ],
 )
@@ -78,7 +78,7 @@ def test_a_move_that_would_spill_or_takes_too_much_shared_memory_is_refused() ->
     held = (*bases(1, 2, 0, 1), *bases(0, 2, 2, 3, 4, 5, 6))
     tile = Layout(held, bases(1, 2, 2, 3, 4, 5, 6), bases(0, 2, 0, 1))
     found = choose_layout(tile, (128, 128), 0, steps("inner_tree", 128), 2)
-    assert found == LayoutChoice(found.current_cost, found.current_cost, reason="a move would spill")
+    assert found == LayoutChoice(found.current_cost, found.current_cost, reason="a move would spill registers")
     held = (*bases(1, 2, 0, 1, 2, 3), *bases(0, 2, 2, 3))
     wide = Layout(held, bases(1, 2, 4, 5, 6, 7, 8), (*bases(0, 2, 0, 1), *bases(1, 2, 9, 10)))
     found = choose_layout(wide, (16, 2048), 0, steps("inner_tree", 16), 4)
@@ -90,7 +90,7 @@ def test_a_move_that_would_spill_or_takes_too_much_shared_memory_is_refused() ->
 def test_a_move_that_saves_little_is_not_made() -> None:
     tile = Layout((), bases(0, 1, 0, 1, 2, 3, 4), bases(0, 1, 5))
     found = choose_layout(tile, (64,), 0, steps("5, inner_tree", 64), 4)
-    assert found == LayoutChoice(113, 113, reason="no move pays")
+    assert found == LayoutChoice(113, 113, reason="no move is cheaper")
 
 
 @pytest.mark.parametrize(("layout", "shape", "axis"), [(ROW, (1, 1024), 1), (TILE, (32, 64), 0)])

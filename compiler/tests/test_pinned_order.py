@@ -64,8 +64,8 @@ def test_what_is_no_order(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("inner_tree", "it needs one chain with an open end"),
-        ("chain(1:2), inner_tree", "it needs one chain with an open end"),
+        ("inner_tree", "it needs one chain with an open upper bound"),
+        ("chain(1:2), inner_tree", "it needs one chain with an open upper bound"),
         ("inner_tree, chain(3:)", "folds bit 3 twice"),
         ("5, chain(3:), inner_tree", "folds bit 5 twice"),
     ],
@@ -133,8 +133,8 @@ def test_an_open_order_is_chosen_by_extent_and_type(extent: int, itemsize: int, 
 def test_an_open_order_has_no_steps_of_its_own() -> None:
     with pytest.raises(OrderError, match="has no steps before a kernel is compiled"):
         Order("auto").steps(8)
-    with pytest.raises(OrderError, match="open beside other steps"):
-        Order("3, open")
+    with pytest.raises(OrderError, match="combines auto with other steps"):
+        Order("3, auto")
 
 
 @pytest.mark.parametrize(

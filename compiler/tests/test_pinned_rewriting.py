@@ -105,7 +105,7 @@ def test_an_open_order_is_decided_once_for_all_configurations(triton_cache: Any)
         chosen.descriptor(128), chosen.descriptor(128, "bf16", "bf16")
     }  # fmt: skip
     assert len(done.descriptors()) == 2 * len(LIBRARY)
-    stays = "it stays in its layout, since a warp holds whole reductions already."
+    stays = "it keeps its layout, since each reduction is inside one warp."
     assert sum(line.endswith(stays) for line in done.layouts()) > 0
     assert sum("it moves before step" in line for line in done.layouts()) > 0
 
@@ -227,9 +227,9 @@ def test_what_is_not_rewritten_is_reported_by_source_line(triton_cache: Any) -> 
         (3, "its combine function has assembly that is not pure"),
         (4, "its combine function has assembly other than one rounded operation"),
         (5, "its combine function has the operation math.exp, which may be rounded in several ways"),
-        (6, "a scan's order is the compiler's"),
-        (7, "its atomic additions come in the order in which blocks arrive"),
-        (9, "a concatenation puts its elements in an order that the compiler chooses"),
+        (6, "the compiler chooses the order of a scan"),
+        (7, "its atomic additions are performed in the order in which blocks arrive"),
+        (9, "the compiler chooses the order of the elements of a concatenation"),
     ]
     first = strange.starting_line_number
     assert done.unpinned() == [
@@ -246,7 +246,7 @@ def test_orders_and_versions_that_cannot_be_rewritten(monkeypatch: pytest.Monkey
         pass
     monkeypatch.setattr(triton, "__version__", "3.10.0")
     with (
-        pytest.raises(CaptureError, match=r"rewritten for Triton 3\.6 to 3\.9, and this is 3\.10\.0"),
+        pytest.raises(CaptureError, match=r"supports Triton 3\.6 to 3\.9, not 3\.10\.0"),
         pinned_reductions(),
     ):
         pass
@@ -277,9 +277,9 @@ def test_a_program_of_several_blocks_is_not_pinned(axis: int, triton_cache: Any)
     with pinned_reductions() as done:
         one_sum(plain_sum, 64, 64, axis, num_ctas=2)
     assert done.pinned() == 0
-    assert done.unpinned()[0].endswith("keeps a free order, since its program is spread over 2 blocks.")
+    assert done.unpinned()[0].endswith("keeps a free order, since its program runs on 2 blocks.")
     for context in (nullcontext(), pinned_reductions(None)):
-        with context, pytest.raises(CaptureError, match="made inside one block, not in 2; compile with num_ctas=1"):
+        with context, pytest.raises(CaptureError, match="inside one block, not in 2; compile with num_ctas=1"):
             one_sum(own_sum, 64, 64, axis, num_ctas=2)
 
 
@@ -312,7 +312,7 @@ def test_sums_of_integers_are_left_alone_or_exact(triton_cache: Any) -> None:
 def test_what_is_made_late_compiles_for_every_target(target: str, triton_cache: Any) -> None:
     with pinned_reductions("auto") as done:
         library_sources(target)
-    signalling = "its maximum or minimum depends on the order where a number is a signalling NaN."
+    signalling = "its maximum or minimum depends on the order if an operand is a signalling NaN."
     assert [line.partition("since ")[2] for line in done.unpinned()] == [signalling] * (
         len(LIBRARY) * (target == "gfx942")
     )

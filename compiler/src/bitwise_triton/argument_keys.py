@@ -1,4 +1,4 @@
-"""Keys under which two sets of launch arguments meet only if Triton and a kernel cannot tell them apart."""
+"""Keys of launch arguments that are equal only if Triton and the kernel cannot distinguish the arguments."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from bitwise_triton.arguments import PointerStandIn
 
 
 def argument_key(value: Any) -> Hashable:
-    """A hashable key of `value`, equal only for values that make the same kernel and the same launch.
+    """A hashable key of `value`, equal only for values that give the same kernel and the same launch.
 
-    Numbers differ by type and sign of zero; containers and descriptors go by what they hold; an object that cannot be
-    hashed meets nothing, not even itself.
+    Numbers differ by type and by the sign of zero. Containers and descriptors are compared by contents. An object that
+    is not hashable has a unique key.
     """
     if isinstance(value, (bool, int, float, str, type(None), PointerStandIn)):
         return (type(value).__name__, repr(value))
@@ -30,7 +30,7 @@ def argument_key(value: Any) -> Hashable:
 
 
 class _ByIdentity:
-    """Equal for one and the same object, which it keeps alive so that its identity is not given to another."""
+    """Compares equal for the same object only, and keeps it alive so that its id is not reused."""
 
     def __init__(self, value: object) -> None:
         self.value = value

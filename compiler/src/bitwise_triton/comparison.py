@@ -22,7 +22,8 @@ class ConfigurationPartition:
 
     `classes` are in the order of their first members. `unknown` maps a configuration that could not be analysed to the
     reason; it is in a class of its own. `failed` maps a configuration that does not compile to the error; it is in no
-    class. `names` are the configurations as text, and `scope` is the scope of every verdict: `launch` or `every launch`.
+    class. `names` are the configurations as text, and `scope` is the scope of every verdict: `launch` or `every
+    launch`.
     """
 
     classes: tuple[tuple[int, ...], ...]

@@ -1,4 +1,4 @@
-"""What one configuration of an autotuned kernel would be launched with, worked out without launching it."""
+"""The launch of one configuration of an autotuned kernel, computed without launching it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from bitwise_triton.compilation import (
 )
 from bitwise_triton.pre_hooks import HookEffects, trace_pre_hook
 
-# What a launch passes besides the kernel's parameters and compile options.
+# Launch keywords that are neither kernel parameters nor compile options.
 _LAUNCH_WORDS = ("grid", "warmup")
 
 
 @dataclass(frozen=True)
 class BoundLaunch:
-    """A configuration's launch.
+    """The launch of a configuration.
 
-    `values` are those of all the kernel's parameters, `grid` is None where it is not known, and `effects` are what the
-    configuration's hook does to tensors before each launch.
+    `values` are those of all kernel parameters. `grid` is None if unknown. `effects` are what the configuration's
+    pre-hook does to tensors before each launch.
     """
 
     name: str
@@ -40,9 +40,9 @@ class BoundLaunch:
 def bind_configuration(
     decorated: Any, configuration: Any, settings: Mapping[str, Any], grid: Grid | None
 ) -> BoundLaunch:
-    """The launch of `configuration` as Triton's autotuner makes it from `settings`, all that the caller passed by name.
+    """The launch that Triton's autotuner makes of `configuration` from `settings`, all arguments of the call by name.
 
-    `decorated` is what the autotuner decorates. `grid` serves where `settings` have none. Raises CaptureError.
+    `decorated` is what the autotuner decorates. `grid` is used if `settings` have none. Raises CaptureError.
     """
     kernel, heuristics = unwrap(decorated)
     meta = configuration.all_kwargs()
@@ -54,6 +54,6 @@ def bind_configuration(
         options.pop(word, None)
     bound = bind(what, kernel, values)
     launched = settings.get("grid") or grid
-    # Blocks of a cluster are counted where the kernel is compiled.
+    # The blocks of a cluster are counted when the kernel is compiled.
     blocks = None if launched is None else evaluate_grid(what, launched, bound, num_ctas=1)
     return BoundLaunch(name, kernel, bound, options, blocks, effects)

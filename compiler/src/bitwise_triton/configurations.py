@@ -1,4 +1,4 @@
-"""Compile the configurations of a `@triton.jit` function for any target without a GPU, and write them as a folder."""
+"""Compile the configurations of a `@triton.jit` function for any target without a GPU, and write them to a folder."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def compile_configuration(
 ) -> CompiledKernel:
     """Compile one configuration of `function` (a `@triton.jit` function, autotuned or not) for `target`.
 
-    `arguments` are the runtime arguments and `constants` the `tl.constexpr` ones, by parameter name; parameters with a
-    default may be left out. `grid` is a tuple of up to three block counts, or a callable of all the parameters as
-    Triton's launcher takes it. `options` are further compile options (`maxnreg`, `enable_fp_fusion`, ...).
-    Raises CaptureError, which names the configuration.
+    `arguments` are the runtime arguments and `constants` the `tl.constexpr` ones, by parameter name; parameters with
+    defaults may be omitted. `grid` is a tuple of up to three block counts, or a callable of all parameters, as in a
+    launch. `options` are further compile options (`maxnreg`, `enable_fp_fusion`, ...). Raises CaptureError, which names
+    the configuration.
     """
     options = {"num_warps": num_warps, "num_stages": num_stages, "num_ctas": num_ctas, **options}
     return compile_job(make_job(function, arguments, constants, options, grid=grid, target=target, name=name))
@@ -57,16 +57,15 @@ def compile_configurations(
     progress: Callable[[int, int], None] | None = None,
     **options: Any,
 ) -> list[CompiledKernel | CaptureError]:
-    """Compile every `triton.Config` of `configurations`, in a pool of `workers` processes (default: all cores).
+    """Compile every `triton.Config` of `configurations` in a pool of `workers` processes (default: all cores).
 
-    Configurations that are the same kernel are compiled once. `progress` is called with the number of finished and of
-    all compiles. Results are in the order of `configurations`, with the error in the place of each that fails;
-    `all_captured` takes them where none may.
+    Identical configurations are compiled once. `progress` gets the number of finished and of all compiles. Results are
+    in the order of `configurations`, with a CaptureError in place of each that fails; `capture` raises instead.
     """
     jobs: list[CompileJob | CaptureError] = []
     kernel, _ = unwrap(function)
     for configuration in configurations:
-        # A configuration may carry compile options among its meta-parameters.
+        # The meta-parameters of a configuration may include compile options.
         own, own_options = split_settings(kernel, configuration.all_kwargs())
         all_constants, all_options = {**(constants or {}), **own}, {**options, **own_options}
         try:
@@ -77,10 +76,10 @@ def compile_configurations(
 
 
 def write_folder(captured: Sequence[CompiledKernel], folder: str | Path, names: Sequence[str] | None = None) -> Path:
-    """Write one assembly file per configuration and `manifest.json` into `folder`, and return the manifest's path.
+    """Write one assembly file for each configuration and `manifest.json` to `folder`. Returns the manifest's path.
 
-    `names` are file names without extension (default: the entry point and a running number). Files of the same name
-    are overwritten. Raises CaptureError for names that are not as many as the configurations, or not all different.
+    `names` are file names without extension (default: the entry point and a running number). Existing files are
+    overwritten. Raises CaptureError if the names are not unique or their number is wrong.
     """
     if names is None:
         names = [f"{one.entry}_{index:03d}" for index, one in enumerate(captured)]
@@ -106,7 +105,7 @@ def write_folder(captured: Sequence[CompiledKernel], folder: str | Path, names: 
 
 
 def _document(head: Mapping[str, Any], kernels: Sequence[Mapping[str, Any]]) -> str:
-    """JSON with one line for each kernel, so that a person can compare two."""
+    """JSON with one line for each kernel."""
     lines = [f" {json.dumps(key)}: {json.dumps(value, default=str)}" for key, value in head.items()]
     rows = ",\n".join(f"  {json.dumps(kernel)}" for kernel in kernels)
     return "{\n" + ",\n".join([*lines, f' "kernels": [\n{rows}\n ]']) + "\n}\n"

@@ -1,4 +1,4 @@
-"""The one place that asks the checker: is each candidate's result the reference's, bit for bit?"""
+"""Verdicts of the checker on compiled kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Outcome = Literal["equal", "different", "unknown"]
 
 @dataclass(frozen=True)
 class CandidateVerdict:
-    """What the checker says of one candidate, and why in a sentence."""
+    """The checker's outcome for one candidate, and the reason as a sentence."""
 
     outcome: Outcome
     reason: str
@@ -51,11 +51,11 @@ def compare_with_reference(
     assume: Sequence[str],
     workers: int | None = None,
 ) -> list[CandidateVerdict]:
-    """A verdict on each candidate, in order; equal kernels are read once, by up to `workers` processes.
+    """A verdict for each candidate against the reference, in order. Identical kernels are analysed once, in up to
+    `workers` processes.
 
-    `every_launch` asks for a proof that holds for every launch rather than the captured one; `assume` names conditions
-    under which an Equal may hold ("finite"). Raises CaptureError when no checker of the target is installed, or when
-    `assume` names a condition that nobody knows.
+    `every_launch` requires a proof for every launch instead of the captured one. `assume` names conditions that a proof
+    may use ("finite"). Raises CaptureError if the target has no checker, or for an unknown assumption.
     """
     from bitwise_core.partition import verdicts
 
@@ -85,7 +85,7 @@ def _identity(one: CompiledKernel) -> tuple[str, str]:
 
 
 def source_of(one: CompiledKernel, name: str | None = None) -> Source:
-    """A compiled configuration as the checker reads it, under `name` or its own."""
+    """A compiled configuration as the checker's `Source`, named `name` or by its own name."""
     from bitwise_core.checker import Source
     from bitwise_core.machine.launch import Launch
 

@@ -1,8 +1,8 @@
-"""Keep a tuned configuration from serving a launch for which it was not proved.
+"""Separate autotuner caches for launches that a proof does not cover.
 
-Triton tunes once for each value of the tuning key, which seldom names every argument of a kernel. A proof holds for the
-launch that was read, or for every launch of the specialisation that was compiled; so the autotuner gets one cache of
-tuned configurations for each of those, and tunes anew where none was tuned.
+Triton tunes once for each value of the tuning key, which seldom includes every argument of a kernel. A proof holds for
+the analysed launch, or for every launch of the compiled specialisation. The autotuner therefore gets one cache of tuned
+configurations for each of those, and tunes again on a miss.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from bitwise_triton.tensor_stand_ins import is_tensor, stand_ins
 
 
 def running_autotuner(function: Any, named_arguments: Mapping[str, Any]) -> Any:
-    """The autotuner that is asking a predicate about `named_arguments`, or None.
+    """The autotuner that is calling a predicate with `named_arguments`, or None.
 
-    It is the one around or under `function`, if that is given. Otherwise it is known by holding that very mapping:
-    Triton tells a predicate neither the kernel nor the autotuner.
+    It is the one around or under `function` if that is given. Otherwise it is found as the object that holds this very
+    mapping: Triton passes a predicate neither the kernel nor the autotuner.
     """
     from triton.runtime.autotuner import Autotuner
 
@@ -41,7 +41,8 @@ def install_launch_caches(
 ) -> None:
     """Give `autotuner` a separate cache for each launch that the proofs for the launch of `settings` do not cover.
 
-    To be called while it prunes for that launch; the outcome of that pruning goes into the launch's own cache.
+    Must be called while the autotuner prunes for that launch; the result of that pruning goes to the launch's own
+    cache.
     """
     if isinstance(vars(autotuner).get("run"), _RunWithLaunchCaches):
         return
@@ -51,7 +52,7 @@ def install_launch_caches(
 
 
 class _RunWithLaunchCaches:
-    """An autotuner's `run` that first chooses the cache of the launch."""
+    """An autotuner's `run` that selects the cache of the launch first."""
 
     def __init__(self, autotuner: Any, identify: Callable[[Mapping[str, Any]], Hashable]) -> None:
         self._autotuner, self._identify = autotuner, identify
@@ -59,7 +60,7 @@ class _RunWithLaunchCaches:
         self._caches: dict[Hashable, dict[Any, Any]] = {}
 
     def choose_cache(self, settings: Mapping[str, Any]) -> None:
-        """Make the autotuner use the cache of the launch of `settings`, all that the caller passed by name."""
+        """Select the cache of a launch. `settings` are all arguments of the call, by name."""
         self._autotuner.cache = self._caches.setdefault(self._identify(settings), {})
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
@@ -68,7 +69,7 @@ class _RunWithLaunchCaches:
 
 
 def launch_key(autotuner: Any, settings: Mapping[str, Any], every_launch: bool, grid: Grid | None) -> Hashable:
-    """A key that two launches share only if a proof for the one holds for the other."""
+    """A key that two launches share only if a proof for one holds for the other."""
     kernel, _ = unwrap(autotuner.fn)
     values, options = split_settings(kernel, settings)
     for word in ("grid", "warmup"):
@@ -103,7 +104,7 @@ def _grids(autotuner: Any, configurations: Sequence[Any], settings: Mapping[str,
     found: list[Hashable] = []
     for configuration in configurations:
         if not heuristics and configuration.pre_hook is None:
-            # What `bind_configuration` comes to here, without its checks: this runs before every launch.
+            # Equivalent to `bind_configuration` without its checks: this runs before every launch.
             bound = {**defaults, **settings, **configuration.kwargs}
             found.append(tuple(launched({name: bound[name] for name in kernel.signature.parameters if name in bound})))
             continue
@@ -115,9 +116,9 @@ def _grids(autotuner: Any, configurations: Sequence[Any], settings: Mapping[str,
 
 
 def _specialisation_class(value: Any, *, specialised: bool) -> Any:
-    """What of a scalar decides the compiled kernel: its width, and whether it is one or a multiple of sixteen.
+    """The properties of a scalar that Triton specialises on: its width, equality to one, and divisibility by sixteen.
 
-    Whatever is no scalar decides by itself.
+    Any other value is its own class.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return type(value).__name__ if isinstance(value, bool) else value

@@ -1,8 +1,8 @@
-"""What a configuration's `pre_hook` does before a launch, found out on stand-ins.
+"""The effects of a configuration's `pre_hook`, traced on stand-ins.
 
-A hook may change the tensor descriptors of a launch, which changes the kernel that is compiled, or the contents of a
-tensor, which changes what the kernel reads. The first is followed; the second is recorded, and only configurations
-that do the same to the same tensors can be compared.
+A hook may change the tensor descriptors of a launch, which changes the compiled kernel, or the contents of a tensor,
+which changes the kernel's input. Changes of descriptors are applied. Changes of contents are recorded, and only
+configurations with the same recorded effects can be compared.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 from bitwise_triton.errors import CaptureError
 from bitwise_triton.tensor_stand_ins import copy_descriptor, is_descriptor, is_tensor
 
-# The calls that a hook makes on tensors, each as the tensor's name, the method and its arguments, as text.
+# Calls on tensors: the tensor's name, the method and its arguments, as text.
 HookEffects: TypeAlias = tuple[tuple[str, ...], ...]
 
 
 class RecordingTensor:
-    """Stands for a tensor in a hook: what is read comes from the tensor, a call is recorded instead of made."""
+    """A stand-in for a tensor in a hook: reads go to the tensor, other calls are recorded instead of executed."""
 
     _reading = frozenset(
         {"data_ptr", "dim", "element_size", "get_device", "is_contiguous", "is_floating_point"}
@@ -44,7 +44,7 @@ class RecordingTensor:
 
 
 class _Recorder:
-    """A method of a `RecordingTensor`: calling it is recorded, and answers with the tensor, as in-place methods do."""
+    """A method of a `RecordingTensor`. A call is recorded and returns the tensor, as in-place methods do."""
 
     def __init__(self, owner: RecordingTensor, method: str) -> None:
         self.owner, self.method = owner, method
@@ -56,9 +56,11 @@ class _Recorder:
 
 
 def trace_pre_hook(configuration: Any, settings: Mapping[str, Any]) -> tuple[dict[str, Any], HookEffects]:
-    """`settings` (all that a launch passes, by name) as the configuration's hook leaves them, and its calls on tensors.
+    """`settings` (all arguments of a launch, by name) as the configuration's hook leaves them, and its calls on
+    tensors.
 
-    Nothing of the caller's is changed. Raises CaptureError when the hook does what a stand-in cannot follow.
+    The caller's objects are not changed. Raises CaptureError if the hook does something that a stand-in does not
+    support.
     """
     found = dict(settings)
     if configuration.pre_hook is None:
@@ -77,7 +79,7 @@ def trace_pre_hook(configuration: Any, settings: Mapping[str, Any]) -> tuple[dic
         configuration.pre_hook(dict(seen))
     except Exception as error:
         raise CaptureError(
-            f"The pre_hook of the configuration ({configuration}) could not be followed without running it on real "
+            f"The pre_hook of the configuration ({configuration}) cannot be traced without real "
             f"tensors: {type(error).__name__}: {error}."
         ) from None
     for name, value in descriptors.items():
@@ -86,7 +88,7 @@ def trace_pre_hook(configuration: Any, settings: Mapping[str, Any]) -> tuple[dic
 
 
 def _shown(value: Any) -> str:
-    """A text that is the same for the same values: tensors go by address, containers by what they hold."""
+    """Text that is equal for equal values: tensors by address, containers by contents."""
     if isinstance(value, (tuple, list)):
         return "(" + ", ".join(map(_shown, value)) + ")"
     if isinstance(value, dict):

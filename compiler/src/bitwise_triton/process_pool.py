@@ -1,7 +1,7 @@
-"""Run compiles in a pool of processes.
+"""Compile in a pool of processes.
 
-Processes, since Triton's front end holds the interpreter lock; forked, since a function defined inside another, as
-kernels often are, cannot be sent to a fresh interpreter.
+Processes, since Triton's front end holds the GIL. Forked, since a function defined inside another one, as kernels often
+are, cannot be pickled.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bitwise_triton.errors import CaptureError
 
 Result = TypeVar("Result")
 
-# What a worker runs, by index. A worker fills it from what it inherits when it is forked; nothing is sent.
+# The task and its jobs. A forked worker inherits them, so that nothing is pickled.
 _inherited: list[tuple[Callable[[Any], Any], Sequence[Any]]] = []
 
 
@@ -30,12 +30,13 @@ def run_in_processes(
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Result | CaptureError]:
-    """`task` of every job, in order, with a CaptureError in place of a result where `task` raised one.
+    """`task` of every job, in order; a CaptureError raised by `task` takes the place of its result.
 
-    `workers` defaults to the processors this process may use. `progress` gets the number of finished and all jobs.
+    `workers` defaults to the processors available to this process. `progress` gets the number of finished and of all
+    jobs.
     """
     if workers is not None and workers < 1:
-        raise CaptureError(f"{workers} worker processes cannot compile anything; use 1 or more.")
+        raise CaptureError(f"There are {workers} worker processes; use 1 or more.")
     count = min(workers or _processors(), len(jobs))
     if count < 2 or "fork" not in multiprocessing.get_all_start_methods():
         return [_reported(task, job, index, len(jobs), progress) for index, job in enumerate(jobs)]
@@ -64,7 +65,7 @@ def _reported(
 
 def _prepare(task: Callable[[Any], Any], jobs: Sequence[Any]) -> None:
     _inherited[:] = [(task, jobs)]
-    # Keeps a worker from finalising objects, such as loaded GPU modules, that its parent owns.
+    # Prevents a worker from finalising objects of its parent, such as loaded GPU modules.
     gc.freeze()
 
 
@@ -83,7 +84,7 @@ def _in_processes(
             warnings.catch_warnings(),
             ProcessPoolExecutor(count, mp_context=context, initializer=_prepare, initargs=(task, jobs)) as pool,
         ):
-            # The workers compile and touch neither the threads nor the GPU of this process.
+            # The workers only compile; they use neither the threads nor the GPU of this process.
             warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
             futures = {pool.submit(_worker, index): index for index in range(len(jobs))}
             for done, future in enumerate(as_completed(futures), 1):
@@ -92,6 +93,6 @@ def _in_processes(
                     progress(done, len(jobs))
     except BrokenProcessPool:
         raise CaptureError(
-            "A compile worker ended without an answer, most likely for lack of memory; use fewer workers."
+            "A compile worker ended without a result, probably out of memory; use fewer workers."
         ) from None
     return [results[index] for index in range(len(jobs))]

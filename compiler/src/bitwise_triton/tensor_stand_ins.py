@@ -1,7 +1,7 @@
-"""What a running launch passes to a kernel, described so that it can be compiled and compared without it.
+"""Stand-ins for the tensors of a launch, so that it can be compiled and compared without them.
 
-Tensors become stand-ins that name the memory they lie in: tensors of one storage share a buffer, at the distance they
-really have. Objects without a storage are taken not to overlap unless their addresses are equal.
+A stand-in names the memory of its tensor: tensors of one storage share a buffer at their actual offsets. Objects
+without a storage are assumed not to overlap unless their addresses are equal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _UNBOUNDED_BYTES = 1 << 62
 
 
 def stand_ins(values: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` by parameter name with a stand-in for each tensor, on its own, in a tuple or under a descriptor."""
+    """`values` by parameter name with a stand-in for each tensor, alone, in a tuple or in a descriptor."""
     groups: dict[int, tuple[str, int]] = {}
     for name, value in values.items():
         for tensor in _tensors(value):
@@ -28,7 +28,7 @@ def stand_ins(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether Triton would pass `value` as a pointer."""
+    """Whether Triton passes `value` as a pointer."""
     return hasattr(value, "data_ptr") and hasattr(value, "dtype")
 
 
@@ -38,7 +38,7 @@ def is_descriptor(value: Any) -> bool:
 
 
 def copy_descriptor(value: Any, base: Any) -> Any:
-    """A descriptor of its own lists over another base."""
+    """A copy of a descriptor, with its own lists, over another base."""
     found = copy.copy(value)
     for name, field in list(vars(found).items()):
         if isinstance(field, list):
@@ -58,7 +58,7 @@ def _tensors(value: Any) -> Iterator[Any]:
 
 
 def _is_placeholder(value: Any) -> bool:
-    """Whether a tensor is one of Triton's for compiling ahead of a launch, all of which have the null address."""
+    """Whether a tensor is Triton's MockTensor for ahead-of-time compilation; all of them have the null address."""
     return type(value).__name__ == "MockTensor"
 
 
@@ -67,8 +67,8 @@ def _is_torch_dtype(value: Any) -> bool:
 
 
 def _storage(tensor: Any) -> int:
-    """A number that tensors share only if they lie in the same memory."""
-    # A reinterpreted tensor of Triton's holds the tensor whose memory it is.
+    """A number that two tensors share only if they use the same memory."""
+    # Triton's TensorWrapper reinterprets the tensor that owns the memory.
     owner = tensor.base if type(tensor).__name__ == "TensorWrapper" else tensor
     if hasattr(owner, "untyped_storage"):
         return int(owner.untyped_storage().data_ptr())
@@ -76,7 +76,7 @@ def _storage(tensor: Any) -> int:
 
 
 def _size(tensor: Any) -> int:
-    """Bytes of memory as Triton's AMD backend measures it; what it does not know is without bound."""
+    """Size of the memory in bytes as Triton's AMD backend measures it; an unknown size is unbounded."""
     if hasattr(tensor, "ptr_range"):
         return int(tensor.ptr_range())
     if hasattr(tensor, "untyped_storage"):
@@ -100,7 +100,7 @@ def _replace(name: str, value: Any, groups: Mapping[int, tuple[str, int]]) -> An
     if address == 0:
         return PointerStandIn(Buffer(None, str(value.dtype)), 0)
     first, lowest = groups[_storage(value)]
-    # Only whether the memory is within 2 GiB is ever asked, and an exact size would tell equal launches apart.
+    # Triton only tests for 2 GiB; an exact size would distinguish equal launches.
     size = 0 if _size(value) < 1 << 31 else _UNBOUNDED_BYTES
     buffer = Buffer(first, str(value.dtype), offset=address - lowest, size_bytes=size)
     return PointerStandIn(buffer, _BASE_ADDRESS + address % 16)

@@ -1,1 +1,1 @@
-"""What a pinned order costs on a GPU: the suite, its measurement, its record and its chart."""
+"""Cost of pinned reduction orders on a GPU: the benchmark suite, tuning, records, charts, and the equivalence proof."""

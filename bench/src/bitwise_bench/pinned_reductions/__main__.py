@@ -1,9 +1,9 @@
-"""Measure what pinned orders cost on this machine's GPU.
+"""Measure the cost of pinned orders on this machine's GPU.
 
     python -m bitwise_bench.pinned_reductions --out records/pinned-reductions-sm90-h100.json
 
-Every kernel of the suite is compiled and tuned in the free order and in its pinned one, over the same configurations;
-the bytes of all configurations are compared. With `--chart FILE` a record becomes a bar chart.
+Every kernel of the suite is compiled and tuned in the free and in the pinned order, over the same configurations. The
+bytes of all configurations are compared. `--chart FILE` draws a bar chart of a record.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bitwise_triton.reductions.order import Order, OrderError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; the exit status is 1 where a pinned kernel has several classes of bytes, else 0."""
+    """Run the benchmark. The exit status is 1 if a pinned kernel has several classes of bytes."""
     parser = argparse.ArgumentParser(prog="bitwise_bench.pinned_reductions", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="the record (JSON); with --chart, the one to read")
     parser.add_argument("--seconds", type=float, default=1800, help="begin no case after this time (default 1800)")
@@ -120,7 +120,7 @@ def _variants(case: Case, chosen: argparse.Namespace) -> list[Variant]:
 
 
 def _target() -> str:
-    """The architecture of this machine's GPU, asked in another process: those that compile are forked from this one."""
+    """The architecture of this machine's GPU, queried in another process: compile workers are forked from this one."""
     import subprocess
 
     text = "import torch; print(*torch.cuda.get_device_capability(), sep='')"

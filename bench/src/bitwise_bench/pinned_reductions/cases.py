@@ -1,8 +1,8 @@
-"""The suite: kernels, types, sizes, what is tuned over, and the order that each is pinned to.
+"""The benchmark suite: kernels, types, sizes, tuning spaces, and the pinned order of each.
 
-The free order and the pinned one are tuned over the same configurations. An order is one text for all configurations
-of a kernel, a type and a size: the bits of neighbouring elements that one load brings first, then those that threads
-hold apart, then lanes, then warps.
+The free and the pinned order are tuned over the same configurations. An order is one text for all configurations of a
+kernel, a type and a size: the bits of adjacent elements in one load first, then those of separate registers, of lanes,
+and of warps.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Configuration: TypeAlias = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Tensor:
-    """A buffer of `count` elements: an input with numbers of one kind in it, or an output."""
+    """A buffer of `count` elements: an input with a kind of content, or an output."""
 
     name: str
     dtype: str
@@ -29,7 +29,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Step:
-    """One launch: the kernel's name, its arguments (names of tensors, and numbers), constants, options and grid."""
+    """One launch: the kernel's name, its arguments (tensor names and numbers), constants, options and grid."""
 
     kernel: str
     arguments: tuple[str | int, ...]
@@ -42,8 +42,8 @@ class Step:
 class Case:
     """A kernel at one type and size. `steps` gives the launches of a configuration in an order, "" for the free one.
 
-    `rewritten`: the kernel does not take an order; the launch is made inside `pinned_reductions`.
-    `checked` is the axis of the one input whose sums, in float32, are the first output; None where it is another thing.
+    `rewritten` kernels take no order; they are launched inside `pinned_reductions`. `checked` is the axis of the input
+    whose float32 sums are the first output, or None if that is something else.
     """
 
     kernel: str
@@ -58,12 +58,14 @@ class Case:
 
     @property
     def name(self) -> str:
-        """`kernel dtype size`, as it stands in the record."""
+        """`kernel dtype size`, as in the record."""
         return f"{self.kernel} {self.dtype} {'x'.join(map(str, self.size))}"
 
 
 def row_order(itemsize: int, warps: int, chain: int | None = None) -> str:
-    """An order for rows: what a 16-byte load brings, what threads hold, lanes, and the bits of up to `warps` warps."""
+    """An order for rows: the elements of a 16-byte load, separate registers, lanes, and the bits of up to `warps`
+    warps.
+    """
     vector = (16 // itemsize).bit_length() - 1
     lanes = vector + 5
     held = lanes + warps.bit_length() - 1
@@ -98,7 +100,7 @@ def _power(count: int) -> int:
 def long_rows(
     kernel: str, dtype: str, rows: int, columns: int, content: str = "normal", checked: int | None = None
 ) -> Case:
-    """Rows read tile by tile, of 1024 (or 2048 in 16 bits) elements or more."""
+    """Rows read tile by tile, of at least 1024 (2048 in 16 bits) elements."""
     totals = 4096 // BYTES[dtype]
     space = [
         one
@@ -119,7 +121,7 @@ def long_rows(
 
 
 def whole_sum(dtype: str, count: int) -> Case:
-    """The sum of one axis in chunks of 32768 elements, and of the chunks' sums."""
+    """The sum of one axis in chunks of 32768 elements, and of the chunk sums."""
     chunk = 32768
     inner = long_rows("row_sum", dtype, count // chunk, chunk)
     totals = 4096 // BYTES[dtype]
@@ -159,7 +161,7 @@ def column_sums(kernel: str, dtype: str, matrices: int, rows: int, columns: int)
 
 
 def whole_rows(kernel: str, dtype: str, rows: int, columns: int) -> Case:
-    """Rows that a program holds whole."""
+    """Rows that fit one program."""
     block = _power(columns)
     rows_at_once = (1, 2, 4) if block <= 2048 else (1, 2) if block <= 4096 else (1,)
     warps = (4, 8) if block <= 4096 else (4, 8, 16)
@@ -187,7 +189,7 @@ def whole_rows(kernel: str, dtype: str, rows: int, columns: int) -> Case:
 
 
 def backward(dtype: str, rows: int, columns: int) -> Case:
-    """Gradients of a layer norm's weight and bias: sums of 256 rows each, and of those."""
+    """Gradients of a layer norm's weight and bias: sums of 256 rows each, and the sums of those."""
     chunk, kept = 256, 32
     chunks = rows // chunk
 
@@ -215,13 +217,13 @@ def backward(dtype: str, rows: int, columns: int) -> Case:
         Tensor("db", "fp32", columns, "out"),
     )
     space = _space(ROW_BLOCK=(32, 64), BLOCK=(64, 128), num_warps=(4, 8))
-    # A warp's loads span four rows in 16 bits and two in 32.
+    # The loads of a warp span four rows of 16-bit or two rows of 32-bit elements.
     order = "chain(5:), outer_tree" if dtype == "fp32" else "chain(5:), 4, inner_tree"
     return Case("layer_norm_backward", dtype, (rows, columns), tensors, space, order, steps)
 
 
 def gemm(dtype: str, m: int, n: int, k: int) -> Case:
-    """A matrix product with column sums of its tiles of 128 rows."""
+    """A GEMM with column sums of its tiles of 128 rows."""
 
     def steps(configuration: Configuration, order: str) -> list[Step]:
         constants = {**_constants(configuration), "BM": 128, "ORDER": order}
@@ -257,7 +259,7 @@ def inductor(dtype: str, rows: int, columns: int) -> Case:
 
 
 def suite() -> list[Case]:
-    """Every case, the sizes of each kernel from the first to the last: 13 kernels, 3 types, 3 sizes."""
+    """Every case, with the sizes of each kernel in ascending order: 13 kernels, 3 types, 3 sizes."""
     row_sizes = ((16384, 1024), (8192, 4096), (4096, 8192))
     long_sizes = ((8192, 4096), (4096, 16384), (1024, 65536))
     column_sizes = ((256, 65536), (1024, 65536), (4096, 16384))

@@ -1,4 +1,4 @@
-"""A record as a bar chart: one bar for each kernel and type, the pinned order's speed over the free one's."""
+"""A record as a bar chart: one bar for each kernel and type, the pinned order's speed relative to the free one's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiling the suite in a pool of processes, before anything is launched."""
+"""Compilation of the suite in a pool of processes, before anything is launched."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bitwise_triton.process_pool import run_in_processes
 
 @dataclass(frozen=True)
 class Variant:
-    """An order, "" for the free one, with the layout pass or without."""
+    """An order, "" for the free one, with or without the layout pass."""
 
     order: str
     layout: bool = True
@@ -38,7 +38,7 @@ class Build:
         return self.case.steps(self.case.configurations[self.number], self.variant.order)
 
     def context(self) -> AbstractContextManager[Any]:
-        """What its launches and compiles are made inside."""
+        """The context of its compiles and launches."""
         if self.variant == FREE:
             return nullcontext()
         return fully_pinned(self.variant.order if self.case.rewritten else None, layout=self.variant.layout)
@@ -46,7 +46,7 @@ class Build:
 
 @contextmanager
 def fully_pinned(order: str | None, *, layout: bool) -> Iterator[None]:
-    """`pinned_reductions(order, layout=layout)`. Raises CaptureError where a reduction keeps a free order."""
+    """`pinned_reductions(order, layout=layout)`. Raises CaptureError if a reduction keeps a free order."""
     from bitwise_triton.reductions.pinning import pinned_reductions
 
     with pinned_reductions(order, layout=layout) as done:
@@ -80,7 +80,7 @@ def captured(build: Build, target: str = "sm_90") -> list[CompiledKernel]:
 
 @dataclass(frozen=True)
 class Compiled:
-    """The seconds that a build took to compile; `fresh` where none of its kernels came from the cache."""
+    """The compile time of a build in seconds. `fresh` if no kernel came from the cache."""
 
     seconds: float
     fresh: bool
@@ -103,16 +103,16 @@ def compile_build(build: Build, target: str) -> Compiled:
 def compile_all(
     builds: Sequence[Build], target: str, workers: int | None, progress: Callable[[int, int], None] | None = None
 ) -> list[Compiled | CaptureError]:
-    """What each build took to compile, or why it does not compile."""
+    """The compile time of each build, or its error."""
     if builds:
-        # Whatever is loaded or set up at the first compile is no part of the times, and is there before the fork.
+        # The first compile loads and initialises the compiler: do it before the fork and untimed.
         with suppress(CaptureError):
             compile_build(builds[0], target)
     return run_in_processes(lambda build: compile_build(build, target), builds, workers=workers, progress=progress)
 
 
 def ratio(compiled: Mapping[tuple[Variant, int], Compiled | CaptureError], variant: Variant) -> float | None:
-    """Compile time of a variant over the free order's, by the configurations that were compiled anew in both."""
+    """Compile time of a variant relative to the free order, over the configurations compiled afresh in both."""
     spent = [0.0, 0.0]
     for (this, number), one in compiled.items():
         free = compiled[FREE, number]

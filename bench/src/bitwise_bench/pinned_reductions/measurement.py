@@ -1,4 +1,4 @@
-"""Launching and timing on a GPU, through PyTorch."""
+"""Launches and timing on a GPU, through PyTorch."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from bitwise_triton.reductions.order import Order, evaluate
 
 _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
-# Long enough to time, short enough to time many.
+# Target duration of one timed graph.
 _MILLISECONDS = 1.5
 
 
 def tensors_of(case: Case) -> dict[str, Any]:
-    """The buffers of a case on the GPU, its inputs the same in every run."""
+    """The buffers of a case on the GPU, with the same inputs in every run."""
     import torch
 
     found = {}
@@ -37,7 +37,7 @@ def tensors_of(case: Case) -> dict[str, Any]:
 
 
 def launch(build: Build, tensors: Mapping[str, Any]) -> None:
-    """Launches a build's kernels once; to be called inside its context."""
+    """Launch a build's kernels once; must be called inside its context."""
     from bitwise_bench.pinned_reductions.kernels import benchmark
 
     for step in build.steps():
@@ -46,7 +46,7 @@ def launch(build: Build, tensors: Mapping[str, Any]) -> None:
 
 
 class Timer:
-    """Times a build's launches, many in one graph so that the CPU's share does not count."""
+    """Times a build's launches, many in one CUDA graph to exclude host time."""
 
     def __init__(self, build: Build, tensors: Mapping[str, Any]) -> None:
         self.build = build
@@ -84,7 +84,7 @@ def _elapsed(graph: Any) -> float:
 
 
 def same_bytes(left: Sequence[Any], right: Sequence[Any]) -> bool:
-    """Do two lists of tensors hold the same bit patterns?"""
+    """Whether two lists of tensors have the same bit patterns."""
     import torch
 
     whole = {2: torch.int16, 4: torch.int32}
@@ -95,7 +95,7 @@ def same_bytes(left: Sequence[Any], right: Sequence[Any]) -> bool:
 
 
 def matches_order(case: Case, order: str, tensors: Mapping[str, Any], count: int = 16) -> bool | None:
-    """Do the first sums have the bits that the order's evaluation on the CPU gives? None where it is not evaluated."""
+    """Whether the first sums have the bits of the order's CPU evaluation; None if it is not evaluated."""
     if case.checked is None:
         return None
     rows, columns = case.size

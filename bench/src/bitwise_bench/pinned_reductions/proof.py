@@ -1,11 +1,10 @@
-"""Prove without a GPU that pinned orders are pinned: all configurations of every kernel of the suite are one class.
+"""Proof without a GPU that all configurations of each benchmark kernel are one equivalence class in its pinned order.
 
     python -m bitwise_bench.pinned_reductions.proof --free --out records/pinned-reductions-proof-sm90.json
 
-Every kernel of the benchmark is compiled in all its configurations, at the benchmark's tiles and a few programs' worth
-of rows and columns, and read launch by launch by the checker of its target. A launch with two classes, or with a
-configuration that the checker cannot read, is a failure. With `--free` the record also has how many classes the same
-configurations are in the free order.
+Every kernel of the benchmark is compiled in all its configurations, with the benchmark's tiles and few rows and
+columns, and each launch is checked. A launch with two classes, or with a configuration that the checker cannot analyse,
+is a failure. With `--free` the record also has the number of classes of the same configurations in the free order.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from bitwise_bench.pinned_reductions.cases import DTYPES, Case
 from bitwise_bench.pinned_reductions.compilation import Build, Variant, captured
 from bitwise_triton.errors import CaptureError
 
-# What the message says of a configuration that needs more than a block has.
+# Part of the message for a configuration that exceeds the limits of a block.
 _LIMIT = " per block; use smaller blocks"
 
 
 def small_suite() -> list[Case]:
-    """The suite's kernels and types, each with all its configurations, at sizes that are read in seconds."""
+    """The suite's kernels and types with all configurations, at sizes that are analysed in seconds."""
     found: list[Case] = []
     for dtype in DTYPES:
         columns = 16384 // cases.BYTES[dtype]
@@ -51,11 +50,11 @@ def small_suite() -> list[Case]:
 def prove(
     case: Case, order: str | None = None, target: str = "sm_90", *, passes: Sequence[bool] = (True, False)
 ) -> dict[str, Any]:
-    """Into how many classes the configurations of a case fall in `order` (default: its own), launch by launch.
+    """The classes of the configurations of a case in `order` (default: its own), launch by launch.
 
-    The configurations are taken with the layout pass and without, as `passes` says.
-    `proved` where every launch is one class with nothing left unread. Raises CaptureError where a configuration does
-    not compile; those that need more of a block than the target has are left out and named.
+    `passes` says whether the configurations are taken with the layout pass and without. `proved` if every launch is one
+    class without unknowns. Raises CaptureError if a configuration does not compile; those that exceed the limits of a
+    block are left out and named.
     """
     from bitwise_core.checker import Options
     from bitwise_core.partition import partition
@@ -102,7 +101,7 @@ def _title(build: Build) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prove the suite; the exit status is 1 where a case is not one class, else 0."""
+    """Prove the suite. The exit status is 1 if a case is not one class."""
     from bitwise_core import registry
 
     parser = argparse.ArgumentParser(

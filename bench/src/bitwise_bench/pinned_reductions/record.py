@@ -1,4 +1,4 @@
-"""What the benchmark leaves: a record of every case, and its summary."""
+"""The benchmark's record: every case, and a summary."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bitwise_bench.pinned_reductions.tuning import Tuned
 
 
 def environment() -> dict[str, str]:
-    """What the figures depend on: the GPU, its driver, and the versions."""
+    """The GPU and the versions."""
     import torch
 
     properties = torch.cuda.get_device_properties(0)
@@ -28,7 +28,7 @@ def environment() -> dict[str, str]:
 
 
 def entry(case: Case, tuned: Sequence[Tuned]) -> dict[str, Any]:
-    """One case: the free order, the fastest of the pinned ones, and this without the layout pass where measured."""
+    """One case: the free order, the fastest pinned one, and the latter without the layout pass if measured."""
     free, *rest = tuned
     pinned = [one for one in rest if one.variant.layout] or rest
     chosen = min(pinned, key=lambda one: one.microseconds)
@@ -57,7 +57,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def summary(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Speed of the pinned order over the free one by (kernel, type), over all, and how many classes of bytes."""
+    """Relative speed of the pinned order by (kernel, type) and over all, and the number of classes of bytes."""
     pairs: dict[str, list[float]] = {}
     for one in entries:
         pairs.setdefault(f"{one['kernel']} {one['dtype']}", []).append(one["ratio"])

@@ -1,4 +1,4 @@
-"""Tuning one case in the free order and in pinned ones, over the same configurations."""
+"""Tuning of one case in the free order and in pinned ones, over the same configurations."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ ROUNDS = 7
 
 @dataclass(frozen=True)
 class Tuned:
-    """One variant's best configuration, its time in microseconds, and the classes of bytes of all configurations.
+    """One variant's best configuration, its time in microseconds, and the classes of bytes over all configurations.
 
-    `compile_ratio` is the time to compile over that of the free order, None where nothing was compiled anew; `failed`
-    are the configurations that do not compile, with why; `agrees` is whether the bytes are those of the order's
-    evaluation on the CPU, None where it is not evaluated.
+    `compile_ratio` is the compile time relative to the free order, None if nothing was compiled afresh. `failed` are
+    the configurations that do not compile, with reasons. `agrees` is whether the bytes are those of the order's CPU
+    evaluation, None if it is not evaluated.
     """
 
     variant: Variant
@@ -49,10 +49,10 @@ class Tuned:
 def tune(
     case: Case, variants: Sequence[Variant], compiled: Mapping[tuple[Variant, int], Compiled | CaptureError]
 ) -> list[Tuned]:
-    """The free order and each of `variants`, each at its own best; the best ones are timed again side by side.
+    """The free order and each of `variants`, each at its own best; the best ones are timed again round-robin.
 
-    `compiled` has each (variant, number of configuration), or why it does not compile. The bytes of an order with the
-    layout pass and without are compared as one. Raises CaptureError where no configuration of a variant compiles.
+    `compiled` has each (variant, configuration number), or the compile error. The bytes of an order with and without
+    the layout pass are compared as one. Raises CaptureError if no configuration of a variant compiles.
     """
     from bitwise_bench.pinned_reductions.measurement import Timer, matches_order, same_bytes, tensors_of
 

@@ -1,9 +1,9 @@
-"""Where the steps of a pinned reduction are best made: the pass that chooses its layout.
+"""The layout pass: where to perform the steps of a pinned reduction.
 
-With the order pinned the layout changes no bits, so it is chosen for speed alone: pairs in registers first, then in
-lanes, and whole reductions inside warps. A reduction may be moved once, before any of its steps, to a layout that holds
-what is left of the axis in registers and lanes; it is moved where that is cheapest by this table, in issue slots of a
-warp, and by a fifth at least cheaper than staying.
+With a pinned order the layout does not affect bits, so it is chosen for speed: pairs in registers first, then in lanes,
+with whole reductions inside a warp. A reduction may move once, before any of its steps, to a layout that has the rest
+of the axis in registers and lanes. It moves to the cheapest such layout by this table, in issue slots of a warp, if
+that costs at most four fifths of the present layout.
 
     a sum in registers                          1 for each pair
     a sum across lanes                          5 for each value (a shuffle and a sum)
@@ -22,9 +22,9 @@ from typing import TypeAlias
 from bitwise_triton.reductions.order import Pair
 
 ADD, SHUFFLE, SHARED, BARRIER = 1, 4, 4, 40
-# A move has to be this much cheaper than staying, since the table knows nothing of what the compiler overlaps.
+# Largest relative cost of a move: the table ignores what the compiler overlaps.
 REQUIRED_GAIN = 0.8
-# Values that a thread may hold after a move, and bytes that a move may pass through shared memory.
+# Limits of a move: values held by a thread afterwards, and bytes through shared memory.
 MAXIMUM_VALUES, MAXIMUM_BYTES = 64, 32768
 
 Basis: TypeAlias = tuple[int, ...]
@@ -32,7 +32,7 @@ Basis: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the elements of a tensor are: what each bit of a register's, lane's, warp's and block's number adds."""
+    """A linear layout: the basis vector of each bit of the register, lane, warp and block index."""
 
     registers: tuple[Basis, ...]
     lanes: tuple[Basis, ...]
@@ -42,9 +42,10 @@ class Layout:
 
 @dataclass(frozen=True)
 class LayoutChoice:
-    """What becomes of a reduction: `move` is the layout it goes to before step `before`, None where it stays.
+    """The choice for a reduction: `move` is the layout to convert to before step `before`, or None to keep the present
+    layout.
 
-    `reason` says in a clause why it stays. `stay` and `cost` are the table's figures without and with the move.
+    `reason` is a clause that says why it is kept. `current_cost` and `cost` are the costs without and with the move.
     """
 
     current_cost: int
@@ -56,8 +57,11 @@ class LayoutChoice:
 
 @dataclass(frozen=True)
 class _Target:
-    """A place for what is left: where each step is then made, values of other axes held, and how many steps in
-    registers; None keeps the other axes where they are."""
+    """A layout for the remaining steps: the place of each step, values held of other axes, and the number of register
+    steps.
+
+    `registers` None keeps the other axes in place.
+    """
 
     places: tuple[str, ...]
     kept: int
@@ -65,24 +69,24 @@ class _Target:
 
 
 def choose_layout(layout: Layout, shape: Sequence[int], axis: int, steps: Sequence[Pair], size: int) -> LayoutChoice:
-    """Where to make `steps` over `axis` of a tensor of `shape` in `layout`; an element has `size` bytes.
+    """The layout for `steps` over `axis` of a tensor of `shape` in `layout`; an element has `size` bytes.
 
-    The shape's extents are powers of two, and the steps fold the whole axis.
+    Extents are powers of two, and the steps fold the whole axis.
     """
     bits = _folded(steps)
     where = _where(layout, shape, axis)
     if where is None:
-        return LayoutChoice(0, 0, reason="its layout puts bits of several elements together")
+        return LayoutChoice(0, 0, reason="a basis vector of its layout has several bits")
     if "block" in where:
-        return LayoutChoice(0, 0, reason="its axis crosses blocks")
+        return LayoutChoice(0, 0, reason="its axis spans several blocks")
     places = tuple(where[bit] for bit in bits)
     kept = 1 << sum(not basis[axis] for basis in layout.registers)
     current_cost = _cost(places, kept)
     if "warp" not in places:
-        return LayoutChoice(current_cost, current_cost, reason="a warp holds whole reductions already")
+        return LayoutChoice(current_cost, current_cost, reason="each reduction is inside one warp")
     others = math.prod(shape) // shape[axis]
     words, least, chosen = max(1, size // 4), REQUIRED_GAIN * current_cost, None
-    refused = (least, "no move pays")
+    refused = (least, "no move is cheaper")
     for number in range(len(steps)):
         held = _values(places[number:], kept)
         spent = current_cost - _cost(places[number:], kept) + BARRIER + SHARED * held
@@ -94,7 +98,7 @@ def choose_layout(layout: Layout, shape: Sequence[int], axis: int, steps: Sequen
             if cost >= least:
                 continue
             if values * words > MAXIMUM_VALUES:
-                refused = min(refused, (cost, "a move would spill"))
+                refused = min(refused, (cost, "a move would spill registers"))
             elif (others << (len(steps) - number)) * size > MAXIMUM_BYTES:
                 refused = min(refused, (cost, "a move needs too much shared memory"))
             else:
@@ -106,7 +110,7 @@ def choose_layout(layout: Layout, shape: Sequence[int], axis: int, steps: Sequen
 
 
 def covers(layout: Layout, shape: Sequence[int]) -> bool:
-    """Does a layout whose numbers' bits add one bit each reach every element of a tensor of `shape`?"""
+    """Whether a layout whose basis vectors have a single bit each reaches every element of a tensor of `shape`."""
     rank = len(shape)
     bits = {
         tuple(1 << bit if place == axis else 0 for place in range(rank))
@@ -123,7 +127,7 @@ def _folded(steps: Sequence[Pair]) -> list[int]:
 
 
 def _where(layout: Layout, shape: Sequence[int], axis: int) -> list[str] | None:
-    """Where each bit of the axis is; None where a bit of a number adds to several bits."""
+    """The place of each bit of the axis; None if a basis vector has several bits."""
     places = ["none"] * (shape[axis].bit_length() - 1)
     for name, bases in (
         ("register", layout.registers),
@@ -141,7 +145,7 @@ def _where(layout: Layout, shape: Sequence[int], axis: int) -> list[str] | None:
 
 
 def _values(places: Sequence[str], kept: int) -> int:
-    """The values that a thread holds before steps that are made at `places`."""
+    """Number of values that a thread holds before the steps at `places`."""
     return kept << places.count("register")
 
 
@@ -159,7 +163,7 @@ def _cost(places: Sequence[str], kept: int) -> int:
 
 
 def _moves(layout: Layout, others: int, count: int, kept: int) -> Iterator[_Target]:
-    """Places for the last `count` steps beside `others` elements: first steps in registers and the rest in lanes."""
+    """Targets for the last `count` steps beside `others` elements: first steps in registers, the rest in lanes."""
     yield _Target(("register",) * count, kept, None)
     room = 1 << (len(layout.lanes) + len(layout.warps))
     for lanes in range(min(count, len(layout.lanes)) + 1):
@@ -168,9 +172,10 @@ def _moves(layout: Layout, others: int, count: int, kept: int) -> Iterator[_Targ
 
 
 def _layout(layout: Layout, shape: Sequence[int], axis: int, steps: Sequence[Pair], count: int | None) -> Layout:
-    """What is left of a reduction with `count` steps in registers and the other axes spread over lanes, then warps.
+    """The layout of the remaining axis with `count` steps in registers and the other axes spread over lanes, then
+    warps.
 
-    Without `count` the other axes stay where they are, with all of the reduction in registers.
+    Without `count` the other axes stay in place, and the whole reduction is in registers.
     """
     rank = len(shape)
 

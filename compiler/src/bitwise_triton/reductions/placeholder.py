@@ -1,4 +1,4 @@
-"""What a marked reduction says of itself: its combine, its axis and its steps; and what becomes of it."""
+"""Placeholders of reductions that are lowered after layout assignment, and the records of their lowering."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _WORD = "pinned_reduction"
 
 @dataclass(frozen=True)
 class Placeholder:
-    """A reduction to be made later: its kind, as `kernels.steps.combiner` takes it, its axis, steps and order."""
+    """A reduction to be lowered later: its kind, as `kernels.steps.combine_function` takes it, its axis, steps and
+    order.
+    """
 
     kind: str
     axis: int
@@ -25,28 +27,28 @@ class Placeholder:
 
     @property
     def text(self) -> str:
-        """What stands in a kernel for this mark."""
+        """The placeholder's text in a kernel."""
         places = ".".join(str(step.position) for step in self.steps)
         return f"{_WORD} {self.kind} {self.axis} {places} {self.order}"
 
 
 @dataclass(frozen=True)
 class LoweredReduction:
-    """A marked reduction that was made: its mark, the type of its values and where it was made."""
+    """A lowered reduction: its placeholder, the type of its values, and the layout that was chosen."""
 
     placeholder: Placeholder
     dtype: str
     choice: LayoutChoice
 
     def sentence(self, kernel: str) -> str:
-        """Where it is made, or why it stays where the compiler has put it."""
+        """The chosen layout, or why the compiler's layout is kept, as a sentence."""
         start = (
             f"Kernel {kernel}, a reduction over axis {self.placeholder.axis} in the order {self.placeholder.order!r}: "
         )
         choice = self.choice
         if choice.move is None:
-            return f"{start}it stays in its layout, since {choice.reason}."
-        return f"{start}it moves before step {choice.before}, at a cost of {choice.cost} rather than {choice.current_cost}."
+            return f"{start}it keeps its layout, since {choice.reason}."
+        return f"{start}it moves before step {choice.before}, at cost {choice.cost} instead of {choice.current_cost}."
 
     def descriptor(self) -> ReductionDesc | None:
         """The descriptor of a sum of floats; None for other reductions."""
@@ -56,7 +58,7 @@ class LoweredReduction:
 
 
 def parse_placeholder(text: str) -> Placeholder | None:
-    """The mark that `text` stands for; None where it is another text."""
+    """The placeholder with this text, or None for other text."""
     if not text.startswith(f"{_WORD} "):
         return None
     _, kind, axis, places, order = text.split(" ", 4)

@@ -1,7 +1,7 @@
-"""The kernels of the benchmark: reductions in their fastest plain form, and the same with a pinned order.
+"""The kernels of the benchmark: reductions in a fast plain form, and with a pinned order.
 
-ORDER is the empty text for the free order. A long axis is gathered in TOTALS running totals, which the free order takes
-as wide as a turn of the loop. Sums are made in float32.
+ORDER "" is the free order. A long axis is accumulated in TOTALS running totals; in the free order that is the width of
+a loop iteration. Sums are computed in float32.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call"
@@ -76,7 +76,7 @@ def row_sum(
     x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, PIECE: tl.constexpr, TOTALS: tl.constexpr,
     ORDER: tl.constexpr,
 ):  # fmt: skip
-    """The sum of every row, PIECE elements at a time, BLOCK in a turn of the loop; one program has ROW_BLOCK rows."""
+    """Row sums, PIECE elements at a time, BLOCK in a loop iteration; one program has ROW_BLOCK rows."""
     row = tl.program_id(0) * ROW_BLOCK + tl.arange(0, ROW_BLOCK)
     start_of_row = row[:, None].to(tl.int64) * columns
     total = _start((ROW_BLOCK, TOTALS), ORDER)
@@ -94,9 +94,9 @@ def column_sum(
     x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, PIECE: tl.constexpr, TOTALS: tl.constexpr,
     ORDER: tl.constexpr,
 ):  # fmt: skip
-    """The sum of every column of each of a stack of matrices, axis 1 of the grid: BLOCK columns to a program.
+    """Column sums of a stack of matrices, axis 1 of the grid, with BLOCK columns to a program.
 
-    PIECE rows are read at a time, ROW_BLOCK in a turn of the loop.
+    PIECE rows are read at a time, ROW_BLOCK in a loop iteration.
     """
     matrix = tl.program_id(1)
     x += matrix.to(tl.int64) * rows * columns
@@ -121,7 +121,7 @@ def _multiply(a, b):
 def row_product(
     x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, TOTALS: tl.constexpr, ORDER: tl.constexpr
 ):
-    """The product of every row."""
+    """Row products."""
     row = tl.program_id(0) * ROW_BLOCK + tl.arange(0, ROW_BLOCK)
     start_of_row = row[:, None].to(tl.int64) * columns
     total = tl.full((ROW_BLOCK, TOTALS), 1.0, tl.float32)
@@ -145,7 +145,7 @@ def row_product(
 def row_maximum(
     x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, TOTALS: tl.constexpr, ORDER: tl.constexpr
 ):
-    """The greatest of every row, which has no order: the pinned kernel differs in the width of its totals only."""
+    """Row maxima, which do not depend on the order: the pinned kernel differs in the number of totals only."""
     row = tl.program_id(0) * ROW_BLOCK + tl.arange(0, ROW_BLOCK)
     start_of_row = row[:, None].to(tl.int64) * columns
     total = tl.full((ROW_BLOCK, TOTALS), float("-inf"), tl.float32)
@@ -218,7 +218,7 @@ def _welford(mean_a, squares_a, weight_a, mean_b, squares_b, weight_b):
 def welford_rows(
     x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr, ORDER: tl.constexpr
 ):
-    """Mean and variance of whole rows by joining sets; EVEN where a row has BLOCK elements."""
+    """Mean and variance of whole rows by combining sets; EVEN if a row has BLOCK elements."""
     row = tl.program_id(0) * ROW_BLOCK + tl.arange(0, ROW_BLOCK)
     column = tl.arange(0, BLOCK)
     inside = row[:, None] < rows
@@ -246,7 +246,7 @@ def layer_norm_backward(
     dy, x, mean, scale, dw, db, rows, columns, CHUNK: tl.constexpr, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr,
     TOTALS: tl.constexpr, ORDER: tl.constexpr,
 ):  # fmt: skip
-    """Of CHUNK rows, the sums down BLOCK columns that make the gradients of weight and bias."""
+    """Column sums of CHUNK rows for the gradients of weight and bias."""
     chunk = tl.program_id(1)
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     weights = _start((TOTALS, BLOCK), ORDER)
@@ -274,7 +274,7 @@ def layer_norm_backward(
 def gemm_column_sum(
     a, b, c, y, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, ORDER: tl.constexpr
 ):  # fmt: skip
-    """A matrix product that also leaves the column sums of each of its tiles, of BM rows, in float32."""
+    """A GEMM that also stores the column sums of each of its tiles of BM rows, in float32."""
     tiles = tl.cdiv(m, BM)
     tile_m, tile_n = tl.program_id(0) % tiles, tl.program_id(0) // tiles
     row, column, depth = tile_m * BM + tl.arange(0, BM), tile_n * BN + tl.arange(0, BN), tl.arange(0, BK)
@@ -291,7 +291,7 @@ def gemm_column_sum(
 
 @triton.jit
 def inductor_sum(in_ptr0, out_ptr0, xnumel, r0_numel, XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr):
-    """A persistent reduction as TorchInductor writes it; it knows nothing of orders and is pinned from outside."""
+    """A persistent reduction as TorchInductor writes it, pinned by rewriting."""
     xoffset = tl.program_id(0) * XBLOCK
     xindex = xoffset + tl.arange(0, XBLOCK)[:, None]
     xmask = xindex < xnumel

@@ -1,7 +1,7 @@
-"""Reductions with a pinned order in small: the kernels of the benchmark, and some that it does not have.
+"""Small cases of pinned reductions: kernels of the benchmark and further ones, for tests.
 
-Every configuration of one order returns the same bits: the number of warps, the blocks, the tiles of a long axis and
-the stages are free. ORDER is the empty text for the free order of `tl.sum`.
+Every configuration of one order returns the same bits: warps, blocks, tiles of a long axis and stages are free. ORDER
+"" is the free order of `tl.sum`.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call"
@@ -29,7 +29,7 @@ from bitwise_triton.reductions.kernels.functions import (
 
 @triton.jit
 def pinned_sum(x, axis: tl.constexpr, order: tl.constexpr, extent=None):
-    """`tree_sum`, or `tl.sum` for the empty order."""
+    """`tree_sum`, or `tl.sum` for the order ""."""
     if order == "":  # noqa: SIM108
         total = tl.sum(x, axis)
     else:
@@ -59,7 +59,7 @@ def whole_column_sum(x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.con
 
 @triton.jit
 def row_dot(x, w, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, ORDER: tl.constexpr):
-    """A matrix times a vector: ROW_BLOCK rows to a program."""
+    """A matrix times a vector, ROW_BLOCK rows to a program."""
     row = tl.program_id(0) * ROW_BLOCK + tl.arange(0, ROW_BLOCK)
     column = tl.arange(0, BLOCK)
     inside = (row[:, None] < rows) & (column[None, :] < columns)
@@ -73,7 +73,7 @@ def row_dot(x, w, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr
 
 @triton.jit
 def argmax_rows(x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr, ORDER: tl.constexpr):
-    """The place of the greatest element of whole rows, the first of equals."""
+    """The index of the greatest element of whole rows, the first of equal ones."""
     row = tl.program_id(0) * ROW_BLOCK + tl.arange(0, ROW_BLOCK)
     column = tl.arange(0, BLOCK)
     inside = (row[:, None] < rows) & (column[None, :] < columns)
@@ -103,7 +103,7 @@ def logsumexp_rows(x, y, rows, columns, ROW_BLOCK: tl.constexpr, BLOCK: tl.const
 
 @dataclass(frozen=True)
 class PinnedCase:
-    """A kernel, its launch, the axis that is reduced, and its configurations, the order left out.
+    """A kernel, its launch, the reduced axis, and its configurations without the order.
 
     `buffers` are (name, dtype) of its pointers in order, the last one the result. `chunked` kernels read a long axis
     tile by tile and need an order with an open chain.
@@ -129,9 +129,9 @@ FLOATS = (("x", "fp32"), ("y", "fp32"))
 
 
 def sources(case: PinnedCase, order: str, every: int = 1, *, target: str = "sm_90", title: str = "") -> list[Any]:
-    """Every so many configurations of a case in one order, compiled for `target`, as the checker reads them.
+    """Every `every`-th configuration of a case in one order, compiled for `target`, as sources of the checker.
 
-    They are named by their numbers after `title`. A chunked case is read in chunks of 128. Raises CaptureError.
+    They are named by `title` and their number. A chunked case is read in chunks of 128. Raises CaptureError.
     """
     from bitwise_triton import Buffer, compile_configuration
     from bitwise_triton.equivalence import source_of
@@ -167,12 +167,12 @@ def with_constants(configurations: Sequence[Mapping[str, int]], **constants: int
 
 
 def read_at_once(configurations: Sequence[Mapping[str, int]], name: str) -> Any:
-    """The configurations of a long axis, whose tiles of `name` elements are read whole."""
+    """The configurations of a long axis, with tiles of `name` elements read whole."""
     return tuple({**configuration, "PIECE": configuration[name]} for configuration in configurations)
 
 
 def cases() -> list[PinnedCase]:
-    """The kernels of the proof, small enough to be read in seconds each."""
+    """The small cases; each is analysed in seconds."""
     whole = space((1, 2, 4), (256, 512), (1, 2, 4, 8))
     few, small = space((1, 4), (256, 512), (1, 4)), space((1, 4), (256,), (1, 2, 4))
     even, uneven = space((1, 4), (64,), (1, 2, 4)), space((1, 4), (128,), (1, 4))

@@ -1,7 +1,7 @@
-"""What the functions for kernels are built of: Triton builtins that run while a kernel is compiled.
+"""Triton builtins that implement the functions for kernels; they run while a kernel is compiled.
 
-The bodies of builtins are no part of a compiled kernel's cache key, so `FINGERPRINT`, a hash of this module and of
-those that it uses, is a global value of every function for kernels.
+The bodies of builtins are not part of a compiled kernel's cache key. `FINGERPRINT`, a hash of this module and of those
+it uses, is therefore a global value of every function for kernels.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call"
@@ -27,7 +27,7 @@ FINGERPRINT = tl.constexpr(
     ).hexdigest()
 )
 
-# Functions for kernels that are combines with a name, by their own.
+# Functions of this package whose combine has a kind, by their name.
 _NAMED = {"add_rounded": "rounded", "mul_rounded": "product"}
 
 
@@ -89,7 +89,7 @@ def fold_into(totals, values, axis, text, combine, _semantic=None, _generator=No
 
 @tl.core.builtin
 def fold_end(totals, axis, text, combine, _semantic=None, _generator=None):
-    """The result of totals that `fold_into` made: the steps that come after the chain."""
+    """The result of totals from `fold_into`: the steps after the chain."""
     totals = _tuple(totals)
     at = _axis(axis, totals[0], _semantic)
     order = orders.Order(unwrap_constexpr(text))
@@ -101,7 +101,7 @@ def fold_end(totals, axis, text, combine, _semantic=None, _generator=None):
 def fold_welford(x, axis, text, _semantic=None, _generator=None):
     """Sum and sum of squared deviations of `x`, a tensor of float32, along `axis` in the order `text`, a tree.
 
-    Both sides of a step have the same number of elements, a power of two known here.
+    Both sides of a step have the same number of elements, a known power of two.
     """
     at = _axis(axis, x, _semantic)
     order = _order(text, x, at)
@@ -114,7 +114,7 @@ def fold_welford(x, axis, text, _semantic=None, _generator=None):
 
 
 def _combine(function, semantic, generator):
-    """What a step with a number does: as its kind's name says, or by a jit function."""
+    """The combine function of a step by its number: of a kind's name, or of a jit function."""
     function = unwrap_constexpr(function)
     if isinstance(function, str):
         return combine_function(function, semantic)
@@ -127,7 +127,7 @@ def _combine(function, semantic, generator):
 
 
 def _ended(values, at, order, steps, function, semantic, generator):
-    """The values after `steps`, which end axis `at`, or marked to be reduced so."""
+    """The values after `steps`, which end axis `at`, or a placeholder for that."""
     kind = _kind(unwrap_constexpr(function))
     if can_defer(kind, steps):
         return placeholder_op(values, Placeholder(kind, at, tuple(steps), order.text), semantic)
@@ -137,7 +137,7 @@ def _ended(values, at, order, steps, function, semantic, generator):
 
 
 def _kind(function):
-    """The name of a kind, or of one that a jit function of this package is; None for other functions."""
+    """The name of a kind, or the kind that a jit function of this package implements; None for other functions."""
     if isinstance(function, str):
         return function
     own: Any = getattr(function, "fn", None)
@@ -157,7 +157,7 @@ def _tuple(values: Any) -> list[Any]:
 def _axis(axis: Any, value: Any, semantic: Any) -> int:
     at, rank, blocks = int(unwrap_constexpr(axis)), len(value.shape), semantic.builder.options.num_ctas
     if blocks > 1:
-        raise ValueError(f"A pinned reduction is made inside one block, not in {blocks}; compile with num_ctas=1.")
+        raise ValueError(f"A pinned reduction runs inside one block, not in {blocks}; compile with num_ctas=1.")
     if not -rank <= at < rank:
         raise ValueError(f"Axis {at} of a pinned reduction is not one of the {rank} axes of its operand.")
     return at % rank

@@ -1,4 +1,4 @@
-"""Making the marked reductions of a module whose layouts are chosen, each where `placement.plan` says."""
+"""Lowering of placeholders in a module with assigned layouts, as `layout_pass.choose_layout` decides."""
 
 # mypy: disable-error-code="no-untyped-call"
 
@@ -21,9 +21,9 @@ _ELEMENTS = {
 
 
 def lower_placeholders(module: Any, options: Any, *, move: bool) -> list[LoweredReduction]:
-    """Makes the marked reductions of a module in Triton's GPU dialect, moved where that pays if `move`.
+    """Lower the placeholders of a module in Triton's GPU dialect, with layout conversions if `move`.
 
-    Raises CaptureError where one is left, and RuntimeError where the module is not valid afterwards.
+    Raises CaptureError if one is left, and RuntimeError if the module is invalid afterwards.
     """
     from triton._C.libtriton import gluon_ir, ir, passes
     from triton.language.semantic import TritonSemantic
@@ -36,11 +36,11 @@ def lower_placeholders(module: Any, options: Any, *, move: bool) -> list[Lowered
     semantic = TritonSemantic(builder)
     found = [_lower(operation, placeholder, semantic, move) for operation, placeholder in placeholders]
     manager = ir.pass_manager(module.context)
-    # What was marked has no use any more.
+    # The placeholders have no uses left.
     passes.common.add_canonicalizer(manager)
     manager.run(module, "pinned_reductions")
     if _placeholders(module):
-        raise CaptureError("A pinned reduction could not be made in its layout; report this, and use layout=False.")
+        raise CaptureError("A pinned reduction could not be lowered in its layout; report this, and use layout=False.")
     return found
 
 
@@ -49,7 +49,7 @@ def _placeholders(module: Any) -> list[tuple[Any, Placeholder]]:
     inside: list[Placeholder] = []
 
     def see(operation: Any) -> None:
-        # The operations of a region come before the one that has it.
+        # The walk visits the operations of a region before their parent.
         if operation.get_name() == "tt.elementwise_inline_asm":
             placeholder = parse_placeholder(operation.get_str_attr("asm_string") or "")
             inside.extend([placeholder] if placeholder else [])
@@ -63,7 +63,7 @@ def _placeholders(module: Any) -> list[tuple[Any, Placeholder]]:
 
 
 def _lower(operation: Any, placeholder: Placeholder, semantic: Any, move: bool) -> LoweredReduction:
-    """Makes one reduction after its mark and gives its uses the result."""
+    """Lower one placeholder and replace its uses by the result."""
     builder = semantic.builder
     builder.set_insertion_point_after(operation)
     values = [_tensor(operation.get_operand(number)) for number in range(operation.get_num_operands())]

@@ -1,7 +1,7 @@
-"""Reductions that are marked with their order and made later, when the compiler has chosen layouts.
+"""Placeholder operations: reductions that are lowered after layout assignment.
 
-A mark is one reduction whose combine is a line of assembly that names the steps, which the compiler carries along and
-does not look into; an assembler refuses it, so none that is left behind becomes a kernel.
+A placeholder is one reduction whose combine is an inline assembly operation that names the steps. The compiler does not
+interpret its text, and an assembler rejects it, so a placeholder that is not lowered cannot become a kernel.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -23,7 +23,7 @@ _depth = [0]
 
 @contextmanager
 def deferred_lowering() -> Iterator[None]:
-    """Inside, reductions whose combine has a name are marked rather than made; `placing.place` must follow."""
+    """Emit placeholders for reductions whose combine has a name; `lowering.lower_placeholders` must follow."""
     _depth[0] += 1
     try:
         yield
@@ -32,12 +32,12 @@ def deferred_lowering() -> Iterator[None]:
 
 
 def can_defer(kind: str | None, steps: Sequence[Step]) -> bool:
-    """May a reduction in these steps be left for later?"""
+    """Whether a reduction with these steps can be lowered later."""
     return bool(_depth[0] and kind and steps) and all(isinstance(step, Pair) for step in steps)
 
 
 def placeholder_op(values: Sequence[Any], placeholder: Placeholder, semantic: Any) -> list[Any]:
-    """The values reduced along the mark's axis by its mark."""
+    """The values reduced along the placeholder's axis by the placeholder."""
 
     def combine(left: list[Any], right: list[Any]) -> list[Any]:
         return [

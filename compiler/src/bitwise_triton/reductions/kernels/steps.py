@@ -1,7 +1,7 @@
-"""The steps of an order over tensors, as operations of Triton's IR.
+"""The steps of an order as operations of Triton IR.
 
-A step over one bit is a reduction over an axis of two elements, which has one possible result whatever the layout.
-`run` makes them while a kernel's source is read, and again when a marked reduction is given its place.
+A step over one bit is a reduction over an axis of two elements, which has a unique result in every layout.
+`apply_steps` emits them while a kernel is traced, and when a placeholder is lowered.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call"
@@ -16,10 +16,11 @@ import triton.language as tl
 from bitwise_triton.reductions import order as orders
 from bitwise_triton.reductions.kernels.arithmetic import absolute_difference, rounded, unwrap_constexpr
 
-# What a step, by its number, makes of the values of its left side and of its right side.
+# Combines the values of the left and of the right side of a step, given its number.
 Combine: TypeAlias = Callable[[int, list[Any], list[Any]], list[Any]]
 
-# What `combiner` knows by name; "sum" and "welford" round their first step's operands, which may be products, alone.
+# Kinds of `combine_function`. In the first step of "sum" and "welford" the operands may be products, so that step is
+# rounded explicitly.
 KINDS = ("sum", "totals", "rounded", "product", "welford")
 
 
@@ -34,7 +35,7 @@ def combine_function(kind: str, semantic: Any) -> Combine:
         name = "mul" if kind == "product" else "add"
         if not left[0].type.scalar.is_bf16():
             return [rounded(name, left[0], right[0], _semantic=semantic)]
-        # Rounded to float32 and again, which is the same: float32 has more than twice as many digits.
+        # Rounding to float32 first does not change the result: float32 has more than twice the digits.
         a, b = (side[0].to(tl.float32, _semantic=semantic) for side in (left, right))
         return [rounded(name, a, b, _semantic=semantic).to(tl.bfloat16, _semantic=semantic)]
 
@@ -42,13 +43,13 @@ def combine_function(kind: str, semantic: Any) -> Combine:
 
 
 def _welford(number: int, left: list[Any], right: list[Any], semantic: Any) -> list[Any]:
-    """Joins two sets of 2**number elements, each as its sum and its sum of squared deviations from the mean.
+    """Combine two sets of 2**number elements, each as its sum and its sum of squared deviations from the mean.
 
-    The term of the two sums' difference d, d * d / (2 * 2**number), takes a product that is exact and a fused addition.
+    The term d * d / (2 * 2**number) of the difference d of the sums takes an exact product and a fused multiply-add.
     """
     half = tl.tensor(semantic.builder.get_fp32(0.5 / (1 << number)), tl.float32)
     if number == 0:
-        # What a step begins with may be a product, which nothing may contract with these operations.
+        # The operands of the first step may be products, which must not be contracted with these operations.
         apart = absolute_difference(left[1], right[1], _semantic=semantic)
         scaled = rounded("mul", apart, half, _semantic=semantic)
         squares = rounded("mul", scaled, apart, _semantic=semantic)
@@ -71,7 +72,7 @@ def apply_steps(
     ends: bool = False,
     first: int = 0,
 ) -> list[Any]:
-    """`values` after `steps` along axis `at`, which has gone where `ends`; `first` is the first step's number."""
+    """`values` after `steps` along axis `at`, which is removed if `ends`. `first` is the number of the first step."""
     values = list(values)
     shape = shape_of(values[0])
     length = shape[at]
@@ -99,12 +100,12 @@ def apply_steps(
 
 
 def _pair(values: Sequence[Any], number: int, combine: Combine, semantic: Any) -> Callable[[Any], None]:
-    """What fills the region of the reduction over two elements that is step `number`."""
+    """A function that fills the region of the two-element reduction of step `number`."""
     return combine_region(values, lambda left, right: combine(number, left, right), semantic)
 
 
 def emit_reduce(values: Sequence[Any], axis: int, region: Callable[[Any], None], semantic: Any) -> list[Any]:
-    """The values reduced over an axis by a region; they are verified with the kernel, which takes less time."""
+    """The values reduced over an axis by a region. They are verified with the kernel, which takes less time."""
     operation = semantic.builder.create_reduce([value.handle for value in values], axis)
     region(operation)
     shape = [extent for place, extent in enumerate(shape_of(values[0])) if place != axis]
@@ -117,7 +118,7 @@ def emit_reduce(values: Sequence[Any], axis: int, region: Callable[[Any], None],
 def combine_region(
     values: Sequence[Any], combine: Callable[[list[Any], list[Any]], list[Any]], semantic: Any
 ) -> Callable[[Any], None]:
-    """What fills the region of a reduction of `values` with `combine`, of the values of one side and of the other."""
+    """A function that fills the region of a reduction of `values` with `combine`, of the values of either side."""
 
     def region(reduction: Any) -> None:
         builder = semantic.builder
@@ -132,7 +133,7 @@ def combine_region(
 
 
 def reshape_all(values: list[Any], shape: list[int], semantic: Any) -> list[Any]:
-    """The values in another shape; without any axis they are scalars."""
+    """The values in another shape; scalars if it has no axis."""
     if shape == shape_of(values[0]):
         return values
     if not shape:
@@ -143,7 +144,7 @@ def reshape_all(values: list[Any], shape: list[int], semantic: Any) -> list[Any]
 
 
 def split_axis(values: list[Any], at: int, count: int, low: int, semantic: Any, generator: Any) -> list[list[Any]]:
-    """`values` cut along axis `at`, whose index is (high, count, low), into `count` pieces of index (high, low)."""
+    """`values` split along axis `at`, whose index is (high, count, low), into `count` parts of index (high, low)."""
     shape = shape_of(values[0])
     high = shape[at] // (count * low)
     if count == 1:
