@@ -1,4 +1,4 @@
-"""Operations of PyTorch recorded and replayed, with a stand-in for the library, on a CPU."""
+"""PyTorch operations recorded and replayed on a CPU, with a fake library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
 class Library:
-    """Chains of multiply-adds, called cublas; those of 6 columns leave one value out, those of 7 are not described."""
+    """A fake profile of multiply-add chains; those of 6 columns drop one value, those of 7 are not covered."""
 
     name = library = "cublas"
     version = "13.1.0"
@@ -41,7 +41,7 @@ class Library:
         return {"library": "a library"}
 
 
-def test_a_replay_is_held_against_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_is_compared_with_the_recorded_run(monkeypatch: pytest.MonkeyPatch) -> None:
     found = replace(registry.default(), profiles=(Library(),))
     monkeypatch.setattr(registry, "default", lambda: found)
     drawing = unprofiled_features.FeatureComparison(Library(), "9.0", Operands(8, "cpu", 1 << 16))

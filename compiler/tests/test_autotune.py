@@ -1,4 +1,4 @@
-"""The pruning predicate inside Triton's own autotuner, with no GPU and a checker that answers as it is told."""
+"""The pruner inside Triton's own autotuner, without a GPU and with a fake checker."""
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def"
 
@@ -24,7 +24,7 @@ from bitwise_triton.errors import UnverifiableReferenceError  # noqa: E402
 
 
 class Tensor:
-    """As much of a tensor as Triton and the predicate look at: some bytes at `address` in a storage."""
+    """The attributes of a tensor that Triton and the pruner use: bytes at `address` in a storage."""
 
     def __init__(self, address: int, dtype: str = "fp32", storage: int | None = None, shape: tuple[int, ...] = (1024,)):
         self.address, self.dtype, self.shape = address, DtypeStandIn(dtype), shape
@@ -47,7 +47,7 @@ class Tensor:
 
 @dataclass
 class Checker:
-    """Answers as it is told: `rule` of the reference and a candidate is the verdict's outcome."""
+    """A fake checker: `rule` of the reference and a candidate is the verdict's outcome."""
 
     rule: Callable[[CompiledKernel, CompiledKernel], Any]
     calls: list[tuple[CompiledKernel, list[CompiledKernel], bool, tuple[str, ...]]] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Checker:
 
 @pytest.fixture
 def checker(monkeypatch: pytest.MonkeyPatch) -> Checker:
-    """Equal are the kernels of as many warps."""
+    """Kernels with equally many warps are equal."""
     found = Checker(lambda reference, one: "equal" if one.block == reference.block else "different")
     monkeypatch.setattr(equivalence, "compare_with_reference", found)
     return found

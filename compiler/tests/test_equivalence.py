@@ -1,4 +1,4 @@
-"""The checker behind autotune pruning, and the demonstration: real compiles, read without a GPU."""
+"""Verdicts behind autotune pruning, and the demonstration: real compiles, analysed without a GPU."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ def softmaxes() -> list[CompiledKernel]:
     return compiled(softmax_rows.SAMPLE, 0, 8, 1)
 
 
-def test_each_candidate_is_judged_against_the_reference(softmaxes: list[CompiledKernel]) -> None:
+def test_each_candidate_is_compared_with_the_reference(softmaxes: list[CompiledKernel]) -> None:
     answers = compare_with_reference(softmaxes[0], softmaxes, every_launch=False, assume=())
     assert [one.outcome for one in answers] == ["equal", "equal", "different"]
     assert answers[1].reason == "Every output element has the same canonical dependence tree."
 
 
-def test_equal_candidates_are_read_once_and_in_order(softmaxes: list[CompiledKernel]) -> None:
+def test_identical_candidates_are_analysed_once_and_in_order(softmaxes: list[CompiledKernel]) -> None:
     first, second, third = softmaxes
     answers = compare_with_reference(third, [first, third, second, third], every_launch=False, assume=(), workers=1)
     assert [one.outcome for one in answers] == ["different", "equal", "different", "equal"]
 
 
-def test_a_reference_that_cannot_be_read_is_equal_to_nothing(softmaxes: list[CompiledKernel]) -> None:
+def test_an_unknown_reference_is_equal_to_nothing(softmaxes: list[CompiledKernel]) -> None:
     strange = replace(softmaxes[0], assembly=softmaxes[0].assembly.replace("ex2.approx", "frobnicate.approx"))
     answers = compare_with_reference(strange, [strange, softmaxes[1]], every_launch=False, assume=())
     assert [one.outcome for one in answers] == ["unknown", "unknown"]
     assert "frobnicate" in answers[1].reason
 
 
-def test_what_cannot_be_asked(softmaxes: list[CompiledKernel]) -> None:
+def test_invalid_requests(softmaxes: list[CompiledKernel]) -> None:
     with pytest.raises(CaptureError, match="nobody knows the assumption 'sunshine'"):
         compare_with_reference(softmaxes[0], softmaxes, every_launch=False, assume=("sunshine",))
     elsewhere = replace(softmaxes[0], target="sm_12345")

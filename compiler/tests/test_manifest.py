@@ -1,4 +1,4 @@
-"""Manifest arguments: what the launcher passes, from types and values, without a compiler."""
+"""Manifest arguments from types and values, without a compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels that are rewritten, and reductions that are made late: one class of configurations, whatever is done."""
+"""Rewritten kernels and deferred lowering: their configurations are one class."""
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def"
 
@@ -46,7 +46,7 @@ def plain_welford(mean_a, squares_a, weight_a, mean_b, squares_b, weight_b):
 
 @triton.jit
 def library(x, y, ROW_BLOCK: tl.constexpr, BLOCK: tl.constexpr):
-    """A kernel that knows nothing of orders, with combines that depend on the side."""
+    """A kernel without orders, whose combines depend on the operand order."""
     row = tl.program_id(0) * ROW_BLOCK + tl.arange(0, ROW_BLOCK)
     value = tl.load(x + row[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :])
     squares = tl.sum(value * value, 1)
@@ -120,7 +120,7 @@ def test_an_open_order_is_decided_once_for_all_configurations(triton_cache: Any)
     ],
 )
 def test_reductions_of_kernel_functions_are_the_same_late_and_early(name: str, order: str, triton_cache: Any) -> None:
-    """Made while the source is read, made late, and made late with the layout pass: one class."""
+    """Emitted directly, lowered late, and lowered late with the layout pass: one class."""
     case = CASES[name]
     early = sources(case, order, every=3, title="early ")
     with pinned_reductions(None) as done:
@@ -284,7 +284,7 @@ def test_a_program_of_several_blocks_is_not_pinned(axis: int, triton_cache: Any)
 
 
 def test_a_sum_of_one_element_is_that_element(triton_cache: Any) -> None:
-    """No addition is made, so that -0.0 stays; plain, rewritten and own kernels have the same text to add."""
+    """There is no addition, so -0.0 is preserved; all three kernels have the same additions."""
     with pinned_reductions() as done:
         rewritten = one_sum(plain_sum, 64, 1, 1)
     assert (done.pinned(), done.unpinned()) == (0, [])

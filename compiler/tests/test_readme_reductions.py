@@ -30,7 +30,7 @@ FOLDER = Path(__file__).parents[1]
 
 
 def examples(page: Path) -> list[str]:
-    """The Python blocks of a page that speak of pinned reductions."""
+    """The Python examples of a page that import pinned reductions."""
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     return [block for block in blocks if "bitwise_triton.reductions" in block]
 
@@ -43,7 +43,7 @@ def plain_sum(x, y, columns, BLOCK: tl.constexpr):
 
 
 def classes(kernel: Any, blocks: tuple[int, ...], targets: tuple[str, ...] = ("sm_90",), columns: int = 200) -> int:
-    """Into how many classes three numbers of warps, the blocks and the targets fall."""
+    """The number of classes of three warp counts, the blocks and the targets."""
     arguments: dict[str, Any] = {"x": Buffer("X", "fp32"), "y": Buffer("Y", "fp32"), "columns": columns}
     sources = []
     for target in targets:
@@ -89,7 +89,7 @@ def test_the_kernel_of_the_example_is_one_class(row_sum: Any, triton_cache: Any)
 
 
 def test_it_is_one_class_for_both_vendors_with_and_without_padding(row_sum: Any, triton_cache: Any) -> None:
-    """A row that fills its block, and one with padding, which Triton's AMD backend would make +0.0 of a constant."""
+    """Rows with and without padding; Triton's AMD backend turns a constant padding of -0.0 into +0.0."""
     pytest.importorskip("bitwise_amd_gfx942", reason="needs the plugin of gfx942")
     assert classes(row_sum, (256, 512), ("sm_90", "gfx942"), 256) == 1
     assert classes(plain_sum, (256,), ("sm_90", "gfx942"), 256) > 1

@@ -1,4 +1,4 @@
-"""The real library's records, as far as it makes them without a GPU: every attribute goes in, and is read back.
+"""The real library's descriptors without a GPU: every attribute is set and read back.
 
 Set BITWISE_CUBLASLT to the path of a libcublasLt.so to run these where none is installed beside this Python.
 """
@@ -18,7 +18,7 @@ from bitwise_cublas_profiles.query import DTYPES, EPILOGUES, CublasError, GemmQu
 
 @pytest.fixture(scope="session")
 def library() -> Library:
-    """The library without its handle, which takes a GPU."""
+    """The library without its handle, which needs a GPU."""
     try:
         path = find_library(os.environ.get("BITWISE_CUBLASLT"))
     except CublasError as error:
