@@ -28,8 +28,6 @@ ORDER = [
     "registry",
     "evaluation",
     "reconstruction",
-    "locks",
-    "products",
     "workers",
     "partition",
     "folder",

@@ -1,1 +1,1 @@
-"""Measurements of this repository: kernel corpora, recorders of device bytes, campaigns, mutants, benchmarks, tables."""
+"""Measurements of this repository: kernel corpora, recorders, campaigns, mutants, benchmarks and tables."""

@@ -81,7 +81,7 @@ def _callable(task: Task) -> tuple[Callable[..., Any], tuple[Any, ...], GEMMDesc
     """A function, the arguments of its reconstruction, and the descriptor that it is held against."""
     import torch
 
-    from bitwise_core.products import describe, matmul
+    from bitwise_torch import describe, matmul
 
     kind, about = task
     if kind == "sum":

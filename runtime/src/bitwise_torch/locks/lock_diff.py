@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bitwise_core.descriptors import DescriptorError
-from bitwise_core.locks.lock import Entry, Lock
 from bitwise_core.problems import Problem
 from bitwise_core.reconstruction.structure import same
+from bitwise_torch.locks.lock_file import Entry, Lock
 
 Change = Literal["moved", "same", "only in a", "only in b", "unknown"]
 

@@ -15,7 +15,7 @@ def operation() -> Any:
     import torch
 
     from bitwise_core.problems import DTYPES
-    from bitwise_core.products import tensors
+    from bitwise_torch import products as tensors
 
     def empty(a: torch.Tensor, b: torch.Tensor, dtype: str) -> torch.Tensor:
         return a.new_empty((a.shape[0], b.shape[1]), dtype=getattr(torch, DTYPES[dtype]))
@@ -54,7 +54,7 @@ def ready() -> bool:
 
 def output_of(text: str) -> str:
     """The type of the output of a descriptor's text; a constant to a trace."""
-    from bitwise_core.products import tensors
+    from bitwise_torch import products as tensors
 
     return tensors.read(text).output_dtype
 
