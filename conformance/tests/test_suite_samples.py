@@ -18,7 +18,7 @@ from bitwise_conformance.suite import Suite
 from bitwise_conformance.suite.expected import SampleError
 from bitwise_conformance.suite.known import known_failures
 from bitwise_core.descriptors import Record, read
-from bitwise_core.evaluation import evaluate
+from bitwise_core.installed import evaluate
 from bitwise_core.machine.arch import EveryLaunch
 from bitwise_core.numeric import Bits
 from bitwise_toy import plugin

@@ -13,7 +13,7 @@ from bitwise_core import registry
 from bitwise_core.checker import Options, Source, prepare
 from bitwise_core.descriptors import Cut, GEMMDesc, Instruction, read
 from bitwise_core.engine.execution import execute
-from bitwise_core.evaluation import evaluate
+from bitwise_core.installed import evaluate
 from bitwise_core.machine.launch import Launch
 from bitwise_core.numeric import FLOAT_FORMATS, Bits, storage
 from bitwise_core.partition import partition

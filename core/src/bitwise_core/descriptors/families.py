@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from bitwise_core.descriptors.cuts import Cut, Merge, Remainder
+from bitwise_core.descriptors.cuts import Cut, Remainder
 from bitwise_core.descriptors.gemm import GEMMDesc, Instruction
 
 Types: TypeAlias = str | tuple[str, str]
@@ -177,7 +177,7 @@ def three_level_chain(
 
 
 def _lanes(lanes: int, tile: int, count_down: bool, accumulator: str) -> Cut:
-    merge: Merge = "halves" if count_down else "neighbours"
+    merge = "halves" if count_down else "neighbours"
     return Cut(
         layout="strided", count=lanes, tile=tile, merge=merge, partial_dtype=accumulator, merge_dtype=accumulator
     )  # fmt: skip
@@ -216,7 +216,7 @@ def contiguous_slice_gemv(
     fused: bool = True,
 ) -> GEMMDesc:
     """Each lane takes one contiguous slice, whole chunks of `chunk` k, and closes an accumulator every chunk."""
-    merge: Merge = "halves" if count_down else "neighbours"
+    merge = "halves" if count_down else "neighbours"
     kept = {"partial_dtype": accumulator_dtype, "merge_dtype": accumulator_dtype}
     cuts = (Cut(count=lanes, tile=chunk, merge=merge, **kept), *_block(chunk, accumulator_dtype))
     return _scalar(k, dtype, output_dtype, accumulator_dtype, cuts, fused)
