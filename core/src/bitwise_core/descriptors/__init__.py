@@ -6,6 +6,8 @@ from bitwise_core.descriptors.attention import AttentionDesc
 from bitwise_core.descriptors.cuts import Cut, Group
 from bitwise_core.descriptors.families import (
     contiguous_slice_gemv,
+    dealt_blocks,
+    dealt_lanes,
     lane_tree_gemv,
     per_mma,
     single_pass,
@@ -32,6 +34,8 @@ __all__ = [
     "ReductionDesc",
     "Rotation",
     "contiguous_slice_gemv",
+    "dealt_blocks",
+    "dealt_lanes",
     "index_bits",
     "lane_tree_gemv",
     "per_mma",

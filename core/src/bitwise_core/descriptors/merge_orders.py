@@ -124,6 +124,25 @@ MERGE_ORDERS: dict[str, MergeOrder] = {
 """Every order by its name, the likelier ones first: reconstruction tries them in this order."""
 
 
+def index_bits(order: MergeOrder, count: int) -> tuple[int, ...] | None:
+    """The bits of the parts' numbers by which an order halves a power of two of parts, round after round.
+
+    A round adds to every part left whose bit is 0 the one that differs from it in that bit.  None where the order is
+    another one.
+    """
+    if count & (count - 1):
+        return None
+    left, bits, additions = list(range(count)), [], order.additions(count)
+    while len(left) > 1:
+        made, additions = additions[: len(left) // 2], additions[len(left) // 2 :]
+        offset = made[0][1] - made[0][0]
+        left = [part for part in left if not part & offset]
+        if offset < 1 or offset & (offset - 1) or sorted(made) != [(part, part + offset) for part in left]:
+            return None
+        bits.append(offset.bit_length() - 1)
+    return tuple(bits)
+
+
 def _known(name: str) -> str:
     if name not in MERGE_ORDERS:
         raise ValueError(f"there is no merge order {name!r}; there are {', '.join(MERGE_ORDERS)}")
