@@ -171,7 +171,7 @@ def test_products_rounded_apart_are_sums_of_two_accumulators() -> None:
     twice = made("mul_add", pairs)
     fused = made("fma", zero, pairs)
     assert same(apart, twice, UNITS)
-    assert not same(apart, made("fma", pairs, Cut(layout="strided", count=2)))
+    assert not same(apart, made("fma", pairs, Cut(layout="strided", count=2)), UNITS)
     assert not same(apart, fused, UNITS)
     # Any signs of the least products, of halves of them, and of zeros: 0x1A00 is 2^-75.
     random = np.random.default_rng(1)
@@ -209,15 +209,15 @@ def test_computations_are_told_apart_by_their_roundings() -> None:
         ),
     ):  # fmt: skip
         found = [chain.model_copy(update={"k": 8, "k_cuts": each}) for each in (cuts, others)]
-        assert same(found[0], found[1]) is equal
+        assert same(found[0], found[1], UNITS) is equal
         outputs = [
             [evaluate(each, np.full((1, 8), 0x8001, dtype=np.uint16), np.full((8, 1), tiny, dtype=np.uint16)).item()
              for tiny in (0x0001, 0x3C00)] for each in found
         ]  # fmt: skip
         assert (outputs[0] == outputs[1]) is equal
     half = {"left_dtype": "fp16", "right_dtype": "fp16"}
-    assert same(chain.model_copy(update=half), started.model_copy(update=half))
-    assert same(chain.model_copy(update=half), chain.model_copy(update={**half, "path": "mul_add"}))
+    assert same(chain.model_copy(update=half), started.model_copy(update=half), UNITS)
+    assert same(chain.model_copy(update=half), chain.model_copy(update={**half, "path": "mul_add"}), UNITS)
 
 
 SUMS: dict[str, ReductionDesc] = {

@@ -19,11 +19,12 @@ from bitwise_core.descriptors.families import (
 from bitwise_core.descriptors.gemm import GEMMDesc, Instruction, Rotation
 from bitwise_core.descriptors.record import DescriptorError, Record
 from bitwise_core.descriptors.reduction import Digit, Fold, ReductionDesc, index_bits
-from bitwise_core.descriptors.text import read, write
+from bitwise_core.descriptors.text import Descriptor, read, write
 
 __all__ = [
     "AttentionDesc",
     "Cut",
+    "Descriptor",
     "DescriptorError",
     "Digit",
     "Fold",

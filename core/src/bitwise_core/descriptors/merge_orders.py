@@ -152,7 +152,7 @@ def _known(name: str) -> str:
 def _running(name: str) -> str:
     if not MERGE_ORDERS[_known(name)].running_sum:
         running = ", ".join(each.name for each in MERGE_ORDERS.values() if each.running_sum)
-        raise ValueError(f"a chain of values is no {MERGE_ORDERS[name].tree}: give one of {running}, not {name!r}")
+        raise ValueError(f"a fold is a running sum, not {MERGE_ORDERS[name].tree}: give one of {running}, not {name!r}")
     return name
 
 

@@ -52,9 +52,11 @@ def folds_of(tree: SumTree) -> tuple[Fold, ...] | None:
     items = {int(leaf): int(leaf) for leaf in tree.leaves}
     folds = []
     while len(items) > 1:
-        fold = _fold(tree, items, above)
-        contracted = None if fold is None else _contracted(fold, items, above)
-        if fold is None or contracted is None:
+        for fold in _folds(tree, items, above):
+            contracted = _contracted(fold, items, above)
+            if contracted is not None:
+                break
+        else:
             return None
         folds.append(fold)
         items = contracted
@@ -73,8 +75,8 @@ def _sibling(child: int, above: Above) -> tuple[int, int] | None:
     return node, other if one == child else one
 
 
-def _fold(tree: SumTree, items: dict[int, int], above: Above) -> Fold | None:
-    """The fold that the running sum over index 0 shows."""
+def _folds(tree: SumTree, items: dict[int, int], above: Above) -> Iterator[Fold]:
+    """The folds that the running sum over index 0 may show."""
     for added in _chains(tree, items, above):
         for order in MERGE_ORDERS.values():
             if not order.running_sum:
@@ -87,8 +89,7 @@ def _fold(tree: SumTree, items: dict[int, int], above: Above) -> Fold | None:
                 offsets[place] = offset
             fold = None if offsets[0] else _decoded(offsets, order.name)
             if fold is not None:
-                return fold
-    return None
+                yield fold
 
 
 def _chains(tree: SumTree, items: dict[int, int], above: Above) -> Iterator[list[int]]:
