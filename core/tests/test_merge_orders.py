@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import sys
+import types
+from pathlib import Path
+
 import numpy as np
 import pytest
 from toy_units import HARDWARE, MMA, UNITS, normal, tree_value
@@ -14,6 +19,7 @@ from bitwise_core.descriptors import (
     Group,
     ReductionDesc,
     index_bits,
+    merge_orders,
     read,
     split_k,
     three_level_chain,
@@ -46,6 +52,31 @@ def _odd_last(count: int) -> list[Addition]:
 
 ENDS = MergeOrder("ends", "in pairs from both ends", _ends, "a tree of outer pairs")
 ODD_LAST = MergeOrder("odd-last", "one after the other, the odd ones last", _odd_last)
+
+
+def test_the_example_of_the_contributors_guide_is_the_whole_change() -> None:
+    guide = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (diff,) = re.findall(r"^```diff\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    path = re.findall(r"^\+\+\+ b/(.*)$", diff, re.MULTILINE)
+    assert path == [str(Path(merge_orders.__file__).relative_to(Path(__file__).parents[2]))]
+    source = Path(merge_orders.__file__).read_text(encoding="utf-8")
+    for hunk in diff.split("@@\n")[1:]:
+        before, after = (
+            "".join(f"{line[1:]}\n" for line in hunk.splitlines() if line[:1] in (" ", sign)) for sign in "-+"
+        )
+        assert source.count(before) == 1
+        source = source.replace(before, after)
+    changed = types.ModuleType("changed")
+    sys.modules["changed"] = changed
+    try:
+        exec(compile(source, path[0], "exec"), vars(changed))
+    finally:
+        del sys.modules["changed"]
+    added = changed.MERGE_ORDERS.keys() - MERGE_ORDERS.keys()
+    assert added == {"ends"}
+    found = changed.MERGE_ORDERS["ends"]
+    assert (found.words, found.tree) == (ENDS.words, ENDS.tree)
+    assert [found.additions(count) for count in range(1, 20)] == [ENDS.additions(count) for count in range(1, 20)]
 
 
 @pytest.fixture(params=[ENDS, ODD_LAST], ids=lambda order: order.name)

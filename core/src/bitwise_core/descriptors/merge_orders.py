@@ -116,11 +116,9 @@ MERGE_ORDERS: dict[str, MergeOrder] = {
         MergeOrder("chain-down", "one after the other, the last first", _chain_down),
         # The rounds of a butterfly that counts its offsets up, and of one that counts them down.
         MergeOrder("neighbours", "as a balanced tree, neighbours first", _neighbours, "a balanced tree", True),
-        MergeOrder(
-            "halves", "as a balanced tree, the two halves pairwise first", _halves, "a balanced tree", True
-        ),
+        MergeOrder("halves", "as a balanced tree, the two halves pairwise first", _halves, "a balanced tree", True),
     )
-}  # fmt: skip
+}
 """Every order by its name, the likelier ones first: reconstruction tries them in this order."""
 
 
