@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_units import MMA, UNITS, array, normal, tree_value
+from toy_units import HARDWARE, MMA, UNITS, array, normal, tree_value
 
 from bitwise_core.descriptors import (
     Cut,
@@ -94,7 +94,7 @@ def test_a_product_and_its_tree_have_the_same_bits(data: st.DataObject) -> None:
     m, n = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))
     a, b = array(data.draw, desc.left_dtype, m, desc.k), array(data.draw, desc.right_dtype, desc.k, n)
     scales = {"scale_a": 0.3, "scale_b": -1.7} if desc.operand_scales else {}
-    found = evaluate(desc, a, b, units=UNITS, **scales)
+    found = evaluate(desc, a, b, hardware=HARDWARE, **scales)
     assert found.shape == (m, n)
     buffers = {"A": a, "B": b} | {
         name: np.array([value], dtype=np.float32).view(np.uint32) for name, value in scales.items()
@@ -142,9 +142,9 @@ def test_blocks_of_work_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
             instruction_k=4, k_loop_step=8, turn_rotation=Rotation(axis=axis, tile=3, period=4),
             k_cuts=(Cut(count=2),),
         )  # fmt: skip
-        whole = evaluate(desc, a, b, units=UNITS)
+        whole = evaluate(desc, a, b, hardware=HARDWARE)
         monkeypatch.setattr("bitwise_core.evaluation.gemm.ELEMENTS", 10)
-        assert np.array_equal(evaluate(desc, a, b, units=UNITS), whole)
+        assert np.array_equal(evaluate(desc, a, b, hardware=HARDWARE), whole)
         monkeypatch.undo()
         for row in range(11):
             for column in (0, 5, 12):
@@ -156,10 +156,12 @@ def test_floats_of_any_stride_are_read_right() -> None:
     generator = np.random.default_rng(4)
     a, b = normal(generator, 3, 20), normal(generator, 20, 5)
     desc = single_pass(20, "fp16", MMA)
-    expected = evaluate(desc, a, b, units=UNITS)
+    expected = evaluate(desc, a, b, hardware=HARDWARE)
     strided = np.repeat(a, 2, axis=1)[:, ::2].view(np.uint16)
-    assert np.array_equal(evaluate(desc, strided, np.asfortranarray(b), units=UNITS), expected)
-    assert np.array_equal(evaluate(desc, a.view(np.float16), b[::-1][::-1].view(np.float16), units=UNITS), expected)
+    assert np.array_equal(evaluate(desc, strided, np.asfortranarray(b), hardware=HARDWARE), expected)
+    assert np.array_equal(
+        evaluate(desc, a.view(np.float16), b[::-1][::-1].view(np.float16), hardware=HARDWARE), expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -201,18 +203,18 @@ def test_wrong_operands_say_what_is_wrong(
 ) -> None:
     desc = GEMMDesc(**{**dict(single_pass(4, "fp16", MMA)), **changes})
     with pytest.raises(DescriptorError) as caught:
-        evaluate(desc, np.zeros(a, np.uint16), np.zeros(b, np.uint16), units=UNITS, **options)
+        evaluate(desc, np.zeros(a, np.uint16), np.zeros(b, np.uint16), hardware=HARDWARE, **options)
     assert str(caught.value) == message
 
 
 def test_operands_of_another_type_are_refused() -> None:
     desc = single_pass(4, "fp16", MMA)
     with pytest.raises(DescriptorError, match="a holds fp16: give its patterns as an array of uint16 or float16"):
-        evaluate(desc, np.zeros((1, 4), np.float32), np.zeros((4, 1), np.uint16), units=UNITS)
+        evaluate(desc, np.zeros((1, 4), np.float32), np.zeros((4, 1), np.uint16), hardware=HARDWARE)
     with pytest.raises(DescriptorError, match="a GEMMDesc takes a and b, not 1 operands"):
         evaluate(desc, np.zeros((1, 4), np.uint16))
     with pytest.raises(DescriptorError, match="a is no array"):
-        evaluate_gemm(desc, [[1, 2], [3]], np.zeros((4, 1), np.uint16), units=UNITS)
+        evaluate_gemm(desc, [[1, 2], [3]], np.zeros((4, 1), np.uint16), hardware=HARDWARE)
     with pytest.raises(DescriptorError, match=r"x has the shape \(any, 4\) here, not \(2, 5\)"):
         evaluate(index_bits(4), np.zeros((2, 5), np.float32))
     with pytest.raises(DescriptorError, match="and is a single value"):

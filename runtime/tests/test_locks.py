@@ -10,7 +10,7 @@ import pytest
 
 from bitwise_core import registry
 from bitwise_core.descriptors import Cut, GEMMDesc
-from bitwise_core.evaluation import evaluate
+from bitwise_core.installed import evaluate
 from bitwise_core.problems import BiasedProduct, Problem, problem_of
 from bitwise_torch import ProductError, Undescribed, locked_products, matmul, recorded_products
 from bitwise_torch.locks import LockError, locked

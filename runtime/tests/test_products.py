@@ -11,7 +11,7 @@ import pytest
 
 from bitwise_core import registry
 from bitwise_core.descriptors import Cut, GEMMDesc, index_bits
-from bitwise_core.evaluation import evaluate
+from bitwise_core.installed import evaluate
 from bitwise_torch import DroppedWarning, ProductError, Undescribed, describe, dispatch_cache, matmul, tune
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")

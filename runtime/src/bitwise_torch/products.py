@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bitwise_core import registry
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.evaluation import evaluate
+from bitwise_core.installed import evaluate
 from bitwise_core.launchers import ProductLauncher
 from bitwise_core.problems import DTYPES, NAMES, ProblemError, problem_of
 from bitwise_core.profiles import MarkedProfile, ProductProfile, Undescribed

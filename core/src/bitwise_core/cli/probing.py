@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from bitwise_core import registry
 from bitwise_core.cli.inputs import print_json
 from bitwise_core.folder import InputError
 from bitwise_core.probe import ProbeError, form_of, words
@@ -27,8 +28,9 @@ def run(
         if len(sizes) == 3:
             m, n, k = sizes
             made = reconstruct_product(
-                function, m, n, k, dtype, device=device, transpose_b=transpose_b, architecture=architecture
-            )
+                function, m, n, k, dtype, units=registry.default().matrix_units, device=device,
+                transpose_b=transpose_b, architecture=architecture,
+            )  # fmt: skip
         else:
             rows, length = sizes
             made = reconstruct_sum(function, rows, length, dtype, device=device)

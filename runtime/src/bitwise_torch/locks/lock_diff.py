@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from bitwise_core import registry
 from bitwise_core.descriptors import DescriptorError
 from bitwise_core.problems import Problem
 from bitwise_core.reconstruction.structure import same
@@ -45,6 +46,6 @@ def _change(one: Entry | None, other: Entry | None) -> Change:
     if one.descriptor == other.descriptor:
         return "same"
     try:
-        return "same" if same(one.desc, other.desc) else "moved"
+        return "same" if same(one.desc, other.desc, registry.default().matrix_units) else "moved"
     except DescriptorError:
         return "unknown"
