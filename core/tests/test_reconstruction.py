@@ -28,7 +28,7 @@ from bitwise_core.descriptors import (
 from bitwise_core.evaluation import evaluate
 from bitwise_core.hardware import Hardware, Units
 from bitwise_core.mma import FlooredSum, FusedSum, MmaSpec
-from bitwise_core.probe.arrays import TYPES
+from bitwise_core.probe.arrays import TYPES, PatternArrays
 from bitwise_core.reconstruction import Reconstruction, reconstruct_product, reconstruct_sum, same
 
 NAMES = {ours: theirs for theirs, ours in TYPES.items()}
@@ -62,7 +62,7 @@ def read_back(desc: GEMMDesc, **options: Any) -> Reconstruction:
     m, n = (24, 24) if desc.left_dtype in ("e4m3", "e5m2") else (128, 1)
     return reconstruct_product(
         lambda a, b: evaluate(desc, a, b, hardware=HARDWARE), m, n, desc.k, NAMES[desc.left_dtype],
-        patterns=NAMES[desc.output_dtype], units=UNITS, **options,
+        arrays=PatternArrays(NAMES[desc.output_dtype]), units=UNITS, **options,
     )  # fmt: skip
 
 
@@ -139,7 +139,7 @@ def test_an_order_without_a_descriptor_is_open() -> None:
         ]
         return (parts[0] + parts[2] + parts[1]).view(np.uint32)  # fmt: skip
 
-    found = reconstruct_product(function, 64, 1, 61, "float16", patterns="float32", units=UNITS)
+    found = reconstruct_product(function, 64, 1, 61, "float16", arrays=PatternArrays("float32"), units=UNITS)
     assert (found.desc, found.open) == (None, ("no descriptor has this order: its form is no nest of cuts",))
 
     def doubled(a: Any, b: Any) -> Any:
@@ -147,7 +147,7 @@ def test_an_order_without_a_descriptor_is_open() -> None:
         exact = evaluate(desc, a, b, hardware=HARDWARE).view(np.float32)
         return np.where(abs(exact) < 2.0**-5, exact, exact * np.float32(1 + 2**-20)).view(np.uint32)
 
-    found = reconstruct_product(doubled, 64, 1, 61, "float16", patterns="float32", units=UNITS)
+    found = reconstruct_product(doubled, 64, 1, 61, "float16", arrays=PatternArrays("float32"), units=UNITS)
     assert (found.desc, found.survivors) == (None, ())
     assert found.open == ("no descriptor of this order returns its bytes: 1 were tried",)
 
@@ -158,7 +158,7 @@ def test_values_that_are_left_out_in_the_middle_are_open() -> None:
         desc = single_pass(56, "fp16", WIDE)
         return evaluate(desc, np.ascontiguousarray(a[:, kept]), np.ascontiguousarray(b[kept]), hardware=HARDWARE)
 
-    found = reconstruct_product(function, 64, 1, 60, "float16", patterns="float16", units=UNITS)
+    found = reconstruct_product(function, 64, 1, 60, "float16", arrays=PatternArrays("float16"), units=UNITS)
     assert found.open == ("4 positions reach no output and are not the last ones of k",)
 
 
@@ -241,7 +241,7 @@ SUMS: dict[str, ReductionDesc] = {
 def test_sums_are_read_back(name: str) -> None:
     desc = SUMS[name]
     found = reconstruct_sum(
-        lambda x: evaluate(desc, x), 64, desc.length, NAMES[desc.dtype], patterns=NAMES[desc.output_dtype]
+        lambda x: evaluate(desc, x), 64, desc.length, NAMES[desc.dtype], arrays=PatternArrays(NAMES[desc.output_dtype])
     )
     assert found.open == ()
     assert isinstance(found.desc, ReductionDesc)

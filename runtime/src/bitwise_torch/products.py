@@ -16,10 +16,11 @@ from bitwise_core import registry
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.installed import evaluate
 from bitwise_core.launchers import ProductLauncher
-from bitwise_core.problems import DTYPES, NAMES, ProblemError, problem_of
+from bitwise_core.problems import DTYPES, NAMES, ProblemError
 from bitwise_core.profiles import MarkedProfile, ProductProfile, Undescribed
 from bitwise_torch import dispatch_cache
 from bitwise_torch.locks import Lock
+from bitwise_torch.tensor_problems import problem_of
 
 if TYPE_CHECKING:
     import torch

@@ -15,7 +15,7 @@ from bitwise_core.evaluation import evaluate_gemm, unit_of
 from bitwise_core.hardware import Hardware, Units
 from bitwise_core.numeric import FLOAT_FORMATS, Bits
 from bitwise_core.probe import ProbeError, Revealed, product_subject, reveal
-from bitwise_core.probe.arrays import TYPES, Arrays, patterns_of
+from bitwise_core.probe.arrays import NUMPY, TYPES, OperandArrays, patterns_of
 from bitwise_core.probe.separate import flat, wide
 from bitwise_core.reconstruction.cuts import Nest, Observed, nests
 from bitwise_core.reconstruction.nodes import Axis
@@ -55,7 +55,7 @@ class Reconstruction:
 
 def reconstruct_product(
     function: Callable[[Any, Any], Any], m: int, n: int, k: int, dtype: str = "float16", *, dtype_b: str | None = None,
-    units: Units, device: str | None = None, patterns: str | None = None, transpose_b: bool = False,
+    units: Units, arrays: OperandArrays = NUMPY, transpose_b: bool = False,
     architecture: str | None = None, seed: int = 0, draws: int = DRAWS,
 ) -> Reconstruction:  # fmt: skip
     """The GEMMDesc of `c = function(a, b)`; the first arguments are those of `probe.product_subject`.
@@ -64,9 +64,7 @@ def reconstruct_product(
     Raises ProbeError.
     """
     b_type = dtype_b or dtype
-    subject = product_subject(
-        function, m, n, k, dtype, dtype_b=dtype_b, device=device, transpose_b=transpose_b, patterns=patterns
-    )
+    subject = product_subject(function, m, n, k, dtype, dtype_b=dtype_b, arrays=arrays, transpose_b=transpose_b)
     revealed = reveal(subject, seed)
     if revealed.tree is None:
         return Reconstruction(revealed, None, open=revealed.open)
@@ -75,7 +73,6 @@ def reconstruct_product(
         return Reconstruction(
             revealed, None, open=(f"{len(dropped)} positions reach no output and are not the last ones of k",)
         )
-    arrays = Arrays(device, patterns)
     output = TYPES.get(arrays.output_type(function, (m, k), (k, n), dtype, b_type, transpose_b))
     if output is None:
         raise ProbeError("the output's type has no descriptor")

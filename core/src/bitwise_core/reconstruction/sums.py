@@ -13,7 +13,7 @@ from bitwise_core.descriptors.merge_orders import MERGE_ORDERS
 from bitwise_core.evaluation import evaluate_reduction
 from bitwise_core.numeric import Bits
 from bitwise_core.probe import ProbeError, Revealed, SumTree, reduction_subject, reveal
-from bitwise_core.probe.arrays import TYPES, Arrays, patterns_of
+from bitwise_core.probe.arrays import NUMPY, TYPES, OperandArrays, patterns_of
 from bitwise_core.probe.separate import flat, wide
 from bitwise_core.reconstruction.products import DRAWS, SPREAD, Reconstruction
 
@@ -22,14 +22,14 @@ COMPARED = 64
 
 
 def reconstruct_sum(
-    function: Callable[[Any], Any], rows: int, length: int, dtype: str = "float32", *, device: str | None = None,
-    patterns: str | None = None, seed: int = 0, draws: int = DRAWS,
+    function: Callable[[Any], Any], rows: int, length: int, dtype: str = "float32", *, arrays: OperandArrays = NUMPY,
+    seed: int = 0, draws: int = DRAWS,
 ) -> Reconstruction:  # fmt: skip
     """The ReductionDesc of `y = function(x)`; the arguments are those of `probe.reduction_subject`.
 
     Raises ProbeError.
     """
-    revealed = reveal(reduction_subject(function, rows, length, dtype, device=device, patterns=patterns), seed)
+    revealed = reveal(reduction_subject(function, rows, length, dtype, arrays=arrays), seed)
     if revealed.tree is None:
         return Reconstruction(revealed, None, open=revealed.open)
     if len(revealed.tree.leaves) != length:
@@ -37,7 +37,6 @@ def reconstruct_sum(
     folds = folds_of(revealed.tree)
     if folds is None:
         return Reconstruction(revealed, None, open=("no descriptor has this order: it is no folding of index digits",))
-    arrays = Arrays(device, patterns)
     output = TYPES.get(arrays.name(function(arrays.of_doubles(np.ones((rows, length)), dtype))))
     if output is None:
         raise ProbeError("the output's type has no descriptor")
