@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_units import HARDWARE, MMA, UNITS, array, normal, tree_value
 
+from bitwise_core import installed, registry
 from bitwise_core.descriptors import (
     Cut,
     DescriptorError,
@@ -21,6 +24,7 @@ from bitwise_core.descriptors import (
     single_pass,
 )
 from bitwise_core.evaluation import evaluate, evaluate_gemm, gemm_tree, reduction_tree
+from bitwise_core.hardware import Hardware
 
 
 @st.composite
@@ -150,6 +154,20 @@ def test_blocks_of_work_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
             for column in (0, 5, 12):
                 buffers = {"A": a, "B": b}
                 assert tree_value(gemm_tree(desc, row, column, 13), buffers) == whole[row, column]
+
+
+def test_the_installed_rows_and_functions_are_taken_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    functions = {"two_to@toy_1": np.exp2}
+    arches = {"toy_1": SimpleNamespace(bits=SimpleNamespace(functions=functions)), "toy_2": SimpleNamespace(bits=None)}
+    found = replace(registry.load([]), matrix_units=UNITS, arches=arches)  # type: ignore[arg-type]
+    assert found.hardware == Hardware(UNITS, functions)
+    monkeypatch.setattr(registry, "default", lambda: found)
+    generator = np.random.default_rng(6)
+    a, b = normal(generator, 3, 20), normal(generator, 20, 5)
+    desc = single_pass(20, "fp16", MMA)
+    assert np.array_equal(installed.evaluate(desc, a, b), evaluate(desc, a, b, hardware=HARDWARE))
+    with pytest.raises(DescriptorError, match="no plugin has matrix units of toy_1"):
+        evaluate(desc, a, b)
 
 
 def test_floats_of_any_stride_are_read_right() -> None:

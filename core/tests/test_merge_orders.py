@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +101,24 @@ def test_an_order_adds_every_part_once(order: MergeOrder) -> None:
         pairs = order.first_round(count)
         assert len({part for pair in pairs for part in pair}) == 2 * len(pairs)
         assert order.least(count) == count
+
+
+@pytest.mark.parametrize(
+    ("additions", "why"),
+    [
+        (lambda count: [(0, part) for part in range(2, count)], "the last addition of the merge order new does not"),
+        (
+            lambda count: [(0, part) for part in range(1, count)] * 2,
+            "the merge order new adds part 1 of 2 to part 0",
+        ),
+        (lambda count: [(0, part) for part in range(count)], "the merge order new adds part 0 of 1 to part 0"),
+        (_ends, "the merge order new adds to several of 4 parts: name its tree"),
+        (lambda count: [*_ends(count)][::-1], "the merge order new adds"),
+    ],
+)
+def test_an_order_that_makes_no_sense_is_refused(additions: Callable[[int], list[Addition]], why: str) -> None:
+    with pytest.raises(ValueError, match=f"^{why}"):
+        MergeOrder("new", "in a new way", additions)
 
 
 def test_orders_that_halve_by_a_bit_of_the_number() -> None:

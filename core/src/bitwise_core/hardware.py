@@ -25,5 +25,5 @@ class Hardware:
     functions: Functions = field(default_factory=lambda: MappingProxyType({}))
 
 
-NONE = Hardware()
+IEEE = Hardware()
 """No matrix units and no functions: IEEE arithmetic alone, which the scalar paths and reductions need."""

@@ -262,20 +262,22 @@ def test_what_cannot_be_honoured_is_refused(why: str, desc: GEMMDesc) -> None:
 
 
 def _middle_first(count: int) -> list[Addition]:
-    """Lanes 2 apart, then the pairs, then neighbours."""
-    pairs = [(part, part + 2) for part in range(count) if not part & 2]
-    above = [(part, part + 4) for part in range(0, count, 8) for part in (part, part + 1)]
-    return [*pairs, *above, *((part, part + 1) for part in range(0, count, 8))]
+    """Round after round by a bit of the lane's number, from bit 1 upwards, and bit 0 last."""
+    found, left, bits = [], list(range(count)), (count - 1).bit_length()
+    for bit in (*range(1, bits), 0)[:bits]:
+        left = [part for part in left if not part >> bit & 1]
+        found += [(part, part + (1 << bit)) for part in left]
+    return found
 
 
 def _outside_in(count: int) -> list[Addition]:
-    return [(part, count - 1 - part) for part in range(count // 2)] + [(0, part) for part in range(1, count // 2)]
+    return [(part, count - 1 - part) for part in range(count // 2)] + [(0, part) for part in range(1, (count + 1) // 2)]
 
 
 ADDED = (
     MergeOrder("odd-last", "one after the other, the odd ones last",
                lambda count: [(0, part) for part in (*range(2, count, 2), *range(1, count, 2))]),
-    MergeOrder("middle-first", "in rounds, the middle bit first", _middle_first, "a balanced tree"),
+    MergeOrder("middle-first", "in rounds, the middle bit first", _middle_first, "a balanced tree", True),
     MergeOrder("outside-in", "in pairs from both ends", _outside_in, "pairs in a chain"),
 )  # fmt: skip
 

@@ -55,6 +55,8 @@ class MergeOrder:
     sentence "the parts are added ...".  `tree` names the shape of an order that adds sums to sums, in which parts and
     sums have one type; None is for a running sum, which takes one part after the other, may start from +0, and may
     have another type than the parts.  `power_of_two` says that the number of parts is a power of two.
+
+    Raises ValueError where the additions of few parts do not add every part once, or are no running sum without a tree.
     """
 
     name: str
@@ -62,6 +64,21 @@ class MergeOrder:
     additions: Callable[[int], list[Addition]]
     tree: str | None = None
     power_of_two: bool = False
+
+    def __post_init__(self) -> None:
+        for count in filter(self.takes, range(1, 17)):
+            left, additions = set(range(count)), self.additions(count)
+            for into, other in additions:
+                if into == other or not {into, other} <= left:
+                    raise ValueError(
+                        f"the merge order {self.name} adds part {other} of {count} to part {into}: each part is added "
+                        "once, to another one"
+                    )
+                left.remove(other)
+            if left != {self.steps(count).result}:
+                raise ValueError(f"the last addition of the merge order {self.name} does not make the sum of {count}")
+            if self.running_sum and len({into for into, _ in additions}) > 1:
+                raise ValueError(f"the merge order {self.name} adds to several of {count} parts: name its tree")
 
     @property
     def running_sum(self) -> bool:
@@ -83,12 +100,12 @@ class MergeOrder:
 
     def first_round(self, count: int) -> list[Addition]:
         """The first additions, up to one that takes a sum: all of them are of two parts, and may be made at once."""
-        found: list[Addition] = []
+        found: dict[int, int] = {}
         for into, other in self.additions(count):
-            if any(part in pair for pair in found for part in (into, other)):
+            if {into, other} & {*found, *found.values()}:
                 break
-            found.append((into, other))
-        return found
+            found[into] = other
+        return list(found.items())
 
 
 def _chain(count: int) -> list[Addition]:

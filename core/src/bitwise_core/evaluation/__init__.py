@@ -12,7 +12,7 @@ from bitwise_core.evaluation.gemm import evaluate_gemm
 from bitwise_core.evaluation.reductions import evaluate_reduction
 from bitwise_core.evaluation.trees import gemm_tree, reduction_tree
 from bitwise_core.evaluation.units import unit_of
-from bitwise_core.hardware import NONE, Hardware, Units
+from bitwise_core.hardware import IEEE, Hardware, Units
 from bitwise_core.numeric import Bits
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-def evaluate(desc: Record, *operands: npt.ArrayLike, hardware: Hardware = NONE, **options: Any) -> Bits:
+def evaluate(desc: Record, *operands: npt.ArrayLike, hardware: Hardware = IEEE, **options: Any) -> Bits:
     """The output's patterns: of a GEMMDesc for a and b, a ReductionDesc for x, an AttentionDesc for q, k and v.
 
     Operands are patterns, unsigned integers of their types' width (fp16, fp32 and fp64 may be NumPy's floats).

@@ -14,7 +14,7 @@ from bitwise_core.evaluation.gemm import evaluate_gemm
 from bitwise_core.evaluation.patterns import add, convert, fp32, patterns, zeros
 from bitwise_core.evaluation.reductions import evaluate_reduction
 from bitwise_core.evaluation.trees import converted, product_node, sum_node
-from bitwise_core.hardware import NONE, Hardware
+from bitwise_core.hardware import IEEE, Hardware
 from bitwise_core.numeric import FLOAT_FORMATS, Bits, operation
 from bitwise_core.tree.nodes import Constant, Load, Node, Operation
 
@@ -74,7 +74,7 @@ def evaluate_attention(
     k: npt.ArrayLike,
     v: npt.ArrayLike,
     *,
-    hardware: Hardware = NONE,
+    hardware: Hardware = IEEE,
 ) -> Bits:
     """The patterns of O (queries, width) of one head for q (queries, depth), k (keys, depth) and v (keys, width).
 

@@ -12,7 +12,7 @@ from bitwise_core.descriptors import DescriptorError, GEMMDesc
 from bitwise_core.descriptors.walk import FILL, Part, first_turn, instructions, parts_of, walked
 from bitwise_core.evaluation.patterns import add, convert, fp32, patterns, zeros
 from bitwise_core.evaluation.units import unit_of
-from bitwise_core.hardware import NONE, Hardware
+from bitwise_core.hardware import IEEE, Hardware
 from bitwise_core.mma import MmaSpec, multiply_accumulate
 from bitwise_core.numeric import Bits, operation
 
@@ -25,7 +25,7 @@ def evaluate_gemm(
     a: npt.ArrayLike,
     b: npt.ArrayLike,
     *,
-    hardware: Hardware = NONE,
+    hardware: Hardware = IEEE,
     scale_a: float | None = None,
     scale_b: float | None = None,
     start: Bits | None = None,
