@@ -51,7 +51,7 @@ class Turns:
         """An error that names the loop."""
         return Unreadable(f"{reason} in the loop", self.line)
 
-    # -- running --------------------------------------------------------------------------------------------------
+    # -- running ------------------------------------------------------------------------------------------------------
 
     def run(self, pcs: Any, chained: Mapping[int, Any] | None = None, skip: frozenset[int] = frozenset()) -> None:
         """Runs instructions in order; a matrix step of `chained` starts from the accumulator symbol and is recorded."""
@@ -98,7 +98,7 @@ class Turns:
         assert isinstance(control, Branch)
         return control.taken
 
-    # -- integers ---------------------------------------------------------------------------------------------------
+    # -- integers -----------------------------------------------------------------------------------------------------
 
     def integers(self) -> tuple[list[str], list[int]]:
         """The carried registers that hold integers, and the instructions that decide them and the loop's end."""

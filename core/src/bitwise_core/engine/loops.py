@@ -58,7 +58,7 @@ class LoopReader(Turns):
         self.rows = [self.domain.coordinates.others + index for index in range(INSTANCES)]
         self.keeping, self.thorough = True, False
 
-    # -- the whole loop ---------------------------------------------------------------------------------------------
+    # -- the whole loop -----------------------------------------------------------------------------------------------
 
     def summarise(self) -> None:
         """Leaves the machine in the state after the loop.  Raises Unreadable."""

@@ -66,7 +66,7 @@ class SymbolicDomain(TermDomain):
         """A symbol for some integer that is not negative."""
         coordinates.attach(self)
 
-    # -- atoms and polynomials --------------------------------------------------------------------------------------
+    # -- atoms and polynomials ----------------------------------------------------------------------------------------
 
     def atom(
         self,
@@ -174,7 +174,7 @@ class SymbolicDomain(TermDomain):
         """The 32-bit quotient toward zero by a positive number."""
         return self.defined(f"quotient by {by} of", value, ("quotient", value, by))
 
-    # -- operations -------------------------------------------------------------------------------------------------
+    # -- operations ---------------------------------------------------------------------------------------------------
 
     def integer(
         self, name: str, operands: Sequence[Value], bits: int, evaluate: Callable[..., Array], *, gathers: bool = False
