@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bitwise_core.engine.launch_exact import ready, results, run_blocks
-from bitwise_core.engine.launch_free import launch_free_signature, symbolic_signature
+from bitwise_core.engine.concrete import ready, results, run_blocks
+from bitwise_core.engine.parametric import launch_free_signature, symbolic_signature
 from bitwise_core.machine.launch import Argument, Launch
 from bitwise_core.machine.terms import TermDomain
 

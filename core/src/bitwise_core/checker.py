@@ -17,9 +17,9 @@ from bitwise_core import large
 from bitwise_core.asm import AssemblyError, Module
 from bitwise_core.buffers import forms
 from bitwise_core.engine.block_symmetry import Summary
+from bitwise_core.engine.concrete import Ready, TooMuchWork, ready, results, run_blocks
 from bitwise_core.engine.grid import NotSymmetric
-from bitwise_core.engine.launch_exact import Ready, TooMuchWork, ready, results, run_blocks
-from bitwise_core.engine.launch_free import launch_free_signature
+from bitwise_core.engine.parametric import launch_free_signature
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.global_memory import Undetermined

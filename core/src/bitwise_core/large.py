@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from functools import cache, partial
 
 from bitwise_core.engine.block_symmetry import Summary, check, summarise
-from bitwise_core.engine.launch_exact import Ready
+from bitwise_core.engine.concrete import Ready
 from bitwise_core.machine.terms import TermDomain
 
 KEPT = 6

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bitwise_core.engine.block_symmetry import Comparison, Summary, check, compare, offset_in_buffer, summarise
+from bitwise_core.engine.concrete import Ready, ready, results, run_blocks
 from bitwise_core.engine.grid import Limits, NotSymmetric
-from bitwise_core.engine.launch_exact import Ready, ready, results, run_blocks
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.global_memory import Undetermined
 from bitwise_core.machine.launch import Launch

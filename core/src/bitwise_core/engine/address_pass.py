@@ -27,9 +27,9 @@ from bitwise_core.engine.block_affine import (
     token,
     unsigned,
 )
+from bitwise_core.engine.concrete import Ready, machine_for
+from bitwise_core.engine.executor import MAXIMUM_STEPS, Executor
 from bitwise_core.engine.grid import Column, Grid, Limits, NotSymmetric
-from bitwise_core.engine.launch_exact import Ready, machine_for
-from bitwise_core.engine.run import MAXIMUM_STEPS, Run
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine import matrix
 from bitwise_core.machine.cells import FinerGranule, SharedMemory
@@ -415,7 +415,7 @@ def _one(prepared: Ready, buffers: Mapping[str, int], grid: Grid, granule: int, 
         machine.special["block"] = block  # type: ignore[assignment]
         prepared.arch.special(machine, prepared.launch)
     try:
-        Run(prepared.program, machine, [MAXIMUM_STEPS]).start()
+        Executor(prepared.program, machine, [MAXIMUM_STEPS]).start()
     except NotSymmetric as error:
         if error.line is None:
             error.line = machine.line

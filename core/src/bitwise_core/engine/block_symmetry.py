@@ -37,8 +37,8 @@ import numpy as np
 
 from bitwise_core.engine.address_pass import Pass, Touch, passes
 from bitwise_core.engine.byte_ranges import Owners, Runs, covers, intersection, merged, owners
+from bitwise_core.engine.concrete import LANES, Ready, results, run_blocks
 from bitwise_core.engine.grid import Column, Limits, NotSymmetric, distinct_rows
-from bitwise_core.engine.launch_exact import LANES, Ready, results, run_blocks
 from bitwise_core.machine.domain import Domain, Unreadable
 from bitwise_core.machine.global_memory import Undetermined, exact
 from bitwise_core.machine.lanes import Array

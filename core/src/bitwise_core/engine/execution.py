@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitwise_core.engine.launch_exact import LANES, Ready, machine_for, results
-from bitwise_core.engine.run import MAXIMUM_STEPS, Run
+from bitwise_core.engine.concrete import LANES, Ready, machine_for, results
+from bitwise_core.engine.executor import MAXIMUM_STEPS, Executor
 from bitwise_core.machine.bits import BitsDomain
 from bitwise_core.machine.bits_memory import BitsMemory, Buffers, written
 from bitwise_core.machine.cells import FinerGranule
@@ -113,4 +113,4 @@ def _run(prepared: Ready, memory: BitsMemory, numbers: Mapping[str, int], blocks
         machine = machine_for(prepared, memory, numbers, batch, granule)
         memory.scratch = frozenset(machine.extra.get("scratch", ()))
         memory.launch = None if memory.buffers.launches == 1 else batch[:, None] // prepared.launch.blocks
-        Run(prepared.program, machine, budget).start()
+        Executor(prepared.program, machine, budget).start()

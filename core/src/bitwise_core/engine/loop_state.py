@@ -130,13 +130,13 @@ def forget(shared: SharedMemory, known: Array, name: str) -> None:
     shared.version += 1
 
 
-class EnteredMemory(SharedMemory):
+class LiveInMemory(SharedMemory):
     """Shared memory that notices which cells a period reads before it writes them."""
 
     @staticmethod
-    def around(machine: Machine) -> EnteredMemory:
+    def around(machine: Machine) -> LiveInMemory:
         """Replaces the machine's shared memory by one that is watched, without copies in flight."""
-        memory = EnteredMemory.__new__(EnteredMemory)
+        memory = LiveInMemory.__new__(LiveInMemory)
         old = machine.shared
         memory.granule, memory.blocks, memory.version = old.granule, old.blocks, old.version + 1
         memory.words, memory.meta = old.words.copy(), old.meta.copy()
@@ -188,7 +188,7 @@ class EnteredMemory(SharedMemory):
             self.read = seen | (before & ~written)
         return super().load(cells, bits)
 
-    def live(self) -> Array:
+    def live_in(self) -> Array:
         """The cells whose content a period takes over from the one before."""
         return np.flatnonzero(self.read)
 

@@ -12,17 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bitwise_core.engine import polynomial as P
-from bitwise_core.engine.polynomial import Monomial, Polynomial
+from bitwise_core.engine.polynomial import AtomTable, Monomial, Polynomial
 from bitwise_core.machine import hashing
 from bitwise_core.machine.domain import Unreadable
-
-if TYPE_CHECKING:
-    from bitwise_core.engine.symbolic_domain import SymbolicDomain
+from bitwise_core.numeric import modular
 
 STRIDES = (1, 16)
 """By how much a coordinate is larger in its instances: elements may be masked in vectors of up to 16."""
@@ -49,7 +46,7 @@ class Environment:
     """What a symbol is in the instances: `kept` times itself (0 or 1 a row) plus another integer."""
 
     symbol: int
-    kept: P.Coefficient
+    kept: modular.Residue
     plus: Polynomial
 
     def applied(self, value: Polynomial, monomial: Monomial) -> Polynomial:
@@ -60,14 +57,10 @@ class Environment:
             raise Unreadable("a symbol that differs between instances is squared")
         coefficient = value.terms[monomial]
         rest = {m: c for m, c in value.terms.items() if m != monomial}
-        kept = P.times(coefficient, self.kept, value.bits)
-        base = Polynomial(value.bits, rest if P.is_zero(kept) else {**rest, monomial: kept}, value.constant)
+        kept = modular.times(coefficient, self.kept, value.bits)
+        base = Polynomial(value.bits, rest if modular.is_zero(kept) else {**rest, monomial: kept}, value.constant)
         other = P.resized(self.plus, value.bits) if value.bits < 64 else self.plus
-        added = (
-            P.multiply(other, Polynomial(value.bits, {tuple(others): coefficient}))
-            if others
-            else P.scale(other, coefficient)
-        )
+        added = P.multiply_by_term(other, coefficient, tuple(others))
         if added is None:
             raise Unreadable("an index has too many terms")
         return P.add(base, added)
@@ -76,7 +69,8 @@ class Environment:
 class Coordinates:
     """The coordinates met so far, and the instances (rows) that belong to them."""
 
-    def __init__(self, block_symbols: Sequence[str], slots: int, others: int = 0) -> None:
+    def __init__(self, table: AtomTable, block_symbols: Sequence[str], slots: int, others: int = 0) -> None:
+        self.table = table
         self.renaming = {name: 1 + index for index, name in enumerate(block_symbols)}
         self.first, self.slots = 1 + len(block_symbols), slots
         self.exchanged = self.first + slots * len(STRIDES)
@@ -92,10 +86,6 @@ class Coordinates:
         self._leads: set[int] = set()
         self._symbols: dict[int, int] = {}
 
-    def attach(self, domain: SymbolicDomain) -> None:
-        """The domain whose atoms the coordinates are made of."""
-        self.domain = domain
-
     def row(self, coordinate: Coordinate, stride: int) -> int:
         """The instance in which a coordinate is larger by STRIDES[stride]."""
         return self.first + coordinate.index * len(STRIDES) + stride
@@ -103,7 +93,12 @@ class Coordinates:
     def noticed(self, value: Polynomial) -> Polynomial:
         """The polynomial rewritten; a tile's start plus an offset inside the tile makes a new coordinate."""
         value = self.rewritten(value)
-        if value.bits == 32 and len(self.found) < self.slots and not P.is_zero(value.constant) and self._create(value):
+        if (
+            value.bits == 32
+            and len(self.found) < self.slots
+            and not modular.is_zero(value.constant)
+            and self._create(value)
+        ):
             value = self.rewritten(value)
         return value
 
@@ -119,22 +114,17 @@ class Coordinates:
                 monomial, coefficient = found
                 others = list(monomial)
                 others.remove(coordinate.lead)
-                factor = P.quotient(coefficient, coordinate.extent, value.bits)
-                replaced = self._substitute(coordinate, value.bits)
-                product = (
-                    P.multiply(replaced, Polynomial(value.bits, {tuple(others): factor}))
-                    if others
-                    else P.scale(replaced, factor)
-                )
+                factor = modular.quotient(coefficient, coordinate.extent, value.bits)
+                product = P.multiply_by_term(self._substitute(coordinate, value.bits), factor, tuple(others))
                 if product is None:
                     return value
                 rest = {m: c for m, c in value.terms.items() if m != monomial}
                 value = P.add(Polynomial(value.bits, rest, value.constant), product)
         return value
 
-    def _occurrence(self, value: Polynomial, coordinate: Coordinate) -> tuple[Monomial, P.Coefficient] | None:
+    def _occurrence(self, value: Polynomial, coordinate: Coordinate) -> tuple[Monomial, modular.Residue] | None:
         for monomial, coefficient in value.terms.items():
-            if coordinate.lead in monomial and P.divisible(coefficient, coordinate.extent, value.bits):
+            if coordinate.lead in monomial and modular.divisible(coefficient, coordinate.extent, value.bits):
                 return monomial, coefficient
         return None
 
@@ -163,11 +153,11 @@ class Coordinates:
         terms = self._of_blocks(value)
         if terms is None:
             return False
-        axes = [m for m in terms if len(m) == 1 and m[0] in self.domain.block_symbols.values()]
+        axes = [m for m in terms if len(m) == 1 and m[0] in self.table.block_symbols.values()]
         made = self._definition(terms, value.constant) if len(axes) < 2 else None
         if made is None:
-            alone = [m for m in axes if abs(P.signed(terms[m], 32)) > 1 and m[0] not in self._leads]
-            least = min(alone, key=lambda m: abs(P.signed(terms[m], 32)), default=None)
+            alone = [m for m in axes if abs(modular.signed(terms[m], 32)) > 1 and m[0] not in self._leads]
+            least = min(alone, key=lambda m: abs(modular.signed(terms[m], 32)), default=None)
             made = None if least is None else self._definition({least: terms[least]}, value.constant)
         if made is None:
             return False
@@ -176,11 +166,11 @@ class Coordinates:
         words = np.repeat(hashing.constant(f"output coordinate {index}"), self.rows, axis=1)
         for row in (self.exchanged, self.plain_names[0]):
             words[:, row] = hashing.constant(f"output coordinate {self.name(index, True)}")[:, 0]
-        symbol = self.domain.atom(words, block=True, alignment=extent & -extent)
-        if set(definition.atoms()) <= self.domain.naturals and all(
-            P.signed(c, 32) >= 0 for c in definition.terms.values()
+        symbol = self.table.atom(words, block=True, alignment=extent & -extent)
+        if set(definition.atoms()) <= self.table.naturals and all(
+            modular.signed(c, 32) >= 0 for c in definition.terms.values()
         ):
-            self.domain.naturals.add(symbol)
+            self.table.naturals.add(symbol)
         self._symbols[symbol] = extent
         self.found.append(Coordinate(index, symbol, definition, lead, extent))
         self._leads.add(lead)
@@ -194,30 +184,30 @@ class Coordinates:
         """The terms that depend on the block's coordinates; None where their coefficients differ between lanes."""
         found: dict[Monomial, int] = {}
         for monomial, coefficient in value.terms.items():
-            if any(self.domain.atoms[number].block for number in monomial):
+            if any(self.table.atoms[number].block for number in monomial):
                 if not isinstance(coefficient, int) or any(self._varies(number) for number in monomial):
                     return None
                 found[monomial] = coefficient
         return found
 
-    def _definition(self, terms: Mapping[Monomial, int], offset: P.Coefficient) -> tuple[Polynomial, int, int] | None:
+    def _definition(self, terms: Mapping[Monomial, int], offset: modular.Residue) -> tuple[Polynomial, int, int] | None:
         """These terms as a tile's start, the symbol that leads them, and the tile's extent."""
         extent, lead = 0, None
         for monomial, coefficient in terms.items():
-            number = P.signed(coefficient, 32)
+            number = modular.signed(coefficient, 32)
             extent = gcd(extent, number * self._multiple(monomial))
             if (
                 len(monomial) == 1
                 and monomial[0] not in self._symbols
-                and (lead is None or abs(number) < abs(P.signed(terms[(lead,)], 32)))
+                and (lead is None or abs(number) < abs(modular.signed(terms[(lead,)], 32)))
             ):
                 lead = monomial[0]
-        if lead is None or not 2 <= extent <= LARGEST_TILE or P.divisible(offset, extent, 32):
+        if lead is None or not 2 <= extent <= LARGEST_TILE or modular.divisible(offset, extent, 32):
             return None
-        if P.signed(terms[(lead,)], 32) == -extent:
+        if modular.signed(terms[(lead,)], 32) == -extent:
             terms = {m: -c & 0xFFFFFFFF for m, c in terms.items()}
         definition = Polynomial(32, terms)
-        if P.signed(terms[(lead,)], 32) != extent or P.widened(definition, 64) is None:
+        if modular.signed(terms[(lead,)], 32) != extent or P.widened(definition, 64) is None:
             return None
         return definition, lead, extent
 
@@ -234,5 +224,5 @@ class Coordinates:
         return found
 
     def _varies(self, number: int) -> bool:
-        threads: int = self.domain.atoms[number].words.shape[2]
+        threads: int = self.table.atoms[number].words.shape[2]
         return threads > 1

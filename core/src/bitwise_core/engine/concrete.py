@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitwise_core.asm import Kernel, Module
+from bitwise_core.engine.executor import MAXIMUM_STEPS, Executor
 from bitwise_core.engine.program import Program, build
-from bitwise_core.engine.run import MAXIMUM_STEPS, Run
 from bitwise_core.machine import recording
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.cells import FinerGranule, SharedMemory
@@ -119,7 +119,7 @@ def _run_all(
         share = left if work is None else min(left, 4 * allowed // batches)
         budget = [share]
         try:
-            Run(prepared.program, machine, budget).start()
+            Executor(prepared.program, machine, budget).start()
         except Unreadable:
             if work is not None and budget[0] < 0:
                 raise TooMuchWork from None

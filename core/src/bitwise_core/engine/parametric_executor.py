@@ -8,17 +8,17 @@ from typing import cast
 
 import numpy as np
 
-from bitwise_core.engine.folds import EMPTY
+from bitwise_core.engine.executor import Executor, Group
+from bitwise_core.engine.induction_variables import LoopBody
 from bitwise_core.engine.loop_shape import Loop, effect, find_loops
 from bitwise_core.engine.loop_state import forget, hash_of
-from bitwise_core.engine.loops import LoopReader
+from bitwise_core.engine.loop_summary import EMPTY, LoopSummary
+from bitwise_core.engine.parametric_domain import ParametricDomain
+from bitwise_core.engine.parametric_memory import ParametricMemory
+from bitwise_core.engine.parametric_values import ParametricInteger, Predicate
+from bitwise_core.engine.persistent_loops import TileLoop, TileTurn, find_tile_loops
 from bitwise_core.engine.polynomial import Polynomial
 from bitwise_core.engine.program import Program
-from bitwise_core.engine.run import Group, Run
-from bitwise_core.engine.symbolic import Predicate, Symbolic
-from bitwise_core.engine.symbolic_domain import SymbolicDomain
-from bitwise_core.engine.symbolic_memory import SymbolicMemory
-from bitwise_core.engine.tile_loops import TileLoop, TileTurn, find_tile_loops
 from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
@@ -36,7 +36,7 @@ class LoopHead:
     tiles: TileLoop | None
 
 
-class SymbolicProgram:
+class ParametricProgram:
     """A program whose loops are noticed at their heads; `plain` is the program itself.
 
     `extents` names for each number of a block how many blocks there are along its axis.
@@ -49,6 +49,8 @@ class SymbolicProgram:
         self.as_written: set[int] = set()
         """Heads of loops that are simply run."""
         self.turn: TileTurn | None = None
+        self.entries: list[Polynomial | None] = []
+        """For each loop summarised so far the condition under which it has an iteration; None where it always has."""
         steps = list(plain.steps)
         for head in {*self.loops, *self.tile_loops}:
             steps[head] = self._noticing(head, plain.steps[head])
@@ -92,20 +94,20 @@ class SymbolicProgram:
         return found
 
 
-class SymbolicRun(Run):
+class ParametricExecutor(Executor):
     """See the module."""
 
     def __init__(
         self,
-        program: SymbolicProgram,
+        program: ParametricProgram,
         machine: Machine,
         budget: list[int],
         path: tuple[Polynomial, ...] = (),
         depth: int = 0,
     ) -> None:
         super().__init__(program.noticing, machine, budget, depth)
-        self.symbolic, self.path = program, path
-        assert isinstance(machine.domain, SymbolicDomain)
+        self.parametric, self.path = program, path
+        assert isinstance(machine.domain, ParametricDomain)
         self.domain = machine.domain
 
     def _control(
@@ -121,32 +123,32 @@ class SymbolicRun(Run):
     def _loop(self, found: LoopHead, group: Group) -> None:
         machine, loop = self.machine, found.straight
         line = self._line(group.pc)
-        reader = None if loop is None else LoopReader(self.symbolic.plain, machine, loop, list(self.path))
-        if reader is not None and reader.counted():
-            self.symbolic.as_written.add(group.pc)
+        body = None if loop is None else LoopBody(self.parametric.plain, machine, loop)
+        if body is not None and body.has_known_trip_count():
+            self.parametric.as_written.add(group.pc)
             return
         alone = group.mask is None and machine.condition is None
         if found.tiles is not None and alone and self._tiles(found.tiles, line):
             return
-        if loop is None or reader is None:
-            self.symbolic.as_written.add(group.pc)
+        if loop is None or body is None:
+            self.parametric.as_written.add(group.pc)
             return
         if not alone:
             raise Unreadable("a part of the block runs a loop whose length only the launch decides", line)
-        reader.summarise()
-        group.pc = loop.back + 1
+        self.parametric.entries.append(LoopSummary(body, self.path).summarise())
+        group.pc = loop.latch + 1
 
     def _tiles(self, loop: TileLoop, line: int | None) -> bool:
         """Whether the loop goes from tile to tile: one turn of it is then run as it is written."""
-        turn = TileTurn.begun(loop, self.machine, self.symbolic.extents, line)
+        turn = TileTurn.begun(loop, self.machine, self.parametric.extents, line)
         if turn is None:
             return False
-        self.symbolic.turn = turn
-        self.symbolic.as_written.add(loop.head)
+        self.parametric.turn = turn
+        self.parametric.as_written.add(loop.head)
         return True
 
     def _branch(self, control: Branch, taken: Value, group: Group, groups: list[Group]) -> None:
-        turn = self.symbolic.turn
+        turn = self.parametric.turn
         if turn is None or turn.done or group.pc != turn.loop.latch:
             super()._branch(control, taken, group, groups)
             return
@@ -169,7 +171,7 @@ class SymbolicRun(Run):
         if (
             meeting is None
             or meeting >= len(self.program.steps)
-            or self.symbolic.goes_back(pc, control.target, meeting)
+            or self.parametric.goes_back(pc, control.target, meeting)
         ):
             raise Unreadable(
                 "the kernel's control flow depends on the launch in a way that is not followed", self._line(pc)
@@ -179,7 +181,7 @@ class SymbolicRun(Run):
     def _sides(self, control: Branch, taken: Value, group: Group, meeting: int) -> None:
         """All threads go one way, and the launch says which: both ways are run, and each register chosen."""
         machine, pc = self.machine, group.pc
-        memory = cast(SymbolicMemory, cast(object, machine.memory))
+        memory = cast(ParametricMemory, cast(object, machine.memory))
         shared, copies = machine.shared, machine.extra.get("copies")
         before, words, meta, version = dict(machine.registers), shared.words.copy(), shared.meta.copy(), shared.version
         changed = False
@@ -195,27 +197,27 @@ class SymbolicRun(Run):
             if copies is not None:
                 machine.extra["copies"] = copies
             facts = predicate.polynomials if isinstance(predicate, Predicate) else ()
-            entries, known = len(self.domain.entries), len(self.domain.facts)
+            entries, known = len(self.parametric.entries), len(self.domain.integers.facts)
             memory.path.append(predicate)
-            self.domain.facts.extend(facts)
+            self.domain.integers.facts.extend(facts)
             if start != meeting:
-                SymbolicRun(self.symbolic, machine, self.budget, (*self.path, *facts), self.depth + 1).start(
+                ParametricExecutor(self.parametric, machine, self.budget, (*self.path, *facts), self.depth + 1).start(
                     start, meeting
                 )
             memory.path.pop()
-            del self.domain.facts[known:]
+            del self.domain.integers.facts[known:]
             left.append((machine.shared.words.copy(), machine.shared.meta.copy()))
             changed = changed or machine.shared is not shared or shared.version != version
-            sides.append((machine.registers, _entered_by(self.domain.entries[entries:], predicate)))
+            sides.append((machine.registers, _entered_by(self.parametric.entries[entries:], predicate)))
         if changed:
             forget(machine.shared, _shared_by(machine.shared.words.shape[2], *left), "shared memory after a branch")
         if order[0][0] is not taken:
             sides.reverse()
-        self._merge(taken, sides, before, self.symbolic.reads_from(meeting))
+        self._merge(taken, sides, before, self.parametric.reads_from(meeting))
         machine.mask, group.pc = group.mask, meeting
 
     def _holds_loop(self, start: int, meeting: int) -> bool:
-        return any(start <= head < meeting for head in self.symbolic.loops)
+        return any(start <= head < meeting for head in self.parametric.loops)
 
     def _merge(
         self,
@@ -303,7 +305,7 @@ def closed(value: Value, row: int) -> Value:
     """The value with an instance made like the launch itself again."""
     if isinstance(value, Pieces):
         return Pieces(tuple(closed(part, row) for part in value.parts))  # type: ignore[misc]
-    if isinstance(value, np.ndarray | Symbolic | Predicate):
+    if isinstance(value, np.ndarray | ParametricInteger | Predicate):
         return value
     words, meta = value.words, value.meta
     if words.shape[1] > 1:

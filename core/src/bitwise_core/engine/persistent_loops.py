@@ -16,19 +16,20 @@ import numpy as np
 
 from bitwise_core.asm import Instruction
 from bitwise_core.engine import polynomial as P
+from bitwise_core.engine.coordinates import TILE
 from bitwise_core.engine.loop_shape import effect
 from bitwise_core.engine.loop_state import INERT, forget, in_flight
+from bitwise_core.engine.parametric_domain import ParametricDomain
+from bitwise_core.engine.parametric_integers import Tiles, tightened
+from bitwise_core.engine.parametric_memory import ParametricMemory
+from bitwise_core.engine.parametric_values import ParametricInteger, Predicate, integer_of, polynomial_of
 from bitwise_core.engine.polynomial import Polynomial
-from bitwise_core.engine.predicates import tightened
 from bitwise_core.engine.program import Program
-from bitwise_core.engine.symbolic import Predicate, Symbolic
-from bitwise_core.engine.symbolic_domain import SymbolicDomain, Tiles
-from bitwise_core.engine.symbolic_memory import SymbolicMemory
-from bitwise_core.engine.tiles import TILE
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Value, width
 from bitwise_core.machine.state import Machine
+from bitwise_core.numeric import modular
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +126,8 @@ def _is_integer(instruction: Instruction, program: Program) -> bool:
     return first in program.mnemonics.integers and program.mnemonics.float_types.isdisjoint(modifiers)
 
 
-def _domain(machine: Machine) -> SymbolicDomain:
-    assert isinstance(machine.domain, SymbolicDomain)
+def _domain(machine: Machine) -> ParametricDomain:
+    assert isinstance(machine.domain, ParametricDomain)
     return machine.domain
 
 
@@ -135,43 +136,47 @@ class TileTurn:
 
     def __init__(self, loop: TileLoop, machine: Machine, block: str, extent: str, line: int | None) -> None:
         """Starts at the head with the registers of the tile `TILE` instead of those of the block's first one."""
-        self.loop, self.machine, self.domain, self.line = loop, machine, _domain(machine), line
-        self.memory = cast(SymbolicMemory, cast(object, machine.memory))
-        self.block, self.first = block, self.domain.block_symbols[block]
-        self.blocks = self.domain.block_symbols.get(extent)
+        self.loop, self.machine, self.line = loop, machine, line
+        domain = _domain(machine)
+        self.integers = domain.integers
+        self.memory = cast(ParametricMemory, cast(object, machine.memory))
+        self.block, self.first = block, self.integers.table.block_symbols[block]
+        self.blocks = self.integers.table.block_symbols.get(extent)
         self.path = list(self.memory.path)
         self.done = False
         bound = self._entered()
         self._between_turns()
-        self.tile = next(iter(self.domain.symbol(TILE, 32, block=True).polynomial.atoms()))
+        self.tile = next(iter(domain.symbol(TILE, 32, block=True).polynomial.atoms()))
         self.starts: dict[str, Polynomial] = {}
         registers = dict(machine.registers)
         for name in loop.writes:
             value = registers.pop(name, None)
             if name not in loop.carried:
                 continue
-            if isinstance(value, np.ndarray | Symbolic):
-                start = self.domain.polynomial(value, width(value))
+            if isinstance(value, np.ndarray | ParametricInteger):
+                start = polynomial_of(self.integers, value, width(value))
                 assert start is not None
                 self.starts[name] = start
-                registers[name] = self.domain.integer_of(self._at(start, P.of_atom(self.tile, start.bits)))
+                registers[name] = integer_of(self.integers, self._at(start, P.of_atom(self.tile, start.bits)))
             else:
                 registers[name] = poison(32 if value is None else width(value))
         machine.registers = registers
         self.bound = bound
-        self.domain.facts.append(self._at(bound, P.of_atom(self.tile, 64)))
-        self.domain.tiles = Tiles(self.tile, block, self.domain.facts[-1])
+        self.integers.facts.append(self._at(bound, P.of_atom(self.tile, 64)))
+        self.integers.tiles = Tiles(self.tile, block, self.integers.facts[-1])
 
     @staticmethod
     def begun(loop: TileLoop, machine: Machine, extents: Mapping[str, str], line: int | None) -> TileTurn | None:
         """The turn, if a register that the loop carries starts at a block's number (`extents` by blocks' numbers)."""
-        domain = _domain(machine)
+        integers = _domain(machine).integers
         for block, extent in extents.items():
-            first = domain.block_symbols.get(block, -1)
+            first = integers.table.block_symbols.get(block, -1)
             starts = [
-                domain.polynomial(v, 32) for v in map(machine.registers.get, loop.carried) if isinstance(v, Symbolic)
+                polynomial_of(integers, v, 32)
+                for v in map(machine.registers.get, loop.carried)
+                if isinstance(v, ParametricInteger)
             ]
-            if domain.tiles is None and any(each is not None and each.terms.get((first,)) == 1 for each in starts):
+            if integers.tiles is None and any(each is not None and each.terms.get((first,)) == 1 for each in starts):
                 return TileTurn(loop, machine, block, extent, line)
         return None
 
@@ -192,7 +197,7 @@ class TileTurn:
             raise self.fail("no branch in front says whether the first turn is run")
         bound = tightened(bound)
         number = [(m, c) for m, c in bound.terms.items() if self.first in m]
-        if [m for m, _ in number] != [(self.first,)] or not np.all(P.signed(number[0][1], 64) < 0):
+        if [m for m, _ in number] != [(self.first,)] or not np.all(modular.signed(number[0][1], 64) < 0):
             raise self.fail("the condition for the first turn is no bound of its number")
         del self.memory.path[own[0]]
         return bound
@@ -205,12 +210,9 @@ class TileTurn:
                 continue
             others = list(monomial)
             others.remove(self.first)
-            product = P.scale(number, coefficient)
-            if others:
-                made = P.multiply(number, Polynomial(value.bits, {tuple(others): coefficient}))
-                if made is None or self.first in others:
-                    raise self.fail("an integer has too many terms")
-                product = made
+            product = P.multiply_by_term(number, coefficient, tuple(others))
+            if product is None or self.first in others:
+                raise self.fail("an integer has too many terms")
             result = P.add(result, product)
         return result
 
@@ -243,13 +245,13 @@ class TileTurn:
         grown: dict[str, Polynomial] = {}
         for name, start in self.starts.items():
             value = self.machine.registers.get(name)
-            after = None if value is None else self.domain.polynomial(value, width(value))
+            after = None if value is None else polynomial_of(self.integers, value, width(value))
             if after is None:
                 raise self.fail(f"nothing has written {name}")
             grown[name] = after
             if start.terms.get((self.first,)) == 1 and start.bits == 32:
                 found = P.subtract(after, self._at(start, P.of_atom(self.tile, 32)))
-        step = None if found is None else P.widened(self.domain.coordinates.rewritten(found), 64)
+        step = None if found is None else P.widened(self.integers.coordinates.rewritten(found), 64)
         if step is None or not (
             self._is_positive(step) or (dict(step.terms) == {(self.blocks,): 1} and step.constant == 0)
         ):
@@ -262,8 +264,7 @@ class TileTurn:
 
     @staticmethod
     def _is_positive(step: Polynomial) -> bool:
-        return not step.terms and isinstance(step.constant, int) and P.signed(step.constant, 64) > 0
+        return not step.terms and isinstance(step.constant, int) and modular.signed(step.constant, 64) > 0
 
     def _same(self, left: Polynomial, right: Polynomial) -> bool:
-        difference = self.domain.coordinates.rewritten(P.subtract(left, right))
-        return not difference.terms and P.is_zero(difference.constant)
+        return self.integers.equal(left, right)

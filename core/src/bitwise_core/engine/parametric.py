@@ -12,14 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitwise_core.asm import Kernel, Module, registers_of
-from bitwise_core.engine.folds import INSTANCES
+from bitwise_core.engine.coordinates import EXTENT, TILE, Coordinates
+from bitwise_core.engine.loop_summary import INSTANCES
+from bitwise_core.engine.parametric_domain import ParametricDomain
+from bitwise_core.engine.parametric_executor import ParametricExecutor, ParametricProgram
+from bitwise_core.engine.parametric_integers import WITHOUT_WRAPPING
+from bitwise_core.engine.parametric_memory import ParametricMemory
+from bitwise_core.engine.polynomial import AtomTable
 from bitwise_core.engine.program import build
 from bitwise_core.engine.program_text import text_signature
-from bitwise_core.engine.symbolic_domain import WITHOUT_WRAPPING, SymbolicDomain
-from bitwise_core.engine.symbolic_memory import SymbolicMemory
-from bitwise_core.engine.symbolic_run import SymbolicProgram, SymbolicRun
 from bitwise_core.engine.tile_function import signature_of
-from bitwise_core.engine.tiles import EXTENT, TILE, Coordinates
 from bitwise_core.machine import hashing
 from bitwise_core.machine.arch import Arch, EveryLaunch
 from bitwise_core.machine.cells import FinerGranule, SharedMemory
@@ -69,25 +71,25 @@ def symbolic_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
     blocks = _block_symbols(kernel, arch.every_launch)
     extents = dict(zip(arch.every_launch.block, arch.every_launch.grid, strict=True))
     while True:
-        looping = SymbolicProgram(program, extents)
+        looping = ParametricProgram(program, extents)
         names = [*blocks, *([TILE] if looping.tile_loops else [])]
-        coordinates = Coordinates(names, SLOTS, INSTANCES if looping.loops else 0)
-        domain = SymbolicDomain(coordinates.rows, coordinates)
-        memory = SymbolicMemory(domain, coordinates.rows)
+        coordinates = Coordinates(AtomTable(), names, SLOTS, INSTANCES if looping.loops else 0)
+        domain = ParametricDomain(coordinates)
+        memory = ParametricMemory(domain)
         machine = machine_for(module, kernel, arch, domain, memory, granule)
         try:
-            SymbolicRun(looping, machine, [MAXIMUM_STEPS]).start()
+            ParametricExecutor(looping, machine, [MAXIMUM_STEPS]).start()
         except FinerGranule as finer:
             if finer.granule >= granule:
                 raise Unreadable("shared memory is accessed in units that do not fit its cells") from None
             granule = finer.granule
             continue
         break
-    words, notes = signature_of(memory.elements(), coordinates)
+    words, notes = signature_of(memory.elements(), domain.integers)
     own = hashing.finalise(words + hashing.constant(f"{arch.name} {len(kernel.parameters)}"))
     conditions = [
-        *([WITHOUT_WRAPPING] if domain.wraps_assumed else []),
-        *([ALL_TILES] if domain.tiles is not None else []),
+        *([WITHOUT_WRAPPING] if domain.integers.wraps_assumed else []),
+        *([ALL_TILES] if domain.integers.tiles is not None else []),
     ]
     return Signature(own.tobytes(), (*STANDING_NOTES, *conditions, *notes))
 
@@ -99,7 +101,7 @@ def _block_symbols(kernel: Kernel, names: EveryLaunch) -> list[str]:
 
 
 def machine_for(
-    module: Module, kernel: Kernel, arch: Arch, domain: SymbolicDomain, memory: SymbolicMemory, granule: int
+    module: Module, kernel: Kernel, arch: Arch, domain: ParametricDomain, memory: ParametricMemory, granule: int
 ) -> Machine:
     """A machine whose rows are instances of one symbolic block, at the start of the kernel."""
     assert kernel.threads is not None
