@@ -30,9 +30,8 @@ from bitwise_core.checker import (
 from bitwise_core.engine import block_symmetry
 from bitwise_core.engine.block_symmetry import Summary
 from bitwise_core.engine.byte_ranges import covers, merged
+from bitwise_core.engine.divergence import DivergentNodes, divergence_sentence, expression_text, first_divergence
 from bitwise_core.engine.grid import NotSymmetric
-from bitwise_core.engine.parting import Parting, part_trees, words
-from bitwise_core.engine.parting_words import sentence
 from bitwise_core.engine.replay import Part, Replay, Scalar, replay
 from bitwise_core.large import terms_under
 from bitwise_core.machine.arch import Arch
@@ -63,7 +62,7 @@ class Parted:
     element: Element
     replays: tuple[Replay, Replay]
     roots: tuple[Scalar, Scalar]
-    parting: Parting
+    parting: DivergentNodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,13 +240,13 @@ def witness(
     (first, root_left, line_left), (second, root_right, line_right) = sides
     if options.across and _equal_but_for_nans(prepared, buffers, options, element):
         return replace(found, why_not=OWN_NANS), None
-    parting = part_trees(first, root_left, second, root_right)
+    parting = first_divergence(first, root_left, second, root_right)
     shown = replace(
         found,
         left=_side(first, parting.left, line_left),
         right=_side(second, parting.right, line_right),
         depth=parting.depth,
-        meaning=sentence(parting.left.name, parting.right.name, left.name, right.name),
+        meaning=divergence_sentence(parting.left.name, parting.right.name, left.name, right.name),
     )
     return shown, Parted(element, (first, second), (root_left, root_right), parting)
 
@@ -285,7 +284,7 @@ def shown_element(
 def _side(found: Replay, part: Part, store_line: int) -> Side:
     line = part.line or store_line
     source = found.sources.get(line)
-    return Side(words(found, part), part.name, line or None, None if source is None else str(source))
+    return Side(expression_text(found, part), part.name, line or None, None if source is None else str(source))
 
 
 def first_difference(left: Mapping[int, Output], right: Mapping[int, Output]) -> Element | None:
