@@ -19,7 +19,7 @@ from bitwise_core.buffers import forms
 from bitwise_core.engine.block_symmetry import Summary
 from bitwise_core.engine.concrete import Ready, TooMuchWork, ready, results, run_blocks
 from bitwise_core.engine.grid import NotSymmetric
-from bitwise_core.engine.parametric import launch_free_signature
+from bitwise_core.engine.parametric import parametric_signature
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.global_memory import Undetermined
@@ -336,7 +336,7 @@ def _key(source: Source, arch: Arch, options: Options) -> tuple[object, ...]:
 def _for_every_launch(source: Source, arch: Arch, options: Options) -> tuple[bytes | None, tuple[str, ...]]:
     entry = source.entry if source.launch is None else source.launch.entry
     module, notes = settled(source, entry, arch, options)
-    found = launch_free_signature(module, module.kernel(entry), arch)
+    found = parametric_signature(module, module.kernel(entry), arch)
     return found.value, (*notes, *found.notes)
 
 

@@ -116,7 +116,7 @@ class LoopBody:
         ]
         pcs = slice_of(self.instructions, self.loop, [*found, guard.register], self.program.mnemonics)
         if pcs is None:
-            raise self.fail("the number of turns depends on data")
+            raise self.fail("the number of iterations depends on data")
         return found, pcs
 
     def _is_integer(self, name: str) -> bool:
@@ -146,7 +146,7 @@ class LoopBody:
         if found is None:
             raise self.fail("an integer grows unevenly")
         if found.late and not self._first_iteration_fits(found, pcs):
-            raise self.fail("the first turn differs from the others")
+            raise self.fail("the first iteration differs from the others")
         return found
 
     def _lasting(self, history: list[dict[str, Polynomial]], names: list[str]) -> InductionVariables | None:

@@ -38,24 +38,30 @@ from bitwise_core.machine.state import Machine
 from bitwise_core.numeric import modular
 
 INSTANCES = 6
-NEXT, TURN, UNIT, ENTRY, BEYOND, EMPTY = range(INSTANCES)
-"""Instances of the launch: the position a period on, a turn on, a matrix step on, at 0, beyond the bound; no turn."""
+NEXT, ITERATION, MATRIX_STEP, ENTRY, BEYOND, NO_ITERATION = range(INSTANCES)
+"""Instances of the launch, by how the position of a loop differs: a period later, an iteration later, a matrix step
+later, 0, beyond the bound; in the last one, the loop has no iteration."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
-    """Two symbols of a loop's position: `turn` grows by `step` a turn, `elements` by `per_turn` (they may be one)."""
+class Position:
+    """The position of a loop as two atoms, which may be one.
 
-    turn: int
+    `symbol` grows by `step` an iteration, `elements` by `per_iteration`, the elements of k that it adds.
+    """
+
+    symbol: int
     elements: int
     step: int
-    per_turn: int
+    per_iteration: int
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """A turn at a position is run if `condition` is not negative; `bound` - position - 1 is that condition where
-    `symbol` (a scalar that the bound contains once) is given."""
+class LoopEnd:
+    """The iteration at a position is run if `condition` is not negative.
+
+    Where `symbol` (a scalar that the bound contains once) is given, the condition is `bound` - position - 1.
+    """
 
     condition: Polynomial
     bound: Polynomial
@@ -64,9 +70,9 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Per accumulator what its turns (or the matrix steps of a pure chain) make of the accumulator symbol, in order.
+    """What each iteration (or matrix step of a pure chain) computes from the accumulator symbol, by accumulator.
 
-    `left` holds what turns leave in other registers that are read after the loop.
+    `left` holds the values after each iteration of other registers that are read after the loop.
     """
 
     values: dict[str, list[Value]]
@@ -76,26 +82,26 @@ class Recorded:
     left: dict[str, list[Value]]
 
     def alike(self, name: str, other: str) -> bool:
-        """Whether every turn leaves in the other register what it leaves in the accumulator."""
+        """Whether every iteration leaves the same value in the other register as in the accumulator."""
         pairs = list(zip(self.values[name], self.left[other], strict=False))
         return len(pairs) == self.period and all(np.array_equal(hash_of(a)[0], hash_of(b)[0]) for a, b in pairs)
 
 
 @dataclass(frozen=True, slots=True)
 class Chained:
-    """One matrix step of accumulators that form chains."""
+    """A matrix step whose accumulators are replaced by symbols before it and recorded after it."""
 
     step: MatrixStep
     recorded: Recorded
 
     def prepare(self, machine: Machine) -> None:
-        """Puts the accumulator symbols in front of the step."""
+        """Sets the accumulators to their symbols."""
         for (_, source), owners in zip(self.step.sources, self.step.owners, strict=True):
             bits = L.width(machine.registers[source]) // len(owners)
             machine.registers[source] = concat([accumulator(bits, self.recorded.flags[name]) for name in owners])
 
     def record(self, machine: Machine) -> None:
-        """Notes what the step made of them."""
+        """Records the accumulators."""
         for (target, _), owners in zip(self.step.sources, self.step.owners, strict=True):
             value = machine.registers[target]
             bits = L.width(value) // len(owners)
@@ -105,34 +111,34 @@ class Chained:
 
 
 def accumulator(bits: int, flags: int) -> Lanes:
-    """The symbol for what an accumulator holds before a turn, with the properties that every turn keeps."""
+    """The symbol of an accumulator's value before an iteration, with the properties that every iteration preserves."""
     return Lanes(bits, hashing.constant("accumulator of a fold"), L.TERM | flags)
 
 
-class NotKept(Exception):
-    """Turns do not keep a property that an accumulator starts with."""
+class NotPreserved(Exception):
+    """Iterations do not preserve a property that an accumulator starts with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """What a loop makes of an accumulator."""
+    """The normal form of an accumulator after the loop: a fold over its iterations, or over their matrix steps."""
 
     body: LoopBody
-    end: End
+    end: LoopEnd
     unit: int
     once: bool
-    scale: Scale
+    position: Position
     rows: list[int]
 
     def of(self, name: str, start: Value, recorded: Recorded) -> tuple[Lanes, Lanes]:
-        """The accumulator after the loop, and before a turn.  Raises Unreadable where turns are not of one form."""
+        """The accumulator after the loop, and before an iteration.  Raises Unreadable where iterations differ."""
         values = recorded.values[name]
         hashes = [hash_of(value)[0] for value in values]
-        turns = len(values) // recorded.period
+        count = len(values) // recorded.period
         rows = self.rows
-        for index in range(len(values) - turns):
-            if not _agree(hashes[index], rows[TURN], hashes[index + turns], 0):
-                raise self.body.fail("turns differ from each other")
+        for index in range(len(values) - count):
+            if not _agree(hashes[index], rows[ITERATION], hashes[index + count], 0):
+                raise self.body.fail("iterations differ from each other")
         bits = L.width(start)
         initial = hash_of(start)[0] * hashing.multiplier(61)
         if self._by_steps(name, hashes, recorded):
@@ -141,16 +147,16 @@ class Fold:
             words = hashing.finalise(total + hashing.constant(f"fold of steps of {self.unit} {self.once}"))
         else:
             total = initial + self.body.integers.words_of(self.end.condition) * hashing.multiplier(63)
-            for place, each in enumerate(hashes[:turns]):
+            for place, each in enumerate(hashes[:count]):
                 total = total + each * hashing.multiplier(100 + place)
             words = hashing.finalise(
-                total + hashing.constant(f"fold of {turns} a turn of {self.scale.per_turn} {self.once}")
+                total + hashing.constant(f"fold of {count} a turn of {self.position.per_iteration} {self.once}")
             )
         meta = _inherited([start, *values]) | np.uint32(L.TERM | recorded.flags[name])
         return self._result(bits, words, meta, start), self._named(bits, words, meta)
 
     def started(self, result: Lanes, own: Value, start: Value) -> Lanes:
-        """The result of a fold that starts from `own`, in a register that holds `start` where the loop has no turn."""
+        """The fold that starts from `own`, in a register that holds `start` where the loop has no iteration."""
         left, right = hash_of(own)[0], hash_of(start)[0]
         if self.once or (left.shape == right.shape and np.array_equal(left, right)):
             return result
@@ -159,13 +165,14 @@ class Fold:
             + right * hashing.multiplier(66)
             + hashing.constant("or without a turn")
         )
-        return self._without_turn(Lanes(result.bits, words, result.meta), start)
+        return self._without_iteration(Lanes(result.bits, words, result.meta), start)
 
     def _named(self, bits: int, words: hashing.Words, meta: Array) -> Lanes:
-        """What the accumulator holds before a turn, for accumulators that depend on it.
+        """The accumulator before an iteration, for accumulators that depend on it.
 
-        A fold is decided by its start and by what a turn makes of it at each position, so its hash tells the values
-        before its turns as well as the last one.  The instances of the loop speak of other positions of the same fold.
+        A fold is determined by its start and by what an iteration computes at each position, so its hash identifies
+        the values before all iterations as well as the last one.  The instances of the loop are other positions of the
+        same fold.
         """
         name = hashing.finalise(words * hashing.multiplier(64) + hashing.constant("an accumulator before a turn"))
         if name.shape[1] > 1:
@@ -173,15 +180,15 @@ class Fold:
         return Lanes(bits, name, L.uniform(meta))
 
     def _result(self, bits: int, words: hashing.Words, meta: Array, start: Value) -> Lanes:
-        """The fold; in one instance the loop has no turn, if a branch in front of it says when that is so."""
+        """The fold; in the instance NO_ITERATION the start, if a branch in front of the loop guards it."""
         if not self.once:
-            return self._without_turn(Lanes(bits, words, meta), start)
+            return self._without_iteration(Lanes(bits, words, meta), start)
         words = np.broadcast_to(words, (2, self.body.domain.rows, words.shape[2])).copy()
-        words[:, self.rows[EMPTY]] = hashing.constant("a loop that has a turn")[:, 0]
+        words[:, self.rows[NO_ITERATION]] = hashing.constant("a loop that has a turn")[:, 0]
         return Lanes(bits, words, L.uniform(meta))
 
-    def _without_turn(self, result: Lanes, start: Value) -> Lanes:
-        before, row = as_lanes(start), self.rows[EMPTY]
+    def _without_iteration(self, result: Lanes, start: Value) -> Lanes:
+        before, row = as_lanes(start), self.rows[NO_ITERATION]
         own = np.atleast_2d(np.asarray(result.meta, dtype=np.uint32))
         shape = (self.body.domain.rows, max(result.words.shape[2], before.words.shape[2], own.shape[1]))
         words, meta = np.broadcast_to(result.words, (2, *shape)).copy(), np.broadcast_to(own, shape).copy()
@@ -190,13 +197,13 @@ class Fold:
         return Lanes(result.bits, words, meta)
 
     def _by_steps(self, name: str, hashes: list[hashing.Words], recorded: Recorded) -> bool:
-        """Whether all matrix steps are one function of the position, and those beyond the bound change nothing."""
+        """Whether all matrix steps are one function of the position, and steps beyond the bound change nothing."""
         if name not in recorded.pure or self.end.symbol is None or not self.unit:
             return False
-        if self.unit * len(hashes) != self.scale.per_turn * recorded.period:
+        if self.unit * len(hashes) != self.position.per_iteration * recorded.period:
             return False
         rows = self.rows
-        if not all(_agree(first, rows[UNIT], second, 0) for first, second in pairwise(hashes)):
+        if not all(_agree(first, rows[MATRIX_STEP], second, 0) for first, second in pairwise(hashes)):
             return False
         symbol = full_hash(accumulator(L.width(recorded.values[name][0]), 0))
         return _agree(hashes[0], rows[BEYOND], symbol, 0)
@@ -230,13 +237,11 @@ class LoopSummary:
         self.total = self.integers.coordinates.rows
         self.keeping, self.thorough = True, False
 
-    # -- the whole loop -----------------------------------------------------------------------------------------------
-
     def summarise(self) -> Polynomial | None:
         """Leaves the machine in the state after the loop.  Raises Unreadable.
 
-        Returns the condition (that an integer is not negative) under which the loop has an iteration; None where a
-        branch in front of it implies that it has one.
+        Returns the integer that is not negative exactly where the loop has an iteration, if a branch in front of the
+        loop tests that; None where none does, so that the first iteration is always run.
         """
         machine = self.machine
         shared, races, extra, registers = machine.shared, machine.races, dict(machine.extra), dict(machine.registers)
@@ -244,18 +249,18 @@ class LoopSummary:
         while True:
             try:
                 return self._summarise()
-            except (NotKept, Unreadable) as error:
+            except (NotPreserved, Unreadable) as error:
                 machine.shared, machine.races, machine.extra = shared, races, dict(extra)
                 machine.registers, machine.reading = dict(registers), reading
-                if isinstance(error, NotKept):
+                if isinstance(error, NotPreserved):
                     self.keeping = False
-                elif self.thorough or not self._starts_over():
+                elif self.thorough or not self._is_reset():
                     raise
                 else:
                     self.thorough = True
 
-    def _starts_over(self) -> bool:
-        """Whether integers that were taken to grow evenly start over later on."""
+    def _is_reset(self) -> bool:
+        """Whether integers that look linear over few iterations are reset later on."""
         kept, periods = dict(self.machine.registers), set()
         try:
             names, pcs = self.body.integer_registers()
@@ -275,25 +280,25 @@ class LoopSummary:
         names, pcs = self.body.integer_registers()
         variables = self.body.induction_variables(names, pcs, self.thorough)
         whole = variables.step * variables.period
-        position = integers.table.atom(hashing.constant("turn of a loop"), alignment=whole & -whole)
-        integers.table.naturals.add(position)
+        symbol = integers.table.atom(hashing.constant("turn of a loop"), alignment=whole & -whole)
+        integers.table.naturals.add(symbol)
         unit, steps = self._unit(), self._steps(variables)
-        scale = Scale(position, position, variables.step, variables.step)
+        position = Position(symbol, symbol, variables.step, variables.step)
         environments, scaled = integers.coordinates.environments, integers.coordinates.scaled
         if unit * steps > variables.step and unit * steps % variables.step == 0:
             whole = unit * steps * variables.period
             elements = integers.table.atom(hashing.constant("position in a loop"), alignment=whole & -whole)
             integers.table.naturals.add(elements)
-            scale = Scale(position, elements, variables.step, unit * steps)
+            position = Position(symbol, elements, variables.step, unit * steps)
             ratio = unit * steps // variables.step
-            scaled.append(Coordinate(-1, elements, Polynomial(32, {(position,): ratio}), position, ratio))
-        own = self._environments(variables, scale, unit)
+            scaled.append(Coordinate(-1, elements, Polynomial(32, {(symbol,): ratio}), symbol, ratio))
+        own = self._environments(variables, position, unit)
         try:
-            end = self._end(variables, pcs, scale)
+            end = self._end(variables, pcs, position)
             if end.symbol is not None:
-                own.append(self._beyond(end, scale.elements))
+                own.append(self._beyond(end, position.elements))
             environments.extend(own)
-            condition = self._fold(entry, variables, scale, end, unit)
+            condition = self._fold(entry, variables, position, end, unit)
         finally:
             environments[:] = [each for each in environments if not any(each is other for other in own)]
             scaled.clear()
@@ -302,7 +307,7 @@ class LoopSummary:
         return condition
 
     def _steps(self, variables: InductionVariables) -> int:
-        """Matrix steps that a turn adds to an accumulator, where all accumulators agree."""
+        """Matrix steps of an iteration on each accumulator; 0 where accumulators differ."""
         try:
             data = [name for name in self.loop.carried if name not in variables.start]
             found = chains(self.instructions, self.loop, data, self.program.mnemonics)
@@ -314,7 +319,7 @@ class LoopSummary:
                 counts[owner] += 1
         return counts.popitem()[1] if counts and len(set(counts.values())) == 1 else 0
 
-    def _environments(self, variables: InductionVariables, scale: Scale, unit: int) -> list[Environment]:
+    def _environments(self, variables: InductionVariables, position: Position, unit: int) -> list[Environment]:
         rows, total = self.rows, self.total
 
         def moved(by: Mapping[int, int]) -> modular.Residue:
@@ -325,89 +330,97 @@ class LoopSummary:
 
         kept = np.ones((total, 1), dtype=np.uint64)
         kept[rows[ENTRY]] = 0
-        far = scale.per_turn * variables.period
+        far = position.per_iteration * variables.period
         found = [
-            Environment(scale.elements, kept, Polynomial(64, {}, moved({NEXT: far, TURN: scale.per_turn, UNIT: unit})))
+            Environment(
+                position.elements,
+                kept,
+                Polynomial(64, {}, moved({NEXT: far, ITERATION: position.per_iteration, MATRIX_STEP: unit})),
+            )
         ]
-        if scale.turn != scale.elements:
+        if position.symbol != position.elements:
             lost = self.integers.table.atom(hashing.constant("no whole turn"))
-            shift = moved({NEXT: variables.step * variables.period, TURN: variables.step})
+            shift = moved({NEXT: variables.step * variables.period, ITERATION: variables.step})
             plain_kept = kept.copy()
-            plain_kept[rows[UNIT]] = 0
-            found.append(Environment(scale.turn, plain_kept, Polynomial(64, {(lost,): moved({UNIT: 1})}, shift)))
+            plain_kept[rows[MATRIX_STEP]] = 0
+            found.append(
+                Environment(position.symbol, plain_kept, Polynomial(64, {(lost,): moved({MATRIX_STEP: 1})}, shift))
+            )
         return found
 
-    def _beyond(self, end: End, position: int) -> Environment:
-        """In one instance the bound is the position less something that is not negative."""
+    def _beyond(self, end: LoopEnd, symbol: int) -> Environment:
+        """In the instance BEYOND the bound is at most the position."""
         assert end.symbol is not None
         row = np.zeros((self.total, 1), dtype=np.uint64)
         row[self.rows[BEYOND]] = 1
         rest = Polynomial(64, {m: c for m, c in end.bound.terms.items() if m != (end.symbol,)}, end.bound.constant)
-        passed = P.subtract(P.subtract(P.of_atom(position, 64), P.of_atom(self.integers.natural, 64)), rest)
+        passed = P.subtract(P.subtract(P.of_atom(symbol, 64), P.of_atom(self.integers.natural, 64)), rest)
         return Environment(end.symbol, np.uint64(1) - row, P.scale(passed, row))
 
     def _unit(self) -> int:
         depths = {matrix_depth(self.instructions[pc], self.program.mnemonics) for pc in self.loop.body} - {0}
         return depths.pop() if len(depths) == 1 else 0
 
-    def _end(self, variables: InductionVariables, pcs: list[int], scale: Scale) -> End:
-        """The condition under which the turn at a position is run, as a polynomial that must not be negative."""
+    def _end(self, variables: InductionVariables, pcs: list[int], position: Position) -> LoopEnd:
+        """The condition under which the iteration at a position is run."""
         kept = dict(self.machine.registers)
-        self.body.place(variables, scale.turn, 0)
+        self.body.place(variables, position.symbol, 0)
         self.body.run(pcs)
         taken = self.body.condition()
         self.machine.registers = kept
-        after = self._continues(taken, scale)
-        for symbol, step in {scale.turn: variables.step, scale.elements: scale.per_turn}.items():
+        after = self._continues(taken, position)
+        for symbol, step in {position.symbol: variables.step, position.elements: position.per_iteration}.items():
             back = Environment(symbol, 1, Polynomial(64, {}, -step & modular.FULL))
             for monomial in [m for m in after.terms if symbol in m]:
                 after = back.applied(after, monomial)
         condition = tightened(after)
-        grows = {m: c for m, c in condition.terms.items() if scale.elements in m or scale.turn in m}
+        grows = {m: c for m, c in condition.terms.items() if position.elements in m or position.symbol in m}
         bound = P.shifted(
             Polynomial(64, {m: c for m, c in condition.terms.items() if m not in grows}, condition.constant), 1
         )
-        if grows != {(scale.elements,): modular.FULL}:
-            return End(condition, bound, None)
+        if grows != {(position.elements,): modular.FULL}:
+            return LoopEnd(condition, bound, None)
         symbols = [
             m[0] for m, c in bound.terms.items() if len(m) == 1 and c == 1 and not self.integers.atoms[m[0]].block
         ]
-        return End(condition, bound, symbols[0] if len(symbols) == 1 else None)
+        return LoopEnd(condition, bound, symbols[0] if len(symbols) == 1 else None)
 
-    def _continues(self, taken: Value | None, scale: Scale) -> Polynomial:
-        """The condition of another turn.
+    def _continues(self, taken: Value | None, position: Position) -> Polynomial:
+        """The condition of another iteration.
 
-        That a counter has not reached its bound is, coming from below in steps of one, that it lies below it; that
-        it starts below is what the branch in front of the loop must say (a bound below the start would let it run on).
+        A counter that grows in steps of one from below its bound is not equal to it exactly while it is below it.  The
+        branch in front of the loop must imply that it starts below.
         """
         if isinstance(taken, Predicate) and taken.single is not None:
             return taken.single
         if isinstance(taken, Equality) and taken.unequal and taken.difference.bits in (32, 64):
             wide = self.integers.widened(taken.difference, 64)
-            if wide is not None and wide.terms.get((scale.turn,)) in (1, modular.FULL):
-                below = wide if wide.terms[(scale.turn,)] == modular.FULL else P.negate(wide)
-                start = Polynomial(64, {m: c for m, c in below.terms.items() if m != (scale.turn,)}, below.constant)
+            if wide is not None and wide.terms.get((position.symbol,)) in (1, modular.FULL):
+                below = wide if wide.terms[(position.symbol,)] == modular.FULL else P.negate(wide)
+                start = Polynomial(
+                    64, {m: c for m, c in below.terms.items() if m != (position.symbol,)}, below.constant
+                )
                 found = not_negative(self.integers, P.shifted(below, -1))
                 first = not_negative(self.integers, start)
                 if isinstance(found, Predicate) and isinstance(first, Predicate) and self._known(first):
                     return found.polynomials[0]
-        raise self.fail("the condition for another turn is no comparison of integers")
+        raise self.fail("the condition for another iteration is no comparison of integers")
 
     def _known(self, condition: Predicate) -> bool:
         return any(implies(each, condition.polynomials[0]) for each in self.entered)
 
     def _fold(
-        self, entry: State, variables: InductionVariables, scale: Scale, end: End, unit: int
+        self, entry: State, variables: InductionVariables, position: Position, end: LoopEnd, unit: int
     ) -> Polynomial | None:
         machine, loop = self.machine, self.loop
         data = [name for name in loop.carried if name not in variables.start]
         before = machine.shared
-        memory = self._ready(variables, scale, data)
+        memory = self._ready(variables, position, data)
         accumulators = [name for name in data if hash_of(machine.registers[name])[1] & L.POISON]
         found = chains(self.instructions, loop, accumulators, self.program.mnemonics)
         ready = State.of(machine)
-        once = not any(implies(each, self._at_entry(end, scale)) for each in self.entered)
-        fold = Fold(self.body, end, unit, once, scale, self.rows)
+        once = not any(implies(each, self._at_entry(end, position)) for each in self.entered)
+        fold = Fold(self.body, end, unit, once, position, self.rows)
         named: dict[str, Lanes] = {}
         results: dict[str, Lanes] = {}
         others = [name for name in loop.kept if name not in data and name not in variables.start]
@@ -416,13 +429,13 @@ class LoopSummary:
         for place, level in enumerate(found.levels):
             if place:
                 machine.shared, machine.registers = before, dict(entry.registers)
-                memory = self._ready(variables, scale, data)
+                memory = self._ready(variables, position, data)
             memory.watch()
             starts = {name: named.get(name) or poison(self._width(name)) for name in (*accumulators, *idle)}
-            recorded = self._turns(variables, found, level, starts, entry, others)
+            recorded = self._period(variables, found, level, starts, entry, others)
             if not place:
                 self._check_state(entry, ready, [name for name in firm if name not in idle], memory.live_in())
-                self._check_integers(variables, scale.turn)
+                self._check_integers(variables, position.symbol)
             for name in level:
                 results[name], named[name] = fold.of(name, self._start(entry, name), recorded)
             for name in others:
@@ -437,17 +450,17 @@ class LoopSummary:
                     bits, hashing.constant("after a loop"), L.TERM | L.POISON
                 )
         memory.leave()
-        return None if once else self._at_entry(end, scale)
+        return None if once else self._at_entry(end, position)
 
     def _start(self, entry: State, name: str) -> Value:
         return entry.registers.get(name, poison(self._width(name)))
 
-    def _ready(self, variables: InductionVariables, scale: Scale, data: list[str]) -> LiveInMemory:
-        """Runs the turns that fill what the loop carries, up to the symbolic position."""
+    def _ready(self, variables: InductionVariables, position: Position, data: list[str]) -> LiveInMemory:
+        """Runs the iterations that fill what the loop carries, up to the symbolic position."""
         machine, loop = self.machine, self.loop
         carries = any(self.instructions[pc].opcode.startswith(self.program.mnemonics.asynchronous) for pc in loop.body)
         lead = variables.period if carries or variables.period > 1 else 1
-        self.body.place(variables, scale.turn, -(lead // variables.period))
+        self.body.place(variables, position.symbol, -(lead // variables.period))
         for name in data:
             bits = self._width(name)
             machine.registers[name] = Lanes(bits, hashing.constant(f"before the loop {name}"), L.TERM | L.POISON)
@@ -459,17 +472,17 @@ class LoopSummary:
         return memory
 
     def _check_state(self, entry: State, ready: State, firm: list[str], live: Array) -> None:
-        """That turns start in the state to which they lead and in which the loop is entered.  Raises Unreadable.
+        """Checks the induction: the loop's entry and a period lead to the same state.  Raises Unreadable.
 
-        What nothing has written by then is not compared: a result that it enters is not taken.
+        Cells that nothing has written yet are not compared: a result that depends on them is undefined.
         """
         live = ready.written(live)
         after = State.of(self.machine)
         first_row = 0
         if not entry.agrees(first_row, ready, self.rows[ENTRY], firm, live):
-            raise self.fail("the state at the loop's start is not that of a later turn")
+            raise self.fail("the state at the loop's start is not that of a later iteration")
         if not after.agrees(first_row, ready, self.rows[NEXT], firm, live):
-            raise self.fail("a turn does not lead to the state of the next one")
+            raise self.fail("an iteration does not lead to the state of the next one")
 
     def _width(self, name: str) -> int:
         value = self.machine.registers.get(name)
@@ -478,18 +491,20 @@ class LoopSummary:
         declared = self.program.kernel.registers
         return declared.get(name) or declared.get(name.rstrip("0123456789")) or 32
 
-    def _at_entry(self, end: End, scale: Scale) -> Polynomial:
-        terms = {m: c for m, c in end.condition.terms.items() if scale.turn not in m and scale.elements not in m}
+    def _at_entry(self, end: LoopEnd, position: Position) -> Polynomial:
+        terms = {
+            m: c for m, c in end.condition.terms.items() if position.symbol not in m and position.elements not in m
+        }
         return Polynomial(64, terms, end.condition.constant)
 
-    def _check_integers(self, variables: InductionVariables, position: int) -> None:
+    def _check_integers(self, variables: InductionVariables, symbol: int) -> None:
         reached = {name: self.body.polynomial(name) for name in variables.start}
-        self.body.place(variables, position, 1)
+        self.body.place(variables, symbol, 1)
         for name, value in reached.items():
             if not self.integers.equal(value, self.body.polynomial(name)):
                 raise self.fail("an integer grows unevenly")
 
-    def _turns(
+    def _period(
         self,
         variables: InductionVariables,
         found: Chains,
@@ -498,11 +513,10 @@ class LoopSummary:
         entry: State,
         others: list[str],
     ) -> Recorded:
-        """Runs a whole period, each accumulator starting every turn (and every matrix step of a chain) as a symbol.
+        """Runs a whole period; accumulators of the level are one symbol before every iteration and every matrix step.
 
-        Those of the level are one symbol.  `starts` gives the others: those before it by their names, and poison for
-        those after it and for what is taken to be overwritten before it matters.  What turns leave in `others` is
-        noted too.
+        `starts` gives the other accumulators: those of earlier levels by name, and poison for those of later levels and
+        for registers that are overwritten before they are read.  The values of `others` are recorded too.
         """
         machine = self.machine
         flags = {name: self._property(machine, name, entry) for name in level}
@@ -525,7 +539,7 @@ class LoopSummary:
                     recorded.left[name].append(machine.registers[name])
         for name, values in recorded.values.items():
             if flags[name] and not all(np.all(np.bitwise_and(as_lanes(value).meta, flags[name])) for value in values):
-                raise NotKept
+                raise NotPreserved
         return recorded
 
     def _property(self, machine: Machine, name: str, entry: State) -> int:

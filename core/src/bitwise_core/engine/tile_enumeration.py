@@ -1,9 +1,9 @@
-"""Whether the numbering of tiles reaches every tile once: the tile numbers evaluated for small grids.
+"""Whether blocks enumerate every tile exactly once, evaluated for small grids.
 
-A kernel whose blocks skip or repeat tiles is not the function of output coordinates that its elements suggest.  Two
-coordinates made from one block number are therefore evaluated for every grid of up to LARGEST x LARGEST tiles; where
-they do not go through all tiles exactly once, or contain what is not evaluated here, they stay tied to their
-definitions.
+A kernel whose blocks skip or repeat tiles is not the function of output coordinates that its elements define.  Two
+coordinates that are made of one block index are therefore evaluated for every grid of up to LARGEST x LARGEST tiles.
+Where they do not enumerate all tiles exactly once, or contain an operation that is not evaluated here, they stay tied
+to their definitions.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ LARGEST = 12
 
 
 class _NotEvaluated(Exception):
-    """An operation that has no numbers here."""
+    """An operation that is not evaluated here."""
 
 
 def reaches_all(
     integers: ParametricIntegers, coordinates: Sequence[Coordinate], block: int
 ) -> Mapping[int, int] | None:
-    """Whether coordinates that depend on one block symbol (an atom) go through all their tiles, each once.
+    """Whether coordinates that depend on one block symbol (an atom) enumerate all their tiles, each once.
 
-    If so, along which of the coordinates each scalar counts elements on which this rests, else None.
+    If so, the coordinate along which each scalar of the definitions counts elements; else None.
     """
     tiles = integers.tiles
     looping = tiles is not None and tiles.symbol == block
@@ -56,7 +56,7 @@ def reaches_all(
 
 
 def _scalars(integers: ParametricIntegers, definitions: Sequence[Polynomial], own: set[int]) -> set[int]:
-    """The symbols without a definition, other than coordinates themselves, that these integers are made of."""
+    """The atoms without a definition, other than `own`, of which these integers are made."""
     found: set[int] = set()
     stack = [number for each in definitions for number in each.atoms()]
     seen: set[int] = set()
@@ -86,7 +86,7 @@ def _bijective(
     sizes: Mapping[int, int],
     condition: Polynomial | None,
 ) -> bool:
-    """`sizes` says along which coordinate each scalar counts elements; `condition` which numbers of tiles there are."""
+    """Evaluates; `sizes` gives the coordinate along which each scalar counts elements, `condition` the tiles."""
     most = (LARGEST, LARGEST if len(coordinates) == 2 else 1)
     counts = [(rows, columns) for rows in range(1, most[0] + 1) for columns in range(1, most[1] + 1)]
     total = np.array([rows * columns for rows, columns in counts], dtype=np.int64)
@@ -120,7 +120,7 @@ def _bijective(
 def _ends(
     integers: ParametricIntegers, condition: Polynomial, values: Mapping[int, Any], block: int, total: Any
 ) -> bool:
-    """Whether the condition, which falls with a tile's number, holds for all tiles and for none after them."""
+    """Whether the condition, which decreases with the tile's index, holds for all tiles and for none after them."""
     coordinates = {each.symbol for each in integers.coordinates.found}
     scalars = {number: value for number, value in values.items() if integers.atoms[number].definition is None}
     own = {number: value for number, value in scalars.items() if number not in coordinates}

@@ -1,7 +1,8 @@
-"""The function from output coordinates to stored values that a block's elements amount to.
+"""The function from output coordinates to stored values that the elements of one block define.
 
-A coordinate is free where the instances of the launch prove that every offset of its tile holds the same function of
-it, masks included: it then drops out with its extent.  Any other coordinate stays tied to its definition.
+A coordinate is free if the instances of the launch prove that every offset of its tile holds the same function of it,
+masks included.  The function is then independent of the tile's extent.  Any other coordinate is tied: its definition is
+part of the signature.
 """
 
 from __future__ import annotations
@@ -21,18 +22,14 @@ from bitwise_core.machine.domain import Unreadable
 
 
 def signature_of(elements: Elements, integers: ParametricIntegers) -> tuple[hashing.Words, tuple[str, ...]]:
-    """The hash of the function from output coordinates to stored values, and what it says of tiles.
-
-    A coordinate whose instances prove that every offset of the tile holds the same function of it drops out with its
-    extent.  Any other stays tied to its definition.
-    """
+    """The hash of the function from output coordinates to stored values, and notes on its tiles.  Raises Unreadable."""
     coordinates = integers.coordinates
     keys, first = _distinct(elements.whole[:, 0])
     whole, address = elements.whole[:, :, first], elements.address[:, :, first]
     renamed = {name: bool((whole[:, row] != whole[:, 0]).any()) for name, row in coordinates.renaming.items()}
     tiles = integers.tiles
     if tiles is not None and renamed.get(tiles.block):
-        raise Unreadable("what a turn of a loop over tiles stores depends on the block that runs it")
+        raise Unreadable("what an iteration of a persistent loop stores depends on the block that runs it")
     free: dict[int, tuple[int | None, Any]] = {}
     for coordinate in coordinates.found:
         steps = _steps(whole, address, keys, coordinate, coordinates)
@@ -81,7 +78,7 @@ def _lone_symbol(
     free: Mapping[int, tuple[int | None, Any]],
     renamed: Mapping[str, bool],
 ) -> str | None:
-    """The one block symbol that is a coordinate itself, in tiles of one element, beside at most one free coordinate."""
+    """The one block coordinate that is an output coordinate, in tiles of one element, beside at most one free one."""
     used = [name for name, depends in renamed.items() if depends]
     others = [each for each in coordinates.found if free.get(each.index, (0, None))[0] is not None]
     if len(used) != 1 or used[0] == EXTENT or len(others) > 1 or any(each.index not in free for each in others):
@@ -95,9 +92,9 @@ def _lone_symbol(
 
 
 def _untie_enumerations(free: dict[int, tuple[int | None, Any]], integers: ParametricIntegers) -> Mapping[int, int]:
-    """Coordinates whose block numbers do not go through all tiles once are not free.
+    """Ties the coordinates whose tiles are not enumerated exactly once.
 
-    Gives back along which coordinate each scalar counts elements that says how far a loop over tiles goes.
+    Returns, for a persistent loop, the coordinate along which each scalar of its bound counts elements.
     """
     coordinates = integers.coordinates
     reached: dict[int, int] = {}
@@ -122,7 +119,7 @@ def _reach(
     row: int,
     exchanged: bool,
 ) -> hashing.Words:
-    """What says how many tiles a loop over tiles goes through: the sizes that it covers, or else its condition."""
+    """The hash of how many tiles a persistent loop computes: the sizes that it covers, or else its condition."""
     coordinates, tiles, total = integers.coordinates, integers.tiles, np.zeros((2, 1, 1), dtype=np.uint64)
     if tiles is None:
         return total
