@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_core.checker import Options, Reading, Source, read
+from bitwise_core.engine.concrete import ready
 from bitwise_core.engine.execution import execute
-from bitwise_core.engine.launch_exact import ready
 from bitwise_core.machine.launch import Argument, Launch
 
 Array = npt.NDArray[Any]

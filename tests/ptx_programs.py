@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bitwise_core.engine.launch_exact import ready, results, run_blocks
+from bitwise_core.engine.concrete import ready, results, run_blocks
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Arch, BitPatterns, OpcodeTable
 from bitwise_core.machine.global_memory import GlobalMemory

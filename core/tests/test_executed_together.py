@@ -9,8 +9,8 @@ from toy_texts import launch, row_sum
 
 from bitwise_core import registry
 from bitwise_core.checker import Options, Source, prepare
+from bitwise_core.engine.concrete import LANES, Ready
 from bitwise_core.engine.execution import execute, execute_together
-from bitwise_core.engine.launch_exact import LANES, Ready
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.launch import Launch
 

@@ -145,7 +145,7 @@ def test_gradients_are_those_of_the_ordinary_product(toy: None) -> None:
 
 
 def test_a_trace_holds_one_operation() -> None:
-    from bitwise_torch.custom_operator import operation
+    from bitwise_torch.products import operation
 
     a, b = drawn(5, 40), drawn(40, 7, 1)
     torch.library.opcheck(operation(), (a, b, DESC.to_text(), "", "fp16"))

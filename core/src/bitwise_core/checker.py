@@ -16,10 +16,10 @@ import numpy as np
 from bitwise_core import large
 from bitwise_core.asm import AssemblyError, Module
 from bitwise_core.buffers import forms
-from bitwise_core.engine.grid import NotTranslations
-from bitwise_core.engine.launch_exact import Ready, TooMuchWork, ready, results, run_blocks
-from bitwise_core.engine.launch_free import launch_free_signature
-from bitwise_core.engine.translation import Summary
+from bitwise_core.engine.block_symmetry import Summary
+from bitwise_core.engine.concrete import Ready, TooMuchWork, ready, results, run_blocks
+from bitwise_core.engine.grid import NotSymmetric
+from bitwise_core.engine.parametric import parametric_signature
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.global_memory import Undetermined
@@ -242,7 +242,7 @@ def read(source: Source, arch: Arch, buffers: Mapping[str, int], options: Option
         else:
             with _collecting_later():
                 signature, notes = _for_its_launch(source, arch, buffers, options)
-    except NotTranslations as error:
+    except NotSymmetric as error:
         return stopped(
             f"the grid is too large to be run whole, and its blocks are not proved to be translations: {error}"
         )
@@ -287,7 +287,7 @@ def _for_its_launch(
         raise Unreadable("the launch is too large to be compared across architectures")
     try:
         large.summary_of(_key(source, arch, options), lambda: prepared.ready, buffers, options.assume)
-    except NotTranslations:
+    except NotSymmetric:
         if prepared.ready.launch.blocks * prepared.ready.threads > MAXIMUM_LANES:
             raise
         memory, scratch = run_blocks(prepared.ready, TermDomain(options.assume), buffers)
@@ -320,7 +320,7 @@ def _across(output: Output, form: FloatFormat | None, architecture: str) -> Outp
 
 
 def summary(source: Source, arch: Arch, buffers: Mapping[str, int], options: Options) -> Summary:
-    """The checked summary of a kernel's grid.  Raises NotTranslations, Unreadable."""
+    """The checked summary of a kernel's grid.  Raises NotSymmetric, Unreadable."""
 
     def ready_again() -> Ready:
         return prepare(source, arch, options).ready
@@ -336,7 +336,7 @@ def _key(source: Source, arch: Arch, options: Options) -> tuple[object, ...]:
 def _for_every_launch(source: Source, arch: Arch, options: Options) -> tuple[bytes | None, tuple[str, ...]]:
     entry = source.entry if source.launch is None else source.launch.entry
     module, notes = settled(source, entry, arch, options)
-    found = launch_free_signature(module, module.kernel(entry), arch)
+    found = parametric_signature(module, module.kernel(entry), arch)
     return found.value, (*notes, *found.notes)
 
 

@@ -27,13 +27,12 @@ from bitwise_core.checker import (
     summary,
     verdict,
 )
-from bitwise_core.engine import translation
-from bitwise_core.engine.grid import NotTranslations
-from bitwise_core.engine.parting import Parting, part_trees, words
-from bitwise_core.engine.parting_words import sentence
+from bitwise_core.engine import block_symmetry
+from bitwise_core.engine.block_symmetry import Summary
+from bitwise_core.engine.byte_ranges import covers, merged
+from bitwise_core.engine.divergence import DivergentNodes, divergence_sentence, expression_text, first_divergence
+from bitwise_core.engine.grid import NotSymmetric
 from bitwise_core.engine.replay import Part, Replay, Scalar, replay
-from bitwise_core.engine.spans import covers, merged
-from bitwise_core.engine.translation import Summary
 from bitwise_core.large import terms_under
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.domain import Unreadable
@@ -63,7 +62,7 @@ class Parted:
     element: Element
     replays: tuple[Replay, Replay]
     roots: tuple[Scalar, Scalar]
-    parting: Parting
+    parting: DivergentNodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +114,8 @@ def compare_large(
     """Whether two kernels on large grids are equal, from few blocks, and why; never raises for what a text says."""
     try:
         summaries = _summaries(left, right, arch, buffers, options)
-        found = translation.compare(summaries[0], summaries[1], terms_under(options.assume))
-    except (NotTranslations, Unreadable, AssemblyError, ManifestError) as error:
+        found = block_symmetry.compare(summaries[0], summaries[1], terms_under(options.assume))
+    except (NotSymmetric, Unreadable, AssemblyError, ManifestError) as error:
         return Outcome.UNKNOWN, f"{left.name} and {right.name} could not be compared block by block: {error}"
     except MemoryError:
         return Outcome.UNKNOWN, f"comparing {left.name} and {right.name} ran out of memory"
@@ -132,10 +131,10 @@ def _summaries(
 def _difference_of_large(
     left: Source, right: Source, arch: Arches, buffers: Mapping[str, int], options: Options
 ) -> Element | None:
-    """An element in which two kernels on large grids differ.  Raises Unreadable, NotTranslations."""
+    """An element in which two kernels on large grids differ.  Raises Unreadable, NotSymmetric."""
     domain = terms_under(options.assume)
     summaries = _summaries(left, right, arch, buffers, options)
-    found = translation.compare(summaries[0], summaries[1], domain)
+    found = block_symmetry.compare(summaries[0], summaries[1], domain)
     if found.equal or found.address is None or found.buffer is None:
         return None
     columns: list[tuple[int, int] | None] = []
@@ -143,7 +142,7 @@ def _difference_of_large(
         output = None
         if found.buffer in each.owners:
             block = int(each.owners[found.buffer].of(np.array([found.address]))[0])
-            output = translation.run_in_full(each, domain, [block])[block].get(found.buffer)
+            output = block_symmetry.run_in_full(each, domain, [block])[block].get(found.buffer)
         places = (
             np.zeros(0, dtype=np.int64)
             if output is None
@@ -171,7 +170,7 @@ def find_element(
 ) -> Element | str:
     """The element of that index, in elements of the width stored there, or a sentence that says there is none.
 
-    Raises Unreadable, NotTranslations.
+    Raises Unreadable, NotSymmetric.
     """
     outputs: Mapping[int, Output] | None = small_outputs(prepared.ready, buffers, options)
     if outputs is None:
@@ -198,7 +197,7 @@ def _around(found: Summary, options: Options, buffer: int, index: int) -> Mappin
         if not covers(merged(owners.start, owners.end), address)[0]:
             continue
         block = int(owners.of(address)[0])
-        output = translation.run_in_full(found, terms_under(options.assume), [block])[block].get(buffer)
+        output = block_symmetry.run_in_full(found, terms_under(options.assume), [block])[block].get(buffer)
         if output is not None and ((output.address == np.uint64(address[0])) & (output.size == size)).any():
             return {buffer: output}
     return {}
@@ -219,7 +218,7 @@ def witness(
             element = _difference_of_large(left, right, arch, buffers, options)
         else:
             element = first_difference(outputs[0], outputs[1])
-    except (Unreadable, NotTranslations):
+    except (Unreadable, NotSymmetric):
         return None, None
     if element is None or element.address >> POINTER_SHIFT == COMPUTED:
         return None, None
@@ -241,13 +240,13 @@ def witness(
     (first, root_left, line_left), (second, root_right, line_right) = sides
     if options.across and _equal_but_for_nans(prepared, buffers, options, element):
         return replace(found, why_not=OWN_NANS), None
-    parting = part_trees(first, root_left, second, root_right)
+    parting = first_divergence(first, root_left, second, root_right)
     shown = replace(
         found,
         left=_side(first, parting.left, line_left),
         right=_side(second, parting.right, line_right),
         depth=parting.depth,
-        meaning=sentence(parting.left.name, parting.right.name, left.name, right.name),
+        meaning=divergence_sentence(parting.left.name, parting.right.name, left.name, right.name),
     )
     return shown, Parted(element, (first, second), (root_left, root_right), parting)
 
@@ -285,7 +284,7 @@ def shown_element(
 def _side(found: Replay, part: Part, store_line: int) -> Side:
     line = part.line or store_line
     source = found.sources.get(line)
-    return Side(words(found, part), part.name, line or None, None if source is None else str(source))
+    return Side(expression_text(found, part), part.name, line or None, None if source is None else str(source))
 
 
 def first_difference(left: Mapping[int, Output], right: Mapping[int, Output]) -> Element | None:

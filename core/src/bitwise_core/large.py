@@ -6,8 +6,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from functools import cache, partial
 
-from bitwise_core.engine.launch_exact import Ready
-from bitwise_core.engine.translation import Summary, check, summarise
+from bitwise_core.engine.block_symmetry import Summary, check, summarise
+from bitwise_core.engine.concrete import Ready
 from bitwise_core.machine.terms import TermDomain
 
 KEPT = 6
@@ -29,7 +29,7 @@ def summary_of(
 ) -> Summary:
     """The summary of a kernel's grid, checked, from the last ones or made anew.
 
-    Raises NotTranslations where the proof fails, Unreadable or Undetermined where the kernel has no result of its own.
+    Raises NotSymmetric where the proof fails, Unreadable or Undetermined where the kernel has no result of its own.
     """
     full = (key, tuple(sorted(buffers.items())), assume)
     if full in _kept:

@@ -9,7 +9,7 @@ c = matmul(a, b, lock=read_lock("products.json"))
 from __future__ import annotations
 
 import warnings
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bitwise_core import registry
@@ -289,14 +289,12 @@ def _traced_product(
 ) -> torch.Tensor:
     import torch
 
-    from bitwise_torch.custom_operator import output_of, ready
-
-    ready()
+    _register()
     if desc is None:
         text, name = "", _output(a, out_dtype)
     elif isinstance(desc, str):
         text = desc
-        name = output_of(desc) if out_dtype is None else _output(a, out_dtype)
+        name = _output_of(desc) if out_dtype is None else _output(a, out_dtype)
     elif torch.compiler.is_compiling():
         raise ProductError("while torch.compile traces, desc is the descriptor's text: give desc.to_text()")
     else:
@@ -309,3 +307,56 @@ def _traced_product(
 def read(text: str) -> GEMMDesc:
     """The descriptor of a text, kept.  Raises DescriptorError."""
     return GEMMDesc.from_text(text)
+
+
+@cache
+def operation() -> Any:
+    """The operation of PyTorch that is a product in traces and in graphs of gradients, registered once.
+
+    `bitwise::matmul(a, b, desc, like, dtype)`, where `desc` is a descriptor's text, or `like` a library's name.
+    """
+    import torch
+
+    def empty(a: torch.Tensor, b: torch.Tensor, dtype: str) -> torch.Tensor:
+        return a.new_empty((a.shape[0], b.shape[1]), dtype=getattr(torch, DTYPES[dtype]))
+
+    def product(a: torch.Tensor, b: torch.Tensor, desc: str, like: str, dtype: str) -> torch.Tensor:
+        out = empty(a, b, dtype)
+        run(a, b, out, read(desc) if desc else None, like or None)
+        return out
+
+    def fake(a: torch.Tensor, b: torch.Tensor, desc: str, like: str, dtype: str) -> torch.Tensor:
+        return empty(a, b, dtype)
+
+    def setup(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        ctx.save_for_backward(*inputs[:2])
+
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
+        a, b = ctx.saved_tensors
+        left = (gradient.to(b.dtype) @ b.t()).to(a.dtype) if ctx.needs_input_grad[0] else None
+        right = (a.t() @ gradient.to(a.dtype)).to(b.dtype) if ctx.needs_input_grad[1] else None
+        return left, right, None, None, None
+
+    made = torch.library.custom_op(
+        "bitwise::matmul", product, mutates_args=(),
+        schema="(Tensor a, Tensor b, str desc, str like, str dtype) -> Tensor",
+    )  # fmt: skip
+    made.register_fake(fake)
+    made.register_autograd(backward, setup_context=setup)
+    return made
+
+
+def _register() -> bool:
+    """Registers the operation; the result is a constant to a trace."""
+    operation()
+    return True
+
+
+def _output_of(text: str) -> str:
+    """The type of the output of a descriptor's text; a constant to a trace."""
+    return read(text).output_dtype
+
+
+# What torch.compiler.assume_constant_result sets; PyTorch is not loaded here.
+_register._dynamo_marked_constant = True  # type: ignore[attr-defined]
+_output_of._dynamo_marked_constant = True  # type: ignore[attr-defined]

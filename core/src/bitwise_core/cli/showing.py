@@ -12,7 +12,7 @@ from bitwise_core.asm import AssemblyError
 from bitwise_core.checker import Options, Source, buffer_numbers, prepare
 from bitwise_core.cli.inputs import kernels, print_json
 from bitwise_core.difference import find_element, shown_element
-from bitwise_core.engine.grid import NotTranslations
+from bitwise_core.engine.grid import NotSymmetric
 from bitwise_core.engine.trees import MAXIMUM_NODES, Tree, build_tree
 from bitwise_core.folder import InputError
 from bitwise_core.machine.arch import Arch
@@ -73,7 +73,7 @@ def tree_of(
         raise InputError(f"{source.name}: {error}") from None
     except AssemblyError as error:
         raise InputError(str(error)) from None
-    except NotTranslations as error:
+    except NotSymmetric as error:
         raise Unreadable(f"the grid is too large to be run whole: {error}") from None
     if isinstance(place, str):
         raise InputError(f"--element: {source.name} does not store {element}; {place}")

@@ -15,7 +15,7 @@ import numpy as np
 from bitwise_core.machine.lanes import Array
 
 
-class NotTranslations(Exception):
+class NotSymmetric(Exception):
     """The blocks could not be proved to be translations of one another; nothing is said about the kernel."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
@@ -101,7 +101,7 @@ class Grid:
         blocks = self.blocks
         others, inverse = np.unique(keys[~same], return_inverse=True)
         if len(self.aside) + len(others) > self.limits.parts:
-            raise NotTranslations(f"the grid falls into more than {self.limits.parts} parts that act differently")
+            raise NotSymmetric(f"the grid falls into more than {self.limits.parts} parts that act differently")
         order = np.argsort(inverse, kind="stable")
         rest = blocks[~same][order]
         ends = np.cumsum(np.bincount(inverse))

@@ -74,7 +74,7 @@ def chains(
             break
         pure = pure - turn.impure
     depends = {name: turn.sources([name]) for name in turn.depends}
-    line = instructions[loop.head].line
+    line = instructions[loop.header].line
     if any(Source(name, True) in depends[name] for name in wanted):
         raise Unreadable("a loop's accumulator is seen by other threads within the loop", line)
     return Chains(pure, tuple(turn.steps), _levels({name: depends[name] for name in wanted}, line), depends)

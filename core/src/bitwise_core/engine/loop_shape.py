@@ -52,26 +52,26 @@ def effect(instruction: Instruction, mnemonics: Mnemonics) -> Effect:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Instructions `head` to `back`, the last of which branches to the first.
+    """Instructions `header` to `latch`, the last of which branches to the first.
 
-    `carried` are the registers that a turn reads before it writes them and that the loop writes; `kept` are those
-    that it writes and that are read outside it.
+    `carried` are the registers that an iteration reads before it writes them and that the loop writes; `kept` are
+    those that it writes and that are read outside it.
     """
 
-    head: int
-    back: int
+    header: int
+    latch: int
     writes: frozenset[str]
     carried: tuple[str, ...]
     kept: frozenset[str]
 
     @property
     def body(self) -> range:
-        """The instructions of a turn but for the branch."""
-        return range(self.head, self.back)
+        """The instructions of an iteration but for the branch."""
+        return range(self.header, self.latch)
 
 
 def find_loops(kernel: Kernel, mnemonics: Mnemonics) -> Mapping[int, Loop]:
-    """By their head, the loops whose turns are straight lines."""
+    """The loops whose bodies are straight lines, by header."""
     instructions = kernel.instructions
     targets = {target for each in instructions for target in _targets(each, kernel, mnemonics)}
     found: dict[int, Loop] = {}
@@ -96,25 +96,25 @@ def _targets(instruction: Instruction, kernel: Kernel, mnemonics: Mnemonics) -> 
     }
 
 
-def _loop(instructions: Sequence[Instruction], head: int, back: int, mnemonics: Mnemonics) -> Loop:
+def _loop(instructions: Sequence[Instruction], header: int, latch: int, mnemonics: Mnemonics) -> Loop:
     written: set[str] = set()
     exposed: set[str] = set()
-    for instruction in instructions[head : back + 1]:
+    for instruction in instructions[header : latch + 1]:
         found = effect(instruction, mnemonics)
         exposed |= found.reads - written
         written |= found.writes
     outside = {
         name
-        for instruction in (*instructions[:head], *instructions[back + 1 :])
+        for instruction in (*instructions[:header], *instructions[latch + 1 :])
         for name in effect(instruction, mnemonics).reads
     }
-    return Loop(head, back, frozenset(written), tuple(sorted(exposed & written)), frozenset(written & outside))
+    return Loop(header, latch, frozenset(written), tuple(sorted(exposed & written)), frozenset(written & outside))
 
 
 def slice_of(
     instructions: Sequence[Instruction], loop: Loop, wanted: Iterable[str], mnemonics: Mnemonics
 ) -> list[int] | None:
-    """The instructions of a turn that decide these registers; None where one is no plain integer operation."""
+    """The instructions of an iteration that decide these registers; None where one is no plain integer operation."""
     needed = set(wanted)
     chosen: set[int] = set()
     while True:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from bitwise_core.asm import SourceLine
-from bitwise_core.engine.launch_exact import Ready, run_blocks
+from bitwise_core.engine.concrete import Ready, run_blocks
 from bitwise_core.machine import hashing, matrix, recording
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable

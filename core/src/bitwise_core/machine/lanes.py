@@ -122,7 +122,7 @@ Value: TypeAlias = Array | Lanes | Pieces
 
 
 class Numbers:
-    """Known numbers kept in another form than one array, standing wherever an array may (`engine.separable`)."""
+    """Known numbers kept in another form than one array, standing wherever an array may (`engine.block_affine`)."""
 
     __slots__ = ()
 

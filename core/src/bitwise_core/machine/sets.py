@@ -1,4 +1,4 @@
-"""Sets of terms: operations whose operands have no order (`extrema` has maxima and minima, `linear` sums of integers).
+"""Sets of terms: operations whose operands have no order (`extrema`: maxima and minima; `linear_hash`: integer sums).
 
 A set's payload is the sum of its members' hashes, so that a set of sets is the set of all their members.
 """

@@ -1,6 +1,6 @@
 """The domain of terms: a floating-point value is a hash of its dependence tree, kept in canonical form.
 
-The rules of floating-point operations are in `float_rules`, those of sets and linear forms in `sets`.
+The rules of floating-point operations are in `float_rules`, of sets in `sets`, of linear forms in `linear_hash`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bitwise_core.machine.folding import Shape, fold, shape
 from bitwise_core.machine.integer_steps import integer_terms
 from bitwise_core.machine.lane_hash import WIDENING, nans_told, same_everywhere, term
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
-from bitwise_core.machine.linear import linear
+from bitwise_core.machine.linear_hash import linear_form
 from bitwise_core.machine.pieces import as_lanes, choose, concat, cut, ends
 from bitwise_core.machine.sets import SET_INDEX, union
 from bitwise_core.machine.winners import Winners, beyond
@@ -152,7 +152,7 @@ class TermDomain:
             inner, narrow = operands[0].extends
             return self.integer(f"convert.{extension[1]}.{narrow}", [inner], bits, _extension(bits))
         values = [as_lanes(operand) for operand in operands]
-        result = linear(name, values, bits)
+        result = linear_form(name, values, bits)
         if result is not None:
             recording.note(name, result, values, commutes=name.startswith(("add", "mul")))
         if result is None and gathers and len(values) == 2 and name in SET_INDEX:

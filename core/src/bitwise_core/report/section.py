@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bitwise_core import registry
 from bitwise_core.checker import STANDING_NOTES, Options, Source, Witness, buffer_numbers, prepare
 from bitwise_core.difference import Element, find_element, shown_element, witness
-from bitwise_core.engine.grid import NotTranslations
+from bitwise_core.engine.grid import NotSymmetric
 from bitwise_core.engine.trees import build_tree
 from bitwise_core.folder import arch_of, targets_of
 from bitwise_core.machine.arch import Arch
@@ -180,7 +180,7 @@ def _picture(source: Source, arch: Arch, options: Options, element: str | None) 
         replayed, scalar, _ = shown_element(
             prepared, buffers, options, found.address, found.size, found.threads[0] or 0
         )
-    except (Unreadable, NotTranslations):
+    except (Unreadable, NotSymmetric):
         return None
     tree = build_tree(replayed, scalar)
     svg = to_svg(condense(tree.root), max_nodes=MAXIMUM_BOXES)

@@ -11,8 +11,8 @@ import numpy as np
 from bitwise_core.buffers import Array, Form
 from bitwise_core.checker import MAXIMUM_LANES, Prepared
 from bitwise_core.difference import Parted
+from bitwise_core.engine.concrete import LANES
 from bitwise_core.engine.execution import Execution, execute
-from bitwise_core.engine.launch_exact import LANES
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.finiteness import not_finite
 from bitwise_core.machine.launch import POINTER_SHIFT

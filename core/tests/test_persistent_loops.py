@@ -1,4 +1,4 @@
-"""Loops over tiles: one turn for a tile's number stands for the kernel, however many blocks share the tiles."""
+"""Persistent loops: one iteration for a symbolic tile is the kernel, however many blocks share the tiles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BODY = """	add.s32 %r5, %r1, {last};
 	mov.b32 %r7, %r3;
 {before}	setp.ge.s32 %p1, %r7, %r6;
 	@%p1 bra $done;
-$turn:
+$iteration:
 	mul.lo.s32 %r8, %r7, {tile};
 	add.s32 %r9, %r8, %r4;
 	setp.lt.s32 %p2, %r9, %r1;
@@ -21,11 +21,11 @@ $turn:
 	add.s64 %rd5, %rd2, %rd3;
 	mov.b32 %r10, 0;
 	@%p2 ld.global.b32 %r10, [%rd4];
-{turn}	add.rn.f32 %r11, %r10, 0f3F800000;
+{iteration}	add.rn.f32 %r11, %r10, 0f3F800000;
 	@%p2 st.global.b32 [%rd5], %r11;
 	add.s32 %r7, %r7, {step};
 	setp.lt.s32 %p3, %r7, %r6;
-	@%p3 bra $turn;
+	@%p3 bra $iteration;
 $done:
 """
 
@@ -35,12 +35,12 @@ def tiles(
     step: str = "2",
     *,
     before: str = "",
-    turn: str = "",
+    iteration: str = "",
     source: str = "%rd1",
     bound: str = "%r1",
 ) -> str:
     """target[i] = source[i] + 1 for i below n, in tiles that each block takes `step` apart."""
-    body = BODY.format(tile=tile, last=tile - 1, step=step, before=before, turn=turn, source=source)
+    body = BODY.format(tile=tile, last=tile - 1, step=step, before=before, iteration=iteration, source=source)
     return kernel(body.replace("%r5, %r1", f"%r5, {bound}"), tile)
 
 
@@ -73,7 +73,7 @@ $inner:
 	@%p4 bra $inner;
 	mov.b32 %r10, %r31;
 """
-    first, second = tiles(turn=inner), tiles(128, "5", turn=inner)
+    first, second = tiles(iteration=inner), tiles(128, "5", iteration=inner)
     assert symbolic(first) == symbolic(second)
     assert same_at(first, second, (2, 5), 300, 3)
     assert symbolic(first) != symbolic(tiles())
@@ -91,7 +91,7 @@ $skip:
 	@%p4 bra $inner;
 """
     with pytest.raises(Unreadable, match="control flow depends on the launch"):
-        symbolic(tiles(turn=inner))
+        symbolic(tiles(iteration=inner))
 
 
 def test_as_many_tiles_as_another_argument_says() -> None:
@@ -101,7 +101,7 @@ def test_as_many_tiles_as_another_argument_says() -> None:
 
 
 def test_a_turn_that_stores_something_else() -> None:
-    first, second = tiles(), tiles(turn="\tadd.rn.f32 %r10, %r10, 0f3F800000;\n")
+    first, second = tiles(), tiles(iteration="\tadd.rn.f32 %r10, %r10, 0f3F800000;\n")
     assert not same_at(first, second, (2, 2), 300, 0)
     assert signature(first) != signature(second)
 
@@ -114,22 +114,22 @@ def test_tiles_that_are_left_out_tie_the_others() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (tiles().replace("setp.ge.s32 %p1", "setp.gt.s32 %p1"), "turns end where the first one would be run"),
-        (tiles(turn="\tcvt.rn.f32.s32 %r21, %r3;\n\tadd.rn.f32 %r10, %r10, %r21;\n"), "depends on the block"),
+        (tiles().replace("setp.ge.s32 %p1", "setp.gt.s32 %p1"), "iterations end where the first one would be run"),
+        (tiles(iteration="\tcvt.rn.f32.s32 %r21, %r3;\n\tadd.rn.f32 %r10, %r10, %r21;\n"), "depends on the block"),
         (tiles(source="%rd2"), "both read and written"),
         (tiles(step="0"), "does not grow"),
         (tiles(step="%r2"), "does not grow by a known number"),
         (
-            tiles(before="\tmov.b32 %r20, 0;\n", turn="\tadd.rn.f32 %r20, %r20, %r10;\n\tmov.b32 %r10, %r20;\n"),
+            tiles(before="\tmov.b32 %r20, 0;\n", iteration="\tadd.rn.f32 %r20, %r20, %r10;\n\tmov.b32 %r10, %r20;\n"),
             "nothing has written",
         ),
         (
-            tiles(before="\tmov.b32 %r20, 1;\n", turn="\tadd.s32 %r20, %r20, %r7;\n\txor.b32 %r10, %r10, %r20;\n"),
+            tiles(before="\tmov.b32 %r20, 1;\n", iteration="\tadd.s32 %r20, %r20, %r7;\n\txor.b32 %r10, %r10, %r20;\n"),
             "grows",
         ),
     ],
 )
-def test_turns_that_are_not_told_by_their_tile_are_not_read_further(text: str, reason: str) -> None:
+def test_iterations_that_do_not_depend_on_their_tile_alone_are_not_read_further(text: str, reason: str) -> None:
     with pytest.raises(Unreadable, match=reason):
         symbolic(text)
     assert signature(text) != signature(tiles())
@@ -144,11 +144,11 @@ SHARED = """	mov.b32 %r40, cells;
 
 
 def shared(*lines: str) -> str:
-    text = tiles(turn=SHARED.format("".join(f"\t{line};\n" for line in lines)))
+    text = tiles(iteration=SHARED.format("".join(f"\t{line};\n" for line in lines)))
     return text.replace(".visible", ".extern .shared .align 16 .b8 cells[];\n.visible")
 
 
-def test_shared_memory_passes_nothing_from_turn_to_turn() -> None:
+def test_shared_memory_passes_nothing_between_iterations() -> None:
     store, meet, load = "st.shared.b32 [%r42], %r10", "bar.sync 0", "ld.shared.b32 %r10, [%r43]"
     within = shared(store, meet, load, meet)
     assert symbolic(within) != symbolic(tiles())

@@ -1,8 +1,8 @@
-"""The launch-free reading: one signature per kernel that speaks of every launch.
+"""The launch-parametric reading: one signature of a kernel for all launches.
 
 Two kernels of one signature return the same bits whenever they are launched with the same arguments, each with a grid
-that covers the same output coordinates, under the conditions that the signature's notes name.  Where a kernel cannot
-be read for every launch, its canonical text decides: the same program, or nothing.
+that covers the same output coordinates, under the conditions in the signature's notes.  Where a kernel cannot be read
+for every launch, the signature is that of its canonical text, which only the same program has.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitwise_core.asm import Kernel, Module, registers_of
-from bitwise_core.engine.folds import INSTANCES
+from bitwise_core.engine.coordinates import EXTENT, TILE, Coordinates
+from bitwise_core.engine.loop_summary import INSTANCES
+from bitwise_core.engine.parametric_domain import ParametricDomain
+from bitwise_core.engine.parametric_executor import ParametricExecutor, ParametricProgram
+from bitwise_core.engine.parametric_integers import WITHOUT_WRAPPING
+from bitwise_core.engine.parametric_memory import ParametricMemory
+from bitwise_core.engine.polynomial import AtomTable
 from bitwise_core.engine.program import build
 from bitwise_core.engine.program_text import text_signature
-from bitwise_core.engine.symbolic_domain import WITHOUT_WRAPPING, SymbolicDomain
-from bitwise_core.engine.symbolic_memory import SymbolicMemory
-from bitwise_core.engine.symbolic_run import SymbolicProgram, SymbolicRun
 from bitwise_core.engine.tile_function import signature_of
-from bitwise_core.engine.tiles import EXTENT, TILE, Coordinates
 from bitwise_core.machine import hashing
 from bitwise_core.machine.arch import Arch, EveryLaunch
 from bitwise_core.machine.cells import FinerGranule, SharedMemory
@@ -32,7 +34,7 @@ ALL_TILES = "as many blocks start a loop over tiles as the loop steps over"
 
 MAXIMUM_STEPS = 200_000
 SLOTS = 2
-"""Output coordinates that are followed."""
+"""The most output coordinates of a kernel."""
 
 STANDING_NOTES = (
     "pointers lead to buffers that do not overlap, and no launch is meant that has a race",
@@ -43,22 +45,22 @@ STANDING_NOTES = (
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Equal values mean: the same bits for every launch with the same arguments, under what `notes` name."""
+    """Equal values mean the same bits for every launch with the same arguments, under the conditions in `notes`."""
 
     value: bytes
     notes: tuple[str, ...] = ()
 
 
-def launch_free_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
-    """The signature of a settled text's kernel.  Raises Unreadable with the line that stops it."""
+def parametric_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
+    """The signature of a kernel whose text states every rounding.  Raises Unreadable, with its line."""
     text = text_signature(module, kernel, arch)
     try:
-        return symbolic_signature(module, kernel, arch)
+        return function_signature(module, kernel, arch)
     except Unreadable as reason:
         return Signature(text, (f"text: the same program up to names; it is not read further ({reason})",))
 
 
-def symbolic_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
+def function_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
     """The signature of the function that the kernel computes.  Raises Unreadable."""
     if kernel.threads is None:
         raise Unreadable(f"the text of {kernel.name} does not say how many threads a block has", kernel.line)
@@ -69,37 +71,37 @@ def symbolic_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
     blocks = _block_symbols(kernel, arch.every_launch)
     extents = dict(zip(arch.every_launch.block, arch.every_launch.grid, strict=True))
     while True:
-        looping = SymbolicProgram(program, extents)
-        names = [*blocks, *([TILE] if looping.tile_loops else [])]
-        coordinates = Coordinates(names, SLOTS, INSTANCES if looping.loops else 0)
-        domain = SymbolicDomain(coordinates.rows, coordinates)
-        memory = SymbolicMemory(domain, coordinates.rows)
+        program_of_loops = ParametricProgram(program, extents)
+        names = [*blocks, *([TILE] if program_of_loops.persistent_loops else [])]
+        coordinates = Coordinates(AtomTable(), names, SLOTS, INSTANCES if program_of_loops.loops else 0)
+        domain = ParametricDomain(coordinates)
+        memory = ParametricMemory(domain)
         machine = machine_for(module, kernel, arch, domain, memory, granule)
         try:
-            SymbolicRun(looping, machine, [MAXIMUM_STEPS]).start()
+            ParametricExecutor(program_of_loops, machine, [MAXIMUM_STEPS]).start()
         except FinerGranule as finer:
             if finer.granule >= granule:
                 raise Unreadable("shared memory is accessed in units that do not fit its cells") from None
             granule = finer.granule
             continue
         break
-    words, notes = signature_of(memory.elements(), coordinates)
+    words, notes = signature_of(memory.elements(), domain.integers)
     own = hashing.finalise(words + hashing.constant(f"{arch.name} {len(kernel.parameters)}"))
     conditions = [
-        *([WITHOUT_WRAPPING] if domain.wraps_assumed else []),
-        *([ALL_TILES] if domain.tiles is not None else []),
+        *([WITHOUT_WRAPPING] if domain.integers.wraps_assumed else []),
+        *([ALL_TILES] if domain.integers.tiles is not None else []),
     ]
     return Signature(own.tobytes(), (*STANDING_NOTES, *conditions, *notes))
 
 
 def _block_symbols(kernel: Kernel, names: EveryLaunch) -> list[str]:
-    """The special registers that the kernel reads and a grid decides."""
+    """The special registers that the kernel reads and that depend on the grid."""
     read = {name for each in kernel.instructions for operand in each.operands for name in registers_of(operand)}
     return [*sorted(read & set(names.block)), *([EXTENT] if read & set(names.grid) else [])]
 
 
 def machine_for(
-    module: Module, kernel: Kernel, arch: Arch, domain: SymbolicDomain, memory: SymbolicMemory, granule: int
+    module: Module, kernel: Kernel, arch: Arch, domain: ParametricDomain, memory: ParametricMemory, granule: int
 ) -> Machine:
     """A machine whose rows are instances of one symbolic block, at the start of the kernel."""
     assert kernel.threads is not None

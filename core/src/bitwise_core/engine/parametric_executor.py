@@ -1,4 +1,4 @@
-"""Running a kernel for every launch: loops become folds, and a branch that all threads take alike is run both ways."""
+"""The executor of a reading for every launch: loops become folds, and both sides of a uniform branch are run."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import cast
 
 import numpy as np
 
-from bitwise_core.engine.folds import EMPTY
+from bitwise_core.engine.executor import Executor, Group
+from bitwise_core.engine.induction_variables import LoopBody
 from bitwise_core.engine.loop_shape import Loop, effect, find_loops
 from bitwise_core.engine.loop_state import forget, hash_of
-from bitwise_core.engine.loops import LoopReader
+from bitwise_core.engine.loop_summary import NO_ITERATION, LoopSummary
+from bitwise_core.engine.parametric_domain import ParametricDomain
+from bitwise_core.engine.parametric_memory import ParametricMemory
+from bitwise_core.engine.parametric_values import ParametricInteger, Predicate
+from bitwise_core.engine.persistent_loops import PersistentIteration, PersistentLoop, find_persistent_loops
 from bitwise_core.engine.polynomial import Polynomial
 from bitwise_core.engine.program import Program
-from bitwise_core.engine.run import Group, Run
-from bitwise_core.engine.symbolic import Predicate, Symbolic
-from bitwise_core.engine.symbolic_domain import SymbolicDomain
-from bitwise_core.engine.symbolic_memory import SymbolicMemory
-from bitwise_core.engine.tile_loops import TileLoop, TileTurn, find_tile_loops
 from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
@@ -29,49 +29,51 @@ from bitwise_core.machine.state import Branch, Control, Machine, Step, invert
 
 
 @dataclass(slots=True)
-class LoopHead:
-    """Control has come to the head of a loop from outside."""
+class LoopEntry:
+    """Control that reaches the header of a loop from outside."""
 
     straight: Loop | None
-    tiles: TileLoop | None
+    persistent: PersistentLoop | None
 
 
-class SymbolicProgram:
-    """A program whose loops are noticed at their heads; `plain` is the program itself.
+class ParametricProgram:
+    """A program whose loop headers give `LoopEntry` controls; `plain` is the program itself.
 
-    `extents` names for each number of a block how many blocks there are along its axis.
+    `extents` gives, by the special register of a block index, that of the number of blocks along the same axis.
     """
 
     def __init__(self, plain: Program, extents: Mapping[str, str]) -> None:
         self.plain, self.extents = plain, extents
         self.loops = find_loops(plain.kernel, plain.mnemonics)
-        self.tile_loops = find_tile_loops(plain)
+        self.persistent_loops = find_persistent_loops(plain)
         self.as_written: set[int] = set()
-        """Heads of loops that are simply run."""
-        self.turn: TileTurn | None = None
+        """Headers of loops that are run iteration by iteration."""
+        self.iteration: PersistentIteration | None = None
+        self.entries: list[Polynomial | None] = []
+        """What `LoopSummary.summarise` returned for each loop so far."""
         steps = list(plain.steps)
-        for head in {*self.loops, *self.tile_loops}:
-            steps[head] = self._noticing(head, plain.steps[head])
+        for header in {*self.loops, *self.persistent_loops}:
+            steps[header] = self._noticing(header, plain.steps[header])
         self.noticing = replace(plain, steps=tuple(steps))
         self.read_after: dict[int, frozenset[str]] = {}
 
-    def _noticing(self, head: int, step: Step) -> Step:
+    def _noticing(self, header: int, step: Step) -> Step:
         def run(machine: Machine) -> Control | None:
-            if head in self.as_written:
+            if header in self.as_written:
                 return step(machine)
-            return LoopHead(self.loops.get(head), self.tile_loops.get(head))  # type: ignore[return-value]
+            return LoopEntry(self.loops.get(header), self.persistent_loops.get(header))  # type: ignore[return-value]
 
         return run
 
     def goes_back(self, pc: int, target: int, meeting: int) -> bool:
-        """Whether control may come back to a branch from its target (in a turn over tiles: within the turn)."""
-        turn = self.turn
-        if turn is None or turn.done:
+        """Whether control may return to a branch from its target; in a persistent loop, within the iteration."""
+        iteration = self.iteration
+        if iteration is None or iteration.done:
             return meeting <= pc or target <= pc
-        return pc in self._reached(target, turn.loop.latch)
+        return pc in self._reached(target, iteration.loop.latch)
 
     def _reached(self, place: int, end: int | None = None) -> set[int]:
-        """The instructions to which control can come from `place`, as far as `end`."""
+        """The instructions reachable from `place` without passing `end`."""
         reached, stack = {place}, [place]
         while stack:
             index = stack.pop()
@@ -82,7 +84,7 @@ class SymbolicProgram:
         return reached
 
     def reads_from(self, place: int) -> frozenset[str]:
-        """The registers that instructions may read to which control can come from `place`."""
+        """The registers that instructions reachable from `place` may read."""
         found = self.read_after.get(place)
         if found is None:
             instructions, mnemonics = self.plain.kernel.instructions, self.plain.mnemonics
@@ -92,67 +94,67 @@ class SymbolicProgram:
         return found
 
 
-class SymbolicRun(Run):
-    """See the module."""
+class ParametricExecutor(Executor):
+    """One run of a `ParametricProgram`; `path` are the integers that are not negative on the branches taken."""
 
     def __init__(
         self,
-        program: SymbolicProgram,
+        program: ParametricProgram,
         machine: Machine,
         budget: list[int],
         path: tuple[Polynomial, ...] = (),
         depth: int = 0,
     ) -> None:
         super().__init__(program.noticing, machine, budget, depth)
-        self.symbolic, self.path = program, path
-        assert isinstance(machine.domain, SymbolicDomain)
+        self.parametric, self.path = program, path
+        assert isinstance(machine.domain, ParametricDomain)
         self.domain = machine.domain
 
     def _control(
         self, control: Control, group: Group, groups: list[Group], alive: Array | None, outer: Array | None
     ) -> Array | None:
-        if isinstance(control, LoopHead):
+        if isinstance(control, LoopEntry):
             self._loop(control, group)
             self._wake(groups)
             self._join(groups)
             return alive
         return super()._control(control, group, groups, alive, outer)
 
-    def _loop(self, found: LoopHead, group: Group) -> None:
+    def _loop(self, found: LoopEntry, group: Group) -> None:
         machine, loop = self.machine, found.straight
         line = self._line(group.pc)
-        reader = None if loop is None else LoopReader(self.symbolic.plain, machine, loop, list(self.path))
-        if reader is not None and reader.counted():
-            self.symbolic.as_written.add(group.pc)
+        body = None if loop is None else LoopBody(self.parametric.plain, machine, loop)
+        if body is not None and body.has_known_trip_count():
+            self.parametric.as_written.add(group.pc)
             return
         alone = group.mask is None and machine.condition is None
-        if found.tiles is not None and alone and self._tiles(found.tiles, line):
+        if found.persistent is not None and alone and self._persistent(found.persistent, line):
             return
-        if loop is None or reader is None:
-            self.symbolic.as_written.add(group.pc)
+        if loop is None or body is None:
+            self.parametric.as_written.add(group.pc)
             return
         if not alone:
             raise Unreadable("a part of the block runs a loop whose length only the launch decides", line)
-        reader.summarise()
-        group.pc = loop.back + 1
+        self.parametric.entries.append(LoopSummary(body, self.path).summarise())
+        group.pc = loop.latch + 1
 
-    def _tiles(self, loop: TileLoop, line: int | None) -> bool:
-        """Whether the loop goes from tile to tile: one turn of it is then run as it is written."""
-        turn = TileTurn.begun(loop, self.machine, self.symbolic.extents, line)
-        if turn is None:
+    def _persistent(self, loop: PersistentLoop, line: int | None) -> bool:
+        """Whether the loop is persistent over tiles: one iteration is then run, for a symbolic tile."""
+        iteration = PersistentIteration.begun(loop, self.machine, self.parametric.extents, line)
+        if iteration is None:
             return False
-        self.symbolic.turn = turn
-        self.symbolic.as_written.add(loop.head)
+        self.parametric.iteration = iteration
+        self.parametric.as_written.add(loop.header)
         return True
 
     def _branch(self, control: Branch, taken: Value, group: Group, groups: list[Group]) -> None:
-        turn = self.symbolic.turn
-        if turn is None or turn.done or group.pc != turn.loop.latch:
+        iteration = self.parametric.iteration
+        if iteration is None or iteration.done or group.pc != iteration.loop.latch:
             super()._branch(control, taken, group, groups)
             return
         if group.mask is not None or self.machine.condition is not None:
-            raise turn.fail("a part of the block ends a turn")
-        turn.end(taken)
+            raise iteration.fail("a part of the block ends an iteration")
+        iteration.end(taken)
         group.pc += 1
 
     def _both_ways(self, control: Branch, taken: Value, group: Group) -> None:
@@ -169,7 +171,7 @@ class SymbolicRun(Run):
         if (
             meeting is None
             or meeting >= len(self.program.steps)
-            or self.symbolic.goes_back(pc, control.target, meeting)
+            or self.parametric.goes_back(pc, control.target, meeting)
         ):
             raise Unreadable(
                 "the kernel's control flow depends on the launch in a way that is not followed", self._line(pc)
@@ -177,9 +179,9 @@ class SymbolicRun(Run):
         self._sides(control, taken, group, meeting)
 
     def _sides(self, control: Branch, taken: Value, group: Group, meeting: int) -> None:
-        """All threads go one way, and the launch says which: both ways are run, and each register chosen."""
+        """A uniform branch that depends on the launch: both sides are run, and registers are choices between them."""
         machine, pc = self.machine, group.pc
-        memory = cast(SymbolicMemory, cast(object, machine.memory))
+        memory = cast(ParametricMemory, cast(object, machine.memory))
         shared, copies = machine.shared, machine.extra.get("copies")
         before, words, meta, version = dict(machine.registers), shared.words.copy(), shared.meta.copy(), shared.version
         changed = False
@@ -195,27 +197,27 @@ class SymbolicRun(Run):
             if copies is not None:
                 machine.extra["copies"] = copies
             facts = predicate.polynomials if isinstance(predicate, Predicate) else ()
-            entries, known = len(self.domain.entries), len(self.domain.facts)
+            entries, known = len(self.parametric.entries), len(self.domain.integers.facts)
             memory.path.append(predicate)
-            self.domain.facts.extend(facts)
+            self.domain.integers.facts.extend(facts)
             if start != meeting:
-                SymbolicRun(self.symbolic, machine, self.budget, (*self.path, *facts), self.depth + 1).start(
+                ParametricExecutor(self.parametric, machine, self.budget, (*self.path, *facts), self.depth + 1).start(
                     start, meeting
                 )
             memory.path.pop()
-            del self.domain.facts[known:]
+            del self.domain.integers.facts[known:]
             left.append((machine.shared.words.copy(), machine.shared.meta.copy()))
             changed = changed or machine.shared is not shared or shared.version != version
-            sides.append((machine.registers, _entered_by(self.domain.entries[entries:], predicate)))
+            sides.append((machine.registers, _entered_by(self.parametric.entries[entries:], predicate)))
         if changed:
             forget(machine.shared, _shared_by(machine.shared.words.shape[2], *left), "shared memory after a branch")
         if order[0][0] is not taken:
             sides.reverse()
-        self._merge(taken, sides, before, self.symbolic.reads_from(meeting))
+        self._merge(taken, sides, before, self.parametric.reads_from(meeting))
         machine.mask, group.pc = group.mask, meeting
 
     def _holds_loop(self, start: int, meeting: int) -> bool:
-        return any(start <= head < meeting for head in self.symbolic.loops)
+        return any(start <= head < meeting for head in self.parametric.loops)
 
     def _merge(
         self,
@@ -226,7 +228,7 @@ class SymbolicRun(Run):
     ) -> None:
         merged = dict(before)
         (left, by_left), (right, by_right) = sides
-        row = self.domain.coordinates.others + EMPTY
+        row = self.domain.coordinates.others + NO_ITERATION
         for name in left.keys() | right.keys():
             first, second = left.get(name), right.get(name)
             if first is second and first is not None:
@@ -258,7 +260,7 @@ class SymbolicRun(Run):
 
 
 def _shared_by(size: int, first: tuple[hashing.Words, Array], second: tuple[hashing.Words, Array]) -> Array:
-    """The cells of shared memory that hold the same after both sides of a branch."""
+    """The cells of shared memory with equal content after both sides of a branch."""
     known, both = np.zeros(size, dtype=bool), min(size, first[1].shape[1], second[1].shape[1])
     words = (first[0][:, :, :both] == second[0][:, :, :both]).all(axis=(0, 1))
     known[:both] = words & (first[1][:, :both] == second[1][:, :both]).all(axis=0)
@@ -266,7 +268,7 @@ def _shared_by(size: int, first: tuple[hashing.Words, Array], second: tuple[hash
 
 
 def _entered_by(entries: list[Polynomial | None], predicate: Value) -> bool:
-    """Whether the loops of one side have a turn exactly where control comes to that side."""
+    """Whether the loops of one side have an iteration exactly where that side of the branch is taken."""
     fact = predicate.single if isinstance(predicate, Predicate) else None
     if not entries or fact is None:
         return False
@@ -280,7 +282,7 @@ def _entered_by(entries: list[Polynomial | None], predicate: Value) -> bool:
 
 
 def _alike(left: Value, right: Value, row: int) -> bool:
-    """Whether two values agree in an instance, part by part."""
+    """Whether two values agree in an instance of the launch, part by part."""
     ends = sorted({*_ends(left), *_ends(right)})
     for low, high in zip([0, *ends[:-1]], ends, strict=True):
         first, second = (_in_row(cut(each, low, high - low), row) for each in (left, right))
@@ -300,10 +302,10 @@ def _in_row(value: Value, row: int) -> hashing.Words:
 
 
 def closed(value: Value, row: int) -> Value:
-    """The value with an instance made like the launch itself again."""
+    """The value with one instance replaced by the launch itself."""
     if isinstance(value, Pieces):
         return Pieces(tuple(closed(part, row) for part in value.parts))  # type: ignore[misc]
-    if isinstance(value, np.ndarray | Symbolic | Predicate):
+    if isinstance(value, np.ndarray | ParametricInteger | Predicate):
         return value
     words, meta = value.words, value.meta
     if words.shape[1] > 1:

@@ -1,43 +1,43 @@
-"""Whether the numbering of tiles reaches every tile once: the tile numbers evaluated for small grids.
+"""Whether blocks enumerate every tile exactly once, evaluated for small grids.
 
-A kernel whose blocks skip or repeat tiles is not the function of output coordinates that its elements suggest.  Two
-coordinates made from one block number are therefore evaluated for every grid of up to LARGEST x LARGEST tiles; where
-they do not go through all tiles exactly once, or contain what is not evaluated here, they stay tied to their
-definitions.
+A kernel whose blocks skip or repeat tiles is not the function of output coordinates that its elements define.  Two
+coordinates that are made of one block index are therefore evaluated for every grid of up to LARGEST x LARGEST tiles.
+Where they do not enumerate all tiles exactly once, or contain an operation that is not evaluated here, they stay tied
+to their definitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from bitwise_core.engine import polynomial as P
+from bitwise_core.engine.coordinates import Coordinate
+from bitwise_core.engine.parametric_integers import ParametricIntegers
 from bitwise_core.engine.polynomial import Polynomial
-
-if TYPE_CHECKING:
-    from bitwise_core.engine.symbolic_domain import SymbolicDomain
-    from bitwise_core.engine.tiles import Coordinate
+from bitwise_core.numeric import modular
 
 LARGEST = 12
 
 
 class _NotEvaluated(Exception):
-    """An operation that has no numbers here."""
+    """An operation that is not evaluated here."""
 
 
-def reaches_all(domain: SymbolicDomain, coordinates: Sequence[Coordinate], block: int) -> Mapping[int, int] | None:
-    """Whether coordinates that depend on one block symbol (an atom) go through all their tiles, each once.
+def reaches_all(
+    integers: ParametricIntegers, coordinates: Sequence[Coordinate], block: int
+) -> Mapping[int, int] | None:
+    """Whether coordinates that depend on one block symbol (an atom) enumerate all their tiles, each once.
 
-    If so, along which of the coordinates each scalar counts elements on which this rests, else None.
+    If so, the coordinate along which each scalar of the definitions counts elements; else None.
     """
-    tiles = domain.tiles
+    tiles = integers.tiles
     looping = tiles is not None and tiles.symbol == block
     if len(coordinates) == 1:
         only = coordinates[0].definition
-        if dict(only.terms) != {(block,): coordinates[0].extent} or not P.is_zero(only.constant):
+        if dict(only.terms) != {(block,): coordinates[0].extent} or not modular.is_zero(only.constant):
             return None
         if not looping:
             return {}
@@ -45,18 +45,18 @@ def reaches_all(domain: SymbolicDomain, coordinates: Sequence[Coordinate], block
         return None
     within = {} if tiles is None or not looping else {"condition": tiles.condition}
     definitions = [*(each.definition for each in coordinates), *within.values()]
-    sizes = sorted(_scalars(domain, definitions, {each.symbol for each in coordinates}) - {block})
+    sizes = sorted(_scalars(integers, definitions, {each.symbol for each in coordinates}) - {block})
     if len(sizes) > len(coordinates):
         return None
     for chosen in permutations(range(len(coordinates))):
         found = dict(zip(sizes, chosen, strict=False))
-        if _bijective(domain, coordinates, block, found, within.get("condition")):
+        if _bijective(integers, coordinates, block, found, within.get("condition")):
             return found
     return None
 
 
-def _scalars(domain: SymbolicDomain, definitions: Sequence[Polynomial], own: set[int]) -> set[int]:
-    """The symbols without a definition, other than coordinates themselves, that these integers are made of."""
+def _scalars(integers: ParametricIntegers, definitions: Sequence[Polynomial], own: set[int]) -> set[int]:
+    """The atoms without a definition, other than `own`, of which these integers are made."""
     found: set[int] = set()
     stack = [number for each in definitions for number in each.atoms()]
     seen: set[int] = set()
@@ -65,7 +65,7 @@ def _scalars(domain: SymbolicDomain, definitions: Sequence[Polynomial], own: set
         if number in seen or number in own:
             continue
         seen.add(number)
-        definition = domain.atoms[number].definition
+        definition = integers.atoms[number].definition
         if definition is None:
             found.add(number)
             continue
@@ -80,13 +80,13 @@ def _scalars(domain: SymbolicDomain, definitions: Sequence[Polynomial], own: set
 
 
 def _bijective(
-    domain: SymbolicDomain,
+    integers: ParametricIntegers,
     coordinates: Sequence[Coordinate],
     block: int,
     sizes: Mapping[int, int],
     condition: Polynomial | None,
 ) -> bool:
-    """`sizes` says along which coordinate each scalar counts elements; `condition` which numbers of tiles there are."""
+    """Evaluates; `sizes` gives the coordinate along which each scalar counts elements, `condition` the tiles."""
     most = (LARGEST, LARGEST if len(coordinates) == 2 else 1)
     counts = [(rows, columns) for rows in range(1, most[0] + 1) for columns in range(1, most[1] + 1)]
     total = np.array([rows * columns for rows, columns in counts], dtype=np.int64)
@@ -99,12 +99,12 @@ def _bijective(
         try:
             found = []
             for each in coordinates:
-                start = _evaluate(domain, each.definition, values)
+                start = _evaluate(integers, each.definition, values)
                 values[each.symbol] = start
                 if (start % each.extent).any():
                     return False
                 found.append(start // each.extent)
-            if condition is not None and not _ends(domain, condition, values, block, tiles.prod(axis=1)):
+            if condition is not None and not _ends(integers, condition, values, block, tiles.prod(axis=1)):
                 return False
         except _NotEvaluated:
             return False
@@ -117,47 +117,49 @@ def _bijective(
     return True
 
 
-def _ends(domain: SymbolicDomain, condition: Polynomial, values: Mapping[int, Any], block: int, total: Any) -> bool:
-    """Whether the condition, which falls with a tile's number, holds for all tiles and for none after them."""
-    coordinates = {each.symbol for each in domain.coordinates.found}
-    scalars = {number: value for number, value in values.items() if domain.atoms[number].definition is None}
+def _ends(
+    integers: ParametricIntegers, condition: Polynomial, values: Mapping[int, Any], block: int, total: Any
+) -> bool:
+    """Whether the condition, which decreases with the tile's index, holds for all tiles and for none after them."""
+    coordinates = {each.symbol for each in integers.coordinates.found}
+    scalars = {number: value for number, value in values.items() if integers.atoms[number].definition is None}
     own = {number: value for number, value in scalars.items() if number not in coordinates}
     behind = own | {block: total}
-    return bool((_evaluate(domain, condition, own) >= 0).all() and (_evaluate(domain, condition, behind) < 0).all())
+    return bool((_evaluate(integers, condition, own) >= 0).all() and (_evaluate(integers, condition, behind) < 0).all())
 
 
-def _evaluate(domain: SymbolicDomain, value: Polynomial, values: dict[int, Any]) -> Any:
-    total = np.asarray(P.signed(value.constant, value.bits))
+def _evaluate(integers: ParametricIntegers, value: Polynomial, values: dict[int, Any]) -> Any:
+    total = np.asarray(modular.signed(value.constant, value.bits))
     if total.size != 1:
         raise _NotEvaluated
     total = total.reshape(())
     for monomial, coefficient in value.terms.items():
         if not isinstance(coefficient, int):
             raise _NotEvaluated
-        product: Any = P.signed(coefficient, value.bits)
+        product: Any = modular.signed(coefficient, value.bits)
         for number in monomial:
-            product = product * _atom(domain, number, values)
+            product = product * _atom(integers, number, values)
         total = total + product
     return total
 
 
-def _atom(domain: SymbolicDomain, number: int, values: dict[int, Any]) -> Any:
+def _atom(integers: ParametricIntegers, number: int, values: dict[int, Any]) -> Any:
     found = values.get(number)
     if found is None:
-        definition = domain.atoms[number].definition
+        definition = integers.atoms[number].definition
         if definition is None:
             raise _NotEvaluated
-        found = values[number] = _operation(domain, definition, values)
+        found = values[number] = _operation(integers, definition, values)
     return found
 
 
-def _operation(domain: SymbolicDomain, definition: tuple[Any, ...], values: dict[int, Any]) -> Any:
+def _operation(integers: ParametricIntegers, definition: tuple[Any, ...], values: dict[int, Any]) -> Any:
     if definition[0] == "quotient":
-        return _quotient(_evaluate(domain, definition[1], values), np.asarray(definition[2]))
+        return _quotient(_evaluate(integers, definition[1], values), np.asarray(definition[2]))
     if definition[0] != "operation":
         raise _NotEvaluated
     _, name, operands = definition
-    found = [np.asarray(_evaluate(domain, each, values)) for each in operands]
+    found = [np.asarray(_evaluate(integers, each, values)) for each in operands]
     if name in ("div.s32", "rem.s32", "div.u32", "rem.u32"):
         left, right = np.broadcast_arrays(*found)
         if (right == 0).any() or (name[-3] == "u" and ((left < 0).any() or (right < 0).any())):

@@ -1,7 +1,11 @@
-"""Linear forms of integers: sums of terms times known factors, modulo a power of two.
+"""Hashes of linear forms: sums of data-dependent integers times known factors, modulo a power of two.
 
-A form is a set of `add`: its payload is one number modulo 2**128 (low word first), a sum of its members' hashes times
-their factors.  Modulo 2**64 a factor of 2**63 would leave one bit of a member's hash, and forms that differ would meet.
+A form is a set of `add`.  Only its hash is kept: one number modulo 2**128 (low word first), the sum of its members'
+hashes times their factors.  Modulo 2**64, a factor of 2**63 would keep one bit of a member's hash, and different forms
+would collide.
+
+Forms with coefficients that can be read back are `engine.polynomial`; integers that are known in every block are
+`engine.block_affine`.
 """
 
 from __future__ import annotations
@@ -13,14 +17,16 @@ from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lanes import Lanes
 from bitwise_core.machine.sets import SET_INDEX, members
+from bitwise_core.numeric.modular import signed
+from bitwise_core.numeric.words import multiply_high_low
 
 _UNIT = hashing.constant("one in a linear form")
 
 
-def linear(name: str, values: list[Lanes], bits: int) -> Lanes | None:
-    """Sums, differences and products with known numbers as one linear form modulo 2**bits, or None.
+def linear_form(name: str, values: list[Lanes], bits: int) -> Lanes | None:
+    """The linear form of a sum, a difference, a negation or a product with a known number, modulo 2**bits.
 
-    One that saturates is none.
+    None for any other operation, saturating ones included.
     """
     verb = name.split(".")[0]
     if (
@@ -65,20 +71,16 @@ def _opposite(words: hashing.Words) -> hashing.Words:
 
 def _multiple(words: hashing.Words, factor: npt.NDArray[np.uint64]) -> hashing.Words:
     """The payload times a factor, read as a signed number of 64 bits."""
-    half, mask = np.uint64(32), np.uint64(0xFFFFFFFF)
     low, high = words[0], words[1]
-    low_of, high_of = (low & mask, factor & mask), (low >> half, factor >> half)
-    middle = high_of[0] * low_of[1] + (low_of[0] * low_of[1] >> half)
-    other = low_of[0] * high_of[1] + (middle & mask)
-    carried = high_of[0] * high_of[1] + (middle >> half) + (other >> half)
+    carried, product = multiply_high_low(low, factor)
     top = high * factor + carried - np.where(factor >> np.uint64(63), low, np.uint64(0))
-    return np.stack([low * factor, top])
+    return np.stack([product, top])
 
 
 def _extended(number: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.uint64]:
-    """A number of `bits` bits, its sign carried to 64."""
-    sign = np.uint64(1 << (bits - 1))
-    return (number ^ sign) - sign
+    """A number of `bits` bits, sign-extended to 64."""
+    extended: npt.NDArray[np.uint64] = signed(number, bits).view(np.uint64)
+    return extended
 
 
 def _terms(total: str, index: int, value: Lanes) -> tuple[hashing.Words, L.Meta]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from bitwise_core.engine.grid import Limits, NotTranslations
-from bitwise_core.engine.launch_exact import Ready, ready, results, run_blocks
-from bitwise_core.engine.translation import Comparison, Summary, check, compare, offset_in_buffer, summarise
+from bitwise_core.engine.block_symmetry import Comparison, Summary, check, compare, offset_in_buffer, summarise
+from bitwise_core.engine.concrete import Ready, ready, results, run_blocks
+from bitwise_core.engine.grid import Limits, NotSymmetric
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.global_memory import Undetermined
 from bitwise_core.machine.launch import Launch
@@ -210,7 +210,7 @@ def test_the_parts_of_a_masked_grid_and_of_a_loop_by_the_blocks_number() -> None
 def test_blocks_that_were_run_are_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = summary(CASES["itself"]), summary(CASES["wider blocks"])
     assert compare(first, second, TermDomain).equal
-    monkeypatch.setattr("bitwise_core.engine.translation.run_blocks", None)
+    monkeypatch.setattr("bitwise_core.engine.block_symmetry.run_blocks", None)
     assert compare(first, second, TermDomain).equal
 
 
@@ -239,16 +239,16 @@ add.s64 %rd9, {table}, %rd8;
 
 
 @pytest.mark.parametrize(("body", "error", "reason"), [
-    (STORE_THREAD + "ld.global.f32 %f1, [%rd4];\nst.global.f32 [%rd7], %f1;", NotTranslations, "store to one element"),
+    (STORE_THREAD + "ld.global.f32 %f1, [%rd4];\nst.global.f32 [%rd7], %f1;", NotSymmetric, "store to one element"),
     (STORE_THREAD + "ld.global.f32 %f1, [%rd4];\nred.global.add.f32 [%rd7], %f1;", Undetermined, "in the order"),
-    (STORE_THREAD + "ld.global.u32 %r6, [%rd4];\nred.global.add.u32 [%rd7], %r6;", NotTranslations, "store to one"),
+    (STORE_THREAD + "ld.global.u32 %r6, [%rd4];\nred.global.add.u32 [%rd7], %r6;", NotSymmetric, "store to one"),
     (NEIGHBOUR, Unreadable, "another block of the launch writes"),
-    ("cvt.rn.f32.s32 %f1, %r2;\n@%p1 st.global.f32 [%rd5], %f1;", NotTranslations, "depends on the block's number"),
-    (BRANCH_ON_PRODUCT, NotTranslations, "depends on the block's number"),
-    (BRANCH_OVER_EXCHANGE, NotTranslations, "depends on the block's number"),
-    ("@%p1 st.global.u32 [%rd5], %r2;", NotTranslations, "depends on the block's number"),
-    (GATHER.format(index="%rd4", table="%rd2"), NotTranslations, "in a buffer that the launch writes"),
-    ("st.global.f32 [%rd3], %f1;", NotTranslations, "outside every buffer"),
+    ("cvt.rn.f32.s32 %f1, %r2;\n@%p1 st.global.f32 [%rd5], %f1;", NotSymmetric, "depends on the block's number"),
+    (BRANCH_ON_PRODUCT, NotSymmetric, "depends on the block's number"),
+    (BRANCH_OVER_EXCHANGE, NotSymmetric, "depends on the block's number"),
+    ("@%p1 st.global.u32 [%rd5], %r2;", NotSymmetric, "depends on the block's number"),
+    (GATHER.format(index="%rd4", table="%rd2"), NotSymmetric, "in a buffer that the launch writes"),
+    ("st.global.f32 [%rd3], %f1;", NotSymmetric, "outside every buffer"),
 ])  # fmt: skip
 def test_kernels_whose_blocks_are_no_translations(body: str, error: type[Exception], reason: str) -> None:
     with pytest.raises(error, match=reason):
@@ -267,7 +267,7 @@ def test_adding_atomically_to_an_element_of_its_own_is_determined() -> None:
 
 def test_too_many_blocks_to_run() -> None:
     limits = Limits(blocks=5)
-    with pytest.raises(NotTranslations, match="more than 5 blocks"):
+    with pytest.raises(NotSymmetric, match="more than 5 blocks"):
         check(summary(CASES["loop"], limits), TermDomain)
 
 
@@ -320,7 +320,7 @@ def test_what_a_block_chooses_by_its_number_is_never_taken_for_another_blocks(na
     assert len({repr(whole(case)) for case in cases}) == len(cases)
     summaries = []
     for case in cases:
-        with suppress(NotTranslations):
+        with suppress(NotSymmetric):
             summaries.append(summary(case))
     assert [
         [compare(first, second, TermDomain).equal for second in summaries[:index]]

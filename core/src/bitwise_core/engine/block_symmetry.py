@@ -1,4 +1,4 @@
-"""Large grids: the blocks of a launch as translations of a few, and the verdict on two kernels from few blocks.
+"""Block symmetry of large grids: blocks that are translations of a few, and the verdict on two kernels from those.
 
 What is assumed.  The launch's buffers do not overlap and no access leaves its buffer (as in every reading of a
 launch).  The run of a block in full (`run_blocks`) is right.  Hashes of different terms differ.
@@ -35,11 +35,10 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from bitwise_core.engine.address_pass import passes
-from bitwise_core.engine.grid import Limits, NotTranslations, distinct_rows
-from bitwise_core.engine.launch_exact import LANES, Ready, results, run_blocks
-from bitwise_core.engine.parts import Part, parts_of, written_buffers
-from bitwise_core.engine.spans import Owners, Runs, covers, intersection, merged, owners
+from bitwise_core.engine.address_pass import Pass, Touch, passes
+from bitwise_core.engine.byte_ranges import Owners, Runs, covers, intersection, merged, owners
+from bitwise_core.engine.concrete import LANES, Ready, results, run_blocks
+from bitwise_core.engine.grid import Column, Limits, NotSymmetric, distinct_rows
 from bitwise_core.machine.domain import Domain, Unreadable
 from bitwise_core.machine.global_memory import Undetermined, exact
 from bitwise_core.machine.lanes import Array
@@ -47,6 +46,134 @@ from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.outputs import Output
 
 DomainFactory = Callable[[], Domain]
+
+# -- parts of the grid ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Blocks that differ by where they touch each buffer, and by nothing else.
+
+    `shift[buffer][i]` is where block `blocks[i]` works in that buffer, in bytes from a zero that the part's blocks
+    share; what it touches there lies at these runs plus the shift.  `loads` is known of written buffers only.
+    `atomics` names the atomic operations by buffer.
+    """
+
+    blocks: Array
+    shift: Mapping[int, Array]
+    stores: Mapping[int, Runs]
+    loads: Mapping[int, Runs]
+    atomics: Mapping[int, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """The touches of one buffer through one column."""
+
+    column: Column | None
+    touches: list[Touch]
+
+
+def written_buffers(found: Sequence[Pass]) -> frozenset[int]:
+    """The buffers that some block of the grid writes."""
+    return frozenset(_buffer(each, touch) for each in found for touch in each.touched if touch.kind != "load")
+
+
+def parts_of(found: Pass, written: frozenset[int], limits: Limits) -> list[Part]:
+    """The parts of one pass; loads are kept of `written` buffers.
+
+    Raises NotSymmetric, or Unreadable where memory outside every buffer is touched.
+    """
+    uses: dict[int, dict[int, _Use]] = {}
+    for touch in found.touched:
+        buffer = _buffer(found, touch)
+        by_column = uses.setdefault(buffer, {})
+        key = 0 if touch.column is None else id(touch.column)
+        if key not in by_column:
+            by_column[key] = _Use(touch.column, [])
+        by_column[key].touches.append(touch)
+    places: dict[int, Array] = {}
+    apart: dict[int, list[Array]] = {}
+    for buffer, by_column in uses.items():
+        numbers = [_places(found, use.column) for use in by_column.values()]
+        places[buffer] = numbers[0]
+        apart[buffer] = [each - numbers[0] for each in numbers]
+    differences = [each for group in apart.values() for each in group[1:]]
+    first, inverse = (
+        distinct_rows(differences)
+        if differences
+        else (np.zeros(1, dtype=np.int64), np.zeros(found.grid.blocks.size, dtype=np.int64))
+    )
+    if len(first) > limits.parts:
+        raise NotSymmetric(f"accesses to one buffer shift in more than {limits.parts} ways from block to block")
+    order = np.argsort(inverse, kind="stable") if len(first) > 1 else np.arange(inverse.size)
+    groups = np.split(order, np.cumsum(np.bincount(inverse))[:-1]) if len(first) > 1 else [order]
+    return [_part(found, uses, written, places, apart, group) for group in groups]
+
+
+def _buffer(found: Pass, touch: Touch) -> int:
+    """The one buffer that all blocks and lanes touch."""
+    offsets = touch.thread.view(np.int64)
+    low, high = int(offsets.min()), int(offsets.max())
+    least, most = (0, 0) if touch.column is None else _signed_bounds(found, touch.column)
+    first, last = low + least, high + most + touch.bits // 8 - 1
+    if first < 1 << POINTER_SHIFT and first >= 0 and last < 1 << POINTER_SHIFT:
+        raise Unreadable("memory outside every buffer of the launch is accessed", touch.line)
+    if first < 0 or last >= 1 << 63 or first >> POINTER_SHIFT != last >> POINTER_SHIFT:
+        raise NotSymmetric("one access reaches several buffers", touch.line)
+    return first >> POINTER_SHIFT
+
+
+def _signed_bounds(found: Pass, column: Column) -> tuple[int, int]:
+    signed = found.grid.derived("signed", lambda: column.values.view(np.int64), column)
+    return found.grid.bounds(signed)
+
+
+def _places(found: Pass, column: Column | None) -> Array:
+    if column is None:
+        return np.zeros(found.grid.blocks.size, dtype=np.int64)
+    return found.grid.on(column).view(np.int64)
+
+
+def _part(
+    found: Pass,
+    uses: Mapping[int, Mapping[int, _Use]],
+    kept: frozenset[int],
+    places: Mapping[int, Array],
+    apart: Mapping[int, Sequence[Array]],
+    group: Array,
+) -> Part:
+    stores: dict[int, Runs] = {}
+    loads: dict[int, Runs] = {}
+    atomics: dict[int, frozenset[str]] = {}
+    for buffer, by_column in uses.items():
+        written: list[tuple[Touch, int]] = []
+        read: list[tuple[Touch, int]] = []
+        for use, difference in zip(by_column.values(), apart[buffer], strict=True):
+            offset = int(difference[group[0]])
+            for touch in use.touches:
+                (read if touch.kind == "load" else written).append((touch, offset))
+        if written:
+            stores[buffer] = _runs(written)
+            names = frozenset(touch.operation for touch, _ in written if touch.kind == "atomic")
+            if names:
+                atomics[buffer] = names
+        if read and buffer in kept:
+            loads[buffer] = _runs(read)
+    blocks = found.grid.blocks[group]
+    return Part(blocks, {buffer: numbers[group] for buffer, numbers in places.items()}, stores, loads, atomics)
+
+
+def _runs(touches: Sequence[tuple[Touch, int]]) -> Runs:
+    pieces = [
+        merged(start, start + touch.bits // 8)
+        for touch, offset in touches
+        for start in (touch.thread.view(np.int64) + offset,)
+    ]
+    return merged(np.concatenate([each.start for each in pieces]), np.concatenate([each.end for each in pieces]))
+
+
+# -- summaries --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,14 +212,14 @@ class Comparison:
 def summarise(prepared: Ready, buffers: Mapping[str, int], limits: Limits | None = None) -> Summary:
     """Follows all blocks of the launch at once.
 
-    Raises NotTranslations where the proof fails, Unreadable or Undetermined where the kernel has no result of its own.
+    Raises NotSymmetric where the proof fails, Unreadable or Undetermined where the kernel has no result of its own.
     """
     limits = limits or Limits()
     found = passes(prepared, buffers, limits)
     scratch = found[0].scratch
     written = written_buffers(found)
     if written & frozenset[int]().union(*(each.gathered for each in found)):
-        raise NotTranslations("memory is read at computed addresses in a buffer that the launch writes")
+        raise NotSymmetric("memory is read at computed addresses in a buffer that the launch writes")
     parts = tuple(part for each in found for part in parts_of(each, written, limits))
     count = prepared.launch.blocks
     part, place = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
@@ -116,7 +243,7 @@ def _spread(
     """The runs of every block: starts, ends and blocks."""
     total = sum(part.blocks.size * own.start.size for part, own in zip(parts, runs, strict=True) if own is not None)
     if total > limits.spans:
-        raise NotTranslations("the grid touches memory in too many separate places")
+        raise NotSymmetric("the grid touches memory in too many separate places")
     columns: list[tuple[Array, Array, Array]] = []
     for part, own in zip(parts, runs, strict=True):
         if own is None:
@@ -139,7 +266,7 @@ def _check_stores(parts: Sequence[Part], buffer: int, own: Owners) -> None:
     names = frozenset[str]().union(*(part.atomics.get(buffer, frozenset()) for part in parts))
     if any(not exact(name) for name in names):
         raise Undetermined("several blocks add to one element in the order in which they happen to run")
-    raise NotTranslations("several blocks store to one element")
+    raise NotSymmetric("several blocks store to one element")
 
 
 def _check_loads(parts: Sequence[Part], buffer: int, own: Owners, limits: Limits) -> None:
@@ -151,15 +278,15 @@ def _check_loads(parts: Sequence[Part], buffer: int, own: Owners, limits: Limits
         raise Unreadable("a block reads global memory that another block of the launch writes")
 
 
-# -- running blocks in full ------------------------------------------------------------------------------------------
+# -- running blocks in full -------------------------------------------------------------------------------------------
 
 
 def run_in_full(summary: Summary, domain_factory: DomainFactory, blocks: Sequence[int]) -> dict[int, dict[int, Output]]:
-    """What each of these blocks stores in each buffer; no block is run twice.  Raises Unreadable, NotTranslations."""
+    """What each of these blocks stores in each buffer; no block is run twice.  Raises Unreadable, NotSymmetric."""
     ran = summary.ran.setdefault(domain_factory, {})
     missing = sorted({int(block) for block in blocks} - ran.keys())
     if len(missing) + len(ran) > summary.limits.blocks:
-        raise NotTranslations(f"more than {summary.limits.blocks} blocks would have to be run in full")
+        raise NotSymmetric(f"more than {summary.limits.blocks} blocks would have to be run in full")
     by_part: dict[int, list[int]] = {}
     for block in missing:
         by_part.setdefault(int(summary.part[block]), []).append(block)
@@ -177,7 +304,7 @@ def _run_alike(
     memory, scratch = run_blocks(summary.prepared, domain_factory(), summary.buffers, blocks)
     found = results(memory, scratch)
     if found.keys() != {buffer for buffer in summary.parts[part].stores if buffer in summary.owners}:
-        raise NotTranslations("a block stores to other buffers than its address pass says")
+        raise NotSymmetric("a block stores to other buffers than its address pass says")
     return {
         block: {buffer: _of_block(summary, block, buffer, output) for buffer, output in found.items()}
         for block in blocks
@@ -189,7 +316,7 @@ def _of_block(summary: Summary, block: int, buffer: int, output: Output) -> Outp
     inside = np.flatnonzero(covers(runs, output.address.view(np.int64)))
     found = merged(output.address.view(np.int64)[inside], (output.address + output.size).view(np.int64)[inside])
     if not np.array_equal(found.start, runs.start) or not np.array_equal(found.end, runs.end):
-        raise NotTranslations("a block stores to other places than its address pass says")
+        raise NotSymmetric("a block stores to other places than its address pass says")
     return Output(**{each.name: getattr(output, each.name)[..., inside] for each in fields(Output)})
 
 
@@ -207,13 +334,13 @@ def check(summary: Summary, domain_factory: DomainFactory) -> None:
     run_in_full(summary, domain_factory, [int(part.blocks[0]) for part in summary.parts])
 
 
-# -- comparing -------------------------------------------------------------------------------------------------------
+# -- comparing --------------------------------------------------------------------------------------------------------
 
 
 def compare(first: Summary, second: Summary, domain_factory: DomainFactory) -> Comparison:
     """Whether two kernels of one launch's buffers leave equal terms in every element.
 
-    Raises NotTranslations where too many blocks would have to be run, Unreadable and Undetermined as `check`.
+    Raises NotSymmetric where too many blocks would have to be run, Unreadable and Undetermined as `check`.
     """
     if first.buffers != second.buffers:
         raise ValueError("kernels are compared on one numbering of buffers: summarise both with the same `buffers`")

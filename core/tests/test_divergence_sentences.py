@@ -1,10 +1,10 @@
-"""What parts two trees is told in a sentence that names the kernels and what each does."""
+"""The first divergence of two trees is described in a sentence that names the kernels and what each computes."""
 
 from __future__ import annotations
 
 import pytest
 
-from bitwise_core.engine.parting_words import sentence
+from bitwise_core.engine.divergence import divergence_sentence
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ from bitwise_core.engine.parting_words import sentence
     ],
 )  # fmt: skip
 def test_what_parts_two_trees(left: str, right: str, expected: str) -> None:
-    assert sentence(left, right, "a", "b") == expected
+    assert divergence_sentence(left, right, "a", "b") == expected
 
 
 def test_the_sides_may_change_places() -> None:
-    assert sentence("add.rn.fp32", "add.rn.ftz.fp32@toy_1", "a", "b") == sentence(
+    assert divergence_sentence("add.rn.fp32", "add.rn.ftz.fp32@toy_1", "a", "b") == divergence_sentence(
         "add.rn.ftz.fp32@toy_1", "add.rn.fp32", "b", "a"
     )

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitwise_core.engine import block_arithmetic
-from bitwise_core.engine.address_domain import AddressDomain
-from bitwise_core.engine.grid import Column, Grid, Limits, NotTranslations
-from bitwise_core.engine.separable import Separable, plain
+from bitwise_core.engine import block_affine
+from bitwise_core.engine.address_pass import AddressDomain
+from bitwise_core.engine.block_affine import BlockAffine, plain
+from bitwise_core.engine.grid import Column, Grid, Limits, NotSymmetric
 from bitwise_core.machine.lanes import Array
 
 WIDTHS = {32: np.uint32, 64: np.uint64}
@@ -44,7 +44,7 @@ def operands(draw: st.DrawFn) -> tuple[Grid, int, list[Array], list[Array]]:
 
 def value(grid: Grid, column: Array, row: Array, *, signed: bool) -> object:
     if column.any():
-        return plain(Separable(grid, Column(column), row, signed))
+        return plain(BlockAffine(grid, Column(column), row, signed))
     return row.view(f"i{row.itemsize}") if signed else row
 
 
@@ -56,7 +56,7 @@ def whole(column: Array, row: Array, *, signed: bool) -> Array:
 def spread(grid: Grid, result: object, threads: int) -> Array:
     """The result in every block still in the pass and every thread."""
     count = grid.blocks.size
-    if isinstance(result, Separable):
+    if isinstance(result, BlockAffine):
         column = grid.on(result.column)[:, None]
         full = column if result.bits == 1 else (column + result.thread).view(result.dtype)
         return np.broadcast_to(full, (count, threads))
@@ -69,7 +69,7 @@ def test_binary_functions_are_numpys(
 ) -> None:
     grid, _, columns, rows = case
     values = [value(grid, column, row, signed=signed) for column, row in zip(columns, rows, strict=True)]
-    result = block_arithmetic.apply_ufunc(grid, ufunc, values)
+    result = block_affine.apply_ufunc(grid, ufunc, values)
     expected = ufunc(*(whole(column, row, signed=signed) for column, row in zip(columns, rows, strict=True)))
     assert grid.blocks[0] == 0
     np.testing.assert_array_equal(spread(grid, result, expected.shape[1]), expected[grid.blocks])
@@ -81,7 +81,7 @@ def test_functions_of_one_shared_number_are_numpys(
 ) -> None:
     grid, bits, columns, rows = case
     amount = np.full((1, 1), by, dtype=WIDTHS[bits])
-    result = block_arithmetic.apply_ufunc(grid, ufunc, [value(grid, columns[0], rows[0], signed=False), amount])
+    result = block_affine.apply_ufunc(grid, ufunc, [value(grid, columns[0], rows[0], signed=False), amount])
     expected = ufunc(whole(columns[0], rows[0], signed=False), amount)
     np.testing.assert_array_equal(spread(grid, result, expected.shape[1]), expected[grid.blocks])
 
@@ -101,7 +101,7 @@ def test_a_choice_by_a_mask_of_threads(case: tuple[Grid, int, list[Array], list[
     values = [value(grid, column, row, signed=False) for column, row in zip(columns, rows, strict=True)]
     threads = rows[0].shape[1]
     chosen = np.array([mask[:threads]])
-    result = block_arithmetic.select(grid, chosen, *values)
+    result = block_affine.select(grid, chosen, *values)
     expected = np.where(chosen, *(whole(column, row, signed=False) for column, row in zip(columns, rows, strict=True)))
     np.testing.assert_array_equal(spread(grid, result, threads), expected[grid.blocks])
 
@@ -150,17 +150,17 @@ def test_named_operations_agree_with_their_evaluation(
 
 def test_nothing_reads_a_separable_by_accident() -> None:
     grid = Grid(np.arange(3), Limits())
-    number = Separable(grid, Column(np.arange(3, dtype=np.uint32)), np.zeros((1, 4), dtype=np.uint32))
+    number = BlockAffine(grid, Column(np.arange(3, dtype=np.uint32)), np.zeros((1, 4), dtype=np.uint32))
     functions: tuple[Any, ...] = (bool, int, float, len, list, np.asarray, np.sort, np.sum)
     for misuse in (*functions, lambda n: n.flat, lambda n: n[0], lambda n: n.meta):
-        with pytest.raises(NotTranslations):
+        with pytest.raises(NotSymmetric):
             misuse(number)
 
 
 def test_a_mask_at_the_edge_parts_the_grid_once() -> None:
     grid = Grid(np.arange(10), Limits())
     thread = np.arange(32, dtype=np.uint32)[None]
-    index = Separable(grid, Column(np.arange(10, dtype=np.uint32) * np.uint32(32)), thread)
+    index = BlockAffine(grid, Column(np.arange(10, dtype=np.uint32) * np.uint32(32)), thread)
     assert (index < np.uint32(300)).all()
     assert grid.blocks.tolist() == list(range(9))
     assert [each.tolist() for each in grid.aside] == [[9]]
@@ -168,6 +168,6 @@ def test_a_mask_at_the_edge_parts_the_grid_once() -> None:
 
 def test_a_grid_of_too_many_parts_is_given_up() -> None:
     grid = Grid(np.arange(100), Limits(parts=10))
-    number = Separable(grid, Column(np.arange(100, dtype=np.uint32)), np.arange(200, dtype=np.uint32)[None])
-    with pytest.raises(NotTranslations, match="more than 10 parts"):
+    number = BlockAffine(grid, Column(np.arange(100, dtype=np.uint32)), np.arange(200, dtype=np.uint32)[None])
+    with pytest.raises(NotSymmetric, match="more than 10 parts"):
         _ = number < np.uint32(100)

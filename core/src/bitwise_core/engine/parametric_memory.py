@@ -1,4 +1,4 @@
-"""Global memory in a reading for every launch: content at symbolic addresses, and what a block stores."""
+"""Global memory of a reading for every launch: loads and stores of one block at symbolic addresses."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bitwise_core.engine.predicates import all_of
-from bitwise_core.engine.symbolic import Chosen, Symbolic
-from bitwise_core.engine.symbolic_domain import SymbolicDomain
-from bitwise_core.engine.tile_function import Elements
+from bitwise_core.engine.parametric_domain import ParametricDomain
+from bitwise_core.engine.parametric_values import Chosen, ParametricInteger, all_of
 from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
@@ -36,11 +34,22 @@ class Stored:
     line: int
 
 
-class SymbolicMemory:
-    """Loads and stores of a block; buffers are told apart by the pointer that an address starts from."""
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """All that a block stores: hashes (2, rows, elements) of address, condition and value, and of the address alone."""
 
-    def __init__(self, domain: SymbolicDomain, rows: int) -> None:
-        self.domain, self.rows = domain, rows
+    whole: hashing.Words
+    address: hashing.Words
+
+
+class ParametricMemory:
+    """Loads and stores of a block; a buffer is identified by the pointer parameter that an address starts from.
+
+    `path` are the conditions of the branches taken to the current instruction.
+    """
+
+    def __init__(self, domain: ParametricDomain) -> None:
+        self.domain, self.rows = domain, domain.rows
         self.stored: list[Stored] = []
         self.written: dict[int, str] = {}
         self.read: set[int] = set()
@@ -48,8 +57,8 @@ class SymbolicMemory:
 
     def pointer(self, address: Value, line: int) -> int:
         """The parameter that an address starts from.  Raises Unreadable."""
-        if isinstance(address, Symbolic):
-            atoms = self.domain.atoms
+        if isinstance(address, ParametricInteger):
+            atoms = self.domain.integers.atoms
             pointers = [
                 (atoms[m[0]].pointer, c)
                 for m, c in address.polynomial.terms.items()
@@ -117,7 +126,7 @@ class SymbolicMemory:
     def scatter(self, machine: Machine, address: Value, value: Value, line: int, operation: str = "store") -> None:
         """Records a store (or an atomic operation whose result no order changes) in the active lanes."""
         pointer = self.pointer(address, line)
-        assert isinstance(address, Symbolic)
+        assert isinstance(address, ParametricInteger)
         if self.written.setdefault(pointer, operation) != operation:
             raise Unreadable("a buffer is written in different ways", line)
         if operation != "store" and not exact(operation):
@@ -126,14 +135,14 @@ class SymbolicMemory:
         condition: Lanes | None = None
         conditions = [*self.path, *(() if machine.condition is None else (machine.condition,))]
         if conditions:
-            whole = all_of(self.domain, conditions)
+            whole = all_of(self.domain.integers, conditions)
             settled = machine.known(whole)
             if settled is None:
                 condition = as_lanes(whole)
                 possible = self._possible(condition)
                 settled = np.ones((1, 1), dtype=bool) if possible is None else possible
             known = settled if known is None else known & settled
-        places = self.domain.words_of(address.polynomial)
+        places = self.domain.integers.words_of(address.polynomial)
         for offset, part in _elements(value):
             self._record(pointer, places + np.uint64(offset), condition, part, known, operation, line)
 

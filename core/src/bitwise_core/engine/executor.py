@@ -44,7 +44,7 @@ class Group:
     blocked: str | None = None
 
 
-class Run:
+class Executor:
     """One run of a program (or of a device function, or of one side of a branch on data)."""
 
     def __init__(self, program: Program, machine: Machine, budget: list[int], depth: int = 0) -> None:
@@ -155,7 +155,7 @@ class Run:
         elif isinstance(control, Passage):
             first = pc + 1 if control.start is None else control.start
             if control.target != first:
-                Run(self.program, machine, self.budget, self.depth + 1).start(first, control.target)
+                Executor(self.program, machine, self.budget, self.depth + 1).start(first, control.target)
             control.forget(machine)
             group.pc = control.target
         elif isinstance(control, Exit | Return):
@@ -233,7 +233,7 @@ class Run:
             machine.condition = both(machine.domain, outer, predicate)
             machine.mask = group.mask
             if start != meeting:
-                Run(self.program, machine, self.budget, self.depth + 1).start(start, meeting)
+                Executor(self.program, machine, self.budget, self.depth + 1).start(start, meeting)
             results.append((machine.registers, machine.local))
         machine.condition = outer
         (if_true, if_false), locals_after = zip(*results, strict=True)
@@ -252,7 +252,7 @@ class Run:
         machine.parameters = dict(
             zip((parameter.name for parameter in function.kernel.parameters), control.arguments, strict=True)
         )
-        Run(function, machine, self.budget, self.depth + 1).start()
+        Executor(function, machine, self.budget, self.depth + 1).start()
         returned = [machine.parameters.get(each.name) for each in function.kernel.returns]
         machine.registers, machine.parameters = caller, parameters
         machine.mask = group.mask

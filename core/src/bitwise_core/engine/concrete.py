@@ -1,15 +1,16 @@
-"""The launch-exact reading: every block of a known launch is run, and each output element gets its term."""
+"""The concrete reading: every block of a known launch is run, and each output element gets its term."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from bitwise_core.asm import Kernel, Module
+from bitwise_core.engine.executor import MAXIMUM_STEPS, Executor
 from bitwise_core.engine.program import Program, build
-from bitwise_core.engine.run import MAXIMUM_STEPS, Run
 from bitwise_core.machine import recording
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.cells import FinerGranule, SharedMemory
@@ -20,6 +21,8 @@ from bitwise_core.machine.launch import Launch, ManifestError
 from bitwise_core.machine.outputs import Output, outputs
 from bitwise_core.machine.races import Races
 from bitwise_core.machine.state import THREAD_SHIFT, Machine
+
+M = TypeVar("M", bound=GlobalMemory)
 
 LANES = 8192
 """Lanes that are run side by side: enough to make one NumPy step worth its cost."""
@@ -76,27 +79,40 @@ def run_blocks(
 ) -> tuple[GlobalMemory, frozenset[int]]:
     """Runs the given blocks (all of them by default).  Gives back global memory and the compiler's scratch buffers.
 
-    Buffers that a launch both loads and stores are run a second time with every load recorded, so that
-    exchanges between blocks are noticed.  Raises Unreadable, and TooMuchWork where the blocks' threads together
-    take more than `work` steps.
+    Raises Unreadable, and TooMuchWork where the blocks' threads together take more than `work` steps.
     """
     numbers = np.arange(prepared.launch.blocks) if blocks is None else np.asarray(sorted(blocks))
-    granule = prepared.arch.granule(prepared.kernel)
-    watched: frozenset[int] = frozenset()
-    while True:
+    scratch: frozenset[int] = frozenset()
+
+    def attempt(granule: int, watched: frozenset[int]) -> GlobalMemory:
+        nonlocal scratch
         memory = GlobalMemory(domain)
         memory.watched = watched
+        scratch = _run_all(prepared, memory, buffers, numbers, granule, work)
+        return memory
+
+    return run_watched(prepared.arch.granule(prepared.kernel), attempt), scratch
+
+
+def run_watched(granule: int, attempt: Callable[[int, frozenset[int]], M]) -> M:
+    """Global memory after a run: the result of `attempt(granule, watched)` that needs no other attempt.
+
+    A run is repeated with smaller cells of shared memory (`granule` bytes) where accesses need them, and with the
+    loads of every buffer that it both loads and stores recorded (`watched`), so that exchanges between blocks are
+    noticed.  Raises Unreadable.
+    """
+    watched: frozenset[int] = frozenset()
+    while True:
         try:
-            scratch, loaded = _run_all(prepared, memory, buffers, numbers, granule, work)
+            memory = attempt(granule, watched)
         except FinerGranule as finer:
             if finer.granule >= granule:
                 raise Unreadable("shared memory is accessed in units that do not fit its cells") from None
             granule = finer.granule
             continue
-        written = frozenset(memory.stores.keys() | memory.atomics.keys())
-        both = (written & loaded) - watched
+        both = frozenset((memory.stores.keys() | memory.atomics.keys()) & memory.seen) - watched
         if not both:
-            return memory, scratch
+            return memory
         watched = watched | both
 
 
@@ -107,7 +123,8 @@ def _run_all(
     numbers: Array,
     granule: int,
     work: int | None,
-) -> tuple[frozenset[int], frozenset[int]]:
+) -> frozenset[int]:
+    """Runs the blocks in batches.  Gives back the compiler's scratch buffers."""
     per_batch = max(1, LANES // prepared.threads)
     scratch: frozenset[int] = frozenset()
     batches = -(-len(numbers) // per_batch)
@@ -119,14 +136,14 @@ def _run_all(
         share = left if work is None else min(left, 4 * allowed // batches)
         budget = [share]
         try:
-            Run(prepared.program, machine, budget).start()
+            Executor(prepared.program, machine, budget).start()
         except Unreadable:
             if work is not None and budget[0] < 0:
                 raise TooMuchWork from None
             raise
         left -= share - budget[0]
         scratch = frozenset(machine.extra.get("scratch", ()))
-    return scratch, frozenset(memory.seen)
+    return scratch
 
 
 def machine_for(

@@ -1,4 +1,7 @@
-"""Turns of a loop: run in order, and how the integers that they carry grow."""
+"""Induction variables of a straight-line loop: its iterations are run in order, and the integers they carry compared.
+
+An integer is an induction variable where every period of iterations adds the same polynomial to it.
+"""
 
 from __future__ import annotations
 
@@ -13,52 +16,53 @@ from bitwise_core.asm import Instruction
 from bitwise_core.engine import polynomial as P
 from bitwise_core.engine.loop_shape import Loop, effect, slice_of
 from bitwise_core.engine.loop_state import hash_of
+from bitwise_core.engine.parametric_domain import ParametricDomain
+from bitwise_core.engine.parametric_values import ParametricInteger, integer_of, polynomial_of
 from bitwise_core.engine.polynomial import Polynomial
 from bitwise_core.engine.program import Program
-from bitwise_core.engine.symbolic import Symbolic
-from bitwise_core.engine.symbolic_domain import SymbolicDomain
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Value, width
 from bitwise_core.machine.state import Barrier, Branch, Machine
+from bitwise_core.numeric import modular
 
 LONGEST_PERIOD = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
-    """Integers of a loop: the values at its start, and what a whole period of `period` turns adds to them."""
+class InductionVariables:
+    """The induction variables of a loop by register: their start, and what `period` iterations add to each.
+
+    `step` is how far the position of the loop moves in one iteration.  `late`: `start` is extrapolated from the
+    iterations after the first.
+    """
 
     period: int
     start: Mapping[str, Polynomial]
     added: Mapping[str, Polynomial]
     step: int
-    """How far the position moves in one turn."""
     late: bool = False
-    """Whether `start` is fitted to the turns after the first."""
 
 
-class Turns:
-    """A loop whose head the machine stands at, having come from outside under the conditions `entered`."""
+class LoopBody:
+    """A straight-line loop, run iteration by iteration; the machine is at its header, reached from outside."""
 
-    def __init__(self, program: Program, machine: Machine, loop: Loop, entered: list[Polynomial]) -> None:
-        assert isinstance(machine.domain, SymbolicDomain)
+    def __init__(self, program: Program, machine: Machine, loop: Loop) -> None:
+        assert isinstance(machine.domain, ParametricDomain)
         self.program, self.machine, self.loop, self.domain = program, machine, loop, machine.domain
+        self.integers = machine.domain.integers
         self.instructions: tuple[Instruction, ...] = program.kernel.instructions
-        self.line = self.instructions[loop.head].line
-        self.entered = entered
+        self.line = self.instructions[loop.header].line
 
     def fail(self, reason: str) -> Unreadable:
         """An error that names the loop."""
         return Unreadable(f"{reason} in the loop", self.line)
 
-    # -- running --------------------------------------------------------------------------------------------------
+    # -- running ------------------------------------------------------------------------------------------------------
 
-    def run(self, pcs: Any, chained: Mapping[int, Any] | None = None, skip: frozenset[int] = frozenset()) -> None:
-        """Runs instructions in order; a matrix step of `chained` starts from the accumulator symbol and is recorded."""
+    def run(self, pcs: Any, chained: Mapping[int, Any] | None = None) -> None:
+        """Runs instructions in order; `chained` are matrix steps by instruction, prepared before and recorded after."""
         machine, steps = self.machine, self.program.steps
         for pc in pcs:
-            if pc in skip:
-                continue
             machine.line, machine.pc = self.instructions[pc].line, pc
             step = None if chained is None else chained.get(pc)
             if step is not None:
@@ -79,30 +83,30 @@ class Turns:
                 races.barrier(np.arange(machine.races.warps))
             machine.epoch += 1
 
-    def counted(self) -> bool:
-        """Whether the launch does not decide how many turns there are: the loop is then simply run."""
-        guard = self.instructions[self.loop.back].guard
+    def has_known_trip_count(self) -> bool:
+        """Whether the trip count does not depend on the launch: the loop is then run iteration by iteration."""
+        guard = self.instructions[self.loop.latch].guard
         assert guard is not None
         pcs = slice_of(self.instructions, self.loop, [guard.register], self.program.mnemonics)
         if pcs is None:
             return True
         kept = dict(self.machine.registers)
         self.run(pcs)
-        taken = self.guard()
+        taken = self.condition()
         self.machine.registers = kept
         return taken is None or self.machine.known(taken) is not None
 
-    def guard(self) -> Value | None:
-        """The condition of another turn, after the instructions of one."""
-        control = self.program.steps[self.loop.back](self.machine)
+    def condition(self) -> Value | None:
+        """The condition of another iteration, after the instructions of one."""
+        control = self.program.steps[self.loop.latch](self.machine)
         assert isinstance(control, Branch)
         return control.taken
 
-    # -- integers ---------------------------------------------------------------------------------------------------
+    # -- integers -----------------------------------------------------------------------------------------------------
 
-    def integers(self) -> tuple[list[str], list[int]]:
+    def integer_registers(self) -> tuple[list[str], list[int]]:
         """The carried registers that hold integers, and the instructions that decide them and the loop's end."""
-        guard = self.instructions[self.loop.back].guard
+        guard = self.instructions[self.loop.latch].guard
         assert guard is not None
         found = [
             name
@@ -112,25 +116,25 @@ class Turns:
         ]
         pcs = slice_of(self.instructions, self.loop, [*found, guard.register], self.program.mnemonics)
         if pcs is None:
-            raise self.fail("the number of turns depends on data")
+            raise self.fail("the number of iterations depends on data")
         return found, pcs
 
     def _is_integer(self, name: str) -> bool:
         value = self.machine.registers.get(name)
-        return isinstance(value, np.ndarray | Symbolic)
+        return isinstance(value, np.ndarray | ParametricInteger)
 
-    def growth(self, names: list[str], pcs: list[int], thorough: bool = False) -> Growth:
-        """How the integers grow, from turns of their own instructions alone.  Raises Unreadable.
+    def induction_variables(self, names: list[str], pcs: list[int], thorough: bool = False) -> InductionVariables:
+        """The induction variables `names`, from iterations of the instructions `pcs` alone.  Raises Unreadable.
 
-        Where they grow evenly from the second turn on, the start is the one that fits, if the first turn cannot tell.
-        A count that starts over after more turns than have been seen looks even; `thorough` sees as many as a period
-        may have.
+        Where they are linear from the second iteration on, `start` is extrapolated, if the first iteration does the
+        same from there.  A counter that is reset after more iterations than were run looks linear; `thorough` runs as
+        many as the longest period needs.
         """
         kept = dict(self.machine.registers)
         history: list[dict[str, Polynomial]] = []
-        found: Growth | None = None
+        found: InductionVariables | None = None
         for _ in range(2 * LONGEST_PERIOD + 2):
-            history.append({name: self._polynomial(name) for name in names})
+            history.append({name: self.polynomial(name) for name in names})
             if not thorough:
                 found = self._period(history, names) or self._period(history[1:], names, late=True)
             if found is not None:
@@ -141,12 +145,12 @@ class Turns:
             found = self._lasting(history, names)
         if found is None:
             raise self.fail("an integer grows unevenly")
-        if found.late and not self._first_turn_alike(found, pcs):
-            raise self.fail("the first turn differs from the others")
+        if found.late and not self._first_iteration_fits(found, pcs):
+            raise self.fail("the first iteration differs from the others")
         return found
 
-    def _lasting(self, history: list[dict[str, Polynomial]], names: list[str]) -> Growth | None:
-        """The shortest period that the whole history has, from its first turn on or from its second."""
+    def _lasting(self, history: list[dict[str, Polynomial]], names: list[str]) -> InductionVariables | None:
+        """The shortest period of the whole history, from its first iteration on or from its second."""
         for period in range(1, LONGEST_PERIOD + 1):
             for first in (0, 1):
                 spans = [history[place : place + 2 * period + 1] for place in range(first, len(history) - 2 * period)]
@@ -156,22 +160,21 @@ class Turns:
         return None
 
     @staticmethod
-    def _like(left: Growth, right: Growth | None) -> bool:
+    def _like(left: InductionVariables, right: InductionVariables | None) -> bool:
         if right is None:
             return False
-        differences = [P.subtract(each, right.added[name]) for name, each in left.added.items()]
-        return not any(each.terms or not P.is_zero(each.constant) for each in differences)
+        return all(P.subtract(each, right.added[name]).vanishes for name, each in left.added.items())
 
-    def _first_turn_alike(self, growth: Growth, pcs: list[int]) -> bool:
-        """Whether a turn from the fitted start does what the real first turn does, as far as integers go."""
+    def _first_iteration_fits(self, variables: InductionVariables, pcs: list[int]) -> bool:
+        """Whether the integers of the first iteration are the same from the extrapolated start."""
         machine = self.machine
         real = dict(machine.registers)
         fitted = dict(real)
-        for name, value in growth.start.items():
-            fitted[name] = self.domain.integer_of(value)
-        differ = {name for name in growth.start if not self._same(real[name], fitted[name])}
+        for name, value in variables.start.items():
+            fitted[name] = integer_of(self.integers, value)
+        differ = {name for name in variables.start if not self._same(real[name], fitted[name])}
         chosen = set(pcs)
-        for pc in (*self.loop.body, self.loop.back):
+        for pc in (*self.loop.body, self.loop.latch):
             found = effect(self.instructions[pc], self.program.mnemonics)
             if pc not in chosen:
                 if found.reads & differ:
@@ -190,54 +193,55 @@ class Turns:
         bits = width(left)
         if bits == 1:
             return bool((hash_of(left)[0] == hash_of(right)[0]).all())
-        first, second = self.domain.polynomial(left, bits), self.domain.polynomial(right, bits)
+        first, second = polynomial_of(self.integers, left, bits), polynomial_of(self.integers, right, bits)
         if first is None or second is None:
             return False
-        difference = self.domain.coordinates.rewritten(P.subtract(first, second))
-        return not difference.terms and P.is_zero(difference.constant)
+        return self.integers.equal(first, second)
 
-    def _polynomial(self, name: str) -> Polynomial:
+    def polynomial(self, name: str) -> Polynomial:
+        """The integer in a register.  Raises Unreadable where nothing wrote it."""
         value = self.machine.registers[name]
-        found = self.domain.polynomial(value, width(value))
+        found = polynomial_of(self.integers, value, width(value))
         if found is None:
             raise self.fail(f"nothing has written {name}")
         return found
 
-    def _period(self, history: list[dict[str, Polynomial]], names: list[str], late: bool = False) -> Growth | None:
-        turns = len(history) - 1
-        if turns % 2 or not turns:
+    def _period(
+        self, history: list[dict[str, Polynomial]], names: list[str], late: bool = False
+    ) -> InductionVariables | None:
+        iterations = len(history) - 1
+        if iterations % 2 or not iterations:
             return None
-        period = turns // 2
+        period = iterations // 2
         added: dict[str, Polynomial] = {}
         shared = 0
         for name in names:
             first, second, third = (history[index][name] for index in (0, period, 2 * period))
             difference = P.subtract(second, first)
-            again = P.subtract(P.subtract(third, second), difference)
-            if again.terms or not P.is_zero(again.constant):
+            if not P.subtract(P.subtract(third, second), difference).vanishes:
                 return None
             added[name] = difference
             for coefficient in (*difference.terms.values(), difference.constant):
-                number = P.signed(coefficient, difference.bits)
+                number = modular.signed(coefficient, difference.bits)
                 shared = gcd(shared, number if isinstance(number, int) else int(np.gcd.reduce(number, axis=None)))
         if not shared or shared % period:
             return None
         start = history[0]
         if late:
             start = {name: P.subtract(history[period - 1][name], added[name]) for name in names}
-        return Growth(period, start, added, shared // period, late)
+        return InductionVariables(period, start, added, shared // period, late)
 
-    def place(self, growth: Growth, position: int, turns: int) -> None:
-        """Sets the integers to those at the position plus so many periods."""
-        whole = growth.step * growth.period
-        for name, start in growth.start.items():
-            each = growth.added[name]
+    def place(self, variables: InductionVariables, position: int, periods: int) -> None:
+        """Sets the integers to their values at the position (an atom) plus `periods` periods."""
+        whole = variables.step * variables.period
+        for name, start in variables.start.items():
+            each = variables.added[name]
             unit = Polynomial(
                 each.bits,
-                {m: P.quotient(c, whole, each.bits) for m, c in each.terms.items()},
-                P.quotient(each.constant, whole, each.bits),
+                {m: modular.quotient(c, whole, each.bits) for m, c in each.terms.items()},
+                modular.quotient(each.constant, whole, each.bits),
             )
-            moved = P.multiply(unit, Polynomial(each.bits, {(position,): 1}, turns * whole & ((1 << each.bits) - 1)))
+            moved = P.multiply(unit, Polynomial(each.bits, {(position,): 1}, periods * whole & ((1 << each.bits) - 1)))
             if moved is None:
                 raise self.fail("an integer has too many terms")
-            self.machine.registers[name] = self.domain.integer_of(P.add(start, moved))
+            self.machine.registers[name] = integer_of(self.integers, P.add(start, moved))
