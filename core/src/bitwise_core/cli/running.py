@@ -35,7 +35,7 @@ def run(
     before = read_buffers(inputs, source.launch)
     try:
         prepared = prepare(source, arch, options)
-        done = execute(prepared.ready, contents(before))
+        done = execute(prepared, contents(before))
     except (AssemblyError, ManifestError) as error:
         raise InputError(str(error) if isinstance(error, AssemblyError) else f"{source.name}: {error}") from None
     except Unreadable as error:

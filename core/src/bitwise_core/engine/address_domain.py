@@ -26,6 +26,7 @@ from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.matrix import FusedStep
 from bitwise_core.machine.pieces import choose
 from bitwise_core.machine.races import RaceDetector, Races
+from bitwise_core.machine.recording import Context, Recorder
 
 
 def taint_of(*values: Any) -> int:
@@ -44,10 +45,14 @@ def taint_of(*values: Any) -> int:
     return 0
 
 
+_CONTEXT = Context()
+
+
 class AddressDomain:
     """See `machine.domain.Domain`."""
 
     name = "addresses"
+    recorder: Recorder | None = None
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
@@ -129,13 +134,13 @@ class AddressDomain:
 
     def vectors(self, elements: L.Lanes) -> matrix.Vectors:
         """See `Domain.vectors`."""
-        return matrix.hashed_vectors(elements)
+        return matrix.hashed_vectors(elements, _CONTEXT)
 
     def fused(self, step: FusedStep, accumulator: L.Lanes, left: matrix.Vectors, right: matrix.Vectors) -> L.Lanes:
         """See `Domain.fused`."""
         assert isinstance(left, matrix.Hashed)
         assert isinstance(right, matrix.Hashed)
-        return matrix.fused_terms(step, accumulator, left, right)
+        return matrix.fused_terms(step, accumulator, left, right, _CONTEXT)
 
     def load(self, address: Array, bits: int) -> Value:
         """See `Domain.load`."""

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.matrix import FusedStep, Vectors
+from bitwise_core.machine.recording import Recorder
 
 
 class Unreadable(Exception):
@@ -27,6 +28,8 @@ class Domain(Protocol):
     """
 
     name: str
+    recorder: Recorder | None
+    """That of a replay, None in every other run."""
 
     def assumes(self, assumption: str) -> bool:
         """Whether rules that need the assumption may be used."""
