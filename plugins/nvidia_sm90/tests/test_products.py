@@ -96,7 +96,7 @@ def ran(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = 
         captured = compile_configuration(call.kernel, arguments, dict(call.constants), grid=call.grid, **call.options)
         launch = Launch.model_validate({"file": "product.ptx", **captured.manifest_entry})
         source = Source("product", captured.assembly, launch)
-        ready = prepare(source, registry.default().arch("sm_90"), Options(trust_text=True)).ready
+        ready = prepare(source, registry.default().arch("sm_90"), Options(trust_text=True))
         state.update(execute(ready, {name: state[name] for name in launch.buffers()}).after)
     return state["C"].view(storage(8 * size)).reshape(m, n)
 
