@@ -1,4 +1,4 @@
-"""The survey of pairs that are not proved equal: which are tried, what is counted, and that an input is found where there is one."""
+"""The survey of pairs that are not proved equal: which are tried, what is counted, and what is found."""
 
 from __future__ import annotations
 

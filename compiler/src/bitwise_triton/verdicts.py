@@ -40,7 +40,7 @@ def equal_to_reference(
     """
     from bitwise_core import registry
     from bitwise_core.checker import Options
-    from bitwise_core.partition import verdicts
+    from bitwise_core.equivalence import verdicts
 
     try:
         options = Options(every_launch=every_launch, assume=frozenset(assume))

@@ -28,8 +28,8 @@ from bitwise_conformance.records import CaseRecord, load_records
 from bitwise_core import registry
 from bitwise_core.checker import Counterexample, Options, Outcome, Source
 from bitwise_core.difference import compare
+from bitwise_core.equivalence import partition
 from bitwise_core.folder import find_arch, read_folder
-from bitwise_core.partition import partition
 from bitwise_core.search import NotFound, find_counterexample
 
 AGREE, DIFFER, NOT_RECORDED = "agree", "differ", "not recorded"

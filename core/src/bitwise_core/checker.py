@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache, partial
 from hashlib import blake2b
+from html import escape
 from typing import TypeAlias
 
 import numpy as np
@@ -67,6 +68,10 @@ class Source:
     entry: str | None = None
     target: str | None = None
 
+    def __repr__(self) -> str:
+        launch = "every launch" if self.launch is None else f"grid {self.launch.grid}"
+        return f"Source({self.name!r}, {len(self.text)} characters, {launch})"
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -120,6 +125,12 @@ class AnalysisResult:
     program_only: str | None = None
     prepared: Ready | None = field(default=None, repr=False, compare=False)
     outputs: Mapping[int, Output] | None = field(default=None, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        found = f"unknown: {self.unknown[:200]}" if self.unknown is not None else "large grid"
+        if self.signature is not None:
+            found = f"signature {self.signature.hex()}"
+        return f"AnalysisResult({self.name!r}, {found})"
 
     @property
     def large(self) -> bool:
@@ -215,6 +226,25 @@ class Verdict:
     conditions: tuple[str, ...] = ()
     divergence: Divergence | None = None
     counterexample: Counterexample | None = None
+
+    def __repr__(self) -> str:
+        return f"Verdict({', '.join(self.sentences())})"
+
+    def _repr_html_(self) -> str:
+        head, *rest = (escape(each) for each in self.sentences())
+        return f"<b>{head}</b>" + "".join(f"<br>{each}" for each in rest)
+
+    def sentences(self) -> tuple[str, ...]:
+        """The answer in a few short lines: the outcome with its scope, the reason, the counterexample or divergence."""
+        scope = "every launch" if self.scope == "every launch" else "this launch"
+        found = [f"{self.outcome.value} for {scope}", self.reason[:300]]
+        if self.counterexample is not None:
+            found.append(self.counterexample.sentence)
+        elif self.divergence is not None:
+            found.append(f"first divergence at {self.divergence.element}")
+        if self.conditions:
+            found.append(f"if all values are {' and '.join(self.conditions)}")
+        return tuple(found)
 
 
 LARGE_GRID = "large grids are decided on few blocks, which the others are proved to be translations of"
@@ -465,3 +495,15 @@ def verdict(left: AnalysisResult, right: AnalysisResult, options: Options) -> Ve
         if each.program_only is not None:
             return Verdict(Outcome.UNKNOWN, f"{each.name}: {each.program_only}", options.scope, notes, conditions)
     return Verdict(Outcome.UNPROVED, "the canonical dependence trees differ", options.scope, notes, conditions)
+
+
+def different(verdict: Verdict, seen: Counterexample) -> Verdict:
+    """The verdict that a counterexample proves; it is of one launch, whatever scope was asked for."""
+    return replace(
+        verdict,
+        outcome=Outcome.DIFFERENT,
+        reason="a counterexample was found, and both kernels were run on it",
+        scope="launch",
+        notes=tuple(dict.fromkeys((*verdict.notes, *seen.notes))),
+        counterexample=seen,
+    )

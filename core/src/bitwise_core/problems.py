@@ -8,6 +8,7 @@ from pydantic import StrictBool, model_validator
 
 from bitwise_core.descriptors import GEMMDesc, Record
 from bitwise_core.descriptors.cuts import FloatName, Positive
+from bitwise_core.errors import BitwiseError
 
 if TYPE_CHECKING:
     import torch
@@ -22,7 +23,7 @@ NAMES = {f"torch.{theirs}": ours for ours, theirs in DTYPES.items()}
 Epilogue = Literal["none", "bias"]
 
 
-class ProblemError(ValueError):
+class ProblemError(BitwiseError, ValueError):
     """Operands that are no product a library could be asked for: the message says which, and what to do."""
 
 

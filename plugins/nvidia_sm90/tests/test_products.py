@@ -13,10 +13,10 @@ from bitwise_core import registry
 from bitwise_core.checker import Options, Source, prepare
 from bitwise_core.descriptors import Cut, GEMMDesc, Instruction, read
 from bitwise_core.engine.execution import execute
+from bitwise_core.equivalence import partition
 from bitwise_core.evaluation import evaluate
 from bitwise_core.machine.launch import Launch
 from bitwise_core.numeric import FLOAT_FORMATS, Bits, storage
-from bitwise_core.partition import partition
 from bitwise_nvidia_ptx.products.launch import Map, calls
 from bitwise_nvidia_ptx.products.plan import Refused, plan
 from bitwise_nvidia_ptx.products.schedule import Schedule, default

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bitwise_core import registry
-from bitwise_core.checker import Arches, Counterexample, Divergence, Options, Outcome, Side, Source, Verdict
+from bitwise_core.checker import Arches, Counterexample, Divergence, Options, Outcome, Side, Source, Verdict, different
 from bitwise_core.cli.buffers import write_buffers
 from bitwise_core.cli.inputs import kernels, print_json
 from bitwise_core.difference import Comparison, compare
@@ -73,18 +73,6 @@ def searched(
         write_buffers(searching.out, seen.arrays)
         seen = replace(seen, path=str(searching.out))
     return different(verdict, seen)
-
-
-def different(verdict: Verdict, seen: Counterexample) -> Verdict:
-    """The verdict that a counterexample proves; it is of one launch, whatever scope was asked for."""
-    return replace(
-        verdict,
-        outcome=Outcome.DIFFERENT,
-        reason="a counterexample was found, and both kernels were run on it",
-        scope="launch",
-        notes=tuple(dict.fromkeys((*verdict.notes, *seen.notes))),
-        counterexample=seen,
-    )
 
 
 def _waiting(sentence: str) -> AbstractContextManager[object]:

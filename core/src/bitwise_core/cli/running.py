@@ -8,9 +8,9 @@ import numpy as np
 import typer
 
 from bitwise_core.asm import AssemblyError
-from bitwise_core.buffers import contents, forms
+from bitwise_core.buffers import arrays_of, contents, forms
 from bitwise_core.checker import Options, prepare
-from bitwise_core.cli.buffers import arrays_of, read_buffers, write_buffers
+from bitwise_core.cli.buffers import read_buffers, write_buffers
 from bitwise_core.cli.inputs import kernels, print_json
 from bitwise_core.engine.execution import execute
 from bitwise_core.folder import InputError

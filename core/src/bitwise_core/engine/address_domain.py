@@ -26,7 +26,7 @@ from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.matrix import FusedStep
 from bitwise_core.machine.pieces import choose
 from bitwise_core.machine.races import RaceDetector, Races
-from bitwise_core.machine.recording import Context, Recorder
+from bitwise_core.machine.recording import Recorder, TermContext
 
 
 def taint_of(*values: Any) -> int:
@@ -45,7 +45,7 @@ def taint_of(*values: Any) -> int:
     return 0
 
 
-_CONTEXT = Context()
+_CONTEXT = TermContext()
 
 
 class AddressDomain:

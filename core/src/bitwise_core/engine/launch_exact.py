@@ -36,6 +36,9 @@ class Ready:
     block: tuple[int, int, int]
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"Ready({self.kernel.name!r} of {self.module.file!r}, {self.launch.blocks} blocks of {self.threads})"
+
     @property
     def threads(self) -> int:
         """Threads in a block."""

@@ -94,6 +94,9 @@ class Replay:
     buffers: Mapping[str, int]
     _starts: list[int] = field(default_factory=list)
 
+    def __repr__(self) -> str:
+        return f"Replay({self.ready!r}, {len(self.made)} operations)"
+
     @cached_property
     def _index(self) -> tuple[Array, Array, Array]:
         """First words of all results in order, with their second words and their places."""

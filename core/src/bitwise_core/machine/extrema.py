@@ -18,7 +18,7 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine.folding import evaluated, shape
 from bitwise_core.machine.lane_hash import WIDENING
 from bitwise_core.machine.lanes import Array, Lanes
-from bitwise_core.machine.recording import Context
+from bitwise_core.machine.recording import TermContext
 from bitwise_core.machine.sets import SET_INDEX, is_float, members
 
 _LOW, _HIGH = np.uint64(0xFFFFFFFF), np.uint64(0xFFFFFFFF00000000)
@@ -60,7 +60,7 @@ class _Set:
 
 
 def extremum(
-    name: str, left: Lanes, right: Lanes, bits: int, context: Context, *, keeps_neutral: bool = False
+    name: str, left: Lanes, right: Lanes, bits: int, context: TermContext, *, keeps_neutral: bool = False
 ) -> Lanes:
     """The set of two values' members under a maximum or minimum of `SET_INDEX`.
 

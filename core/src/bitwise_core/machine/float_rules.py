@@ -19,14 +19,14 @@ from bitwise_core.machine.folding import Shape, fold, rounded_to_half, shape
 from bitwise_core.machine.lane_hash import WIDENING, full_hash, signed_hash, term, unsigned_hash
 from bitwise_core.machine.lanes import Array, Lanes
 from bitwise_core.machine.pieces import as_lanes
-from bitwise_core.machine.recording import SAME, Context
+from bitwise_core.machine.recording import SAME, TermContext
 from bitwise_core.machine.sets import SET_INDEX
 
 _INFINITIES = {64: (0x7FF0000000000000, 0xFFF0000000000000), 32: (0x7F800000, 0xFF800000)}
 _ONE = {"fp64": 0x3FF0000000000000, "fp32": 0x3F800000, "fp16": 0x3C00, "bf16": 0x3F80}
 
 
-def _add(info: Shape, values: list[Lanes], bits: int, context: Context) -> Lanes | None:
+def _add(info: Shape, values: list[Lanes], bits: int, context: TermContext) -> Lanes | None:
     if not info.nearest_or_zero:
         return None
     left, right = values
@@ -44,13 +44,13 @@ def _add(info: Shape, values: list[Lanes], bits: int, context: Context) -> Lanes
     return result
 
 
-def _subtract(info: Shape, values: list[Lanes], bits: int, context: Context) -> Lanes | None:
+def _subtract(info: Shape, values: list[Lanes], bits: int, context: TermContext) -> Lanes | None:
     if not info.nearest_or_zero:
         return None
     return _add(shape(info.name.replace("sub.", "add.", 1)), [values[0], negated(values[1], context)], bits, context)
 
 
-def negated(value: Lanes, context: Context) -> Lanes:
+def negated(value: Lanes, context: TermContext) -> Lanes:
     """The value with its sign flipped."""
     plus_zero = L.some(L.has(value, L.PLUS_ZERO))
     if plus_zero is not False:
@@ -66,11 +66,11 @@ def negated(value: Lanes, context: Context) -> Lanes:
     return result
 
 
-def _negate(info: Shape, values: list[Lanes], bits: int, context: Context) -> Lanes:
+def _negate(info: Shape, values: list[Lanes], bits: int, context: TermContext) -> Lanes:
     return L.flagged(negated(values[0], context), L.LOOSE)
 
 
-def _absolute(info: Shape, values: list[Lanes], bits: int, context: Context) -> Lanes:
+def _absolute(info: Shape, values: list[Lanes], bits: int, context: TermContext) -> Lanes:
     value = values[0]
     inner = Lanes(bits, unsigned_hash(value), L.TERM | L.sticky(value))
     context.note(SAME, inner, lambda: [L.bare(value, L.NEGATED)])
@@ -82,7 +82,7 @@ def _absolute(info: Shape, values: list[Lanes], bits: int, context: Context) -> 
     return L.put(L.has(value, L.NOT_NEGATIVE), L.flagged(value, L.LOOSE), result)
 
 
-def _multiply(info: Shape, values: list[Lanes], bits: int, context: Context) -> Lanes | None:
+def _multiply(info: Shape, values: list[Lanes], bits: int, context: TermContext) -> Lanes | None:
     if not info.nearest_or_zero:
         return None
     left, right = _magnitudes(values, context)
@@ -104,7 +104,7 @@ def _multiply(info: Shape, values: list[Lanes], bits: int, context: Context) -> 
     return result
 
 
-def _fused(info: Shape, values: list[Lanes], bits: int, context: Context) -> Lanes | None:
+def _fused(info: Shape, values: list[Lanes], bits: int, context: TermContext) -> Lanes | None:
     if not info.nearest_or_zero:
         return None
     (left, right), addend = _magnitudes(values, context), values[2]
@@ -119,7 +119,7 @@ def _fused(info: Shape, values: list[Lanes], bits: int, context: Context) -> Lan
     return result
 
 
-def _adds_plus_zero(zero: Lanes, factor: Lanes, addend: Lanes, context: Context) -> bool | Array:
+def _adds_plus_zero(zero: Lanes, factor: Lanes, addend: Lanes, context: TermContext) -> bool | Array:
     """Where `zero` is +0 and its product with a finite `factor` is +0, or some zero while the addend is no zero."""
     known = L.holds(zero, 0)
     if known is False:
@@ -128,7 +128,7 @@ def _adds_plus_zero(zero: Lanes, factor: Lanes, addend: Lanes, context: Context)
     return L.some(known & (L.has(factor, L.NOT_NEGATIVE) | opposite))
 
 
-def _fused_apart(info: Shape, values: list[Lanes], left: Lanes, right: Lanes, bits: int, context: Context) -> Lanes:
+def _fused_apart(info: Shape, values: list[Lanes], left: Lanes, right: Lanes, bits: int, context: TermContext) -> Lanes:
     """A product and a sum where the product is exact, else one operation."""
     addend = values[2]
     exact = _half_range(values[0]) & _half_range(values[1]) if bits == 32 else False
@@ -146,7 +146,9 @@ def _fused_apart(info: Shape, values: list[Lanes], left: Lanes, right: Lanes, bi
     return L.put(exact, apart, _fused_inexact(info, values, left, right, bits, context))
 
 
-def _fused_inexact(info: Shape, values: list[Lanes], left: Lanes, right: Lanes, bits: int, context: Context) -> Lanes:
+def _fused_inexact(
+    info: Shape, values: list[Lanes], left: Lanes, right: Lanes, bits: int, context: TermContext
+) -> Lanes:
     addend = values[2]
     negative = (left.meta ^ right.meta) & L.NEGATED
     product = (unsigned_hash(left) + unsigned_hash(right)) * hashing.multiplier(1)
@@ -167,7 +169,7 @@ def _fused_inexact(info: Shape, values: list[Lanes], left: Lanes, right: Lanes, 
     return L.put(L.some(first & second), L.plus_zero(addend), result)
 
 
-def _extremum(info: Shape, values: list[Lanes], bits: int, context: Context) -> Lanes | None:
+def _extremum(info: Shape, values: list[Lanes], bits: int, context: TermContext) -> Lanes | None:
     if info.name not in SET_INDEX:
         return None
     left, right = values
@@ -188,7 +190,7 @@ def _extremum(info: Shape, values: list[Lanes], bits: int, context: Context) -> 
     )
 
 
-def _convert(info: Shape, values: list[Lanes], bits: int, context: Context) -> Lanes | None:
+def _convert(info: Shape, values: list[Lanes], bits: int, context: TermContext) -> Lanes | None:
     value = _sign_inside(values[0], context)
     if info.name in ("convert.rn.fp16.fp32", "convert.rz.fp16.fp32"):
         held = L.some(_held_by_half(value))
@@ -282,7 +284,7 @@ def _closed(lanes: Lanes, before: L.Meta) -> Lanes:
     return L.flagged(lanes, np.where(closed != 0, np.uint32(L.NOT_MINUS_ZERO), np.uint32(0)))
 
 
-def _sign_inside(value: Lanes, context: Context) -> Lanes:
+def _sign_inside(value: Lanes, context: TermContext) -> Lanes:
     """The value such that no lane is both negated and closed by +0: (-x) + 0 is not the negation of x + 0."""
     both = L.PLUS_ZERO | L.NEGATED
     meta = value.meta
@@ -294,7 +296,7 @@ def _sign_inside(value: Lanes, context: Context) -> Lanes:
     return L.put(mask, closed, value)
 
 
-def _magnitude(value: Lanes, context: Context) -> Lanes:
+def _magnitude(value: Lanes, context: TermContext) -> Lanes:
     """Known negative numbers as negations of their magnitudes, so that signs leave a product."""
     value = _sign_inside(value, context)
     known = L.known_where(value)
@@ -309,13 +311,13 @@ def _magnitude(value: Lanes, context: Context) -> Lanes:
     return L.put(negative, Lanes(value.bits, positive.words, meta), value)
 
 
-def _magnitudes(values: Sequence[Lanes], context: Context) -> tuple[Lanes, Lanes]:
+def _magnitudes(values: Sequence[Lanes], context: TermContext) -> tuple[Lanes, Lanes]:
     """The first two values' magnitudes: one where they are one value."""
     left = _magnitude(values[0], context)
     return left, left if values[1] is values[0] else _magnitude(values[1], context)
 
 
-def _widened(half: Lanes, context: Context) -> Lanes:
+def _widened(half: Lanes, context: TermContext) -> Lanes:
     """An fp16 as the fp32 that holds it."""
     info = shape(WIDENING)
     half.meta = L.uniform(half.meta)
@@ -324,7 +326,7 @@ def _widened(half: Lanes, context: Context) -> Lanes:
     return as_lanes(fold(info, [half], result))
 
 
-def _divide(info: Shape, values: list[Lanes], bits: int, context: Context) -> Lanes | None:
+def _divide(info: Shape, values: list[Lanes], bits: int, context: TermContext) -> Lanes | None:
     """Zero over a known positive number of middling size is that zero, however the quotient is approximated."""
     numerator, divisor = values
     zero = L.holds(numerator, 0)
@@ -340,7 +342,7 @@ def _divide(info: Shape, values: list[Lanes], bits: int, context: Context) -> La
 _SMALL, _LARGE = 0x20000000, 0x5F000000
 """2**-63 and 2**63: the reciprocals of what lies between are normal numbers."""
 
-Rule: TypeAlias = Callable[[Shape, list[Lanes], int, Context], Lanes | None]
+Rule: TypeAlias = Callable[[Shape, list[Lanes], int, TermContext], Lanes | None]
 
 RULES: Mapping[str, Rule] = {
     "add": _add,

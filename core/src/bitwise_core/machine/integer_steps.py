@@ -12,7 +12,7 @@ from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lanes import Array, Lanes
 from bitwise_core.machine.matrix import MATRIX, FusedStep, Hashed, fused_terms, step_meta, step_words
-from bitwise_core.machine.recording import Context
+from bitwise_core.machine.recording import TermContext
 from bitwise_core.machine.sets import SET_INDEX
 
 OPERATION = "products.b32"
@@ -22,7 +22,7 @@ _LOW = np.uint64(0xFFFF)
 _HIGH = np.uint64(0xFFFFFFFFFFFF0000)
 
 
-def integer_terms(step: FusedStep, accumulator: Lanes, left: Hashed, right: Hashed, context: Context) -> Lanes:
+def integer_terms(step: FusedStep, accumulator: Lanes, left: Hashed, right: Hashed, context: TermContext) -> Lanes:
     """One step of an integer unit, elementwise over broadcastable shapes: accumulator words (2, blocks, ...).
 
     From zero on, the sum of exact products modulo 2**32 has no order, and knows neither the unit's family nor its k
@@ -53,7 +53,7 @@ def integer_terms(step: FusedStep, accumulator: Lanes, left: Hashed, right: Hash
         )
     if result is None or not gathered.all():
         apart = fused_terms(
-            step, accumulator, Hashed(left.words, None, left.sticky), right, Context(recorder=context.recorder)
+            step, accumulator, Hashed(left.words, None, left.sticky), right, TermContext(recorder=context.recorder)
         )
         result = apart if result is None else _chosen(gathered, result, apart)
     zeros = [each.zero for each in (left, right) if each.zero is not None]

@@ -20,7 +20,7 @@ from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lane_hash import exact_hash, full_hash, nan_bits
 from bitwise_core.machine.lanes import Array, Lanes
-from bitwise_core.machine.recording import Context
+from bitwise_core.machine.recording import TermContext
 from bitwise_core.machine.zero_signs import ZeroSigns
 
 VECTOR, MATRIX = "vector", "matrix "
@@ -125,7 +125,7 @@ def sticky_of(meta: L.Meta) -> L.Meta:
     return L.uniform(np.bitwise_or.reduce(flat, axis=1) & np.uint32(L.INHERITED))
 
 
-def hashed_vectors(elements: Lanes, context: Context, signs: ZeroSigns | None = None) -> Hashed:
+def hashed_vectors(elements: Lanes, context: TermContext, signs: ZeroSigns | None = None) -> Hashed:
     """Vectors along the last axis: elements given as words (2, blocks, rows, k), the `signs` of zeros left out."""
     sticky = sticky_of(elements.meta)
     if elements.bits == 32:
@@ -150,7 +150,7 @@ def _element(elements: Lanes, k: int) -> Lanes:
     return Lanes(elements.bits, elements.words[..., k], meta if isinstance(meta, int) else meta[..., k])
 
 
-def fused_terms(step: FusedStep, accumulator: Lanes, left: Hashed, right: Hashed, context: Context) -> Lanes:
+def fused_terms(step: FusedStep, accumulator: Lanes, left: Hashed, right: Hashed, context: TermContext) -> Lanes:
     """One fused step, elementwise over broadcastable shapes: accumulator words (2, blocks, ...).
 
     Where both vectors hold nothing but zeros, the step adds +0 to the accumulator (measured: an accumulator of -0

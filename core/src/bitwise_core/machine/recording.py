@@ -75,7 +75,7 @@ Operands: TypeAlias = "Callable[[], Sequence[Lanes]] | Sequence[Lanes]"
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class TermContext:
     """What a domain of terms hands to its rules.
 
     `finite`: all values are assumed finite.  `recorder` is that of a replay.

@@ -11,7 +11,7 @@ from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lane_hash import exact_hash, full_hash, nan_bits
 from bitwise_core.machine.lanes import Lanes
-from bitwise_core.machine.recording import Context
+from bitwise_core.machine.recording import TermContext
 
 _FORMATS = ("fp64", "fp32", "fp16", "bf16")
 _SIGNED = ("s8", "s16", "s32", "s64")
@@ -60,7 +60,7 @@ def is_float(name: str) -> bool:
     return name.split(".")[-1].startswith(("fp", "bf"))
 
 
-def union(name: str, left: Lanes, right: Lanes, bits: int, context: Context) -> Lanes:
+def union(name: str, left: Lanes, right: Lanes, bits: int, context: TermContext) -> Lanes:
     """The set of two values' members under an integer operation that is associative and commutes."""
     index = SET_INDEX[name]
     left_words, left_flags = members(name, index, left)

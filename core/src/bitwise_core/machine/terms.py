@@ -20,7 +20,7 @@ from bitwise_core.machine.lane_hash import WIDENING, nan_bits, term
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.linear import linear
 from bitwise_core.machine.pieces import as_lanes, choose, concat, cut, ends
-from bitwise_core.machine.recording import Context, Recorder
+from bitwise_core.machine.recording import Recorder, TermContext
 from bitwise_core.machine.sets import SET_INDEX, union
 from bitwise_core.machine.winners import Winners, beyond
 from bitwise_core.machine.zero_signs import ZeroSigns
@@ -36,7 +36,7 @@ class TermDomain:
 
     def __init__(self, assumptions: frozenset[str] = frozenset(), recorder: Recorder | None = None) -> None:
         self.assumptions, self.recorder = assumptions, recorder
-        self.context = Context("finite" in assumptions, recorder)
+        self.context = TermContext("finite" in assumptions, recorder)
         self.guards = False
         self.zero_signs = ZeroSigns()
         self.winners = Winners() if self.context.finite else None

@@ -10,10 +10,10 @@ from bitwise_core.checker import STANDING_NOTES, AnalysisResult, Divergence, Opt
 from bitwise_core.difference import Element, divergence, find_element, session_of, shown_element
 from bitwise_core.engine.grid import NotTranslations
 from bitwise_core.engine.trees import build_tree
+from bitwise_core.equivalence import Partition
 from bitwise_core.folder import arch_of, targets_of
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.partition import Partition
 from bitwise_core.report.condense import condense
 from bitwise_core.tree.nodes import descendants
 from bitwise_core.tree.picture import to_svg

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from typing import TypeAlias
 
 from bitwise_core import registry
@@ -36,6 +37,25 @@ class Partition:
     readings: tuple[AnalysisResult, ...]
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"Partition({self.sentence()})"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{number}</td><td>{len(names)}</td><td>{escape(_shortened(names))}</td></tr>"
+            for number, names in enumerate(self.classes[:_SHOWN], 1)
+        )
+        more = len(self.classes) - _SHOWN
+        rest = f"<tr><td colspan=3>{more} more classes</td></tr>" if more > 0 else ""
+        head = "<tr><th>class</th><th>kernels</th><th>names</th></tr>"
+        return f"{escape(self.sentence())}<table>{head}{rows}{rest}</table>"
+
+    def sentence(self) -> str:
+        """How many kernels, classes and unknown kernels there are, for which scope."""
+        kernels, unknown = sum(map(len, self.classes)), len(self.unknown)
+        scope = "every launch" if self.scope == "every launch" else "the given launches"
+        return f"{kernels} kernels, {len(self.classes) - unknown} classes, {unknown} unknown, for {scope}"
+
     def as_json(self) -> dict[str, object]:
         """The form that the command line prints."""
         return {
@@ -45,6 +65,14 @@ class Partition:
             "seconds": round(self.seconds, 3),
             "notes": list(self.notes),
         }
+
+
+_SHOWN = 50
+"""So many classes a notebook shows."""
+
+
+def _shortened(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (f", and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 @dataclass(frozen=True, slots=True)
