@@ -9,6 +9,7 @@ from workspace import distribution, imports, package_of
 ORDER = [
     "errors",
     "numeric",
+    "assumptions",
     "mma",
     "descriptors",
     "probe",

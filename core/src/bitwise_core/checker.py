@@ -15,6 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bitwise_core.asm import AssemblyError, Module
+from bitwise_core.assumptions import ASSUMPTIONS
 from bitwise_core.buffers import forms
 from bitwise_core.engine.grid import NotTranslations
 from bitwise_core.engine.launch_exact import Ready, TooMuchWork, ready, results, run_blocks
@@ -35,9 +36,6 @@ MAXIMUM_LANES = 1 << 21
 
 MAXIMUM_WORK = 200_000_000
 """Launches whose threads together take up to this many steps are run whole; larger ones are decided by translation."""
-
-ASSUMPTIONS = ("finite",)
-"""What `assume` may name: finite - no input and no intermediate value is infinite or NaN."""
 
 
 class Outcome(StrEnum):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from bitwise_core.assumptions import FINITE
 from bitwise_core.machine import guards, matrix
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.extrema import extremum
@@ -27,7 +28,7 @@ from bitwise_core.machine.zero_signs import ZeroSigns
 
 
 class TermDomain:
-    """Terms over the initial content of memory; `assumptions` enable rules that need them ("finite").
+    """Terms over the initial content of memory; `assumptions` enable rules that need them (see `assumptions.FINITE`).
 
     `recorder` is that of a replay.
     """
@@ -36,7 +37,7 @@ class TermDomain:
 
     def __init__(self, assumptions: frozenset[str] = frozenset(), recorder: Recorder | None = None) -> None:
         self.assumptions, self.recorder = assumptions, recorder
-        self.context = TermContext("finite" in assumptions, recorder)
+        self.context = TermContext(FINITE in assumptions, recorder)
         self.guards = False
         self.zero_signs = ZeroSigns()
         self.winners = Winners() if self.context.finite else None

@@ -9,6 +9,7 @@ import numpy as np
 
 from bitwise_core import numeric
 from bitwise_core.asm import AssemblyError
+from bitwise_core.assumptions import FINITE
 from bitwise_core.buffers import Array, Form, forms
 from bitwise_core.checker import Arches, Counterexample, Options, Source, of_both, prepare
 from bitwise_core.difference import Comparison, Parted
@@ -57,7 +58,7 @@ def find_counterexample(
     parted = None if found is None else found.parted
     try:
         kernels = _prepared((left, right), arch, options, found)
-        two = pair_of(kernels, known, parted, seconds, "finite" in options.assume)
+        two = pair_of(kernels, known, parted, seconds, FINITE in options.assume)
         return _found(two, parted, np.random.default_rng(seed), start, seconds)
     except (Unreadable, AssemblyError, ManifestError) as error:
         return NotFound(f"no input was tried: {error}")

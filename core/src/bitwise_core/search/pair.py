@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bitwise_core.assumptions import made_finite
 from bitwise_core.buffers import Array, Form
 from bitwise_core.checker import MAXIMUM_LANES, Counterexample
 from bitwise_core.difference import Parted
 from bitwise_core.engine.execution import Execution, execute
 from bitwise_core.engine.launch_exact import LANES, Ready
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.finiteness import not_finite
 from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.state import THREAD_SHIFT
 from bitwise_core.numeric import FLOAT_FORMATS, FloatFormat, nan_of, storage
@@ -59,7 +59,7 @@ class Pair:
     def run(self, contents: Mapping[str, Array], drawn: str) -> Counterexample | None:
         """Runs both kernels on the same bytes, zeros beyond them.  Raises Unreadable."""
         if self.finite:
-            contents = {name: made_finite(content, self.forms[name]) for name, content in contents.items()}
+            contents = {name: self._made_finite(name, content) for name, content in contents.items()}
         done = self._executed(contents, self.blocks)
         self.runs += 1
         for name, size in self._reached(done).items():
@@ -79,6 +79,10 @@ class Pair:
                 seen = name, place, width, int(left[place]), int(right[place]), int(places.size), drawn
                 return self._counterexample(padded, seen, done)
         return None
+
+    def _made_finite(self, name: str, content: Array) -> Array:
+        form = self.forms[name].format
+        return content if form is None else made_finite(content, form)
 
     def measure(self) -> None:
         """Learns from the first and the last block, which nearly always tell it, how far the launches reach.
@@ -158,17 +162,6 @@ def extended(content: Array, size: int) -> Array:
     found = np.zeros(size, dtype=np.uint8)
     found[: content.size] = content
     return found
-
-
-def made_finite(content: Array, form: Form) -> Array:
-    """Bytes with the largest number in the place of each infinity and each NaN of the format."""
-    if form.format is None:
-        return content
-    patterns = content[: content.size // form.bytes * form.bytes].view(storage(form.format.bits)).copy()
-    sign = patterns.dtype.type(1 << (form.format.bits - 1))
-    largest = patterns.dtype.type(form.format.largest_magnitude << form.format.padding)
-    patterns = np.where(not_finite(patterns, form.format), patterns & sign | largest, patterns)
-    return patterns.view(np.uint8)
 
 
 def pair_of(
