@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bitwise_bench.probing.negative_controls import FAMILIES, Plan, survey, wrong
 from bitwise_core.probe import (
     ProbeError,
     SumTree,
@@ -21,7 +22,6 @@ from bitwise_core.probe import (
     separate,
     words,
 )
-from bitwise_core.probe.controls import FAMILIES, Plan, survey, wrong
 from bitwise_core.probe.separate import flat, wide
 from bitwise_core.probe.sums import evaluate, in_order, nested
 

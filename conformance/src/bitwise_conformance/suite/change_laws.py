@@ -14,7 +14,7 @@ from bitwise_conformance.suite.changes import changed
 from bitwise_conformance.suite.expected import Kernel
 from bitwise_conformance.suite.reading import OPTIONS, read_source, reading, reads, run
 from bitwise_conformance.suite.suite import Suite
-from bitwise_conformance.time_limit import OutOfTime, time_limit
+from bitwise_conformance.suite.time_limit import OutOfTime, time_limit
 from bitwise_core.asm import Module
 from bitwise_core.checker import Outcome, Source, verdict
 from bitwise_core.machine.arch import Arch

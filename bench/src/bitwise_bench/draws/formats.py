@@ -1,0 +1,99 @@
+"""Float formats of drawn inputs, and doubles made from raw 64-bit words by exact arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from bitwise_bench.corpus.cases import DTYPE_BYTES
+
+Bits: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A float format: widths in bits, and the exponents between which wide draws lie."""
+
+    exponent: int
+    mantissa: int
+    low: int
+    high: int
+    infinite: bool = True
+
+    @property
+    def bias(self) -> int:
+        """What is added to an exponent before it is stored."""
+        return (1 << (self.exponent - 1)) - 1
+
+    @property
+    def sign(self) -> int:
+        """The sign bit, which is also the pattern of -0."""
+        return 1 << (self.exponent + self.mantissa)
+
+    @property
+    def infinity(self) -> int:
+        """All exponent bits: infinity where the format has one."""
+        return ((1 << self.exponent) - 1) << self.mantissa
+
+    @property
+    def quiet_nan(self) -> int:
+        """The one pattern that stands for every NaN."""
+        return self.infinity | (1 << (self.mantissa - 1)) if self.infinite else self.sign - 1
+
+    @property
+    def signalling_nan(self) -> int:
+        """A NaN that is no quiet one, where the format has both."""
+        return self.infinity | 1 if self.infinite else self.quiet_nan
+
+
+FORMATS: Mapping[str, Format] = MappingProxyType(
+    {
+        "fp8e4nv": Format(4, 3, -6, 5, infinite=False),
+        "fp8e5": Format(5, 2, -10, 6),
+        "fp16": Format(5, 10, -13, 4),
+        "bf16": Format(8, 7, -14, 14),
+        "fp32": Format(8, 23, -14, 14),
+        "fp64": Format(11, 52, -30, 30),
+    }
+)
+
+
+def round_to_format(values: Bits, dtype: str) -> Bits:
+    """Doubles (finite, any shape) rounded to nearest-even in `dtype`, as unsigned bit patterns of its width.
+
+    Values beyond the largest finite number become that number, so that a draw never holds an infinity unasked.
+    """
+    form = FORMATS[dtype]
+    if dtype == "fp64":
+        bits: Bits = np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
+        return bits
+    magnitude = np.abs(values)
+    _, exponent = np.frexp(magnitude)
+    lowest = 1 - form.bias
+    step = np.maximum(exponent - 1, lowest) - form.mantissa
+    quanta = np.rint(np.ldexp(magnitude, -step))  # at most 2 ** (mantissa + 1), so exact
+    base = (np.maximum(exponent - 1, lowest) - lowest).astype(np.int64) << form.mantissa
+    pattern = base + quanta.astype(np.int64)
+    largest = form.infinity - 1 if form.infinite else form.quiet_nan - 1
+    pattern = np.where(magnitude == 0, 0, np.minimum(pattern, largest))
+    signed: Bits = pattern | np.where(np.signbit(values), form.sign, 0)
+    return signed.astype(f"u{DTYPE_BYTES[dtype]}")
+
+
+def between(low: int, high: int, first: Bits, second: Bits) -> Bits:
+    """Doubles of both signs with exponents from `low` to `high`, each as often."""
+    exponent = ((first >> np.uint64(8)) % np.uint64(high - low + 1)).astype(np.int64) + low
+    significand = 1.0 + (second >> np.uint64(12)).astype(np.float64) * 2.0**-52
+    return np.asarray(np.ldexp(np.where(first & np.uint64(1), -significand, significand), exponent))
+
+
+def bell(first: Bits, second: Bits) -> Bits:
+    """Bell-shaped doubles of variance about 1.3 with 48 bits below the point: four 16-bit pieces, added exactly."""
+    pieces = np.ascontiguousarray(first).view(np.uint16).reshape(-1, 4).astype(np.int64).sum(axis=1)
+    fraction = (second >> np.uint64(34)).astype(np.float64) * 2.0**-30
+    bell: Bits = (pieces - 131070 + fraction - 0.5) * 2.0**-15
+    return bell

@@ -1,0 +1,172 @@
+"""Negative controls: orders that are wrong the way a wrong table entry is wrong, and how often each test catches them.
+
+python -m bitwise_bench.probing.negative_controls --out records/probe-controls.json
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bitwise_bench.command_line import command_parser
+from bitwise_core.probe.reveal import reveal
+from bitwise_core.probe.separate import flat, separate, wide
+from bitwise_core.probe.subject import reduction_subject
+from bitwise_core.probe.sums import SumTree, evaluate, nested
+
+DRAWS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A family's order of `length` values: cut in parts of `span`, each a chain of steps of `width`, then merged.
+
+    `strided` deals the values instead of cutting: part i takes i, i + parts, ...  `short_first` puts the short part,
+    and a part's short step, first.  `apart` adds a step's values to each other before the accumulator.
+    """
+
+    length: int
+    span: int
+    width: int = 1
+    strided: bool = False
+    short_first: bool = False
+    apart: bool = False
+    merge: str = "chain"
+
+    def tree(self) -> SumTree:
+        """The plan as a tree."""
+        parts = -(-self.length // self.span)
+        if self.strided:
+            positions = [list(range(each, self.length, parts)) for each in range(parts)]
+        else:
+            positions = _cut(list(range(self.length)), self.span, self.short_first)
+        return nested(_merged([self._chain(each) for each in positions], self.merge))
+
+    def _chain(self, positions: list[int]) -> Any:
+        steps = _cut(positions, self.width, self.short_first)
+        found: Any = None
+        for step in steps:
+            group: Any = step[0] if len(step) == 1 else tuple(step)
+            if found is None:
+                found = group
+            elif self.apart or len(step) == 1:
+                found = (found, group)
+            else:
+                found = (found, *step)
+        return found
+
+
+def _cut(items: list[int], size: int, short_first: bool) -> list[list[int]]:
+    over = len(items) % size if short_first else 0
+    head = [items[:over]] if over else []
+    return head + [items[low : low + size] for low in range(over, len(items), size)]
+
+
+def _merged(parts: list[Any], merge: str) -> Any:
+    if merge == "reversed":
+        parts = parts[::-1]
+    if merge == "balanced":
+        while len(parts) > 1:
+            pairs = [tuple(parts[low : low + 2]) for low in range(0, len(parts), 2)]
+            parts = [each[0] if len(each) == 1 else each for each in pairs]
+        return parts[0]
+    found = parts[0]
+    for part in parts[1:]:
+        found = (found, part)
+    return found
+
+
+FAMILIES: dict[str, Plan] = {
+    "sequential": Plan(200, 200),
+    "fused steps": Plan(200, 200, width=16),
+    "fused steps, short first": Plan(200, 200, width=16, short_first=True),
+    "split k": Plan(200, 48),
+    "split k of fused steps": Plan(200, 64, width=16),
+    "chunks of steps added apart": Plan(192, 64, width=8, apart=True),
+    "lanes": Plan(192, 12, strided=True, merge="balanced"),
+    "lanes, a remainder": Plan(201, 13, strided=True, merge="balanced"),
+    "pairwise": Plan(128, 1, merge="balanced"),
+}
+
+
+def wrong(plan: Plan) -> Iterator[tuple[str, Plan]]:
+    """The plan with one entry wrong; plans that come to the same tree are left out."""
+    changes: list[tuple[str, dict[str, Any]]] = [
+        ("a span one shorter", {"span": max(1, plan.span - 1)}),
+        ("a span one longer", {"span": plan.span + 1}),
+        ("half the span", {"span": max(1, plan.span // 2)}),
+        ("half the step", {"width": max(1, plan.width // 2)}),
+        ("twice the step", {"width": plan.width * 2}),
+        ("dealt, not cut" if not plan.strided else "cut, not dealt", {"strided": not plan.strided}),
+        ("the short one at the other end", {"short_first": not plan.short_first}),
+        ("steps apart" if not plan.apart else "steps into the accumulator", {"apart": not plan.apart}),
+        ("another merge", {"merge": "chain" if plan.merge == "balanced" else "balanced"}),
+        ("merged backwards", {"merge": "reversed"}),
+    ]
+    right, seen = plan.tree(), {plan.tree().nodes}
+    for name, change in changes:
+        changed = replace(plan, **change)
+        tree = changed.tree()
+        if tree.nodes not in seen and tree != right:
+            seen.add(tree.nodes)
+            yield name, changed
+
+
+def survey(seed: int = 0, rows: int = 1) -> dict[str, Any]:
+    """Every family read back, and every wrong plan against each test, as JSON has it.
+
+    A wrong plan is `caught` by the experiments where they revealed the right tree, which it is not, and by draws of
+    `rows` sums where a byte differs on any of DRAWS.
+    """
+    families: dict[str, dict[str, Any]] = {}
+    for name, plan in FAMILIES.items():
+        tree = plan.tree()
+        revealed = reveal(reduction_subject(partial(evaluate, tree), 64, plan.length), seed)
+        controls: dict[str, dict[str, bool]] = {}
+        for change, other in wrong(plan):
+            candidates = {change: partial(evaluate, other.tree())}  # unlike the right tree, or it would not be here
+            controls[change] = {"experiments": revealed.tree == tree}
+            for kind, draw in (("flat", flat), ("wide", wide)):
+                arguments = partial(_arguments, draw, (rows, plan.length))
+                parted = separate(partial(evaluate, tree), candidates, arguments, DRAWS, seed).parted
+                controls[change][kind] = parted[change] is not None
+        families[name] = {
+            "plan": asdict(plan), "read back": revealed.tree == tree, "probes": revealed.probes,
+            "launches": revealed.launches, "controls": controls,
+        }  # fmt: skip
+    tests = ("experiments", "flat", "wide")
+    every = [caught for found in families.values() for caught in found["controls"].values()]
+    totals = {test: sum(bool(caught[test]) for caught in every) for test in tests}
+    return {"draws": DRAWS, "sums a draw": rows, "controls": len(every), "caught": totals, "families": families}
+
+
+def _arguments(draw: Any, shape: tuple[int, int], random: np.random.Generator) -> tuple[npt.NDArray[np.float32]]:
+    return (draw(random, shape).astype(np.float32),)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the survey, other sections of the record being kept.
+
+    The exit status is 1 where a family was not read back or the experiments missed a control.
+    """
+    parser = command_parser("probing.negative_controls", __doc__)
+    parser.add_argument("--out", type=Path, required=True, help="where to write the survey (JSON)")
+    chosen = parser.parse_args(arguments)
+    found = survey()
+    earlier = json.loads(chosen.out.read_text(encoding="utf-8")) if chosen.out.exists() else {}
+    others = {name: section for name, section in earlier.items() if name not in found}
+    chosen.out.write_text(json.dumps({**found, **others}, indent=1) + "\n", encoding="utf-8")
+    print(f"{found['controls']} controls, caught: {found['caught']}")
+    whole = all(each["read back"] for each in found["families"].values())
+    return 0 if whole and found["caught"]["experiments"] == found["controls"] else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
