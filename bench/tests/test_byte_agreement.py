@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bitwise_bench.compilation.sources import compile_source, group_buffers
-from bitwise_bench.readings.byte_agreement import Agreement, Read, compare, draw_pair
+from bitwise_bench.readings.byte_agreement import Agreement, KernelReading, compare, draw_pair
 from bitwise_bench.recorded_bytes import CaseRecord, Records, load_records
 from bitwise_core import registry
 from bitwise_core.checker import Options, read
@@ -32,16 +32,21 @@ def case(name: str, digest: str, label: int, repeated: bool = True) -> CaseRecor
 
 def test_a_class_of_different_bytes_is_named() -> None:
     records = {record.id: record for record in (case("f/g/a", "1", 0), case("f/g/b", "2", 1), case("f/g/c", "3", 1))}
-    equal = [Read("f/g/a", "1", "x"), Read("f/g/b", "2", "x"), Read("f/g/c", "3", "y")]
+    equal = [KernelReading("f/g/a", "1", "x"), KernelReading("f/g/b", "2", "x"), KernelReading("f/g/c", "3", "y")]
     assert compare(equal, records) == Agreement(3, 3, 0, 0, 2, 2, (("f/g/a", "f/g/b"),))
-    split = [Read("f/g/a", "1", "x"), Read("f/g/b", "2", "y"), Read("f/g/c", "3", "z")]
+    split = [KernelReading("f/g/a", "1", "x"), KernelReading("f/g/b", "2", "y"), KernelReading("f/g/c", "3", "z")]
     assert compare(split, records) == Agreement(3, 3, 0, 0, 3, 2, ())
     assert compare(split, records).ratio == 1.5
 
 
 def test_other_texts_and_unsteady_bytes_are_left_out() -> None:
     records = {record.id: record for record in (case("f/g/a", "1", 0), case("f/g/b", "2", 1, repeated=False))}
-    readings = [Read("f/g/a", "other", "x"), Read("f/g/b", "2", "x"), Read("f/g/c", "3", "x"), Read("f/g/d", "4", None)]
+    readings = [
+        KernelReading("f/g/a", "other", "x"),
+        KernelReading("f/g/b", "2", "x"),
+        KernelReading("f/g/c", "3", "x"),
+        KernelReading("f/g/d", "4", None),
+    ]
     assert compare(readings, records) == Agreement(4, 0, 1, 3, 0, 0, ())
 
 
@@ -64,11 +69,13 @@ def test_classes_never_mix_bytes(family: str, record_property: Callable[[str, ob
         one = catalogue.by_id()[record.id]
         source, digest, _ = compile_source(one)
         found = read(source, arch, group_buffers(one), Options())
-        readings.append(Read(one.id, digest, found.signature.hex() if found.signature else None, found.unknown))
+        readings.append(
+            KernelReading(one.id, digest, found.signature.hex() if found.signature else None, found.unknown)
+        )
     agreement = compare(readings, recorded().by_id())
     record_property(
         "agreement", f"{agreement.classes} classes, {agreement.byte_classes} byte classes, {agreement.unknown} unknown"
     )
-    assert agreement.left_out == 0
+    assert agreement.excluded == 0
     assert agreement.mixed == ()
     assert agreement.classes >= agreement.byte_classes

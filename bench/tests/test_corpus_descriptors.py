@@ -1,6 +1,6 @@
 """Descriptors of kernels of the corpus, evaluated on a CPU, have the bytes that a GPU returned.
 
-`python -m bitwise_bench.descriptors.corpus_descriptors` holds all of them, on every draw, against the records.
+`python -m bitwise_bench.descriptors.evaluation` compares all of them, for every kind of input, with the records.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from bitwise_bench.corpus.cases import Case
-from bitwise_bench.descriptors.corpus_descriptors import FAMILIES, against, described
+from bitwise_bench.descriptors.corpus_descriptors import FAMILIES, described
+from bitwise_bench.descriptors.evaluation import compare_with_records
 from bitwise_bench.recorded_bytes import Records, load_records
 from bitwise_core.descriptors import AttentionDesc, GEMMDesc, ReductionDesc, read, write
 
@@ -33,7 +34,7 @@ def cases_of(family: str) -> list[Case]:
 def test_the_first_group_of_each_family(family: str) -> None:
     cases = cases_of(family)
     mine = [case for case in cases if case.group == cases[0].group]
-    found = against(mine, recorded(), DRAWS)
+    found = compare_with_records(mine, recorded(), DRAWS)
     assert found.different == {}
     assert found.cases + found.without == len(mine)
     assert 0 < found.evaluations <= 16
@@ -61,4 +62,4 @@ def test_every_descriptor_is_written_and_read() -> None:
 def test_a_wrong_descriptor_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = [case for case in cases_of("row_sum") if case.group == cases_of("row_sum")[0].group][:1]
     monkeypatch.setattr("bitwise_bench.descriptors.reductions.reversed", lambda bits: bits, raising=False)
-    assert set(against(cases, recorded(), DRAWS).different) == {cases[0].id}
+    assert set(compare_with_records(cases, recorded(), DRAWS).different) == {cases[0].id}

@@ -1,4 +1,4 @@
-"""Pairs of kernels for sm_90 and gfx942: each verdict with its nodes, and both kernels run on bit patterns."""
+"""Pairs of kernels for sm_90 and gfx942: verdicts, first divergences, and execution of both on bit patterns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bitwise_bench.corpus.kernels.cross_architecture import Pair, pairs
 from bitwise_bench.readings import cross_architecture
 
 DRAWS = ("normal", "special", "subnormal", "zeros", "wide", "tiny", "underflow", "nans")
-"""A difference shows on one of these where any draw shows it."""
+"""For every pair, if any kind of input shows a difference, one of these does."""
 PAIRS = pairs()
 
 
@@ -24,8 +24,8 @@ def test_there_are_pairs_of_both_kinds() -> None:
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
 def test_a_pair_has_its_verdict_and_its_bytes(pair: Pair) -> None:
-    found = cross_architecture.compared(pair, DRAWS)
+    found = cross_architecture.compare_pair(pair, DRAWS)
     assert found.refused is None
     assert found.verdict.outcome.value == pair.expected
-    assert pair.nodes is None or found.nodes == pair.nodes
+    assert pair.nodes is None or found.divergence == pair.nodes
     assert bool(found.different) == (pair.expected == "different" and not pair.same_bytes)

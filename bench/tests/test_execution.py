@@ -1,6 +1,6 @@
 """Kernels run on bit patterns return the bytes that a GPU returned: each family's smallest configuration.
 
-`python -m bitwise_bench.simulation.execution` holds the whole corpus against the records.
+`python -m bitwise_bench.simulation.execution` compares the whole corpus with the records.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bitwise_bench.matrix_units import probes
-from bitwise_bench.matrix_units.directed_cases import questions
+from bitwise_bench.matrix_units.directed_cases import directed_cases
 from bitwise_bench.matrix_units.fragments import assembly, pack_accumulator, unpack_accumulator
 from bitwise_bench.matrix_units.operands import KINDS, Operands, draw
 from bitwise_core.checker import Options, Source, prepare
@@ -105,7 +105,7 @@ def test_a_device_that_follows_another_rule_is_seen(name: str, changes: dict[str
     assert probes._status({name: same}) == 0
     assert (sum(same["differing"].values()), same["compared"] >= 100_000) == (0, True)
     _, other = probes.ask(row, lambda row, given: exact(altered(row, **changes), given))
-    differing = [answer for answer in other["questions"].values() if not isinstance(answer, str)]
+    differing = [answer for answer in other["directed_cases"].values() if not isinstance(answer, str)]
     assert sum(other["differing"].values()) + len(differing) > 1
     assert probes._status({name: other}) == 1
 
@@ -140,5 +140,5 @@ def test_accumulators_are_unpacked_as_they_are_packed(row: MmaSpec) -> None:
 def test_every_kind_of_draw_is_of_every_row_of_floats() -> None:
     row = UNITS["mma.sync_k16_fp32_fp16_fp16_fp32_sm_90"]
     assert {kind for kind, _, _ in probes.batches(row)} == set(KINDS)
-    labels = [question.label for question in questions(row)]
+    labels = [case.label for case in directed_cases(row)]
     assert len(labels) == len(set(labels))

@@ -1,4 +1,4 @@
-"""The plain loop that the bench compares with says what the rows say."""
+"""The scalar_element loop that the bench compares with says what the rows say."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bitwise_bench.matrix_units import throughput
-from bitwise_bench.matrix_units.throughput import ROWS, measure, operands, plain
+from bitwise_bench.matrix_units.throughput import ROWS, measure, operands, scalar_element
 from bitwise_core import registry
 from bitwise_core.mma import FusedSum, multiply_accumulate
 
@@ -22,7 +22,7 @@ def test_the_plain_loop_has_the_bits_of_the_row(name: str) -> None:
     generator = np.random.default_rng(1)
     c = generator.standard_normal((3, 4)).astype(np.float32).view(np.uint32)
     expected = multiply_accumulate(spec, a, b, c)
-    found = [[plain(spec, a[i].tolist(), b[:, j].tolist(), int(c[i, j])) for j in range(4)] for i in range(3)]
+    found = [[scalar_element(spec, a[i].tolist(), b[:, j].tolist(), int(c[i, j])) for j in range(4)] for i in range(3)]
     assert found == expected.tolist()
 
 
@@ -35,5 +35,5 @@ def test_a_loop_of_another_rule_is_seen(monkeypatch: pytest.MonkeyPatch) -> None
     assert isinstance(spec.arithmetic, FusedSum)
     other = replace(spec, arithmetic=replace(spec.arithmetic, fraction_bits=23))
     monkeypatch.setattr(throughput, "multiply_accumulate", lambda _, *given: multiply_accumulate(other, *given))
-    with pytest.raises(ValueError, match="the plain loop has other bits than the row"):
+    with pytest.raises(ValueError, match="the scalar_element loop has other bits than the row"):
         measure(spec, 1)

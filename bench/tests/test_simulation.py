@@ -26,8 +26,8 @@ def test_the_draws_that_tell_most_come_first_and_none_is_left_out() -> None:
         "f/i/a": {"seconds": 54.0},
     }
     # Of the draws beyond the first six, h gets 26, g 4 for each of its cases, i none.
-    assert 2.9 < recorder.budget_for(answers, 0.01 * 26 + (0.01 + 0.3) * 4) < 3.31
-    assert recorder.counts_of(answers, 3.1) == {"f/g": 10, "f/h": len(DRAWS), "f/i": recorder.FEWEST}
+    assert 2.9 < recorder.budget_for_total(answers, 0.01 * 26 + (0.01 + 0.3) * 4) < 3.31
+    assert recorder.kinds_by_group(answers, 3.1) == {"f/g": 10, "f/h": len(DRAWS), "f/i": recorder.FEWEST}
 
 
 def test_a_record_that_is_cut_short_holds_whole_groups() -> None:
@@ -35,18 +35,18 @@ def test_a_record_that_is_cut_short_holds_whole_groups() -> None:
     first = {name: {"hashes": [["1"], [""]]} for name in ("f/g/a", "f/g/b", "f/h/a", "f/h/b", "f/i/a")}
     more = {name: {"hashes": [[""], ["2"]]} for name in ("f/g/a", "f/g/b", "f/h/a")}
     both, one = {"hashes": [["1"], ["2"]]}, {"hashes": [["1"], [""]]}
-    assert recorder.whole_groups(first, {}, groups) == dict.fromkeys(("f/g/a", "f/g/b", "f/h/a", "f/h/b"), one)
-    found = recorder.whole_groups(first, more, groups)
+    assert recorder.complete_groups(first, {}, groups) == dict.fromkeys(("f/g/a", "f/g/b", "f/h/a", "f/h/b"), one)
+    found = recorder.complete_groups(first, more, groups)
     assert found == {"f/g/a": both, "f/g/b": both, "f/h/a": one, "f/h/b": one}
     # What fails later keeps its group as it was; what failed at first stays out.
     failed = {"error": "no answer"}
-    assert recorder.whole_groups(first, more | {"f/g/b": failed}, groups)["f/g/a"] == one
-    assert recorder.whole_groups(first | {"f/g/b": failed}, {"f/g/a": more["f/g/a"]}, groups)["f/g/a"] == both
+    assert recorder.complete_groups(first, more | {"f/g/b": failed}, groups)["f/g/a"] == one
+    assert recorder.complete_groups(first | {"f/g/b": failed}, {"f/g/a": more["f/g/a"]}, groups)["f/g/a"] == both
 
 
 def test_pieces_of_quick_groups_come_first_and_those_of_slow_ones_are_small() -> None:
     groups = {"f/g": ["f/g/a", "f/g/b"], "f/h": [f"f/h/{each}" for each in "abcdefgh"]}
-    pieces = recorder.pieces_of(groups, {"f/g/a": 15.0, "f/h/a": 0.1})
+    pieces = recorder.batches_of(groups, {"f/g/a": 15.0, "f/h/a": 0.1})
     assert pieces == [groups["f/h"][:6], groups["f/h"][6:], ["f/g/a"], ["f/g/b"]]
 
 

@@ -1,4 +1,4 @@
-"""The survey of Different pairs: which are tried, what is counted, and that an input is found where there is one."""
+"""The search for counterexamples of Different pairs: which are tried, what is counted, and that they are found."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from bitwise_bench.readings.unwitnessed_pairs import (
     AGREE,
     DIFFER,
     NOT_RECORDED,
-    choose,
+    choose_pairs,
     equal_pairs,
     groups,
     main,
-    recorded,
+    recorded_agreement,
     summary,
     try_pair,
 )
@@ -78,32 +78,32 @@ def test_groups_are_folders_with_a_manifest(tmp_path: Path) -> None:
     assert groups(tmp_path, ["fives"]) == []
 
 
-def test_what_recorded_bytes_say() -> None:
+def test_agreement_of_recorded_bytes() -> None:
     texts = {name: KERNEL.format(body=body) for name, body in BODIES.items()}
     pair = (Source("doubled.ptx", texts["doubled"]), Source("fourfold.ptx", texts["fourfold"]))
     mine = record("doubled", texts["doubled"], "1")
 
     def said(other: CaseRecord) -> str:
-        return recorded("f/g", pair, {mine.id: mine, other.id: other})
+        return recorded_agreement("f/g", pair, {mine.id: mine, other.id: other})
 
     assert said(record("fourfold", texts["fourfold"], "1")) == AGREE
     assert said(record("fourfold", texts["fourfold"], "2")) == DIFFER
     assert said(record("fourfold", texts["flushed"], "1")) == NOT_RECORDED
     assert said(record("fourfold", texts["fourfold"], "1", repeated=False)) == NOT_RECORDED
     assert said(record("flushed", texts["flushed"], "1")) == NOT_RECORDED
-    assert recorded("f/other", pair, {mine.id: mine}) == NOT_RECORDED
+    assert recorded_agreement("f/other", pair, {mine.id: mine}) == NOT_RECORDED
 
 
 def test_agreeing_pairs_come_first_and_a_seed_draws_the_same() -> None:
     sources = [Source(str(number), "") for number in range(20)]
     pairs = [((left, left), AGREE if int(left.name) % 5 == 0 else DIFFER) for left in sources]
-    drawn = choose(pairs, 6, "seed")
+    drawn = choose_pairs(pairs, 6, "seed")
     assert [said for _, said in drawn] == [AGREE] * 4 + [DIFFER] * 2
-    assert drawn == choose(pairs, 6, "seed")
-    assert {tuple(each.name for each in pair) for pair, _ in choose(pairs, 0, "seed")} == {
+    assert drawn == choose_pairs(pairs, 6, "seed")
+    assert {tuple(each.name for each in pair) for pair, _ in choose_pairs(pairs, 0, "seed")} == {
         (each.name, each.name) for each in sources
     }
-    assert len({choose(pairs, 6, str(seed))[5][0][0].name for seed in range(10)}) > 1
+    assert len({choose_pairs(pairs, 6, str(seed))[5][0][0].name for seed in range(10)}) > 1
 
 
 def test_pairs_of_equals_are_drawn_from_classes_of_several() -> None:
@@ -115,9 +115,9 @@ def test_pairs_of_equals_are_drawn_from_classes_of_several() -> None:
 
 
 def test_counts() -> None:
-    def pair(said: str, confirmed: bool | None) -> dict[str, Any]:
+    def pair(said: str, witnessed: bool | None) -> dict[str, Any]:
         found = {"left": "a", "right": "b", "outcome": "different", "bytes": said, "reason": "r", "element": "Y[0]"}
-        return found if confirmed is None else {**found, "confirmed": confirmed, "seconds": 1.0}
+        return found if witnessed is None else {**found, "witnessed": witnessed, "seconds": 1.0}
 
     wrong = {"left": "a", "right": "b", "ran": True, "input": "Y[0] is 0x0 and 0x1"}
     found = summary(
@@ -134,15 +134,15 @@ def test_counts() -> None:
     )  # fmt: skip
     assert found["groups"] == {"all": 4, "done": 2, "out of time": 1, "failed": {"g/b": "no"}}
     assert (found["kernels"], found["classes"], found["pairs of classes"]) == (6, 5, 4)
-    assert (found["tried"], found["confirmed"]) == (3, 2)
+    assert (found["tried"], found["witnessed"]) == (3, 2)
     assert found["by bytes"] == {
-        AGREE: {"tried": 2, "confirmed": 1},
-        DIFFER: {"tried": 1, "confirmed": 1},
-        NOT_RECORDED: {"tried": 0, "confirmed": 0},
+        AGREE: {"tried": 2, "witnessed": 1},
+        DIFFER: {"tried": 1, "witnessed": 1},
+        NOT_RECORDED: {"tried": 0, "witnessed": 0},
     }
-    assert found["equals"] == {"tried": 2, "told apart": [{"group": "f/b", **wrong}]}
-    assert found["families"] == {"f": {"pairs": 3, "confirmed": 2, "agreeing": 2, "agreeing, confirmed": 1}}
-    assert found["unconfirmed"] == [
+    assert found["equals"] == {"tried": 2, "distinguished": [{"group": "f/b", **wrong}]}
+    assert found["families"] == {"f": {"pairs": 3, "witnessed": 2, "agreeing": 2, "agreeing, witnessed": 1}}
+    assert found["unwitnessed"] == [
         {"group": "f/a", "left": "a", "right": "b", "bytes": AGREE, "element": "Y[0]", "reason": "r"}
     ]
 
@@ -178,7 +178,7 @@ def test_pairs_of_the_corpus(group: str, left: str, right: str, outcome: str) ->
     cases = catalogue.by_id()
     first, second = (compile_source(cases[f"{group}/{name},stages=3"])[0] for name in (left, right))
     found = try_pair(first, second, {"seconds": 20.0, "seed": 0})
-    assert (found["outcome"], found.get("confirmed")) == (outcome, True if outcome == "different" else None)
+    assert (found["outcome"], found.get("witnessed")) == (outcome, True if outcome == "different" else None)
     if outcome == "equal":
         told = distinguish(first, second, registry.default().arch("sm_90"), Options(), None, 2.0)
         assert isinstance(told, NotFound)
@@ -192,18 +192,18 @@ def test_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--pairs", "0", "--equals", "1", "--seconds", "6", "--out", str(out)]
     assert main([str(tmp_path / "corpus"), *arguments]) == 0
     found = json.loads(out.read_text())
-    assert (found["classes"], found["tried"], found["confirmed"]) == (3, 3, 2)
-    assert found["equals"] == {"tried": 1, "told apart": []}
-    (only,) = found["unconfirmed"]
+    assert (found["classes"], found["tried"], found["witnessed"]) == (3, 3, 2)
+    assert found["equals"] == {"tried": 1, "distinguished": []}
+    (only,) = found["unwitnessed"]
     assert {only["left"], only["right"]} == {"doubled.ptx", "fourfold.ptx"}
     assert only["nodes"] == [
         "add.rn.fp32(add.rn.fp32(X[0/4], X[0/4]), add.rn.fp32(X[0/4], X[0/4]))",
         "mul.rn.fp32(X[0/4], 4.0)",
     ]
-    assert capsys.readouterr().out.splitlines()[-1].startswith("2 of 3 pairs confirmed in ")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("2 of 3 pairs have a counterexample, ")
 
 
 def test_a_folder_without_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main([str(tmp_path)])
-    assert "holds no group with a manifest.json" in capsys.readouterr().err
+    assert "contains no group with a manifest.json" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What measurements of the readings depend on."""
+"""The environment on which measurements depend."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def reading_environment() -> dict[str, str]:
-    """CPU, Python, NumPy and Triton of this process."""
+    """Return the CPU and the versions of Python, NumPy and Triton."""
     return {
         "cpu": _cpu(),
         "python": platform.python_version(),

@@ -1,8 +1,8 @@
-"""The tables of README.md, made from the records.
+"""The tables of README.md, generated from the records.
 
     python -m bitwise_bench.readme_tables
 
-rewrites what stands between `<!-- table: NAME -->` and `<!-- end table -->` in the README of the working folder.
+rewrites the text between `<!-- table: NAME -->` and `<!-- end table -->` in README.md of the working directory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from bitwise_bench.readings.overpartition_reasons import REASONS_OF
+from bitwise_bench.readings.overpartition_reasons import REASONS
 
 _BLOCK = re.compile(r"<!-- table: ([\w-]+) -->\n.*?<!-- end table -->", re.DOTALL)
 _MODES = MappingProxyType(
@@ -29,7 +29,7 @@ def _markdown(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def reading(record: Mapping[str, Any]) -> str:
-    """Classes over byte classes and Unknown kernels, by what is read."""
+    """Return equivalence classes, byte classes and Unknown kernels, by kind of reading."""
     rows = [
         [
             _MODES[mode],
@@ -38,14 +38,14 @@ def reading(record: Mapping[str, Any]) -> str:
             f"{each['ratio']:.2f}",
             _exact(record["families"], mode),
             f"{100 * each['unknown'] / each['kernels']:.1f} %",
-            f"{100 * each['undetermined'] / each['kernels']:.1f} %",
+            f"{100 * each['nondeterministic'] / each['kernels']:.1f} %",
             len(each["mixed"]),
         ]
         for mode, each in record["modes"].items()
     ]
     head = (
         *("read for", "kernels", "classes / byte classes", "ratio", "families exact"),
-        *("Unknown", "no determined result", "classes that mix bytes"),
+        *("Unknown", "nondeterministic", "classes with two byte patterns"),
     )
     environment = record["environment"]
     against = "simulated bytes" if record.get("simulated") else "the bytes of an H100"
@@ -54,8 +54,8 @@ def reading(record: Mapping[str, Any]) -> str:
     if record.get("simulated"):
         ran = record["draws"]
         note += (
-            f" {ran['on all']} of {ran['configurations']} configurations ran on all {ran['kinds']} kinds of input,"
-            f" the others on {ran['fewest']} at least."
+            f" {ran['on all']} of {ran['configurations']} configurations were executed on all {ran['kinds']} kinds of"
+            f" input, the others on at least {ran['fewest']}."
         )
     return _markdown(head, rows) + note
 
@@ -64,9 +64,9 @@ def _exact(families: Mapping[str, Any], mode: str) -> str:
     return f"{sum(each[mode]['ratio'] <= 1 for each in families.values())} of {len(families)}"
 
 
-def excess(record: Mapping[str, Any]) -> str:
-    """The families with more classes than byte classes when read for their launch, and why."""
-    reasons = REASONS_OF[record.get("target", "sm_90")]
+def overpartition(record: Mapping[str, Any]) -> str:
+    """Return the families with more equivalence classes than byte classes when read for their launch, and why."""
+    reasons = REASONS[record.get("target", "sm_90")]
     modes = [mode for mode in ("launch", "finite") if mode in record["modes"]]
     rows = [
         [
@@ -82,13 +82,13 @@ def excess(record: Mapping[str, Any]) -> str:
 
 
 def seconds(record: Mapping[str, Any]) -> str:
-    """Median and ninth decile of the time a kernel takes, by step, in milliseconds."""
+    """Return median and ninth decile of the time per kernel, by step, in milliseconds."""
     steps = {
-        "compile": "Triton compiles it",
+        "compile": "compilation by Triton",
         "parse": "parsing",
-        "audit": "what the assembler fuses",
-        "launch": "reading, its launch",
-        "every launch": "reading, every launch",
+        "audit": "contraction audit",
+        "launch": "reading for the launch",
+        "every launch": "reading for every launch",
     }
     sets = list(record["seconds"])
 
@@ -105,7 +105,7 @@ def seconds(record: Mapping[str, Any]) -> str:
 
 
 def mutants(record: Mapping[str, Any]) -> str:
-    """What became of changed kernels, by kind of change."""
+    """Return the verdicts on mutants, by kind of change."""
     rows = [
         [row["kind"], row["mutants"], row["different"], row["unknown"], row["equal"]]
         for row in sorted(record["table"], key=lambda row: bool(row["neutral"]))
@@ -117,42 +117,43 @@ def mutants(record: Mapping[str, Any]) -> str:
     hardware = record["hardware"]
     other, not_run = len(hardware["other bytes"]), len(hardware["not run"])
     gpu = hardware["environment"]["gpu"].split()[1]
+    same = sum(hardware["same bytes"].values())
     note = (
-        f"\n\nOf the {hardware['equal by text']} that came back Equal, {sum(hardware['same bytes'].values())} returned "
-        f"the same bytes on an {gpu}, {other} other bytes, and {not_run} did not run. "
-        f"Of {total} texts that differ in names, order or debug lines only, {equal} came back Equal."
+        f"\n\nOf the {hardware['equal by text']} Equal mutants, {same} returned the bytes "
+        f"of the original on an {gpu}, {other} returned other bytes, and {not_run} did not run. Of {total} neutral "
+        f"variants, which differ in names, order or debug lines only, {equal} are Equal."
     )
     return _markdown(("change", "mutants", "Different", "Unknown", "Equal"), rows) + note
 
 
 def matrix_speed(record: Mapping[str, Any]) -> str:
-    """Millions of multiply-adds a second, by row."""
+    """Return millions of multiply-adds per second, by row."""
     rows = [
         [f"`{name}`", f"{each['multiply_adds'] / 1e6:.0f}", f"{each['plain_loop'] / 1e6:.2f}"]
         for name, each in record["rows"].items()
     ]
     shape, environment = "x".join(map(str, record["shape"])), record["environment"]
-    head = ("million multiply-adds a second", "the row", "a plain loop over elements")
+    head = ("million multiply-adds per second", "vectorised", "scalar loop")
     return _markdown(head, rows) + (
-        f"\n\nOf a {shape} product, the same bits. One core of {environment['cpu']}, Python {environment['python']}, "
-        f"NumPy {environment['numpy']}."
+        f"\n\nOf a {shape} product; both give the same bits. One core of {environment['cpu']}, "
+        f"Python {environment['python']}, NumPy {environment['numpy']}."
     )
 
 
-def described(record: Mapping[str, Any]) -> str:
-    """Kernels that have a descriptor, and how many of its evaluations have other bytes than the GPU."""
+def corpus_descriptors(record: Mapping[str, Any]) -> str:
+    """Return the numbers of kernels with a descriptor, of evaluations, and of kernels with other bytes on the GPU."""
     kinds = {"products": ("gemm",), "sums": ("row_sum", "split_k_reduce"), "attention": ("attention",)}
     rows = []
     for kind, starts in kinds.items():
         mine = [each for family, each in record["families"].items() if family.startswith(starts)]
         rows.append([kind, *(sum(each[name] for each in mine) for name in ("configurations", "descriptors", "differ"))])
     gpu = record["environment"]["gpu"].split()[1]
-    head = ("kernels of the corpus", "configurations", "descriptors", f"other bytes than an {gpu}")
+    head = ("kernels of the corpus", "configurations", "descriptors", f"bytes differ from an {gpu}")
     return _markdown(head, rows) + f"\n\nEach descriptor evaluated on a CPU for {len(record['draws'])} kinds of input."
 
 
 def pinned(record: Mapping[str, Any]) -> str:
-    """Speed of the pinned order over the free one by kernel and type, and the most classes of bytes of a case."""
+    """Return the speed of the pinned order relative to the free one, and the most byte classes of a case, by kernel."""
     cases, pairs, summary = record["cases"], record["summary"]["pairs"], record["summary"]
     dtypes = list(dict.fromkeys(case["dtype"] for case in cases))
     rows = []
@@ -163,7 +164,7 @@ def pinned(record: Mapping[str, Any]) -> str:
         rows.append([f"`{kernel}`", *speeds, *most])
     gpu, (name, slowest) = record["environment"]["gpu"].split()[1], summary["slowest_case"]
     anew = sum(case["pinned"]["compile_ratio"] is not None for case in cases)
-    head = ("pinned over free speed", *dtypes, "classes of bytes, free", "pinned")
+    head = ("pinned over free speed", *dtypes, "byte classes, free", "pinned")
     gains, worst = summary.get("layout"), summary.get("slowest_compile")
     of_pass = ""
     if gains:
@@ -183,7 +184,7 @@ def pinned(record: Mapping[str, Any]) -> str:
 
 
 def pinned_proof(record: Mapping[str, Any]) -> str:
-    """In a sentence, how many cases of pinned reductions are proved one class, and which are not."""
+    """Return a sentence on how many cases of pinned reductions are proved one class, and which are not."""
     summary, environment, cases = record["summary"], record["environment"], record["cases"]
     free = [case["free"] for case in cases if "free" in case]
     several = sum(any(one["classes"] > 1 for one in each) for each in free if not any("unread" in one for one in each))
@@ -197,24 +198,24 @@ def pinned_proof(record: Mapping[str, Any]) -> str:
     )
 
 
-def pairs(record: Mapping[str, Any]) -> str:
-    """Pairs that are called Different and for which an input was searched, by what their recorded bytes say."""
+def unwitnessed_pairs(record: Mapping[str, Any]) -> str:
+    """Return the Different pairs for which a counterexample was searched, by agreement of their recorded bytes."""
     rows = [
-        [said, each["tried"], each["confirmed"], each["tried"] - each["confirmed"]]
+        [said, each["tried"], each["witnessed"], each["tried"] - each["witnessed"]]
         for said, each in record["by bytes"].items()
         if each["tried"]
     ]
     settings, groups = record["settings"], record["groups"]
     note = (
         f"\n\nUp to {settings['pairs']} pairs of classes in each of {groups['done']} of {groups['all']} groups of the "
-        f"corpus, those first whose bytes agree in every draw; {settings['seconds']:.0f} s for a pair."
+        f"corpus, pairs with the same recorded bytes first; {settings['seconds']:.0f} s for each pair."
     )
-    head = ("recorded bytes", "pairs", "an input shows it", "none was found")
+    head = ("recorded bytes", "pairs", "counterexample found", "none found")
     return _markdown(head, rows) + note
 
 
 def travels(record: Mapping[str, Any]) -> str:
-    """Products locked on one GPU and replayed on another, or beside another version of the library."""
+    """Return products locked on one GPU and replayed on another, or with another version of the library."""
     rows = [
         [
             f"{each['locked']['device']}, {each['locked']['library']}",
@@ -230,7 +231,7 @@ def travels(record: Mapping[str, Any]) -> str:
 
 
 def audits(record: Mapping[str, Any]) -> str:
-    """Which shapes of open-weight models lose values, by library and GPU."""
+    """Return the numbers of shapes of open-weight models whose sums drop elements, by library and GPU."""
     rows = [
         [each["library"], each["device"], *(each["summary"][name] for name in ("shapes", "with slices of k",
          "lose values", "not as judged"))]
@@ -240,41 +241,41 @@ def audits(record: Mapping[str, Any]) -> str:
     return _markdown(head, rows)
 
 
-def across(record: Mapping[str, Any]) -> str:
-    """Pairs of kernels for two architectures, by verdict, and what runs of both say."""
+def cross_architecture(record: Mapping[str, Any]) -> str:
+    """Return the pairs of kernels for two architectures by verdict, and whether their bytes differ when executed."""
     rows = []
     for verdict in ("equal", "different"):
         mine = [each for each in record["pairs"] if each["verdict"] == verdict]
-        apart = sum(bool(each["different draws"] or each["input found"]) for each in mine)
+        apart = sum(bool(each["different draws"] or each["counterexample"]) for each in mine)
         rows.append([verdict.capitalize(), len(mine), len(mine) - apart, apart])
-    head = ("the same kernel for sm_90 and gfx942", "pairs", "same bytes on every draw", "an input shows a difference")
-    return _markdown(head, rows) + f"\n\nBoth run on bit patterns, for {record['draws']} kinds of input."
+    head = ("the same kernel for sm_90 and gfx942", "pairs", "same bytes on every input", "bytes differ on an input")
+    return _markdown(head, rows) + f"\n\nBoth executed on bit patterns, for {record['draws']} kinds of input."
 
 
 SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingProxyType(
     {
         "reading": ("reading-sm90.json", reading),
-        "excess": ("reading-sm90.json", excess),
+        "overpartition": ("reading-sm90.json", overpartition),
         "reading-gfx942": ("reading-gfx942.json", reading),
-        "excess-gfx942": ("reading-gfx942.json", excess),
-        "across": ("across-sm90-gfx942.json", across),
+        "overpartition-gfx942": ("reading-gfx942.json", overpartition),
+        "cross-architecture": ("cross-architecture-sm90-gfx942.json", cross_architecture),
         "seconds": ("reading-sm90.json", seconds),
         "mutants": ("mutants.json", mutants),
-        "described": ("described-sm90-h100.json", described),
+        "corpus-descriptors": ("corpus-descriptors-sm90-h100.json", corpus_descriptors),
         "pinned": ("pinned-reductions-sm90-h100.json", pinned),
         "pinned-proof": ("pinned-reductions-proof-sm90.json", pinned_proof),
         "pinned-proof-gfx942": ("pinned-reductions-proof-gfx942.json", pinned_proof),
-        "pairs": ("unconfirmed-sm90.json", pairs),
+        "unwitnessed-pairs": ("unwitnessed-pairs-sm90.json", unwitnessed_pairs),
         "matrix-speed": ("matrix-speed.json", matrix_speed),
         "travels": ("cublas-travels-sm90.json", travels),
         "audits": ("cublas-audit-models-sm90.json", audits),
     }
 )
-"""Each table's record and how it is made."""
+"""The record and the generator of each table."""
 
 
 def rewritten(page: str, records: Path) -> str:
-    """The page with every table made anew.  Raises KeyError for a table that nobody makes."""
+    """Return the page with every table regenerated.  Raises KeyError for a table without a generator."""
 
     def fill(found: re.Match[str]) -> str:
         file, make = SOURCES[found[1]]
@@ -285,7 +286,7 @@ def rewritten(page: str, records: Path) -> str:
 
 
 def main() -> int:
-    """Rewrite README.md in the working folder."""
+    """Rewrite README.md in the working directory."""
     page = Path("README.md")
     page.write_text(rewritten(page.read_text(encoding="utf-8"), Path("records")), encoding="utf-8")
     return 0

@@ -1,4 +1,4 @@
-"""Recorded bytes of a corpus: the records, and reading and writing them as one compact JSON file."""
+"""Recorded output bytes of a corpus, and their JSON file."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from typing import Any
 
 
 class RecordError(ValueError):
-    """A file of records cannot be used; the message names the file and what is wrong with it."""
+    """A file of recorded bytes cannot be used; the message names the file and the fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseRecord:
-    """What one case returned.
+    """The output bytes of one configuration.
 
-    `digest` is the normalised PTX digest of the kernel that ran; `hashes[draw][output]` the hashes of its output
-    buffers, in the order of `Records.draws` and `outputs`; `repeated` says whether every repetition gave the same
-    bytes; `label` numbers the byte classes of the group (equal label, equal hashes), None where the case failed.
-    `captured` is the digest of the kernel as compiled from the declared launch alone, None where that failed.
+    `digest` is the normalised digest of the kernel that ran.  `hashes[draw][output]` are the hashes of its output
+    buffers, in the order of `Records.draws` and `outputs`.  `repeated` is whether all repetitions returned the same
+    bytes.  `label` is the number of the byte class in the group (same label, same hashes), None where the configuration
+    failed.  `captured` is the digest of the kernel compiled without a GPU for the declared launch, None where that
+    failed.
     """
 
     id: str
@@ -38,24 +39,24 @@ class CaseRecord:
 
     @property
     def usable(self) -> bool:
-        """Whether the bytes may be compared with those of the group: the case ran, and ran the same way each time."""
+        """Whether the configuration ran and every repetition returned the same bytes."""
         return self.error is None and self.repeated
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """All cases of one recording with its environment."""
+    """All configurations of one recording, with its environment."""
 
     environment: Mapping[str, str]
     draws: tuple[str, ...]
     cases: tuple[CaseRecord, ...]
 
     def by_id(self) -> dict[str, CaseRecord]:
-        """The cases by their id."""
+        """Return the configurations by their id."""
         return {case.id: case for case in self.cases}
 
     def groups(self) -> dict[tuple[str, str], tuple[CaseRecord, ...]]:
-        """The cases of each (family, group), in recorded order."""
+        """Return the configurations of each (family, group), in recorded order."""
         found: dict[tuple[str, str], list[CaseRecord]] = {}
         for case in self.cases:
             found.setdefault((case.family, case.group), []).append(case)
@@ -63,7 +64,7 @@ class Records:
 
 
 def label_cases(results: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The raw results with the key `label`: 0, 1, ... in each (family, group), by first appearance of the hashes."""
+    """Return the results with the key `label`: 0, 1, ... in each (family, group), by first occurrence of the hashes."""
     classes: dict[tuple[str, str], dict[str, int]] = {}
     labelled = []
     for entry in results:
@@ -78,7 +79,7 @@ def label_cases(results: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def save_records(
     path: Path, environment: Mapping[str, str], draws: Iterable[str], results: Iterable[dict[str, Any]]
 ) -> None:
-    """Write one compact JSON file, compressed where the name ends in `.gz`."""
+    """Write one JSON file, compressed with gzip if its name ends in `.gz`."""
     content = {"environment": dict(environment), "draws": list(draws), "cases": label_cases(results)}
     text = json.dumps(content, separators=(",", ":")).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -86,9 +87,9 @@ def save_records(
 
 
 def load_records(path: Path | str) -> Records:
-    """The records in `path`, as written by `save_records`.
+    """Read a file that `save_records` wrote.
 
-    Raises `RecordError` where the file is missing, not JSON, or lacks a key.
+    Raises RecordError where the file is missing, is not JSON, or lacks a key.
     """
     path = Path(path)
     try:
@@ -101,10 +102,10 @@ def load_records(path: Path | str) -> Records:
         )
     except OSError as error:
         raise RecordError(
-            f"{path}: cannot be read ({error.strerror or error}); give the path of a recording"
+            f"{path}: cannot be read ({error.strerror or error}); give the path of a file of recorded bytes"
         ) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise RecordError(f"{path}: is not a recording of this suite ({error}); record it again") from error
+        raise RecordError(f"{path}: is not a file of recorded bytes ({error}); record it again") from error
 
 
 def _record(entry: Mapping[str, Any]) -> CaseRecord:

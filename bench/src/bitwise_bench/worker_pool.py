@@ -1,4 +1,4 @@
-"""Supervised worker processes: a job that crashes, hangs or poisons its process costs itself alone."""
+"""A pool of worker processes in which a job that crashes, hangs or corrupts its process affects no other job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Job: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 
 class PoisonedProcess(RuntimeError):
-    """A job failed and left its process unusable: the pool reports the failure and starts a fresh process."""
+    """A job failed and left its process unusable; the pool reports the failure and starts a new process."""
 
 
 def run_all(
@@ -26,10 +26,10 @@ def run_all(
     seconds: float,
     report: Callable[[str, dict[str, Any]], None],
 ) -> dict[str, dict[str, Any]]:
-    """`job(name, settings)` for every name, a batch to one process at a time, at most `seconds` each.
+    """Call `job(name, settings)` for every name, each batch in one process, each call for at most `seconds`.
 
-    Returns the answers by name; a failed job answers `{"error": one line}`. `report` is called once a name, from
-    several threads but never at once. The job must be importable by the worker processes.
+    Returns the answers by name; the answer of a failed job is `{"error": one line}`.  `report` is called once for each
+    name, from several threads but never concurrently.  The job must be importable by the worker processes.
     """
     waiting: queue.SimpleQueue[Sequence[str]] = queue.SimpleQueue()
     for batch in batches:
@@ -73,7 +73,7 @@ class _Worker:
         far.close()
 
     def ask(self, name: str, seconds: float) -> tuple[dict[str, Any], bool]:
-        """The answer, and whether the process may take another job."""
+        """Return the answer, and whether the process is still usable."""
         try:
             self.pipe.send(name)
             if not self.pipe.poll(seconds):
@@ -103,7 +103,7 @@ def _work(pipe: Connection, job: Job, settings: dict[str, Any]) -> None:
             answer = job(name, settings)
         except PoisonedProcess as error:
             answer, alive = {"error": _one_line(error)}, False
-        except Exception as error:  # any failure of one case is its result, never the end of the run
+        except Exception as error:  # any failure is the answer of its job
             answer = {"error": _one_line(error)}
             if settings.get("traceback"):
                 traceback.print_exc()

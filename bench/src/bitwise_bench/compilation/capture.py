@@ -1,4 +1,4 @@
-"""Compiling a case from its declared launch alone, without a GPU, and writing what came out to folders."""
+"""Configurations compiled for their launch, without a GPU, and folders of compiled kernels."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from bitwise_bench.corpus.cases import DTYPE_BYTES, Array, Case, Descriptor
 
 
 def compile_case(case: Case) -> Any:
-    """The captured kernel of `case`, for its target.
+    """Compile a configuration for its target.
 
-    Returns what `bitwise_triton.capture.compile_configuration` returns, and raises what it raises.
+    Returns the result of `bitwise_triton.capture.compile_configuration`, and raises its errors.
     """
     from bitwise_triton.arguments import Buffer, TensorMap
     from bitwise_triton.capture import compile_configuration
@@ -54,7 +54,7 @@ def compile_case(case: Case) -> Any:
 
 
 def describe(case: Case, extension: str) -> dict[str, Any]:
-    """The declared launch of `case` as JSON data, with the role and the draw of every buffer."""
+    """Return the launch of a configuration as JSON data, with the role and the distribution of every buffer."""
     return {
         "id": case.id,
         "file": f"{case.name}.{extension}",
@@ -70,9 +70,9 @@ def describe(case: Case, extension: str) -> dict[str, Any]:
 
 
 def compile_job(name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Compile the case called `name`; a job for the pool.
+    """Compile the configuration with the id `name`; a job for `worker_pool.run_all`.
 
-    `settings["target"]` is what it is compiled for; with `settings["keep"]` the answer holds the kernel.
+    `settings["target"]` is the architecture; with `settings["keep"]` the answer contains the compiled kernel.
     """
     from bitwise_bench.corpus import catalogue
 
@@ -84,7 +84,7 @@ def compile_job(name: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_folders(folder: Path, cases: list[Case], answers: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write each group's kernels to `<folder>/<family>/<group>/`, with `manifest.json` and `cases.json`."""
+    """Write the kernels of each group to `<folder>/<family>/<group>/`, with `manifest.json` and `cases.json`."""
     from bitwise_triton.capture import write_folder
 
     groups: dict[tuple[str, str], list[Case]] = {}

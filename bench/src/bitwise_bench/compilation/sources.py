@@ -1,4 +1,4 @@
-"""Configurations of the corpus as the checker takes them: compiled here, or taken from a folder of compiled kernels."""
+"""Configurations as `Source` records for the checker: compiled on demand, or read from a folder of compiled kernels."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def _buffers(target: str, family: str, group: str) -> tuple[tuple[str, int], ...
 
 
 def group_buffers(case: Case) -> dict[str, int]:
-    """The numbers of the buffers, the same for all cases of the case's group."""
+    """Return the buffer numbers that all configurations of the group share."""
     return dict(_buffers(case.target, case.family, case.group))
 
 
 def compile_source(case: Case) -> tuple[Source, str, float]:
-    """The case compiled here: what is read of it, the digest of its text, and the compiler's time in seconds."""
+    """Compile a configuration; return its source, the digest of its text, and the compile time in seconds."""
     from bitwise_bench.compilation.capture import compile_case
 
     captured = compile_case(case)
@@ -41,13 +41,13 @@ def _stored(folder: Path) -> Mapping[str, Launch]:
 
 
 def stored_source(case: Case, folder: Path) -> tuple[Source, str]:
-    """The case as `compiling.write_folders` wrote it under a folder: what is read of it, and the digest of its text.
+    """Return the source of a configuration that `capture.write_folders` wrote to a folder, and the digest of its text.
 
-    Raises ManifestError where it is not there.
+    Raises ManifestError where the folder does not contain it.
     """
     place = folder / case.family / case.group
     launch = next((each for file, each in _stored(place).items() if Path(file).stem == case.name), None)
     if launch is None:
-        raise ManifestError(f"{place / 'manifest.json'}: there is no kernel {case.name}; compile the corpus again")
+        raise ManifestError(f"{place / 'manifest.json'}: lists no kernel {case.name}; compile the corpus again")
     text = (place / launch.file).read_text(encoding="utf-8")
     return Source(case.id, text, launch), normalised_digest(text)

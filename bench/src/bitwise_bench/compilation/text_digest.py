@@ -1,4 +1,4 @@
-"""Naming a compiled kernel by its text, whatever folder or interpreter compiled it."""
+"""Digests of assembly text that do not depend on where the kernel was compiled."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _GNU_DEBUG_LABEL = re.compile(r"^\s*\.L(?:tmp|func_begin|func_end|debug\w*|info\
 
 
 def normalised_text(text: str) -> str:
-    """A text without comments, debug sections, lines and labels, and blank space at line ends.
+    """Return a text without comments, debug sections, debug lines, debug labels and redundant white space.
 
-    PTX has braces around a section; a text without `.version` is that of a GNU assembler, comments after a semicolon.
+    A text with `.version` is PTX, which has braces around a section; any other is in the syntax of the GNU assembler.
     """
     if _PTX.search(text):
         text = _DEBUG_SECTION.sub("", _COMMENT.sub("", text))
@@ -33,5 +33,5 @@ def normalised_text(text: str) -> str:
 
 
 def normalised_digest(text: str) -> str:
-    """The SHA-256 of the normalised text, 64 hexadecimal digits: two equal digests are the same instructions."""
+    """Return the SHA-256 of the normalised text, 64 hexadecimal digits; equal digests mean equal instructions."""
     return hashlib.sha256(normalised_text(text).encode()).hexdigest()

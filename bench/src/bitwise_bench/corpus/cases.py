@@ -1,6 +1,6 @@
-"""What one configuration of the corpus is: a kernel, its constants and options, and one concrete launch.
+"""One configuration of the corpus: a kernel, its compile-time constants and options, and one concrete launch.
 
-The records hold no tensor and import no compiler, so that tests may read them anywhere.
+The records hold no tensors, and this module imports no compiler.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ FLOAT_DTYPES = frozenset({"fp8e4nv", "fp8e5", "fp16", "bf16", "fp32", "fp64"})
 
 
 class CaseError(ValueError):
-    """A case of the corpus contradicts itself; the message names the case and what to change."""
+    """A configuration is inconsistent; the message names it and what to change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
     """One buffer of a launch.
 
-    `elements` counts the elements from the pointer that the kernel receives; `offset` is how many elements
-    before that pointer the allocation starts (0: aligned to 256 bytes, so the compiler may assume 16).
-    `kind` says how an input is drawn: any float, a float that is not negative, any integer of the type,
-    an integer from 0 to `below` - 1, or zeros.  Outputs are filled with a fixed pattern, scratch with zeros.
+    `elements` is the number of elements from the pointer that the kernel receives.  The allocation starts `offset`
+    elements before that pointer (0: aligned to 256 bytes, so the compiler may assume 16).  `kind` is the distribution
+    of an input: any float, a non-negative float, any integer of the type, an integer from 0 to `below` - 1, or zeros.
+    Outputs are filled with a fixed byte pattern before the launch, scratch buffers with zeros.
     """
 
     name: str
@@ -58,26 +58,26 @@ class Array:
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPE_BYTES:
-            raise CaseError(f"buffer {self.name}: {self.dtype} is no element type; use one of {sorted(DTYPE_BYTES)}")
+            raise CaseError(f"buffer {self.name}: unknown element type {self.dtype}; use one of {sorted(DTYPE_BYTES)}")
         if self.elements <= 0 or self.offset < 0:
-            raise CaseError(f"buffer {self.name}: needs at least one element and an offset of 0 or more")
+            raise CaseError(f"buffer {self.name}: it needs at least one element and an offset of 0 or more")
         if self.kind == "index" and self.below <= 0:
-            raise CaseError(f"buffer {self.name}: an index draw needs `below`, the number of values it may take")
+            raise CaseError(f"buffer {self.name}: an index buffer needs `below`, the number of its values")
 
     @property
     def read(self) -> bool:
-        """Whether the launch starts from drawn values of this buffer."""
+        """Whether the kernel reads this buffer, so that it is filled with random values before the launch."""
         return self.role in ("input", "inout")
 
     @property
     def written(self) -> bool:
-        """Whether the bytes of this buffer are part of the result."""
+        """Whether the bytes of this buffer are compared after the launch."""
         return self.role in ("output", "inout")
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A run-time number: Python int (32 or 64 bits as it fits) or float (passed as fp32)."""
+    """A run-time scalar: an int (passed in 32 or 64 bits, the smaller that holds it) or a float (passed as fp32)."""
 
     name: str
     value: int | float
@@ -85,7 +85,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """A tensor map made on the host over `array`: `shape`, `strides` and `block` count elements, slowest first."""
+    """A tensor map of `array` encoded on the host; `shape`, `strides`, `block` in elements, slowest axis first."""
 
     name: str
     array: Array
@@ -95,7 +95,7 @@ class Descriptor:
 
     def __post_init__(self) -> None:
         if not len(self.shape) == len(self.strides) == len(self.block):
-            raise CaseError(f"tensor map {self.name}: shape, strides and block must have equally many entries")
+            raise CaseError(f"tensor map {self.name}: shape, strides and block must have the same number of entries")
 
 
 Argument: TypeAlias = Array | Scalar | Descriptor
@@ -105,10 +105,9 @@ Argument: TypeAlias = Array | Scalar | Descriptor
 class Case:
     """One configuration with its launch.
 
-    Cases of one (family, group) have the same output buffers and compute the same mathematics on the same
-    inputs, so their bytes are comparable.  `arguments` are the run-time arguments by parameter name, in any
-    order; `constants` the compile-time ones; `options` what else the compiler is told; `target` the architecture
-    that it is compiled for.
+    Configurations of one (family, group) have the same output buffers and compute the same function on the same
+    inputs, so their bytes are comparable.  `arguments` are the run-time arguments, in any order; `constants` the
+    compile-time constants; `options` further compile options; `target` the architecture it is compiled for.
     """
 
     family: str
@@ -129,22 +128,22 @@ class Case:
         object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
         names = [argument.name for argument in self.arguments] + list(self.constants)
         if len(set(names)) != len(names):
-            raise CaseError(f"case {self.id}: two arguments have one name among {names}")
+            raise CaseError(f"case {self.id}: two arguments share a name: {names}")
         if not any(array.written for array in self.arrays):
-            raise CaseError(f"case {self.id}: no buffer has the role output or inout, so there is nothing to compare")
+            raise CaseError(f"case {self.id}: no buffer has the role output or inout; declare one to compare")
 
     @property
     def id(self) -> str:
-        """The stable name of the case, unique in the corpus."""
+        """The stable name of the configuration, unique in the corpus."""
         return f"{self.family}/{self.group}/{self.name}"
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """Every buffer of the launch, those behind tensor maps included, in argument order."""
+        """Every buffer of the launch, those of tensor maps included, in the order of the arguments."""
         held = (a.array if isinstance(a, Descriptor) else a for a in self.arguments)
         return tuple(a for a in held if isinstance(a, Array))
 
     @property
     def outputs(self) -> tuple[Array, ...]:
-        """The buffers whose bytes are compared, in argument order."""
+        """The buffers whose bytes are compared, in the order of the arguments."""
         return tuple(array for array in self.arrays if array.written)

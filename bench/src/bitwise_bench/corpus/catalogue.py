@@ -1,6 +1,6 @@
-"""The corpus: families of Triton kernels, each configuration with a small concrete launch.
+"""The configurations of the corpus: families of Triton kernels, each with small concrete launches.
 
-Nothing here imports Triton until `cases` is called; the family modules do.
+The modules of `corpus.kernels` import Triton; `cases` imports them when it is called.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ MODULES: tuple[str, ...] = (
 
 @cache
 def cases(target: str = DEFAULT_TARGET) -> tuple[Case, ...]:
-    """Every case of the corpus for a target, families together, in a stable order.
+    """Return every configuration for an architecture, grouped by family, in a stable order.
 
-    Raises `CaseError` where two cases have one id or the members of a group differ in what they return, and
-    `UnknownArchError` for a target that no plugin models.
+    Raises CaseError where two configurations share an id or the members of a group have different output buffers,
+    and UnknownArchError for an architecture that no plugin models.
     """
     listed = chain.from_iterable(import_module(f"bitwise_bench.corpus.kernels.{module}").cases() for module in MODULES)
     found = tuple(for_target(listed, target))
@@ -45,21 +45,21 @@ def cases(target: str = DEFAULT_TARGET) -> tuple[Case, ...]:
     returned: dict[tuple[str, str], tuple[Case, object]] = {}
     for case in found:
         if case.id in seen:
-            raise CaseError(f"the corpus lists {case.id} twice; name what sets the second apart in `tags`")
+            raise CaseError(f"the corpus lists {case.id} twice; distinguish the second one by `tags`")
         seen[case.id] = case
         shape = tuple((array.name, array.dtype, array.elements) for array in case.outputs)
         first, expected = returned.setdefault((case.family, case.group), (case, shape))
         if shape != expected:
-            raise CaseError(f"{case.id} and {first.id} share a group, but return different buffers; split the group")
+            raise CaseError(f"{case.id} and {first.id} share a group but not their output buffers; split it")
     return found
 
 
 @cache
 def by_id(target: str = DEFAULT_TARGET) -> dict[str, Case]:
-    """The cases for a target by their id."""
+    """Return the configurations for an architecture by their id."""
     return {case.id: case for case in cases(target)}
 
 
 def families(target: str = DEFAULT_TARGET) -> tuple[str, ...]:
-    """The names of the families, in corpus order."""
+    """Return the names of the families, in the order of the corpus."""
     return tuple(dict.fromkeys(case.family for case in cases(target)))

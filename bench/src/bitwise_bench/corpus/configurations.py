@@ -1,4 +1,4 @@
-"""Short forms that the kernel families share when they list their cases."""
+"""Constructors with which the kernel families list their configurations."""
 
 from __future__ import annotations
 
@@ -9,50 +9,50 @@ from bitwise_bench.corpus.cases import Argument, Array, Case, DrawKind, Scalar
 
 
 def given(name: str, dtype: str, elements: int, kind: DrawKind = "float", below: int = 0, offset: int = 0) -> Array:
-    """An input buffer."""
+    """Return an input buffer."""
     return Array(name, dtype, elements, "input", kind, below, offset)
 
 
 def index(name: str, dtype: str, elements: int, below: int) -> Array:
-    """An input buffer of integers from 0 to `below` - 1."""
+    """Return an input buffer of integers from 0 to `below` - 1."""
     return Array(name, dtype, elements, "input", "index", below)
 
 
 def result(name: str, dtype: str, elements: int, offset: int = 0) -> Array:
-    """An output buffer."""
+    """Return an output buffer."""
     return Array(name, dtype, elements, "output", "float", 0, offset)
 
 
 def updated(name: str, dtype: str, elements: int, kind: DrawKind = "float") -> Array:
-    """A buffer that the kernel reads and writes."""
+    """Return a buffer that the kernel reads and writes."""
     return Array(name, dtype, elements, "inout", kind)
 
 
 def scratch(name: str, dtype: str, elements: int) -> Array:
-    """A buffer of zeros that the kernel may use; its bytes are not compared."""
+    """Return a workspace of zeros; its bytes are not compared."""
     return Array(name, dtype, elements, "scratch", "zero")
 
 
 def numbers(**values: int | float) -> list[Argument]:
-    """Run-time scalars by parameter name."""
+    """Return run-time scalars by parameter name."""
     return [Scalar(name, value) for name, value in values.items()]
 
 
 def ceil_div(total: int, part: int) -> int:
-    """How many parts cover the total."""
+    """Return total / part, rounded up."""
     return -(-total // part)
 
 
 def power_of_two(count: int) -> int:
-    """The least power of two that is not below `count`."""
+    """Return the smallest power of two that is at least `count`."""
     return 1 << (count - 1).bit_length()
 
 
 def stored_as(family: str, dtype: str, out: str, rest: str) -> tuple[str, str]:
-    """The family and group of cases that read `dtype` and store `out`.
+    """Return the family and the group of configurations that read `dtype` and store `out`.
 
-    Most cases store fp32, so that a sum that differs in its last bit shows in the bytes.  Cases that round the
-    result to 16 bits go to the family `narrow_outputs`: a sample of what that rounding hides.
+    Most configurations store fp32, so that a difference in the last bit of a sum is visible in the bytes.  Those that
+    round the result to 16 bits form the family `narrow_outputs`.
     """
     if out in ("fp16", "bf16"):
         return "narrow_outputs", f"{family}-{dtype}-{rest}"
@@ -72,9 +72,9 @@ def configure(
     options: dict[str, Any] | None = None,
     **constants: Any,
 ) -> Case:
-    """One case; its name spells the function, the constants, `tags`, warps, stages and options: unique and stable.
+    """Return one configuration, named by its function, constants, `tags`, warps, stages and options.
 
-    `tags` names what else sets the case apart, such as a run-time scalar that varies within the group.
+    `tags` distinguishes configurations that differ in nothing else of these, such as by a run-time scalar.
     """
     parts = [function.__name__]
     parts += [f"{name.lower()}={_label(value)}" for name, value in constants.items()]
@@ -105,7 +105,10 @@ def flat(
     shapes: tuple[tuple[int, int], ...] = ((128, 1), (256, 4), (1024, 4), (1024, 8)),
     **constants: Any,
 ) -> list[Case]:
-    """Cases of a kernel over `size` elements, `shapes` of a block's elements and warps; one of them also unfused."""
+    """Return configurations of a kernel over `size` elements, one for each (block size, warps) of `shapes`.
+
+    Blocks of 256 elements are also compiled without contraction.
+    """
     return [
         configure(
             family,

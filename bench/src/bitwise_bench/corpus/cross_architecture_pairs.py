@@ -1,4 +1,4 @@
-"""What a pair of the corpus across architectures is: one kernel, compiled twice, and the verdict that is expected."""
+"""Pairs of one kernel compiled for two architectures, with the expected verdict."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ FUSING: Mapping[str, Any] = {"enable_fp_fusion": True}
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One kernel for two architectures; `nodes` are the operations at which a difference is seen, where it is one.
+    """One kernel for two architectures.
 
-    `same_bytes`: the trees differ, and no input is known on which the bytes do.
+    `nodes` are the two operations of the expected first divergence, for a pair expected to be different.  `same_bytes`
+    marks a pair whose trees differ although no input is known on which the bytes do.
     """
 
     name: str
@@ -43,15 +44,15 @@ def pair(
     warps: int = 4,
     **constants: Any,
 ) -> Pair:
-    """The kernel with the options of each side beside no fusion.
+    """Return a kernel with the options of each side, contraction disabled by default.
 
-    Among a side's options may be its own `grid`, `warps`, `stages` and, by their names, its own constants.
+    The options of a side may include its own `grid`, `warps`, `stages` and, by name, constants.
     """
     sides = []
     for target, given_options in zip(SIDES, (left, right), strict=True):
         options = dict(given_options or {})
         own = {each: options.pop(each) for each in list(options) if each in constants}
-        # The compilers agree on no option's default but what both are told here.
+        # The defaults of the two compilers differ, so each option is stated.
         case = configure(
             "across", name, function, arguments, options.pop("grid", grid), warps=options.pop("warps", warps),
             stages=options.pop("stages", 2), options={"enable_fp_fusion": False, **options}, **{**constants, **own},
@@ -64,7 +65,10 @@ def of_values(
     function: Any, kind: str, dtype: str = "fp32", out: str = "", nodes: tuple[str, str] | None = None, *,
     name: str = "", integers: bool = False, **settings: Any,
 ) -> Pair:  # fmt: skip
-    """A kernel of x, y, z and count, of the constants KIND and BLOCK: equal, or different at `nodes`."""
+    """Return a pair of a kernel with arguments x, y, z, count and constants KIND, BLOCK.
+
+    The expected verdict is different where `nodes` is given, else equal.
+    """
     count, out = 1000, out or dtype
     drawn: DrawKind = "integer" if integers else "float"
     arguments = [given("x", dtype, count, drawn), given("y", dtype, count, drawn), result("z", out, count)]

@@ -10,10 +10,10 @@ EXPONENTIAL, QUOTIENT = "ex2.approx.ftz.fp32@sm_90", "div.full.fp32@sm_90"
 
 
 def row_sum(width: int, warps: int) -> ReductionDesc:
-    """The sum of a row of scores as matrix fragments hold it, `warps` warps taking turns of 8 columns.
+    """Return the sum of a row of scores in the layout of matrix fragments, 8 columns per warp and iteration.
 
-    A thread holds pairs of neighbours in one chain; four lanes follow one another, the larger distance first, and then
-    the warps.
+    A thread adds its pairs of adjacent elements in one chain; then four lanes are reduced pairwise, the larger distance
+    first, and then the warps.
     """
     turns = width // (8 * warps)
     pair = Digit(stride=1, count=2)
@@ -34,10 +34,11 @@ def attention(
     skip: bool,
     output_dtype: str,
 ) -> AttentionDesc:
-    """The corpus' forward kernel with a tile of (queries, keys).
+    """Return the descriptor of the forward kernel of the corpus with a tile of (queries, keys).
 
-    Small tiles of wide heads share a row of scores between warps.  Where the keys before the diagonal are walked
-    without a mask (`skip`), the compiler contracts scale and subtraction there; it contracts the row's sum everywhere.
+    For small tiles of wide heads, a row of scores is divided between warps.  If the keys before the diagonal are
+    processed without a mask (`skip`), the compiler contracts scale and subtraction there; it always contracts the row
+    sum.
     """
     queries, keys = tile
     unit = Instruction(architecture="sm_90", family="fused", k=16)

@@ -1,31 +1,18 @@
-"""Kernels of the corpus as descriptors, evaluated on a CPU against the bytes that a GPU returned.
+"""Kernels of the corpus as descriptors.
 
-    python -m bitwise_bench.descriptors.corpus_descriptors records/bytes-sm90-h100-triton-3.6.0.json
-
-What a tile, a number of warps or of stages does not decide is in no descriptor: one evaluation answers for all the
-configurations of a group that share it.
+Tile sizes, numbers of warps and stages that do not affect the bits are in no descriptor, so several configurations of a
+group share one descriptor.
 """
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-import numpy as np
-
-from bitwise_bench.command_line import command_parser
 from bitwise_bench.corpus.cases import DTYPE_BYTES, Array, Case, Scalar
 from bitwise_bench.descriptors.attention import attention
 from bitwise_bench.descriptors.reductions import Loop, thread_sum
-from bitwise_bench.draws.inputs import digest_of, inputs_of
-from bitwise_bench.environment import reading_environment
-from bitwise_bench.recorded_bytes import Records, load_records
 from bitwise_core.descriptors import Cut, Fold, GEMMDesc, Instruction, Record, ReductionDesc, single_pass
-from bitwise_core.evaluation import evaluate
-from bitwise_core.numeric import Bits
 
 GROUP, WARP, SHARED = "wgmma", "mma.sync", "fused"
 NATIVE = {"fp16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "fp64": 4}
@@ -34,9 +21,10 @@ FORMATS = {"fp8e4nv": "e4m3", "fp8e5": "e5m2"}
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A descriptor, the operands' buffers with their shapes, whether each is stored transposed, and the output.
+    """The descriptor of a configuration with its buffers.
 
-    `batch` problems of these shapes follow one another in every buffer.
+    `operands` are (buffer, shape, stored transposed) in the order of the descriptor's operands; `output` is the output
+    buffer.  Every buffer contains `batch` consecutive problems of these shapes.
     """
 
     desc: Record
@@ -58,7 +46,7 @@ def _format(dtype: str) -> str:
 
 
 def _instruction(case: Case, dtype: str, total: str = "fp32") -> Instruction:
-    """wgmma for tiles of at least 64 rows and 4 warps, mma.sync below; where both run one step, its own name."""
+    """Return wgmma for tiles of at least 64 rows and 4 warps, else mma.sync; or the row that both share."""
     if dtype in ("fp16", "bf16", "tf32") and total == "fp32":
         return Instruction(architecture="sm_90", family=SHARED, k=NATIVE[dtype])
     small = case.constants["BM"] < 64 or case.num_warps < 4 or dtype == "fp64"
@@ -73,7 +61,7 @@ def _product(case: Case, desc: GEMMDesc, order: str = "nn") -> Described:
 
 
 def _plain(case: Case) -> Described:
-    """One accumulator over the whole axis."""
+    """Return a product with one accumulator over the whole k axis."""
     a, c = _arrays(case)["a"].dtype, _arrays(case)["c"].dtype
     dtype = "tf32" if case.family == "gemm_tf32" else _format(a)
     total = {"gemm_fp16_sum": "fp16", "gemm_fp64": "fp64"}.get(case.family, "fp32")
@@ -82,7 +70,7 @@ def _plain(case: Case) -> Described:
     )  # fmt: skip
     step = case.constants["BK"]
     if case.family == "gemm_fp64" and desc.k % step:
-        # Multiply-adds of zeros make +0 of a -0 that underflow left: the zeros beyond the last k are part of the walk.
+        # A multiply-add of zeros turns a -0 from underflow into +0, so the padding of k is part of the descriptor.
         turns = {"k_loop_step": step, "turn_permutation": tuple(range(step))}
         desc = GEMMDesc(**{**dict(desc), **turns})
     order = case.group.split("-")[1] if case.family == "gemm_layouts" else "nn"
@@ -90,7 +78,7 @@ def _plain(case: Case) -> Described:
 
 
 def _fp8(case: Case) -> Described:
-    """fp8: wgmma closes its accumulator as often as it is told to; without wgmma operands are widened to fp16."""
+    """Return an fp8 product: wgmma with promotion every IMPRECISE values of k, else operands widened to fp16."""
     arrays, k = _arrays(case), _numbers(case)["k"]
     dtype, imprecise = _format(arrays["a"].dtype), case.constants["IMPRECISE"]
     instruction = _instruction(case, dtype)
@@ -98,7 +86,7 @@ def _fp8(case: Case) -> Described:
         wide = Instruction(architecture="sm_90", family=WARP, k=16)
         plain = single_pass(k, "fp16", wide, output_dtype=arrays["c"].dtype)
         changes = {"left_dtype": dtype, "right_dtype": dtype, "multiplied_as": "fp16"}
-        # A thread's four neighbours of 8 bits are two pairs of 16, and each pair goes to an instruction of its own.
+        # Four adjacent 8-bit elements of a thread become two pairs of fp16, each for one of two instructions.
         pairs = tuple(k for half in (0, 1) for k in range(32) if k % 4 // 2 == half)
         turns = {"k_loop_step": 32, "turn_permutation": pairs}
         return _product(case, GEMMDesc(**{**dict(plain), **changes, **turns}), "nt")
@@ -108,13 +96,13 @@ def _fp8(case: Case) -> Described:
 
 
 def _row_sum(case: Case) -> Described:
-    """Rows of one program each; a thread loads 16 bytes where the compiler knows that rows are aligned to them."""
+    """Return a sum of rows, one program per row; threads load 16 bytes if the rows are known to be aligned."""
     source, target = _arrays(case)["source"], _arrays(case)["target"]
     columns = _numbers(case)["columns"]
     aligned = columns % 16 == 0 and source.offset == 0
     narrow = case.function.__name__ == "row_sum_narrow"
     early = case.constants.get("EARLY")
-    loop: Loop | None = None if early is None else "sums" if early else "places"
+    loop: Loop | None = None if early is None else "sums" if early else "elements"
     desc = thread_sum(
         columns,
         case.constants["BLOCK"],
@@ -129,7 +117,7 @@ def _row_sum(case: Case) -> Described:
 
 
 def _groups(case: Case) -> Described:
-    """An accumulator that closes after some turns, added to a sum from +0; of one turn the compiler makes one walk."""
+    """Return a product whose accumulator is added to a sum from +0 every GROUPS iterations, if GROUPS > 1."""
     if case.constants["GROUPS"] == 1:
         return _plain(case)
     arrays = _arrays(case)
@@ -140,7 +128,7 @@ def _groups(case: Case) -> Described:
 
 
 def _reduce(case: Case) -> Described | None:
-    """The parts of a split added in order, from +0."""
+    """Return the sum of the parts of a split-K product in order, from +0."""
     arrays, constants = _arrays(case), case.constants
     if constants["TREE"]:
         return None
@@ -155,7 +143,7 @@ def _reduce(case: Case) -> Described | None:
 
 
 def _attention(case: Case) -> Described | None:
-    """Forward kernels of 16-bit types."""
+    """Return forward attention of 16-bit types."""
     arrays, constants = _arrays(case), case.constants
     dtype = arrays["query"].dtype
     if dtype == "fp32":
@@ -195,104 +183,10 @@ FAMILIES: Mapping[str, Callable[[Case], Described | None]] = {
     "attention": _attention,
     "attention_causal": _attention,
 }
-"""How the kernels of a family are described; None where one has no descriptor here."""
+"""The function that describes the kernels of each family; it returns None for those without a descriptor."""
 
 
 def described(case: Case) -> Described | None:
-    """What a case computes, as a descriptor; None where it has none here."""
+    """Return the descriptor of a configuration, None where it has none."""
     make = FAMILIES.get(case.family)
     return None if make is None else make(case)
-
-
-def result(case: Case, what: Described, draw: str) -> Bits:
-    """The output's patterns for one draw, flat."""
-    inputs = inputs_of(case, draw)
-    found = []
-    for problem in range(what.batch):
-        operands = []
-        for name, shape, transposed in what.operands:
-            stored = inputs[name].reshape(what.batch, *(shape[::-1] if transposed else shape))[problem]
-            operands.append(stored.T if transposed else stored)
-        found.append(evaluate(what.desc, *operands).reshape(-1))
-    return np.concatenate(found)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of some cases: how many were compared, how many evaluations answered for them, and which differ.
-
-    `different` gives the draws whose bytes are not the recorded ones, by the case's id; `without` counts the cases of
-    described families that have no descriptor.
-    """
-
-    cases: int
-    evaluations: int
-    different: Mapping[str, tuple[str, ...]]
-    without: int
-
-
-def against(cases: Iterable[Case], recorded: Records, draws: Sequence[str] | None = None) -> Outcome:
-    """Evaluates the descriptors of cases on draws (all recorded ones by default) and compares their outputs' hashes."""
-    chosen, records = list(recorded.draws if draws is None else draws), recorded.by_id()
-    known: dict[tuple[str, str, Described], tuple[str, ...]] = {}
-    different: dict[str, tuple[str, ...]] = {}
-    count = without = 0
-    for case in cases:
-        record = records.get(case.id)
-        if case.family not in FAMILIES or record is None or not record.usable:
-            continue
-        what = described(case)
-        if what is None:
-            without += 1
-            continue
-        count += 1
-        key = case.family, case.group, what
-        if key not in known:
-            dtype = _arrays(case)[what.output].dtype
-            known[key] = tuple(digest_of(result(case, what, draw), dtype) for draw in chosen)
-        place = record.outputs.index(what.output)
-        wrong = [
-            draw
-            for draw, found in zip(chosen, known[key], strict=True)
-            if found != record.hashes[recorded.draws.index(draw)][place]
-        ]
-        if wrong:
-            different[case.id] = tuple(wrong)
-    return Outcome(count, len(known), different, without)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare; the exit status is 1 where bytes are other than the recorded ones."""
-    parser = command_parser("descriptors.corpus_descriptors", __doc__)
-    parser.add_argument("records", type=Path, help="the recorded bytes")
-    parser.add_argument("--families", nargs="*", default=list(FAMILIES), help="these families only")
-    parser.add_argument("--draws", nargs="*", help="these draws only")
-    parser.add_argument("--out", type=Path, help="write the counts here, as JSON")
-    chosen = parser.parse_args(arguments)
-    from bitwise_bench.corpus import catalogue
-
-    recorded = load_records(chosen.records)
-    families: dict[str, dict[str, int]] = {}
-    for family in chosen.families:
-        found = against((case for case in catalogue.cases() if case.family == family), recorded, chosen.draws)
-        for name, draws in found.different.items():
-            print(f"{name}: {', '.join(draws)}")
-        families[family] = {
-            "configurations": found.cases,
-            "descriptors": found.evaluations,
-            "differ": len(found.different),
-            "without": found.without,
-        }
-        print(family, families[family], flush=True)
-    if chosen.out:
-        kept = {
-            "environment": {**reading_environment(), "gpu": recorded.environment["gpu"]},
-            "draws": list(chosen.draws or recorded.draws),
-            "families": families,
-        }
-        chosen.out.write_text(json.dumps(kept, indent=1) + "\n")
-    return 1 if any(each["differ"] for each in families.values()) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Sums of the corpus as descriptors: which thread holds an element is a digit of its index."""
+"""Sums of the corpus as descriptors: the thread and register of an element are digits of its index."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from bitwise_core.descriptors import Digit, Fold, ReductionDesc
 
-Loop: TypeAlias = Literal["places", "sums"]
+Loop: TypeAlias = Literal["elements", "sums"]
 
 
 def thread_sum(
@@ -20,11 +20,11 @@ def thread_sum(
     output_dtype: str,
     loop: Loop | None = None,
 ) -> ReductionDesc:
-    """The sum of one row by one program in blocks of `block` places, places from `length` on holding +0.
+    """Return the sum of one row by one program in blocks of `block` elements, padded with +0.
 
-    A thread holds `vector` neighbours, the lanes of a warp follow one another, then the warps, then again from the
-    first: registers are added in one chain, lanes and then warps pairwise, the largest distance first.  A loop over
-    blocks adds them from +0, place by place (`places`) or their sums (`sums`).
+    A thread holds `vector` adjacent elements; the index is distributed over the lanes of a warp, then over the warps,
+    then over further registers.  Registers are added in one chain, then lanes and then warps pairwise, the largest
+    distance first.  A loop over blocks starts from +0 and adds elements (`elements`) or the sums of blocks (`sums`).
     """
     vector = min(vector, max(1, block // (32 * warps)))
     lanes = min(32, block // vector)
@@ -38,7 +38,7 @@ def thread_sum(
     blocks = -(-length // block)
     if loop is not None:
         chain = Fold(stride=block, count=blocks, start="zero")
-        folds = [chain, *folds] if loop == "places" else [*folds, chain]
+        folds = [chain, *folds] if loop == "elements" else [*folds, chain]
     return ReductionDesc(
         length=length,
         dtype=dtype,

@@ -1,7 +1,7 @@
-"""Inputs that part kernels which plain draws leave together.
+"""Inputs that distinguish kernels whose outputs agree on normally distributed inputs.
 
-Each kind aims at one way in which two computations of the same mathematics may differ: rounding in long sums, ties,
-overflow on the way, products that underflow, zeros of both signs, NaNs at few places, or at one.
+Each kind targets one way in which two evaluations of a formula may differ: rounding in long sums, ties, intermediate
+overflow, underflowing products, signs of zeros, sparse NaNs, a single NaN.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bitwise_bench.draws.formats import FORMATS, Bits, Format, bell, between, round_to_format
+from bitwise_bench.draws.formats import FORMATS, Bits, Format, bell, log_uniform, round_to_format
 
 Values: TypeAlias = Callable[[Format, Bits, Bits, int, int], Bits]
-"""Doubles from the format, two raw words an element, the number of inputs before this one, and the variant."""
+"""Returns doubles, given the format, two raw words per element, the number of inputs before this one, the variant."""
 
 _LADDER = (2.0**-62, 2.0**-74 * (1 + 2.0**-7), 2.0**-50, 2.0**-38, 2.0**-26, 2.0**-14, 2.0**-2, 2.0**10)
 
 
 def _wide(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
-    """Exponents over the wide range of the format."""
-    return between(form.low, form.high, first, second)
+    """Exponents uniform over the `wide` range of the format."""
+    return log_uniform(form.low, form.high, first, second)
 
 
 def _cancelling(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
-    """Large numbers of alternating signs (Thue-Morse), whose sums leave what was rounded; later factors near 1."""
+    """Large numbers with Thue-Morse signs, whose sums expose the rounding errors; later factors are near 1."""
     noise = bell(first, second)
     if place:
         return np.asarray(1.0 + np.abs(noise) * 2.0**-4)
@@ -37,13 +37,13 @@ def _cancelling(form: Format, first: Bits, second: Bits, place: int, variant: in
 
 
 def _few(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
-    """Eight values only, zeros of both signs among them: many ties."""
+    """Eight values only, zeros of both signs among them, which gives many ties."""
     return np.asarray([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0])[(first >> np.uint64(60)).astype(np.int64) % 8]
 
 
 def _tiny(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
-    """Numbers at the lower end of the format, seven of eight elements zero: products and sums that underflow."""
-    return np.where(second & np.uint64(7), 0.0, between(1 - form.bias, 3 - form.bias, first, second))
+    """Numbers at the lower end of the format, seven of eight elements zero, so that products and sums underflow."""
+    return np.where(second & np.uint64(7), 0.0, log_uniform(1 - form.bias, 3 - form.bias, first, second))
 
 
 def _opposed(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
@@ -52,17 +52,18 @@ def _opposed(form: Format, first: Bits, second: Bits, place: int, variant: int) 
 
 
 def _underflow(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
-    """Small numbers of one sign an input, negative in one or every second input: products underflow to one zero."""
+    """Small numbers, all of one sign in each input: products underflow to zeros of one sign."""
     negative = place == variant - 1 if variant < 4 else place % 2 == variant % 2
     least = max(-75, 1 - form.bias)
-    values = np.abs(between(least, least + 2, first, second))
+    values = np.abs(log_uniform(least, least + 2, first, second))
     return -values if negative else values
 
 
 def _ladder(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
-    """Powers whose squares are half an ulp of the next: what one product lost climbs to the sum's last place.
+    """Powers of two whose squares are half an ulp of the next one, so that one rounding error propagates to the sum.
 
-    Eight a ladder, in a row or in two parts at a distance, zeros between ladders; later factors are near 2^-24.
+    Eight powers form a ladder, contiguous or in two parts at a distance, with zeros between ladders; later factors
+    are 1, or near 2^-24 in variant 4.
     """
     if place:
         return np.full(len(first), 1.25 * 2.0**-24 if variant == 4 else 1.0)
@@ -77,7 +78,7 @@ def _ladder(form: Format, first: Bits, second: Bits, place: int, variant: int) -
 
 
 def _infinite(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
-    """NaN and infinities of both signs, three of 64 elements."""
+    """NaN and infinities of both signs in three of 64 elements."""
     dice = (first ^ second) >> np.uint64(58)
     odd = np.where(dice == 0, np.nan, np.where(dice == 1, np.inf, -np.inf))
     return np.where(dice < 3, odd, bell(first, second))
@@ -89,7 +90,7 @@ def _nans(form: Format, first: Bits, second: Bits, place: int, variant: int) -> 
 
 
 def _last(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
-    """One NaN: the last element of one input."""
+    """One NaN, the last element of one input."""
     values = bell(first, second)
     if place == variant - 1:
         values[-1] = np.nan
@@ -97,12 +98,12 @@ def _last(form: Format, first: Bits, second: Bits, place: int, variant: int) -> 
 
 
 def _signalling(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
-    """A NaN, which `distinguishing` makes a signalling one, in one of 16 elements or of 128."""
+    """A NaN in one of 16 or 128 elements; `distinguishing` makes it a signalling one."""
     return np.where(second % np.uint64((16, 128)[variant - 1]) == 0, np.nan, bell(first, second))
 
 
 def _lone(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
-    """Positive numbers, and one infinity in the middle of one input: what it meets a zero in becomes a NaN."""
+    """Positive numbers and one infinity in the middle of one input, which times a zero gives a NaN."""
     values = np.abs(bell(first, second)) + 2.0**-4
     if place == variant - 1:
         values[len(values) // 2] = np.inf
@@ -110,9 +111,9 @@ def _lone(form: Format, first: Bits, second: Bits, place: int, variant: int) -> 
 
 
 def _huge(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
-    """Numbers at the upper end of the format: some orders of a sum overflow on their way."""
+    """Numbers at the upper end of the format: some orders of a sum overflow."""
     highest = form.bias if form.infinite else form.bias + 1
-    return between(highest - 3, highest - 1, first, second)
+    return log_uniform(highest - 3, highest - 1, first, second)
 
 
 def _far(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
@@ -123,7 +124,7 @@ def _far(form: Format, first: Bits, second: Bits, place: int, variant: int) -> B
 def _whole(form: Format, first: Bits, second: Bits, place: int, variant: int) -> Bits:
     """Exponents over the whole format; some sums overflow."""
     highest = form.bias if form.infinite else form.bias + 1
-    return between(1 - form.bias, highest - 1, first, second)
+    return log_uniform(1 - form.bias, highest - 1, first, second)
 
 
 KINDS: Mapping[str, tuple[Values, int]] = MappingProxyType(
@@ -145,10 +146,10 @@ KINDS: Mapping[str, tuple[Values, int]] = MappingProxyType(
         "lone": (_lone, 4),
     }
 )
-"""What a kind draws, and in how many variants."""
+"""The function of each kind, and its number of variants."""
 
 INFINITE = frozenset({"infinite", "nans", "last", "huge", "signalling", "whole", "lone"})
-"""Kinds with infinities or NaNs, in the input or in a sum that overflows."""
+"""Kinds with infinities or NaNs, in the input or through overflow of a sum."""
 
 DISTINGUISHING: tuple[str, ...] = tuple(
     kind if variant == 1 else f"{kind}.{variant}"
@@ -156,16 +157,16 @@ DISTINGUISHING: tuple[str, ...] = tuple(
     for variant in range(1, variants + 1)
     if (kind, variant) != ("wide", 1)
 )
-"""The names of all variants.  The first variant of `wide` is named among the plain draws."""
+"""The names of all variants; the first variant of `wide` is listed in `inputs.DRAWS`."""
 
 
 def base(kind: str) -> str:
-    """The kind that a name is a variant of."""
+    """Return the kind of a variant."""
     return kind.split(".")[0]
 
 
 def distinguishing(dtype: str, raw: Bits, kind: str, place: int) -> Bits:
-    """The bits of a variant of one of `KINDS`, from two raw 64-bit words an element."""
+    """Return the bit patterns of a variant of one of `KINDS`, from two raw 64-bit words per element."""
     form = FORMATS[dtype]
     values, _ = KINDS[base(kind)]
     variant = int(kind.partition(".")[2] or 1)

@@ -1,4 +1,4 @@
-"""Float formats of drawn inputs, and doubles made from raw 64-bit words by exact arithmetic."""
+"""Floating-point formats of random inputs, and doubles computed from raw 64-bit words by exact arithmetic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Bits: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A float format: widths in bits, and the exponents between which wide draws lie."""
+    """A floating-point format: widths of its fields in bits, and the exponent range of `wide` draws."""
 
     exponent: int
     mantissa: int
@@ -26,7 +26,7 @@ class Format:
 
     @property
     def bias(self) -> int:
-        """What is added to an exponent before it is stored."""
+        """The exponent bias."""
         return (1 << (self.exponent - 1)) - 1
 
     @property
@@ -36,17 +36,17 @@ class Format:
 
     @property
     def infinity(self) -> int:
-        """All exponent bits: infinity where the format has one."""
+        """The pattern with all exponent bits set: infinity, where the format has infinities."""
         return ((1 << self.exponent) - 1) << self.mantissa
 
     @property
     def quiet_nan(self) -> int:
-        """The one pattern that stands for every NaN."""
+        """The pattern that represents every NaN."""
         return self.infinity | (1 << (self.mantissa - 1)) if self.infinite else self.sign - 1
 
     @property
     def signalling_nan(self) -> int:
-        """A NaN that is no quiet one, where the format has both."""
+        """A signalling NaN; the quiet one where the format does not distinguish them."""
         return self.infinity | 1 if self.infinite else self.quiet_nan
 
 
@@ -63,9 +63,9 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
 
 
 def round_to_format(values: Bits, dtype: str) -> Bits:
-    """Doubles (finite, any shape) rounded to nearest-even in `dtype`, as unsigned bit patterns of its width.
+    """Round finite doubles of any shape to nearest-even in `dtype`; return unsigned bit patterns of its width.
 
-    Values beyond the largest finite number become that number, so that a draw never holds an infinity unasked.
+    Values beyond the largest finite number saturate, so that no infinity arises.
     """
     form = FORMATS[dtype]
     if dtype == "fp64":
@@ -84,15 +84,15 @@ def round_to_format(values: Bits, dtype: str) -> Bits:
     return signed.astype(f"u{DTYPE_BYTES[dtype]}")
 
 
-def between(low: int, high: int, first: Bits, second: Bits) -> Bits:
-    """Doubles of both signs with exponents from `low` to `high`, each as often."""
+def log_uniform(low: int, high: int, first: Bits, second: Bits) -> Bits:
+    """Return doubles of both signs with exponents uniform from `low` to `high`."""
     exponent = ((first >> np.uint64(8)) % np.uint64(high - low + 1)).astype(np.int64) + low
     significand = 1.0 + (second >> np.uint64(12)).astype(np.float64) * 2.0**-52
     return np.asarray(np.ldexp(np.where(first & np.uint64(1), -significand, significand), exponent))
 
 
 def bell(first: Bits, second: Bits) -> Bits:
-    """Bell-shaped doubles of variance about 1.3 with 48 bits below the point: four 16-bit pieces, added exactly."""
+    """Return bell-shaped doubles of variance about 1.3 with 48 fraction bits: exact sums of four 16-bit words."""
     pieces = np.ascontiguousarray(first).view(np.uint16).reshape(-1, 4).astype(np.int64).sum(axis=1)
     fraction = (second >> np.uint64(34)).astype(np.float64) * 2.0**-30
     bell: Bits = (pieces - 131070 + fraction - 0.5) * 2.0**-15

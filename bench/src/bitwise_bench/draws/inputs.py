@@ -1,7 +1,7 @@
-"""Inputs for recorded launches, as raw bits, and hashes of what a launch returned.
+"""Inputs of recorded launches as bit patterns, and hashes of outputs.
 
-Everything rests on the raw 64-bit stream of PCG64 and on exact double arithmetic, so one seed gives the same
-bits on every machine and with every NumPy.
+Only the raw 64-bit stream of PCG64 and exact double arithmetic are used, so a seed gives the same bits on every machine
+and with every version of NumPy.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from bitwise_bench.draws.distinguishing import DISTINGUISHING, INFINITE, KINDS, 
 from bitwise_bench.draws.formats import FORMATS, Bits, bell, round_to_format
 
 DRAWS: tuple[str, ...] = ("normal", "wide", "zeros", "negative_zero", "subnormal", "special", *DISTINGUISHING)
-"""The kinds of input: every record holds one hash per output for each.  A number after a point is another variant."""
+"""The kinds of input; a record has one hash per output for each.  A number after a point denotes a variant."""
 
 NOT_FINITE: frozenset[str] = frozenset({"special"} | {kind for kind in DISTINGUISHING if base(kind) in INFINITE})
-"""Kinds with infinities or NaNs, in the input or in a sum that overflows."""
+"""Kinds with infinities or NaNs, in the input or through overflow of a sum."""
 
 PATTERN = 0xA5
-"""The byte that fills an output before the launch, so that an element left unwritten compares equal."""
+"""The byte that fills outputs before a launch, so that elements that are not written compare equal."""
 
 
 def seed_of(group: str, buffer: str, draw: str) -> int:
-    """The seed of one buffer of one draw: equal for all cases of a group."""
+    """Return the seed of one buffer and kind of input, which all configurations of a group share."""
     return int.from_bytes(hashlib.sha256(f"{group}\0{buffer}\0{draw}".encode()).digest()[:16], "little")
 
 
 def draw(array: Array, group: str, kind: str, place: int = 0) -> Bits:
-    """The bits that `array` holds before a launch of a case of `group`, flat, unsigned, of its element width.
+    """Return the contents of `array` before a launch: a flat array of unsigned patterns of its element width.
 
-    `kind` is one of `DRAWS`; integers and indices ignore it but for the seed.  `place` counts the inputs before this
-    one: the factors of a product are of other kinds where a draw wants it so.
+    `kind` is one of `DRAWS`; for integers and indices it affects only the seed.  `place` is the number of
+    floating-point inputs before this one: some kinds draw the factors of a product from different distributions.
     """
     width = f"u{DTYPE_BYTES[array.dtype]}"
     if array.role == "output":
@@ -61,7 +61,7 @@ def _float_bits(dtype: str, raw: Bits, kind: str, place: int) -> Bits:
     first, second = raw
     if kind == "normal":
         return round_to_format(bell(first, second), dtype)
-    # The sign as an array of the element's width: NumPy refuses 2 ** 63 as a plain Python number.
+    # The sign is an array of the element width, since NumPy rejects 2 ** 63 as a Python int.
     signs = np.where(first & np.uint64(1), np.array(form.sign, dtype=width), np.array(0, dtype=width))
     if kind == "zeros":
         small = round_to_format(bell(second, first) * 2.0**-5, dtype)
@@ -77,11 +77,11 @@ def _float_bits(dtype: str, raw: Bits, kind: str, place: int) -> Bits:
         dice = (first ^ second) >> np.uint64(52)
         odd = np.where(dice == 0, form.quiet_nan, form.infinity if form.infinite else form.quiet_nan - 1)
         return np.where(dice < 3, odd.astype(width) | signs, normal).astype(width)
-    raise ValueError(f"there is no draw called {kind!r}; use one of {', '.join(DRAWS)}")
+    raise ValueError(f"there is no kind of input {kind!r}; use one of {', '.join(DRAWS)}")
 
 
 def canonical(bits: Bits, dtype: str) -> Bits:
-    """`bits` with every NaN of `dtype` replaced by one pattern; integers as they are."""
+    """Return `bits` with every NaN of `dtype` replaced by one pattern; integers are unchanged."""
     if dtype not in FLOAT_DTYPES:
         return bits
     form = FORMATS[dtype]
@@ -91,18 +91,18 @@ def canonical(bits: Bits, dtype: str) -> Bits:
 
 
 def digest_of(bits: Bits, dtype: str) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of the canonical little-endian bytes."""
+    """Return the first 16 hexadecimal digits of the SHA-256 of the canonical little-endian bytes."""
     return hashlib.sha256(np.ascontiguousarray(canonical(bits, dtype)).tobytes()).hexdigest()[:16]
 
 
 def inputs_of(case: Case, kind: str) -> dict[str, Bits]:
-    """The bits of every buffer of `case` before its launch, by buffer name."""
+    """Return the contents of every buffer of a configuration before its launch, by buffer name."""
     group = f"{case.family}/{case.group}"
     return {array.name: draw(array, group, kind, place) for array, place in places(case)}
 
 
 def places(case: Case) -> list[tuple[Array, int]]:
-    """Every buffer of a case with the number of floating-point inputs before it."""
+    """Return every buffer of a configuration with the number of floating-point inputs before it."""
     found, place = [], 0
     for array in case.arrays:
         found.append((array, place))

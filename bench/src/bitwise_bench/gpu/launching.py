@@ -1,4 +1,4 @@
-"""Running a case on a GPU with drawn inputs and hashing what it returned.  Needs torch, Triton and a GPU."""
+"""Launches of configurations on a GPU with random inputs, and hashes of the outputs; needs torch and Triton."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _CARRIERS = MappingProxyType({1: "uint8", 2: "int16", 4: "int32", 8: "int64"})
 
 
 @lru_cache(maxsize=96)
-def drawn(array: Array, group: str, kind: str, place: int) -> Bits:
-    """`draw`, remembered for the repetitions of a case."""
+def cached_draw(array: Array, group: str, kind: str, place: int) -> Bits:
+    """Return `draw(...)`, cached for repeated launches."""
     return draw(array, group, kind, place)
 
 
 def upload(array: Array, bits: Bits, device: str) -> Any:
-    """A one-dimensional tensor on `device` that holds `bits`, starting `array.offset` elements into its allocation."""
+    """Return a 1-D tensor on `device` with the contents `bits`, `array.offset` elements into its allocation."""
     import torch
 
     width = DTYPE_BYTES[array.dtype]
@@ -53,7 +53,7 @@ def upload(array: Array, bits: Bits, device: str) -> Any:
 
 
 def download(array: Array, tensor: Any) -> Bits:
-    """The bits of `tensor`, unsigned, of the element width of `array`."""
+    """Return the contents of `tensor` as unsigned patterns of the element width of `array`."""
     import torch
 
     width = DTYPE_BYTES[array.dtype]
@@ -62,11 +62,11 @@ def download(array: Array, tensor: Any) -> Bits:
 
 
 def prepare(case: Case, kind: str, device: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The launch arguments by parameter name, and the tensor behind every buffer, with fresh inputs of draw `kind`."""
+    """Return the launch arguments by parameter name, and the tensor of every buffer, with new inputs of `kind`."""
     tensors: dict[str, Any] = {}
     launch: dict[str, Any] = {}
     group = f"{case.family}/{case.group}"
-    bits = {array.name: drawn(array, group, kind, place) for array, place in places(case)}
+    bits = {array.name: cached_draw(array, group, kind, place) for array, place in places(case)}
     for argument in case.arguments:
         if isinstance(argument, Array):
             launch[argument.name] = tensors[argument.name] = upload(argument, bits[argument.name], device)
@@ -84,9 +84,9 @@ def prepare(case: Case, kind: str, device: str) -> tuple[dict[str, Any], dict[st
 
 
 def record_case(name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Compile, launch and hash the case called `name`; a job for the pool.
+    """Compile and launch the configuration with the id `name`, hash its outputs; a job for `worker_pool.run_all`.
 
-    `settings["repeats"]` launches a draw, each from fresh inputs.  Raises `PoisonedProcess` after a device fault.
+    `settings["repeats"]` is the number of launches per kind of input.  Raises PoisonedProcess after a device fault.
     """
     from bitwise_bench.corpus import catalogue
 
@@ -94,13 +94,13 @@ def record_case(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     answer: dict[str, Any] = {"outputs": [array.name for array in case.outputs]}
     try:
         answer["captured"] = normalised_digest(compile_case(case).assembly)
-    except Exception as error:  # the launch below is still worth recording
+    except Exception as error:  # the launch below is recorded nevertheless
         answer["captured"] = None
         answer["capture_error"] = " ".join(str(error).split())[:300]
     try:
         return {**answer, **_launch(case, settings["repeats"])}
     except Exception as error:
-        if _poisoned():
+        if _device_unusable():
             raise PoisonedProcess(f"{type(error).__name__}: {error}") from error
         raise
 
@@ -131,8 +131,8 @@ def _launch(case: Case, repeats: int) -> dict[str, Any]:
     return {"digest": digest, "hashes": hashes, "repeated": repeated}
 
 
-def _poisoned() -> bool:
-    """Whether the device context of this process no longer works."""
+def _device_unusable() -> bool:
+    """Return whether the device context of this process is unusable."""
     import torch
 
     try:
@@ -144,7 +144,7 @@ def _poisoned() -> bool:
 
 
 def environment() -> dict[str, str]:
-    """What the recorded bytes depend on: GPU, driver, torch, Triton, ptxas, Python."""
+    """Return the GPU and the versions of driver, torch, CUDA, Triton, ptxas, Python and NumPy."""
     import platform
     import subprocess
 

@@ -1,8 +1,8 @@
-"""Record the bytes that every kernel of the corpus returns on a GPU.
+"""Record the output bytes of every kernel of the corpus on a GPU.
 
     python -m bitwise_bench.gpu.recorder --out records/bytes-h100.json
 
-With `--dry-run` nothing is launched: every case is compiled here, and failures are listed.
+With `--dry-run` every configuration is compiled and none is launched; failures are listed.
 """
 
 from __future__ import annotations
@@ -17,34 +17,31 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.command_line import command_parser
-from bitwise_bench.compilation.text_digest import normalised_digest
 from bitwise_bench.corpus.cases import DEFAULT_TARGET
-from bitwise_bench.recorded_bytes import CaseRecord, Records, label_cases, load_records, save_records
+from bitwise_bench.recorded_bytes import label_cases, save_records
 from bitwise_core.registry import UnknownArchError
-
-__all__ = ["CaseRecord", "Records", "load_records", "main", "normalised_digest"]
 
 _BATCH = 12
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the recorder; the exit status is 0 where every case compiled and ran, else 1."""
+    """Run the recorder; the exit status is 1 where a configuration did not compile or run, else 0."""
     parser = command_parser("gpu.recorder", __doc__)
-    parser.add_argument("--out", type=Path, help="where to write the records (JSON, compressed where it ends in .gz)")
-    parser.add_argument("--target", default=DEFAULT_TARGET, help="with --dry-run: an architecture (default sm_90)")
-    parser.add_argument("--families", nargs="*", default=[], help="record these families only")
+    parser.add_argument("--out", type=Path, help="write the record here, as JSON, compressed if the name ends in .gz")
+    parser.add_argument("--target", default=DEFAULT_TARGET, help="with --dry-run: the architecture (default sm_90)")
+    parser.add_argument("--families", nargs="*", default=[], help="these families only")
     parser.add_argument("--processes", type=int, default=14, help="worker processes (default 14)")
-    parser.add_argument("--repeats", type=int, default=2, help="launches a draw, compared with each other (default 2)")
-    parser.add_argument("--seconds", type=float, default=90.0, help="time limit of one case (default 90)")
-    parser.add_argument("--dry-run", action="store_true", help="compile everything, launch nothing")
-    parser.add_argument("--folder", type=Path, help="with --dry-run: write each case and its description here")
-    parser.add_argument("--list", action="store_true", help="list the families with their numbers of groups and cases")
+    parser.add_argument("--repeats", type=int, default=2, help="launches for each kind of input (default 2)")
+    parser.add_argument("--seconds", type=float, default=90.0, help="time limit of one configuration (default 90)")
+    parser.add_argument("--dry-run", action="store_true", help="compile without launching")
+    parser.add_argument("--folder", type=Path, help="with --dry-run: write the compiled kernels to this folder")
+    parser.add_argument("--list", action="store_true", help="list the families and their sizes")
     chosen = parser.parse_args(arguments)
     if not (chosen.list or chosen.dry_run or chosen.out):
-        parser.error("say where to write the records with --out, or use --dry-run")
+        parser.error("give --out to write the record, or --dry-run to compile only")
 
     if chosen.target != DEFAULT_TARGET and not (chosen.list or chosen.dry_run):
-        parser.error(f"kernels for {chosen.target} are only compiled here: add --dry-run")
+        parser.error(f"kernels for {chosen.target} cannot be launched; add --dry-run to compile them")
     from bitwise_bench.corpus import catalogue
 
     try:
@@ -54,14 +51,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     families = list(dict.fromkeys(case.family for case in listed))
     unknown = sorted(set(chosen.families) - set(families))
     if unknown:
-        parser.error(f"there is no family called {', '.join(unknown)}; the families are {', '.join(families)}")
+        parser.error(f"unknown family {', '.join(unknown)}; the families are {', '.join(families)}")
     cases = [case for case in listed if not chosen.families or case.family in chosen.families]
     if chosen.list:
         groups = {(case.family, case.group) for case in cases}
         by_family = Counter(family for family, _ in groups)
         for family, count in Counter(case.family for case in cases).items():
-            print(f"{family:32} {by_family[family]:4} groups {count:5} cases")
-        print(f"{len(by_family)} families, {len(groups)} groups, {len(cases)} cases")
+            print(f"{family:32} {by_family[family]:4} groups {count:5} configurations")
+        print(f"{len(by_family)} families, {len(groups)} groups, {len(cases)} configurations")
         return 0
     results = _run(cases, chosen)
     if chosen.out and not chosen.dry_run:
@@ -77,7 +74,7 @@ def _run(cases: list[Any], chosen: argparse.Namespace) -> list[dict[str, Any]]:
     from bitwise_bench.compilation.capture import compile_job, write_folders
     from bitwise_bench.worker_pool import run_all
 
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers are the parallelism
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread in each worker process
     settings: dict[str, Any] = {"repeats": chosen.repeats, "keep": bool(chosen.folder), "target": chosen.target}
     if chosen.dry_run:
         job = compile_job
@@ -102,7 +99,7 @@ def _run(cases: list[Any], chosen: argparse.Namespace) -> list[dict[str, Any]]:
         write_folders(chosen.folder, cases, answers)
     results = [{"id": case.id, "family": case.family, "group": case.group, **answers[case.id]} for case in cases]
     _summarise(results, chosen.dry_run)
-    print(f"{len(results)} cases in {time.monotonic() - start:.0f} s")
+    print(f"{len(results)} configurations in {time.monotonic() - start:.0f} s")
     return results
 
 
@@ -117,7 +114,7 @@ def _summarise(results: list[dict[str, Any]], dry_run: bool) -> None:
             classes = len({(entry["group"], entry["label"]) for entry in members if entry["label"] is not None})
             unsteady = sum(not entry.get("repeated", True) for entry in members)
             strayed = sum(entry.get("digest") != entry.get("captured") for entry in members if not entry.get("error"))
-            line += f" {classes:4} byte classes {unsteady:3} not repeatable {strayed:3} compiled differently elsewhere"
+            line += f" {classes:4} byte classes {unsteady:3} nondeterministic {strayed:3} unlike --dry-run"
         else:
             line += (
                 f" {len({entry.get('captured') for entry in members if not entry.get('error')}):4} different kernels"

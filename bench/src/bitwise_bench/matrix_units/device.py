@@ -1,4 +1,4 @@
-"""Running tiles through an instruction on the GPU of this machine (needs torch, Triton and the GPU)."""
+"""Tiles run through a matrix instruction on the GPU of this machine; needs torch and Triton."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _INSTRUCTION = re.compile(r"\b(?:mma\.sync|wgmma\.mma_async)[\w.]*")
 
 
 def environment() -> dict[str, str]:
-    """What the recorded results depend on, and the command that asks for them."""
+    """Return the environment of the results, and the command that records them."""
     return {**launching.environment(), "command": "python -m bitwise_bench.matrix_units.probes"}
 
 
 @dataclass(frozen=True, slots=True)
 class TileLaunch:
-    """A kernel of `corpus.matrix_probes`, its buffers by name, its constants, and how its results are read."""
+    """A kernel of `corpus.kernels.matrix_tiles`, its buffers and constants by name, and the layout of its results."""
 
     function: Any
     arrays: dict[str, Words]
@@ -39,7 +39,7 @@ class TileLaunch:
 
 
 def run(row: MmaSpec, given: Operands) -> tuple[Bits, list[str]]:
-    """The results of a row's instruction, and the instructions that the compiler's text consists of.
+    """Return the results of the instruction of a row, and the matrix instructions in the compiled text.
 
     Raises RuntimeError where the compiler used another instruction.
     """
@@ -54,7 +54,7 @@ def run(row: MmaSpec, given: Operands) -> tuple[Bits, list[str]]:
 
 
 def instructions(row: MmaSpec, text: str) -> list[str]:
-    """The matrix instructions of a text.  Raises RuntimeError where they are not the row's."""
+    """Return the matrix instructions of a text.  Raises RuntimeError where they are not those of the row."""
     used = sorted(set(_INSTRUCTION.findall(text)))
     if not used or any(mark not in each for each in used for mark in (f"k{row.k}.", row.family)):
         raise RuntimeError(f"{row.name} was compiled to {', '.join(used) or 'no matrix instruction'}")
@@ -62,12 +62,12 @@ def instructions(row: MmaSpec, text: str) -> list[str]:
 
 
 def tile_launch(row: MmaSpec, given: Operands) -> TileLaunch:
-    """What is launched for tiles of a row."""
+    """Return the launch that runs tiles through the instruction of a row."""
     return _warp(row, given) if row.family == "mma.sync" else _group(row, given)
 
 
 def _signed(words: Words) -> Words:
-    """The same bits as signed integers, which every library has."""
+    """Return the same bits as signed integers, which torch supports in every width."""
     words = np.ascontiguousarray(words)
     return words.view(f"i{words.dtype.itemsize}")
 
@@ -82,7 +82,7 @@ def _warp(row: MmaSpec, given: Operands) -> TileLaunch:
     count, steps = len(given.a), given.a.shape[-1] // row.k
     a = given.a.reshape(count, fragments.ROWS, steps, row.k).transpose(0, 2, 1, 3)
     b = given.b.reshape(count, steps, row.k, fragments.COLUMNS)
-    # Registers of accumulators are floats where the instruction's are.
+    # Inline assembly requires floating-point registers for fp32 and fp64 accumulators.
     held = {"fp64": "f8", "fp32": "f4"}.get(row.result, "i4")
     wide = "f8" if row.left == "fp64" else "i4"
     start = _signed(fragments.pack_accumulator(row, given.c)).view(held)

@@ -1,4 +1,4 @@
-"""Single questions to a matrix unit: tiles whose every element asks one thing, with a name for each."""
+"""Directed test cases for matrix units: rounding, zeros, underflow, infinities and NaNs, each with a label."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from bitwise_core.numeric import FloatFormat, storage
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """One row of a, one column of b (both of length k) and one accumulator, as patterns."""
+class DirectedCase:
+    """One row of a, one column of b (both of length k) and one accumulator, as bit patterns."""
 
     label: str
     a: tuple[int, ...]
@@ -26,8 +26,8 @@ def _power(form: FloatFormat, exponent: int, fraction: int = 0, negative: int = 
     return int(compose(form, np.array([negative]), np.array([exponent]), np.array([fraction]))[0])
 
 
-def questions(spec: MmaSpec) -> list[Question]:
-    """What is asked of a unit of floating-point operands."""
+def directed_cases(spec: MmaSpec) -> list[DirectedCase]:
+    """Return the directed cases of a unit with floating-point operands."""
     left, right, result = (spec.form(name) for name in ("left", "right", "result"))
     assert isinstance(left, FloatFormat)
     assert isinstance(right, FloatFormat)
@@ -35,24 +35,24 @@ def questions(spec: MmaSpec) -> list[Question]:
     k, minus = spec.k, 1 << (result.bits - 1)
     zeros = (0,) * k
     negatives = 1 << (left.bits - 1), 1 << (right.bits - 1)
-    asked: list[Question] = []
+    asked: list[DirectedCase] = []
 
     def first(label: str, a: int, b: int, c: int) -> None:
-        """One product, the others +0 times +0."""
-        asked.append(Question(label, (a, *zeros[1:]), (b, *zeros[1:]), c))
+        """Add a case with one product; the others are +0 times +0."""
+        asked.append(DirectedCase(label, (a, *zeros[1:]), (b, *zeros[1:]), c))
 
     starts = {"+0": 0, "-0": minus, "1": result.one, "-1": result.one | minus, "smallest": 1, "-smallest": minus | 1}
     for name, c in starts.items():
         for label, a, b in (("+0 * +0", 0, 0), ("-0 * +0", negatives[0], 0), ("-0 * 1", negatives[0], right.one)):
-            asked.append(Question(f"every product {label}, c = {name}", (a,) * k, (b,) * k, c))
+            asked.append(DirectedCase(f"every product {label}, c = {name}", (a,) * k, (b,) * k, c))
     asked += _small_products(spec, left, right, result) + _carries(spec, left, right, result)
-    # Does a product with a zero factor take part in the largest exponent?
+    # Whether the exponent of a product with a zero factor takes part in the maximum.
     top = right.largest_exponent
     for exponent in range(result.smallest_exponent, 3, max(1, -result.smallest_exponent // 24)):
         c = _power(result, exponent, (1 << result.mantissa_bits) - 1)
         first(f"0 * 2^{top}, c = 1.11..1 * 2^{exponent}", 0, _power(right, top), c)
         first(f"2^{left.largest_exponent} * 0, c = 1.11..1 * 2^{exponent}", _power(left, left.largest_exponent), 0, c)
-    # NaNs with payloads, and what makes NaNs and infinities.
+    # NaNs with payloads, and operations that produce NaNs and infinities.
     fraction = result.mantissa_bits
     infinity = result.infinity or 0
     payloads = {
@@ -63,7 +63,7 @@ def questions(spec: MmaSpec) -> list[Question]:
     for name, c in payloads.items():
         for sign in (0, minus):
             first(f"c = {'-' if sign else ''}{name} NaN", left.one, right.one, c | sign)
-            asked.append(Question(f"c = {'-' if sign else ''}{name} NaN, every product 0", zeros, zeros, c | sign))
+            asked.append(DirectedCase(f"c = {'-' if sign else ''}{name} NaN, every product 0", zeros, zeros, c | sign))
     if left.canonical_nan is not None and right.canonical_nan is not None:
         first("a = NaN", left.canonical_nan, right.one, result.one)
         first("b = -NaN", left.one, right.canonical_nan | negatives[1], result.one)
@@ -80,8 +80,8 @@ def questions(spec: MmaSpec) -> list[Question]:
     return asked
 
 
-def _small_products(spec: MmaSpec, left: FloatFormat, right: FloatFormat, result: FloatFormat) -> list[Question]:
-    """k products of one power of two around and below the smallest result, on small accumulators."""
+def _small_products(spec: MmaSpec, left: FloatFormat, right: FloatFormat, result: FloatFormat) -> list[DirectedCase]:
+    """Return cases of k products of one power of two near the smallest result, with small accumulators."""
     asked = []
     lowest = left.smallest_bit + right.smallest_bit
     for exponent in range(max(lowest, result.smallest_bit - 30), result.smallest_exponent + 12):
@@ -95,13 +95,15 @@ def _small_products(spec: MmaSpec, left: FloatFormat, right: FloatFormat, result
         a, b = _power(left, one), _power(right, other)
         minus = 1 << (result.bits - 1)
         for name, c in (("+0", 0), ("-0", minus), ("smallest", 1), ("smallest normal", 1 << result.mantissa_bits)):
-            asked.append(Question(f"{spec.k} products of 2^{exponent}, c = {name}", (a,) * spec.k, (b,) * spec.k, c))
+            asked.append(
+                DirectedCase(f"{spec.k} products of 2^{exponent}, c = {name}", (a,) * spec.k, (b,) * spec.k, c)
+            )
     return asked
 
 
-def _carries(spec: MmaSpec, left: FloatFormat, right: FloatFormat, result: FloatFormat) -> list[Question]:
-    """23 * 89 + 1 is 2^11: sums of two products that are seen only where no bit of either is cut."""
-    asked: list[Question] = []
+def _carries(spec: MmaSpec, left: FloatFormat, right: FloatFormat, result: FloatFormat) -> list[DirectedCase]:
+    """Return cases of 23 * 89 + 1 = 2^11 in small units, a sum that shows whether a bit of a product is truncated."""
+    asked: list[DirectedCase] = []
     if min(left.mantissa_bits, right.mantissa_bits) < 6 or spec.k < 2:
         return asked
     for unit in range(result.smallest_bit - 12, result.smallest_bit + 14):
@@ -114,12 +116,12 @@ def _carries(spec: MmaSpec, left: FloatFormat, right: FloatFormat, result: Float
             _power(right, unit - one),
             *(0,) * (spec.k - 2),
         )
-        asked.append(Question(f"23 * 89 * 2^{unit} + 2^{unit}, c = +0", a, b, 0))
+        asked.append(DirectedCase(f"23 * 89 * 2^{unit} + 2^{unit}, c = +0", a, b, 0))
     return asked
 
 
-def tiles(spec: MmaSpec, asked: list[Question], m: int, n: int) -> Operands:
-    """One tile a question: every row, column and accumulator is the question's."""
+def tiles(spec: MmaSpec, asked: list[DirectedCase], m: int, n: int) -> Operands:
+    """Return one tile for each case, all of whose rows, columns and accumulators are those of the case."""
     shapes = {"left": (len(asked), spec.k), "right": (len(asked), spec.k)}
     a = np.array([each.a for each in asked], dtype=storage(spec.form("left").bits)).reshape(shapes["left"])
     b = np.array([each.b for each in asked], dtype=storage(spec.form("right").bits)).reshape(shapes["right"])

@@ -1,6 +1,6 @@
-"""mma.sync.m16n8k*: the instruction's text and which lane holds which element (PTX ISA, matrix fragments).
+"""mma.sync.m16n8k*: the text of the instruction, and the layout of its fragments (PTX ISA, matrix fragments).
 
-A register of 32 bits holds neighbours along k of A and B; one of 64 bits holds one element.
+A 32-bit register holds elements of A or B that are adjacent along k; a 64-bit register holds one element.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ def _names(spec: MmaSpec) -> tuple[str, ...]:
 
 
 def registers(spec: MmaSpec) -> tuple[int, int, int]:
-    """How many registers of a lane hold A, B and C."""
+    """Return the numbers of registers per lane for A, B and C."""
     per_register = max(1, 32 // spec.form("left").bits)
     a = ROWS * spec.k // (LANES * per_register)
     return a, a // 2, 2 if spec.result == "fp16" else 4
 
 
 def assembly(spec: MmaSpec) -> tuple[str, str]:
-    """The instruction as inline assembly, and its constraints: results, then A, B and C."""
+    """Return the instruction as inline assembly, and its constraints: results, then A, B and C."""
     a, b, c = registers(spec)
     groups, start = [], 0
     for count in (c, a, b, c):
@@ -45,7 +45,7 @@ def assembly(spec: MmaSpec) -> tuple[str, str]:
 
 
 def _places(spec: MmaSpec, count: int) -> tuple[Words, Words, Words]:
-    """For each register, lane and element of it: the group of the lane, and k."""
+    """Return the row group, the k position and the register index, for each register, lane and element."""
     per_register = max(1, 32 // spec.form("left").bits)
     register = np.arange(count)[:, None, None]
     lane = np.arange(LANES)[None, :, None]
@@ -54,7 +54,7 @@ def _places(spec: MmaSpec, count: int) -> tuple[Words, Words, Words]:
 
 
 def pack_left(spec: MmaSpec, a: Words) -> Words:
-    """A (..., 16, k) as words (..., registers, 32)."""
+    """Pack A (..., 16, k) into words (..., registers, 32)."""
     count = registers(spec)[0]
     group, k, register = _places(spec, count)
     width = 4 * k.shape[-1]
@@ -62,21 +62,21 @@ def pack_left(spec: MmaSpec, a: Words) -> Words:
 
 
 def pack_right(spec: MmaSpec, b: Words) -> Words:
-    """B (..., k, 8) as words (..., registers, 32)."""
+    """Pack B (..., k, 8) into words (..., registers, 32)."""
     count = registers(spec)[1]
     group, k, register = _places(spec, count)
     return _joined(b[..., k + 4 * k.shape[-1] * register, group + 0 * register])
 
 
 def _joined(elements: Words) -> Words:
-    """Elements of registers side by side, the first in the lowest bits."""
+    """Pack the elements of each register, the first in the lowest bits."""
     joined = np.ascontiguousarray(elements)
     kind = np.dtype(np.uint64 if joined.dtype.itemsize == 8 else np.uint32)
     return joined.view(kind)[..., 0]
 
 
 def _accumulator_places(spec: MmaSpec) -> tuple[Words, Words]:
-    """Rows and columns of the elements of each register and lane."""
+    """Return rows and columns of the elements of each register and lane."""
     packed = spec.result == "fp16"
     register, lane = np.arange(2 if packed else 4)[:, None], np.arange(LANES)[None, :]
     if packed:
@@ -87,14 +87,14 @@ def _accumulator_places(spec: MmaSpec) -> tuple[Words, Words]:
 
 
 def pack_accumulator(spec: MmaSpec, c: Words) -> Words:
-    """C (..., 16, 8) as words (..., registers, 32)."""
+    """Pack C (..., 16, 8) into words (..., registers, 32)."""
     rows, columns = _accumulator_places(spec)
     elements = c[..., rows, columns]
     return _joined(elements) if spec.result == "fp16" else np.ascontiguousarray(elements)
 
 
 def unpack_accumulator(spec: MmaSpec, words: Words) -> Words:
-    """Words (..., registers, 32) as D (..., 16, 8)."""
+    """Unpack words (..., registers, 32) into D (..., 16, 8)."""
     rows, columns = _accumulator_places(spec)
     words = np.ascontiguousarray(words)
     elements = words[..., None].view(np.uint16) if spec.result == "fp16" else words

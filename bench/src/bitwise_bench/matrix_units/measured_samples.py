@@ -1,8 +1,8 @@
-"""Measured results of matrix units: a seeded sample of what the probes of an H100 returned, about 200 of each row.
+"""Measured results of matrix units: a sample of the results of `probes` on an H100, about 200 of each row.
 
 One file for each architecture, from `python -m bitwise_bench.matrix_units.probes --again ... --samples ...`: for every
-row by its name, operands a (n, k), b (n, k), c (n) and results d (n), as patterns.  Drawn from all kinds of operands;
-some were chosen because a row that differs in one number of its rule would not return them.
+row by its name, operands a (n, k), b (n, k), c (n) and results d (n), as bit patterns.  All kinds of operands are
+represented; some results were chosen because a row that differs in one parameter of its arithmetic has other results.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bitwise_core.mma import MmaSpec, multiply_accumulate
 from bitwise_core.numeric import Bits
 
 FILES: Mapping[str, str] = {"sm_90": "matrix-units-sm90-h100.npz"}
-"""By architecture, the files of `bitwise_bench/matrix_units/measured`."""
+"""The files of `bitwise_bench/matrix_units/measured`, by architecture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Sample:
 
 @cache
 def samples(architecture: str) -> Mapping[str, Sample]:
-    """What was measured on an architecture, by the row's name; nothing where there is no file."""
+    """Return the samples of an architecture by the name of the row; empty where there is no file."""
     if architecture not in FILES:
         return {}
     resource = files("bitwise_bench.matrix_units") / "measured" / FILES[architecture]
@@ -44,6 +44,6 @@ def samples(architecture: str) -> Mapping[str, Sample]:
 
 
 def differing(row: MmaSpec, sample: Sample) -> int:
-    """How many of the measured results a row does not give."""
+    """Return how many measured results differ from those of the row."""
     found = multiply_accumulate(row, sample.a[:, None, :], sample.b[:, :, None], sample.c[:, None, None])
     return int((found[:, 0, 0] != sample.d).sum())

@@ -1,6 +1,6 @@
-"""Operands that tell the rules of matrix units apart, as patterns drawn from a seed; NumPy alone.
+"""Random operands that distinguish the arithmetic of matrix units, as bit patterns.
 
-A tile is one product of (m, depth) and (depth, n) on an accumulator (m, n).  Tiles take turns through KINDS.
+A tile is one product of (m, depth) and (depth, n) with an accumulator (m, n).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Drawer: TypeAlias = Callable[["_Draw"], tuple[Bits, Bits, Bits]]
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """Patterns a (tiles, m, depth), b (tiles, depth, n), c (tiles, m, n)."""
+    """Bit patterns a (tiles, m, depth), b (tiles, depth, n), c (tiles, m, n)."""
 
     a: Bits
     b: Bits
@@ -48,14 +48,14 @@ class _Draw:
         return form
 
     def numbers(self, operand: Any, shape: tuple[int, ...], low: int, high: int) -> Bits:
-        """Numbers of any sign and mantissa, with exponents from `low` to `high`."""
+        """Return numbers of random sign and mantissa, with exponents from `low` to `high`."""
         form = self.form(operand)
         exponent = self.generator.integers(low, high, shape, endpoint=True)
         fraction = self.generator.integers(0, 1 << form.mantissa_bits, shape)
         return compose(form, self.generator.integers(0, 2, shape), exponent, fraction, self.generator)
 
-    def anything(self, operand: Any, shape: tuple[int, ...]) -> Bits:
-        """Any pattern."""
+    def uniform_patterns(self, operand: Any, shape: tuple[int, ...]) -> Bits:
+        """Return uniformly distributed patterns."""
         bits = self.spec.form(operand).bits
         words = self.generator.integers(0, 1 << bits, shape, dtype=np.uint64, endpoint=False) if bits < 64 else (
             self.generator.integers(0, (1 << 64) - 1, shape, dtype=np.uint64, endpoint=True)
@@ -70,9 +70,9 @@ def compose(
     fraction: Integers,
     padding: np.random.Generator | None = None,
 ) -> Bits:
-    """Patterns of 1.fraction * 2**exponent: subnormal or zero where that is too small, the largest where too large.
+    """Return patterns of 1.fraction * 2**exponent; underflow gives subnormals or zero, overflow the largest number.
 
-    Padding bits are drawn, so that whatever reads them is seen.
+    Padding bits are random, so that an evaluation that reads them is detected.
     """
     field = exponent + form.bias
     below = np.clip(1 - field, 0, form.mantissa_bits + 2)
@@ -86,7 +86,7 @@ def compose(
 
 
 def specials(form: FloatFormat) -> list[int]:
-    """Zeros, smallest and largest numbers, infinities and NaNs of several payloads, with both signs."""
+    """Return zeros, smallest and largest numbers, infinities and NaNs of several payloads, with both signs."""
     low = form.padding
     found = [0, 1 << low, (1 << (form.mantissa_bits + low)) - (1 << low), 1 << (form.mantissa_bits + low)]
     found += [form.largest_magnitude << low, form.one]
@@ -99,7 +99,7 @@ def specials(form: FloatFormat) -> list[int]:
 
 
 def _near(draw: _Draw) -> tuple[Bits, Bits, Bits]:
-    """Terms of about one size: every bit of the sum counts."""
+    """Terms of similar magnitude, so that every bit of the sum matters."""
     left, right, start = draw.shapes
     return (
         draw.numbers("left", left, -2, 2),
@@ -109,7 +109,7 @@ def _near(draw: _Draw) -> tuple[Bits, Bits, Bits]:
 
 
 def _wide(draw: _Draw) -> tuple[Bits, Bits, Bits]:
-    """Terms of very different sizes: most are cut."""
+    """Terms of very different magnitude, most of which are truncated."""
     left, right, start = draw.shapes
     room = (draw.form("accumulator").largest_exponent - 4) // 2
     spans = [min(14, room, draw.form(name).largest_exponent) for name in ("left", "right")]
@@ -121,7 +121,7 @@ def _wide(draw: _Draw) -> tuple[Bits, Bits, Bits]:
 
 
 def _cancelling(draw: _Draw) -> tuple[Bits, Bits, Bits]:
-    """Products that cancel in pairs of k, wherever the second of a pair lies, and small rests between them."""
+    """Products that cancel in pairs at random positions of k, with small terms between them."""
     a, b, c = _wide(draw)
     places = draw.generator.permutation(draw.depth)
     pairs = draw.depth // 3
@@ -132,12 +132,12 @@ def _cancelling(draw: _Draw) -> tuple[Bits, Bits, Bits]:
 
 
 def _tiny(draw: _Draw) -> tuple[Bits, Bits, Bits]:
-    """Sums around the smallest results; where products cannot be so small, they are the smallest and often zero."""
+    """Sums near the smallest results; products are as small as possible and often zero."""
     left, right, start = draw.shapes
     form, one, other = draw.form("accumulator"), draw.form("left"), draw.form("right")
     bottom = form.smallest_bit
     reachable = max(bottom, one.smallest_bit + other.smallest_bit)
-    # The generator decides where the exponent of a product falls apart into those of its factors.
+    # The exponent of a product is divided between its factors at random.
     half = int(draw.generator.integers(one.smallest_bit // 2 - 4, one.smallest_bit // 4 + 1))
     a = draw.numbers("left", left, half - 6, half + 6)
     b = draw.numbers("right", right, reachable - half - 8, reachable - half + 14)
@@ -149,7 +149,7 @@ def _tiny(draw: _Draw) -> tuple[Bits, Bits, Bits]:
 
 
 def _huge(draw: _Draw) -> tuple[Bits, Bits, Bits]:
-    """Sums around the largest results."""
+    """Sums near the largest results."""
     left, right, start = draw.shapes
     tops = [draw.form(name).largest_exponent for name in ("left", "right", "accumulator")]
     split = min(tops[0], max(tops[2] // 2, tops[2] - tops[1]))
@@ -161,7 +161,7 @@ def _huge(draw: _Draw) -> tuple[Bits, Bits, Bits]:
 
 
 def _special(draw: _Draw) -> tuple[Bits, Bits, Bits]:
-    """Here and there a zero, an infinity, a NaN, a smallest or a largest number."""
+    """Sparse zeros, infinities, NaNs, smallest and largest numbers."""
     found = _wide(draw)
     for values, name, share in zip(found, ("left", "right", "accumulator"), (0.02, 0.02, 0.1), strict=True):
         chosen = draw.generator.random(values.shape) < share
@@ -172,7 +172,7 @@ def _special(draw: _Draw) -> tuple[Bits, Bits, Bits]:
 
 
 def _zeros(draw: _Draw) -> tuple[Bits, Bits, Bits]:
-    """Many zeros of both signs, which meet large and small factors."""
+    """Many zeros of both signs, multiplied by large and small factors."""
     found = _wide(draw)
     for values, name in zip(found, ("left", "right", "accumulator"), strict=True):
         chosen = draw.generator.random(values.shape) < 0.6
@@ -182,9 +182,13 @@ def _zeros(draw: _Draw) -> tuple[Bits, Bits, Bits]:
 
 
 def _uniform(draw: _Draw) -> tuple[Bits, Bits, Bits]:
-    """Any patterns."""
+    """Uniformly distributed patterns."""
     left, right, start = draw.shapes
-    return draw.anything("left", left), draw.anything("right", right), draw.anything("accumulator", start)
+    return (
+        draw.uniform_patterns("left", left),
+        draw.uniform_patterns("right", right),
+        draw.uniform_patterns("accumulator", start),
+    )
 
 
 KINDS: dict[str, Drawer] = {
@@ -194,11 +198,11 @@ KINDS: dict[str, Drawer] = {
 
 
 def kinds_of(spec: MmaSpec) -> tuple[str, ...]:
-    """The kinds of draws that make sense for a unit."""
+    """Return the applicable kinds: only `uniform` for integer units."""
     return ("uniform",) if isinstance(spec.arithmetic, IntegerSum) else tuple(KINDS)
 
 
 def draw(spec: MmaSpec, kind: str, tiles: int, m: int, n: int, depth: int, seed: int = 0) -> Operands:
-    """Operands of one kind: the same for the same arguments, and others for every row."""
+    """Return operands of one kind, a deterministic function of the arguments."""
     generator = np.random.default_rng([seed, crc32(f"{spec.name} {kind} {depth}".encode())])
     return Operands(*KINDS[kind](_Draw(spec, generator, tiles, m, n, depth)))

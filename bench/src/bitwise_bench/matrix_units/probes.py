@@ -1,16 +1,16 @@
-"""What the matrix units of an sm_90 GPU return, against the rows of their instructions.
+"""The results of the matrix units of an sm_90 GPU against the rows of their instructions.
 
     python -m bitwise_bench.matrix_units.probes --out FILE.json --results FILE.npz
 
-runs every mma.sync and wgmma row on operands that tell rules apart (needs torch, Triton and the GPU): draws of
-`matrix_draws.KINDS`, one instruction and several in a chain, and the single questions of `matrix_questions`.  FILE.json
-says for each row how many results differ from it, by kind of draw, and what every question returned; FILE.npz keeps
-all results, so that
+runs every mma.sync and wgmma row (needs torch, Triton and the GPU) on the random operands of `operands.KINDS`, with one
+instruction and with a chain of several, and on the directed cases of `directed_cases`.  FILE.json records for each row
+how many results differ from it, by kind of operands, and the result of every directed case.  FILE.npz contains all
+results;
 
     python -m bitwise_bench.matrix_units.probes --again FILE.npz
 
-compares them with the rows anew, on any machine: the operands are drawn again from their seed.  With
-`--samples FILE --count N`, that writes N operands and results of every row to a file of samples.
+compares them with the rows again, on any machine, since the operands are generated from a seed.  With
+`--samples FILE --count N` it also writes N operands and results of every row to a file of samples.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bitwise_bench.matrix_units.directed_cases import questions, tiles
+from bitwise_bench.matrix_units.directed_cases import directed_cases, tiles
 from bitwise_bench.matrix_units.operands import Operands, draw, kinds_of
 from bitwise_core import registry
 from bitwise_core.mma import FusedSum, IntegerSum, MmaSpec, SequentialMultiplyAdd, multiply_accumulate
 from bitwise_core.numeric import Bits
 
 Device: TypeAlias = Callable[[MmaSpec, Operands], tuple[Bits, list[str]]]
-"""Runs the tiles of operands through a row's instruction: the results, and the instructions it consisted of."""
+"""Runs tiles through the instruction of a row; returns the results and the instructions in the compiled text."""
 
-TELLING = 2
+DISTINGUISHING = 2
 ARCHITECTURE = "sm_90"
 SHAPES = {"mma.sync": (16, 8), "wgmma": (64, 16)}
 TILES = {"mma.sync": 104, "wgmma": 14}
-"""Tiles of one instruction for each kind of draw: over 100,000 results a row."""
+"""Tiles for each kind of operands: more than 100,000 results per row."""
 CHAINS = (1, 4)
-"""How many instructions run one after the other; a row's first entry may be raised, see `depths`."""
+"""Lengths of the chains of instructions; see `depths` for the minimum."""
 
 
 def rows() -> list[MmaSpec]:
-    """The rows that are asked, of those that plugins hand over."""
+    """Return the rows of the loaded plugins that are probed."""
     return [
         row
         for row in registry.default().matrix_units.values()
@@ -55,13 +55,13 @@ def rows() -> list[MmaSpec]:
 
 
 def depths(row: MmaSpec) -> list[int]:
-    """The k of the products that are run: the compiler places none below 16 on wgmma."""
+    """Return the k of the products: Triton does not use wgmma for k below 16."""
     least = 16 if row.family == "wgmma" else 1
     return sorted({max(row.k * chain, least) for chain in CHAINS})
 
 
 def batches(row: MmaSpec) -> list[tuple[str, int, int]]:
-    """The draws of a row: kind, tiles, depth."""
+    """Return the batches of random operands of a row: kind, number of tiles, depth."""
     kinds = kinds_of(row)
     share = TILES[row.family] * 8 // len(kinds)
     return [
@@ -72,11 +72,11 @@ def batches(row: MmaSpec) -> list[tuple[str, int, int]]:
 
 
 def operands(row: MmaSpec, kind: str, count: int, depth: int) -> Operands:
-    """The operands of a batch; the questions are a batch of their own."""
+    """Return the operands of a batch; the directed cases form one batch."""
     m, n = SHAPES[row.family]
-    if kind != "questions":
+    if kind != "directed_cases":
         return draw(row, kind, count, m, n, depth)
-    asked = tiles(row, questions(row), m, n)
+    asked = tiles(row, directed_cases(row), m, n)
     padding = depth - row.k
     return Operands(
         np.pad(asked.a, ((0, 0), (0, 0), (0, padding))), np.pad(asked.b, ((0, 0), (0, padding), (0, 0))), asked.c
@@ -84,25 +84,29 @@ def operands(row: MmaSpec, kind: str, count: int, depth: int) -> Operands:
 
 
 def every_batch(row: MmaSpec) -> list[tuple[str, int, int]]:
-    """The draws, and the questions where there are any."""
-    asked = [] if isinstance(row.arithmetic, IntegerSum) else [("questions", len(questions(row)), min(depths(row)))]
+    """Return the batches of random operands, and that of the directed cases if there are any."""
+    asked = (
+        []
+        if isinstance(row.arithmetic, IntegerSum)
+        else [("directed_cases", len(directed_cases(row)), min(depths(row)))]
+    )
     return batches(row) + asked
 
 
 def key(row: MmaSpec, kind: str, depth: int) -> str:
-    """The name of a batch's results."""
+    """Return the name of the results of a batch."""
     return f"{row.name}/{kind}/{depth}"
 
 
 def record(row: MmaSpec, results: dict[str, Bits]) -> dict[str, Any]:
-    """What the results of a row say, beside what the row says."""
+    """Return the comparison of measured results with a row."""
     found: dict[str, Any] = {"differing": {}, "compared": 0}
     for kind, count, depth in every_batch(row):
         given = operands(row, kind, count, depth)
         returned = results[key(row, kind, depth)]
         expected = multiply_accumulate(row, given.a, given.b, given.c)
-        if kind == "questions":
-            found["questions"] = _answers(row, returned, expected)
+        if kind == "directed_cases":
+            found["directed_cases"] = _answers(row, returned, expected)
             continue
         found["differing"][f"{kind}, k {depth}"] = int((returned != expected).sum())
         found["compared"] += returned.size
@@ -110,19 +114,19 @@ def record(row: MmaSpec, results: dict[str, Bits]) -> dict[str, Any]:
 
 
 def _answers(row: MmaSpec, returned: Bits, expected: Bits) -> dict[str, Any]:
-    """Each question's answer; one that the row does not give stands beside the row's."""
+    """Return the result of each directed case; where it differs, beside that of the row."""
     digits = row.form("result").bits // 4
     answers: dict[str, Any] = {}
-    for question, tile, ours in zip(questions(row), returned, expected, strict=True):
+    for case, tile, ours in zip(directed_cases(row), returned, expected, strict=True):
         patterns = [f"{int(each):0{digits}x}" for each in np.unique(tile)]
         row_says = f"{int(ours[0, 0]):0{digits}x}"
         same = patterns == [row_says]
-        answers[question.label] = patterns[0] if same else {"returned": patterns, "row": row_says}
+        answers[case.label] = patterns[0] if same else {"returned": patterns, "row": row_says}
     return answers
 
 
 def ask(row: MmaSpec, device: Device) -> tuple[dict[str, Bits], dict[str, Any]]:
-    """Runs every batch of a row: the results, and what they say."""
+    """Run every batch of a row on the device; return the results and their comparison with the row."""
     results: dict[str, Bits] = {}
     digest, instructions = sha256(), set[str]()
     for kind, count, depth in every_batch(row):
@@ -135,7 +139,7 @@ def ask(row: MmaSpec, device: Device) -> tuple[dict[str, Bits], dict[str, Any]]:
 
 
 def neighbours(row: MmaSpec) -> list[MmaSpec]:
-    """Rows that differ from a row in one number of its rule."""
+    """Return rows that differ from a row in one parameter of its arithmetic."""
     rule = row.arithmetic
     if isinstance(rule, SequentialMultiplyAdd):
         return [replace(row, arithmetic=SequentialMultiplyAdd())] if rule.nan_order else []
@@ -150,9 +154,10 @@ def neighbours(row: MmaSpec) -> list[MmaSpec]:
 
 
 def sample(row: MmaSpec, results: dict[str, Bits], count: int) -> dict[str, Bits]:
-    """Results of a row with their operands, from all draws of one depth: a (n, k), b (n, k), c and d (n).
+    """Return some results of a row with their operands, of one depth: a (n, k), b (n, k), c and d (n).
 
-    `count` of them are drawn, and up to TELLING more of each draw are those that a neighbour of the row does not give.
+    `count` are chosen at random; of each kind, up to DISTINGUISHING more for every neighbour of the row are results
+    that the neighbour does not give.
     """
     chosen = [each for each in batches(row) if each[2] == min(depths(row))]
     generator = np.random.default_rng(len(chosen))
@@ -162,7 +167,7 @@ def sample(row: MmaSpec, results: dict[str, Bits], count: int) -> dict[str, Bits
         wanted = [generator.choice(returned.size, count // len(chosen), replace=False)]
         for other in neighbours(row):
             differ = np.flatnonzero(multiply_accumulate(other, given.a, given.b, given.c) != returned)
-            wanted.append(generator.choice(differ, min(TELLING, len(differ)), replace=False))
+            wanted.append(generator.choice(differ, min(DISTINGUISHING, len(differ)), replace=False))
         tile, i, j = np.unravel_index(np.unique(np.concatenate(wanted)), returned.shape)
         for name, values in (("a", given.a[tile, i]), ("b", given.b[tile, :, j])):
             parts[name].append(values)
@@ -172,22 +177,24 @@ def sample(row: MmaSpec, results: dict[str, Bits], count: int) -> dict[str, Bits
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the probes, or compare their results again; the exit status is 1 where a row differs from them."""
+    """Run the probes, or compare earlier results; the exit status is 1 where a row differs from them."""
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         prog="bitwise_bench.matrix_units.probes",
     )
-    parser.add_argument("--out", type=Path, help="where to write the record (JSON)")
-    parser.add_argument("--results", type=Path, help="where to write all results (.npz)")
-    parser.add_argument("--again", type=Path, metavar="FILE.npz", help="compare these results instead of running")
-    parser.add_argument("--samples", type=Path, help="with --again: where to write samples (.npz)")
+    parser.add_argument("--out", type=Path, help="write the record here, as JSON")
+    parser.add_argument("--results", type=Path, help="write all results here (.npz)")
+    parser.add_argument(
+        "--again", type=Path, metavar="FILE.npz", help="compare these results instead of running the GPU"
+    )
+    parser.add_argument("--samples", type=Path, help="with --again: write samples here (.npz)")
     parser.add_argument("--count", type=int, default=256, help="samples of each row (default 256)")
     chosen = parser.parse_args(arguments)
     if chosen.again is not None:
         return _again(chosen)
     if chosen.out is None or chosen.results is None:
-        parser.error("say where to write with --out and --results, or compare earlier results with --again")
+        parser.error("give --out and --results to run the probes, or --again to compare earlier results")
     from bitwise_bench.matrix_units.device import environment, run
 
     found: dict[str, Any] = {"environment": environment()}
@@ -195,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for row in rows():
         try:
             results, found[row.name] = ask(row, run)
-        except Exception as error:  # one instruction that fails must not cost the others' answers
+        except Exception as error:  # the remaining rows are still probed
             found[row.name] = {"failed": f"{type(error).__name__}: {error}"[:2000]}
             print(row.name, found[row.name], flush=True)
             continue
@@ -229,9 +236,9 @@ def _again(chosen: argparse.Namespace) -> int:
 
 def _print(name: str, found: dict[str, Any]) -> None:
     differing = {kind: count for kind, count in found["differing"].items() if count}
-    other = [label for label, answer in found.get("questions", {}).items() if not isinstance(answer, str)]
+    other = [label for label, answer in found.get("directed_cases", {}).items() if not isinstance(answer, str)]
     total = f"{sum(differing.values())} of {found['compared']} differ {differing or ''}"
-    print(f"{name}: {total}; {len(other)} questions differ {other[:6] or ''}", flush=True)
+    print(f"{name}: {total}; {len(other)} directed cases differ {other[:6] or ''}", flush=True)
 
 
 def _status(found: dict[str, Any]) -> int:
@@ -242,7 +249,7 @@ def _status(found: dict[str, Any]) -> int:
         and (
             "failed" in each
             or any(each["differing"].values())
-            or not all(isinstance(answer, str) for answer in each.get("questions", {}).values())
+            or not all(isinstance(answer, str) for answer in each.get("directed_cases", {}).values())
         )
     ]
     print(

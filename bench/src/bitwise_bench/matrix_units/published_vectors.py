@@ -1,11 +1,11 @@
-"""Public vectors of matrix units against the rows: every result must have the bits of the hardware.
+"""Published test vectors of matrix units against the rows: every result must have the bits of the hardware.
 
 The vectors are those of https://github.com/north-numerical-computing/MATLAB-tensor-core (BSD 2-Clause; Khattak and
-Mikaitis, arXiv 2512.07004), folder model_validation, put into one file GPU_FORMAT.npz for each GPU and format:
+Mikaitis, arXiv 2512.07004), folder model_validation, converted to one file GPU_FORMAT.npz for each GPU and format:
 - `a`, `b` (count, K) and `c` (count): uint32, fp32 patterns of the operands' values;
-- `d_fp32`, `d_fp16` (count): uint32, fp32 patterns of the results with accumulators of that format, if there are any.
+- `d_fp32`, `d_fp16` (count): uint32, fp32 patterns of the results with accumulators of that format, where published.
 Each result is c + sum of a[k] * b[k].  For fp16 results c was rounded to fp16 first.  For fp8 on H100 and H200,
-`d_fp32` comes from wgmma on accumulators of zero and `d_fp16` from mma.sync; all the rest comes from mma.sync.
+`d_fp32` comes from wgmma with zero accumulators and `d_fp16` from mma.sync; all others come from mma.sync.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bitwise_core.mma import MmaSpec, multiply_accumulate
 from bitwise_core.numeric import Bits, operation
 
 VARIABLE = "BITWISE_MATRIX_VECTORS"
-"""The environment variable that names the folder."""
+"""The environment variable with the path of the folder."""
 
 ARCHITECTURES: Mapping[str, str] = {
     "V100": "sm_70", "A100": "sm_80", "A2": "sm_86", "Ada": "sm_89", "L40S": "sm_89", "H100": "sm_90", "H200": "sm_90",
@@ -34,7 +34,7 @@ _DEPTHS: Mapping[str, int] = {"sm_70": 4, "sm_80": 8, "sm_86": 8, "sm_89": 8, "s
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """One result format of one file, and the name of the row that must return it."""
+    """One result format of one file, with the row that must give it."""
 
     gpu: str
     format: str
@@ -47,7 +47,7 @@ class Vectors:
 
     @property
     def from_zero(self) -> bool:
-        """Whether the results are of wgmma, on accumulators of zero."""
+        """Whether the results come from wgmma with zero accumulators."""
         return self.gpu in ("H100", "H200") and self.format in ("e4m3", "e5m2") and self.result == "fp32"
 
     @property
@@ -60,7 +60,7 @@ class Vectors:
 
 
 def published() -> list[Vectors]:
-    """All that there are."""
+    """Return all published vectors."""
     found = []
     for gpu in ARCHITECTURES:
         for form in _FORMATS.get(gpu, ("fp16", "bf16", "tf32", "e4m3", "e5m2")):
@@ -70,7 +70,7 @@ def published() -> list[Vectors]:
 
 
 def differing(folder: Path, vectors: Vectors, spec: MmaSpec) -> tuple[int, int]:
-    """How many of the results differ from the row's, and how many there are."""
+    """Return how many results differ from those of the row, and how many there are."""
     with np.load(folder / vectors.file) as file:
         a, b = _narrowed(file["a"], spec.left), _narrowed(file["b"], spec.right)
         c, expected = file["c"], _narrowed(file[f"d_{vectors.result}"], spec.result)
@@ -80,7 +80,7 @@ def differing(folder: Path, vectors: Vectors, spec: MmaSpec) -> tuple[int, int]:
 
 
 def _narrowed(patterns: Bits, form: str) -> Bits:
-    """fp32 patterns in another format, rounded to nearest where it does not hold the value (c alone has such)."""
-    if form in ("fp32", "tf32"):  # tf32 drops the low bits when it is read
+    """Convert fp32 patterns to another format, rounding to nearest; only values of c are inexact."""
+    if form in ("fp32", "tf32"):  # the low bits of a tf32 operand are ignored
         return patterns
     return operation(f"convert.rn.{form}.fp32").evaluate(patterns)

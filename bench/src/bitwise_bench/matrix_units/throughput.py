@@ -1,8 +1,8 @@
-"""How fast rows of matrix units are evaluated: multiply-adds a second of one core, beside a plain loop over elements.
+"""Throughput of the evaluation of matrix instructions on one core, against a scalar loop over the elements.
 
     python -m bitwise_bench.matrix_units.throughput --out records/matrix-speed.json
 
-Both compute the same bits, which is checked.  Times are CPU seconds of this process, the best of three.
+Both give the same bits, which is checked.  Times are CPU seconds of this process, the best of three runs.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ ROWS = (
     "wgmma_k32_fp32_e4m3_e4m3_fp32_sm_90",
     "mma.sync_k16_fp32_fp16_fp16_fp32_sm_80",
 )
-"""The first is the row that the project's bound is about."""
 M, N, K = 256, 256, 1024
-PLAIN = 8
-"""Rows and columns that the plain loop computes."""
+SCALAR_SIZE = 8
+"""Rows and columns that the scalar loop computes."""
 
 
-def plain(spec: MmaSpec, a: Sequence[int], b: Sequence[int], c: int) -> int:
-    """One element of c + a b by a loop over k, for a fused sum of finite operands in fp32: the rule as it is told."""
+def scalar_element(spec: MmaSpec, a: Sequence[int], b: Sequence[int], c: int) -> int:
+    """Return one element of c + a b by a loop over k, for a fused sum of finite operands with an fp32 result."""
     rule, left, right = spec.arithmetic, spec.form("left"), spec.form("right")
     assert isinstance(rule, FusedSum)
     assert isinstance(left, FloatFormat)
@@ -67,14 +66,14 @@ def plain(spec: MmaSpec, a: Sequence[int], b: Sequence[int], c: int) -> int:
 
 
 def _parts(pattern: int, form: FloatFormat) -> tuple[int, int]:
-    """The signed significand of a finite pattern, as an integer, and the exponent of its leading place."""
+    """Return the signed integer significand of a finite pattern, and the exponent of its leading bit."""
     field = pattern >> form.mantissa_bits & form.largest_exponent_field
     significand = pattern & ((1 << form.mantissa_bits) - 1) | (field > 0) << form.mantissa_bits
     return (-significand if pattern >> (form.bits - 1) else significand), max(field, 1) - form.bias
 
 
 def _encode(total: int, unit: int, mantissa_bits: int, form: FloatFormat) -> int:
-    """The pattern of total * 2**unit, cut toward zero to `mantissa_bits`; numbers that the format can hold."""
+    """Return the pattern of total * 2**unit, truncated to `mantissa_bits`; it must be in the range of the format."""
     magnitude = abs(total)
     if not magnitude:
         return 0
@@ -96,7 +95,7 @@ def _seconds(work: Callable[[], Any], times: int) -> tuple[float, Any]:
 
 
 def operands(spec: MmaSpec, m: int = M, n: int = N, k: int = K) -> tuple[Bits, Bits, Bits]:
-    """Normally distributed patterns, drawn from a seed."""
+    """Return normally distributed operands a (m, k), b (k, n) and a zero accumulator, as bit patterns."""
     generator = np.random.default_rng(0)
 
     def drawn(form: str, *shape: int) -> Bits:
@@ -107,14 +106,14 @@ def operands(spec: MmaSpec, m: int = M, n: int = N, k: int = K) -> tuple[Bits, B
 
 
 def measure(spec: MmaSpec, times: int = 3) -> dict[str, Any]:
-    """Multiply-adds a second of a row and of the plain loop.  Raises ValueError where their bits differ."""
+    """Return multiply-adds per second of a row and of the scalar loop.  Raises ValueError where their bits differ."""
     a, b, c = operands(spec)
     seconds, result = _seconds(lambda: multiply_accumulate(spec, a, b, c), times)
-    rows, columns = a[:PLAIN].tolist(), b.T[:PLAIN].tolist()
-    slow, elements = _seconds(lambda: [[plain(spec, row, column, 0) for column in columns] for row in rows], 1)
-    if result[:PLAIN, :PLAIN].tolist() != elements:
-        raise ValueError(f"{spec.name}: the plain loop has other bits than the row")
-    fast, loop = M * N * K / seconds, PLAIN * PLAIN * K / slow
+    rows, columns = a[:SCALAR_SIZE].tolist(), b.T[:SCALAR_SIZE].tolist()
+    slow, elements = _seconds(lambda: [[scalar_element(spec, row, column, 0) for column in columns] for row in rows], 1)
+    if result[:SCALAR_SIZE, :SCALAR_SIZE].tolist() != elements:
+        raise ValueError(f"{spec.name}: the scalar loop and the row give different bits")
+    fast, loop = M * N * K / seconds, SCALAR_SIZE * SCALAR_SIZE * K / slow
     return {"multiply_adds": round(fast), "plain_loop": round(loop), "ratio": round(fast / loop)}
 
 
@@ -128,8 +127,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         each = measure(registry.default().matrix_unit(name))
         found["rows"][name] = each
         print(
-            f"{name}: {each['multiply_adds'] / 1e6:.0f} million multiply-adds a second, "
-            f"{each['plain_loop'] / 1e6:.2f} million in a plain loop",
+            f"{name}: {each['multiply_adds'] / 1e6:.0f} million multiply-adds per second, "
+            f"{each['plain_loop'] / 1e6:.2f} million in a scalar loop",
             flush=True,
         )
     if chosen.out:

@@ -1,8 +1,8 @@
-"""Kernels with one change, and how many of them the readings tell from the original.
+"""Mutation detection rate: kernels with one change, and how many of them are not Equal to the original.
 
     python -m bitwise_bench.mutants.detection_rate --out records/mutants.json
 
-A change that alters what a kernel returns must never come back Equal; a neutral one must always.
+A mutant that returns other bytes must never be Equal; a neutral variant must always be.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import argparse
 import hashlib
 import json
 import os
-import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -24,37 +23,24 @@ from typing import Any
 
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.compilation.text_digest import normalised_digest
+from bitwise_bench.mutants.generation import Mutant, mutants, variants
 from bitwise_bench.mutants.ptx_mutations import KINDS
 from bitwise_bench.mutants.ptx_neutral_variants import VARIANTS
-from bitwise_bench.mutants.ptx_text import Text, read_text
-from bitwise_conformance.suite.time_limit import OutOfTime, time_limit
+from bitwise_conformance.suite.time_limit import TimeLimitExceeded, time_limit
 from bitwise_core import registry
 from bitwise_core.checker import Options, Outcome, Reading, Source, buffer_numbers, read, verdict
 from bitwise_core.machine.launch import Launch, read_manifest
 
 OPTIONS = Options(trust_text=True)
-"""A changed text is read as it is written: what the assembler fuses is no matter of the change."""
-
+"""Mutants are read without the contraction audit, since a change does not concern the assembler."""
 
 CRASH = "the reader failed on it"
-"""In the reason where a reading broke down, which no text may bring about."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """A changed text: the kind of change, its line (counted from 1, 0 for one all over the text), before and after."""
-
-    kind: str
-    line: int
-    before: str
-    after: str
-    text: str
-    neutral: bool = False
+"""Part of the reason of Unknown after an internal error, which no text may cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel to be changed: its name, its text, its launch."""
+    """A kernel with its launch."""
 
     name: str
     text: str
@@ -62,8 +48,8 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What the readings said of a kernel and a mutant of it."""
+class MutantVerdict:
+    """The verdict on a kernel and one of its mutants."""
 
     kernel: str
     mutant: Mutant
@@ -71,51 +57,10 @@ class Judged:
     reason: str
 
 
-def mutants(text: str, seed: str, count: int, kinds: Iterable[str] = tuple(KINDS)) -> list[Mutant]:
-    """Up to `count` different changes of a PTX text, spread over the kinds that it offers; a seed draws the same."""
-    parsed = read_text(text)
-    found: list[Mutant] = []
-    queues = [_of_kind(parsed, kind, random.Random(f"{seed}\0{kind}")) for kind in kinds]
-    random.Random(seed).shuffle(queues)
-    seen = {text}
-    while queues and len(found) < count:
-        for queue in list(queues):
-            mutant = next(queue, None)
-            if mutant is None:
-                queues.remove(queue)
-            elif mutant.text not in seen and len(found) < count:
-                seen.add(mutant.text)
-                found.append(mutant)
-    return found
+def judge(kernel: Kernel, changed: Sequence[Mutant], target: str = "sm_90") -> list[MutantVerdict]:
+    """Return the verdict on a kernel and each mutant.  Raises ValueError where the kernel itself is Unknown.
 
-
-def _of_kind(parsed: Text, kind: str, dice: random.Random) -> Iterator[Mutant]:
-    sites = list(KINDS[kind](parsed, dice))
-    dice.shuffle(sites)
-    for site in sites:
-        yield Mutant(kind, site.line, *_shown(parsed.lines, site.changes), parsed.with_lines(site.changes))
-
-
-def _shown(lines: Sequence[str], changes: Mapping[int, str | None]) -> tuple[str, str]:
-    before = "; ".join(lines[number - 1].strip() for number in sorted(changes))
-    after = "; ".join((changes[number] or "").strip() for number in sorted(changes))
-    return before[:300], after[:300]
-
-
-def variants(text: str, seed: str, kinds: Iterable[str] = tuple(VARIANTS)) -> list[Mutant]:
-    """Texts of the same kernel, one for each kind of neutral change that it offers; the same for the same seed."""
-    found = []
-    for kind in kinds:
-        changed = VARIANTS[kind](text, random.Random(f"{seed}\0{kind}"))
-        if changed != text:
-            found.append(Mutant(kind, 0, "", "", changed, neutral=True))
-    return found
-
-
-def judge(kernel: Kernel, changed: Sequence[Mutant], target: str = "sm_90") -> list[Judged]:
-    """The verdict on a kernel and each of the changed texts.  Raises ValueError where the kernel itself is not read.
-
-    A reading that takes over ten times as long as the original's is Unknown.
+    A reading that takes more than ten times as long as that of the original, and 3 s, is Unknown.
     """
     arch = registry.default().arch(target)
     buffers = buffer_numbers(set(kernel.launch.buffers()))
@@ -132,16 +77,21 @@ def judge(kernel: Kernel, changed: Sequence[Mutant], target: str = "sm_90") -> l
         try:
             with time_limit(limit):
                 said = verdict(original, reading(mutant.text), OPTIONS)
-            found.append(Judged(kernel.name, mutant, said.outcome, said.reason))
-        except OutOfTime:
+            found.append(MutantVerdict(kernel.name, mutant, said.outcome, said.reason))
+        except TimeLimitExceeded:
             found.append(
-                Judged(kernel.name, mutant, Outcome.UNKNOWN, "the reading takes far longer than the original's")
+                MutantVerdict(
+                    kernel.name,
+                    mutant,
+                    Outcome.UNKNOWN,
+                    "the reading takes more than ten times as long as that of the original",
+                )
             )
     return found
 
 
 def kernels_in(folder: Path) -> Callable[[], dict[str, list[Kernel]]]:
-    """Gives the kernels of a folder of captured groups (`<family>/<group>/manifest.json`), by family."""
+    """Return a function that reads a folder of compiled groups (`<family>/<group>/manifest.json`) by family."""
 
     def load() -> dict[str, list[Kernel]]:
         found: dict[str, list[Kernel]] = {}
@@ -157,7 +107,7 @@ def kernels_in(folder: Path) -> Callable[[], dict[str, list[Kernel]]]:
 
 @lru_cache(maxsize=512)
 def compiled(name: str) -> Kernel:
-    """A case of the corpus, compiled here; raises what the compiler raises."""
+    """Compile a configuration of the corpus; raises the errors of the compiler."""
     from bitwise_bench.compilation.capture import compile_case
     from bitwise_bench.corpus import catalogue
 
@@ -168,7 +118,7 @@ def compiled(name: str) -> Kernel:
 
 
 def sample(names: Mapping[str, Sequence[str]], each: int, seed: str) -> list[str]:
-    """`each` names of every family, drawn by seed: a name that joins or leaves the corpus moves no other."""
+    """Return `each` names of every family, ranked by a hash: adding a name does not change the other choices."""
 
     def rank(name: str) -> str:
         return hashlib.sha256(f"{seed}\0{name}".encode()).hexdigest()
@@ -176,20 +126,20 @@ def sample(names: Mapping[str, Sequence[str]], each: int, seed: str) -> list[str
     return [name for family in sorted(names) for name in sorted(names[family], key=rank)[:each]]
 
 
-def survey(kernel: Kernel, seed: str, count: int) -> list[Judged]:
-    """The verdicts on `count` mutants and on all neutral variants of a kernel."""
+def survey(kernel: Kernel, seed: str, count: int) -> list[MutantVerdict]:
+    """Return the verdicts on `count` mutants and on all neutral variants of a kernel."""
     changed = mutants(kernel.text, f"{seed}\0{kernel.name}", count)
     changed += variants(kernel.text, f"{seed}\0{kernel.name}")
     return judge(kernel, changed)
 
 
-def _survey_job(job: tuple[Kernel | str, str, int]) -> tuple[list[Judged], str | None]:
+def _survey_job(job: tuple[Kernel | str, str, int]) -> tuple[list[MutantVerdict], str | None]:
     kernel, seed, count = job
     try:
         if isinstance(kernel, str):
             kernel = compiled(kernel)
         judged = survey(kernel, seed, count)
-    except Exception as error:  # a kernel that cannot be surveyed is named in the summary
+    except Exception as error:  # the summary names a kernel that fails
         name = kernel if isinstance(kernel, str) else kernel.name
         return [], f"{name}: {' '.join(str(error).split())[:200]}"
     keep = [
@@ -201,8 +151,8 @@ def _survey_job(job: tuple[Kernel | str, str, int]) -> tuple[list[Judged], str |
     return keep, None
 
 
-def table(judged: Sequence[Judged]) -> list[dict[str, Any]]:
-    """For each kind: how many mutants, and how many are Different, Unknown and Equal."""
+def table(judged: Sequence[MutantVerdict]) -> list[dict[str, Any]]:
+    """Return the numbers of mutants and of Different, Unknown and Equal verdicts, by kind."""
     rows = []
     for neutral in (False, True):
         for kind in VARIANTS if neutral else KINDS:
@@ -222,17 +172,17 @@ def table(judged: Sequence[Judged]) -> list[dict[str, Any]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Survey the corpus; the exit status is 1 where a neutral variant is not Equal."""
+    """Measure the detection rate on the corpus; the exit status is 1 where a neutral variant is not Equal."""
     parser = command_parser("mutants.detection_rate", __doc__)
-    parser.add_argument("--folder", type=Path, help="read captured kernels from here instead of compiling them")
+    parser.add_argument("--folder", type=Path, help="read compiled kernels from this folder")
     parser.add_argument("--families", nargs="*", default=[], help="these families only")
-    parser.add_argument("--kernels", type=int, default=2, help="kernels a family (default 2)")
-    parser.add_argument("--mutants", type=int, default=12, help="mutants a kernel (default 12)")
-    parser.add_argument("--seed", default="1", help="another seed draws other mutants")
+    parser.add_argument("--kernels", type=int, default=2, help="kernels of each family (default 2)")
+    parser.add_argument("--mutants", type=int, default=12, help="mutants of each kernel (default 12)")
+    parser.add_argument("--seed", default="1", help="seed of the choice of kernels and mutants")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
     parser.add_argument("--out", type=Path, help="write the table and the survivors here, as JSON")
-    parser.add_argument("--truth", type=Path, help="what `mutants_gpu` found of the survivors, for --out")
-    parser.add_argument("--survivors", type=Path, help="write the texts of mutants that came back Equal to this folder")
+    parser.add_argument("--gpu-bytes", type=Path, help="the output of `mutants.gpu_bytes` for the survivors, for --out")
+    parser.add_argument("--survivors", type=Path, help="write the texts of Equal mutants to this folder")
     chosen = parser.parse_args(arguments)
     start = time.monotonic()
     jobs: list[tuple[Kernel | str, str, int]]
@@ -252,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     jobs = [
         (by_name.get(name, name), chosen.seed, chosen.mutants) for name in sample(names, chosen.kernels, chosen.seed)
     ]
-    judged: list[Judged] = []
+    judged: list[MutantVerdict] = []
     failed: list[str] = []
     with ProcessPoolExecutor(max(1, chosen.workers)) as pool:
         for index, (found, error) in enumerate(pool.map(_survey_job, jobs), start=1):
@@ -265,25 +215,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     flush=True,
                 )
     rows = table(judged)
-    print(f"{'kind':24} {'mutants':>8} {'different':>10} {'unknown':>8} {'equal':>6} {'caught':>8}")
+    print(f"{'kind':24} {'mutants':>8} {'different':>10} {'unknown':>8} {'equal':>6} {'detected':>8}")
     for row in rows:
-        caught = f"{100 * (1 - row['equal'] / row['mutants']):.1f} %" if not row["neutral"] else "neutral"
-        print(
-            f"{row['kind']:24} {row['mutants']:8} {row['different']:10} {row['unknown']:8} {row['equal']:6} {caught:>8}"
-        )
+        detected = f"{100 * (1 - row['equal'] / row['mutants']):.1f} %" if not row["neutral"] else "neutral"
+        counts = f"{row['mutants']:8} {row['different']:10} {row['unknown']:8} {row['equal']:6}"
+        print(f"{row['kind']:24} {counts} {detected:>8}")
     for line in failed:
-        print(f"not surveyed: {line}")
+        print(f"failed: {line}")
     survivors = [one for one in judged if one.outcome is Outcome.EQUAL and not one.mutant.neutral]
     broken = [one for one in judged if one.outcome is not Outcome.EQUAL and one.mutant.neutral]
     for one in judged:
         if CRASH in one.reason:
-            print(
-                f"BROKE DOWN {one.kernel}: {one.mutant.kind}: {one.mutant.before} -> {one.mutant.after}: {one.reason}"
-            )
+            mutant = one.mutant
+            print(f"INTERNAL ERROR {one.kernel}: {mutant.kind}: {mutant.before} -> {mutant.after}: {one.reason}")
     for one in broken:
-        print(f"NOT EQUAL though neutral: {one.kernel}: {one.mutant.kind}: {one.reason}")
+        print(f"NEUTRAL, NOT EQUAL {one.kernel}: {one.mutant.kind}: {one.reason}")
     print(
-        f"{len(jobs)} kernels, {len(judged)} texts, {len(survivors)} mutants came back Equal, "
+        f"{len(jobs)} kernels, {len(judged)} texts, {len(survivors)} mutants are Equal, "
         f"{time.monotonic() - start:.0f} s"
     )
     if chosen.out:
@@ -294,7 +242,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _write(
-    path: Path, chosen: argparse.Namespace, rows: list[dict[str, Any]], survivors: list[Judged], failed: list[str]
+    path: Path,
+    chosen: argparse.Namespace,
+    rows: list[dict[str, Any]],
+    survivors: list[MutantVerdict],
+    failed: list[str],
 ) -> None:
     from bitwise_bench.environment import reading_environment
 
@@ -304,12 +256,12 @@ def _write(
         "table": rows,
         "not surveyed": failed,
     }
-    if chosen.truth:
-        truth = json.loads(chosen.truth.read_text())
-        by_digest = {entry["digest"]: entry for entry in truth["mutants"] if "digest" in entry}
+    if chosen.gpu_bytes:
+        recorded = json.loads(chosen.gpu_bytes.read_text())
+        by_digest = {entry["digest"]: entry for entry in recorded["mutants"] if "digest" in entry}
         equal = [(one, by_digest.get(normalised_digest(one.mutant.text)[:16])) for one in survivors]
         content["hardware"] = {
-            "environment": truth["environment"],
+            "environment": recorded["environment"],
             "equal by text": len(equal),
             "same bytes": Counter(one.mutant.kind for one, said in equal if said and not said["differs"]),
             "other bytes": [
@@ -317,14 +269,14 @@ def _write(
             ],
             "not run": [_entry(one) for one, said in equal if said is None],
             "digests of same bytes": sorted(
-                entry["digest"] for entry in truth["mutants"] if entry.get("differs") == [] and not entry["unsteady"]
+                entry["digest"] for entry in recorded["mutants"] if entry.get("differs") == [] and not entry["unsteady"]
             ),
         }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n")
 
 
-def _entry(one: Judged) -> dict[str, Any]:
+def _entry(one: MutantVerdict) -> dict[str, Any]:
     mutant = one.mutant
     return {
         "kernel": one.kernel,
@@ -335,8 +287,8 @@ def _entry(one: Judged) -> dict[str, Any]:
     }
 
 
-def _write_survivors(folder: Path, survivors: list[Judged], known: Mapping[str, Kernel]) -> None:
-    """The texts that came back Equal, with the kernels that they were made of, for `mutants_gpu`."""
+def _write_survivors(folder: Path, survivors: list[MutantVerdict], known: Mapping[str, Kernel]) -> None:
+    """Write the Equal mutants and their originals, as `mutants.gpu_bytes` reads them."""
     folder.mkdir(parents=True, exist_ok=True)
     originals: dict[str, str] = {}
     entries = []

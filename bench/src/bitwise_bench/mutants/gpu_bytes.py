@@ -1,9 +1,9 @@
-"""Run mutants that came back Equal on a GPU, and hold their bytes against the original's.
+"""The bytes that Equal mutants return on a GPU, compared with those of the original.
 
     python -m bitwise_bench.mutants.detection_rate --survivors FOLDER
-    python -m bitwise_bench.mutants.gpu_bytes FOLDER --out truth.json
+    python -m bitwise_bench.mutants.gpu_bytes FOLDER --out gpu_bytes.json
 
-A mutant that is Equal by its text and not by its bytes shows a defect of the readings.  Needs torch and a GPU.
+An Equal mutant with other bytes than its original is a soundness bug.  Needs torch and an sm_90 GPU.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bitwise_bench.command_line import command_parser
 from bitwise_bench.compilation.text_digest import normalised_digest
 from bitwise_bench.corpus.cases import Case
 from bitwise_bench.draws.inputs import digest_of
-from bitwise_bench.gpu.launching import download, drawn, upload
+from bitwise_bench.gpu.launching import cached_draw, download, upload
 from bitwise_bench.worker_pool import PoisonedProcess, run_all
 from bitwise_core.machine.launch import Launch, TensorMap, scalar_bits
 
@@ -62,7 +62,7 @@ def _driver() -> Any:
 
 @lru_cache(maxsize=4)
 def _function(path: str, entry: str) -> Any:
-    """The kernel of a PTX file, assembled without fusing what the text does not fuse."""
+    """Return the kernel of a PTX file, assembled without contraction, and its dynamic shared memory in bytes."""
     from triton import knobs
 
     ptxas = knobs.nvidia.ptxas.path
@@ -112,7 +112,7 @@ def _tensor_map(described: TensorMap, address: int) -> Any:
 
 
 def launch_bytes(path: str, launch: Launch, parameters: int, case: Case, kind: str) -> list[str]:
-    """The hashes of the outputs of one launch on fresh inputs of draw `kind`."""
+    """Return the hashes of the outputs of one launch on new inputs of `kind`."""
     import torch
 
     assert launch.entry is not None
@@ -122,7 +122,7 @@ def launch_bytes(path: str, launch: Launch, parameters: int, case: Case, kind: s
     tensors: dict[str, Any] = {}
     for array in case.arrays:
         if array.name not in tensors:
-            tensors[array.name] = upload(array, drawn(array, group, kind, 0), "cuda")
+            tensors[array.name] = upload(array, cached_draw(array, group, kind, 0), "cuda")
     held: list[Any] = []
     pointers: list[int] = []
     for argument in launch.args:
@@ -150,8 +150,8 @@ def launch_bytes(path: str, launch: Launch, parameters: int, case: Case, kind: s
     return [digest_of(download(array, tensors[array.name]), array.dtype) for array in case.outputs]
 
 
-def truth_job(name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Whether the survivor of that number returns the original's bytes; a job for the pool."""
+def compare_bytes(name: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Compare the bytes of one survivor, given by its index, with those of its original; a job for `run_all`."""
     from bitwise_bench.corpus import catalogue
     from bitwise_core import registry
 
@@ -175,19 +175,21 @@ def truth_job(name: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run every survivor; the exit status is 1 where one returns other bytes."""
+    """Run every survivor; the exit status is 1 where one returns other bytes than its original."""
     parser = command_parser("mutants.gpu_bytes", __doc__)
-    parser.add_argument("folder", type=Path, help="what `bitwise_bench.mutants.detection_rate --survivors` wrote")
-    parser.add_argument("--out", type=Path, required=True, help="where to write what was found, as JSON")
-    parser.add_argument("--processes", type=int, default=12)
-    parser.add_argument("--seconds", type=float, default=40.0, help="time limit of one mutant")
-    parser.add_argument("--first", type=int, help="only so many")
+    parser.add_argument(
+        "folder", type=Path, help="the folder written by `bitwise_bench.mutants.detection_rate --survivors`"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="write the results here, as JSON")
+    parser.add_argument("--processes", type=int, default=12, help="worker processes (default 12)")
+    parser.add_argument("--seconds", type=float, default=40.0, help="time limit of one mutant (default 40)")
+    parser.add_argument("--first", type=int, help="the first N survivors only", metavar="N")
     chosen = parser.parse_args(arguments)
     entries = json.loads((chosen.folder / "survivors.json").read_text())
     names = [str(index) for index in range(len(entries))][: chosen.first]
     batches = [names[start : start + 8] for start in range(0, len(names), 8)]
     answers = run_all(
-        truth_job,
+        compare_bytes,
         batches,
         {"folder": str(chosen.folder)},
         processes=chosen.processes,

@@ -1,4 +1,4 @@
-"""Single changes of a PTX text in what orders and places its memory accesses: barriers, waits, offsets, predicates."""
+"""Single changes of the ordering and the addresses of memory accesses: barriers, waits, offsets, predicates."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from bitwise_bench.mutants.ptx_text import Statement, Text, integer
 
 
 def barrier(text: Text, dice: random.Random) -> Iterator[Site]:
-    """A barrier of the block or of a warp is left out."""
+    """A barrier of the block or of a warp is removed."""
     for each in text.statements:
         if each.parts[0] in ("bar", "barrier"):
             yield Site(each.number, {each.number: None})
 
 
 def wait(text: Text, dice: random.Random) -> Iterator[Site]:
-    """A wait for an asynchronous copy or matrix product is left out, or waits for one group less."""
+    """A wait for an asynchronous copy or matrix product is removed, or leaves one more group pending."""
     for each in text.statements:
         if "wait_group" in each.parts or "wait_all" in each.parts:
             yield Site(each.number, {each.number: None})
@@ -31,28 +31,28 @@ def wait(text: Text, dice: random.Random) -> Iterator[Site]:
 
 
 def spin(text: Text, dice: random.Random) -> Iterator[Site]:
-    """A wait for a barrier in memory is tried once only."""
+    """A wait loop on an mbarrier is executed once."""
     for each in text.statements:
         if each.parts[:2] in (("mbarrier", "try_wait"), ("mbarrier", "test_wait")):
             yield Site(each.number, {each.number + 1: None})
 
 
 def fence(text: Text, dice: random.Random) -> Iterator[Site]:
-    """A fence between proxies or around matrix products is left out."""
+    """A fence between proxies or around matrix products is removed."""
     for each in text.statements:
         if each.parts[0] in ("fence", "membar") or each.parts[:2] == ("wgmma", "fence"):
             yield Site(each.number, {each.number: None})
 
 
 def commit(text: Text, dice: random.Random) -> Iterator[Site]:
-    """A group of asynchronous work is not closed."""
+    """The commit of an asynchronous group is removed."""
     for each in text.statements:
         if "commit_group" in each.parts:
             yield Site(each.number, {each.number: None})
 
 
 def expect(text: Text, dice: random.Random) -> Iterator[Site]:
-    """A barrier in memory expects other bytes, or starts with another count."""
+    """An mbarrier expects another number of bytes, or is initialised with another count."""
     for each in text.statements:
         if each.parts[0] == "mbarrier" and each.parts[1] in ("arrive", "init", "expect_tx"):
             value = integer(each.operands[-1])
@@ -80,7 +80,7 @@ def _copies(statement: Statement) -> bool:
 
 
 def load_offset(text: Text, dice: random.Random) -> Iterator[Site]:
-    """A load, from global or shared memory, from another offset."""
+    """A load from global or shared memory gets another offset."""
     for each in text.statements:
         loads = each.parts[0] in ("ld", "ldmatrix") and "param" not in each.parts
         if loads or _copies(each):
@@ -88,7 +88,7 @@ def load_offset(text: Text, dice: random.Random) -> Iterator[Site]:
 
 
 def store_offset(text: Text, dice: random.Random) -> Iterator[Site]:
-    """A store, atomics and asynchronous copies included, to another offset."""
+    """A store, an atomic or an asynchronous copy gets another destination offset."""
     for each in text.statements:
         if each.parts[0] in ("st", "red", "stmatrix") or (
             each.parts[:2] == ("cp", "async") and "global" in each.parts and "bulk" not in each.parts
@@ -104,7 +104,7 @@ _COMPARISONS = MappingProxyType(
 
 
 def predicate(text: Text, dice: random.Random) -> Iterator[Site]:
-    """A guard is negated or dropped, a comparison moves by one case, or two conditions join otherwise."""
+    """A guard is negated or removed, a comparison changes at equality, or and/or of predicates is exchanged."""
     for each in text.statements:
         if each.guard and not each.guard.endswith("complete"):
             other = each.guard.replace("@!", "@") if each.guard.startswith("@!") else each.guard.replace("@", "@!")

@@ -1,4 +1,4 @@
-"""Single changes of a PTX text that as a rule change what the kernel returns, by kind."""
+"""Single changes of a PTX text that usually change the bytes that the kernel returns, by kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _is_float(statement: Statement) -> bool:
 
 
 def rounding(text: Text, dice: random.Random) -> Iterator[Site]:
-    """To nearest becomes towards zero, in arithmetic and in narrowing conversions."""
+    """Rounding to nearest becomes rounding towards zero, in arithmetic and in narrowing conversions."""
     for each in text.statements:
         narrow = each.parts[0] in ("add", "sub", "mul", "fma", "div", "sqrt", "rcp") and each.parts[-1] in (
             "f32",
@@ -37,7 +37,7 @@ def rounding(text: Text, dice: random.Random) -> Iterator[Site]:
 
 
 def operand(text: Text, dice: random.Random) -> Iterator[Site]:
-    """One source register becomes another of its kind that was written before."""
+    """One source register becomes another register of its type that was written before."""
     by_family: dict[str, list[str]] = {}
     for name in text.defined_before:
         by_family.setdefault(family(name), []).append(name)
@@ -65,7 +65,7 @@ def operand(text: Text, dice: random.Random) -> Iterator[Site]:
 
 
 def swap(text: Text, dice: random.Random) -> Iterator[Site]:
-    """The two operands of an operation that does not commute change places."""
+    """Two operands of a non-commutative operation are exchanged."""
     for each in text.statements:
         if (
             each.parts[0] in ("sub", "div", "selp", "shl", "shr", "rem")
@@ -84,7 +84,7 @@ def swap(text: Text, dice: random.Random) -> Iterator[Site]:
 
 
 def lanes(text: Text, dice: random.Random) -> Iterator[Site]:
-    """Two registers of a vector that is stored, loaded or packed change places."""
+    """Two registers of a vector that is stored, loaded or packed are exchanged."""
     for each in text.statements:
         if each.parts[0] not in ("st", "ld", "mov", "mma"):
             continue
@@ -99,7 +99,7 @@ def lanes(text: Text, dice: random.Random) -> Iterator[Site]:
 
 
 def reassociate(text: Text, dice: random.Random) -> Iterator[Site]:
-    """(a + b) + c becomes a + (b + c), for sums, products and chained matrix products alike."""
+    """(a + b) + c becomes a + (b + c), for sums and products."""
     for first in text.statements:
         if first.parts[0] not in ("add", "mul") or not _is_float(first) or first.guard:
             continue
@@ -130,7 +130,7 @@ def reassociate(text: Text, dice: random.Random) -> Iterator[Site]:
 
 
 def shuffle(text: Text, dice: random.Random) -> Iterator[Site]:
-    """Another distance of a shuffle."""
+    """A shuffle gets another distance."""
     for each in text.statements:
         if each.parts[0] == "shfl" and (distance := integer(each.operands[2])) is not None:
             other = dice.choice([value for value in (1, 2, 4, 8, 16) if value != distance])
@@ -138,7 +138,7 @@ def shuffle(text: Text, dice: random.Random) -> Iterator[Site]:
 
 
 def loop(text: Text, dice: random.Random) -> Iterator[Site]:
-    """Another step of a counter, or another bound in a comparison with a literal."""
+    """An induction variable gets another step, or a comparison with a literal another bound."""
     for each in text.statements:
         if each.parts[0] == "add" and each.operands[0] == each.operands[1] and not _is_float(each):
             step = integer(each.operands[2])
@@ -151,7 +151,7 @@ def loop(text: Text, dice: random.Random) -> Iterator[Site]:
 
 
 def matrix(text: Text, dice: random.Random) -> Iterator[Site]:
-    """The order of a matrix unit's steps, its operands, and its scale-d."""
+    """Matrix instructions are reordered, or get other operands or another scale-d."""
     steps = [each for each in text.statements if each.parts[:2] == ("wgmma", "mma_async") or each.parts[0] == "mma"]
     for first, second in consecutive(steps):
         same = first.opcode == second.opcode and text.straight(first, second)
@@ -187,7 +187,7 @@ def _exchanged(into: Statement, source: Statement, places: tuple[int, ...]) -> S
 
 
 def descriptor(text: Text, dice: random.Random) -> Iterator[Site]:
-    """Another offset in a matrix descriptor: the tile of another step."""
+    """A matrix descriptor gets another offset, that of another tile."""
     used = {
         name
         for each in text.statements
@@ -204,7 +204,7 @@ def descriptor(text: Text, dice: random.Random) -> Iterator[Site]:
 
 
 def scale(text: Text, dice: random.Random) -> Iterator[Site]:
-    """The predicate behind scale-d becomes false: an accumulator starts anew."""
+    """The predicate of scale-d is inverted, so that the accumulator is reset or not."""
     used = {
         registers(each.operands[3])[0]
         for each in text.statements
@@ -216,7 +216,7 @@ def scale(text: Text, dice: random.Random) -> Iterator[Site]:
 
 
 def fuse(text: Text, dice: random.Random) -> Iterator[Site]:
-    """A fused product and sum is rounded twice, and a product and a sum that are rounded each become fused."""
+    """An fma becomes a product and a sum, or a product and a sum become an fma."""
     for each in text.statements:
         if each.parts[0] == "fma" and each.parts[1] == "rn" and each.parts[-1] in ("f32", "f64") and not each.guard:
             flush = ".ftz" if "ftz" in each.parts else ""
@@ -273,7 +273,7 @@ _CONVERSIONS = (
 
 
 def conversion(text: Text, dice: random.Random) -> Iterator[Site]:
-    """A conversion, or the signedness of a widening, is another one."""
+    """A conversion becomes another conversion, or a widening changes signedness."""
     for each in text.statements:
         for pattern, other in _CONVERSIONS:
             if re.fullmatch(pattern, each.opcode):
@@ -282,7 +282,7 @@ def conversion(text: Text, dice: random.Random) -> Iterator[Site]:
 
 
 def constant(text: Text, dice: random.Random) -> Iterator[Site]:
-    """One bit of a literal is turned."""
+    """One bit of a literal is flipped."""
     for each in text.statements:
         if each.parts[0] in ("bar", "barrier", "bra", "wgmma", "cp", "shfl", "mbarrier", "setp"):
             continue
@@ -296,7 +296,7 @@ def constant(text: Text, dice: random.Random) -> Iterator[Site]:
 
 
 def operation(text: Text, dice: random.Random) -> Iterator[Site]:
-    """Another operation of the same shape."""
+    """An operation becomes another one with the same operands."""
     others = {
         "add": "sub",
         "sub": "add",
@@ -344,4 +344,4 @@ KINDS: Mapping[str, Finder] = MappingProxyType(
         "operation": operation,
     }
 )
-"""Every kind of change with its finder of places."""
+"""The function that finds the sites of each kind of change."""

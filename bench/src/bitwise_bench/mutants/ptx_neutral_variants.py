@@ -1,4 +1,4 @@
-"""Other texts of the same kernel: what a reading must not see."""
+"""Changes of a PTX text that preserve the kernel: every variant must be Equal to the original."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _COMMUTES = frozenset({"add", "mul", "min", "max", "and", "or", "xor", "fma", "m
 
 
 def rename(text: str, dice: random.Random) -> str:
-    """Every family of numbered registers gets its numbers in another order."""
+    """Renumber the registers of each type."""
     for prefix, count in re.findall(r"\.reg\s+\.\w+\s+(%[a-z]+)<(\d+)>;", text):
         numbers = list(range(int(count)))
         dice.shuffle(numbers)
@@ -68,7 +68,7 @@ def _replaced(text: str, pattern: str, table: Mapping[str, str]) -> str:
 
 
 def relabel(text: str, dice: random.Random) -> str:
-    """Every label of a block gets another name."""
+    """Rename every block label."""
     labels = list(dict.fromkeys(re.findall(r"^(\$L__BB\w+):", text, re.MULTILINE)))
     names = [f"$L__other_{index}" for index in range(len(labels))]
     dice.shuffle(names)
@@ -77,7 +77,7 @@ def relabel(text: str, dice: random.Random) -> str:
 
 
 def strip(text: str, dice: random.Random) -> str:
-    """No debug lines, no debug labels, no comments."""
+    """Remove debug lines, debug labels and comments."""
     text = re.sub(r"\.section\s+\.debug_\w+\s*\{.*?\}", "", text, flags=re.DOTALL)
     text = re.sub(r"^\s*(\.loc\b|\.file\b|\$L__tmp\d+:).*$", "", text, flags=re.MULTILINE)
     text = text.replace(", debug", "")
@@ -85,7 +85,7 @@ def strip(text: str, dice: random.Random) -> str:
 
 
 def commute(text: str, dice: random.Random) -> str:
-    """About half of the operations that commute get their operands the other way round."""
+    """Exchange the operands of about half of the commutative operations."""
     parsed = read_text(text)
     changes: dict[int, str | None] = {}
     for each in parsed.statements:
@@ -121,12 +121,12 @@ def _swapped(text: str, dice: random.Random, allowed: Callable[[Statement, State
 
 
 def reorder(text: str, dice: random.Random) -> str:
-    """Neighbours that compute in registers only and do not need one another change places, several times over."""
+    """Exchange neighbouring independent register operations, in several rounds."""
     return _swapped(text, dice, lambda first, second: _movable(first) and _movable(second), 4)
 
 
 def reorder_loads(text: str, dice: random.Random) -> str:
-    """Neighbouring loads, and neighbouring asynchronous copies of one group, change places."""
+    """Exchange neighbouring loads, and neighbouring asynchronous copies of one group."""
 
     def loads(statement: Statement) -> bool:
         plain = statement.parts[0] == "ld" and not {"volatile", "acquire", "relaxed"} & set(statement.parts)
@@ -148,4 +148,4 @@ VARIANTS: Mapping[str, Variant] = MappingProxyType(
         "loads reordered": reorder_loads,
     }
 )
-"""Every kind of neutral change."""
+"""The function of each kind of neutral change."""

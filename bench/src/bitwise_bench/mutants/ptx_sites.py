@@ -1,4 +1,4 @@
-"""Places of a PTX text that can be changed, and what takes their lines."""
+"""Sites of a PTX text where one change is possible."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Changes: TypeAlias = dict[int, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place that can be changed: the line, and the new lines (None: left out)."""
+    """A possible change: the line to report, and the new text of each changed line (None: removed)."""
 
     line: int
     changes: Changes
@@ -24,5 +24,5 @@ Finder: TypeAlias = Callable[[Text, random.Random], Iterator[Site]]
 
 
 def site(*statements: Statement) -> Site:
-    """The place of the first statement, with the lines of all of them exchanged."""
+    """Return the site that replaces the lines of all these statements, reported at the first."""
     return Site(statements[0].number, {each.number: each.text() for each in statements})

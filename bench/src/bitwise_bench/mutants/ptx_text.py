@@ -1,4 +1,4 @@
-"""PTX line by line: statements taken apart just far enough to change one of them and write it back."""
+"""PTX text line by line: statements parsed as far as needed to change one of them and write it back."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NO_RESULT = frozenset(
 
 @dataclass(frozen=True)
 class Statement:
-    """One instruction on one line: `number` counts lines of the text from 1; `guard` is `@%p1` or empty."""
+    """One instruction on one line; `number` is the line number from 1, `guard` is such as `@%p1` or empty."""
 
     number: int
     indent: str
@@ -49,39 +49,39 @@ class Statement:
     operands: tuple[str, ...]
 
     def text(self) -> str:
-        """The line, without a comment."""
+        """Return the line without its comment."""
         guard = f"{self.guard} " if self.guard else ""
         operands = f" {', '.join(self.operands)}" if self.operands else ""
         return f"{self.indent}{guard}{self.opcode}{operands};"
 
     def with_operand(self, index: int, operand: str) -> Statement:
-        """The statement with one operand exchanged."""
+        """Return the statement with one operand replaced."""
         return replace(self, operands=(*self.operands[:index], operand, *self.operands[index + 1 :]))
 
     def with_opcode(self, opcode: str) -> Statement:
-        """The statement with another mnemonic."""
+        """Return the statement with another opcode."""
         return replace(self, opcode=opcode)
 
     @cached_property
     def parts(self) -> tuple[str, ...]:
-        """The mnemonic's components."""
+        """The components of the opcode."""
         return tuple(self.opcode.split("."))
 
     @property
     def first_source(self) -> int:
-        """The index of the first operand that is read only."""
+        """The index of the first source operand."""
         if self.parts[0] in _NO_RESULT or self.parts[:2] in (("mbarrier", "init"), ("mbarrier", "inval")):
             return 0
         return 1
 
     @cached_property
     def defines(self) -> frozenset[str]:
-        """The registers that it writes."""
+        """The registers that the statement writes."""
         return frozenset(registers(",".join(self.operands[: self.first_source])))
 
     @cached_property
     def uses(self) -> frozenset[str]:
-        """The registers that it reads, the guard and what a guarded statement leaves as it was included."""
+        """The registers that the statement reads; for a guarded one also the guard and the destinations."""
         read = set(registers(",".join(self.operands[self.first_source :])))
         if self.guard:
             read |= set(registers(self.guard)) | self.defines
@@ -91,12 +91,12 @@ class Statement:
 
 
 def registers(text: str) -> list[str]:
-    """The registers in an operand, special registers left out."""
+    """Return the registers of an operand, without special registers."""
     return [name for name in _REGISTER.findall(text) if not name.startswith(_SPECIAL)]
 
 
 def split_operands(text: str) -> tuple[str, ...]:
-    """Operands at the commas that stand in no bracket."""
+    """Split at the commas outside brackets."""
     found, depth, start = [], 0, 0
     for place, character in enumerate(text):
         depth += (character in "[{(") - (character in "]})")
@@ -109,14 +109,14 @@ def split_operands(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Text:
-    """A PTX text as lines, with the statements among them in order."""
+    """The lines of a PTX text, and its statements in order."""
 
     lines: tuple[str, ...]
     statements: tuple[Statement, ...]
 
     @cached_property
     def defined_before(self) -> dict[str, int]:
-        """The line in which each register is written first."""
+        """The line of the first write of each register."""
         found: dict[str, int] = {}
         for statement in self.statements:
             for name in statement.defines:
@@ -142,7 +142,7 @@ class Text:
         return found
 
     def with_lines(self, changes: dict[int, str | None]) -> str:
-        """The text with some lines (counted from 1) exchanged, or left out where None."""
+        """Return the text with some lines (numbered from 1) replaced, or removed where None."""
         return "\n".join(
             line if number not in changes else changes[number] or ""
             for number, line in enumerate(self.lines, start=1)
@@ -150,18 +150,18 @@ class Text:
         )
 
     def straight(self, first: Statement, second: Statement) -> bool:
-        """Whether no label and no branch stands between two statements, so that both run or neither."""
+        """Return whether no label and no branch is between two statements, so that both execute or neither."""
         between = self.lines[first.number : second.number - 1]
         labelled = any(_LABEL.match(line) and not _SILENT.match(line) for line in between)
         return not labelled and not any(re.search(r"\b(bra|ret|exit)\b", line) for line in between)
 
     def silent_between(self, first: Statement, second: Statement) -> bool:
-        """Whether two statements are neighbours but for comments and debug lines."""
+        """Return whether only comments and debug lines are between two statements."""
         return all(_SILENT.match(line) for line in self.lines[first.number : second.number - 1])
 
 
 def read_text(text: str) -> Text:
-    """The statements of the entries and functions of a PTX text."""
+    """Parse the statements of the entries and functions of a PTX text."""
     lines = tuple(text.split("\n"))
     found = []
     for number, line in enumerate(lines, start=1):
@@ -176,20 +176,20 @@ def read_text(text: str) -> Text:
 
 
 def numbered(operand: str) -> bool:
-    """Whether an operand is one register of a numbered family, such as %r12."""
+    """Return whether an operand is one numbered register, such as %r12."""
     return re.fullmatch(r"%[a-z]+\d+", operand) is not None
 
 
 def family(register: str) -> str:
-    """The letters of a register's name."""
+    """Return the name of a register without its number."""
     return register.rstrip("0123456789")
 
 
 def integer(operand: str) -> int | None:
-    """A decimal or hexadecimal literal's value, None for anything else."""
+    """Return the value of a decimal or hexadecimal literal, None for anything else."""
     return int(operand, 0) if re.fullmatch(r"-?(0x[0-9A-Fa-f]+|\d+)", operand) else None
 
 
 def consecutive(statements: Sequence[Statement]) -> list[tuple[Statement, Statement]]:
-    """Each statement with the next one."""
+    """Return each statement with its successor."""
     return list(pairwise(statements))

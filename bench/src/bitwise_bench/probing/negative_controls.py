@@ -1,4 +1,4 @@
-"""Negative controls: orders that are wrong the way a wrong table entry is wrong, and how often each test catches them.
+"""Negative controls of the probes: orders of summation with one wrong_plans parameter, and which tests detect them.
 
 python -m bitwise_bench.probing.negative_controls --out records/probe-controls.json
 """
@@ -26,10 +26,10 @@ DRAWS = 10
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A family's order of `length` values: cut in parts of `span`, each a chain of steps of `width`, then merged.
+    """An order of summation of `length` values: parts of `span`, each a chain of steps of `width`, then a merge.
 
-    `strided` deals the values instead of cutting: part i takes i, i + parts, ...  `short_first` puts the short part,
-    and a part's short step, first.  `apart` adds a step's values to each other before the accumulator.
+    With `strided`, part i holds the values i, i + parts, ...; otherwise parts are contiguous.  `short_first` places the
+    short part, and the short step of a part, first.  `apart` adds the values of a step before the accumulator.
     """
 
     length: int
@@ -41,7 +41,7 @@ class Plan:
     merge: str = "chain"
 
     def tree(self) -> SumTree:
-        """The plan as a tree."""
+        """Return the plan as a tree."""
         parts = -(-self.length // self.span)
         if self.strided:
             positions = [list(range(each, self.length, parts)) for each in range(parts)]
@@ -96,8 +96,8 @@ FAMILIES: dict[str, Plan] = {
 }
 
 
-def wrong(plan: Plan) -> Iterator[tuple[str, Plan]]:
-    """The plan with one entry wrong; plans that come to the same tree are left out."""
+def wrong_plans(plan: Plan) -> Iterator[tuple[str, Plan]]:
+    """Yield the plan with one parameter changed, without those that give the same tree."""
     changes: list[tuple[str, dict[str, Any]]] = [
         ("a span one shorter", {"span": max(1, plan.span - 1)}),
         ("a span one longer", {"span": plan.span + 1}),
@@ -120,17 +120,17 @@ def wrong(plan: Plan) -> Iterator[tuple[str, Plan]]:
 
 
 def survey(seed: int = 0, rows: int = 1) -> dict[str, Any]:
-    """Every family read back, and every wrong plan against each test, as JSON has it.
+    """Reveal every family, and apply each test to every wrong_plans plan; return the record.
 
-    A wrong plan is `caught` by the experiments where they revealed the right tree, which it is not, and by draws of
-    `rows` sums where a byte differs on any of DRAWS.
+    The experiments detect a wrong plan if they revealed the right tree, which it is not; random inputs of `rows` sums
+    detect it if a byte differs in any of DRAWS trials.
     """
     families: dict[str, dict[str, Any]] = {}
     for name, plan in FAMILIES.items():
         tree = plan.tree()
         revealed = reveal(reduction_subject(partial(evaluate, tree), 64, plan.length), seed)
         controls: dict[str, dict[str, bool]] = {}
-        for change, other in wrong(plan):
+        for change, other in wrong_plans(plan):
             candidates = {change: partial(evaluate, other.tree())}  # unlike the right tree, or it would not be here
             controls[change] = {"experiments": revealed.tree == tree}
             for kind, draw in (("flat", flat), ("wide", wide)):
@@ -152,18 +152,18 @@ def _arguments(draw: Any, shape: tuple[int, int], random: np.random.Generator) -
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the survey, other sections of the record being kept.
+    """Write the survey into the record, keeping its other sections.
 
-    The exit status is 1 where a family was not read back or the experiments missed a control.
+    The exit status is 1 where a family was not revealed or the experiments did not detect a control.
     """
     parser = command_parser("probing.negative_controls", __doc__)
-    parser.add_argument("--out", type=Path, required=True, help="where to write the survey (JSON)")
+    parser.add_argument("--out", type=Path, required=True, help="write the survey here, as JSON")
     chosen = parser.parse_args(arguments)
     found = survey()
     earlier = json.loads(chosen.out.read_text(encoding="utf-8")) if chosen.out.exists() else {}
     others = {name: section for name, section in earlier.items() if name not in found}
     chosen.out.write_text(json.dumps({**found, **others}, indent=1) + "\n", encoding="utf-8")
-    print(f"{found['controls']} controls, caught: {found['caught']}")
+    print(f"{found['controls']} controls, detected: {found['caught']}")
     whole = all(each["read back"] for each in found["families"].values())
     return 0 if whole and found["caught"]["experiments"] == found["controls"] else 1
 

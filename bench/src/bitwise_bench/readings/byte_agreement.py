@@ -1,4 +1,4 @@
-"""Readings of the corpus held against recorded bytes: classes that mix bytes, and classes over byte classes."""
+"""Equivalence classes of the corpus against recorded bytes: soundness and overpartition."""
 
 from __future__ import annotations
 
@@ -10,65 +10,65 @@ from bitwise_bench.recorded_bytes import CaseRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """What was read of one case: its name, the digest of its text, its signature, or why there is none.
+class KernelReading:
+    """The reading of one configuration: its id, the digest of its text, and its signature or the reason of Unknown.
 
-    `undetermined` says that there is none because the kernel was proved to have no determined result.
+    `nondeterministic`: there is no signature because the kernel was proved to be nondeterministic.
     """
 
     id: str
     digest: str
     signature: str | None
     unknown: str | None = None
-    undetermined: bool = False
+    nondeterministic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The classes of a set of readings over the byte classes of the same kernels.
+    """The equivalence classes of a set of readings and the byte classes of the same kernels.
 
-    `compared` counts the kernels that were read and whose recorded bytes may be used; `unknown` those not read;
-    `undetermined` those proved to have no determined result, which are not among the unknown; `left_out` those whose
-    text is not the recorded one or whose bytes do not repeat.  `mixed` names a pair of kernels of one class and
-    different bytes for each class that has one: every such pair is a wrong Equal.
+    `compared` counts the kernels that were read and have usable recorded bytes, `unknown` those that were not read,
+    `nondeterministic` those proved to be nondeterministic (not included in `unknown`), and `excluded` those whose text
+    differs from the recorded one or whose recorded bytes are not repeatable.  `mixed` holds one pair of kernels with
+    different bytes from each class that has one: every such pair is a wrong Equal.
     """
 
     kernels: int
     compared: int
     unknown: int
-    left_out: int
+    excluded: int
     classes: int
     byte_classes: int
     mixed: tuple[tuple[str, str], ...]
-    undetermined: int = 0
+    nondeterministic: int = 0
 
     @property
     def ratio(self) -> float:
-        """Classes over byte classes: 1 where nothing was split that has the same bytes."""
+        """Equivalence classes over byte classes; 1 is the optimum."""
         return self.classes / self.byte_classes if self.byte_classes else 1.0
 
 
 def compare(
-    readings: Iterable[Read], recorded: Mapping[str, CaseRecord], draws: Sequence[int] | None = None
+    readings: Iterable[KernelReading], recorded: Mapping[str, CaseRecord], draws: Sequence[int] | None = None
 ) -> Agreement:
-    """Holds readings against the bytes of the kernels with the same text, of the given draws (default: all)."""
+    """Compare readings with the recorded bytes of kernels of the same text, for some kinds of input (default: all)."""
 
     def bytes_of(record: CaseRecord) -> object:
         return record.label if draws is None else tuple(record.hashes[index] for index in draws)
 
     classes: dict[tuple[str, str], list[CaseRecord]] = {}
     byte_classes: set[tuple[str, object]] = set()
-    kernels = unknown = undetermined = left_out = compared = 0
+    kernels = unknown = nondeterministic = excluded = compared = 0
     for reading in readings:
         kernels += 1
         group = reading.id.rsplit("/", 1)[0]
         if reading.signature is None:
-            undetermined += reading.undetermined
-            unknown += not reading.undetermined
+            nondeterministic += reading.nondeterministic
+            unknown += not reading.nondeterministic
             continue
         record = recorded.get(reading.id)
         if record is None or not record.usable or record.digest != reading.digest:
-            left_out += 1
+            excluded += 1
             continue
         compared += 1
         classes.setdefault((group, reading.signature), []).append(record)
@@ -78,11 +78,13 @@ def compare(
         other = next((each for each in members if bytes_of(each) != bytes_of(members[0])), None)
         if other is not None:
             mixed.append((members[0].id, other.id))
-    return Agreement(kernels, compared, unknown, left_out, len(classes), len(byte_classes), tuple(mixed), undetermined)
+    return Agreement(
+        kernels, compared, unknown, excluded, len(classes), len(byte_classes), tuple(mixed), nondeterministic
+    )
 
 
 def draw_pair(records: Sequence[CaseRecord], seed: str) -> list[CaseRecord]:
-    """Two usable cases of a group drawn by seed, of different bytes where the group has them."""
+    """Return two usable configurations of a group chosen by a seed, with different bytes if the group has such."""
 
     def rank(record: CaseRecord) -> str:
         return hashlib.sha256(f"{seed}\0{record.id}".encode()).hexdigest()

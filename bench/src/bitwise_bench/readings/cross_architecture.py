@@ -1,9 +1,10 @@
-"""Kernels compiled for two architectures: the verdict on each pair, held against runs of both on bit patterns.
+"""Kernels compile_pair for two architectures: the verdict on each pair against execution of both on bit patterns.
 
-    python -m bitwise_bench.readings.cross_architecture --out records/across-sm90-gfx942.json
+    python -m bitwise_bench.readings.cross_architecture --out records/cross-architecture-sm90-gfx942.json
 
-An Equal pair must leave the same bytes on every draw.  A Different one is confirmed by a draw that tells, or by an
-input that the search finds; approximations are stood in for, as `bitwise_bench.simulation.recorder` says.
+An Equal pair must return the same bytes on every kind of input.  A Different one is confirmed by an input on which the
+bytes differ, of one of these kinds or found by the search for a counterexample.  Approximate instructions without
+documented bits are executed by surrogate functions, see `bitwise_bench.simulation.recorder`.
 """
 
 from __future__ import annotations
@@ -33,35 +34,37 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """What came of a pair: the verdict, the draws on which the bytes differ, or why it could not be run."""
+class PairResult:
+    """The result for a pair: the verdict, and the kinds of input on which the bytes differ.
+
+    `refused` is the reason why a kernel could not be executed, `counterexample` the one that the search found.
+    """
 
     pair: str
     verdict: Verdict
     different: tuple[str, ...] = ()
     refused: str | None = None
-    found: str | None = None
-    """An input beyond the draws on which the bytes differ, in words."""
+    counterexample: str | None = None
 
     @property
     def confirmed(self) -> bool:
-        """Whether the runs say what the verdict says."""
+        """Whether the execution agrees with the verdict."""
         if self.refused is not None:
             return False
-        differs = bool(self.different) or self.found is not None
+        differs = bool(self.different) or self.counterexample is not None
         return differs == (self.verdict.outcome.value == "different")
 
     @property
-    def nodes(self) -> tuple[str, str] | None:
-        """The operations at which the trees part."""
+    def divergence(self) -> tuple[str, str] | None:
+        """The operations of the two nodes at the first divergence."""
         seen = self.verdict.witness
         if seen is None or seen.left is None or seen.right is None:
             return None
         return seen.left.operation, seen.right.operation
 
 
-def compiled(pair: Pair) -> tuple[tuple[Source, Source], tuple[Arch, Arch]]:
-    """Both kernels, and their architectures with functions for all their operations."""
+def compile_pair(pair: Pair) -> tuple[tuple[Source, Source], tuple[Arch, Arch]]:
+    """Compile both kernels; return their sources, and their architectures with a function for every operation."""
     sources, arches = [], []
     for case in (pair.left, pair.right):
         source, _, _ = compile_source(case)
@@ -70,9 +73,12 @@ def compiled(pair: Pair) -> tuple[tuple[Source, Source], tuple[Arch, Arch]]:
     return (sources[0], sources[1]), (arches[0], arches[1])
 
 
-def compared(pair: Pair, draws: Iterable[str] = DRAWS, seconds: float = 0.0) -> Compared:
-    """The verdict on a pair, and both kernels run on draws; with `seconds`, a search for an input where none tells."""
-    sources, arches = compiled(pair)
+def compare_pair(pair: Pair, draws: Iterable[str] = DRAWS, seconds: float = 0.0) -> PairResult:
+    """Compare the kernels of a pair and execute both on some kinds of input.
+
+    Where a Different pair has the same bytes on all of them, a counterexample is searched for up to `seconds`.
+    """
+    sources, arches = compile_pair(pair)
     found = compare(*sources, arches, Options())
     try:
         ready = [prepare(source, arch, Options()) for source, arch in zip(sources, arches, strict=True)]
@@ -80,22 +86,22 @@ def compared(pair: Pair, draws: Iterable[str] = DRAWS, seconds: float = 0.0) -> 
         left, right = (outputs(case, one, chosen) for case, one in zip((pair.left, pair.right), ready, strict=True))
         different = tuple(draw for draw in chosen if left[draw] != right[draw])
     except Unreadable as error:
-        return Compared(pair.name, found.verdict, (), str(error))
+        return PairResult(pair.name, found.verdict, (), str(error))
     if different or found.verdict.outcome.value != "different" or not seconds:
-        return Compared(pair.name, found.verdict, different)
+        return PairResult(pair.name, found.verdict, different)
     seen = distinguish(*sources, arches, Options(), found.parted, seconds)
-    return Compared(pair.name, found.verdict, found=seen.sentence if isinstance(seen, Distinction) else None)
+    return PairResult(pair.name, found.verdict, counterexample=seen.sentence if isinstance(seen, Distinction) else None)
 
 
-def as_record(pair: Pair, found: Compared) -> dict[str, Any]:
-    """One pair as the record has it."""
+def as_record(pair: Pair, found: PairResult) -> dict[str, Any]:
+    """Return the entry of a pair in the record."""
     return {
         "pair": pair.name,
         "expected": pair.expected,
         "verdict": found.verdict.outcome.value,
-        "nodes": found.nodes,
+        "divergence": found.divergence,
         "different draws": len(found.different),
-        "input found": found.found,
+        "counterexample": found.counterexample,
         "confirmed": found.confirmed,
         "same bytes expected": pair.same_bytes,
         "refused": found.refused,
@@ -103,11 +109,13 @@ def as_record(pair: Pair, found: Compared) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare every pair; the exit status is 1 where a verdict is not the expected one, or bytes gainsay it."""
+    """Compare every pair; the exit status is 1 where a verdict is not the expected one or the bytes contradict it."""
     parser = command_parser("readings.cross_architecture", __doc__)
     parser.add_argument("--out", type=Path, help="write the record here, as JSON")
     parser.add_argument("--pairs", nargs="*", default=[], help="these pairs only")
-    parser.add_argument("--seconds", type=float, default=20.0, help="search for an input for so long (default 20)")
+    parser.add_argument(
+        "--seconds", type=float, default=20.0, help="time limit of the search for a counterexample (default 20)"
+    )
     chosen = parser.parse_args(arguments)
     from bitwise_bench.corpus.kernels.cross_architecture import pairs
 
@@ -115,14 +123,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for pair in pairs():
         if chosen.pairs and pair.name not in chosen.pairs:
             continue
-        found = compared(pair, DRAWS, chosen.seconds)
+        found = compare_pair(pair, DRAWS, chosen.seconds)
         entries.append(as_record(pair, found))
-        fits = found.verdict.outcome.value == pair.expected and (pair.nodes is None or found.nodes == pair.nodes)
-        ill = not fits or (not found.confirmed and not pair.same_bytes)
-        wrong += ill
-        told = f"{len(found.different)} of {len(DRAWS)} draws differ {found.refused or found.found or ''}"
-        print(f"{'WRONG ' * ill}{pair.name}: {found.verdict.outcome.value} {found.nodes or ''} {told} "
-              f"{found.verdict.reason if not fits else ''}", flush=True)  # fmt: skip
+        fits = found.verdict.outcome.value == pair.expected and (pair.nodes is None or found.divergence == pair.nodes)
+        wrong_pair = not fits or (not found.confirmed and not pair.same_bytes)
+        wrong += wrong_pair
+        draws = f"{len(found.different)} of {len(DRAWS)} kinds of input differ"
+        notes = (found.divergence, draws, found.refused, found.counterexample, None if fits else found.verdict.reason)
+        said = " ".join(str(note) for note in notes if note)
+        print(f"{'WRONG ' * wrong_pair}{pair.name}: {found.verdict.outcome.value} {said}", flush=True)
     summary = {
         "pairs": len(entries),
         "equal": sum(each["verdict"] == "equal" for each in entries),

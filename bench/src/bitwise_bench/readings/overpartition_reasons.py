@@ -1,73 +1,70 @@
-"""Why the readings part kernels of a family whose recorded bytes agree: one sentence a family."""
+"""Why kernels with equal recorded bytes are in several equivalence classes, by architecture and family."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-REASONS: Mapping[str, str] = MappingProxyType(
+REASONS_SM90: Mapping[str, str] = MappingProxyType(
     {
-        "rms_norm": "really different: squares fused into the sum or not part where ties climb from what underflows; "
-        "no recorded draw shows it",
-        "narrow_outputs": "most really different in fp32; stores of 8 and 16 bits hide it in the recorded draws",
-        "layer_norm_weight_gradient": "fused or not: apart at most in the sign of a zero, which needs every product of "
-        "a column to underflow",
-        "welford": "merges with empty parts, repeated: one infinity at a certain column parts the fp16 pair; "
-        "the fp32 pair looks equal and no rule says so",
-        "softmax_row": "an exact block against a padded one: equal, but only by the members of the maximum",
-        "softmax_online": "lanes that see one value each: 2^(x - x) is 1 unless x is not finite; no rule says so",
-        "inductor_softmax": "x / 8 + b fused or not: apart below 2^-126 only, which 2^x does not see",
-        "attention_key_gradient": "blocks that the causal mask empties are skipped or multiplied by zeros: "
-        "one only where all is finite, and no rule says so",
+        "rms_norm": "different: with contracted squares, ties propagate from products that underflow; "
+        "no recorded input shows it",
+        "narrow_outputs": "mostly different in fp32; rounding to 8 and 16 bits hides it on the recorded inputs",
+        "layer_norm_weight_gradient": "contraction: differ at most in the sign of a zero, if every product of a column "
+        "underflows",
+        "welford": "repeated merges with empty parts: one infinity in a certain column distinguishes the fp16 pair; "
+        "the fp32 pair appears equal, but no rule proves it",
+        "softmax_row": "exact against padded block: equal only given the elements of the maximum",
+        "softmax_online": "lanes with one value each: 2^(x - x) is 1 if x is finite; no rule states it",
+        "inductor_softmax": "contraction of x / 8 + b: differs only below 2^-126, where 2^x is 1",
+        "attention_key_gradient": "fully masked blocks are skipped or multiplied by zeros: "
+        "equal only if all values are finite, and no rule proves it",
         "attention_query_gradient": "as attention_key_gradient",
     }
 )
 
-_ALL_NANS = (
-    "an exact block against a padded one: their maxima part on a row of nothing but NaNs, whose sum is a NaN either way"
-)
+_ALL_NANS = "exact against padded block: the maxima differ on a row of NaNs, whose sum is NaN in both"
 _EXPONENTIALS = (
-    "x log2(e) + 64, as the exponential of small numbers has it, fused or not: apart where 2^x is subnormal, which "
-    "1 + 2^x does not see"
+    "contraction of x log2(e) + 64 in the exponential of small numbers: differs where 2^x is subnormal, where "
+    "1 + 2^x is 1"
 )
-_NOT_SEARCHED = "not settled: the trees part, and no input was found on which the bytes do"
+_OPEN = "open: the trees differ, and no counterexample was found"
 
 REASONS_GFX942: Mapping[str, str] = MappingProxyType(
     {
-        "row_max": "equal: a maximum of bf16 is rounded to bf16, once by an instruction and once by integers",
+        "row_max": "equal: a maximum of bf16 values is rounded to bf16 by an instruction or by integer arithmetic",
         "row_min": "as row_max",
-        "arg_max": _NOT_SEARCHED,
-        "arg_min": _NOT_SEARCHED,
+        "arg_max": _OPEN,
+        "arg_min": _OPEN,
         "softmax_row": _ALL_NANS,
         "softmax_rows": _ALL_NANS,
-        "softmax_online": "as on sm_90: lanes that see one value each: 2^(x - x) is 1 unless x is not finite",
+        "softmax_online": "as on sm_90: lanes with one value each: 2^(x - x) is 1 if x is finite",
         "log_sum_exp": _ALL_NANS,
         "cross_entropy": _ALL_NANS,
-        "inductor_softmax": "x log2(e) + 64 fused or not: apart where an exponential is subnormal, which outputs in "
-        "fp16 and draws that have none do not show",
+        "inductor_softmax": "contraction of x log2(e) + 64: differs where an exponential is subnormal, which fp16 "
+        "outputs and the recorded inputs do not show",
         "activation": _EXPONENTIALS,
-        "narrow_outputs": "some really different, an input shows it that no draw holds; others as softmax_row and "
-        "activation",
-        "layer_norm_weight_gradient": "as on sm_90: fused or not: apart at most in the sign of a zero, which needs "
-        "every product of a column to underflow",
-        "rms_norm": "as on sm_90: squares fused into the sum or not; the draws that were run do not show it",
-        "welford": "as on sm_90: merges with empty parts, repeated",
-        "row_sum_fp64": _NOT_SEARCHED,
-        "gemm_row_sum": "really different: sums of columns beyond the matrix, which one infinity makes a NaN",
+        "narrow_outputs": "some different, by a counterexample that is not among the recorded inputs; others as "
+        "softmax_row and activation",
+        "layer_norm_weight_gradient": "as on sm_90: contraction: differ at most in the sign of a zero, if every "
+        "product of a column underflows",
+        "rms_norm": "as on sm_90: contraction of squares; the executed inputs do not show it",
+        "welford": "as on sm_90: repeated merges with empty parts",
+        "row_sum_fp64": _OPEN,
+        "gemm_row_sum": "different: sums include columns outside the matrix, which one infinity turns into NaN",
         "gemm_column_sum": "as gemm_row_sum",
-        "gemm_int8": _NOT_SEARCHED,
-        "atomic_count": _NOT_SEARCHED,
-        "gemm_persistent": _NOT_SEARCHED,
+        "gemm_int8": _OPEN,
+        "atomic_count": _OPEN,
+        "gemm_persistent": _OPEN,
         "gemm_softmax": _ALL_NANS,
-        "split_k_partial": _NOT_SEARCHED,
-        "attention": _NOT_SEARCHED,
-        "attention_causal": "as on sm_90: blocks that the causal mask empties are skipped or multiplied by zeros",
-        "attention_key_gradient": "with kpack = 2 a matrix step has other products, really different: rounding to 16 "
-        "bits before the next product hides it in the draws that were run",
-        "attention_query_gradient": "as on sm_90: blocks that the causal mask empties are skipped or multiplied by "
-        "zeros",
-        "function": _NOT_SEARCHED,
+        "split_k_partial": _OPEN,
+        "attention": _OPEN,
+        "attention_causal": "as on sm_90: fully masked blocks are skipped or multiplied by zeros",
+        "attention_key_gradient": "different: with kpack = 2 a matrix instruction has other products; rounding to 16 "
+        "bits before the next product hides it on the executed inputs",
+        "attention_query_gradient": "as on sm_90: fully masked blocks are skipped or multiplied by zeros",
+        "function": _OPEN,
     }
 )
 
-REASONS_OF: Mapping[str, Mapping[str, str]] = MappingProxyType({"sm_90": REASONS, "gfx942": REASONS_GFX942})
+REASONS: Mapping[str, Mapping[str, str]] = MappingProxyType({"sm_90": REASONS_SM90, "gfx942": REASONS_GFX942})

@@ -1,9 +1,9 @@
-"""Measure the readings over the whole corpus: precision against recorded bytes, and time.
+"""Precision of the verdicts over the whole corpus, against recorded bytes, and the time that they take.
 
     python -m bitwise_bench.readings.precision --out records/reading-sm90.json
 
-Every kernel is compiled here, read for its launch, with and without the assumption that all values are finite,
-and for every launch.  Times are wall-clock seconds of one process on one core.
+Every kernel is compiled and read for its launch, with and without the assumption that all values are finite, and for
+every launch.  Times are wall-clock seconds of one process on one core.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bitwise_bench.compilation.sources import compile_source, group_buffers
 from bitwise_bench.corpus.cases import DEFAULT_TARGET, Argument, Array, Case, Scalar
 from bitwise_bench.draws.inputs import NOT_FINITE
 from bitwise_bench.environment import reading_environment
-from bitwise_bench.readings.byte_agreement import Agreement, Read, compare
+from bitwise_bench.readings.byte_agreement import Agreement, KernelReading, compare
 from bitwise_bench.recorded_bytes import Records, load_records
 from bitwise_core import registry
 from bitwise_core.asm import AssemblyError
@@ -37,7 +37,7 @@ MODES: Mapping[str, Options] = {
     "finite": Options(trust_text=True, assume=frozenset({"finite"})),
     "every launch": Options(trust_text=True, every_launch=True),
 }
-"""How each kernel is read, once its roundings are settled."""
+"""The options of each reading; contraction is audited once, before all of them."""
 
 ROW_FAMILIES = (
     "row_",
@@ -52,13 +52,13 @@ ROW_FAMILIES = (
 
 
 def modes_of(target: str) -> tuple[str, ...]:
-    """The readings that an architecture claims."""
+    """Return the readings that an architecture supports."""
     arch = registry.default().arch(target)
     return tuple(mode for mode, options in MODES.items() if arch.every_launch is not None or not options.every_launch)
 
 
 def measure(case: Case, modes: Iterable[str] | None = None) -> dict[str, Any]:
-    """Compiles and reads one case: digest, signatures or reasons by mode, and seconds by step."""
+    """Compile and read one configuration: digest, signatures or reasons of Unknown by mode, and seconds by step."""
     source, digest, compile_seconds = compile_source(case)
     arch = registry.default().arch(case.target)
     modes = modes_of(case.target) if modes is None else tuple(modes)
@@ -66,7 +66,7 @@ def measure(case: Case, modes: Iterable[str] | None = None) -> dict[str, Any]:
     seconds = {"compile": compile_seconds}
     scalars = {each.name: each.value for each in case.arguments if isinstance(each, Scalar)}
     result: dict[str, Any] = {"id": case.id, "digest": digest, "scalars": repr(scalars), "seconds": seconds}
-    result |= {"signatures": {}, "unknown": {}, "undetermined": []}
+    result |= {"signatures": {}, "unknown": {}, "nondeterministic": []}
     start = time.perf_counter()
     try:
         module = arch.parse(source.text, source.name)
@@ -83,20 +83,20 @@ def measure(case: Case, modes: Iterable[str] | None = None) -> dict[str, Any]:
         seconds[mode] = found.seconds
         if found.signature is None:
             result["unknown"][mode] = found.unknown
-            result["undetermined"] += [mode] * found.undetermined
+            result["nondeterministic"] += [mode] * found.undetermined
         else:
             result["signatures"][mode] = found.signature.hex()
     return result
 
 
 def measure_named(job: tuple[str, str]) -> dict[str, Any]:
-    """`measure` of the case of that target and name; a failure is an answer."""
+    """Return `measure` of the configuration (target, id), with the reason of Unknown for one that fails."""
     from bitwise_bench.corpus import catalogue
 
     target, name = job
     try:
         return measure(catalogue.by_id(target)[name])
-    except Exception as error:  # one case that cannot be compiled must not end the run
+    except Exception as error:  # a configuration that does not compile is part of the result
         reason = " ".join(str(error).split())[:300]
         return {
             "id": name,
@@ -104,12 +104,12 @@ def measure_named(job: tuple[str, str]) -> dict[str, Any]:
             "seconds": {},
             "signatures": {},
             "unknown": dict.fromkeys(modes_of(target), reason),
-            "undetermined": [],
+            "nondeterministic": [],
         }
 
 
 def gemm_cases(target: str = DEFAULT_TARGET, m: int = 256, n: int = 256, k: int = 1024) -> list[Case]:
-    """The configurations of one group of the corpus on a larger product."""
+    """Return the configurations of one group of the corpus on a larger matrix product."""
     from bitwise_bench.corpus import catalogue
 
     numbers = {"m": m, "n": n, "k": k}
@@ -131,12 +131,12 @@ def gemm_cases(target: str = DEFAULT_TARGET, m: int = 256, n: int = 256, k: int 
 
 
 def measure_gemm(job: tuple[str, int]) -> dict[str, Any]:
-    """`measure` of one of a target's `gemm_cases`, for its launch."""
+    """Return `measure` of one of the `gemm_cases`, for its launch."""
     return measure(gemm_cases(job[0])[job[1]], ("launch",))
 
 
 def quantiles(values: Iterable[float]) -> dict[str, float | int]:
-    """Median, ninth decile and number of some seconds."""
+    """Return number, median, ninth decile and maximum of some durations in seconds."""
     ordered = sorted(values)
     if not ordered:
         return {"kernels": 0}
@@ -149,9 +149,9 @@ def quantiles(values: Iterable[float]) -> dict[str, float | int]:
 
 
 def agreement_of(results: Sequence[Mapping[str, Any]], mode: str, records: Records) -> Agreement:
-    """The classes of one mode over byte classes: under `finite`, those of the draws without infinities and NaNs.
+    """Return the agreement of one mode; for `finite`, with the bytes of inputs without infinities and NaNs.
 
-    Equal for every launch means equal for the same arguments, so kernels recorded with other scalars stay apart there.
+    Equal for every launch means equal for the same arguments, so that mode separates kernels with different scalars.
     """
 
     def signature(result: Mapping[str, Any]) -> str | None:
@@ -159,14 +159,15 @@ def agreement_of(results: Sequence[Mapping[str, Any]], mode: str, records: Recor
         return f"{found} {result['scalars']}" if found and mode == "every launch" else found
 
     readings = [
-        Read(r["id"], r["digest"], signature(r), r["unknown"].get(mode), mode in r["undetermined"]) for r in results
+        KernelReading(r["id"], r["digest"], signature(r), r["unknown"].get(mode), mode in r["nondeterministic"])
+        for r in results
     ]
     finite = [index for index, kind in enumerate(records.draws) if kind not in NOT_FINITE]
     return compare(readings, records.by_id(), finite if mode == "finite" else None)
 
 
 def draws_run(records: Records) -> dict[str, int]:
-    """How many kinds of input a record holds, how many configurations have bytes, and on how many kinds of input."""
+    """Return the numbers of kinds of input and configurations, of those with all kinds, and the fewest kinds of one."""
     counts = [sum(any(row) for row in case.hashes) for case in records.cases if case.usable]
     kinds = len(records.draws)
     whole = sum(count == kinds for count in counts)
@@ -180,7 +181,7 @@ def summarise(
     modes: Sequence[str] = tuple(MODES),
     target: str = DEFAULT_TARGET,
 ) -> dict[str, Any]:
-    """The record: agreement by mode and family, reasons of Unknown, and times."""
+    """Return the record: agreement by mode and family, reasons of Unknown, and times."""
     families = list(dict.fromkeys(str(r["id"]).split("/")[0] for r in results))
     summary: dict[str, Any] = {
         "environment": reading_environment(),
@@ -197,7 +198,7 @@ def summarise(
         reasons = Counter(
             re.sub(r" at line \d+|%\w+", "", str(r["unknown"][mode]))[:160]
             for r in results
-            if mode in r["unknown"] and mode not in r["undetermined"]
+            if mode in r["unknown"] and mode not in r["nondeterministic"]
         )
         summary["unknown"][mode] = dict(reasons.most_common(40))
     for family in families:
@@ -219,9 +220,11 @@ def _plain(agreement: Agreement) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure; the exit status is 1 where a class read for its launch mixes bytes."""
+    """Measure; the exit status is 1 where a class read for its launch has two byte patterns."""
     parser = command_parser("readings.precision", __doc__)
-    parser.add_argument("--records", type=Path, default=Path("records/bytes-sm90-h100-triton-3.6.0.json"))
+    parser.add_argument(
+        "--records", type=Path, default=Path("records/bytes-sm90-h100-triton-3.6.0.json"), help="the recorded bytes"
+    )
     parser.add_argument("--target", default=DEFAULT_TARGET, help="the architecture (default sm_90)")
     parser.add_argument("--families", nargs="*", default=[], help="these families only")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
@@ -229,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     from bitwise_bench.corpus import catalogue
 
-    os.environ["TRITON_ALWAYS_COMPILE"] = "1"  # a compiler that finds its result in a cache takes no time
+    os.environ["TRITON_ALWAYS_COMPILE"] = "1"  # a cache hit has no compile time
     target = chosen.target
     names = [case.id for case in catalogue.cases(target) if not chosen.families or case.family in chosen.families]
     start = time.monotonic()
@@ -251,8 +254,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(
             f"{mode:14} {agreement['classes']} classes, {agreement['byte_classes']} byte classes, "
             f"ratio {agreement['ratio']}, "
-            f"{agreement['unknown']} of {agreement['kernels']} unknown, {agreement['undetermined']} undetermined, "
-            f"{len(agreement['mixed'])} mixed"
+            f"{agreement['unknown']} of {agreement['kernels']} unknown, "
+            f"{agreement['nondeterministic']} nondeterministic, {len(agreement['mixed'])} mixed"
         )
     for pair in summary["modes"]["launch"]["mixed"]:
         print(f"DIFFERENT BYTES IN ONE CLASS: {pair[0]} and {pair[1]}")

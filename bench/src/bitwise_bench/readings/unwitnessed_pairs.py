@@ -1,12 +1,13 @@
-"""Pairs of kernels that the readings call Different, and those of them for which no input shows it.
+"""Pairs of kernels with the verdict Different, and those of them without a known counterexample.
 
     python -m bitwise_bench.gpu.recorder --dry-run --folder corpus
     python -m bitwise_bench.readings.unwitnessed_pairs corpus --bytes records/bytes-sm90-h100-triton-3.6.0.json \\
         --out pairs.json
 
-Every folder with a manifest is one group; its kernels are partitioned, and for pairs of first kernels of its classes an
-input is searched for on which their bytes differ.  Without such an input two different trees may still be one function.
-With `--equals` pairs of one class are tried as well: an input for one of them would prove the reading wrong.
+Every folder with a manifest is one group.  Its kernels are partitioned, and for pairs of representatives of two classes
+a counterexample is searched: an input on which the bytes differ.  Without one, two different trees may still compute
+the same function.  With `--equals`, pairs of one class are tried too: a counterexample of such a pair proves a wrong
+Equal.
 """
 
 from __future__ import annotations
@@ -34,20 +35,20 @@ from bitwise_core.partition import partition
 from bitwise_core.search import Distinction, NotFound, distinguish
 
 AGREE, DIFFER, NOT_RECORDED = "agree", "differ", "not recorded"
-"""What recorded bytes say of a pair: the same in every draw, or not."""
+"""Whether the recorded bytes of a pair are the same for every kind of input."""
 
 LONGEST_NODE = 240
 
 
 def groups(folder: Path, families: Iterable[str] = ()) -> list[str]:
-    """The names of the folders with a manifest under a folder, `family/group` in a corpus; of those families only."""
+    """Return the relative paths of the folders with a manifest, `family/group` in a corpus; of some families only."""
     wanted = frozenset(families)
     names = sorted(path.parent.relative_to(folder).as_posix() for path in folder.rglob("manifest.json"))
     return [name for name in names if not wanted or name.split("/")[0] in wanted]
 
 
-def group_named(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The pairs of one group, each with its input or the reason why there is none; a job for the pool."""
+def search_group(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Search for counterexamples of the pairs of one group; a job for `worker_pool.run_all`."""
     if time.time() >= settings["until"]:
         return {"skipped": True}
     folder = Path(settings["folder"]) / name
@@ -58,10 +59,10 @@ def group_named(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     by_name = {each.name: each for each in kernels}
     firsts = [by_name[members[0]] for members in found.classes if members[0] not in found.unknown]
     records = load_records(settings["bytes"]).by_id() if settings["bytes"] else {}
-    pairs = [(pair, recorded(name, pair, records)) for pair in itertools.combinations(firsts, 2)]
+    pairs = [(pair, recorded_agreement(name, pair, records)) for pair in itertools.combinations(firsts, 2)]
     if settings["agreeing"]:
         pairs = [pair for pair in pairs if pair[1] == AGREE]
-    chosen = choose(pairs, settings["pairs"], f"{settings['seed']} {name}")
+    chosen = choose_pairs(pairs, settings["pairs"], f"{settings['seed']} {name}")
     tried = []
     for (left, right), said in chosen:
         if time.time() >= settings["until"]:
@@ -84,7 +85,7 @@ def group_named(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def equal_pairs(classes: Iterable[Sequence[str]], count: int, seed: str) -> list[tuple[str, str]]:
-    """Two members of each of up to `count` classes that have so many; a seed draws the same."""
+    """Return two members of each of up to `count` classes with several members, chosen by a seed."""
     shared = [list(members) for members in classes if len(members) > 1]
     random.Random(seed).shuffle(shared)
     pairs = [random.Random(seed).sample(members, 2) for members in shared[:count]]
@@ -94,16 +95,16 @@ def equal_pairs(classes: Iterable[Sequence[str]], count: int, seed: str) -> list
 Pair = tuple[tuple[Source, Source], str]
 
 
-def choose(pairs: Sequence[Pair], count: int, seed: str) -> list[Pair]:
-    """Up to `count` pairs (0: all), those first whose recorded bytes agree; a seed draws the same."""
+def choose_pairs(pairs: Sequence[Pair], count: int, seed: str) -> list[Pair]:
+    """Return up to `count` pairs (0: all) chosen by a seed; pairs whose recorded bytes agree come first."""
     shuffled = list(pairs)
     random.Random(seed).shuffle(shuffled)
     shuffled.sort(key=lambda pair: pair[1] != AGREE)
     return shuffled[: count or None]
 
 
-def recorded(group: str, pair: Iterable[Source], records: Mapping[str, CaseRecord]) -> str:
-    """What the recorded bytes of a pair say, where both were recorded for the same texts and repeated."""
+def recorded_agreement(group: str, pair: Iterable[Source], records: Mapping[str, CaseRecord]) -> str:
+    """Return whether the recorded bytes of a pair agree; NOT_RECORDED unless both are usable and of the same text."""
     found = [records.get(f"{group}/{Path(each.name).stem}") for each in pair]
     for record, source in zip(found, pair, strict=True):
         if record is None or not record.usable or record.digest != normalised_digest(source.text):
@@ -112,7 +113,7 @@ def recorded(group: str, pair: Iterable[Source], records: Mapping[str, CaseRecor
 
 
 def try_pair(left: Source, right: Source, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The verdict on a pair, and the input that confirms it or the reason why there is none."""
+    """Return the verdict on a pair, and its counterexample or the reason why there is none."""
     arch = find_arch([left], registry.default(), None)
     start = time.monotonic()
     compared = compare(left, right, arch, Options())
@@ -125,26 +126,26 @@ def try_pair(left: Source, right: Source, settings: Mapping[str, Any]) -> dict[s
     if compared.verdict.outcome is not Outcome.DIFFERENT:
         return {**answer, "reason": compared.verdict.reason}
     seen = distinguish(left, right, arch, Options(), compared.parted, settings["seconds"], settings["seed"])
-    confirmed = isinstance(seen, Distinction)
+    witnessed = isinstance(seen, Distinction)
     return {
         **answer,
-        "confirmed": confirmed,
+        "witnessed": witnessed,
         "reason": seen.drawn if isinstance(seen, Distinction) else seen.sentence,
         "seconds": round(time.monotonic() - start, 1),
     }
 
 
 def summary(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The counts of a run, by what recorded bytes say and by family, and the pairs that stay unconfirmed."""
+    """Return the counts, by agreement of recorded bytes and by family, and the pairs without a counterexample."""
     done = {name: answer for name, answer in sorted(answers.items()) if "tried" in answer}
-    tried = [(name, each) for name, answer in done.items() for each in answer["tried"] if "confirmed" in each]
+    tried = [(name, each) for name, answer in done.items() for each in answer["tried"] if "witnessed" in each]
     families: dict[str, Counter[str]] = {}
     for name, each in tried:
         count = families.setdefault(name.split("/")[0], Counter())
         count["pairs"] += 1
-        count["confirmed"] += each["confirmed"]
+        count["witnessed"] += each["witnessed"]
         count["agreeing"] += each["bytes"] == AGREE
-        count["agreeing, confirmed"] += each["bytes"] == AGREE and each["confirmed"]
+        count["agreeing, witnessed"] += each["bytes"] == AGREE and each["witnessed"]
     kept = ("left", "right", "bytes", "element", "nodes", "reason")
     return {
         "groups": {
@@ -157,17 +158,17 @@ def summary(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         "classes": sum(answer["classes"] for answer in done.values()),
         "pairs of classes": sum(answer["pairs"] for answer in done.values()),
         "tried": len(tried),
-        "confirmed": sum(each["confirmed"] for _, each in tried),
+        "witnessed": sum(each["witnessed"] for _, each in tried),
         "by bytes": {
             said: {
                 "tried": sum(each["bytes"] == said for _, each in tried),
-                "confirmed": sum(each["bytes"] == said and each["confirmed"] for _, each in tried),
+                "witnessed": sum(each["bytes"] == said and each["witnessed"] for _, each in tried),
             }
             for said in (AGREE, DIFFER, NOT_RECORDED)
         },
         "equals": {
             "tried": sum(each["ran"] for answer in done.values() for each in answer["equals"]),
-            "told apart": [
+            "distinguished": [
                 {"group": name, **each}
                 for name, answer in done.items()
                 for each in answer["equals"]
@@ -175,35 +176,39 @@ def summary(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
             ],
         },
         "families": {family: dict(count) for family, count in sorted(families.items())},
-        "unconfirmed": [
+        "unwitnessed": [
             {"group": name, **{key: each[key] for key in kept if key in each}}
             for name, each in tried
-            if not each["confirmed"]
+            if not each["witnessed"]
         ],
     }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Search for inputs over a folder of groups.
+    """Search for counterexamples in a folder of groups.
 
-    The exit status is 1 where a group failed or two kernels of one class were told apart, else 0.
+    The exit status is 1 where a group failed or a pair of one class has a counterexample, else 0.
     """
     parser = command_parser("readings.unwitnessed_pairs", __doc__)
     parser.add_argument("folder", type=Path, help="a folder of groups, each a folder with a manifest")
-    parser.add_argument("--bytes", type=Path, help="recorded bytes: pairs whose bytes agree are tried first")
+    parser.add_argument("--bytes", type=Path, help="the recorded bytes; pairs whose bytes agree are tried first")
     parser.add_argument("--families", nargs="*", default=[], help="these families only")
-    parser.add_argument("--pairs", type=int, default=4, help="pairs tried in a group at most, 0 for all (default 4)")
-    parser.add_argument("--agreeing", action="store_true", help="only pairs whose recorded bytes agree")
-    parser.add_argument("--equals", type=int, default=0, help="pairs of one class tried in a group (default 0)")
-    parser.add_argument("--seconds", type=float, default=20.0, help="how long to search for one pair (default 20)")
-    parser.add_argument("--minutes", type=float, default=30.0, help="no pair is begun after so long (default 30)")
+    parser.add_argument(
+        "--pairs", type=int, default=4, help="pairs of classes tried in each group, 0 for all (default 4)"
+    )
+    parser.add_argument("--agreeing", action="store_true", help="pairs whose recorded bytes agree only")
+    parser.add_argument("--equals", type=int, default=0, help="pairs of one class tried in each group (default 0)")
+    parser.add_argument("--seconds", type=float, default=20.0, help="time limit of one search (default 20)")
+    parser.add_argument("--minutes", type=float, default=30.0, help="no search starts after this time (default 30)")
     parser.add_argument("--processes", type=int, default=2, help="worker processes (default 2)")
-    parser.add_argument("--seed", type=int, default=0, help="draws the pairs and the inputs (default 0)")
-    parser.add_argument("--out", type=Path, help="write the counts and the unconfirmed pairs here, as JSON")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the pairs and the inputs (default 0)")
+    parser.add_argument(
+        "--out", type=Path, help="write the counts and the pairs without a counterexample here, as JSON"
+    )
     chosen = parser.parse_args(arguments)
     names = groups(chosen.folder, chosen.families)
     if not names:
-        parser.error(f"{chosen.folder}: holds no group with a manifest.json of these families")
+        parser.error(f"{chosen.folder}: contains no group with a manifest.json of these families")
     random.Random(chosen.seed).shuffle(names)
     start = time.monotonic()
     settings = {
@@ -219,30 +224,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def report(name: str, answer: dict[str, Any]) -> None:
         for each in answer.get("tried", ()):
-            said = {True: "confirmed", False: "UNCONFIRMED", None: each["outcome"]}[each.get("confirmed")]
+            said = {True: "witnessed", False: "UNWITNESSED", None: each["outcome"]}[each.get("witnessed")]
             print(f"{said}: {name}: {each['left']} and {each['right']} ({each['bytes']}): {each['reason']}", flush=True)
         for each in answer.get("equals", ()):
             if each["input"] is not None:
-                print(f"EQUAL AND TOLD APART: {name}: {each['left']} and {each['right']}: {each['input']}", flush=True)
+                print(f"WRONG EQUAL: {name}: {each['left']} and {each['right']}: {each['input']}", flush=True)
         if answer.get("error"):
             print(f"failed: {name}: {answer['error']}", flush=True)
 
     limit = 60 * chosen.minutes + 10 * chosen.seconds
     answers = run_all(
-        group_named, [[name] for name in names], settings, processes=chosen.processes, seconds=limit, report=report
+        search_group, [[name] for name in names], settings, processes=chosen.processes, seconds=limit, report=report
     )
     found = summary(answers)
     print(
-        f"{found['confirmed']} of {found['tried']} pairs confirmed in {time.monotonic() - start:.0f} s;"
+        f"{found['witnessed']} of {found['tried']} pairs have a counterexample, {time.monotonic() - start:.0f} s;"
         f" {found['groups']['done']} of {len(names)} groups, {found['pairs of classes']} pairs of classes in them;"
-        f" {found['equals']['tried']} pairs of equals tried, {len(found['equals']['told apart'])} told apart"
+        f" {found['equals']['tried']} pairs of one class tried, {len(found['equals']['distinguished'])} distinguished"
     )
     if chosen.out is not None:
         stated = {key: settings[key] for key in ("pairs", "agreeing", "equals", "seconds", "seed")}
         stated |= {"minutes": chosen.minutes, "families": chosen.families, "processes": chosen.processes}
         content = {"environment": reading_environment(), "settings": stated, **found}
         chosen.out.write_text(json.dumps(content, indent=1) + "\n")
-    return 1 if found["groups"]["failed"] or found["equals"]["told apart"] else 0
+    return 1 if found["groups"]["failed"] or found["equals"]["distinguished"] else 0
 
 
 if __name__ == "__main__":

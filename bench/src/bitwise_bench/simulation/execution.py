@@ -1,8 +1,8 @@
-"""The corpus run on bit patterns, without a GPU, and held against the bytes that a GPU returned.
+"""The corpus executed on bit patterns, without a GPU, and compared with the bytes that a GPU returned.
 
     python -m bitwise_bench.simulation.execution records/bytes-sm90-h100-triton-3.6.0.json
 
-Every configuration is compiled here, run for each recorded draw, and its outputs hashed as the recorder hashed them.
+Every configuration is compiled, executed for each recorded kind of input, and its output hashes are compared.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from bitwise_core.machine.domain import Unreadable
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What came of one case: the draws whose bytes are other than the recorded ones, or why it was not run.
+    """The result for one configuration: the kinds of input whose bytes differ, or the reason why it was not executed.
 
-    `digest` is that of the text that ran; where it is not the recorded one, nothing was compared.
+    `digest` is that of the compiled text; nothing is compared where it differs from the recorded one.
     """
 
     id: str
@@ -43,7 +43,7 @@ class Run:
     refused: str | None = None
 
     def against(self, record: CaseRecord) -> str:
-        """`equal`, `different`, `refused`, or `another text`."""
+        """Return `equal`, `different`, `refused`, or `another text` where the digests differ."""
         if self.digest != record.digest:
             return "another text"
         if self.refused is not None:
@@ -52,7 +52,7 @@ class Run:
 
 
 def run_case(case: Case, record: CaseRecord, recorded: Records, draws: Iterable[str] | None = None) -> Run:
-    """Compiles a case, runs it for the given draws (all recorded ones by default), and compares hashes."""
+    """Compile and execute a configuration on some kinds of input (default: all recorded ones) and compare hashes."""
     source, digest, _ = compile_source(case)
     if digest != record.digest:
         return Run(case.id, digest)
@@ -66,7 +66,7 @@ def run_case(case: Case, record: CaseRecord, recorded: Records, draws: Iterable[
 
 
 def outputs(case: Case, prepared: Prepared, draws: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The hashes of a case's outputs after a run on each draw, by draw.  Raises Unreadable."""
+    """Return the hashes of the outputs for each kind of input.  Raises Unreadable."""
     launch = prepared.ready.launch
     inputs = [inputs_of(case, draw) for draw in draws]
     offsets = {array.name: array.offset * DTYPE_BYTES[array.dtype] for array in case.arrays}
@@ -84,17 +84,17 @@ def outputs(case: Case, prepared: Prepared, draws: Sequence[str]) -> dict[str, t
 
 
 def _allocation(bits: Bits, offset: int) -> Bits:
-    """The bytes of a buffer that starts `offset` bytes into its allocation."""
+    """Return the bytes of an allocation whose buffer starts at `offset`, in bytes."""
     return np.concatenate([np.zeros(offset, dtype=np.uint8), bits.view(np.uint8)])
 
 
 def size(case: Case) -> int:
-    """The warps of a case's launch: what its run costs, roughly."""
+    """Return the number of warps of the launch, an estimate of the cost of its execution."""
     return int(np.prod(case.grid)) * case.num_warps
 
 
 def run_named(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Runs the case called `name`; a job for the pool."""
+    """Execute the configuration with the id `name`; a job for `worker_pool.run_all`."""
     from bitwise_bench.corpus import catalogue
 
     recorded = load_records(settings["records"])
@@ -103,13 +103,13 @@ def run_named(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the corpus; the exit status is 1 where bytes are other than the recorded ones, else 0."""
+    """Execute the corpus; the exit status is 1 where bytes differ from the recorded ones, else 0."""
     parser = command_parser("simulation.execution", __doc__)
     parser.add_argument("records", type=Path, help="the recorded bytes")
-    parser.add_argument("--families", nargs="*", default=[], help="run these families only")
-    parser.add_argument("--draws", nargs="*", help="run these draws only")
+    parser.add_argument("--families", nargs="*", default=[], help="these families only")
+    parser.add_argument("--draws", nargs="*", help="these kinds of input only")
     parser.add_argument("--processes", type=int, default=2, help="worker processes (default 2)")
-    parser.add_argument("--seconds", type=float, default=300.0, help="time limit of one case (default 300)")
+    parser.add_argument("--seconds", type=float, default=300.0, help="time limit of one configuration (default 300)")
     chosen = parser.parse_args(arguments)
 
     from bitwise_bench.corpus import catalogue
@@ -118,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     recorded = load_records(chosen.records)
     unknown = sorted(set(chosen.draws or ()) - set(recorded.draws))
     if unknown:
-        parser.error(f"there is no draw called {', '.join(unknown)}; the recorded draws: {', '.join(recorded.draws)}")
+        parser.error(f"no kind of input {', '.join(unknown)} was recorded; recorded: {', '.join(recorded.draws)}")
     usable = {record.id for record in recorded.cases if record.usable}
     names = [
         case.id
@@ -141,7 +141,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     pieces = [names[i : i + 6] for i in range(0, len(names), 6)]
     run_all(run_named, pieces, settings, processes=chosen.processes, seconds=chosen.seconds, report=report)
-    print(f"{len(names)} cases in {time.monotonic() - start:.0f} s: " + ", ".join(f"{n} {k}" for k, n in count.items()))
+    print(
+        f"{len(names)} configurations in {time.monotonic() - start:.0f} s: "
+        + ", ".join(f"{n} {k}" for k, n in count.items())
+    )
     return 1 if wrong else 0
 
 

@@ -1,12 +1,12 @@
-"""The bytes of the corpus for an architecture without its GPU: every kernel run on bit patterns, as a record.
+"""Simulated bytes of the corpus for an architecture: every kernel executed on bit patterns, without a GPU.
 
     python -m bitwise_bench.simulation.recorder --target gfx942 --out records/bytes-gfx942-simulated-triton-3.6.0.json
 
-Approximations whose bits are not public are stood in for by the functions of the plugin's `corpus.stand_ins`, in this
-comparison alone.  Every case runs on the draws that tell most, and then on as many more as its group's time allows, the
-same for a group; what was not run is recorded as an empty hash.  Two kernels whose hashes agree form one byte class:
-fewer draws part fewer kernels, so that the number of byte classes is a lower bound.  The record is written as the run
-goes on and holds whole groups, so that one that is cut short is a record too.
+Approximate instructions whose bits are not documented are executed by surrogate functions.  Every configuration is
+executed on the kinds of input that distinguish most kernels, then on as many more as the time of its group allows, the
+same ones for a whole group; a kind that was not executed is recorded as an empty hash.  Fewer kinds distinguish fewer
+kernels, so the number of byte classes is a lower bound.  The record is written repeatedly during the run and contains
+complete groups only, so an interrupted run leaves a valid record.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from bitwise_core.machine.arch import Arch, BitPatterns
 
 FIRST = ("normal", "wide", "special", "subnormal", "negative_zero", "zeros")
 ORDER = (*FIRST, *(kind for kind in DRAWS if kind not in FIRST))
-"""The draws, those first that tell most."""
+"""All kinds of input; those that distinguish most kernels come first."""
 
 FEWEST = 6
-"""Draws on which every kernel runs first, however long that takes."""
+"""The number of kinds on which every kernel is executed, whatever the time."""
 
 _BATCH = 6
 _BATCH_SECONDS = 20.0
-"""A worker takes so many cases of a group at once, or those that take about so long."""
+"""The size of a batch for one worker: a number of configurations of a group, or their estimated time in seconds."""
 
 SAVE_EVERY = 10.0
-"""Seconds between writes of what is there so far."""
+"""Seconds between writes of the record."""
 
 
 SURROGATES = {"gfx942": gfx942_surrogates.SURROGATES}
@@ -60,10 +60,10 @@ def with_surrogates(arch: Arch) -> Arch:
 
 
 def simulate_case(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Compile the case called `name` and run it on its group's part of ORDER; a job for the pool.
+    """Compile a configuration and execute it on a range of ORDER; a job for `worker_pool.run_all`.
 
-    `settings["parts"]` gives the first and the end of the part by group; without them they are the first draws.
-    With `settings["folder"]` the kernel is taken from there.
+    `settings["parts"]` gives the range (first, end) by group; the default is the first FEWEST kinds.  With
+    `settings["folder"]` the compiled kernel is read from that folder.
     """
     from bitwise_bench.compilation.sources import compile_source, stored_source
     from bitwise_bench.corpus import catalogue
@@ -91,11 +91,11 @@ def simulate_case(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _KNOWN: dict[tuple[str, str, str, str], dict[str, tuple[str, ...]]] = {}
-"""What this process has run: several options of a compiler often give one text."""
+"""Hashes computed by this process, since several compile options often give the same text."""
 
 
-def counts_of(first: Mapping[str, Mapping[str, Any]], budget: float) -> dict[str, int]:
-    """How many draws each group gets: as many as its slowest case runs in `budget` seconds, FEWEST at least."""
+def kinds_by_group(first: Mapping[str, Mapping[str, Any]], budget: float) -> dict[str, int]:
+    """Return the number of kinds by group, at least FEWEST: its slowest configuration takes about `budget` seconds."""
     slowest: dict[str, float] = {}
     for name, answer in first.items():
         group = name.rsplit("/", 1)[0]
@@ -107,25 +107,26 @@ def _of_one_draw(answer: Mapping[str, Any]) -> float:
     return float(answer.get("seconds", 0.0)) / FEWEST
 
 
-def budget_for(first: Mapping[str, Mapping[str, Any]], total: float) -> float:
-    """The budget of one case with which the draws beyond the first take about `total` seconds of one core."""
+def budget_for_total(first: Mapping[str, Mapping[str, Any]], total: float) -> float:
+    """Return the budget per configuration with which all kinds but the first FEWEST take `total` seconds of a core."""
     low, high = 0.0, 1e4
     for _ in range(40):
         middle = (low + high) / 2
-        counts = counts_of(first, middle)
+        counts = kinds_by_group(first, middle)
         needed = sum((counts[name.rsplit("/", 1)[0]] - FEWEST) * _of_one_draw(answer) for name, answer in first.items())
         low, high = (middle, high) if needed <= total else (low, middle)
     return low
 
 
-def whole_groups(
+def complete_groups(
     first: Mapping[str, Mapping[str, Any]],
     more: Mapping[str, Mapping[str, Any]],
     groups: Mapping[str, Sequence[str]],
 ) -> dict[str, Mapping[str, Any]]:
-    """The answers of a first run with those of a later one, for groups that are whole: one set of draws for each.
+    """Return the merged answers of two passes for complete groups, each with one set of kinds.
 
-    A group that the first run has not ended is left out, one that the later run has not ended is as the first left it.
+    A group that the first pass did not complete is omitted; one that the second pass did not complete keeps the answers
+    of the first.
     """
     found: dict[str, Mapping[str, Any]] = {}
     for names in groups.values():
@@ -138,15 +139,15 @@ def whole_groups(
 
 
 def _joined(first: Mapping[str, Any], more: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """One case's answers: the hashes of both runs."""
+    """Return the answers of one configuration with the hashes of both passes."""
     if more is None:
         return first
     hashes = [list(new if any(new) else old) for old, new in zip(first["hashes"], more["hashes"], strict=True)]
     return {**first, "hashes": hashes}
 
 
-def pieces_of(groups: Mapping[str, Sequence[str]], seconds: Mapping[str, float]) -> list[list[str]]:
-    """The cases of each group in pieces for one worker; groups of cases that take little time come first."""
+def batches_of(groups: Mapping[str, Sequence[str]], seconds: Mapping[str, float]) -> list[list[str]]:
+    """Return batches of configurations of one group each; fast groups come first."""
 
     def slowest(names: Sequence[str]) -> float:
         return max((seconds.get(name, 0.0) for name in names), default=0.0)
@@ -159,18 +160,22 @@ def pieces_of(groups: Mapping[str, Sequence[str]], seconds: Mapping[str, float])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the corpus and write the record; the exit status is 1 where a case could not be run."""
+    """Execute the corpus and write the record; the exit status is 1 where a configuration could not be executed."""
     parser = command_parser("simulation.recorder", __doc__)
     parser.add_argument("--target", default="gfx942", help="the architecture (default gfx942)")
     parser.add_argument("--out", type=Path, required=True, help="where to write the record")
     parser.add_argument("--families", nargs="*", default=[], help="these families only")
-    parser.add_argument("--folder", type=Path, help="take the kernels from the folder of a corpus, compiled before")
+    parser.add_argument("--folder", type=Path, help="read compiled kernels from this folder")
     parser.add_argument(
         "--processes", type=int, default=os.cpu_count() or 1, help="worker processes (default: all cores)"
     )
-    parser.add_argument("--budget", type=float, default=60.0, help="seconds of one case for all draws (default 60)")
-    parser.add_argument("--total", type=float, help="let all cases together take about so many seconds instead")
-    parser.add_argument("--seconds", type=float, default=300.0, help="time limit of one case (default 300)")
+    parser.add_argument(
+        "--budget", type=float, default=60.0, help="seconds of one configuration for all kinds of input (default 60)"
+    )
+    parser.add_argument(
+        "--total", type=float, help="seconds of the whole run, instead of a budget for each configuration"
+    )
+    parser.add_argument("--seconds", type=float, default=300.0, help="time limit of one configuration (default 300)")
     chosen = parser.parse_args(arguments)
     from bitwise_bench.corpus import catalogue
     from bitwise_bench.worker_pool import run_all
@@ -179,15 +184,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     groups: dict[str, list[str]] = {}
     for case in cases:
         groups.setdefault(f"{case.family}/{case.group}", []).append(case.id)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers are the parallelism
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread in each worker process
     start = saved = time.monotonic()
     first: dict[str, Mapping[str, Any]] = {}
     more: dict[str, Mapping[str, Any]] = {}
 
     def save() -> None:
-        environment = {**reading_environment(), "simulated": "bit patterns, with stand-ins for approximations"}
+        environment = {**reading_environment(), "simulated": "bit patterns, with surrogates for approximations"}
         environment |= {"architecture": chosen.target, "machine": platform.machine()}
-        answers = whole_groups(first, more, groups)
+        answers = complete_groups(first, more, groups)
         results = [
             {"id": c.id, "family": c.family, "group": c.group, **answers[c.id]} for c in cases if c.id in answers
         ]
@@ -211,22 +216,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         save()
 
     work = {case.id: 1e-3 * size(case) * ("gemm" in case.family or "attention" in case.family) for case in cases}
-    run(first, pieces_of(groups, work), {})
-    print(f"{FEWEST} draws of {len(cases)} cases after {time.monotonic() - start:.0f} s", flush=True)
+    run(first, batches_of(groups, work), {})
+    print(f"{FEWEST} kinds of input of {len(cases)} configurations after {time.monotonic() - start:.0f} s", flush=True)
     left = None if chosen.total is None else max(1.0, chosen.total - (time.monotonic() - start))
-    # Processes that start, and compiling once more, take time too.
-    counts = counts_of(first, chosen.budget if left is None else budget_for(first, 0.8 * left * chosen.processes))
+    # The factor leaves time to start processes and to compile again.
+    counts = kinds_by_group(
+        first, chosen.budget if left is None else budget_for_total(first, 0.8 * left * chosen.processes)
+    )
     ran = {
         group: [name for name in names if not first[name].get("error")]
         for group, names in groups.items()
         if counts[group] > FEWEST
     }
     needed = {name: _of_one_draw(first[name]) * (counts[group] - FEWEST) for group in ran for name in ran[group]}
-    run(more, pieces_of(ran, needed), {group: (FEWEST, counts[group]) for group in ran})
+    run(more, batches_of(ran, needed), {group: (FEWEST, counts[group]) for group in ran})
     failed = sum(1 for each in (*first.values(), *more.values()) if each.get("error"))
     complete = sum(count == len(ORDER) for count in counts.values())
-    print(f"{len(cases)} cases, {failed} not run, {complete} of {len(counts)} groups on all {len(ORDER)} draws, "
-          f"after {time.monotonic() - start:.0f} s")  # fmt: skip
+    print(
+        f"{len(cases)} configurations, {failed} not executed, {complete} of {len(counts)} groups on all "
+        f"{len(ORDER)} kinds of input, after {time.monotonic() - start:.0f} s"
+    )
     return 1 if failed else 0
 
 

@@ -14,7 +14,7 @@ from bitwise_conformance.suite.changes import changed
 from bitwise_conformance.suite.expected import Kernel
 from bitwise_conformance.suite.reading import OPTIONS, read_source, reading, reads, run
 from bitwise_conformance.suite.suite import Suite
-from bitwise_conformance.suite.time_limit import OutOfTime, time_limit
+from bitwise_conformance.suite.time_limit import TimeLimitExceeded, time_limit
 from bitwise_core.asm import Module
 from bitwise_core.checker import Outcome, Source, verdict
 from bitwise_core.machine.arch import Arch
@@ -64,6 +64,6 @@ def _differs(arch: Arch, source: Source, before: dict[str, Array], plain: dict[s
     try:
         with time_limit(SECONDS):
             found = run(arch, source, before)
-    except (OutOfTime, Exception):  # a changed kernel may be anything
+    except (TimeLimitExceeded, Exception):  # a changed kernel may be anything
         return False
     return any(not np.array_equal(found[name], content) for name, content in plain.items())

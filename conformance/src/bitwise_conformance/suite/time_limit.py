@@ -1,4 +1,4 @@
-"""A limit on the time that a piece of work may take."""
+"""A limit on the run time of a block of code."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from contextlib import contextmanager
 from types import FrameType
 
 
-class OutOfTime(BaseException):
-    """A reading took longer than it was given.  No failure of the reading, so no Exception."""
+class TimeLimitExceeded(BaseException):
+    """The time limit was exceeded.  Not an Exception, so that handlers of failures do not catch it."""
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raises OutOfTime in the body after so many seconds.  Works in a process's main thread.
+    """Raise TimeLimitExceeded in the body after some seconds.  Works in the main thread of a process only.
 
-    Python drops what is raised in a callback of the garbage collector, so there the alarm waits for the next tick.
+    Python discards exceptions raised in callbacks of the garbage collector, so the alarm there is repeated.
     """
 
     def ring(number: int, frame: FrameType | None) -> None:
         if not _in_callback(frame):
-            raise OutOfTime
+            raise TimeLimitExceeded
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, seconds, 0.05)

@@ -1,6 +1,5 @@
-"""Triton kernels that run one instruction on patterns."""
+"""Kernels that apply one instruction to bit patterns, element by element."""
 
-# mypy: disable-error-code="no-untyped-def, untyped-decorator"
 from __future__ import annotations
 
 import triton

@@ -1,4 +1,4 @@
-"""Atomic updates with many contributors: float sums have no fixed order, integer sums and extremes need none."""
+"""Atomic updates with several contributors: floating-point sums in arrival order, integer sums, minima and maxima."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def atomic_largest(source, places, target, size, BLOCK: tl.constexpr, KIND: tl.c
 
 @triton.jit
 def count_then_sum(source, target, counter, parts, size, BLOCK: tl.constexpr, PROGRAMS: tl.constexpr):
-    """Every program stores its sum; the one that counts last adds all of them in order."""
+    """Every program stores its partial sum; the program that increments the counter last adds all of them in order."""
     program = tl.program_id(0)
     position = program * BLOCK + tl.arange(0, BLOCK)
     values = tl.load(source + position, mask=position < size, other=0.0)
@@ -73,7 +73,7 @@ def _sums() -> list[Case]:
             updated("target", "fp32", columns, "zero"),
             *numbers(rows=rows, columns=columns),
         ]
-        # The tile of 256 rows leaves one contributor a column: no order to choose.
+        # A tile of 256 rows leaves one contributor for each column, so the result is deterministic.
         for tall, wide, warps in ((16, 32, 2), (32, 32, 4), (64, 64, 4), (256, 32, 8), (256, 16, 4)):
             found.append(
                 configure(

@@ -1,4 +1,4 @@
-"""Attention forward, causal and not, for long keys and for decoding, and its backward passes."""
+"""Attention: forward with and without a causal mask, decoding with split keys, and the backward passes."""
 # ruff: noqa: PERF401  (configurations read better as nested loops)
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def attend(
     MASK: tl.constexpr,
     FILL: tl.constexpr,
 ):
-    """Turns over the keys from `first` to `last`: running maximum, sum and weighted values."""
+    """Iterate over the keys from `first` to `last`, updating the running maximum, sum and weighted values."""
     lane = tl.arange(0, HEAD)
     for start in range(first, last, BN):
         key = start + tl.arange(0, BN)
@@ -76,7 +76,7 @@ def attention_forward(
     out = tl.zeros((BM, HEAD), tl.float32)
     if CAUSAL:
         if SKIP:
-            # Keys before the block need no mask; the block on the diagonal does.
+            # Only the block on the diagonal needs a mask.
             border = tl.program_id(0) * BM // BN * BN
             top, total, out = attend(
                 q, top, total, out, key + base, value + base, rows, 0, border, length, scale, HEAD, BN, "none", FILL
@@ -103,7 +103,7 @@ def attention_forward(
 def attention_decode(
     query, key, value, partial, statistics, length, scale, HEAD: tl.constexpr, BN: tl.constexpr, PARTS: tl.constexpr
 ):
-    """One query a head, padded to 16 rows; program (head, part) attends to its part of the keys."""
+    """One query per head, padded to 16 rows; program (head, part) processes one part of the keys."""
     head = tl.program_id(0)
     part = tl.program_id(1)
     lane = tl.arange(0, HEAD)

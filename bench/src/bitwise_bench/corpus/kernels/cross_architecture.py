@@ -1,6 +1,6 @@
-"""Kernels whose order of operations is written down, each to be compiled for two architectures and compared.
+"""Kernels whose order of operations is fixed by the source, compiled for two architectures and compared.
 
-A pair names its kernel, what it expects, and for a difference the operations of the two nodes that part.
+A pair gives its kernel, the expected verdict, and for a difference the operations of the first divergence.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _elementwise_pairs() -> Iterator[Pair]:
                            right=flushing, name=f"{kind}-flushed")  # fmt: skip
     yield _elementwise("copy", "equal", right=flushing, name="copy-flushed")
     yield _elementwise("widened", "equal", dtype="fp16")
-    # The AMD backend rounds a product once to fp16, with +0 added: a product of -0 comes out as +0.
+    # The AMD backend rounds a product to fp16 by an fma with +0, so a product of -0 becomes +0.
     yield _elementwise("narrowed", "different", ("mul.rn.fp32", "fma.rn.fp32"), out="fp16")
     yield _elementwise("divide", "equal")
     yield _elementwise("root", "different", ("sqrt.rn.fp32", "select"))
@@ -185,7 +185,7 @@ def _elementwise_pairs() -> Iterator[Pair]:
     yield _elementwise("power", "different", name="power")
     yield _elementwise("logarithm", "different", name="logarithm")
     yield _elementwise("inverse_root", "different", name="inverse_root")
-    # Runs on bit patterns make one NaN everywhere, so that no input shows this one here.
+    # Execution on bit patterns does not distinguish NaN payloads, so no input is a witness.
     yield _elementwise("bits", "different", out="i32", name="bits-of-a-product", same_bytes=True)
     yield _elementwise("loaded_bits", "equal", out="i32")
     yield _elementwise("integers", "equal", dtype="i32", out="i32")
@@ -232,7 +232,7 @@ def _product_pairs() -> Iterator[Pair]:
 def _moving_pairs() -> Iterator[Pair]:
     buffers = [given("x", "fp32", 500), index("places", "i32", 700, 500), result("z", "fp32", 700)]
     arguments: list[Argument] = [*buffers, *numbers(count=700)]
-    # Loads of the AMD backend give 0 beyond two gigabytes, which no place of this launch is.
+    # Buffer loads of the AMD backend return 0 beyond 2 GiB, which no address of this launch reaches.
     yield pair("gathered", gathered, arguments, (3,), "different", ("gather 32", "select"),
                 same_bytes=True, BLOCK=256)  # fmt: skip
     for dtype in ("fp32", "fp16"):
@@ -241,7 +241,7 @@ def _moving_pairs() -> Iterator[Pair]:
 
 
 def pairs() -> tuple[Pair, ...]:
-    """Every pair, in a stable order."""
+    """Return every pair, in a stable order."""
     return (
         *_elementwise_pairs(),
         *_walk_pairs(),

@@ -1,4 +1,4 @@
-"""Pairs of kernels that bring elements together: pinned sums, norms, walks, scans, dot products, tiles."""
+"""Pairs of kernels that combine elements: pinned sums, norms, sequential loops, scans, dot products, tiles."""
 
 from __future__ import annotations
 
@@ -234,8 +234,8 @@ def _tiled_pairs() -> Iterator[Pair]:
 
 
 def pairs() -> tuple[Pair, ...]:
-    """The pairs of this module, in a stable order."""
-    # Kernels look their functions up among the names of their module, which does not need bitwise-triton to load.
+    """Return the pairs of this module, in a stable order."""
+    # Triton looks up callees in the globals of this module, which must load without bitwise-triton.
     from bitwise_triton.reductions.kernels import functions
 
     globals().update({name: getattr(functions, name) for name in ("mul_rounded", "negative_zero", "tree_sum")})

@@ -1,4 +1,4 @@
-"""Pairs of kernels that compute each element for itself: chains, casts, quantisation, integers, choices."""
+"""Pairs of elementwise kernels: chains of operations, casts, quantisation, integer arithmetic, selections."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def optimiser(p, g, m, v, count, rate, beta, BLOCK: tl.constexpr):
 
 
 _ROOTS = ("sqrt.rn.fp32", "select")
-"""Triton for gfx942 refines v_rsq with no care for small operands."""
+"""Triton for gfx942 refines v_rsq without scaling subnormal operands."""
 
 
 def _chain_pairs() -> Iterator[Pair]:
@@ -156,7 +156,7 @@ def _chain_pairs() -> Iterator[Pair]:
     yield of_values(chains, "chain", "fp16")
     yield of_values(chains, "chain", "fp64")
     yield of_values(chains, "length", nodes=_ROOTS)
-    # One compiler takes a negation out of a difference: where that is a zero, it has the other sign.
+    # One compiler factors a negation out of a difference, which changes the sign of a zero result.
     yield of_values(chains, "negated", nodes=("add.rn.fp32", "neg.fp32"))
     yield of_values(chains, "over_eight", nodes=("div.full.literal.fp32@sm_90", "mul.rn.fp32"), same_bytes=True)
     yield of_values(chains, "floor", nodes=("convert.rmi.ftz.fp32.fp32", "convert.rmi.fp32.fp32"))
@@ -173,7 +173,7 @@ def _choice_pairs() -> Iterator[Pair]:
     yield of_values(choices, "maximum", "fp64")
     yield of_values(choices, "comparisons", "fp32", "i32")
     yield of_values(choices, "clamp_integers", "i32", integers=True)
-    # A NaN is made the upper bound by one and the lower by the other.
+    # One clamps a NaN to the upper bound, the other to the lower bound.
     yield of_values(choices, "clamp", nodes=("or.b32", "min.fp32"))
 
 
@@ -193,9 +193,9 @@ def _cast_pairs() -> Iterator[Pair]:
     yield of_values(casts, "quantised", "fp32", "i32")
     for kind in ("high_product", "over_ten", "remainders"):
         yield of_values(casts, kind, "i32", integers=True)
-    # A NaN becomes the least integer there and 0 here.
+    # A NaN is converted to the least integer by one and to 0 by the other.
     yield of_values(casts, "cast", "fp64", "i32", nodes=("convert.rzi.s32.fp64", "select"))
-    # One rounding there and two here are the same, since fp32 holds such a product; no rule says so.
+    # Two roundings and one agree, since such a product is exact in fp32; no rule states this.
     yield of_values(casts, "cast_product", "bf16", nodes=("mul.rn.bf16", "convert.rn.bf16.fp32"), same_bytes=True)
     yield of_values(casts, "quotient_of_integers", "i32", nodes=("div.s32", "sub.b32"), integers=True, same_bytes=True)
     for out, nodes in (("fp32", None), ("bf16", None), ("fp16", ("mul.rn.fp32", "fma.rn.fp32"))):
@@ -206,11 +206,11 @@ def _cast_pairs() -> Iterator[Pair]:
     state += [updated("v", "fp32", 900, "positive")]
     optimised = [*state, *numbers(count=900, rate=1e-3, beta=0.75)]
     yield pair("optimiser", optimiser, optimised, (4,), BLOCK=256)
-    # Of two products that are added one becomes part of a fused operation, and not the same one.
+    # Of two products that are added, the compilers contract different ones.
     yield pair("optimiser-fused-both", optimiser, optimised, (4,), "different", ("fma.rn.fp32", "add.rn.fp32"),
                left=FUSING, right=FUSING, BLOCK=256)  # fmt: skip
 
 
 def pairs() -> tuple[Pair, ...]:
-    """The pairs of this module, in a stable order."""
+    """Return the pairs of this module, in a stable order."""
     return (*_chain_pairs(), *_choice_pairs(), *_cast_pairs())

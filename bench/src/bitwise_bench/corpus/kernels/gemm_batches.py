@@ -1,4 +1,4 @@
-"""Many matrix products in one launch, and products whose depth is taken in groups."""
+"""Batched and grouped matrix products, and products with a grouped k loop."""
 # ruff: noqa: PERF401  (configurations read better as nested loops)
 
 from __future__ import annotations

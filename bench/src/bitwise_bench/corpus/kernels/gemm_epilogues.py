@@ -1,4 +1,4 @@
-"""Matrix products with more behind them: bias and activation, row sums, column sums, softmax."""
+"""Matrix products with epilogues: bias and activation, row sums, column sums, softmax."""
 # ruff: noqa: PERF401  (configurations read better as nested loops)
 
 from __future__ import annotations

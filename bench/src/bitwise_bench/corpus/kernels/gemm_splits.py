@@ -1,4 +1,4 @@
-"""Matrix products whose inner dimension is cut between programs: split-K, stream-K, and the sums that follow."""
+"""Matrix products whose k axis is divided between programs: split-K, stream-K, and their reductions."""
 # ruff: noqa: PERF401  (configurations read better as nested loops)
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def split_k_atomic(a, b, c, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.
 
 @triton.jit
 def stream_k_partial(a, b, c, workspace, m, n, k, share, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """Each program takes `share` turns of the list of all turns; a tile it does not finish goes to the workspace."""
+    """Each program runs `share` consecutive iterations of all tiles; partial tiles go to the workspace."""
     program = tl.program_id(0)
     turns = tl.cdiv(k, BK)
     across = tl.cdiv(n, BN)
@@ -133,7 +133,7 @@ def stream_k_fixup(workspace, c, m, n, turns, share, BM: tl.constexpr, BN: tl.co
     offset = tl.arange(0, BM)[:, None] * BN + tl.arange(0, BN)[None, :]
     total = tl.zeros((BM, BN), tl.float32)
     for program in range(first, last + 1):
-        # A program's second piece is the tile that it began but did not start its share with.
+        # The second slot holds a tile other than the one that the program's share starts with.
         slot = program * 2 + tl.where(program * share >= tile * turns, 0, 1)
         total += tl.load(workspace + slot * BM * BN + offset)
     row = (tile // across) * BM + tl.arange(0, BM)
@@ -145,7 +145,7 @@ def stream_k_fixup(workspace, c, m, n, turns, share, BM: tl.constexpr, BN: tl.co
 def serial_split_k(
     a, b, c, workspace, turns_done, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, SPLIT: tl.constexpr
 ):
-    """The program that arrives last sums all parts in order: an atomic counter decides who, not what."""
+    """The program that increments the counter last adds all parts in order, so the bytes do not depend on it."""
     block_m = tl.program_id(0)
     block_n = tl.program_id(1)
     part = tl.program_id(2)
@@ -201,7 +201,7 @@ def _split() -> list[Case]:
             ]
             for strided in (False, True):
                 for tile, warps, stages in PARTIAL_TILES:
-                    # What a part covers depends on the depth of a turn, so each depth is a group of its own.
+                    # The extent of a part depends on BK, so each BK is a separate group.
                     found.append(
                         configure(
                             "split_k_partial",

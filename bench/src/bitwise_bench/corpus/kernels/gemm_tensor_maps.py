@@ -1,4 +1,4 @@
-"""Matrix products through tensor maps, persistent programs and specialised warps."""
+"""Matrix products with tensor maps, persistent loops and warp specialisation."""
 # ruff: noqa: PERF401  (configurations read better as nested loops)
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def gemm_persistent_map(
 
 @triton.jit
 def map_copy_sum(source_map, target, rows, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Column sums of tiles that arrive by tensor copies; beyond the edge they hold zeros."""
+    """Column sums of tiles loaded through a tensor map, which fills out-of-bounds elements with zeros."""
     block = tl.program_id(0)
     total = tl.zeros((COLUMNS,), tl.float32)
     for start in range(0, rows, ROWS):
@@ -236,10 +236,10 @@ def _host() -> list[Case]:
                 ((64, 128, 32), 4, 4),
             ):
                 maps = [_map("a", a, m, k, tile[0], tile[2]), _map("b", b, k, n, tile[2], tile[1])]
-                # The compiler halves a tile of 128 rows between two consumer groups, but not its tensor-map store.
+                # The compiler splits a tile of 128 rows between two consumer warp groups, but not its tensor-map store.
                 halved = tile[0] == 128 and warps == 4
                 if halved and specialised:
-                    continue  # does not finish on hardware with Triton 3.6.0
+                    continue  # with Triton 3.6.0 the kernel does not terminate on the GPU
                 arguments = (
                     [*maps, c, *numbers(m=m, n=n, k=k)]
                     if halved

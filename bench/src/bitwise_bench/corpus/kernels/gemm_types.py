@@ -1,4 +1,4 @@
-"""Matrix products by operand type: narrow sums, fp32 in several precisions, fp8, int8 and fp64."""
+"""Matrix products by operand type: fp16 accumulators, fp32 in several precisions, fp8, int8 and fp64."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def gemm_wrapped(
 
 
 def operands(dtype: str, out: str, m: int, n: int, k: int, order: str = "nn") -> list[Argument]:
-    """Buffers, sizes and strides of `gemm`; `order` says for a and b whether each is stored transposed ("t")."""
+    """Return buffers, sizes and strides of `gemm`; `order` has a "t" for each of a and b that is stored transposed."""
     return [
         given("a", dtype, m * k),
         given("b", dtype, k * n),
@@ -138,7 +138,7 @@ def gemm_case(
     precision: str = "tf32",
     options: dict[str, Any] | None = None,
 ) -> Case:
-    """One configuration of `gemm`; `tile` is its height, width and depth, `order` the rows of tiles kept together."""
+    """Return one configuration of `gemm`; `tile` is (BM, BN, BK), `order` the rows of tiles in a swizzle group."""
     return configure(
         family,
         group,

@@ -1,4 +1,4 @@
-"""Kernels in the manner of a graph compiler: fused producers, persistent and looped reductions, split products."""
+"""Kernels such as Inductor generates: fused producers, persistent and looped reductions, split-K products."""
 # ruff: noqa: PERF401  (configurations read better as nested loops)
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def fused_sum_loop(left, right, out, xnumel, rnumel, XBLOCK: tl.constexpr, RBLOC
 
 @triton.jit
 def outer_sum_loop(source, out, xnumel, rnumel, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr):
-    """Sums over the slow dimension: neighbouring lanes hold neighbouring outputs."""
+    """Sum over the slow axis: neighbouring lanes hold neighbouring outputs."""
     x = (tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK))[None, :]
     base = tl.arange(0, RBLOCK)[:, None]
     running = tl.full([RBLOCK, XBLOCK], 0.0, tl.float32)
@@ -111,7 +111,7 @@ def split_product(
     SPLIT: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    """All sizes are compile-time constants; the parts of k are contiguous and a multiple of BK."""
+    """Split-K product; all sizes are compile-time constants, and the parts of k are contiguous multiples of BK."""
     down: tl.constexpr = (M + BM - 1) // BM
     across: tl.constexpr = (N + BN - 1) // BN
     block = tl.program_id(0)

@@ -1,4 +1,4 @@
-"""Kernels that ask the matrix units what they return: one tile for each program."""
+"""Kernels that run one matrix instruction on one tile per program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def warp_tiles(
     STEPS: tl.constexpr,
     HELD: tl.constexpr,
 ):
-    """STEPS instructions of one warp, each on the result of the one before; one register of a lane for each element.
+    """STEPS instructions of one warp, chained through the accumulator; one register of a lane for each element.
 
     left (tiles, STEPS, A, 32), right (tiles, STEPS, B, 32), start and target (tiles, C, 32).
     """
@@ -66,9 +66,9 @@ def group_tiles(
     RIGHT: tl.constexpr,
     RESULT: tl.constexpr,
 ):
-    """target = start + left @ right, as the compiler places it on the widest unit that takes a tile of M rows.
+    """target = start + left @ right; the compiler chooses the widest matrix instruction for a tile of M rows.
 
-    left (tiles, M, K), right (tiles, N, K), start and target (tiles, M, N), all of unsigned patterns.
+    left (tiles, M, K), right (tiles, N, K), start and target (tiles, M, N), all as unsigned bit patterns.
     """
     tile = tl.program_id(0)
     rows, columns, depth = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)

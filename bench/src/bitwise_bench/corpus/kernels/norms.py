@@ -79,7 +79,7 @@ def layer_norm_weight_gradient(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Program (i, j) sums columns block j over the rows of share i: partial sums, to be added by a second kernel."""
+    """Program (i, j) sums block j of the columns over block i of the rows; a second kernel adds the partial sums."""
     part = tl.program_id(0)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     weight_sum = tl.zeros((ROWS, COLUMNS), tl.float32)

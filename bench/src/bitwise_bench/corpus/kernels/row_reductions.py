@@ -1,4 +1,4 @@
-"""Reductions of a whole row by one program: sums, products, extremes and means of several block shapes."""
+"""Reductions of a row by one program: sums, products, minima, maxima and means, in several block shapes."""
 # ruff: noqa: PERF401  (configurations read better as nested loops)
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def row_extreme(source, target, columns, BLOCK: tl.constexpr, KIND: tl.constexpr
     elif KIND == "min":
         outcome = tl.min(tl.load(address, mask=inside, other=float("inf")), axis=0)
     elif KIND == "product":
-        # Factors near 1: a product of plain draws underflows, and its bytes show nothing of its order.
+        # Factors near 1, since a product of normal draws underflows in every order.
         values = tl.load(address, mask=inside, other=0.0).to(tl.float32)
         outcome = tl.reduce(1.0 + 0.03125 * values, 0, multiply)
     else:
@@ -123,7 +123,7 @@ def _row_sums() -> list[Case]:
                     BLOCK=power_of_two(columns),
                 )
             )
-    # A pointer one element past an aligned one, and an odd row length: no vector loads.
+    # An unaligned pointer and an odd row length prevent vector loads.
     arguments = [given("source", "fp16", 16 * 999, offset=1), result("target", "fp32", 16), *numbers(columns=999)]
     for warps in (1, 4, 8):
         found.append(configure("row_sum", "offset-fp16-16x999", row_sum, arguments, (16,), warps=warps, BLOCK=1024))

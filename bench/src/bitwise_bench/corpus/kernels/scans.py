@@ -1,4 +1,4 @@
-"""Cumulative sums, and a recurrence as an associative scan."""
+"""Cumulative sums, and a linear recurrence as an associative scan."""
 # ruff: noqa: PERF401  (configurations read better as nested loops)
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def scan_recurrence(gains, source, target, columns, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     position = tl.arange(0, BLOCK)
     inside = position < columns
-    # Gains near 1: with plain draws the recurrence forgets what one warp hands to the next.
+    # Gains near 1: with normal draws the carry between warps decays to nothing.
     gain = 1.0 + 0.03125 * tl.load(gains + row * columns + position, mask=inside, other=0.0).to(tl.float32)
     value = tl.load(source + row * columns + position, mask=inside, other=0.0).to(tl.float32)
     _, outcome = tl.associative_scan((gain, value), 0, combine_recurrence)

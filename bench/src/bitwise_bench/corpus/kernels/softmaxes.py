@@ -1,4 +1,4 @@
-"""Softmax in one block, several rows a block and in chunks; log-sum-exp; cross-entropy; arg-extremes."""
+"""Softmax with one block, several rows per block and chunked rows; log-sum-exp; cross-entropy; argmin and argmax."""
 # ruff: noqa: PERF401  (configurations read better as nested loops)
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def softmax_rows(source, target, rows, columns, ROWS: tl.constexpr, BLOCK: tl.co
 
 @triton.jit
 def softmax_online(source, target, columns, BLOCK: tl.constexpr, LANES: tl.constexpr):
-    """One pass for maximum and sum, kept per lane (LANES) or for the row, and one pass that writes."""
+    """One pass for maximum and sum, kept per lane (LANES) or per row, and one pass that writes."""
     row = tl.program_id(0)
     position = tl.arange(0, BLOCK)
     if LANES:

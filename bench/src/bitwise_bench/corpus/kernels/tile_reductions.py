@@ -1,4 +1,4 @@
-"""Reductions of two- and three-dimensional tiles along each axis, in one step and in run-time loops."""
+"""Reductions of two- and three-dimensional tiles along each axis, in one step and in loops."""
 # ruff: noqa: PERF401  (configurations read better as nested loops)
 
 from __future__ import annotations
