@@ -1,4 +1,4 @@
-"""Readings against the bytes of a real GPU: no two kernels of one class return different bytes."""
+"""Readings against the bytes of a GPU: no two kernels of one class return different bytes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def case(name: str, digest: str, label: int, repeated: bool = True) -> CaseRecor
     return CaseRecord(name, "f", "g", digest, digest, ("c",), (), repeated, label, None)
 
 
-def test_a_class_of_different_bytes_is_named() -> None:
+def test_a_class_with_two_byte_patterns_is_reported() -> None:
     records = {record.id: record for record in (case("f/g/a", "1", 0), case("f/g/b", "2", 1), case("f/g/c", "3", 1))}
     equal = [KernelReading("f/g/a", "1", "x"), KernelReading("f/g/b", "2", "x"), KernelReading("f/g/c", "3", "y")]
     assert compare(equal, records) == Agreement(3, 3, 0, 0, 2, 2, (("f/g/a", "f/g/b"),))
@@ -39,7 +39,7 @@ def test_a_class_of_different_bytes_is_named() -> None:
     assert compare(split, records).ratio == 1.5
 
 
-def test_other_texts_and_unsteady_bytes_are_left_out() -> None:
+def test_other_texts_and_nondeterministic_bytes_are_excluded() -> None:
     records = {record.id: record for record in (case("f/g/a", "1", 0), case("f/g/b", "2", 1, repeated=False))}
     readings = [
         KernelReading("f/g/a", "other", "x"),
@@ -51,7 +51,7 @@ def test_other_texts_and_unsteady_bytes_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("family", families())
-def test_classes_never_mix_bytes(family: str, record_property: Callable[[str, object], None]) -> None:
+def test_no_class_has_two_byte_patterns(family: str, record_property: Callable[[str, object], None]) -> None:
     triton = pytest.importorskip("triton")
     if triton.__version__ != recorded().environment["triton"]:
         pytest.skip(f"the bytes were recorded with Triton {recorded().environment['triton']}")

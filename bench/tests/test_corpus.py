@@ -79,7 +79,7 @@ def test_unsupported_configurations_are_listed_by_target() -> None:
     assert captured.target == "gfx942"
 
 
-def test_a_target_that_no_plugin_models_is_refused() -> None:
+def test_an_unknown_target_is_an_error() -> None:
     pytest.importorskip("triton")
     from bitwise_bench.corpus import catalogue
     from bitwise_core.registry import UnknownArchError
@@ -88,7 +88,7 @@ def test_a_target_that_no_plugin_models_is_refused() -> None:
         catalogue.cases("gfx1100")
 
 
-def test_contradictions_are_named() -> None:
+def test_inconsistent_configurations_are_errors() -> None:
     output = Array("c", "fp32", 4, "output")
     with pytest.raises(CaseError, match="case f/g/n: no buffer has the role output or inout"):
         Case("f", "g", "n", None, {}, {}, (1, 1, 1), (Array("a", "fp16", 4),))

@@ -40,7 +40,7 @@ def test_the_first_group_of_each_family(family: str) -> None:
     assert 0 < found.evaluations <= 16
 
 
-def test_tiles_and_stages_are_in_no_descriptor() -> None:
+def test_tiles_and_stages_are_not_in_the_descriptor() -> None:
     by_group: dict[str, set[str]] = {}
     for case in cases_of("gemm"):
         what = described(case)
@@ -59,7 +59,7 @@ def test_every_descriptor_is_written_and_read() -> None:
                 assert read(write(what.desc)) == what.desc
 
 
-def test_a_wrong_descriptor_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_descriptor_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = [case for case in cases_of("row_sum") if case.group == cases_of("row_sum")[0].group][:1]
     monkeypatch.setattr("bitwise_bench.descriptors.reductions.reversed", lambda bits: bits, raising=False)
     assert set(compare_with_records(cases, recorded(), DRAWS).different) == {cases[0].id}

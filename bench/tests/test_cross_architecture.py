@@ -14,7 +14,7 @@ DRAWS = ("normal", "special", "subnormal", "zeros", "wide", "tiny", "underflow",
 PAIRS = pairs()
 
 
-def test_there_are_pairs_of_both_kinds() -> None:
+def test_there_are_equal_and_different_pairs() -> None:
     assert len(PAIRS) >= 150
     assert len({each.name for each in PAIRS}) == len(PAIRS)
     assert sum(each.expected == "equal" for each in PAIRS) >= 120

@@ -1,4 +1,4 @@
-"""Drawn inputs are exact bit patterns, and hashes see every bit but the payload of a NaN."""
+"""Random inputs are exact bit patterns, and hashes depend on every bit except NaN payloads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bitwise_bench.draws.inputs import DRAWS, NOT_FINITE, canonical, digest_of, 
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "fp32"])
-def test_rounding_to_ieee_formats_is_numpys(dtype: str) -> None:
+def test_rounding_to_ieee_formats_agrees_with_numpy(dtype: str) -> None:
     raw = np.random.PCG64(3).random_raw(40000)
     values = np.ldexp((raw >> np.uint64(11)).astype(np.float64) - 2.0**52, (raw % np.uint64(40)).astype(np.int64) - 80)
     native = {"fp16": np.float16, "fp32": np.float32}[dtype]
@@ -47,7 +47,7 @@ PINNED_NORMAL = ["0x3edc2725", "0xbf7f3859", "0x3edfeaa3", "0xbf7d86af"]
 PINNED_WIDE = ["0x46c7", "0xc6c0", "0x40a2", "0x4061"]
 
 
-def test_a_draw_is_pinned_to_its_bits() -> None:
+def test_the_bits_of_a_draw_are_pinned() -> None:
     array = Array("source", "fp32", 4)
     assert [hex(bits) for bits in draw(array, "family/group", "normal").tolist()] == PINNED_NORMAL
     assert [hex(bits) for bits in draw(Array("a", "bf16", 4), "family/group", "wide").tolist()] == PINNED_WIDE
@@ -68,7 +68,7 @@ def test_draws_depend_on_group_buffer_and_kind_only() -> None:
 
 
 @pytest.mark.parametrize("dtype", sorted(FORMATS))
-def test_kinds_hold_what_they_are_named_after(dtype: str) -> None:
+def test_kinds_have_their_properties(dtype: str) -> None:
     form = FORMATS[dtype]
     drawn = {kind: draw(Array("a", dtype, 20000), "g", kind) for kind in DRAWS}
     exponent = {kind: (bits.astype(np.uint64) & np.uint64(form.infinity)) for kind, bits in drawn.items()}
@@ -83,19 +83,19 @@ def test_kinds_hold_what_they_are_named_after(dtype: str) -> None:
         assert {form.infinity, form.infinity | form.sign} < set(drawn["special"].tolist())
 
 
-def test_positive_draws_have_no_sign() -> None:
+def test_positive_draws_are_not_negative() -> None:
     for kind in DRAWS:
         assert not (draw(Array("a", "fp32", 500, kind="positive"), "g", kind) >> np.uint32(31)).any()
 
 
-def test_indices_stay_below_their_bound_and_outputs_hold_the_pattern() -> None:
+def test_indices_are_below_their_bound_and_outputs_hold_the_pattern() -> None:
     indices = draw(Array("a", "i64", 500, kind="index", below=7), "g", "normal")
     assert sorted(set(indices.tolist())) == [0, 1, 2, 3, 4, 5, 6]
     assert set(draw(Array("a", "bf16", 5, "output"), "g", "normal").tolist()) == {0xA5A5}
     assert set(draw(Array("a", "fp32", 5, "scratch"), "g", "normal").tolist()) == {0}
 
 
-def test_hashes_count_all_nans_as_one_and_tell_zeros_apart() -> None:
+def test_hashes_identify_all_nans_and_distinguish_zeros() -> None:
     def hashed(bits: int) -> str:
         return digest_of(np.array([bits], dtype=np.uint32), "fp32")
 
@@ -114,7 +114,7 @@ def thue_morse(index: int) -> int:
 
 
 @pytest.mark.parametrize("dtype", sorted(FORMATS))
-def test_kinds_that_show_differences_hold_what_they_are_named_after(dtype: str) -> None:
+def test_distinguishing_kinds_have_their_properties(dtype: str) -> None:
     form = FORMATS[dtype]
     drawn = {kind: draw(Array("a", dtype, 4096), "g", kind).astype(np.uint64) for kind in DRAWS}
     later = {kind: draw(Array("a", dtype, 4096), "g", kind, 1).astype(np.uint64) for kind in DRAWS}
@@ -160,7 +160,7 @@ def test_kinds_that_show_differences_hold_what_they_are_named_after(dtype: str) 
 
 
 @pytest.mark.parametrize(("kind", "distance"), [("ladder", 4), ("ladder.2", 512), ("ladder.3", 1024)])
-def test_the_rungs_of_a_ladder_are_half_an_ulp_of_the_next(kind: str, distance: int) -> None:
+def test_squares_of_a_ladder_are_half_an_ulp_of_the_next(kind: str, distance: int) -> None:
     drawn = draw(Array("a", "fp32", 16384), "g", kind).view(np.float32).astype(np.float64)
     ladders = np.flatnonzero(drawn == 2.0**-62)
     assert 0 < len(ladders) < len(drawn) / 32
@@ -171,6 +171,6 @@ def test_the_rungs_of_a_ladder_are_half_an_ulp_of_the_next(kind: str, distance: 
         assert 0 < rungs[1] ** 2 - 2.0**-148 < 2.0**-150
 
 
-def test_factors_of_a_case_are_numbered() -> None:
+def test_inputs_of_a_configuration_are_numbered() -> None:
     arrays = (Array("c", "fp16", 4, "output"), Array("a", "fp16", 4), Array("i", "i32", 4), Array("b", "fp16", 4))
     assert [place for _, place in places(SimpleNamespace(arrays=arrays))] == [0, 0, 1, 1]  # type: ignore[arg-type]

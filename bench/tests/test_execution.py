@@ -1,4 +1,4 @@
-"""Kernels run on bit patterns return the bytes that a GPU returned: each family's smallest configuration.
+"""Execution on bit patterns gives the bytes that a GPU returned: the smallest configuration of each family.
 
 `python -m bitwise_bench.simulation.execution` compares the whole corpus with the records.
 """
@@ -51,7 +51,7 @@ def test_outcomes(run: Run, outcome: str) -> None:
     assert run.against(record("1")) == outcome
 
 
-def test_a_wrong_hash_is_seen() -> None:
+def test_a_wrong_hash_is_detected() -> None:
     pytest.importorskip("triton")
     from bitwise_bench.corpus import catalogue
 

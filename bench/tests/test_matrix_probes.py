@@ -1,4 +1,4 @@
-"""The probes without a GPU: their kernels run on bit patterns, and their comparisons see a wrong row."""
+"""The probes without a GPU: their kernels executed on bit patterns, and the detection of a wrong row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TYPES = {"f4": "fp32", "f8": "fp64", "i1": "int8", "i2": "int16", "i4": "int32"}
 
 
 def on_patterns(row: MmaSpec, given: Operands) -> tuple[Bits, list[str]]:
-    """A device of the probes: the compiled kernel, run by the engine on bit patterns."""
+    """A device that executes the compiled kernel on bit patterns."""
     from bitwise_bench.matrix_units.device import instructions, tile_launch
     from bitwise_triton.arguments import Buffer
     from bitwise_triton.capture import compile_configuration
@@ -64,7 +64,7 @@ def on_patterns(row: MmaSpec, given: Operands) -> tuple[Bits, list[str]]:
         ("wgmma_k32_fp32_e5m2_e4m3_fp32_sm_90", "wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e4m3"),
     ],
 )
-def test_the_kernels_hand_every_operand_to_its_place(name: str, instruction: str) -> None:
+def test_the_kernels_pass_every_operand_to_its_position(name: str, instruction: str) -> None:
     row = UNITS[name]
     m, n = probes.SHAPES[row.family]
     kind = probes.batches(row)[0][0]
@@ -99,7 +99,7 @@ def altered(row: MmaSpec, **changes: Any) -> MmaSpec:
         ("mma.sync_k32_fp16_e5m2_e5m2_fp16_sm_90", {"rounding": "rz"}),
     ],
 )
-def test_a_device_that_follows_another_rule_is_seen(name: str, changes: dict[str, Any]) -> None:
+def test_a_device_with_other_arithmetic_is_detected(name: str, changes: dict[str, Any]) -> None:
     row = UNITS[name]
     _, same = probes.ask(row, exact)
     assert probes._status({name: same}) == 0
@@ -137,7 +137,7 @@ def test_accumulators_are_unpacked_as_they_are_packed(row: MmaSpec) -> None:
     assert assembly(row)[0].count("$") == assembly(row)[1].count(",") + 1
 
 
-def test_every_kind_of_draw_is_of_every_row_of_floats() -> None:
+def test_every_floating_point_row_has_every_kind_of_operands() -> None:
     row = UNITS["mma.sync_k16_fp32_fp16_fp16_fp32_sm_90"]
     assert {kind for kind, _, _ in probes.batches(row)} == set(KINDS)
     labels = [case.label for case in directed_cases(row)]

@@ -1,4 +1,4 @@
-"""The rows of matrix units against a sample of what an H100 returned."""
+"""The rows of matrix units against a sample of the results of an H100."""
 
 from __future__ import annotations
 
@@ -49,5 +49,5 @@ def altered(row: MmaSpec, changes: dict[str, Any]) -> MmaSpec:
         ("mma.sync_k8_fp64_fp64_fp64_fp64_sm_90", {"nan_order": ("left", "right", "accumulator")}),
     ],
 )
-def test_the_sample_tells_wrong_rows_apart(name: str, changes: dict[str, Any]) -> None:
+def test_the_sample_detects_wrong_rows(name: str, changes: dict[str, Any]) -> None:
     assert differing(altered(UNITS[name], changes), MEASURED[name]) > 0

@@ -1,4 +1,4 @@
-"""The scalar_element loop that the bench compares with says what the rows say."""
+"""The scalar loop of the benchmark gives the results of the rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNITS = registry.default().matrix_units
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_the_plain_loop_has_the_bits_of_the_row(name: str) -> None:
+def test_the_scalar_loop_has_the_bits_of_the_row(name: str) -> None:
     spec = UNITS[name]
     a, b, _ = operands(spec, 3, 4, 2 * spec.k)
     generator = np.random.default_rng(1)
@@ -26,7 +26,7 @@ def test_the_plain_loop_has_the_bits_of_the_row(name: str) -> None:
     assert found == expected.tolist()
 
 
-def test_a_loop_of_another_rule_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_with_other_arithmetic_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("M", 8), ("N", 8), ("K", 64)):
         monkeypatch.setattr(throughput, name, value)
     monkeypatch.setattr(throughput.operands, "__defaults__", (8, 8, 64))

@@ -1,4 +1,4 @@
-"""The rows of the matrix units against public vectors of their hardware."""
+"""The rows of matrix units against published test vectors of the hardware."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bitwise_core.mma.spec import MmaSpec
 UNITS = registry.load(["nvidia_earlier", "sm90", "sm100"]).matrix_units
 SINCE_READ = pytest.mark.skipif(
     VARIABLE not in os.environ,
-    reason=f"{VARIABLE} names no folder of vectors; bitwise_bench.matrix_units.published_vectors says what lies there",
+    reason=f"{VARIABLE} is not set; bitwise_bench.matrix_units.published_vectors describes the folder of vectors",
 )
 
 
@@ -53,7 +53,7 @@ def wrong(spec: MmaSpec, **changes: object) -> MmaSpec:
         (Vectors("B200", "e5m2", "fp32"), {"accumulator_last": False}),
     ],
 )
-def test_the_vectors_tell_wrong_rows_apart(vectors: Vectors, changes: dict[str, object]) -> None:
+def test_the_vectors_detect_wrong_rows(vectors: Vectors, changes: dict[str, object]) -> None:
     different, count = differing(folder(), vectors, wrong(UNITS[vectors.row], **changes))
     assert count == 5000
     assert different > count // 20

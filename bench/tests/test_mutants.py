@@ -70,7 +70,7 @@ def test_statements_know_what_they_read_and_write() -> None:
     assert statements[7].defines == set()
 
 
-def test_each_kind_changes_what_it_says() -> None:
+def test_the_changes_of_each_kind() -> None:
     assert after("rounding") == {
         "add.rz.f32 %r5, %r1, %r2;",
         "add.rz.f32 %r6, %r5, %r3;",
@@ -90,7 +90,7 @@ def test_the_same_seed_gives_the_same_mutants() -> None:
     assert generation.variants(TEXT, "one") == generation.variants(TEXT, "one")
 
 
-def test_lines_are_left_out_and_counted_from_one() -> None:
+def test_lines_are_removed_and_numbered_from_one() -> None:
     (dropped,) = generation.mutants(TEXT, "seed", 9, ["barrier dropped"])
     assert TEXT.split("\n")[dropped.line - 1] == "\tbar.sync \t0;"
     assert dropped.text == TEXT.replace("\tbar.sync \t0;\n", "")
@@ -116,8 +116,8 @@ def test_mutants_of_compiled_kernels(family: str) -> None:
         if one.outcome is Outcome.EQUAL and normalised_digest(one.mutant.text)[:16] not in same and not _same_bytes(one)
     ]
     assert [(one.kernel, one.mutant.kind, one.mutant.before, one.mutant.after) for one in unverified] == []
-    caught = sum(one.outcome is not Outcome.EQUAL for one in changed)
-    assert caught > len(changed) / 2
+    detected = sum(one.outcome is not Outcome.EQUAL for one in changed)
+    assert detected > len(changed) / 2
     broken = [one for one in judged if detection_rate.CRASH in one.reason]
     assert [(one.mutant.before, one.mutant.after, one.reason) for one in broken] == []
     neutral = [one for one in judged if one.mutant.neutral]

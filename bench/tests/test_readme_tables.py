@@ -1,4 +1,4 @@
-"""The tables of the README are those that the records give."""
+"""The tables of the README agree with the records."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def test_a_table_is_replaced_between_its_markers() -> None:
     assert "old" not in found
 
 
-def test_a_table_that_nobody_makes_is_refused() -> None:
+def test_a_table_without_a_generator_is_an_error() -> None:
     with pytest.raises(KeyError):
         rewritten("<!-- table: nothing -->\n<!-- end table -->", ROOT / "records")

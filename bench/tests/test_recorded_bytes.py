@@ -1,4 +1,4 @@
-"""Records survive the file, classes are numbered by bytes, and a digest forgets where a kernel was compiled."""
+"""Recorded bytes are read as written, byte classes are numbered, and digests do not depend on the build location."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bitwise_bench.recorded_bytes import RecordError, load_records, save_records
 
 
 def entry(name: str, group: str, *hashes: str, **more: object) -> dict[str, object]:
-    """One raw result with one output and a hash a draw."""
+    """Return a result with one output and one hash for each kind of input."""
     kept = {"id": f"f/{group}/{name}", "family": "f", "group": group, "outputs": ["c"], "digest": "d", "captured": "d"}
     return {**kept, "hashes": [[one] for one in hashes], "repeated": True, **more}
 
@@ -26,7 +26,7 @@ RESULTS: list[dict[str, object]] = [
 
 
 @pytest.mark.parametrize("name", ["records.json", "records.json.gz"])
-def test_records_come_back_as_they_were_saved(tmp_path: Path, name: str) -> None:
+def test_records_are_read_as_written(tmp_path: Path, name: str) -> None:
     save_records(tmp_path / name, {"gpu": "none"}, ("normal", "wide"), RESULTS)
     records = load_records(tmp_path / name)
     assert dict(records.environment) == {"gpu": "none"}
@@ -37,7 +37,7 @@ def test_records_come_back_as_they_were_saved(tmp_path: Path, name: str) -> None
     assert [case.id for case in records.groups()["f", "g"]] == ["f/g/a", "f/g/b", "f/g/c", "f/g/e"]
 
 
-def test_unusable_files_are_named(tmp_path: Path) -> None:
+def test_errors_name_unusable_files(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"missing\.json: cannot be read"):
         load_records(tmp_path / "missing.json")
     (tmp_path / "text.json").write_text("{}")
@@ -70,7 +70,7 @@ $L__tmp0:
 """
 
 
-def test_a_digest_forgets_folder_lines_and_comments_only() -> None:
+def test_a_digest_ignores_paths_debug_lines_and_comments_only() -> None:
     here = PTX.replace("{folder}", "/folder/a")
     there = PTX.replace("{folder}", "/srv/b").replace("1 12 0", "1 99 3").replace("a comment", "another")
     assert normalised_digest(here) == normalised_digest(there)
@@ -106,7 +106,7 @@ amdhsa.version:
 """
 
 
-def test_a_digest_of_a_gnu_assembler_text_forgets_the_same() -> None:
+def test_a_digest_of_gnu_assembler_text_ignores_the_same() -> None:
     assert normalised_text(GNU.format(folder="/folder/a")).splitlines() == [
         ".text",
         "k:",

@@ -1,4 +1,4 @@
-"""Simulated bytes: how draws are dealt out, and one family of gfx942 recorded and read against its record."""
+"""Simulated bytes: the choice of inputs, and one family of gfx942 recorded and compared with its record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bitwise_bench.simulation.gfx942_surrogates import SURROGATES
 from bitwise_core import registry
 
 
-def test_the_draws_that_tell_most_come_first_and_none_is_left_out() -> None:
+def test_all_kinds_of_input_are_ordered() -> None:
     assert recorder.ORDER[:3] == ("normal", "wide", "special")
     assert sorted(recorder.ORDER) == sorted(DRAWS)
     answers: dict[str, dict[str, float]] = {
@@ -25,12 +25,12 @@ def test_the_draws_that_tell_most_come_first_and_none_is_left_out() -> None:
         "f/h/a": {"seconds": 0.06},
         "f/i/a": {"seconds": 54.0},
     }
-    # Of the draws beyond the first six, h gets 26, g 4 for each of its cases, i none.
+    # Of the kinds after the first six, h gets 26, g 4 for each configuration, i none.
     assert 2.9 < recorder.budget_for_total(answers, 0.01 * 26 + (0.01 + 0.3) * 4) < 3.31
     assert recorder.kinds_by_group(answers, 3.1) == {"f/g": 10, "f/h": len(DRAWS), "f/i": recorder.FEWEST}
 
 
-def test_a_record_that_is_cut_short_holds_whole_groups() -> None:
+def test_an_interrupted_record_contains_complete_groups() -> None:
     groups = {"f/g": ["f/g/a", "f/g/b"], "f/h": ["f/h/a", "f/h/b"], "f/i": ["f/i/a", "f/i/b"]}
     first = {name: {"hashes": [["1"], [""]]} for name in ("f/g/a", "f/g/b", "f/h/a", "f/h/b", "f/i/a")}
     more = {name: {"hashes": [[""], ["2"]]} for name in ("f/g/a", "f/g/b", "f/h/a")}
@@ -38,13 +38,13 @@ def test_a_record_that_is_cut_short_holds_whole_groups() -> None:
     assert recorder.complete_groups(first, {}, groups) == dict.fromkeys(("f/g/a", "f/g/b", "f/h/a", "f/h/b"), one)
     found = recorder.complete_groups(first, more, groups)
     assert found == {"f/g/a": both, "f/g/b": both, "f/h/a": one, "f/h/b": one}
-    # What fails later keeps its group as it was; what failed at first stays out.
+    # A failure in the second pass keeps the answers of the first pass; one that failed in the first is not run again.
     failed = {"error": "no answer"}
     assert recorder.complete_groups(first, more | {"f/g/b": failed}, groups)["f/g/a"] == one
     assert recorder.complete_groups(first | {"f/g/b": failed}, {"f/g/a": more["f/g/a"]}, groups)["f/g/a"] == both
 
 
-def test_pieces_of_quick_groups_come_first_and_those_of_slow_ones_are_small() -> None:
+def test_fast_groups_come_first_and_batches_of_slow_ones_are_small() -> None:
     groups = {"f/g": ["f/g/a", "f/g/b"], "f/h": [f"f/h/{each}" for each in "abcdefgh"]}
     pieces = recorder.batches_of(groups, {"f/g/a": 15.0, "f/h/a": 0.1})
     assert pieces == [groups["f/h"][:6], groups["f/h"][6:], ["f/g/a"], ["f/g/b"]]
@@ -59,7 +59,7 @@ def test_surrogates_are_used_for_simulated_bytes_only() -> None:
     assert set(SURROGATES) < set(extended.functions)
 
 
-def test_a_stand_in_is_exact_where_it_can_be_and_within_a_unit_elsewhere() -> None:
+def test_a_surrogate_is_exact_if_possible_and_within_one_ulp_otherwise() -> None:
     power = SURROGATES["ex2.approx.fp32@gfx942"]
     numbers = np.array([0.0, -0.0, 3.0, -140.0, np.inf, -np.inf, 128.0], dtype=np.float32)
     found = power(numbers.view(np.uint32)).view(np.float32)
@@ -69,14 +69,14 @@ def test_a_stand_in_is_exact_where_it_can_be_and_within_a_unit_elsewhere() -> No
     above = np.nextafter(np.exp2(drawn.astype(np.float64)).astype(np.float32), np.float32(np.inf))
     value = power(drawn.view(np.uint32)).view(np.float32)
     assert ((value >= below) & (value <= above)).all()
-    # Neither always up nor always down.
+    # Rounded up for some operands and down for others.
     up = value.astype(np.float64) > np.exp2(drawn.astype(np.float64))
     assert 1000 < int(up.sum()) < 3000
     flushed = SURROGATES["rcp.approx.ftz.fp32@gfx942"](np.array([1, 0x7F000000, 0x40000000], dtype=np.uint32))
     assert [hex(each) for each in flushed] == ["0x7f800000", "0x0", "0x3f000000"]
 
 
-def test_a_reciprocal_among_data_is_the_stand_in_s() -> None:
+def test_a_reciprocal_of_data_uses_the_surrogate() -> None:
     pytest.importorskip("triton")
     from bitwise_bench.corpus import catalogue
 
@@ -85,7 +85,7 @@ def test_a_reciprocal_among_data_is_the_stand_in_s() -> None:
     assert [bool(hashes[0]) for hashes in found["hashes"]] == [draw in recorder.ORDER[:2] for draw in DRAWS]
 
 
-def test_a_family_is_recorded_and_read_against_its_record(tmp_path: Path) -> None:
+def test_a_family_is_recorded_and_compared_with_its_record(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     out = tmp_path / "bytes.json"
     arguments = ["--families", "gather_partials", "--target", "gfx942"]

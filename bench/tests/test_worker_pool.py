@@ -30,10 +30,10 @@ def job(name, settings):
 """
 
 
-def test_failures_stay_with_their_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "conformance_pool_jobs.py").write_text(JOBS)
+def test_a_failure_affects_only_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "worker_pool_jobs.py").write_text(JOBS)
     monkeypatch.syspath_prepend(str(tmp_path))
-    from conformance_pool_jobs import job  # type: ignore[import-not-found]
+    from worker_pool_jobs import job  # type: ignore[import-not-found]
 
     reported: list[str] = []
 
@@ -55,7 +55,7 @@ def test_failures_stay_with_their_job(tmp_path: Path, monkeypatch: pytest.Monkey
         "five": None,
     }
     processes = [answers[name]["process"] for name in ("one", "two", "three", "four", "five")]
-    # A failure leaves the process in use; a crash, a poisoned context and a hang each end it.
+    # A failure keeps the process; a crash, an unusable device context and a time-out each end it.
     assert processes[0] == processes[1]
     assert len(set(processes)) == 4
     assert os.getpid() not in processes

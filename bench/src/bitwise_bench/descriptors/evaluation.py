@@ -57,7 +57,7 @@ class Outcome:
 
 
 def compare_with_records(cases: Iterable[Case], recorded: Records, draws: Sequence[str] | None = None) -> Outcome:
-    `different` gives the kinds of input whose bytes differ from the recorded ones, by configuration; `without` counts
+    """Evaluate descriptors on some kinds of input (default: all recorded ones) and compare hashes of outputs."""
     chosen, records = list(recorded.draws if draws is None else draws), recorded.by_id()
     known: dict[tuple[str, str, Described], tuple[str, ...]] = {}
     different: dict[str, tuple[str, ...]] = {}
