@@ -148,7 +148,7 @@ def install(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure time and precision of the verdicts, and the speed of matrix units on a CPU."""
+    """Measure precision and time of the verdicts, and the throughput of matrix rows on a CPU."""
     install_workspace(session)
     install_triton(session)
     session.run("python", "-m", "bitwise_bench.matrix_units.throughput")

@@ -1,6 +1,6 @@
-"""Small changes of a parsed kernel, whatever its instruction set: one literal, one operand, one instruction.
+"""Mutations of a parsed kernel of any instruction set: one literal, one operand or one instruction changes.
 
-Which of them matter is for a run on bit patterns to say.
+Execution on bit patterns shows which of them change the bytes.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from dataclasses import replace
 from bitwise_core.asm import Address, Immediate, Instruction, Kernel, Module, Operand, Register
 
 
-def changed(module: Module, entry: str | None, seed: str) -> Iterator[tuple[str, Module]]:
-    """Every small change of an entry's instructions, each with what it does, in an order that the seed draws."""
+def mutations_of(module: Module, entry: str | None, seed: str) -> Iterator[tuple[str, Module]]:
+    """Yield every mutation of an entry with its description, in an order given by the seed."""
     kernel = module.kernel(entry)
-    found = list(_changes(kernel))
+    found = list(_mutations(kernel))
     random.Random(seed).shuffle(found)
     for what, instructions, labels in found:
         other = replace(kernel, instructions=instructions, labels=labels)
         yield what, replace(module, kernels=tuple(other if each is kernel else each for each in module.kernels))
 
 
-Changed = tuple[str, tuple[Instruction, ...], dict[str, int]]
+Mutation = tuple[str, tuple[Instruction, ...], dict[str, int]]
 
 
-def _changes(kernel: Kernel) -> Iterator[Changed]:
+def _mutations(kernel: Kernel) -> Iterator[Mutation]:
     labels = dict(kernel.labels)
     for place, instruction in enumerate(kernel.instructions):
         at = f"line {instruction.line}: {instruction.opcode}"
@@ -34,11 +34,11 @@ def _changes(kernel: Kernel) -> Iterator[Changed]:
         if place + 1 < len(kernel.instructions):
             rest = kernel.instructions[:place] + kernel.instructions[place + 1 :]
             moved = {name: index - (index > place) for name, index in labels.items()}
-            yield f"{at}: left out", rest, moved
+            yield f"{at}: removed", rest, moved
 
 
 def _instructions(kernel: Kernel, place: int) -> Iterator[tuple[str, Instruction]]:
-    """The instruction at a place with one change."""
+    """Yield the mutations of one instruction."""
     instruction = kernel.instructions[place]
     operands = instruction.operands
     for index, operand in enumerate(operands):
@@ -50,18 +50,18 @@ def _instructions(kernel: Kernel, place: int) -> Iterator[tuple[str, Instruction
             yield f"operands {index + 1} and {index + 2} swapped", replace(instruction, operands=swapped)
     if instruction.guard is not None:
         guard = replace(instruction.guard, negated=not instruction.guard.negated)
-        yield "guard turned around", replace(instruction, guard=guard)
+        yield "guard negated", replace(instruction, guard=guard)
     others = {each.opcode for each in kernel.instructions if len(each.operands) == len(operands)}
     for opcode in sorted(others - {instruction.opcode}):
         yield f"{opcode} instead", replace(instruction, opcode=opcode)
 
 
 def _operands(kernel: Kernel, place: int, index: int, operand: Operand) -> Iterator[tuple[str, Operand]]:
-    """Other operands in the place of one; a destination, the first operand, stays."""
+    """Yield replacements of one operand; a destination register, the first operand, is not replaced."""
     if isinstance(operand, Immediate):
         yield f"{operand.value + 1} instead of {operand.value}", replace(operand, value=operand.value + 1)
     elif isinstance(operand, Address):
-        yield "4 bytes further", replace(operand, offset=operand.offset + 4)
+        yield "offset + 4 bytes", replace(operand, offset=operand.offset + 4)
     elif isinstance(operand, Register) and index:
         earlier = [each.operands[0] for each in kernel.instructions[:place] if each.operands]
         kind = operand.name.rstrip("0123456789")

@@ -1,13 +1,13 @@
-"""What lies in a folder of samples: kernels with their launches, and what must come of them.
+"""The folder of samples: kernels with their launches, and the expected results.
 
 samples/
-  known_failures.txt              ids of cases that fail, one a line, each with its reason (optional)
+  known_failures.txt              ids of cases that fail, one per line, each with a reason (optional)
   <architecture>/
-    <group>/manifest.json         the launches of the assembly files beside it, on one set of buffers
+    <group>/manifest.json         the launches of the assembly files beside it, on the same buffers
     <group>/expected.json         an `Expected`
-    matrix_units/<row>.json       a `Vectors` of the row of that name
-  profiles/<profile>.json         a `Questions` of the profile of that name
-  launchers/<launcher>.json       a `Descriptors` of the launcher of that name
+    matrix_units/<row>.json       a `Vectors` for the row of that name
+  profiles/<profile>.json         a `ProfileQueries` for the profile of that name
+  launchers/<launcher>.json       a `LauncherRuns` for the launcher of that name
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from bitwise_core.machine.lanes import Array
 from bitwise_core.machine.launch import Launch, ManifestError, read_manifest
 
 MATRIX_UNITS, PROFILES, LAUNCHERS = "matrix_units", "profiles", "launchers"
-"""Folders of samples that hold no kernels."""
+"""Folders of samples without kernels."""
 
 
 class SampleError(ValueError):
-    """A sample does not say what it must: the sentence names the file and what to change."""
+    """A sample is invalid; the message names the file and what to change."""
 
 
 def _words(value: Any) -> Any:
-    """Patterns as they are written: hexadecimal words in order, parted by blanks."""
+    """Parse bit patterns: hexadecimal words separated by blanks."""
     return tuple(int(word, 16) for word in value.split()) if isinstance(value, str) else value
 
 
 Patterns = Annotated[tuple[int, ...], BeforeValidator(_words)]
 Buffers = str | dict[str, str]
-"""The bytes of buffers: the name of an .npz file with one array for each, or hexadecimal digits in memory's order."""
+"""The bytes of buffers: the name of an .npz file with an array for each, or hexadecimal digits in memory order."""
 
 
 class Record(BaseModel):
-    """A part of a sample."""
+    """A record in a file of samples."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Run(Record):
-    """One run of every kernel of a group on the same bytes.
+    """One run of every kernel of a group on the same inputs.
 
-    `source` says what returned the bytes (the device and its software); `before` holds every buffer before the launch,
-    `after` what is in the buffers afterwards, for each class in the order of `Expected.classes`.
+    `source` names the device and its software; `before` holds every buffer before the launch, `after` the buffers after
+    it, for each class in the order of `Expected.classes`.
     """
 
     source: str = Field(min_length=1)
@@ -62,7 +62,7 @@ class Run(Record):
 
 
 class Change(Record):
-    """A change of a kernel's text: what stands there (once at least, the first is changed) and what takes its place."""
+    """A change of the text of a kernel: the first occurrence of `before` is replaced by `after`."""
 
     kernel: str
     before: str = Field(min_length=1)
@@ -70,12 +70,12 @@ class Change(Record):
 
 
 class Expected(Record):
-    """What must come of the kernels of a group.
+    """The expected results of the kernels of a group.
 
-    `classes` parts the files of the manifest: those of one class return the same bits, those of two do not.
-    `every_launch` lists files that are read for every launch, in the same way: those of one class are Equal whatever
-    the launch is.  `trees` gives, for a file and an element (`y[0]`), the tree's text as `bitwise_core.tree.text`
-    writes it, by lines.  `different` and `equal` are changes that must not, and that must, come out Equal.
+    `classes` partitions the files of the manifest into equivalence classes.  `every_launch` partitions the files that
+    are read for every launch: those of one class are Equal for every launch.  `trees` gives, for a file and an element
+    (`y[0]`), the lines of the tree as `bitwise_core.tree.text` writes it.  `different` are changes that must not be
+    Equal to the original, `equal` changes that must be.
     """
 
     classes: tuple[tuple[str, ...], ...]
@@ -89,14 +89,16 @@ class Expected(Record):
     def _every_run_has_every_class(self) -> Expected:
         for run in self.runs:
             if len(run.after) != len(self.classes):
-                raise ValueError(f"a run has what follows for {len(run.after)} of {len(self.classes)} classes")
+                raise ValueError(
+                    f"a run has results for {len(run.after)} of {len(self.classes)} classes; `after` needs one for each"
+                )
         return self
 
 
 class Vectors(Record):
-    """Operands and results of a matrix unit, as bit patterns: `result` is that of c + sum of a[k] b[k].
+    """Operands and results of a matrix unit, as bit patterns: `result` is c + sum of a[k] b[k].
 
-    Where a and b have more elements than one step takes, steps follow one another, each on the result before it.
+    If a and b have more elements than one instruction takes, instructions are chained through the accumulator.
     """
 
     source: str = Field(min_length=1)
@@ -111,49 +113,49 @@ class Vectors(Record):
             len({len(self.a), len(self.b), len(self.c), len(self.result)}) != 1
             or len(set(map(len, self.a + self.b))) != 1
         ):
-            raise ValueError("a, b, c and result are equally many, and so are the elements of every a and b")
+            raise ValueError("a, b, c and result must have the same length, and so must every element of a and b")
         return self
 
 
-class Question(Record):
-    """A configuration that a profile knows, and its descriptor on one line."""
+class ProfileQuery(Record):
+    """A configuration that a profile knows, and its descriptor in text form."""
 
     configuration: dict[str, Any]
     descriptor: str
 
 
-class Questions(Record):
-    """What a profile knows, in part."""
+class ProfileQueries(Record):
+    """Some configurations that a profile knows."""
 
-    known: tuple[Question, ...] = Field(min_length=1)
+    known: tuple[ProfileQuery, ...] = Field(min_length=1)
 
 
 class Operand(Record):
-    """An operand to be drawn: its type and its shape."""
+    """The type and the shape of a random operand."""
 
     dtype: str
     shape: tuple[int, ...]
 
 
-class Launched(Record):
-    """A descriptor on one line, and the operands that it is launched on, drawn from the seed."""
+class LauncherRun(Record):
+    """A descriptor in text form, and the operands of its launch, generated from the seed."""
 
     descriptor: str
     operands: tuple[Operand, ...]
     seed: int = 1
 
 
-class Descriptors(Record):
-    """What a launcher runs."""
+class LauncherRuns(Record):
+    """Launches that a launcher must support."""
 
-    runs: tuple[Launched, ...] = Field(min_length=1)
+    runs: tuple[LauncherRun, ...] = Field(min_length=1)
 
 
 RecordT = TypeVar("RecordT", bound=Record)
 
 
 def read_record(kind: type[RecordT], path: Path) -> RecordT:
-    """Reads a file of samples.  Raises SampleError."""
+    """Read a file of samples.  Raises SampleError."""
     try:
         return kind.model_validate_json(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -172,14 +174,14 @@ def _first(error: ValueError) -> str:
 
 @dataclass(frozen=True)
 class Group:
-    """Kernels of one architecture that are launched on the same buffers.  What is wrong in it is raised when asked."""
+    """Kernels of one architecture that are launched on the same buffers.  Its files are read on first access."""
 
     arch: str
     folder: Path
 
     @property
     def id(self) -> str:
-        """Architecture and folder, for the ids of cases."""
+        """Architecture and folder, a part of the ids of cases."""
         return f"{self.arch}-{self.folder.name}"
 
     @cached_property
@@ -191,17 +193,17 @@ class Group:
             raise SampleError(str(error)) from None
         found = {launch.file: launch for launch in kernels}
         if len(found) < len(kernels) or not kernels:
-            raise SampleError(f"{self.folder / 'manifest.json'}: launches every file once, and one at least")
+            raise SampleError(f"{self.folder / 'manifest.json'}: must list at least one file, and each file once")
         return found
 
     @cached_property
     def expected(self) -> Expected:
-        """What must come of them.  Raises SampleError, also where it speaks of other files than the manifest."""
+        """The content of expected.json.  Raises SampleError, also where its files are not those of the manifest."""
         path = self.folder / "expected.json"
         found = read_record(Expected, path)
         named = list(chain.from_iterable(found.classes))
         if sorted(named) != sorted(self.launches):
-            raise SampleError(f"{path}: classes: names every file of the manifest once: {', '.join(self.launches)}")
+            raise SampleError(f"{path}: classes: must list every file of the manifest once: {', '.join(self.launches)}")
         others = [*chain.from_iterable(found.every_launch), *found.trees]
         others += [each.kernel for each in (*found.different, *found.equal)]
         for name in others:
@@ -211,7 +213,7 @@ class Group:
 
     @cached_property
     def fault(self) -> str | None:
-        """What is wrong with its files, if anything is."""
+        """The fault of the files of the group, None if there is none."""
         try:
             files = [*self.launches, *(file for each in self.expected.classes for file in each)]
         except SampleError as error:
@@ -221,26 +223,26 @@ class Group:
 
     @property
     def buffers(self) -> dict[str, int]:
-        """The numbers of the buffers of all launches together."""
+        """The numbers of the buffers of all launches."""
         return buffer_numbers({name for launch in self.launches.values() for name in launch.buffers()})
 
     def class_of(self, file: str) -> int:
-        """The number of a file's class."""
+        """Return the index of the class of a file."""
         return next(number for number, files in enumerate(self.expected.classes) if file in files)
 
     def text(self, file: str) -> str:
-        """A kernel's text.  Raises SampleError."""
+        """Return the text of a kernel.  Raises SampleError."""
         try:
             return (self.folder / file).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise SampleError(f"{self.folder / file}: cannot be read ({error})") from None
 
     def source(self, file: str) -> Source:
-        """A kernel as the checkers take it."""
+        """Return a kernel as a Source for the checker."""
         return Source(file, self.text(file), self.launches[file])
 
     def contents(self, given: Buffers) -> dict[str, Array]:
-        """The bytes of buffers.  Raises SampleError."""
+        """Return the bytes of buffers.  Raises SampleError."""
         if isinstance(given, str):
             try:
                 with np.load(self.folder / given, allow_pickle=False) as file:
@@ -250,7 +252,7 @@ class Group:
         try:
             return {name: np.frombuffer(bytes.fromhex(digits), np.uint8) for name, digits in given.items()}
         except ValueError:
-            raise SampleError(f"{self.folder / 'expected.json'}: bytes are written as hexadecimal digits") from None
+            raise SampleError(f"{self.folder / 'expected.json'}: write bytes as hexadecimal digits") from None
 
 
 @dataclass(frozen=True)
@@ -267,7 +269,7 @@ class Kernel:
 
 
 def groups(samples: Path, arch: str) -> list[Group]:
-    """The groups of an architecture, in the order of their names."""
+    """Return the groups of an architecture, sorted by name."""
     if not (samples / arch).is_dir():
         return []
     folders = sorted(each for each in (samples / arch).iterdir() if each.is_dir() and each.name != MATRIX_UNITS)

@@ -1,10 +1,10 @@
-"""Cases that are known to fail, by a file of their ids."""
+"""Cases that are known to fail, listed in a file."""
 
 from __future__ import annotations
 
 import re
 
-from bitwise_conformance.suite.expected import SampleError
+from bitwise_conformance.suite.samples import SampleError
 from bitwise_conformance.suite.suite import Suite
 
 KNOWN_FAILURES = "known_failures.txt"
@@ -12,9 +12,9 @@ _LINE = re.compile(r"(test_\w+\[.+\])\s+#\s*(\S.*)")
 
 
 def known_failures(suite: Suite) -> dict[str, str]:
-    """The reason of every id in the file of known failures: a line is `test_bytes[toy1-sum-a.toy]  # why`.
+    """Return the reason of every known failure by its id; a line is `test_bytes[toy1-sum-a.toy]  # reason`.
 
-    Blank lines and lines that begin with # say nothing.  Raises SampleError.
+    Blank lines and lines that begin with # are ignored.  Raises SampleError.
     """
     path = suite.samples / KNOWN_FAILURES
     if not path.is_file():
@@ -25,8 +25,8 @@ def known_failures(suite: Suite) -> dict[str, str]:
             continue
         matched = _LINE.fullmatch(line.strip())
         if matched is None:
-            raise SampleError(f"{path}:{number}: a known failure is written `test_name[id]  # why it fails`")
+            raise SampleError(f"{path}:{number}: write a known failure as `test_name[id]  # reason`")
         if matched[1] in found:
-            raise SampleError(f"{path}:{number}: {matched[1]} is named twice")
+            raise SampleError(f"{path}:{number}: {matched[1]} is listed twice; remove one line")
         found[matched[1]] = matched[2]
     return found

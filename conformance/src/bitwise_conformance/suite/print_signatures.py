@@ -1,6 +1,6 @@
-"""Prints the signatures of a plugin's samples, as JSON: what another process makes of them.
+"""Prints the signatures of the samples of a plugin, as JSON.
 
-python -m bitwise_conformance.suite.again PLUGIN SAMPLES
+python -m bitwise_conformance.suite.print_signatures PLUGIN SAMPLES
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bitwise_conformance.suite.suite import Suite
 
 
 def main(plugin: str, samples: str) -> None:
-    """Reads every sample of the plugin in that module."""
+    """Read every sample of a plugin, given by its module."""
     print(json.dumps(signatures(Suite(import_module(plugin), Path(samples)))))
 
 

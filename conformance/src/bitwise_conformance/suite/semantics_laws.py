@@ -1,4 +1,4 @@
-"""Laws of what a plugin says that kernels compute: trees, signatures, classes, and bytes."""
+"""Laws of the semantics of kernels: signatures, equivalence classes, trees and bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 
 from bitwise_conformance.suite import cases
 from bitwise_conformance.suite.cases import over
-from bitwise_conformance.suite.expected import Change, Group, Kernel
 from bitwise_conformance.suite.reading import (
     EVERY_LAUNCH,
     OPTIONS,
@@ -23,6 +22,7 @@ from bitwise_conformance.suite.reading import (
     signatures,
     tree,
 )
+from bitwise_conformance.suite.samples import Change, Group, Kernel
 from bitwise_conformance.suite.suite import Suite
 from bitwise_conformance.suite.values import place_of, value_of
 from bitwise_core.checker import Options, Outcome, Reading, Source, verdict
@@ -31,18 +31,24 @@ from bitwise_core.tree import text as tree_text
 
 
 @over(cases.kernels)
-def test_a_kernel_is_read(suite: Suite, kernel: Kernel) -> None:
-    """A sample is read to its end for its launch, and the same way twice."""
+def test_kernels_are_read(suite: Suite, kernel: Kernel) -> None:
+    """A sample is read for its launch, and two readings give the same signature."""
     arch = suite.arch(kernel.group.arch)
     found = reading(suite, kernel)
     assert found.unknown is None
-    assert read_again(arch, kernel).signature == found.signature, "a second reading gives another signature"
+    assert read_again(arch, kernel).signature == found.signature, "two readings give different signatures"
 
 
 @over(cases.once)
 def test_signatures_are_stable(suite: Suite, whole: Suite) -> None:
-    """Another process, with other hashes of strings, gives every sample the same signature."""
-    command = [sys.executable, "-m", "bitwise_conformance.suite.again", suite.plugin.__name__, str(suite.samples)]
+    """A process with another PYTHONHASHSEED gives every sample the same signature."""
+    command = [
+        sys.executable,
+        "-m",
+        "bitwise_conformance.suite.print_signatures",
+        suite.plugin.__name__,
+        str(suite.samples),
+    ]
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
     environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -52,7 +58,7 @@ def test_signatures_are_stable(suite: Suite, whole: Suite) -> None:
 
 @over(cases.groups)
 def test_classes(suite: Suite, group: Group) -> None:
-    """Kernels of one class are Equal, kernels of two classes are Different."""
+    """Kernels of one class are Equal, kernels of different classes are Different."""
     numbers = {file: number for number, files in enumerate(group.expected.classes) for file in files}
     found = {file: reading(suite, Kernel(group, file)) for file in group.launches}
     assert _wrong(found, numbers, OPTIONS) == []
@@ -69,14 +75,14 @@ def _wrong(found: dict[str, Reading], numbers: dict[str, int], options: Options)
 
 @over(
     cases.claimed(
-        "to be read for every launch",
+        "the reading for every launch",
         lambda arch: arch.every_launch is not None,
         lambda kernel: any(kernel.file in files for files in kernel.group.expected.every_launch),
-        "name its kernels under every_launch in an expected.json",
+        "list kernels under every_launch in an expected.json",
     )
 )
 def test_every_launch(suite: Suite, kernel: Kernel) -> None:
-    """Kernels of one class for every launch are Equal, and no other is; one Equal for every launch is so at its own."""
+    """Kernels are Equal for every launch exactly within their class, and then Equal for their own launch too."""
     arch, group = suite.arch(kernel.group.arch), kernel.group
     numbers = {file: number for number, files in enumerate(group.expected.every_launch) for file in files}
     here = read_again(arch, kernel, EVERY_LAUNCH)
@@ -93,20 +99,20 @@ def test_every_launch(suite: Suite, kernel: Kernel) -> None:
 
 @over(
     cases.claimed(
-        "to read kernels",
+        "the reading of kernels",
         lambda arch: True,
         lambda kernel: kernel.file in kernel.group.expected.trees,
-        "give a tree in an expected.json",
+        "add a tree to an expected.json",
     )
 )
 def test_trees(suite: Suite, kernel: Kernel) -> None:
-    """Trees are those that are expected, and their text is read back as the tree."""
+    """Trees are the expected ones, and their text parses back to the same tree."""
     arch = suite.arch(kernel.group.arch)
     for element, lines in kernel.group.expected.trees[kernel.file].items():
         found = tree(arch, kernel, element)
         text = tree_text.write(found)
         assert text.splitlines() == list(lines), element
-        assert tree_text.read(text) == (found,), f"{element}: the text is read as another tree"
+        assert tree_text.read(text) == (found,), f"{element}: the text parses to another tree"
 
 
 @over(
@@ -115,8 +121,8 @@ def test_trees(suite: Suite, kernel: Kernel) -> None:
         lambda kernel: kernel.file in kernel.group.expected.trees and bool(kernel.group.expected.runs),
     )
 )
-def test_trees_have_the_recorded_bytes(suite: Suite, kernel: Kernel) -> None:
-    """A tree that is made of arithmetic alone, evaluated on the bytes before a run, is what the run left."""
+def test_trees_evaluate_to_recorded_bytes(suite: Suite, kernel: Kernel) -> None:
+    """A tree of arithmetic operations, evaluated on the bytes before a run, gives the bytes after it."""
     arch, group = suite.arch(kernel.group.arch), kernel.group
     units = {} if arch.bits is None else {each.name: each for each in arch.bits.matrix_units}
     evaluated = 0
@@ -128,43 +134,43 @@ def test_trees_have_the_recorded_bytes(suite: Suite, kernel: Kernel) -> None:
             try:
                 found = value_of(root, group.contents(recorded.before), units)
             except Unevaluable:
-                continue  # an operation of the architecture's own
+                continue  # an operation specific to the architecture
             size = root.bits // 8
             assert found.to_bytes(size, "little") == expected[buffer][offset : offset + size].tobytes(), element
             evaluated += 1
     if not evaluated:
-        pytest.skip(f"the trees of {kernel.file} hold operations of {arch.name}'s own, which only runs evaluate")
+        pytest.skip(f"the trees of {kernel.file} contain operations of {arch.name} that only execution evaluates")
 
 
 @over(
     cases.claimed(
-        "runs on bit patterns",
+        "execution on bit patterns",
         lambda arch: arch.bits is not None,
         lambda kernel: bool(kernel.group.expected.runs),
-        "add a run, with the bytes that the hardware returned, to an expected.json",
+        "add a run with the bytes that the hardware returned to an expected.json",
     )
 )
 def test_bytes(suite: Suite, kernel: Kernel) -> None:
-    """A run on bit patterns leaves the bytes that were recorded in every buffer."""
+    """Execution on bit patterns leaves the recorded bytes in every buffer."""
     arch, group = suite.arch(kernel.group.arch), kernel.group
     for recorded in group.expected.runs:
         found = run(arch, group.source(kernel.file), group.contents(recorded.before))
         expected = group.contents(recorded.after[group.class_of(kernel.file)])
-        assert expected, f"{recorded.source}: names no buffer"
+        assert expected, f"the run of {recorded.source} has no buffers after it"
         for name, content in expected.items():
             assert found[name].tobytes().hex() == content.tobytes().hex(), f"{name}, recorded on {recorded.source}"
 
 
 @over(
     cases.claimed(
-        "to read kernels",
+        "the reading of kernels",
         lambda arch: True,
         lambda kernel: any(each.kernel == kernel.file for each in kernel.group.expected.different),
-        "list a change that alters what a kernel returns under `different` in an expected.json",
+        "list a change of the result of a kernel under `different` in an expected.json",
     )
 )
 def test_listed_changes(suite: Suite, kernel: Kernel) -> None:
-    """A listed change is not Equal to its kernel, or is, as the sample says."""
+    """A listed change is Equal to its kernel or not, as the sample states."""
     group = kernel.group
     outcomes = {each: _outcome(suite, kernel, each) for each in (*group.expected.different, *group.expected.equal)
                 if each.kernel == kernel.file}  # fmt: skip
@@ -174,7 +180,7 @@ def test_listed_changes(suite: Suite, kernel: Kernel) -> None:
 
 def _outcome(suite: Suite, kernel: Kernel, change: Change) -> Outcome:
     text = kernel.group.text(kernel.file)
-    assert change.before in text, f"{kernel.file} does not hold {change.before!r}"
+    assert change.before in text, f"{kernel.file} does not contain {change.before!r}"
     changed = Source(kernel.file, text.replace(change.before, change.after, 1), kernel.group.launches[kernel.file])
     return verdict(
         reading(suite, kernel), read_source(suite.arch(kernel.group.arch), kernel.group, changed), OPTIONS

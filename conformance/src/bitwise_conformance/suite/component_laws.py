@@ -11,12 +11,12 @@ import pytest
 
 from bitwise_conformance.suite import cases
 from bitwise_conformance.suite.cases import over
-from bitwise_conformance.suite.expected import (
+from bitwise_conformance.suite.samples import (
     LAUNCHERS,
     PROFILES,
-    Descriptors,
-    Launched,
-    Questions,
+    LauncherRun,
+    LauncherRuns,
+    ProfileQueries,
     Vectors,
     read_record,
 )
@@ -31,15 +31,17 @@ from bitwise_core.profiles import Profile
 
 
 @over(cases.matrix_units)
-def test_a_matrix_unit_has_the_bits_of_its_vectors(suite: Suite, sample: tuple[MmaSpec, Path]) -> None:
-    """A row gives every result that its vectors record."""
+def test_matrix_unit_vectors(suite: Suite, sample: tuple[MmaSpec, Path]) -> None:
+    """A row gives the results of its vectors."""
     unit, path = sample
     vectors = read_record(Vectors, path)
     a, b = (_patterns(values, unit, side) for values, side in ((vectors.a, unit.left), (vectors.b, unit.right)))
     c, result = (_patterns(values, unit, unit.result) for values in (vectors.c, vectors.result))
-    assert a.shape[1] % unit.k == 0, f"{path}: every step of {unit.name} takes {unit.k} products"
+    assert a.shape[1] % unit.k == 0, (
+        f"{path}: the length of a and b must be a multiple of {unit.k}, the products of one {unit.name}"
+    )
     found = multiply_accumulate(unit, a[:, None, :], b[:, :, None], c[:, None, None])[:, 0, 0]
-    wrong = [f"vector {n}: {int(found[n]):x} and not {int(result[n]):x}" for n in np.flatnonzero(found != result)]
+    wrong = [f"vector {n}: {int(found[n]):x}, expected {int(result[n]):x}" for n in np.flatnonzero(found != result)]
     assert wrong == [], vectors.source
 
 
@@ -49,30 +51,30 @@ def _patterns(values: object, unit: MmaSpec, form: str) -> Array:
 
 
 @over(cases.named("profiles", PROFILES))
-def test_a_profile_declines_what_it_does_not_know(suite: Suite, sample: tuple[Profile, Path]) -> None:
-    """A profile answers what it knows, and nothing where a key is missing, unknown, or of an unknown value."""
+def test_profiles_decline_unknown_configurations(suite: Suite, sample: tuple[Profile, Path]) -> None:
+    """A profile describes known configurations, and declines missing keys, unknown keys and unknown values."""
     profile, path = sample
-    for question in read_record(Questions, path).known:
-        found = profile.describe(question.configuration)
-        assert found is not None, f"{question.configuration} is not known"
-        assert write(found) == question.descriptor
-        answered = [each for each in _unknown(question.configuration) if profile.describe(each) is not None]
-        assert answered == [], f"near {question.configuration}"
+    for query in read_record(ProfileQueries, path).known:
+        found = profile.describe(query.configuration)
+        assert found is not None, f"{query.configuration} is declined"
+        assert write(found) == query.descriptor
+        answered = [each for each in _unknown(query.configuration) if profile.describe(each) is not None]
+        assert answered == [], f"described, although unknown; close to {query.configuration}"
 
 
 def _unknown(key: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    yield {**key, "a key that nobody knows": 1}
+    yield {**key, "unknown key": 1}
     for name, value in key.items():
         yield {each: other for each, other in key.items() if each != name}
         yield {**key, name: None}
-        yield {**key, name: f"{value}, which nobody knows" if isinstance(value, str) else -987654321}
+        yield {**key, name: f"{value}, unknown" if isinstance(value, str) else -987654321}
 
 
 @over(cases.named("launchers", LAUNCHERS))
-def test_a_launcher_returns_what_is_evaluated(suite: Suite, sample: tuple[Launcher, Path]) -> None:
-    """A device returns the bytes of the evaluation; without the device this is not run, and says what is missing."""
+def test_launchers_match_the_evaluation(suite: Suite, sample: tuple[Launcher, Path]) -> None:
+    """A launcher returns the bytes of the evaluation; skipped with the reason where the device is missing."""
     launcher, path = sample
-    runs = read_record(Descriptors, path).runs
+    runs = read_record(LauncherRuns, path).runs
     missing = launcher.missing()
     if missing is not None:
         pytest.skip(f"{launcher.name} cannot run here: {missing}")
@@ -82,8 +84,8 @@ def test_a_launcher_returns_what_is_evaluated(suite: Suite, sample: tuple[Launch
         assert launcher.launch(desc, *operands).tobytes() == evaluate(desc, *operands).tobytes(), run.descriptor
 
 
-def _drawn(run: Launched) -> list[Array]:
-    """Operands of both signs between 1/16 and 16: sums of a few hundred products round, and do not overflow."""
+def _drawn(run: LauncherRun) -> list[Array]:
+    """Return operands of both signs between 1/16 and 16: sums of some hundred products round and do not overflow."""
     generator = np.random.default_rng(run.seed)
     operands = []
     for each in run.operands:
