@@ -10,7 +10,7 @@ import pytest
 
 from bitwise_bench.corpus.cases import Array
 from bitwise_bench.draws.formats import FORMATS, round_to_format
-from bitwise_bench.draws.inputs import DRAWS, NOT_FINITE, canonical, digest_of, draw, places
+from bitwise_bench.draws.inputs import DRAWS, NOT_FINITE, canonical, digest_of, draw, input_positions
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "fp32"])
@@ -173,4 +173,4 @@ def test_squares_of_a_ladder_are_half_an_ulp_of_the_next(kind: str, distance: in
 
 def test_inputs_of_a_configuration_are_numbered() -> None:
     arrays = (Array("c", "fp16", 4, "output"), Array("a", "fp16", 4), Array("i", "i32", 4), Array("b", "fp16", 4))
-    assert [place for _, place in places(SimpleNamespace(arrays=arrays))] == [0, 0, 1, 1]  # type: ignore[arg-type]
+    assert [place for _, place in input_positions(SimpleNamespace(arrays=arrays))] == [0, 0, 1, 1]  # type: ignore[arg-type]

@@ -35,5 +35,5 @@ def test_a_loop_with_other_arithmetic_is_detected(monkeypatch: pytest.MonkeyPatc
     assert isinstance(spec.arithmetic, FusedSum)
     other = replace(spec, arithmetic=replace(spec.arithmetic, fraction_bits=23))
     monkeypatch.setattr(throughput, "multiply_accumulate", lambda _, *given: multiply_accumulate(other, *given))
-    with pytest.raises(ValueError, match="the scalar_element loop has other bits than the row"):
+    with pytest.raises(ValueError, match="the scalar loop and the row give different bits"):
         measure(spec, 1)

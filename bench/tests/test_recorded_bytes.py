@@ -41,7 +41,7 @@ def test_errors_name_unusable_files(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"missing\.json: cannot be read"):
         load_records(tmp_path / "missing.json")
     (tmp_path / "text.json").write_text("{}")
-    with pytest.raises(RecordError, match=r"text\.json: is not a recording of this suite \('environment'\)"):
+    with pytest.raises(RecordError, match=r"text\.json: is not a file of recorded bytes \('environment'\)"):
         load_records(tmp_path / "text.json")
     (tmp_path / "text.json.gz").write_text("{}")
     with pytest.raises(RecordError, match=r"text\.json\.gz: "):

@@ -15,9 +15,9 @@ def row_sum(width: int, warps: int) -> ReductionDesc:
     A thread adds its pairs of adjacent elements in one chain; then four lanes are reduced pairwise, the larger distance
     first, and then the warps.
     """
-    turns = width // (8 * warps)
+    iterations = width // (8 * warps)
     pair = Digit(stride=1, count=2)
-    chain = Fold(stride=8 * warps, count=turns, within=(pair,)) if turns > 1 else Fold(**dict(pair))
+    chain = Fold(stride=8 * warps, count=iterations, within=(pair,)) if iterations > 1 else Fold(**dict(pair))
     across = [Fold(stride=8 << bit) for bit in reversed(range((warps - 1).bit_length()))]
     return ReductionDesc(length=width, dtype="fp32", folds=(chain, Fold(stride=4), Fold(stride=2), *across))
 

@@ -29,8 +29,8 @@ def thread_sum(
     vector = min(vector, max(1, block // (32 * warps)))
     lanes = min(32, block // vector)
     used = min(warps, max(1, block // (vector * lanes)))
-    turns = block // (vector * lanes * used)
-    registers = [Digit(stride=vector * lanes * used, count=turns)] if turns > 1 else []
+    iterations = block // (vector * lanes * used)
+    registers = [Digit(stride=vector * lanes * used, count=iterations)] if iterations > 1 else []
     registers += [Digit(stride=1, count=vector)] if vector > 1 else []
     folds = [Fold(**dict(registers[0]), within=tuple(registers[1:]))] if registers else []
     for step, count in ((vector, lanes), (vector * lanes, used)):

@@ -98,10 +98,10 @@ def digest_of(bits: Bits, dtype: str) -> str:
 def inputs_of(case: Case, kind: str) -> dict[str, Bits]:
     """Return the contents of every buffer of a configuration before its launch, by buffer name."""
     group = f"{case.family}/{case.group}"
-    return {array.name: draw(array, group, kind, place) for array, place in places(case)}
+    return {array.name: draw(array, group, kind, place) for array, place in input_positions(case)}
 
 
-def places(case: Case) -> list[tuple[Array, int]]:
+def input_positions(case: Case) -> list[tuple[Array, int]]:
     """Return every buffer of a configuration with the number of floating-point inputs before it."""
     found, place = [], 0
     for array in case.arrays:

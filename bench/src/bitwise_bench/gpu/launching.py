@@ -12,7 +12,7 @@ from bitwise_bench.compilation.capture import compile_case
 from bitwise_bench.compilation.text_digest import normalised_digest
 from bitwise_bench.corpus.cases import DTYPE_BYTES, Array, Case, Descriptor
 from bitwise_bench.draws.formats import Bits
-from bitwise_bench.draws.inputs import DRAWS, digest_of, draw, places
+from bitwise_bench.draws.inputs import DRAWS, digest_of, draw, input_positions
 from bitwise_bench.worker_pool import PoisonedProcess
 
 TORCH_NAMES = MappingProxyType(
@@ -66,7 +66,7 @@ def prepare(case: Case, kind: str, device: str) -> tuple[dict[str, Any], dict[st
     tensors: dict[str, Any] = {}
     launch: dict[str, Any] = {}
     group = f"{case.family}/{case.group}"
-    bits = {array.name: cached_draw(array, group, kind, place) for array, place in places(case)}
+    bits = {array.name: cached_draw(array, group, kind, place) for array, place in input_positions(case)}
     for argument in case.arguments:
         if isinstance(argument, Array):
             launch[argument.name] = tensors[argument.name] = upload(argument, bits[argument.name], device)

@@ -83,7 +83,7 @@ def _run(cases: list[Any], chosen: argparse.Namespace) -> list[dict[str, Any]]:
     batches: dict[tuple[str, str], list[str]] = {}
     for case in cases:
         batches.setdefault((case.family, case.group), []).append(case.id)
-    pieces = [names[i : i + _BATCH] for names in batches.values() for i in range(0, len(names), _BATCH)]
+    chunks = [names[i : i + _BATCH] for names in batches.values() for i in range(0, len(names), _BATCH)]
     start, done = time.monotonic(), 0
 
     def report(name: str, answer: dict[str, Any]) -> None:
@@ -94,7 +94,7 @@ def _run(cases: list[Any], chosen: argparse.Namespace) -> list[dict[str, Any]]:
         if done % 50 == 0:
             print(f"{done} of {len(cases)} after {time.monotonic() - start:.0f} s", flush=True)
 
-    answers = run_all(job, pieces, settings, processes=chosen.processes, seconds=chosen.seconds, report=report)
+    answers = run_all(job, chunks, settings, processes=chosen.processes, seconds=chosen.seconds, report=report)
     if chosen.dry_run and chosen.folder:
         write_folders(chosen.folder, cases, answers)
     results = [{"id": case.id, "family": case.family, "group": case.group, **answers[case.id]} for case in cases]
@@ -112,9 +112,13 @@ def _summarise(results: list[dict[str, Any]], dry_run: bool) -> None:
         line = f"{family:32} {len(members):4} cases {failed:3} failed {len({e['group'] for e in members}):3} groups"
         if not dry_run:
             classes = len({(entry["group"], entry["label"]) for entry in members if entry["label"] is not None})
-            unsteady = sum(not entry.get("repeated", True) for entry in members)
-            strayed = sum(entry.get("digest") != entry.get("captured") for entry in members if not entry.get("error"))
-            line += f" {classes:4} byte classes {unsteady:3} nondeterministic {strayed:3} unlike --dry-run"
+            nondeterministic = sum(not entry.get("repeated", True) for entry in members)
+            unlike_dry_run = sum(
+                entry.get("digest") != entry.get("captured") for entry in members if not entry.get("error")
+            )
+            line += (
+                f" {classes:4} byte classes {nondeterministic:3} nondeterministic {unlike_dry_run:3} unlike --dry-run"
+            )
         else:
             line += (
                 f" {len({entry.get('captured') for entry in members if not entry.get('error')}):4} different kernels"

@@ -35,17 +35,17 @@ def directed_cases(spec: MmaSpec) -> list[DirectedCase]:
     k, minus = spec.k, 1 << (result.bits - 1)
     zeros = (0,) * k
     negatives = 1 << (left.bits - 1), 1 << (right.bits - 1)
-    asked: list[DirectedCase] = []
+    found: list[DirectedCase] = []
 
     def first(label: str, a: int, b: int, c: int) -> None:
         """Add a case with one product; the others are +0 times +0."""
-        asked.append(DirectedCase(label, (a, *zeros[1:]), (b, *zeros[1:]), c))
+        found.append(DirectedCase(label, (a, *zeros[1:]), (b, *zeros[1:]), c))
 
     starts = {"+0": 0, "-0": minus, "1": result.one, "-1": result.one | minus, "smallest": 1, "-smallest": minus | 1}
     for name, c in starts.items():
         for label, a, b in (("+0 * +0", 0, 0), ("-0 * +0", negatives[0], 0), ("-0 * 1", negatives[0], right.one)):
-            asked.append(DirectedCase(f"every product {label}, c = {name}", (a,) * k, (b,) * k, c))
-    asked += _small_products(spec, left, right, result) + _carries(spec, left, right, result)
+            found.append(DirectedCase(f"every product {label}, c = {name}", (a,) * k, (b,) * k, c))
+    found += _small_products(spec, left, right, result) + _carries(spec, left, right, result)
     # Whether the exponent of a product with a zero factor takes part in the maximum.
     top = right.largest_exponent
     for exponent in range(result.smallest_exponent, 3, max(1, -result.smallest_exponent // 24)):
@@ -63,7 +63,7 @@ def directed_cases(spec: MmaSpec) -> list[DirectedCase]:
     for name, c in payloads.items():
         for sign in (0, minus):
             first(f"c = {'-' if sign else ''}{name} NaN", left.one, right.one, c | sign)
-            asked.append(DirectedCase(f"c = {'-' if sign else ''}{name} NaN, every product 0", zeros, zeros, c | sign))
+            found.append(DirectedCase(f"c = {'-' if sign else ''}{name} NaN, every product 0", zeros, zeros, c | sign))
     if left.canonical_nan is not None and right.canonical_nan is not None:
         first("a = NaN", left.canonical_nan, right.one, result.one)
         first("b = -NaN", left.one, right.canonical_nan | negatives[1], result.one)
@@ -77,12 +77,12 @@ def directed_cases(spec: MmaSpec) -> list[DirectedCase]:
         first("inf * 0", left.infinity, 0, result.one)
         first("inf * 1, c = -inf", left.infinity, right.one, infinity | minus)
         first("inf * 1, c = inf", left.infinity, right.one, infinity)
-    return asked
+    return found
 
 
 def _small_products(spec: MmaSpec, left: FloatFormat, right: FloatFormat, result: FloatFormat) -> list[DirectedCase]:
     """Return cases of k products of one power of two near the smallest result, with small accumulators."""
-    asked = []
+    found = []
     lowest = left.smallest_bit + right.smallest_bit
     for exponent in range(max(lowest, result.smallest_bit - 30), result.smallest_exponent + 12):
         one = max(min(exponent // 2, left.largest_exponent), left.smallest_bit, exponent - right.largest_exponent)
@@ -95,17 +95,17 @@ def _small_products(spec: MmaSpec, left: FloatFormat, right: FloatFormat, result
         a, b = _power(left, one), _power(right, other)
         minus = 1 << (result.bits - 1)
         for name, c in (("+0", 0), ("-0", minus), ("smallest", 1), ("smallest normal", 1 << result.mantissa_bits)):
-            asked.append(
+            found.append(
                 DirectedCase(f"{spec.k} products of 2^{exponent}, c = {name}", (a,) * spec.k, (b,) * spec.k, c)
             )
-    return asked
+    return found
 
 
 def _carries(spec: MmaSpec, left: FloatFormat, right: FloatFormat, result: FloatFormat) -> list[DirectedCase]:
     """Return cases of 23 * 89 + 1 = 2^11 in small units, a sum that shows whether a bit of a product is truncated."""
-    asked: list[DirectedCase] = []
+    found: list[DirectedCase] = []
     if min(left.mantissa_bits, right.mantissa_bits) < 6 or spec.k < 2:
-        return asked
+        return found
     for unit in range(result.smallest_bit - 12, result.smallest_bit + 14):
         one = unit // 2
         if one < left.smallest_bit or unit - one < right.smallest_bit:
@@ -116,17 +116,17 @@ def _carries(spec: MmaSpec, left: FloatFormat, right: FloatFormat, result: Float
             _power(right, unit - one),
             *(0,) * (spec.k - 2),
         )
-        asked.append(DirectedCase(f"23 * 89 * 2^{unit} + 2^{unit}, c = +0", a, b, 0))
-    return asked
+        found.append(DirectedCase(f"23 * 89 * 2^{unit} + 2^{unit}, c = +0", a, b, 0))
+    return found
 
 
-def tiles(spec: MmaSpec, asked: list[DirectedCase], m: int, n: int) -> Operands:
+def tiles(spec: MmaSpec, found: list[DirectedCase], m: int, n: int) -> Operands:
     """Return one tile for each case, all of whose rows, columns and accumulators are those of the case."""
-    shapes = {"left": (len(asked), spec.k), "right": (len(asked), spec.k)}
-    a = np.array([each.a for each in asked], dtype=storage(spec.form("left").bits)).reshape(shapes["left"])
-    b = np.array([each.b for each in asked], dtype=storage(spec.form("right").bits)).reshape(shapes["right"])
-    c = np.array([each.c for each in asked], dtype=storage(spec.form("accumulator").bits))
+    shapes = {"left": (len(found), spec.k), "right": (len(found), spec.k)}
+    a = np.array([each.a for each in found], dtype=storage(spec.form("left").bits)).reshape(shapes["left"])
+    b = np.array([each.b for each in found], dtype=storage(spec.form("right").bits)).reshape(shapes["right"])
+    c = np.array([each.c for each in found], dtype=storage(spec.form("accumulator").bits))
     return Operands(
         np.repeat(a[:, None, :], m, axis=1), np.repeat(b[:, :, None], n, axis=2),
-        np.broadcast_to(c[:, None, None], (len(asked), m, n)).copy(),
+        np.broadcast_to(c[:, None, None], (len(found), m, n)).copy(),
     )  # fmt: skip

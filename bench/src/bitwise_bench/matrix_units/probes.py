@@ -76,21 +76,23 @@ def operands(row: MmaSpec, kind: str, count: int, depth: int) -> Operands:
     m, n = SHAPES[row.family]
     if kind != "directed_cases":
         return draw(row, kind, count, m, n, depth)
-    asked = tiles(row, directed_cases(row), m, n)
+    directed = tiles(row, directed_cases(row), m, n)
     padding = depth - row.k
     return Operands(
-        np.pad(asked.a, ((0, 0), (0, 0), (0, padding))), np.pad(asked.b, ((0, 0), (0, padding), (0, 0))), asked.c
+        np.pad(directed.a, ((0, 0), (0, 0), (0, padding))),
+        np.pad(directed.b, ((0, 0), (0, padding), (0, 0))),
+        directed.c,
     )
 
 
 def every_batch(row: MmaSpec) -> list[tuple[str, int, int]]:
     """Return the batches of random operands, and that of the directed cases if there are any."""
-    asked = (
+    directed = (
         []
         if isinstance(row.arithmetic, IntegerSum)
         else [("directed_cases", len(directed_cases(row)), min(depths(row)))]
     )
-    return batches(row) + asked
+    return batches(row) + directed
 
 
 def key(row: MmaSpec, kind: str, depth: int) -> str:

@@ -76,8 +76,8 @@ def judge(kernel: Kernel, changed: Sequence[Mutant], target: str = "sm_90") -> l
     for mutant in changed:
         try:
             with time_limit(limit):
-                said = verdict(original, reading(mutant.text), OPTIONS)
-            found.append(MutantVerdict(kernel.name, mutant, said.outcome, said.reason))
+                result = verdict(original, reading(mutant.text), OPTIONS)
+            found.append(MutantVerdict(kernel.name, mutant, result.outcome, result.reason))
         except TimeLimitExceeded:
             found.append(
                 MutantVerdict(
@@ -263,13 +263,15 @@ def _write(
         content["hardware"] = {
             "environment": recorded["environment"],
             "equal by text": len(equal),
-            "same bytes": Counter(one.mutant.kind for one, said in equal if said and not said["differs"]),
+            "same bytes": Counter(one.mutant.kind for one, result in equal if result and not result["differs"]),
             "other bytes": [
-                _entry(one) | {"draws": said["differs"]} for one, said in equal if said and said["differs"]
+                _entry(one) | {"draws": result["differs"]} for one, result in equal if result and result["differs"]
             ],
-            "not run": [_entry(one) for one, said in equal if said is None],
+            "not run": [_entry(one) for one, result in equal if result is None],
             "digests of same bytes": sorted(
-                entry["digest"] for entry in recorded["mutants"] if entry.get("differs") == [] and not entry["unsteady"]
+                entry["digest"]
+                for entry in recorded["mutants"]
+                if entry.get("differs") == [] and not entry["nondeterministic"]
             ),
         }
     path.parent.mkdir(parents=True, exist_ok=True)

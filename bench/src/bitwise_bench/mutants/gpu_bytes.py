@@ -163,15 +163,19 @@ def compare_bytes(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     parameters = len(
         registry.default().arch("sm_90").parse(Path(original).read_text(), original).kernel(launch.entry).parameters
     )
-    differs, unsteady = [], []
+    differs, nondeterministic = [], []
     for kind in DRAWS:
         expected = launch_bytes(original, launch, parameters, case, kind)
         if launch_bytes(original, launch, parameters, case, kind) != expected:
-            unsteady.append(kind)
+            nondeterministic.append(kind)
         found = [launch_bytes(mutant, launch, parameters, case, kind) for _ in range(2)]
         if any(row != expected for row in found):
             differs.append(kind)
-    return {"digest": normalised_digest(Path(mutant).read_text())[:16], "differs": differs, "unsteady": unsteady}
+    return {
+        "digest": normalised_digest(Path(mutant).read_text())[:16],
+        "differs": differs,
+        "nondeterministic": nondeterministic,
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -205,11 +209,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from bitwise_bench.gpu.launching import environment
 
     chosen.out.write_text(json.dumps({"environment": environment(), "mutants": found}, indent=1) + "\n")
-    for verdict in ("error", "unsteady", "differs"):
+    for verdict in ("error", "nondeterministic", "differs"):
         print(verdict, dict(Counter(entry["kind"] for entry in found if entry.get(verdict))))
     print(
         "same",
-        dict(Counter(entry["kind"] for entry in found if entry.get("differs") == [] and not entry.get("unsteady"))),
+        dict(
+            Counter(
+                entry["kind"] for entry in found if entry.get("differs") == [] and not entry.get("nondeterministic")
+            )
+        ),
     )
     return 1 if any(entry.get("differs") for entry in found) else 0
 

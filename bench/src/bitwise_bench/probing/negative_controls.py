@@ -1,4 +1,4 @@
-"""Negative controls of the probes: orders of summation with one wrong_plans parameter, and which tests detect them.
+"""Negative controls of the probes: orders of summation with one wrong parameter, and which tests detect them.
 
 python -m bitwise_bench.probing.negative_controls --out records/probe-controls.json
 """
@@ -120,7 +120,7 @@ def wrong_plans(plan: Plan) -> Iterator[tuple[str, Plan]]:
 
 
 def survey(seed: int = 0, rows: int = 1) -> dict[str, Any]:
-    """Reveal every family, and apply each test to every wrong_plans plan; return the record.
+    """Reveal every family, and apply each test to every wrong plan; return the record.
 
     The experiments detect a wrong plan if they revealed the right tree, which it is not; random inputs of `rows` sums
     detect it if a byte differs in any of DRAWS trials.

@@ -1,4 +1,4 @@
-"""Kernels compile_pair for two architectures: the verdict on each pair against execution of both on bit patterns.
+"""Kernels compiled for two architectures: the verdict on each pair against execution of both on bit patterns.
 
     python -m bitwise_bench.readings.cross_architecture --out records/cross-architecture-sm90-gfx942.json
 

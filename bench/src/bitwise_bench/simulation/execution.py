@@ -139,8 +139,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             why = answer.get("error") or answer["refused"] or ", ".join(answer["different"])
             print(f"{outcome}: {name}: {why}", flush=True)
 
-    pieces = [names[i : i + 6] for i in range(0, len(names), 6)]
-    run_all(run_named, pieces, settings, processes=chosen.processes, seconds=chosen.seconds, report=report)
+    batches = [names[i : i + 6] for i in range(0, len(names), 6)]
+    run_all(run_named, batches, settings, processes=chosen.processes, seconds=chosen.seconds, report=report)
     print(
         f"{len(names)} configurations in {time.monotonic() - start:.0f} s: "
         + ", ".join(f"{n} {k}" for k, n in count.items())

@@ -199,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         save_records(chosen.out, environment, DRAWS, [_without_seconds(each) for each in results])
 
     def run(
-        into: dict[str, Mapping[str, Any]], pieces: Sequence[Sequence[str]], parts: Mapping[str, tuple[int, int]]
+        into: dict[str, Mapping[str, Any]], batches: Sequence[Sequence[str]], parts: Mapping[str, tuple[int, int]]
     ) -> None:
         def report(name: str, answer: Mapping[str, Any]) -> None:
             nonlocal saved
@@ -212,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         folder = None if chosen.folder is None else str(chosen.folder)
         settings = {"target": chosen.target, "parts": dict(parts), "folder": folder}
-        run_all(simulate_case, pieces, settings, processes=chosen.processes, seconds=chosen.seconds, report=report)
+        run_all(simulate_case, batches, settings, processes=chosen.processes, seconds=chosen.seconds, report=report)
         save()
 
     work = {case.id: 1e-3 * size(case) * ("gemm" in case.family or "attention" in case.family) for case in cases}
