@@ -92,13 +92,13 @@ def test_inconsistent_configurations_are_errors() -> None:
     output = Array("c", "fp32", 4, "output")
     with pytest.raises(CaseError, match="case f/g/n: no buffer has the role output or inout"):
         Case("f", "g", "n", None, {}, {}, (1, 1, 1), (Array("a", "fp16", 4),))
-    with pytest.raises(CaseError, match="case f/g/n: two arguments have one name"):
+    with pytest.raises(CaseError, match="case f/g/n: two arguments share a name"):
         Case("f", "g", "n", None, {"c": 1}, {}, (1, 1, 1), (output,))
-    with pytest.raises(CaseError, match="buffer a: f16 is no element type"):
+    with pytest.raises(CaseError, match="buffer a: unknown element type f16"):
         Array("a", "f16", 4)
-    with pytest.raises(CaseError, match="buffer a: needs at least one element"):
+    with pytest.raises(CaseError, match="buffer a: it needs at least one element"):
         Array("a", "fp16", 0)
-    with pytest.raises(CaseError, match="buffer a: an index draw needs `below`"):
+    with pytest.raises(CaseError, match="buffer a: an index buffer needs `below`"):
         Array("a", "i32", 4, kind="index")
     with pytest.raises(CaseError, match="tensor map m: shape, strides and block"):
         Descriptor("m", output, (4,), (1, 1), (4,))
