@@ -1,4 +1,4 @@
-"""The example's plugin, and plugins like it with a fault, as the suite takes them."""
+"""The example plugin, and faulty variants of it, for tests of the suite."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ SAMPLES = Path(plugin.__file__).parents[2] / "tests" / "samples"
 
 
 def module(*arches: Arch, units: Iterable[MmaSpec] = (MAC,), **hooks: Iterable[Any]) -> ModuleType:
-    """A plugin that hands over these."""
+    """Return a plugin module whose hooks return these."""
     found = ModuleType("broken_toy")
-    handed = {"bitwise_arches": arches, "bitwise_matrix_units": units, **hooks}
-    for name, several in handed.items():
+    results = {"bitwise_arches": arches, "bitwise_matrix_units": units, **hooks}
+    for name, several in results.items():
 
         def hook(several: Iterable[Any] = several) -> Iterable[Any]:
             return several
@@ -39,11 +39,11 @@ def module(*arches: Arch, units: Iterable[MmaSpec] = (MAC,), **hooks: Iterable[A
     return found
 
 
-def outcomes(suite: Suite, *left_out: str) -> dict[str, str]:
-    """The cases that fail or are skipped, by id, each with why; `left_out` names laws that are not asked."""
+def outcomes(suite: Suite, *excluded: str) -> dict[str, str]:
+    """Return the reasons of the cases that fail or are skipped, by id; `excluded` laws are not run."""
     found: dict[str, str] = {}
     for law, collect in LAWS.items():
-        if law in left_out:
+        if law in excluded:
             continue
         for case in collect(suite):
             try:
@@ -59,9 +59,9 @@ CHANGES = "test_changed_kernels_are_not_equal"
 
 
 def failing(suite: Suite, *, changes: bool = False) -> set[str]:
-    """The laws that a plugin breaks, that of changed kernels, which takes long, only where `changes` asks for it.
+    """Return the laws that a plugin violates; the slow law of mutations is run only with `changes`.
 
-    What another process makes of it is not asked: it cannot import these.
+    The comparison with another process is not run, since it cannot import these plugins.
     """
     found = outcomes(suite, "test_signatures_are_stable", *(() if changes else (CHANGES,)))
     return {name.split("[")[0] for name, why in found.items() if not why.startswith("skipped: ")}
@@ -74,7 +74,7 @@ def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def opcode(name: str, build: Callable[[Builder, Instruction, Context], Step]) -> Arch:
-    """toy1 with one opcode stated otherwise, over what it was."""
+    """Return toy1 with one opcode replaced by a function of its original."""
     table = OpcodeTable(TOY1.opcodes)
     old = table.builders[name]
 

@@ -1,1 +1,1 @@
-"""Measurements of this repository: kernel corpora, recorders, campaigns, mutants, benchmarks and tables."""
+"""Measurements of this repository: corpora of kernels, recorded bytes, campaigns, mutants, benchmarks and tables."""
