@@ -108,7 +108,7 @@ def test_a_kernel_with_a_race_is_unknown(folder: Path) -> None:
 @pytest.mark.usefixtures("nothing_is_small")
 def test_a_trusted_text_is_not_taken_for_an_audited_one(folder: Path) -> None:
     one = ("diff", str(folder / "a.ptx"), str(folder / "c.ptx"))
-    assert answer(*one, "--trust-text")[0] == 0
+    assert answer(*one, "--no-contraction-audit")[0] == 0
     kept = len(large._kept)
     assert answer(*one)[0] == 0
     assert len(large._kept) == 2 * kept == 4

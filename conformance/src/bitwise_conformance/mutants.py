@@ -31,7 +31,7 @@ from bitwise_core import registry
 from bitwise_core.checker import Options, Outcome, Reading, Source, buffer_numbers, read, verdict
 from bitwise_core.machine.launch import Launch, read_manifest
 
-OPTIONS = Options(trust_text=True)
+OPTIONS = Options(audit_contraction=False)
 """A changed text is read as it is written: what the assembler fuses is no matter of the change."""
 
 

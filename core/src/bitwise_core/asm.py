@@ -151,13 +151,18 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction: mnemonic with all its modifiers, operands in written order, and where it stands."""
+    """One instruction: mnemonic with all its modifiers, operands in written order, and its line.
+
+    `span` is the half-open range of character offsets that it takes up in the text, where the parser records it; two
+    instructions that differ in it only are equal.
+    """
 
     opcode: str
     operands: tuple[Operand, ...]
     guard: Guard | None
     line: int
     source: SourceLine | None = None
+    span: tuple[int, int] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +197,8 @@ class Kernel:
     bits (1 for a predicate).  `returns` lists the return parameters of a device function.
     `threads` is the required block shape where the text states one.
     `local` holds the arrays private to a thread: its local memory, and the parameter slots of its calls.
+    `span` is the half-open range of character offsets of the body in the text, where the parser records it; it does
+    not count in comparisons.
     """
 
     name: str
@@ -206,6 +213,7 @@ class Kernel:
     shared: tuple[SharedArray, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=dict)
     local: tuple[SharedArray, ...] = ()
+    span: tuple[int, int] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,15 +64,15 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How kernels are read: for every launch or the given one, under which assumptions, and whether to trust the text.
+    """How kernels are read: for every launch or the given one, under which assumptions, and with which audit.
 
-    A trusted text is taken to state every rounding; else what the assembler may fuse is audited first.  `across`:
-    kernels of several architectures are compared, whose NaNs have bits of their own.
+    `audit_contraction`: what the assembler may fuse is audited first; else the text is taken to state every rounding.
+    `across`: kernels of several architectures are compared, whose NaNs have bits of their own.
     """
 
     every_launch: bool = False
     assume: frozenset[str] = frozenset()
-    trust_text: bool = False
+    audit_contraction: bool = True
     across: bool = False
 
     def __post_init__(self) -> None:
@@ -161,6 +161,9 @@ class Verdict:
 TEXTUAL = "text:"
 """How the note of a reading for every launch begins that compares programs rather than what they compute."""
 
+NO_AUDIT = "contraction is not audited: the assembler may fuse products into sums"
+"""The note of a reading without the audit."""
+
 STANDING_NOTES = (
     "the launch's buffers do not overlap and no access leaves its buffer",
     "an integer computed from the bits of a NaN is not told from one of another NaN",
@@ -197,14 +200,14 @@ def across(arch: Arches, options: Options) -> Options:
 
 
 def prepare(source: Source, arch: Arch, options: Options) -> Prepared:
-    """Parses and settles the text and builds its program.  Raises Unreadable, AssemblyError, ManifestError."""
+    """Parses and audits the text and builds its program.  Raises Unreadable, AssemblyError, ManifestError."""
     if source.launch is None:
         raise Unreadable("the manifest gives no launch of it")
-    module, notes = settled(source, source.launch.entry, arch, options)
+    module, notes = resolved(source, source.launch.entry, arch, options)
     return Prepared(ready(module, arch, source.launch), notes)
 
 
-def settled(source: Source, entry: str | None, arch: Arch, options: Options) -> tuple[Module, tuple[str, ...]]:
+def resolved(source: Source, entry: str | None, arch: Arch, options: Options) -> tuple[Module, tuple[str, ...]]:
     """The text parsed, with every rounding stated, and how that was established.
 
     Raises Unreadable where it cannot be, AssemblyError and ManifestError for a text or an entry that makes no sense.
@@ -216,12 +219,12 @@ def settled(source: Source, entry: str | None, arch: Arch, options: Options) -> 
         module.kernel(entry)
     except KeyError as error:
         raise ManifestError(str(error.args[0]).removeprefix(f"{source.name} ")) from None
-    if options.trust_text:
-        return module, ("the text is taken at its word: the assembler might fuse products into sums",)
-    if arch.settle is None:
+    if not options.audit_contraction:
+        return module, (NO_AUDIT,)
+    if arch.audit_contraction is None:
         return module, ()
-    text, method = arch.settle(source.text, module, entry)
-    return (module if text == source.text else arch.parse(text, source.name)), (method,)
+    audit = arch.audit_contraction(module, source.text, entry)
+    return audit.module, (audit.method,)
 
 
 def read(source: Source, arch: Arch, buffers: Mapping[str, int], options: Options) -> Reading:
@@ -329,13 +332,13 @@ def summary(source: Source, arch: Arch, buffers: Mapping[str, int], options: Opt
 
 
 def _key(source: Source, arch: Arch, options: Options) -> tuple[object, ...]:
-    """All that decides what is read: a text that is trusted may be another one than a text that is audited."""
+    """All that decides what is read: the audit may give another module than the one that was parsed."""
     return source.text, source.launch, arch.name, options
 
 
 def _for_every_launch(source: Source, arch: Arch, options: Options) -> tuple[bytes | None, tuple[str, ...]]:
     entry = source.entry if source.launch is None else source.launch.entry
-    module, notes = settled(source, entry, arch, options)
+    module, notes = resolved(source, entry, arch, options)
     found = launch_free_signature(module, module.kernel(entry), arch)
     return found.value, (*notes, *found.notes)
 

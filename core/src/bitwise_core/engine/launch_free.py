@@ -50,7 +50,7 @@ class Signature:
 
 
 def launch_free_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
-    """The signature of a settled text's kernel.  Raises Unreadable with the line that stops it."""
+    """The signature of a kernel whose module states every rounding.  Raises Unreadable with the line that stops it."""
     text = text_signature(module, kernel, arch)
     try:
         return symbolic_signature(module, kernel, arch)

@@ -19,11 +19,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bitwise_nvidia_ptx.contraction_scan import Program, Statement
+from bitwise_core.asm import Immediate, Operand
+from bitwise_nvidia_ptx.contraction.program import Program, Statement
+from bitwise_nvidia_ptx.names import SPECIAL
 
-_ZERO = re.compile(r"[+-]?(?:0[xX]0+|0[fF]0+|0[dD]0+|0+|0[fF]80000000|0[dD]8000000000000000|0*\.0*)[uU]?$")
-
-_FLOAT_LITERAL = re.compile(r"0[fFdD]([0-9a-fA-F]{8,16})$")
+_SIGN = {"f32": 1 << 31, "f64": 1 << 63}
 _FLOAT_SOURCE = re.compile(r"\.(?:b?f16|f32|f64)$")
 
 # Results of these never carry an operand on unchanged, so a product does not flow through them.
@@ -48,6 +48,11 @@ class Pair:
     scale: bool
 
 
+def _is_zero(operand: Operand) -> bool:
+    """Whether an operand is a literal zero of either sign."""
+    return isinstance(operand, Immediate) and operand.value in (0, _SIGN.get(operand.kind, 0))
+
+
 def _constants(program: Program) -> dict[str, int]:
     """What ptxas may come to know of a register: 2 it may be a non-zero constant, 1 only a zero, absent nothing.
 
@@ -55,10 +60,10 @@ def _constants(program: Program) -> dict[str, int]:
     """
     level: dict[str, int] = {}
 
-    def of(names: tuple[str, ...], operand: str) -> int:
+    def of(names: tuple[str, ...], operand: Operand) -> int:
         if not names:
-            return 1 if _ZERO.match(operand) else 2
-        return max((0 if n.startswith("%") and "." in n else level.get(n, 0)) for n in names)
+            return 1 if _is_zero(operand) else 2
+        return max(0 if "." in name and name in SPECIAL else level.get(name, 0) for name in names)
 
     work = [i for i in range(len(program.statements)) if not _overwritten(program, i)]
     kept = set(work)
@@ -75,10 +80,8 @@ def _constants(program: Program) -> dict[str, int]:
                 continue
             if statement.base == "ld" and "const" not in statement.parts:
                 continue
-            read = statement.operands[1:]
-            levels = [of(names, operand) for names, operand in zip(statement.sources, read, strict=True)]
-            vector = any("{" in operand for operand in statement.operands)
-            strict = statement.base in _STRICT and not vector
+            levels = [of(names, operand) for names, operand in zip(statement.sources, statement.read, strict=True)]
+            strict = statement.base in _STRICT and not statement.vector
             if statement.base in _ARITHMETIC and statement.kind is None:
                 strict = False
             if strict:
@@ -140,11 +143,11 @@ def _free(statement: Statement, above: set[str], below: set[str]) -> tuple[bool,
     base = statement.base
     if base in ("shfl", "mma", "wgmma", "ldmatrix") or (base == "ld" and "const" not in statement.parts):
         return True, True
-    operands = statement.operands[1:]
+    operands = statement.read
     ups = [any(name in above for name in names) for names in statement.sources]
     downs = [any(name in below for name in names) for names in statement.sources]
     to_float = statement.kind is not None and "sat" not in statement.parts
-    if base == "mov" or (base == "cvt" and to_float and _FLOAT_SOURCE.search(statement.opcode)):
+    if base == "mov" or (base == "cvt" and to_float and _FLOAT_SOURCE.search(statement.instruction.opcode)):
         return any(ups), any(downs)
     if base == "selp":
         return any(ups[:2]), any(downs[:2])
@@ -167,21 +170,22 @@ def _free(statement: Statement, above: set[str], below: set[str]) -> tuple[bool,
     return False, False
 
 
-def _free_product(operands: tuple[str, ...], ups: list[bool], downs: list[bool]) -> tuple[bool, bool]:
+def _free_product(operands: tuple[Operand, ...], ups: list[bool], downs: list[bool]) -> tuple[bool, bool]:
     if operands[0] == operands[1]:
         return ups[0] or downs[0], False
     for position in (0, 1):
-        if match := _FLOAT_LITERAL.match(operands[position]):
+        literal = operands[position]
+        if isinstance(literal, Immediate) and literal.kind in _SIGN:
             other = 1 - position
-            if _ZERO.match(operands[position]):
+            if _is_zero(literal):
                 return False, False
-            negative = int(match[1][0], 16) >= 8
+            negative = literal.value >= _SIGN[literal.kind]
             return (downs[other], ups[other]) if negative else (ups[other], downs[other])
     wide = any(ups[i] and downs[i] and (ups[1 - i] or downs[1 - i]) for i in (0, 1))
     return wide, wide
 
 
-def pairs(program: Program) -> tuple[Pair, ...]:
+def candidate_pairs(program: Program) -> tuple[Pair, ...]:
     """Every pair that ptxas is free to fuse, or that cannot be shown not to be one; in order of the text."""
     return tuple(_pairs(program))
 
@@ -200,12 +204,10 @@ def _pairs(program: Program) -> Iterable[Pair]:
 
     def constant(index: int, position: int, least: int = 2) -> bool:
         """Whether an operand other than `position` may be a constant (a non-zero one unless `least` is 1)."""
-        read = statements[index].operands[1:]
+        statement = statements[index]
         return any(
-            (max((level.get(n, 0) for n in names), default=0) >= least)
-            if names
-            else least < 2 or not _ZERO.match(operand)
-            for other, (names, operand) in enumerate(zip(statements[index].sources, read, strict=True))
+            (max((level.get(n, 0) for n in names), default=0) >= least) if names else least < 2 or not _is_zero(operand)
+            for other, (names, operand) in enumerate(zip(statement.sources, statement.read, strict=True))
             if other != position
         )
 
