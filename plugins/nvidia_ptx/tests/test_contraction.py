@@ -55,7 +55,11 @@ def rows(*pairs: tuple[int, int]) -> tuple[tuple[int, int], ...]:
         ((MUL, "mov.b32 {%h0, %h1}, %r4;", "mov.b32 %r5, {%h1, %h0};", "add.f16x2 %r10, %r5, %r2;"), rows((0, 3))),
         ((MUL, "st.local.b32 [%rd4], %r4;", "ld.local.b32 %r5, [%rd4];", "add.f32 %r10, %r5, %r2;"), rows((0, 3))),
         ((MUL, "st.shared.b32 [%r7], %r4;", "ld.shared.b32 %r5, [%r7];", "add.f32 %r10, %r5, %r2;"), ()),
-        ((MUL, "shfl.sync.bfly.b32 %r5, %r4, 1, 31, -1;", "add.f32 %r10, %r5, %r2;"), ()),
+        # where all lanes hold one value, a shuffle is a copy
+        ((MUL, "shfl.sync.bfly.b32 %r5, %r4, 1, 31, -1;", "add.f32 %r10, %r5, %r2;"), rows((0, 2))),
+        ((MUL, "shfl.sync.bfly.b32 %r5, %r3, 1, 31, %r4;", "add.f32 %r10, %r5, %r2;"), ()),
+        ((MUL, "mov.u64 %rd5, %rd4; st.b32 [%rd5], %r4;", "ld.b32 %r5, [%rd5];", "add.f32 %r10, %r5, %r2;"),
+         rows((0, 3))),
         ((MUL, "mul.rn.f32 %r5, %r4, 0f3F800000;", "add.f32 %r10, %r5, %r2;"), rows((0, 1), (0, 2))),
         ((MUL, "add.rn.f32 %r5, %r4, %r3;", "add.f32 %r10, %r5, %r2;"), ()),
         # a loop carries the product backwards to an earlier line
@@ -74,6 +78,12 @@ def rows(*pairs: tuple[int, int]) -> tuple[tuple[int, int], ...]:
         (("mov.b32 %r9, 0f40000000;", MUL, "mul.f32 %r10, %r4, %r9;"), rows((1, 2))),
         ((MUL, "div.full.f32 %r10, %r4, 0f40000000;"), rows((0, 1))),
         (("div.full.f32 %r4, %r0, %r1;", "mul.rn.f32 %r10, %r4, 0f40000000;"), rows((0, 1))),
+        # a constant that goes through a shuffle or local memory, and a parameter of the kernel, which is none
+        (("mov.b32 %r9, 0f3F000000;", MUL, "shfl.sync.bfly.b32 %r5, %r9, 1, 31, -1;", "mul.f32 %r10, %r4, %r5;"),
+         rows((1, 3))),
+        (("st.local.b32 [%rd4], 0f3F000000;", MUL, "ld.local.b32 %r5, [%rd4];", "mul.f32 %r10, %r4, %r5;"),
+         rows((1, 3))),
+        (("ld.param.f32 %r5, [s];", MUL, "mul.f32 %r10, %r4, %r5;"), ()),
         # behind the branch the compared register is the constant
         (
             ("ld.param.u32 %r8, [n];", "setp.ne.s32 %p1, %r8, 2;", "@%p1 bra $L1;", "cvt.rn.f32.s32 %r9, %r8;", MUL,
@@ -255,7 +265,18 @@ def test_fusion_off_leaves_no_choice(ptxas: Ptxas) -> None:
              "st.global.b64 [%rd2], %d4;"),
             FUSED, rows((1, 2)),
         ),
+        # all lanes hold one value, so that the shuffle is a copy
+        (
+            ("ld.param.f32 %r5, [s];", "mul.f32 %r4, %r5, %r5;", "shfl.sync.bfly.b32 %r6, %r4, 1, 31, -1;",
+             "add.f32 %r10, %r6, %r2;", STORE),
+            "unresolved", (),
+        ),
         # the scaled product has no instruction in PTX that says it
+        (
+            ("mov.b32 %r9, 0f3F000000;", "shfl.sync.bfly.b32 %r5, %r9, 1, 31, -1;", MUL, "mul.f32 %r10, %r4, %r5;",
+             STORE),
+            "unresolved", (),
+        ),
         ((MUL, "mul.f32 %r10, %r4, 0f3F000000;", STORE), "unresolved", ()),
         (("div.full.f32 %r4, %r0, %r1;", "mul.rn.f32 %r10, %r4, 0f40000000;", STORE), "unresolved", ()),
         ((MUL, "mul.f32 %r10, %r4, 0f41800000;", STORE), EQUAL, ()),
