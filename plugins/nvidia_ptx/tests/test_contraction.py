@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -13,8 +14,9 @@ from bitwise_core.asm import Register
 from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas, without_debug
 from bitwise_nvidia_ptx.contraction.audit import Audit, attempts, audit, candidates
 from bitwise_nvidia_ptx.contraction.candidates import candidate_pairs
+from bitwise_nvidia_ptx.contraction.choices import fusable
 from bitwise_nvidia_ptx.contraction.program import Program, opcode_of
-from bitwise_nvidia_ptx.contraction.rewrite import Rewriting, fusable, rewrite
+from bitwise_nvidia_ptx.contraction.rewrite import Rewriting, rewrite
 from bitwise_nvidia_ptx.parser import parse
 from contraction_kernels import ADD, FIRST, MUL, STORE, kernel
 
@@ -355,6 +357,17 @@ def test_the_kernels_own_object_file_takes_the_place_of_a_run(ptxas: Ptxas) -> N
     # an object file that was made otherwise is believed, not the text
     assert audited(text, ptxas, ptxas.assemble(other)).method == EQUAL
     assert audited(text, ptxas, b"nonsense").method == "unresolved"
+
+
+def test_audits_in_several_threads_are_those_of_one(ptxas: Ptxas) -> None:
+    texts = [kernel(MUL, ADD, STORE), *(kernel(*_random_body(seed)) for seed in range(7))] * 2
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda text: audited(text, ptxas), texts))
+    for text, found in zip(texts, together, strict=True):
+        alone = audited(text, ptxas)
+        assert (found.method, found.pairs, found.rewriting.module) == (
+            alone.method, alone.pairs, alone.rewriting.module,
+        )  # fmt: skip
 
 
 def test_text_that_ptxas_refuses_is_unresolved(ptxas: Ptxas) -> None:

@@ -36,16 +36,9 @@ from bitwise_core.machine.arch import ContractionAudit
 from bitwise_core.machine.domain import Unreadable
 from bitwise_nvidia_ptx.assembler import NO_FUSION, AssemblyFailed, Ptxas, PtxasNotFound, code_digest
 from bitwise_nvidia_ptx.contraction.candidates import Pair, candidate_pairs
+from bitwise_nvidia_ptx.contraction.choices import Fusion, choices
 from bitwise_nvidia_ptx.contraction.program import Program
-from bitwise_nvidia_ptx.contraction.rewrite import (
-    Division,
-    Fusion,
-    Rewriting,
-    choices,
-    expandable,
-    reserved,
-    rewrite,
-)
+from bitwise_nvidia_ptx.contraction.rewrite import Division, Rewriting, expandable, reserved, rewrite
 
 
 class Method(StrEnum):
@@ -121,7 +114,9 @@ def audit_contraction(module: Module, text: str, entry: str | None) -> Contracti
     try:
         found = audit(module, text, arch=module.target)
     except PtxasNotFound as error:
-        raise Unreadable(f"products may be fused into sums and no assembler is there to settle it: {error}") from None
+        raise Unreadable(
+            f"products may be fused into sums, and no assembler is found to audit that: {error}"
+        ) from None
     except AssemblyFailed as error:
         raise Unreadable(f"the assembler refuses the text: {error}") from None
     if not found.resolved:

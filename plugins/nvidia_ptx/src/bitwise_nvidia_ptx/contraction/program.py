@@ -169,6 +169,13 @@ class Program:
         return self.statements[index].instruction.line
 
 
+def span_of(instruction: Instruction) -> tuple[int, int]:
+    """Where an instruction is in the text.  Raises ValueError where the parser did not record it."""
+    if instruction.span is None:
+        raise ValueError(f"the instruction of line {instruction.line} has no position in the text")
+    return instruction.span
+
+
 def _start(function: Kernel) -> int:
     if function.span is None:
         raise ValueError(f"the parser recorded no position of {function.name}; give the module that it returned")

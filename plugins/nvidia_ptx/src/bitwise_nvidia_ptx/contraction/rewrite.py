@@ -1,39 +1,26 @@
 """Rewritten programs that leave ptxas no choice: every rounding stated, chosen products fused by hand.
 
 A rewriting replaces instructions.  It is a module, spliced from the parsed one, and a text, edited at the positions of
-the replaced instructions; parsing the text gives the module.  That and nothing else has to be right for the audit to be
-right: a rewriting counts only if it leaves no freedom and its machine code equals that of the original (see
-`audit`).  The choices follow what ptxas has been seen to
-do (12.8 and 13.4): a product is fused where all its uses are sums of its own block, type and flush mode; of a sum of
-two products the first operand is fused; a product used twice by one sum is not fused.
+the replaced instructions; parsing the text gives the module.  Nothing else has to be right for the audit to be right: a
+rewriting counts only if it leaves no freedom and its machine code equals that of the original (see `audit`).
 """
 
 from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby, pairwise
+from itertools import groupby
 
-from bitwise_core.asm import Guard, Immediate, Instruction, Kernel, Module, Operand, Register, registers_of
-from bitwise_nvidia_ptx.contraction.program import Program, Statement
-from bitwise_nvidia_ptx.inner_blocks import spelling
+from bitwise_core.asm import Guard, Immediate, Instruction, Kernel, Module, Operand, Register
+from bitwise_nvidia_ptx.contraction.choices import Fusion
+from bitwise_nvidia_ptx.contraction.program import Program, Statement, span_of
 from bitwise_nvidia_ptx.writer import instruction_text
 
 _WIDTHS = {"f16": 16, "bf16": 16, "f64": 64, "f32x2": 64}
 _TEMPORARY = "%contraction_"
-
-
-@dataclass(frozen=True)
-class Fusion:
-    """Sum `consumer` takes operand `position` (0 or 1) from `product`; `negated` if through a sign change."""
-
-    product: int
-    consumer: int
-    position: int
-    negated: bool
 
 
 @dataclass(frozen=True)
@@ -48,99 +35,6 @@ class Division:
     tiny: bool = True
     tiny_first: bool = False
     absolute: bool = True
-
-
-def fusable(program: Program, text: str) -> list[list[Fusion]]:
-    """For each product that ptxas might fuse everywhere it is used: its fusions, in order of the text."""
-    found = []
-    for index, statement in enumerate(program.statements):
-        if statement.product and (fusions := _fusions(program, text, index, statement)):
-            found.append(fusions)
-    return found
-
-
-def _fusions(program: Program, text: str, index: int, product: Statement) -> list[Fusion]:
-    if "sat" in product.parts or product.guard or (product.hidden_product and product.base != "div"):
-        return []
-    found: list[Fusion] = []
-    work = [(name, False) for name in product.results]
-    while work:
-        name, negated = work.pop()
-        if len(program.definitions[name]) != 1:
-            return []
-        for use, position in program.uses.get(name, ()):
-            statement = program.statements[use]
-            if statement.block != product.block or statement.guard or use < index:
-                return []
-            if statement.base in ("neg", "mov") and not statement.vector:
-                work += [(result, negated ^ (statement.base == "neg")) for result in statement.results]
-            elif _compatible(product, statement) and _movable(program, text, index, use):
-                found.append(Fusion(index, use, position, negated))
-            else:
-                return []
-    consumers = [fusion.consumer for fusion in found]
-    return sorted(found, key=lambda f: f.consumer) if len(set(consumers)) == len(consumers) else []
-
-
-def _compatible(product: Statement, total: Statement) -> bool:
-    same_flush = ("ftz" in total.parts) == ("ftz" in product.parts)
-    return total.contractible and total.base != "mul" and total.kind == product.kind and same_flush
-
-
-def _movable(program: Program, text: str, product: int, consumer: int) -> bool:
-    """Whether the operands of a product mean the same registers at its consumer.
-
-    They do where no inner block declares a register of one of their names, and within one stretch of a block.
-    """
-    statement = program.statements[product]
-    if statement.base == "div":
-        return True  # the steps of a division leave its factors in registers of the function
-    function = program.functions[statement.function]
-    inner = {spelling(name) for name in function.registers if "$" in name}
-    moved = registers_of(*statement.read)
-    if not any("$" in name or _declares(inner, name) for name in moved):
-        return True
-    spans = [span_of(each.instruction) for each in program.statements[product : consumer + 1]]
-    between = (text[before[1] : after[0]] for before, after in pairwise(spans))
-    return not any(mark in gap for gap in between for mark in ("{", "}", ".reg"))
-
-
-def _declares(declared: set[str], name: str) -> bool:
-    return name in declared or any(name.startswith(each) and name[len(each) :].isdigit() for each in declared)
-
-
-def span_of(instruction: Instruction) -> tuple[int, int]:
-    """Where an instruction is in the text.  Raises ValueError where the parser did not record it."""
-    if instruction.span is None:
-        raise ValueError(f"the instruction of line {instruction.line} has no position in the text")
-    return instruction.span
-
-
-def choices(program: Program, text: str) -> list[tuple[Fusion, ...]]:
-    """Guesses at what ptxas fuses, likeliest first, without repetition; the empty guess is not among them."""
-    groups = fusable(program, text)
-    if not groups:
-        return []
-    orders: list[Callable[[list[Fusion]], tuple[int, int]]] = [
-        lambda group: (len(group), min(f.position for f in group)),
-        lambda group: (min(f.position for f in group), len(group)),
-        lambda group: (0, group[0].product),
-        lambda group: (0, -group[0].product),
-        lambda group: (len(group), -min(f.position for f in group)),
-    ]
-    guesses: list[tuple[Fusion, ...]] = []
-    for order in orders:
-        taken: dict[int, Fusion] = {}
-        for group in sorted(groups, key=order):
-            if all(fusion.consumer not in taken for fusion in group):
-                taken.update({fusion.consumer: fusion for fusion in group})
-        guess = tuple(taken[consumer] for consumer in sorted(taken))
-        if guess and guess not in guesses:
-            guesses.append(guess)
-    hidden = tuple(f for f in guesses[0] if program.statements[f.product].hidden_product)
-    visible = tuple(f for f in guesses[0] if not program.statements[f.product].hidden_product)
-    guesses += [part for part in (hidden, visible) if part and part not in guesses]
-    return guesses
 
 
 @dataclass(frozen=True, slots=True)
