@@ -138,7 +138,7 @@ def install(session: nox.Session) -> None:
     session.install("--find-links", "dist", "bitwise-nvidia")
     with session.chdir(folder):
         session.run("bitwise", "plugins", "--json")
-        session.run("bitwise", "partition", str(SAMPLES / "sm_90" / "row_sum"), "--trust-text")
+        session.run("bitwise", "partition", str(SAMPLES / "sm_90" / "row_sum"), "--no-contraction-audit")
     session.install("--find-links", "dist", "bitwise-toy[test]")
     shutil.copytree(ROOT / "examples" / "toy_arch" / "tests", folder / "tests", dirs_exist_ok=True)
     with session.chdir(folder):

@@ -80,34 +80,34 @@ def pair(toy: str, ptx: str, dtype: str = "fp32") -> tuple[Source, Source]:
 
 
 def test_the_same_operations_are_equal() -> None:
-    found = compare(*pair(TOY, PTX), (TOY1, SM90), Options(trust_text=True))
+    found = compare(*pair(TOY, PTX), (TOY1, SM90), Options(audit_contraction=False))
     assert found.verdict.outcome is Outcome.EQUAL
 
 
 def test_a_product_rounded_on_one_side_is_the_node_that_differs() -> None:
     sources = pair(TOY, ROUNDED)
-    found = compare(*sources, (TOY1, SM90), Options(trust_text=True))
+    found = compare(*sources, (TOY1, SM90), Options(audit_contraction=False))
     assert found.verdict.outcome is Outcome.UNPROVED
     seen = found.verdict.divergence
     assert seen is not None
     assert seen.left is not None
     assert seen.right is not None
     assert (seen.left.operation, seen.right.operation) == ("fma.rn.fp32", "add.rn.fp32")
-    shown = find_counterexample(*sources, (TOY1, SM90), Options(trust_text=True), found, 30.0)
+    shown = find_counterexample(*sources, (TOY1, SM90), Options(audit_contraction=False), found, 30.0)
     assert isinstance(shown, Counterexample)
 
 
 def test_bits_of_a_nan_are_each_architectures_own() -> None:
-    found = compare(*pair(TOY, PTX, "i32"), (TOY1, SM90), Options(trust_text=True))
+    found = compare(*pair(TOY, PTX, "i32"), (TOY1, SM90), Options(audit_contraction=False))
     assert found.verdict.outcome is Outcome.UNPROVED
     assert found.verdict.divergence is not None
     assert found.verdict.divergence.why_not == OWN_NANS
-    copies = compare(*pair(COPIED_TOY, COPIED_PTX, "i32"), (TOY1, SM90), Options(trust_text=True))
+    copies = compare(*pair(COPIED_TOY, COPIED_PTX, "i32"), (TOY1, SM90), Options(audit_contraction=False))
     assert copies.verdict.outcome is Outcome.EQUAL
 
 
 def test_kernels_of_several_architectures_have_one_launch() -> None:
-    found = compare(*pair(TOY, PTX), (TOY1, SM90), Options(trust_text=True, every_launch=True))
+    found = compare(*pair(TOY, PTX), (TOY1, SM90), Options(audit_contraction=False, every_launch=True))
     assert found.verdict.outcome is Outcome.UNKNOWN
     assert "are compared for one launch, not for every one" in found.verdict.reason
 
@@ -128,13 +128,13 @@ def test_a_folder_may_mix_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for each, name in zip(launches, texts, strict=True):
         each["args"] = [argument.short() for argument in launch(name).args]
     (tmp_path / "manifest.json").write_text(json.dumps({"kernels": launches}))
-    done = CliRunner().invoke(app, ["partition", str(tmp_path), "--json", "--workers", "1", "--trust-text"])
+    done = CliRunner().invoke(app, ["partition", str(tmp_path), "--json", "--workers", "1", "--no-contraction-audit"])
     assert (done.exit_code, done.stderr) == (0, "")
     found = json.loads(done.stdout)
     assert found["classes"] == [["a.toy", "b.ptx"], ["c.ptx"], ["d.toy", "e.ptx"]]
     assert found["target"] == "toy1, sm_90"
     names = [str(tmp_path / name) for name in ("a.toy", "b.ptx")]
-    done = CliRunner().invoke(app, ["diff", *names, "--trust-text"])
+    done = CliRunner().invoke(app, ["diff", *names, "--no-contraction-audit"])
     assert done.exit_code == 0
     assert done.stdout.startswith("Equal for this launch")
 

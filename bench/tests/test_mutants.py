@@ -134,7 +134,7 @@ def _same_bytes(one: detection_rate.MutantVerdict) -> bool:
         detection_rate.compiled(one.kernel),
         registry.default().arch("sm_90"),
     )
-    options = Options(trust_text=True)
+    options = Options(audit_contraction=False)
     original, changed = (
         prepare(Source(one.kernel, text, kernel.launch), arch, options) for text in (kernel.text, one.mutant.text)
     )

@@ -204,13 +204,12 @@ def test_mistakes_in_elements(folder: Path) -> None:
     assert wrong("tree", a, "--element", "Y[0]").startswith("a.ptx: has no launch")
 
 
-def test_the_text_is_trusted_by_the_ending_of_its_file_too(folder: Path) -> None:
-    for option in ("--trust-text", "--trust-ptx"):
-        status, found = diff(folder, "a.ptx", "b.ptx", option)
-        assert status == 0
-        assert any("taken at its word" in note for note in found["notes"]), found["notes"]
-    done = CliRunner().invoke(app, ["diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--trust-nothing"])
-    assert (done.exit_code, "No such option: --trust-nothing" in done.stderr) == (2, True)
+def test_a_verdict_without_the_contraction_audit_says_so(folder: Path) -> None:
+    status, found = diff(folder, "a.ptx", "b.ptx", "--no-contraction-audit")
+    assert status == 0
+    assert any("contraction is not audited" in note for note in found["notes"]), found["notes"]
+    _, audited = diff(folder, "a.ptx", "b.ptx")
+    assert not any("contraction is not audited" in note for note in audited["notes"]), audited["notes"]
 
 
 COUNT = """.version 8.3

@@ -111,7 +111,7 @@ def test_a_kernel_with_a_race_is_unknown(folder: Path) -> None:
 
 @pytest.mark.usefixtures("nothing_is_small")
 def test_a_session_keeps_the_last_summaries(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arch, options = registry.default().arch("sm_90"), Options(trust_text=True)
+    arch, options = registry.default().arch("sm_90"), Options(audit_contraction=False)
     sources = [read_kernel(str(folder / name)) for name in ("a.ptx", "b.ptx", "c.ptx")]
     session = session_of(tuple(sources), options)
     assert all(session.read(source, arch).large for source in sources)

@@ -82,7 +82,7 @@ def compare(
     *,
     target: str | None = None,
     assume: Iterable[str] = (),
-    trust_text: bool = False,
+    audit_contraction: bool = True,
     search_seconds: float = 5.0,
 ) -> Verdict:
     """The verdict on two kernels: equal, different, unproved or unknown.
@@ -98,7 +98,7 @@ def compare(
         raise InputError(f"{sources[0].name} and {sources[1].name}: one has a launch and the other has none: give both")
     plugins = registry.default()
     arch, (left, right) = targeted(sources, plugins, target)
-    options = _options(left.launch is None, assume, trust_text)
+    options = _options(left.launch is None, assume, audit_contraction)
     both = arch_of(left, arch, plugins), arch_of(right, arch, plugins)
     found = compared(left, right, both, options)
     _refuse(result.unknown or result.name for result in found.results if result.malformed)
@@ -117,7 +117,7 @@ def partition(
     *,
     target: str | None = None,
     assume: Iterable[str] = (),
-    trust_text: bool = False,
+    audit_contraction: bool = True,
     workers: int | None = None,
 ) -> Partition:
     """The classes of kernels that are proved to return the same bits.
@@ -136,7 +136,7 @@ def partition(
     if not sources:
         raise InputError("there are no kernels to partition")
     arch, sources = targeted(sources, plugins, target)
-    options = _options(all(source.launch is None for source in sources), assume, trust_text)
+    options = _options(all(source.launch is None for source in sources), assume, audit_contraction)
     found = equivalence.partition(sources, arch.name, options, workers=workers)
     _refuse(reading.unknown or reading.name for reading in found.readings if reading.malformed)
     return found
@@ -148,7 +148,7 @@ def run(
     launch: AnyLaunch | None = None,
     *,
     target: str | None = None,
-    trust_text: bool = False,
+    audit_contraction: bool = True,
 ) -> RunResult:
     """What a launch leaves in every buffer, to the bit that the GPU returns; no GPU is needed.
 
@@ -164,7 +164,7 @@ def run(
     before = _buffers(buffers, source)
     arch = find_arch((source,), registry.default(), target)
     try:
-        prepared = prepare(source, arch, _options(False, (), trust_text))
+        prepared = prepare(source, arch, _options(False, (), audit_contraction))
         done = execute(prepared, contents(before))
     except ManifestError as error:
         raise InputError(f"{source.name}: {error}") from None
@@ -173,11 +173,11 @@ def run(
     return RunResult(arrays_of(done.after, before, source.launch), (*prepared.notes, *done.notes))
 
 
-def _options(every_launch: bool, assume: Iterable[str], trust_text: bool) -> Options:
+def _options(every_launch: bool, assume: Iterable[str], audit_contraction: bool) -> Options:
     if isinstance(assume, str):
         assume = (assume,)
     try:
-        return Options(every_launch=every_launch, assume=frozenset(assume), trust_text=trust_text)
+        return Options(every_launch=every_launch, assume=frozenset(assume), audit_contraction=audit_contraction)
     except ValueError as error:
         raise InputError(f"assume: {error}") from None
 

@@ -153,13 +153,18 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction: mnemonic with all its modifiers, operands in written order, and where it stands."""
+    """One instruction: mnemonic with all its modifiers, operands in written order, and its line.
+
+    `span` is the half-open range of character offsets that it takes up in the text, where the parser records it; two
+    instructions that differ in it only are equal.
+    """
 
     opcode: str
     operands: tuple[Operand, ...]
     guard: Guard | None
     line: int
     source: SourceLine | None = None
+    span: tuple[int, int] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +199,8 @@ class Kernel:
     bits (1 for a predicate).  `returns` lists the return parameters of a device function.
     `threads` is the required block shape where the text states one.
     `local` holds the arrays private to a thread: its local memory, and the parameter slots of its calls.
+    `span` is the half-open range of character offsets of the body in the text, where the parser records it; it does
+    not count in comparisons.
     """
 
     name: str
@@ -208,6 +215,7 @@ class Kernel:
     shared: tuple[SharedArray, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=dict)
     local: tuple[SharedArray, ...] = ()
+    span: tuple[int, int] | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         return f"Kernel({self.name!r}, {len(self.parameters)} parameters, {len(self.instructions)} instructions)"

@@ -73,15 +73,15 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How kernels are read: for every launch or the given one, under which assumptions, and whether to trust the text.
+    """How kernels are read: for every launch or the given one, under which assumptions, and with which audit.
 
-    A trusted text is taken to state every rounding; else what the assembler may fuse is audited first.  `across`:
-    kernels of several architectures are compared, whose NaNs have bits of their own.
+    `audit_contraction`: what the assembler may fuse is audited first; else the text is taken to state every rounding.
+    `across`: kernels of several architectures are compared, whose NaNs have bits of their own.
     """
 
     every_launch: bool = False
     assume: frozenset[str] = frozenset()
-    trust_text: bool = False
+    audit_contraction: bool = True
     across: bool = False
 
     def __post_init__(self) -> None:
@@ -248,6 +248,9 @@ class Verdict:
 LARGE_GRID = "large grids are decided on few blocks, which the others are proved to be translations of"
 """The note of a reading that compares few blocks for all."""
 
+NO_AUDIT = "contraction is not audited: the assembler may fuse products into sums"
+"""The note of a reading without the audit."""
+
 STANDING_NOTES = (
     "the launch's buffers do not overlap and no access leaves its buffer",
     "an integer computed from the bits of a NaN is not told from one of another NaN",
@@ -276,14 +279,14 @@ def across(arch: Arches, options: Options) -> Options:
 
 
 def prepare(source: Source, arch: Arch, options: Options) -> Ready:
-    """Parses and settles the text and builds its program.  Raises Unreadable, AssemblyError, ManifestError."""
+    """Parses and audits the text and builds its program.  Raises Unreadable, AssemblyError, ManifestError."""
     if source.launch is None:
         raise Unreadable("the manifest gives no launch of it")
-    module, notes = settled(source, source.launch.entry, arch, options)
+    module, notes = resolved(source, source.launch.entry, arch, options)
     return ready(module, arch, source.launch, notes)
 
 
-def settled(source: Source, entry: str | None, arch: Arch, options: Options) -> tuple[Module, tuple[str, ...]]:
+def resolved(source: Source, entry: str | None, arch: Arch, options: Options) -> tuple[Module, tuple[str, ...]]:
     """The text parsed, with every rounding stated, and how that was established.
 
     Raises Unreadable where it cannot be, AssemblyError and ManifestError for a text or an entry that makes no sense.
@@ -295,12 +298,12 @@ def settled(source: Source, entry: str | None, arch: Arch, options: Options) -> 
         module.kernel(entry)
     except KeyError as error:
         raise ManifestError(str(error.args[0]).removeprefix(f"{source.name} ")) from None
-    if options.trust_text:
-        return module, ("the text is taken at its word: the assembler might fuse products into sums",)
-    if arch.settle is None:
+    if not options.audit_contraction:
+        return module, (NO_AUDIT,)
+    if arch.audit_contraction is None:
         return module, ()
-    text, method = arch.settle(source.text, module, entry)
-    return (module if text == source.text else arch.parse(text, source.name)), (method,)
+    audit = arch.audit_contraction(module, source.text, entry)
+    return audit.module, (audit.method,)
 
 
 KEPT = 6
@@ -392,7 +395,7 @@ class Session:
                 "in a manifest"
             )
         entry = source.entry if source.launch is None else source.launch.entry
-        module, notes = settled(source, entry, arch, self.options)
+        module, notes = resolved(source, entry, arch, self.options)
         found = parametric_signature(module, module.kernel(entry), arch)
         steps.signature, steps.program_only = found.value, found.program_only
         steps.notes = (*notes, *found.notes)

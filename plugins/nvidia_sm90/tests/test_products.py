@@ -97,7 +97,7 @@ def ran(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = 
         captured = compile_configuration(call.kernel, arguments, dict(call.constants), grid=call.grid, **call.options)
         launch = Launch.model_validate({"file": "product.ptx", **captured.manifest_entry})
         source = Source("product", captured.assembly, launch)
-        ready = prepare(source, registry.default().arch("sm_90"), Options(trust_text=True))
+        ready = prepare(source, registry.default().arch("sm_90"), Options(audit_contraction=False))
         state.update(execute(ready, {name: state[name] for name in launch.buffers()}).after)
     return state["C"].view(storage(8 * size)).reshape(m, n)
 
@@ -406,6 +406,6 @@ def test_schedules_of_one_descriptor_are_one_class_to_the_checker() -> None:
     )  # fmt: skip
     sources = [captured(matrix(200, WGMMA), 128, 64, chosen) for chosen in schedules]
     sources.append(captured(matrix(200, HALF, "k_loop_step=32 short_turn=first"), 128, 64, Schedule(64, 32, 64)))
-    found = partition(sources, "sm_90", Options(trust_text=True))
+    found = partition(sources, "sm_90", Options(audit_contraction=False))
     assert not found.unknown
     assert [len(each) for each in found.classes] == [7, 1]

@@ -31,7 +31,7 @@ from bitwise_core import registry
 from bitwise_core.checker import AnalysisResult, Options, Outcome, Source, buffer_numbers, read, verdict
 from bitwise_core.machine.launch import Launch, read_manifest
 
-OPTIONS = Options(trust_text=True)
+OPTIONS = Options(audit_contraction=False)
 """Mutants are read without the contraction audit, since a change does not concern the assembler."""
 
 

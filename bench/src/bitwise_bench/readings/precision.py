@@ -30,15 +30,15 @@ from bitwise_bench.recorded_bytes import Records, load_records
 from bitwise_core import registry
 from bitwise_core.asm import AssemblyError
 from bitwise_core.assumptions import FINITE
-from bitwise_core.checker import Options, Source, read
+from bitwise_core.checker import Options, read
 from bitwise_core.machine.domain import Unreadable
 
 MODES: Mapping[str, Options] = {
-    "launch": Options(trust_text=True),
-    "finite": Options(trust_text=True, assume=frozenset({FINITE})),
-    "every launch": Options(trust_text=True, every_launch=True),
+    "launch": Options(),
+    "finite": Options(assume=frozenset({FINITE})),
+    "every launch": Options(every_launch=True),
 }
-"""The options of each reading; contraction is audited once, before all of them."""
+"""The options of each reading."""
 
 ROW_FAMILIES = (
     "row_",
@@ -73,14 +73,16 @@ def measure(case: Case, modes: Iterable[str] | None = None) -> dict[str, Any]:
         module = arch.parse(source.text, source.name)
         seconds["parse"] = time.perf_counter() - start
         start = time.perf_counter()
-        text = source.text if arch.settle is None else arch.settle(source.text, module, source.launch.entry)[0]
+        if arch.audit_contraction is not None:
+            audit = arch.audit_contraction(module, source.text, source.launch.entry)
+            arch = replace(arch, audit_contraction=lambda *_: audit)  # every reading takes what was found once
         seconds["audit"] = time.perf_counter() - start
     except (AssemblyError, Unreadable) as error:
         result["unknown"] = {mode: str(error) for mode in modes}
         return result
     buffers = group_buffers(case)
     for mode in modes:
-        found = read(Source(source.name, text, source.launch), arch, buffers, MODES[mode])
+        found = read(source, arch, buffers, MODES[mode])
         seconds[mode] = found.seconds
         if found.signature is None:
             result["unknown"][mode] = found.unknown

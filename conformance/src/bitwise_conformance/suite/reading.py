@@ -14,10 +14,10 @@ from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.lanes import Array
 from bitwise_core.tree.nodes import Node
 
-OPTIONS = Options(trust_text=True)
+OPTIONS = Options(audit_contraction=False)
 """Samples are read without the contraction audit, since the suite does not concern the assembler."""
 
-EVERY_LAUNCH = Options(every_launch=True, trust_text=True)
+EVERY_LAUNCH = Options(every_launch=True, audit_contraction=False)
 
 
 def reading(suite: Suite, kernel: Kernel) -> AnalysisResult:

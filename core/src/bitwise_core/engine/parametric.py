@@ -56,7 +56,7 @@ class Signature:
 
 
 def parametric_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
-    """The signature of a kernel whose text states every rounding.  Raises Unreadable, with its line."""
+    """The signature of a kernel whose module states every rounding.  Raises Unreadable with the line that stops it."""
     text = text_signature(module, kernel, arch)
     try:
         return function_signature(module, kernel, arch)

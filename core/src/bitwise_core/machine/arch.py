@@ -99,6 +99,14 @@ class BitPatterns:
 
 
 @dataclass(frozen=True, slots=True)
+class ContractionAudit:
+    """A module in which every rounding is stated, and how that was established, for the notes of a verdict."""
+
+    module: Module
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
 class Arch:
     """One architecture.
 
@@ -106,8 +114,9 @@ class Arch:
     `mnemonics` says what can be told of an instruction before it is run.  `parse` (text, name of the file) raises
     AssemblyError; `write` gives a text of a module, read back by `parse` as that module but for the numbers of lines.
     `granule` is the least unit in bytes in which a kernel looks at data; `special` fills the special registers;
-    `prepare` gives arrays their addresses and parameters their values.  `settle` turns a text into one that states
-    every rounding that the machine performs (with a note of how that was established), or raises.
+    `prepare` gives arrays their addresses and parameters their values.  `audit_contraction` (module, text it
+    was parsed from, entry) gives the module that states every rounding that the machine performs, or raises Unreadable;
+    None where the text states them.
     `every_launch` and `bits` are claims: that kernels are read for every launch, and run on bit patterns to the bytes
     that the hardware returns; None claims nothing.
     """
@@ -122,7 +131,7 @@ class Arch:
     granule: Callable[[Kernel], int]
     special: Callable[[Machine, Launch], None]
     prepare: Callable[[Machine, Module, Kernel, Launch], None]
-    settle: Callable[[str, Module, str | None], tuple[str, str]] | None = None
+    audit_contraction: Callable[[Module, str, str | None], ContractionAudit] | None = None
     every_launch: EveryLaunch | None = None
     bits: BitPatterns | None = None
     write: Callable[[Module], str] | None = None

@@ -133,6 +133,6 @@ GFX942 = Arch(
     granule=granule,
     special=special,
     prepare=prepare,
-    settle=matrix.settle,
+    audit_contraction=matrix.audit_contraction,
     bits=BitPatterns(FUNCTIONS, tuple(matrix_units.ROWS)),
 )

@@ -16,6 +16,7 @@ from bitwise_core.machine.local_memory import CONSTANT_BASE, LOCAL_BASE
 from bitwise_core.machine.mnemonics import Mnemonics
 from bitwise_core.machine.parameters import value_of
 from bitwise_core.machine.state import Machine, literal
+from bitwise_nvidia_ptx.contraction.audit import audit_contraction
 from bitwise_nvidia_ptx.every_launch import OF_GRID, fixed, undetermined
 from bitwise_nvidia_ptx.mnemonics import MNEMONICS
 from bitwise_nvidia_ptx.opcodes import (
@@ -56,8 +57,6 @@ def nvidia_arch(
 
     `same_steps` names the family whose fused steps mma.sync runs, by result, operand and k: `f32 f16 k16`.
     """
-    from bitwise_nvidia_ptx.settling import settle_text
-
     return Arch(
         name=name,
         extension=".ptx",
@@ -70,7 +69,7 @@ def nvidia_arch(
         granule=granule,
         special=special_registers,
         prepare=prepare,
-        settle=settle_text,
+        audit_contraction=audit_contraction,
         every_launch=EVERY_LAUNCH,
         bits=bits,
     )

@@ -18,7 +18,7 @@ from bitwise_amd_gfx942.opcodes.matrix_layouts import Tile, accumulate, vectors
 from bitwise_amd_gfx942.opcodes.sources import Reader, Writer, reader, word_reader, writer
 from bitwise_amd_gfx942.registers import EVERYONE, EXEC
 from bitwise_core.asm import Immediate, Instruction, Module, Operand, Register, Vector
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.arch import Context, ContractionAudit, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Value
 from bitwise_core.machine.matrix import FusedStep, IntegerProducts
@@ -164,8 +164,8 @@ STATED = "the text is the machine's own code and states every rounding"
 MODELLED = f"{STATED}; its matrix instructions follow a public model (MMA-Sim), of which nothing was measured here"
 
 
-def settle(text: str, module: Module, entry: str | None) -> tuple[str, str]:
-    """See `Arch.settle`: nothing below the text decides bits; what the matrix units do is no more than published."""
+def audit_contraction(module: Module, text: str, entry: str | None) -> ContractionAudit:
+    """See `Arch.audit_contraction`: nothing below the text decides bits; the matrix units are modelled as published."""
     kernels = [module.kernel(entry), *module.functions.values()]
     used = any(each.opcode.startswith("v_mfma") for kernel in kernels for each in kernel.instructions)
-    return text, MODELLED if used else STATED
+    return ContractionAudit(module, MODELLED if used else STATED)

@@ -2,7 +2,7 @@
 
 Source: PTX ISA 8.7, sections "Floating Point Instructions", "Half Precision Floating Point Instructions" and "cvt".
 An approximation is an operation of its architecture: its name carries the architecture's.
-add, sub and mul without a rounding mean round to nearest here; whether the assembler fuses them is settled
+add, sub and mul without a rounding mean round to nearest here; which of them the assembler fuses is audited
 before the text is read.
 """
 

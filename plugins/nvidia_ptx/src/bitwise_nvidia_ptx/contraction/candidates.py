@@ -10,7 +10,8 @@ the last step of `div.full` and `div.approx` (reciprocal times numerator), of `r
 The analysis is an over-approximation: flow-insensitive, scopes merged, every definition of a register counts.
 Three assumptions about ptxas enter, each seen to hold in 12.8 and 13.4: a product is scaled only by a constant
 it can derive; the range scalings inside approximate instructions are fused only where it can derive that they
-always act; its ranges of values are sound and not relational, so that a loaded value has none.
+always act; its ranges of values are sound and not relational, so that a loaded value has none.  Loads from global
+and shared memory are not replaced by what was stored there.
 """
 
 from __future__ import annotations
@@ -19,22 +20,24 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bitwise_nvidia_ptx.contraction_scan import Program, Statement
+from bitwise_core.asm import Immediate, Operand, symbols_of
+from bitwise_nvidia_ptx.contraction.program import Program, Statement
+from bitwise_nvidia_ptx.names import SPECIAL
 
-_ZERO = re.compile(r"[+-]?(?:0[xX]0+|0[fF]0+|0[dD]0+|0+|0[fF]80000000|0[dD]8000000000000000|0*\.0*)[uU]?$")
-
-_FLOAT_LITERAL = re.compile(r"0[fFdD]([0-9a-fA-F]{8,16})$")
+_SIGN = {"f32": 1 << 31, "f64": 1 << 63}
 _FLOAT_SOURCE = re.compile(r"\.(?:b?f16|f32|f64)$")
 
 # Results of these never carry an operand on unchanged, so a product does not flow through them.
 _OPAQUE = frozenset(
-    {"shfl", "mma", "wgmma", "tcgen05", "ldmatrix", "atom", "red", "vote", "match", "activemask", "setp", "ex2", "lg2"}
-    | {"sin", "cos", "tanh", "sqrt", "rsqrt", "rcp", "div", "cp", "mbarrier", "redux", "tex", "suld"}
+    {"mma", "wgmma", "tcgen05", "ldmatrix", "atom", "red", "vote", "match", "activemask", "setp", "ex2", "lg2", "sin"}
+    | {"cos", "tanh", "sqrt", "rsqrt", "rcp", "div", "cp", "mbarrier", "tex", "suld"}
 )
+# Results of these are the first source where ptxas derives that all lanes hold one value of it.
+_ACROSS_LANES = frozenset({"shfl", "redux"})
 # ptxas cannot know what these return.
 _UNKNOWN_RESULT = _OPAQUE - {"setp", "ex2", "lg2", "sin", "cos", "tanh", "sqrt", "rsqrt", "rcp", "div"}
 _KEEPS_ZERO = frozenset({"mov", "add", "sub", "mul", "fma", "mad", "cvt", "neg", "abs", "shl", "shr", "min", "max"})
-_KEEPS_ZERO_TOO = _KEEPS_ZERO | {"and", "or", "xor", "selp", "prmt", "bfe", "ld", "cvta"}
+_KEEPS_ZERO_TOO = _KEEPS_ZERO | _ACROSS_LANES | {"and", "or", "xor", "selp", "prmt", "bfe", "ld", "cvta"}
 _ARITHMETIC = frozenset({"add", "sub", "mul", "fma", "mad"})
 _STRICT = _ARITHMETIC | {"div", "ex2", "lg2", "sin", "cos", "tanh", "sqrt", "rsqrt", "rcp", "neg", "abs", "cvt", "mov"}
 
@@ -48,6 +51,11 @@ class Pair:
     scale: bool
 
 
+def _is_zero(operand: Operand) -> bool:
+    """Whether an operand is a literal zero of either sign."""
+    return isinstance(operand, Immediate) and operand.value in (0, _SIGN.get(operand.kind, 0))
+
+
 def _constants(program: Program) -> dict[str, int]:
     """What ptxas may come to know of a register: 2 it may be a non-zero constant, 1 only a zero, absent nothing.
 
@@ -55,10 +63,10 @@ def _constants(program: Program) -> dict[str, int]:
     """
     level: dict[str, int] = {}
 
-    def of(names: tuple[str, ...], operand: str) -> int:
+    def of(names: tuple[str, ...], operand: Operand) -> int:
         if not names:
-            return 1 if _ZERO.match(operand) else 2
-        return max((0 if n.startswith("%") and "." in n else level.get(n, 0)) for n in names)
+            return 1 if _is_zero(operand) else 2
+        return max(0 if "." in name and name in SPECIAL else level.get(name, 0) for name in names)
 
     work = [i for i in range(len(program.statements)) if not _overwritten(program, i)]
     kept = set(work)
@@ -73,15 +81,15 @@ def _constants(program: Program) -> dict[str, int]:
             statement = program.statements[index]
             if not statement.results or statement.base in _UNKNOWN_RESULT:
                 continue
-            if statement.base == "ld" and "const" not in statement.parts:
+            if statement.base == "ld" and "const" not in statement.parts and not _forwards(program, statement):
                 continue
-            read = statement.operands[1:]
-            levels = [of(names, operand) for names, operand in zip(statement.sources, read, strict=True)]
-            vector = any("{" in operand for operand in statement.operands)
-            strict = statement.base in _STRICT and not vector
+            levels = [of(names, operand) for names, operand in zip(statement.sources, statement.read, strict=True)]
+            strict = statement.base in _STRICT and not statement.vector
             if statement.base in _ARITHMETIC and statement.kind is None:
                 strict = False
-            if strict:
+            if statement.base in _ACROSS_LANES:
+                value = levels[0]
+            elif strict:
                 value = max(levels, default=2) if all(levels) else 0
             else:
                 value = max(levels, default=2)
@@ -98,6 +106,24 @@ def _constants(program: Program) -> dict[str, int]:
                     changed.add(name)
         work = sorted({use for name in changed for use, _ in program.uses.get(name, ())} & kept)
     return level
+
+
+def _loads_private(statement: Statement) -> bool:
+    """Whether it loads from local memory, from a parameter or through a generic address.
+
+    ptxas may replace such a load by what was stored there.
+    """
+    spaces = {part.split("::")[0] for part in statement.parts}
+    return statement.base == "ld" and not {"global", "shared", "const"} & spaces
+
+
+def _forwards(program: Program, statement: Statement) -> bool:
+    """Whether ptxas may replace a load by what the module stores: as `_loads_private`, but no parameter of a kernel."""
+    if not _loads_private(statement):
+        return False
+    function = program.functions[statement.function]
+    own = {parameter.name for parameter in function.parameters}
+    return not (function.entry and "param" in statement.parts and symbols_of(statement.read[0]) & own)
 
 
 def _overwritten(program: Program, index: int) -> bool:
@@ -124,7 +150,7 @@ def _unbounded(program: Program) -> tuple[frozenset[str], frozenset[str]]:
         changed: set[str] = set()
         for index in sorted(work):
             statement = program.statements[index]
-            up, down = _free(statement, above, below)
+            up, down = (False, False) if _forwards(program, statement) else _free(statement, above, below)
             for name in statement.results:
                 if (up and name not in above) or (down and name not in below):
                     changed.add(name)
@@ -138,13 +164,15 @@ def _unbounded(program: Program) -> tuple[frozenset[str], frozenset[str]]:
 
 def _free(statement: Statement, above: set[str], below: set[str]) -> tuple[bool, bool]:
     base = statement.base
-    if base in ("shfl", "mma", "wgmma", "ldmatrix") or (base == "ld" and "const" not in statement.parts):
+    if base in ("mma", "wgmma", "ldmatrix") or (base == "ld" and "const" not in statement.parts):
         return True, True
-    operands = statement.operands[1:]
+    operands = statement.read
     ups = [any(name in above for name in names) for names in statement.sources]
     downs = [any(name in below for name in names) for names in statement.sources]
+    if base == "shfl":
+        return ups[0], downs[0]
     to_float = statement.kind is not None and "sat" not in statement.parts
-    if base == "mov" or (base == "cvt" and to_float and _FLOAT_SOURCE.search(statement.opcode)):
+    if base == "mov" or (base == "cvt" and to_float and _FLOAT_SOURCE.search(statement.instruction.opcode)):
         return any(ups), any(downs)
     if base == "selp":
         return any(ups[:2]), any(downs[:2])
@@ -167,21 +195,22 @@ def _free(statement: Statement, above: set[str], below: set[str]) -> tuple[bool,
     return False, False
 
 
-def _free_product(operands: tuple[str, ...], ups: list[bool], downs: list[bool]) -> tuple[bool, bool]:
+def _free_product(operands: tuple[Operand, ...], ups: list[bool], downs: list[bool]) -> tuple[bool, bool]:
     if operands[0] == operands[1]:
         return ups[0] or downs[0], False
     for position in (0, 1):
-        if match := _FLOAT_LITERAL.match(operands[position]):
+        literal = operands[position]
+        if isinstance(literal, Immediate) and literal.kind in _SIGN:
             other = 1 - position
-            if _ZERO.match(operands[position]):
+            if _is_zero(literal):
                 return False, False
-            negative = int(match[1][0], 16) >= 8
+            negative = literal.value >= _SIGN[literal.kind]
             return (downs[other], ups[other]) if negative else (ups[other], downs[other])
     wide = any(ups[i] and downs[i] and (ups[1 - i] or downs[1 - i]) for i in (0, 1))
     return wide, wide
 
 
-def pairs(program: Program) -> tuple[Pair, ...]:
+def candidate_pairs(program: Program) -> tuple[Pair, ...]:
     """Every pair that ptxas is free to fuse, or that cannot be shown not to be one; in order of the text."""
     return tuple(_pairs(program))
 
@@ -200,16 +229,14 @@ def _pairs(program: Program) -> Iterable[Pair]:
 
     def constant(index: int, position: int, least: int = 2) -> bool:
         """Whether an operand other than `position` may be a constant (a non-zero one unless `least` is 1)."""
-        read = statements[index].operands[1:]
+        statement = statements[index]
         return any(
-            (max((level.get(n, 0) for n in names), default=0) >= least)
-            if names
-            else least < 2 or not _ZERO.match(operand)
-            for other, (names, operand) in enumerate(zip(statements[index].sources, read, strict=True))
+            (max((level.get(n, 0) for n in names), default=0) >= least) if names else least < 2 or not _is_zero(operand)
+            for other, (names, operand) in enumerate(zip(statement.sources, statement.read, strict=True))
             if other != position
         )
 
-    through_memory = [i for i, s in enumerate(statements) if s.base == "ld" and {"local", "param"} & set(s.parts)]
+    through_memory = [i for i, s in enumerate(statements) if _loads_private(s)]
     for product in products:
         reached: set[str] = set()
         fresh = list(statements[product].results)
@@ -232,7 +259,7 @@ def _pairs(program: Program) -> Iterable[Pair]:
                         consumers.setdefault(index, True)
                 elif statement.base == "div" and statement.hidden_product and position == 0 and constant(index, 0):
                     consumers.setdefault(index, True)
-                if statement.base in _OPAQUE:
+                if statement.base in _OPAQUE or (statement.base in _ACROSS_LANES and position != 0):
                     continue
                 if statement.base in ("st", "call"):
                     generic = not {"global", "shared"} & {part.split("::")[0] for part in statement.parts}
