@@ -114,9 +114,7 @@ def audit_contraction(module: Module, text: str, entry: str | None) -> Contracti
     try:
         found = audit(module, text, arch=module.target)
     except PtxasNotFound as error:
-        raise Unreadable(
-            f"products may be fused into sums, and no assembler is found to audit that: {error}"
-        ) from None
+        raise Unreadable(f"products may be fused into sums, and no assembler is found to audit that: {error}") from None
     except AssemblyFailed as error:
         raise Unreadable(f"the assembler refuses the text: {error}") from None
     if not found.resolved:
