@@ -106,7 +106,7 @@ def test_a_kernel_with_a_race_is_unknown(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("nothing_is_small")
-def test_a_trusted_text_is_not_taken_for_an_audited_one(folder: Path) -> None:
+def test_an_unaudited_reading_is_not_taken_for_an_audited_one(folder: Path) -> None:
     one = ("diff", str(folder / "a.ptx"), str(folder / "c.ptx"))
     assert answer(*one, "--no-contraction-audit")[0] == 0
     kept = len(large._kept)
