@@ -19,6 +19,7 @@ ORDER = [
     "buffers",
     "engine",
     "checker",
+    "verdicts",
     "difference",
     "search",
     "problems",

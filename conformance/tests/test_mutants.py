@@ -18,7 +18,8 @@ from bitwise_conformance.ptx_text import read_text, split_operands
 from bitwise_conformance.ptx_variants import VARIANTS
 from bitwise_conformance.time_limit import OutOfTime, time_limit
 from bitwise_core import registry
-from bitwise_core.checker import Options, Outcome, Source, prepare
+from bitwise_core.checker import Options, Source, prepare
+from bitwise_core.verdicts import Outcome
 
 RECORDS = Path(__file__).parents[2] / "records" / "mutants.json"
 FAMILIES = (

@@ -50,6 +50,12 @@ def notes(text: str) -> tuple[str, ...]:
     return launch_free_signature(module, module.kernel(None), SM90).notes
 
 
+def program_only(text: str) -> str | None:
+    """Why the kernel is compared as a program only."""
+    module = SM90.parse(text, "kernel.ptx")
+    return launch_free_signature(module, module.kernel(None), SM90).program_only
+
+
 def symbolic(text: str) -> bytes:
     module = SM90.parse(text, "kernel.ptx")
     return symbolic_signature(module, module.kernel(None), SM90).value

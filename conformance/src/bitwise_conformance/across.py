@@ -22,11 +22,12 @@ from bitwise_conformance.environment import reading_environment
 from bitwise_conformance.execution import outputs
 from bitwise_conformance.simulated import with_stand_ins
 from bitwise_core import registry
-from bitwise_core.checker import Counterexample, Options, Outcome, Source, Verdict, prepare
+from bitwise_core.checker import Options, Source, prepare
 from bitwise_core.difference import compare
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.search import find_counterexample
+from bitwise_core.verdicts import Counterexample, Outcome, Verdict
 
 if TYPE_CHECKING:
     from bitwise_conformance.corpus.across import Pair

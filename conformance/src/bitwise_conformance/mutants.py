@@ -28,8 +28,9 @@ from bitwise_conformance.ptx_text import Text, read_text
 from bitwise_conformance.ptx_variants import VARIANTS
 from bitwise_conformance.time_limit import OutOfTime, time_limit
 from bitwise_core import registry
-from bitwise_core.checker import AnalysisResult, Options, Outcome, Source, buffer_numbers, read, verdict
+from bitwise_core.checker import AnalysisResult, Options, Source, buffer_numbers, read
 from bitwise_core.machine.launch import Launch, read_manifest
+from bitwise_core.verdicts import Outcome, verdict
 
 OPTIONS = Options(trust_text=True)
 """A changed text is read as it is written: what the assembler fuses is no matter of the change."""

@@ -26,11 +26,12 @@ from bitwise_conformance.environment import reading_environment
 from bitwise_conformance.pool import run_all
 from bitwise_conformance.records import CaseRecord, load_records
 from bitwise_core import registry
-from bitwise_core.checker import Counterexample, Options, Outcome, Source
+from bitwise_core.checker import Options, Source
 from bitwise_core.difference import compare
 from bitwise_core.equivalence import partition
 from bitwise_core.folder import find_arch, read_folder
 from bitwise_core.search import NotFound, find_counterexample
+from bitwise_core.verdicts import Counterexample, Outcome
 
 AGREE, DIFFER, NOT_RECORDED = "agree", "differ", "not recorded"
 """What recorded bytes say of a pair: the same in every draw, or not."""

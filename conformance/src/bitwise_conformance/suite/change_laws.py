@@ -16,9 +16,10 @@ from bitwise_conformance.suite.reading import OPTIONS, read_source, reading, rea
 from bitwise_conformance.suite.suite import Suite
 from bitwise_conformance.time_limit import OutOfTime, time_limit
 from bitwise_core.asm import Module
-from bitwise_core.checker import Outcome, Source, verdict
+from bitwise_core.checker import Source
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.lanes import Array
+from bitwise_core.verdicts import Outcome, verdict
 
 TRIED, SECONDS = 40, 20.0
 """How many changes of a kernel are tried at most, and how long each may run."""
