@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bitwise_core import registry
-from bitwise_core.checker import Counterexample, Options, Outcome, Source
+from bitwise_core.checker import Options, Source
 from bitwise_core.cli import app
 from bitwise_core.difference import OWN_NANS, compare
 from bitwise_core.machine import lanes as L
@@ -23,6 +23,7 @@ from bitwise_core.machine.pieces import as_lanes
 from bitwise_core.machine.sets import SET_INDEX, is_float
 from bitwise_core.machine.terms import TermDomain
 from bitwise_core.search import find_counterexample
+from bitwise_core.verdicts import Counterexample, Outcome
 from bitwise_nvidia_sm90.plugin import SM90
 from bitwise_toy.plugin import TOY1
 

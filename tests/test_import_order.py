@@ -22,6 +22,7 @@ ORDER = [
     "buffers",
     "engine",
     "checker",
+    "verdicts",
     "difference",
     "search",
     "problems",

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from bitwise_core import equivalence, registry
 from bitwise_core.buffers import Array, arrays_of, contents, fault_of, forms
-from bitwise_core.checker import Counterexample, Divergence, Options, Outcome, Source, Verdict, different, prepare
+from bitwise_core.checker import Options, Source, prepare
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.difference import compare as compared
 from bitwise_core.engine.execution import execute
@@ -30,6 +30,7 @@ from bitwise_core.folder import InputError, arch_of, extensions, find_arch, read
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.launch import Launch, ManifestError
 from bitwise_core.search import find_counterexample
+from bitwise_core.verdicts import Counterexample, Divergence, Outcome, Verdict, different
 
 __all__ = [
     "BitwiseError",

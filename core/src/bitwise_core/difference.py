@@ -11,19 +11,14 @@ from bitwise_core.asm import AssemblyError
 from bitwise_core.checker import (
     AnalysisResult,
     Arches,
-    Divergence,
     Options,
-    Outcome,
     Session,
-    Side,
     Source,
-    Verdict,
     across,
     buffer_numbers,
     of_both,
     small_outputs,
     terms_under,
-    verdict,
 )
 from bitwise_core.engine import block_symmetry
 from bitwise_core.engine.block_symmetry import Summary
@@ -35,6 +30,7 @@ from bitwise_core.engine.replay import Part, Replay, Scalar, replay
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.launch import POINTER_SHIFT, ManifestError
 from bitwise_core.machine.outputs import COMPUTED, Output
+from bitwise_core.verdicts import Divergence, Outcome, Side, Verdict, verdict
 
 OWN_NANS = (
     "the trees agree, but not the bits of a NaN, which are each architecture's own: an operation looks at them, or "

@@ -9,18 +9,10 @@ from html import escape
 from typing import TypeAlias
 
 from bitwise_core import registry
-from bitwise_core.checker import (
-    AnalysisResult,
-    Options,
-    Outcome,
-    Session,
-    Source,
-    Verdict,
-    buffer_numbers,
-    verdict,
-)
+from bitwise_core.checker import AnalysisResult, Options, Session, Source, buffer_numbers
 from bitwise_core.difference import compare_large
 from bitwise_core.machine.arch import Arch
+from bitwise_core.verdicts import Outcome, Verdict, verdict
 from bitwise_core.workers import Progress, Workers
 
 _NO_ANSWER = "the process that read it ended without an answer, most likely for lack of memory"

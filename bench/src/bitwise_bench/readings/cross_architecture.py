@@ -23,11 +23,12 @@ from bitwise_bench.environment import reading_environment
 from bitwise_bench.simulation.execution import outputs
 from bitwise_bench.simulation.recorder import with_surrogates
 from bitwise_core import registry
-from bitwise_core.checker import Counterexample, Options, Outcome, Source, Verdict, prepare
+from bitwise_core.checker import Options, Source, prepare
 from bitwise_core.difference import compare
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.search import find_counterexample
+from bitwise_core.verdicts import Counterexample, Outcome, Verdict
 
 if TYPE_CHECKING:
     from bitwise_bench.corpus.kernels.cross_architecture import Pair

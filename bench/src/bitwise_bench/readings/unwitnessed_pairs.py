@@ -28,11 +28,12 @@ from bitwise_bench.environment import reading_environment
 from bitwise_bench.recorded_bytes import CaseRecord, load_records
 from bitwise_bench.worker_pool import run_all
 from bitwise_core import registry
-from bitwise_core.checker import Counterexample, Options, Outcome, Source
+from bitwise_core.checker import Options, Source
 from bitwise_core.difference import compare
 from bitwise_core.equivalence import partition
 from bitwise_core.folder import find_arch, read_folder
 from bitwise_core.search import NotFound, find_counterexample
+from bitwise_core.verdicts import Counterexample, Outcome
 
 AGREE, DIFFER, NOT_RECORDED = "agree", "differ", "not recorded"
 """Whether the recorded bytes of a pair are the same for every kind of input."""

@@ -25,9 +25,10 @@ from bitwise_conformance.suite.reading import (
 from bitwise_conformance.suite.samples import Change, Group, Kernel
 from bitwise_conformance.suite.suite import Suite
 from bitwise_conformance.suite.values import place_of, value_of
-from bitwise_core.checker import AnalysisResult, Options, Outcome, Source, verdict
+from bitwise_core.checker import AnalysisResult, Options, Source
 from bitwise_core.numeric import Unevaluable
 from bitwise_core.tree import text as tree_text
+from bitwise_core.verdicts import Outcome, verdict
 
 
 @over(cases.kernels)

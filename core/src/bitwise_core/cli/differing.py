@@ -9,12 +9,13 @@ from pathlib import Path
 from rich.console import Console
 
 from bitwise_core import registry
-from bitwise_core.checker import Arches, Counterexample, Divergence, Options, Outcome, Side, Source, Verdict, different
+from bitwise_core.checker import Arches, Options, Source
 from bitwise_core.cli.buffers import write_buffers
 from bitwise_core.cli.inputs import kernels, print_json
 from bitwise_core.difference import Comparison, compare
 from bitwise_core.folder import InputError, arch_of
 from bitwise_core.search import NotFound, find_counterexample
+from bitwise_core.verdicts import Counterexample, Divergence, Outcome, Side, Verdict, different
 
 STATUS = {Outcome.EQUAL: 0, Outcome.DIFFERENT: 1, Outcome.UNKNOWN: 3, Outcome.UNPROVED: 4}
 """The exit status of each outcome."""

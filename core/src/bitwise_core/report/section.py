@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bitwise_core import registry
-from bitwise_core.checker import STANDING_NOTES, AnalysisResult, Divergence, Options, Session, Source, across, prepare
+from bitwise_core.checker import AnalysisResult, Options, Session, Source, across, prepare
 from bitwise_core.difference import Element, divergence, find_element, session_of, shown_element
 from bitwise_core.engine.grid import NotSymmetric
 from bitwise_core.engine.trees import build_tree
@@ -17,6 +17,7 @@ from bitwise_core.machine.domain import Unreadable
 from bitwise_core.report.condense import condense
 from bitwise_core.tree.nodes import descendants
 from bitwise_core.tree.picture import to_svg
+from bitwise_core.verdicts import STANDING_NOTES, Divergence
 
 MAXIMUM_PARTINGS = 8
 """For so many classes the page says where they part from the first."""

@@ -11,7 +11,7 @@ from bitwise_core import numeric
 from bitwise_core.asm import AssemblyError
 from bitwise_core.assumptions import FINITE
 from bitwise_core.buffers import Array, Form, forms
-from bitwise_core.checker import Arches, Counterexample, Options, Source, of_both, prepare
+from bitwise_core.checker import Arches, Options, Source, of_both, prepare
 from bitwise_core.difference import Comparison, Parted
 from bitwise_core.engine.concrete import Ready
 from bitwise_core.machine.domain import Unreadable
@@ -19,6 +19,7 @@ from bitwise_core.machine.launch import ManifestError
 from bitwise_core.search.pair import NotFound, Pair, extended, pair_of
 from bitwise_core.search.trees import Evaluator, candidates, trees_of
 from bitwise_core.search.values import TELLING, draw, telling_patterns
+from bitwise_core.verdicts import Counterexample
 
 FEW_SPECIAL = "few special values"
 FIRST_KINDS = ("wide", "normal", "cancelling", "anything", "special", "positive", "subnormal", FEW_SPECIAL, FEW_SPECIAL)

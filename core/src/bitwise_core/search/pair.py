@@ -10,7 +10,7 @@ import numpy as np
 
 from bitwise_core.assumptions import made_finite
 from bitwise_core.buffers import Array, Form
-from bitwise_core.checker import MAXIMUM_LANES, Counterexample
+from bitwise_core.checker import MAXIMUM_LANES
 from bitwise_core.difference import Parted
 from bitwise_core.engine.concrete import LANES, Ready
 from bitwise_core.engine.execution import Execution, execute
@@ -18,6 +18,7 @@ from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.state import THREAD_SHIFT
 from bitwise_core.numeric import FLOAT_FORMATS, FloatFormat, nan_of, storage
+from bitwise_core.verdicts import Counterexample
 
 WHOLE_LANES = MAXIMUM_LANES >> 3
 """Launches of more threads are not run whole: the blocks that store the element where the kernels part are."""
