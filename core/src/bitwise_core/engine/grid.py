@@ -86,7 +86,7 @@ class Grid:
         return low == high
 
     def derived(self, key: Hashable, make: Callable[[], Array], *columns: Column) -> Column:
-        """The column made of `columns` by `make`, which `key` identifies; a repeated computation gives the same object."""
+        """The column that `make` computes from `columns`, identified by `key`; repeated, it is the same object."""
         full = (key, *(id(column) for column in columns))
         found = self._memo.get(full)
         if found is None:
