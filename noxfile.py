@@ -23,6 +23,7 @@ GROUPS = nox.project.load_toml("pyproject.toml")
 # In dependency order.
 DISTRIBUTIONS = [
     "core",
+    "runtime",
     "plugins/nvidia_ptx",
     "plugins/nvidia_earlier",
     "plugins/nvidia_sm90",
@@ -34,7 +35,11 @@ DISTRIBUTIONS = [
     "compiler",
     "conformance",
     "examples/toy_arch",
+    "bench",
 ]
+
+# The distribution of measurements is never built.
+PUBLISHED = [folder for folder in DISTRIBUTIONS if folder != "bench"]
 
 SAMPLES = ROOT / "plugins" / "nvidia_sm90" / "tests" / "samples"
 AMD_SAMPLES = ROOT / "plugins" / "amd_gfx942" / "tests" / "samples"
@@ -111,11 +116,11 @@ def conformance(session: nox.Session) -> None:
 
 @nox.session
 def build(session: nox.Session) -> None:
-    """Build every distribution into dist/: the source archive, and the wheel from that archive."""
+    """Build every published distribution into dist/: the source archive, and the wheel from that archive."""
     session.install(*group("build"))
     for archive in (ROOT / "dist").glob("bitwise_*"):
         archive.unlink()
-    for folder in DISTRIBUTIONS:
+    for folder in PUBLISHED:
         session.run("python", "-m", "build", "--no-isolation", "--outdir", "dist", folder, silent=True)
 
 

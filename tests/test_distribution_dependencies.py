@@ -12,6 +12,7 @@ from workspace import KERNELS, Distribution, Import, distribution, distributions
 # What each may depend on: an arrow that is missing here is a decision, not an oversight.
 ALLOWED = {
     "bitwise-core": set[str](),
+    "bitwise-torch": {"bitwise-core"},
     "bitwise-nvidia-ptx": {"bitwise-core"},
     "bitwise-nvidia-earlier": {"bitwise-core", "bitwise-nvidia-ptx"},
     "bitwise-nvidia-sm90": {"bitwise-core", "bitwise-nvidia-ptx"},
@@ -23,6 +24,18 @@ ALLOWED = {
     "bitwise-triton": {"bitwise-core"},
     "bitwise-conformance": {"bitwise-core", "bitwise-nvidia", "bitwise-nvidia-sm90", "bitwise-triton"},
     "bitwise-toy": {"bitwise-core", "bitwise-conformance"},
+    "bitwise-bench": {
+        "bitwise-core",
+        "bitwise-torch",
+        "bitwise-nvidia",
+        "bitwise-nvidia-ptx",
+        "bitwise-nvidia-sm90",
+        "bitwise-amd",
+        "bitwise-amd-gfx942",
+        "bitwise-cublas-profiles",
+        "bitwise-triton",
+        "bitwise-conformance",
+    },
 }
 
 # No distribution brings torch: its user chose a build for the machine. Triton is an extra, and so is hip-python, `hip`.

@@ -59,6 +59,7 @@ def test_what_loading_a_module_carries_out(in_function: bool, for_types: bool, a
 def test_all_distributions_are_found() -> None:
     assert {found.name: found.package for found in distributions()} == {
         "bitwise-core": "bitwise_core",
+        "bitwise-torch": "bitwise_torch",
         "bitwise-nvidia-ptx": "bitwise_nvidia_ptx",
         "bitwise-nvidia-earlier": "bitwise_nvidia_earlier",
         "bitwise-nvidia-sm90": "bitwise_nvidia_sm90",
@@ -70,4 +71,5 @@ def test_all_distributions_are_found() -> None:
         "bitwise-triton": "bitwise_triton",
         "bitwise-conformance": "bitwise_conformance",
         "bitwise-toy": "bitwise_toy",
+        "bitwise-bench": "bitwise_bench",
     }

@@ -17,8 +17,8 @@ import pytest
 from bitwise_conformance.suite import Suite
 from bitwise_conformance.suite.expected import SampleError
 from bitwise_conformance.suite.known import known_failures
-from bitwise_core.descriptors import Record, read
-from bitwise_core.evaluation import evaluate
+from bitwise_core.descriptors import Descriptor, GEMMDesc, Record
+from bitwise_core.installed import evaluate
 from bitwise_core.machine.arch import EveryLaunch
 from bitwise_core.numeric import Bits
 from bitwise_toy import plugin
@@ -98,11 +98,11 @@ class Profile:
     def __init__(self, *, open_ended: bool) -> None:
         self.open_ended = open_ended
 
-    def describe(self, configuration: Mapping[str, Any]) -> Record | None:
+    def describe(self, configuration: Mapping[str, Any]) -> Descriptor | None:
         asked = dict(configuration)
         if self.open_ended and "version" in asked:
             asked["version"] = "1.0"
-        return read(ONE_PASS) if asked == {"version": "1.0", "tile": 16} else None
+        return GEMMDesc.from_text(ONE_PASS) if asked == {"version": "1.0", "tile": 16} else None
 
 
 @pytest.mark.parametrize("open_ended", [False, True])

@@ -24,7 +24,7 @@ from bitwise_conformance.draws import digest_of, inputs_of
 from bitwise_conformance.environment import reading_environment
 from bitwise_conformance.records import Records, load_records
 from bitwise_core.descriptors import Cut, Fold, GEMMDesc, Instruction, Record, ReductionDesc, single_pass
-from bitwise_core.evaluation import evaluate
+from bitwise_core.installed import evaluate
 from bitwise_core.numeric import Bits
 
 GROUP, WARP, SHARED = "wgmma", "mma.sync", "fused"

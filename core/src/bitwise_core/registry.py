@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pluggy
 
 from bitwise_core import hookspecs
+from bitwise_core.hardware import Hardware
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -112,6 +113,13 @@ class Registry:
         if self.broken:
             sentence += "; plugins that could not be loaded: " + "; ".join(map(str, self.broken))
         raise UnknownArchError(sentence)
+
+    @property
+    def hardware(self) -> Hardware:
+        """The rows and functions of all plugins, with which descriptors are evaluated."""
+        claims = (arch.bits for arch in self.arches.values())
+        functions = {name: each for bits in claims if bits is not None for name, each in bits.functions.items()}
+        return Hardware(self.matrix_units, MappingProxyType(functions))
 
     def matrix_unit(self, name: str) -> MmaSpec:
         """Return the row of that name.  Raises UnknownMatrixUnitError if no loaded plugin has it."""

@@ -19,6 +19,7 @@ from bitwise_core.checker import Options, Source, prepare
 from bitwise_core.descriptors import GEMMDesc, read
 from bitwise_core.engine.execution import execute
 from bitwise_core.evaluation import evaluate
+from bitwise_core.hardware import Hardware
 from bitwise_core.machine.launch import Launch
 from bitwise_core.mma import multiply_accumulate
 from bitwise_core.numeric import FLOAT_FORMATS, storage
@@ -82,7 +83,7 @@ def test_a_product_has_its_descriptors_bytes(line: str, m: int, n: int, instruct
     a, b = drawn(desc.left_dtype, (m, desc.k), 1), drawn(desc.right_dtype, (desc.k, n), 2)
     found, assembly = run(desc, a, b)
     assert set(re.findall(r"v_mfma_\w+", assembly)) == {instruction}
-    assert found == evaluate(desc, a, b, units=UNITS).tobytes()
+    assert found == evaluate(desc, a, b, hardware=Hardware(UNITS)).tobytes()
 
 
 SINGLE = [

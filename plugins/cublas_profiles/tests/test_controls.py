@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from bitwise_core import registry
 from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Group
 from bitwise_core.reconstruction import same
 from bitwise_cublas_profiles.controls import FAMILIES, TESTS, _bytes, _draws, _wrong, read
 
+UNITS = registry.default().matrix_units
 RECORD = Path(__file__).parents[3] / "records" / "probe-controls.json"
 
 
@@ -32,7 +34,7 @@ def test_controls_are_other_computations(family: str) -> None:
     source = random.Random(f"{family}:0")
     desc = FAMILIES[family](source)
     for change, wrong in _wrong(desc, source):
-        assert not same(desc, wrong), change
+        assert not same(desc, wrong, UNITS), change
         assert wrong.k == desc.k
 
 
@@ -64,7 +66,7 @@ def variants(desc: GEMMDesc) -> list[GEMMDesc]:
 @pytest.mark.parametrize("family", [name for name in FAMILIES if not name.startswith("fp8")])
 def test_what_computes_the_same_returns_the_same_bytes(family: str) -> None:
     desc = FAMILIES[family](random.Random(f"{family}:variants"))
-    alike = [each for each in variants(desc) if same(each, desc)]
+    alike = [each for each in variants(desc) if same(each, desc, UNITS)]
     for _, a, b in _draws(desc, 3, 2):
         assert {_bytes(each, a, b) for each in alike} <= {_bytes(desc, a, b)}
 

@@ -11,11 +11,11 @@ import pytest
 
 from bitwise_core import registry
 from bitwise_core.descriptors import Cut, GEMMDesc
-from bitwise_core.locks import read_lock
 from bitwise_core.problems import Problem
-from bitwise_core.products import locked_products
 from bitwise_cublas_profiles import layers
 from bitwise_cublas_profiles.seeded import Operands
+from bitwise_torch import locked_products
+from bitwise_torch.locks import read_lock
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

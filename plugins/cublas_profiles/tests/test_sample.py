@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitwise_core.evaluation import evaluate
+from bitwise_core.installed import evaluate
 from bitwise_cublas_profiles import models, timing
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import profile

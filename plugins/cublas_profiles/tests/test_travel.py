@@ -39,7 +39,7 @@ class Machine:
         return (Answer(Configuration(algorithm, 10, stages, split, 2 if split > 1 else 0, 0, 3, 2, 0), 0, 1.0, b""),)
 
     def run_on(self, asked: Question, answer: Answer, a: Any, b: Any, out: Any, bias: Any = None) -> None:
-        from bitwise_core.products import matmul
+        from bitwise_torch import matmul
 
         plain = replace(asked, epilogue="none", batch=1, ld_a=None, ld_b=None, stride_a=None, stride_b=None)
         desc = descriptor_of(plain, answer.configuration, profile(self.version, CAPABILITY), beyond=True)

@@ -12,13 +12,14 @@ import pytest
 from bitwise_core import registry
 from bitwise_core.checker import Options, Source, prepare
 from bitwise_core.descriptors import Cut, GEMMDesc, Instruction, read
+from bitwise_core.descriptors.merge_orders import MERGE_ORDERS, Addition, MergeOrder, index_bits
 from bitwise_core.engine.execution import execute
-from bitwise_core.evaluation import evaluate
+from bitwise_core.installed import evaluate
 from bitwise_core.machine.launch import Launch
 from bitwise_core.numeric import FLOAT_FORMATS, Bits, storage
 from bitwise_core.partition import partition
 from bitwise_nvidia_ptx.products.launch import Map, calls
-from bitwise_nvidia_ptx.products.plan import Refused, plan
+from bitwise_nvidia_ptx.products.plan import SLICE_ORDERS, Refused, plan
 from bitwise_nvidia_ptx.products.schedule import Schedule, default
 
 TYPES = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32", "e4m3": "fp8e4nv", "e5m2": "fp8e5"}
@@ -258,6 +259,61 @@ def test_bytes_are_those_of_the_descriptor(desc: GEMMDesc, m: int, n: int, chose
 def test_what_cannot_be_honoured_is_refused(why: str, desc: GEMMDesc) -> None:
     with pytest.raises(Refused, match=why):
         plan(desc)
+
+
+def _middle_first(count: int) -> list[Addition]:
+    """Round after round by a bit of the lane's number, from bit 1 upwards, and bit 0 last."""
+    found, left, bits = [], list(range(count)), (count - 1).bit_length()
+    for bit in (*range(1, bits), 0)[:bits]:
+        left = [part for part in left if not part >> bit & 1]
+        found += [(part, part + (1 << bit)) for part in left]
+    return found
+
+
+def _outside_in(count: int) -> list[Addition]:
+    return [(part, count - 1 - part) for part in range(count // 2)] + [(0, part) for part in range(1, (count + 1) // 2)]
+
+
+ADDED = (
+    MergeOrder("odd-last", "one after the other, the odd ones last",
+               lambda count: [(0, part) for part in (*range(2, count, 2), *range(1, count, 2))]),
+    MergeOrder("middle-first", "in rounds, the middle bit first", _middle_first, "a balanced tree", True),
+    MergeOrder("outside-in", "in pairs from both ends", _outside_in, "pairs in a chain"),
+)  # fmt: skip
+
+
+def test_every_order_of_lanes_is_run_or_refused_in_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton")
+    for order in ADDED:
+        monkeypatch.setitem(MERGE_ORDERS, order.name, order)
+    random = np.random.default_rng(8)
+    a, b = drawn((2, 300), "fp16", random), drawn((300, 3), "fp16", random)
+    found = {}
+    for name, order in MERGE_ORDERS.items():
+        cut = f"cut(layout=strided count=8 tile=4 merge={name})"
+        desc = scalar(300, cut).model_copy(update={"output_dtype": "fp32"})
+        if order.running_sum or index_bits(order, 8):
+            found[name] = ran(desc, a, b, None).tobytes()
+            assert found[name] == evaluate(desc, a, b).tobytes()
+        else:
+            with pytest.raises(
+                Refused, match=f"^lanes added {order.words}: these kernels add them one after the other"
+            ):
+                plan(desc)
+    assert MERGE_ORDERS.keys() - found.keys() == {"outside-in"}
+    assert len(set(found.values())) == len(found)
+
+
+def test_every_order_of_slices_is_run_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for order in ADDED:
+        monkeypatch.setitem(MERGE_ORDERS, order.name, order)
+    for name in MERGE_ORDERS:
+        desc = matrix(512, WGMMA, f"k_cuts=[cut(count=4 tile=16 merge={name})]")
+        if name in SLICE_ORDERS:
+            assert plan(desc).slices.number == 4
+        else:
+            with pytest.raises(Refused, match=r"the last one short, added one after the other$"):
+                plan(desc)
 
 
 def test_a_schedule_that_would_move_bits_is_refused() -> None:

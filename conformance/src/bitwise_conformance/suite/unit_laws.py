@@ -22,7 +22,7 @@ from bitwise_conformance.suite.expected import (
 )
 from bitwise_conformance.suite.suite import Suite
 from bitwise_core.descriptors import read, write
-from bitwise_core.evaluation import evaluate
+from bitwise_core.installed import evaluate
 from bitwise_core.launchers import Launcher
 from bitwise_core.machine.lanes import Array
 from bitwise_core.mma import MmaSpec, multiply_accumulate

@@ -10,7 +10,7 @@ import typer
 
 from bitwise_core import registry
 from bitwise_core.checker import Options
-from bitwise_core.cli import differing, explaining, locking, partitioning, plugins, probing, running, showing
+from bitwise_core.cli import differing, explaining, partitioning, plugins, probing, running, showing
 from bitwise_core.cli.inputs import as_errors, assumptions
 
 
@@ -168,7 +168,6 @@ def run(
 
 app.command(name="probe", no_args_is_help=True)(probing.command)
 app.command(name="gemm", no_args_is_help=True)(explaining.command)
-app.add_typer(locking.app, name="lock")
 
 
 @app.command(name="plugins")

@@ -130,7 +130,7 @@ def run(
 ) -> None:  # fmt: skip
     """Prints a descriptor of an (m, n) product, and draws it where `svg` says.  Raises InputError."""
     try:
-        unit: MmaSpec | None = unit_of(desc)
+        unit: MmaSpec | None = unit_of(desc, registry.default().matrix_units)
     except DescriptorError as error:
         raise InputError(str(error)) from None
     row, column = (0, 0) if element is None else _place(element, m, n)

@@ -9,13 +9,14 @@ import numpy as np
 from pydantic import Field, StrictBool, StrictInt, field_validator, model_validator
 
 from bitwise_core.descriptors.cuts import Cut, FloatName, Positions, Positive
-from bitwise_core.descriptors.record import DescriptorError, Record, single
+from bitwise_core.descriptors.record import DescriptorError, single
+from bitwise_core.descriptors.text import Descriptor, TextRecord
 from bitwise_core.numeric import FLOAT_FORMATS
 
 _NAME = r"^[A-Za-z0-9._-]+$"
 
 
-class Instruction(Record):
+class Instruction(TextRecord, word="instruction"):
     """A row of a matrix unit but for its types: the architecture, the mnemonic's family, the native k."""
 
     architecture: Annotated[str, Field(pattern=_NAME)]
@@ -23,7 +24,7 @@ class Instruction(Record):
     k: Positive
 
 
-class Rotation(Record):
+class Rotation(TextRecord, word="rotation"):
     """Output tiles start at different turns of the k walk and wrap around: tile t at turn (t mod period) * step.
 
     `axis` says along which axis of the output tiles of `tile` rows or columns are counted.
@@ -35,7 +36,7 @@ class Rotation(Record):
     step: Positive = 1
 
 
-class GEMMDesc(Record):
+class GEMMDesc(Descriptor, word="gemm"):
     """C[m, n] = A[m, k] B[k, n] as one kernel, or one library, computes it.  Equal descriptors owe equal bits.
 
     The first k - k_dropped values of k are cut by `k_cuts`, outermost first.  An innermost part is walked from an
@@ -188,22 +189,3 @@ class GEMMDesc(Record):
     def positions(self) -> Positions:
         """The k that take part, ascending."""
         return np.arange(self.k - self.k_dropped, dtype=np.int64)
-
-    def to_text(self) -> str:
-        """The descriptor on one line; `from_text` reads it back to an equal record."""
-        from bitwise_core.descriptors.text import write
-
-        return write(self)
-
-    @classmethod
-    def from_text(cls, line: str) -> GEMMDesc:
-        """The descriptor that `to_text` wrote.  Raises DescriptorError."""
-        from bitwise_core.descriptors.text import read
-
-        found = read(line)
-        if not isinstance(found, GEMMDesc):
-            raise DescriptorError(f"this line is of a {type(found).__name__}, not of a GEMMDesc: {line!r}")
-        return found
-
-    def __str__(self) -> str:
-        return self.to_text()

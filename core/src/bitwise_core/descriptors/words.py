@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bitwise_core.descriptors.cuts import Cut
 from bitwise_core.descriptors.gemm import GEMMDesc
+from bitwise_core.descriptors.merge_orders import MERGE_ORDERS
 from bitwise_core.descriptors.walk import Part, instructions, parts_of, walked
 from bitwise_core.mma import FusedSum, MmaSpec
 
@@ -13,12 +14,6 @@ _SHORT = {
     "long-last": "the last one longer",
     "long-first": "the first one longer",
     "spread": "the first ones a tile longer",
-}
-_MERGES = {
-    "chain": "one after the other",
-    "chain-down": "one after the other, the last first",
-    "neighbours": "as a balanced tree, neighbours first",
-    "halves": "as a balanced tree, the two halves pairwise first",
 }
 
 
@@ -88,15 +83,18 @@ def _cut(cut: Cut, level: list[Part], subject: str) -> list[str]:
     start = ", from +0" if cut.start == "zero" else ""
     kept = f"as {cut.partial_dtype}, " if cut.partial_dtype != cut.merge_dtype else ""
     if cut.groups:
-        each = (f"to {group.count} groups in turn, whose sums are added {_MERGES[group.merge]}" for group in cut.groups)
+        each = (
+            f"to {group.count} groups in turn, whose sums are added {MERGE_ORDERS[group.merge].words}"
+            for group in cut.groups
+        )
         return [
             f"{subject} {how}.",
             f"The parts are dealt {'; the parts of a group '.join(each)}; those of an innermost group are added "
-            f"{_MERGES[cut.merge]}; all in {cut.merge_dtype}.",
+            f"{cut.order.words}; all in {cut.merge_dtype}.",
         ]
     return [
         f"{subject} {how}.",
-        f"The parts are added {_MERGES[cut.merge]}{start}, {kept}in {cut.merge_dtype}.",
+        f"The parts are added {cut.order.words}{start}, {kept}in {cut.merge_dtype}.",
     ]
 
 

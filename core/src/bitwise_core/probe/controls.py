@@ -16,6 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bitwise_core.descriptors import Cut
+from bitwise_core.descriptors.cuts import Positions
+from bitwise_core.descriptors.merge_orders import MERGE_ORDERS
 from bitwise_core.probe.reveal import reveal
 from bitwise_core.probe.separate import flat, separate, wide
 from bitwise_core.probe.subject import reduction_subject
@@ -29,7 +32,8 @@ class Plan:
     """A family's order of `length` values: cut in parts of `span`, each a chain of steps of `width`, then merged.
 
     `strided` deals the values instead of cutting: part i takes i, i + parts, ...  `short_first` puts the short part,
-    and a part's short step, first.  `apart` adds a step's values to each other before the accumulator.
+    and a part's short step, first.  `apart` adds a step's values to each other before the accumulator.  `merge` names
+    one of `MERGE_ORDERS`, for any number of parts.
     """
 
     length: int
@@ -42,45 +46,24 @@ class Plan:
 
     def tree(self) -> SumTree:
         """The plan as a tree."""
-        parts = -(-self.length // self.span)
-        if self.strided:
-            positions = [list(range(each, self.length, parts)) for each in range(parts)]
-        else:
-            positions = _cut(list(range(self.length)), self.span, self.short_first)
-        return nested(_merged([self._chain(each) for each in positions], self.merge))
+        cut = Cut(layout="strided", count=-(-self.length // self.span)) if self.strided else self._cut(self.span)
+        parts: list[Any] = [self._chain(each) for each in cut.parts(np.arange(self.length))]
+        return nested(MERGE_ORDERS[self.merge].steps(len(parts)).run(parts, None, lambda one, other: (one, other)))
 
-    def _chain(self, positions: list[int]) -> Any:
-        steps = _cut(positions, self.width, self.short_first)
+    def _cut(self, size: int) -> Cut:
+        return Cut(span=size, remainder="short-first" if self.short_first else "short-last")
+
+    def _chain(self, positions: Positions) -> Any:
         found: Any = None
-        for step in steps:
-            group: Any = step[0] if len(step) == 1 else tuple(step)
+        for step in self._cut(self.width).parts(positions):
+            group: Any = tuple(step.tolist()) if len(step) > 1 else int(step[0])
             if found is None:
                 found = group
             elif self.apart or len(step) == 1:
                 found = (found, group)
             else:
-                found = (found, *step)
+                found = (found, *group)
         return found
-
-
-def _cut(items: list[int], size: int, short_first: bool) -> list[list[int]]:
-    over = len(items) % size if short_first else 0
-    head = [items[:over]] if over else []
-    return head + [items[low : low + size] for low in range(over, len(items), size)]
-
-
-def _merged(parts: list[Any], merge: str) -> Any:
-    if merge == "reversed":
-        parts = parts[::-1]
-    if merge == "balanced":
-        while len(parts) > 1:
-            pairs = [tuple(parts[low : low + 2]) for low in range(0, len(parts), 2)]
-            parts = [each[0] if len(each) == 1 else each for each in pairs]
-        return parts[0]
-    found = parts[0]
-    for part in parts[1:]:
-        found = (found, part)
-    return found
 
 
 FAMILIES: dict[str, Plan] = {
@@ -90,9 +73,9 @@ FAMILIES: dict[str, Plan] = {
     "split k": Plan(200, 48),
     "split k of fused steps": Plan(200, 64, width=16),
     "chunks of steps added apart": Plan(192, 64, width=8, apart=True),
-    "lanes": Plan(192, 12, strided=True, merge="balanced"),
-    "lanes, a remainder": Plan(201, 13, strided=True, merge="balanced"),
-    "pairwise": Plan(128, 1, merge="balanced"),
+    "lanes": Plan(192, 12, strided=True, merge="neighbours"),
+    "lanes, a remainder": Plan(201, 13, strided=True, merge="neighbours"),
+    "pairwise": Plan(128, 1, merge="neighbours"),
 }
 
 
@@ -107,8 +90,8 @@ def wrong(plan: Plan) -> Iterator[tuple[str, Plan]]:
         ("dealt, not cut" if not plan.strided else "cut, not dealt", {"strided": not plan.strided}),
         ("the short one at the other end", {"short_first": not plan.short_first}),
         ("steps apart" if not plan.apart else "steps into the accumulator", {"apart": not plan.apart}),
-        ("another merge", {"merge": "chain" if plan.merge == "balanced" else "balanced"}),
-        ("merged backwards", {"merge": "reversed"}),
+        ("another merge", {"merge": "chain" if plan.merge == "neighbours" else "neighbours"}),
+        ("merged backwards", {"merge": "chain-down"}),
     ]
     right, seen = plan.tree(), {plan.tree().nodes}
     for name, change in changes:

@@ -11,7 +11,7 @@ import numpy as np
 from bitwise_core.descriptors import DescriptorError, GEMMDesc, Instruction
 from bitwise_core.descriptors.cuts import Positions
 from bitwise_core.descriptors.walk import instructions
-from bitwise_core.evaluation.units import Units
+from bitwise_core.hardware import Units
 from bitwise_core.mma import FusedSum, MmaSpec, SequentialMultiplyAdd
 from bitwise_core.reconstruction.cuts import Observed
 from bitwise_core.reconstruction.nodes import walk_nodes

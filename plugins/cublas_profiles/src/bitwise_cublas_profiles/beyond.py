@@ -109,9 +109,9 @@ class Beyond:
 
     def compared(self, number: int, kind: str, asked: Question, answer: Answer) -> tuple[str, Any, Any]:
         """Outcome, what PyTorch returned, and which draws differ.  Raises CublasError and ValueError."""
-        from bitwise_core.products import matmul
         from bitwise_cublas_profiles.describe import descriptor_of
         from bitwise_cublas_profiles.tensors import run, torch_type
+        from bitwise_torch import matmul
 
         torch = self.torch
         plain = replace(asked, batch=1, epilogue="none", ld_a=None, ld_b=None, stride_a=None, stride_b=None)
@@ -154,7 +154,7 @@ class Beyond:
 
     def biased(self, a: Any, b: Any, bias: Any, desc: GEMMDesc, wide: GEMMDesc) -> Any:
         """The sum in fp32, plus a bias, rounded once; where no kernel leaves the sum in fp32, rounded before too."""
-        from bitwise_core.products import matmul
+        from bitwise_torch import matmul
 
         try:
             sums = matmul(a, b, desc=wide)
@@ -164,7 +164,7 @@ class Beyond:
 
     def ways(self, desc: GEMMDesc, a: Any, b: Any, bias: Any) -> Iterator[tuple[str, Any]]:
         """Other ways to add a bias, by name, with what each returns."""
-        from bitwise_core.products import matmul
+        from bitwise_torch import matmul
 
         dtype = bias.dtype
         yield "rounded first", (matmul(a, b, desc=desc).float() + bias.float()).to(dtype)

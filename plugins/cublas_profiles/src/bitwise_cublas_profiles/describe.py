@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Group, Instruction
-from bitwise_core.descriptors.cuts import Merge, Start
+from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Instruction, dealt_blocks, dealt_lanes
+from bitwise_core.descriptors.cuts import Start
 from bitwise_core.problems import BiasedProduct
 from bitwise_cublas_profiles.profile import Declined, Profile, Row
 from bitwise_cublas_profiles.question import FP8, Configuration, Question
@@ -244,7 +244,7 @@ class _Case:
         lanes, longest = above[-1] if above else int(row["lanes"]), -(-asked.k // split)
         tile = int(row["tile"]) if "tile" in row else min(int(row["tile_at_most"]), -(-longest // lanes))
         outer = (Cut(count=split),) if split > 1 else ()
-        dealt = (dealt_to(lanes, tile, row["merge"]),) if lanes > 1 else ()
+        dealt = (dealt_lanes(lanes, tile, row["merge"]),) if lanes > 1 else ()
         chunk = (Cut(span=int(row["chunk_tiles"]) * tile),) if row["chunk_tiles"] else ()
         return self._scalar(*outer, *dealt, *chunk)
 
@@ -262,7 +262,7 @@ class _Case:
         # Where k is dense in the matrix a thread takes two of it, in an accumulator each; two vectors always are.
         dense = asked.transpose_b if asked.n > 1 else asked.m == 1 or not asked.transpose_a
         wide = 2 if dense else 1
-        return self._scalar(*dot_cuts(blocks, wide))
+        return self._scalar(*dealt_blocks(blocks, wide))
 
 
 def from_zero(cuts: tuple[Cut, ...]) -> tuple[Cut, ...]:
@@ -271,32 +271,3 @@ def from_zero(cuts: tuple[Cut, ...]) -> tuple[Cut, ...]:
     if outer is not None and outer.layout == "contiguous" and outer.count is not None and outer.merge == "chain":
         return (outer.model_copy(update={"start": "zero"}), *cuts[1:])
     return (Cut(count=1, start="zero"), *cuts)
-
-
-def dealt_to(lanes: int, tile: int, merge: Merge) -> Cut:
-    """Tiles of k dealt to lanes; of no power of two, to those of a tree by halves whose last ones hold nothing."""
-    if merge != "halves" or not lanes & (lanes - 1):
-        return Cut(layout="strided", count=lanes, tile=tile, merge=merge)
-    return Cut(layout="strided", count=lanes, tile=tile, groups=(Group(count=2),) * (lanes.bit_length() - 1))
-
-
-def dot_cuts(blocks: int, wide: int) -> tuple[Cut, ...]:
-    """Tiles of 128 `wide` k dealt to blocks of 128 threads, whose sums another block of 128 threads adds."""
-    inner = (
-        Cut(layout="strided", count=128, tile=wide, merge="halves"),
-        *((Cut(layout="strided", count=wide),) if wide > 1 else ()),
-    )
-    if blocks < 4 or blocks & (blocks - 1):
-        warps = (Group(count=2, merge="halves"),) * ((blocks > 32) + (blocks > 64))
-        groups = (Group(count=4), Group(count=8), *warps)
-        return (Cut(layout="strided", count=blocks, tile=128 * wide, groups=groups), *inner)
-
-    def deal(count: int, merge: Merge = "chain") -> tuple[Cut, ...]:
-        return (Cut(layout="strided", count=count, tile=128 * wide, merge=merge),) if count > 1 else ()
-
-    # Block 128 m + 64 i + 32 j + 4 g + h: h last, g before it, then i into j, and m first of all.
-    above = max(1, blocks // 32)
-    return (
-        *deal(4), *deal(min(8, blocks // 4)), *deal(min(2, above), "halves"),
-        *deal(min(2, max(1, above // 2)), "halves"), *deal(max(1, above // 4)), *inner,
-    )  # fmt: skip

@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bitwise_core.products import locked_products, recorded_products
 from bitwise_cublas_profiles.beyond import Beyond, asked_for
 from bitwise_cublas_profiles.processes import together
 from bitwise_cublas_profiles.question import CublasError, Question
 from bitwise_cublas_profiles.seeded import DRAWS, Operands
+from bitwise_torch import locked_products, recorded_products
 
 COLUMNS = ("number", "kind", "m", "n", "k", "batch", "a", "transposes", "outcome", "rounded first", "about")
 """`outcome` is equal, different, or declined; `rounded first` says that of a bias."""

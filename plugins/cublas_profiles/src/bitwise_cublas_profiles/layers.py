@@ -19,9 +19,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from bitwise_core.locks import read_lock
-from bitwise_core.products import locked_products, recorded_products
 from bitwise_cublas_profiles.seeded import Operands
+from bitwise_torch import locked_products, recorded_products
+from bitwise_torch.locks import read_lock
 
 CASES = tuple((dtype, rows, width) for dtype in ("fp16", "bf16") for rows, width in (
     (16, 4096), (48, 2048), (64, 5120), (256, 2048), (512, 4096), (2048, 2048),

@@ -186,9 +186,9 @@ def orders(library: Library, chosen: argparse.Namespace) -> list[dict[str, Any]]
 
 def _order(library: Library, asked: Question, answer: Answer) -> dict[str, Any]:
     import torch
+    from bitwise_core.probe.profile import profile
 
     from bitwise_core.probe import form_of, product_subject, reveal, words
-    from bitwise_core.probe.profile import profile
     from bitwise_cublas_profiles.tensors import operands, run, torch_type
 
     def multiply(a: Any, b: Any) -> Any:

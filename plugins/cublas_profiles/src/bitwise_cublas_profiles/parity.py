@@ -21,8 +21,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bitwise_core.products import DroppedWarning, Undescribed, describe, matmul, tune
 from bitwise_cublas_profiles.shapes import drawn
+from bitwise_torch import DroppedWarning, Undescribed, describe, matmul, tune
 
 LAUNCHER = "bitwise_nvidia_ptx.products.run"
 """The module whose `bare` launches a product by Triton's own dispatch."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Instruction
-from bitwise_cublas_profiles.describe import dot_cuts
+from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Instruction, dealt_blocks
 from bitwise_cublas_profiles.question import FP8, Question
 
 Change = tuple[str, dict[str, Any]]
@@ -97,7 +96,7 @@ def alternatives(asked: Question, split: int, architecture: str = "sm_90") -> li
     vector = 1 in (asked.m, asked.n)
     if asked.a not in FP8 and (vector or asked.m * asked.n <= 4096):
         if split > 1:
-            scalar += [(f"dot {wide}", {"path": "fma", "k_cuts": dot_cuts(split, wide)}) for wide in (1, 2)]
+            scalar += [(f"dot {wide}", {"path": "fma", "k_cuts": dealt_blocks(split, wide)}) for wide in (1, 2)]
         outer = (Cut(count=split),) if split > 1 else ()
         for name, cuts in _dealt(-(-asked.k // max(1, split))):
             scalar.append((name, {"path": "fma", "k_cuts": (*outer, *cuts)}))

@@ -81,7 +81,7 @@ def _callable(task: Task) -> tuple[Callable[..., Any], tuple[Any, ...], GEMMDesc
     """A function, the arguments of its reconstruction, and the descriptor that it is held against."""
     import torch
 
-    from bitwise_core.products import describe, matmul
+    from bitwise_torch import describe, matmul
 
     kind, about = task
     if kind == "sum":
@@ -120,16 +120,19 @@ def _callable(task: Task) -> tuple[Callable[..., Any], tuple[Any, ...], GEMMDesc
 
 def read(task: Task) -> dict[str, Any]:
     """One callable read back: its descriptor, or what is open, and whether it is the one that it is held against."""
+    from bitwise_core import registry
     from bitwise_core.reconstruction import reconstruct_product, reconstruct_sum, same
 
-    start = time.monotonic()
+    start, units = time.monotonic(), registry.default().matrix_units
     found: dict[str, Any] = {"task": task[0], "of": list(task[1])}
     try:
         function, arguments, known, options = _callable(task)
         if known is None:
             made = reconstruct_sum(function, *arguments, device="cuda", **options)
         else:
-            made = reconstruct_product(function, *arguments, device="cuda", architecture="sm_90", **options)
+            made = reconstruct_product(
+                function, *arguments, units=units, device="cuda", architecture="sm_90", **options
+            )
         among = [each for each in made.survivors if known is not None and isinstance(each, GEMMDesc)]
         found |= {
             "descriptor": str(made.desc) if made.desc is not None else None, "open": list(made.open),
@@ -139,7 +142,7 @@ def read(task: Task) -> dict[str, Any]:
             "probes": made.revealed.probes, "launches": made.revealed.launches,
         }  # fmt: skip
         if known is not None:
-            right = any(same(each, known) for each in among)
+            right = any(same(each, known, units) for each in among)
             found["outcome"] = ("equal" if made.desc is not None else "among") if right else (
                 "different" if made.desc is not None else "open"
             )  # fmt: skip

@@ -256,7 +256,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=120.0, help="for how long shapes are begun (default 120)")
     parser.add_argument("--library", help="path of a libcublasLt (default: the one of the installed PyTorch)")
     parser.add_argument("--launcher", default="bitwise_nvidia_ptx.products.run", help="module with run and planned")
-    parser.add_argument("--schedules", default="bitwise_nvidia_ptx.products.tuning", help="module with candidates")
+    parser.add_argument("--schedules", default="bitwise_nvidia_ptx.products.measured", help="module with candidates")
     given = parser.parse_args(arguments)
     import torch
     import triton

@@ -28,13 +28,13 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.locks import Lock, locked, read_lock
 from bitwise_core.problems import Problem
 from bitwise_cublas_profiles.processes import together
 from bitwise_cublas_profiles.profile import Profile, profile
 from bitwise_cublas_profiles.question import Answer, CublasError, Question, question_of_problem
 from bitwise_cublas_profiles.seeded import DRAWS, Operands
 from bitwise_cublas_profiles.shapes import REGIMES, drawn
+from bitwise_torch.locks import Lock, locked, read_lock
 
 MAXIMUM_OUTPUT, MAXIMUM_OPERAND, MAXIMUM_PRODUCTS = 1 << 21, 1 << 24, 1 << 33
 MAXIMUM_EVALUATED = 1 << 19
@@ -171,7 +171,7 @@ class Replay:
 
     def row(self, recorded: Sequence[Any]) -> list[Any]:
         """The row of COLUMNS for one of the recorded hashes."""
-        from bitwise_core.products import matmul
+        from bitwise_torch import matmul
 
         row = dict(zip(BYTES, recorded, strict=True))
         number, wanted = row["number"], row["sha256"]
@@ -283,7 +283,7 @@ def keep(given: argparse.Namespace) -> int:
 
 def checked(whole: dict[str, Any], count: int) -> Iterator[tuple[dict[str, Any], bool]]:
     """The first `count` small products of a file that `keep` wrote, and whether a CPU makes the recorded bytes."""
-    from bitwise_core.products import matmul
+    from bitwise_torch import matmul
 
     content = Lock.from_text(json.dumps(whole["lock"]))
     machine = Machine(None, "none", Operands(whole["bytes"]["seed"], "cpu"))

@@ -130,7 +130,7 @@ def asked_of(line: dict[str, Any]) -> tuple[Question, Configuration]:
 
 def outcome(line: dict[str, Any], known: Profile) -> str:
     """`equal`, `different`, or why there is no descriptor; layouts without rows of their own take part."""
-    from bitwise_core.evaluation import evaluate
+    from bitwise_core.installed import evaluate
 
     asked, configuration = asked_of(line)
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bitwise_core.locks.differ import Difference, differences
-from bitwise_core.locks.lock import Entry, Lock, LockError, What, locked, read_lock
+from bitwise_torch.locks.lock_diff import Difference, differences
+from bitwise_torch.locks.lock_file import Entry, Lock, LockError, What, locked, read_lock
 
 __all__ = ["Difference", "Entry", "Lock", "LockError", "What", "differences", "locked", "read_lock"]

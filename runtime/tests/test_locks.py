@@ -10,10 +10,11 @@ import pytest
 
 from bitwise_core import registry
 from bitwise_core.descriptors import Cut, GEMMDesc
-from bitwise_core.evaluation import evaluate
-from bitwise_core.locks import LockError, locked
-from bitwise_core.problems import BiasedProduct, Problem, problem_of
-from bitwise_core.products import ProductError, Undescribed, locked_products, matmul, recorded_products
+from bitwise_core.installed import evaluate
+from bitwise_core.problems import BiasedProduct, Problem
+from bitwise_torch import ProductError, Undescribed, locked_products, matmul, recorded_products
+from bitwise_torch.locks import LockError, locked
+from bitwise_torch.tensor_problems import problem_of
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

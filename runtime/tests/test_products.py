@@ -11,8 +11,8 @@ import pytest
 
 from bitwise_core import registry
 from bitwise_core.descriptors import Cut, GEMMDesc, index_bits
-from bitwise_core.evaluation import evaluate
-from bitwise_core.products import DroppedWarning, ProductError, Undescribed, describe, matmul, repeated, tune
+from bitwise_core.installed import evaluate
+from bitwise_torch import DroppedWarning, ProductError, Undescribed, describe, dispatch_cache, matmul, tune
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -39,7 +39,7 @@ class Toy:
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     found = replace(registry.default(), profiles=(Toy(),))
     monkeypatch.setattr(registry, "default", lambda: found)
-    monkeypatch.setattr("bitwise_core.products.tensors._told", set())
+    monkeypatch.setattr("bitwise_torch.products._told", set())
 
 
 def drawn(rows: int, columns: int, seed: int = 0) -> Any:
@@ -145,7 +145,7 @@ def test_gradients_are_those_of_the_ordinary_product(toy: None) -> None:
 
 
 def test_a_trace_holds_one_operation() -> None:
-    from bitwise_core.products.tensors import operation
+    from bitwise_torch.products import operation
 
     a, b = drawn(5, 40), drawn(40, 7, 1)
     torch.library.opcheck(operation(), (a, b, DESC.to_text(), "", "fp16"))
@@ -217,7 +217,7 @@ def recorder(toy: None, monkeypatch: pytest.MonkeyPatch) -> Recorder:
     made = Recorder()
     found = replace(registry.default(), launchers=(made,))
     monkeypatch.setattr(registry, "default", lambda: found)
-    monkeypatch.setattr("bitwise_core.products.repeated._kept", {})
+    monkeypatch.setattr("bitwise_torch.dispatch_cache._kept", {})
     return made
 
 
@@ -244,7 +244,7 @@ def test_a_library_is_asked_in_every_call(recorder: Recorder, monkeypatch: pytes
         matmul(a, b, like="toy")
     matmul(a, b, like="toy")
     assert (len(recorder.ran), recorder.served) == (2, 1)
-    monkeypatch.setattr("bitwise_core.products.tensors._told", set())
+    monkeypatch.setattr("bitwise_torch.products._told", set())
     with pytest.warns(DroppedWarning):
         matmul(a, b, like="toy")
     other = DESC.model_copy(update={"k_dropped": 0})
@@ -264,7 +264,7 @@ def test_what_an_earlier_call_does_not_decide_is_refused_in_a_later_one(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Recorder, "serves", lambda self, desc, device: True)
-    monkeypatch.setattr("bitwise_core.products.tensors._evaluated", None)
+    monkeypatch.setattr("bitwise_torch.products._evaluated", None)
 
     class Elsewhere(torch.Tensor):  # type: ignore[misc, name-defined, unused-ignore]
         """Memory of the CPU that calls itself another device's."""
@@ -323,7 +323,7 @@ def test_a_launcher_measures_its_ways_to_run_what_matmul_runs(monkeypatch: pytes
     ways = Ways()
     found = replace(registry.default(), profiles=(Toy(),), launchers=(ways,))
     monkeypatch.setattr(registry, "default", lambda: found)
-    monkeypatch.setattr("bitwise_core.products.tensors._told", {"toy"})
+    monkeypatch.setattr("bitwise_torch.products._told", {"toy"})
     a, b = drawn(5, 40), drawn(40, 7, 1)
     assert tune(a, b, like="toy", most=3) == ("the second way", 2e-6)
     assert tune(a, b, desc=DESC.to_text()) == ("the second way", 2e-6)
@@ -372,12 +372,12 @@ def test_a_product_like_an_earlier_one_is_asked_for_again_where_its_mark_is_anot
     library, launcher = Marked(), Here()
     found = replace(registry.default(), profiles=(library,), launchers=(launcher,))
     monkeypatch.setattr(registry, "default", lambda: found)
-    monkeypatch.setattr("bitwise_core.products.tensors._told", {"toy"})
+    monkeypatch.setattr("bitwise_torch.products._told", {"toy"})
     a, b, out = drawn(5, 40), drawn(40, 7, 1), torch.empty(5, 7, dtype=torch.float16)
-    key = repeated.key_of(a, b, None, "toy", None, out)
+    key = dispatch_cache.key_of(a, b, None, "toy", None, out)
     assert key is not None
-    earlier = repeated.Earlier(found, None, library, DESC, launcher, (5, 7), out.dtype, (400, 560, 70), 1)
-    monkeypatch.setattr(repeated, "_kept", {key: earlier})
+    earlier = dispatch_cache.Earlier(found, None, library, DESC, launcher, (5, 7), out.dtype, (400, 560, 70), 1)
+    monkeypatch.setattr(dispatch_cache, "_kept", {key: earlier})
     assert matmul(a, b, like="toy", out=out)[0, 0] == 5
     assert matmul(a, b, like="toy", out=out)[0, 0] == 5
     assert (library.asked, launcher.asked) == (0, [DESC, DESC])

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bitwise_core.descriptors import DescriptorError
-from bitwise_core.locks.lock import LockError
 from bitwise_core.problems import DTYPES, Problem
+from bitwise_torch.locks.lock_file import LockError
 
 _SIZES = re.compile(r"(\d{1,10})[\s,x]+(\d{1,10})[\s,x]+(\d{1,10})(?:[\s,]+(.*))?\Z")
 _FORM = "M N K, then as needed: a type, NN or another layout, out=TYPE, batch=B, bias"

@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bitwise_core import registry
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.locks import Entry, Lock, LockError, What, locked
-from bitwise_core.problems import DTYPES, BiasedProduct, Epilogue, Problem, ProblemError, dense, problem_of
-from bitwise_core.products.tensors import ProductError, run
+from bitwise_core.problems import DTYPES, BiasedProduct, Epilogue, Problem, ProblemError
 from bitwise_core.profiles import LockableProfile, ProductProfile, Undescribed
+from bitwise_torch.locks import Entry, Lock, LockError, What, locked
+from bitwise_torch.products import ProductError, run
+from bitwise_torch.tensor_problems import dense, problem_of
 
 if TYPE_CHECKING:
     import torch

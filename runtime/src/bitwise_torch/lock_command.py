@@ -16,11 +16,11 @@ from typer.core import TyperGroup
 from bitwise_core.cli.inputs import as_errors, print_json
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.folder import InputError
-from bitwise_core.locks import Entry, Lock, LockError, What, differences, locked, read_lock
-from bitwise_core.locks.shapes import read_problems
 from bitwise_core.problems import BiasedProduct, Problem
-from bitwise_core.products.taken_over import lockable, locked_products, recorded_products
 from bitwise_core.profiles import Undescribed
+from bitwise_torch.dispatch_mode import lockable, locked_products, recorded_products
+from bitwise_torch.locks import Entry, Lock, LockError, What, differences, locked, read_lock
+from bitwise_torch.locks.shape_file import read_problems
 
 MOVED, OPEN = 1, 3
 SHOWN = 40

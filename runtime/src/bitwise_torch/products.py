@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from bitwise_core import registry
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.evaluation import evaluate
+from bitwise_core.installed import evaluate
 from bitwise_core.launchers import ProductLauncher
-from bitwise_core.locks import Lock
-from bitwise_core.problems import DTYPES, NAMES, ProblemError, problem_of
-from bitwise_core.products import repeated
+from bitwise_core.problems import DTYPES, NAMES, ProblemError
 from bitwise_core.profiles import MarkedProfile, ProductProfile, Undescribed
+from bitwise_torch import dispatch_cache
+from bitwise_torch.locks import Lock
+from bitwise_torch.tensor_problems import problem_of
 
 if TYPE_CHECKING:
     import torch
@@ -71,9 +72,9 @@ def matmul(
         if out is not None:
             _check_tensor("out", out)
         desc = _locked(lock, a, b, out_dtype if out is None or out_dtype is not None else out.dtype)
-    key = None if _compiling() else repeated.key_of(a, b, desc, like, out_dtype, out)
+    key = None if _compiling() else dispatch_cache.key_of(a, b, desc, like, out_dtype, out)
     if key is not None:
-        done = repeated.again(key, a, b, out, _told)
+        done = dispatch_cache.again(key, a, b, out, _told)
         if done is not None:
             return done
     asked = desc
@@ -96,10 +97,10 @@ def matmul(
         shape = (int(a.shape[0]), int(b.shape[1]))
         lengths = [last - first for first, last in map(_span, (a, b, target))]
         mark = ran[0].mark(a, b, target) if isinstance(ran[0], MarkedProfile) else None
-        earlier = repeated.Earlier(
+        earlier = dispatch_cache.Earlier(
             registry.default(), asked, *ran, shape, target.dtype, (lengths[0], lengths[1], lengths[2]), mark
         )
-        repeated.keep(key, earlier)
+        dispatch_cache.keep(key, earlier)
     return target
 
 

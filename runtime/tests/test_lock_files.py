@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bitwise_core.descriptors import Cut, GEMMDesc
-from bitwise_core.locks import Entry, Lock, LockError, differences, locked, read_lock
 from bitwise_core.problems import BiasedProduct, Problem
+from bitwise_torch.locks import Entry, Lock, LockError, differences, locked, read_lock
 
 
 def descriptor(k: int, span: int = 3) -> GEMMDesc:

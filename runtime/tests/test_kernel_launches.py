@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from bitwise_core.probe.profile import KernelLaunch, kernels_of
+from bitwise_torch.kernel_launches import KernelLaunch, kernels_of
 
 
 def test_kernels_of_a_trace_in_the_order_of_their_start() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bitwise_core.products.taken_over import locked_products, recorded_products
-from bitwise_core.products.tensors import DroppedWarning, ProductError, Undescribed, describe, matmul
-from bitwise_core.products.tuned import tune
+from bitwise_torch.dispatch_mode import locked_products, recorded_products
+from bitwise_torch.products import DroppedWarning, ProductError, Undescribed, describe, matmul
+from bitwise_torch.tuning import tune
 
 __all__ = [
     "DroppedWarning",

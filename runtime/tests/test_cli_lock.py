@@ -11,12 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 from bitwise_core import registry
-from bitwise_core.cli import app
 from bitwise_core.descriptors import Cut, GEMMDesc
-from bitwise_core.locks import locked, read_lock
-from bitwise_core.locks.shapes import problem_of_line
 from bitwise_core.problems import Problem
 from bitwise_core.profiles import Undescribed
+from bitwise_torch.lock_command import app
+from bitwise_torch.locks import locked, read_lock
+from bitwise_torch.locks.shape_file import problem_of_line
 
 
 def descriptor(k: int, cut: Cut | None = None) -> GEMMDesc:
@@ -55,7 +55,7 @@ def toy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def ran(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, ["lock", *arguments])
+    result = CliRunner().invoke(app, list(arguments))
     return result.exit_code, result.stdout, result.stderr
 
 

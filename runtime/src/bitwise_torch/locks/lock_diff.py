@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from bitwise_core import registry
 from bitwise_core.descriptors import DescriptorError
-from bitwise_core.locks.lock import Entry, Lock
 from bitwise_core.problems import Problem
 from bitwise_core.reconstruction.structure import same
+from bitwise_torch.locks.lock_file import Entry, Lock
 
 Change = Literal["moved", "same", "only in a", "only in b", "unknown"]
 
@@ -45,6 +46,6 @@ def _change(one: Entry | None, other: Entry | None) -> Change:
     if one.descriptor == other.descriptor:
         return "same"
     try:
-        return "same" if same(one.desc, other.desc) else "moved"
+        return "same" if same(one.desc, other.desc, registry.default().matrix_units) else "moved"
     except DescriptorError:
         return "unknown"

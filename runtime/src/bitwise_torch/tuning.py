@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bitwise_core import registry
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.launchers import TunableLauncher
-from bitwise_core.products import tensors
+from bitwise_torch import products as tensors
 
 if TYPE_CHECKING:
     import torch

@@ -1,0 +1,1 @@
+"""Measurements of this repository: kernel corpora, recorders, campaigns, mutants, benchmarks and tables."""
