@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_amd_gfx942.architecture import GFX942
-from bitwise_core.checker import Options, Reading, Source, read
+from bitwise_core.checker import AnalysisResult, Options, Source, read
 from bitwise_core.engine.concrete import ready
 from bitwise_core.engine.execution import execute
 from bitwise_core.machine.launch import Argument, Launch
@@ -99,7 +99,7 @@ def run(body: str, a: Sequence[int] | Array = (), b: Any = (), c: Any = (), *, t
     return execute(prepared, contents).after["out"].view(np.uint32)
 
 
-def reading(body: str, *, threads: int = 64, text: str | None = None, denormals: int = 3) -> Reading:
+def reading(body: str, *, threads: int = 64, text: str | None = None, denormals: int = 3) -> AnalysisResult:
     """What is read of the kernel, its launch known."""
     source = Source("kernel.amdgcn", text if text is not None else text_of(body, denormals), launch_of(threads))
     return read(source, GFX942, {"out": 1, "a": 2, "b": 3, "c": 4}, Options())

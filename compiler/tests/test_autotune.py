@@ -62,7 +62,7 @@ class Checker:
 @pytest.fixture
 def checker(monkeypatch: pytest.MonkeyPatch) -> Checker:
     """Equal are the kernels of as many warps."""
-    found = Checker(lambda reference, one: "equal" if one.block == reference.block else "different")
+    found = Checker(lambda reference, one: "equal" if one.block == reference.block else "unproved")
     monkeypatch.setattr(verdicts, "equal_to_reference", found)
     return found
 
@@ -102,7 +102,7 @@ def test_autotuner_keeps_what_is_proved_equal(without_gpu: Any, checker: Checker
     assert [(one.kept, one.outcome) for one in reports] == [
         (True, "reference"),
         (True, "equal"),
-        (False, "different"),
+        (False, "unproved"),
         (False, "failed"),
     ]
     assert reports[2].kernel == "double"
@@ -196,7 +196,7 @@ def test_reference_compiled_elsewhere(without_gpu: Any, checker: Checker) -> Non
         same_bits(elsewhere, function=kernel, workers=1)(choices[:2], named, grid=grid)
 
 
-@pytest.mark.parametrize("outcome", ["unknown", "different"])
+@pytest.mark.parametrize("outcome", ["unknown", "unproved"])
 def test_undetermined_reference_is_an_error(without_gpu: Any, checker: Checker, outcome: str) -> None:
     checker.rule = lambda reference, one: outcome if one is reference else "equal"
     kernel = autotuned(same_bits(workers=1))

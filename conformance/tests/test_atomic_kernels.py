@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from bitwise_core import registry
-from bitwise_core.checker import Options, Reading, Source, buffer_numbers, read
+from bitwise_core.checker import AnalysisResult, Options, Source, buffer_numbers, read
 from bitwise_core.machine.launch import Launch
 
 HEAD = """.version 8.7
@@ -25,7 +25,7 @@ and.b32 %r5, %r4, 7; mul.wide.u32 %rd5, %r5, 4; add.s64 %rd6, %rd2, %rd5;
 """
 
 
-def reading(body: str) -> Reading:
+def reading(body: str) -> AnalysisResult:
     launch = Launch.model_validate(
         {"file": "k.ptx", "entry": "k", "grid": [2], "block": [32], "args": [{"buffer": "a"}, {"buffer": "b"}]}
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bitwise_core import registry
-from bitwise_core.checker import Options, Reading, Source, buffer_numbers, read
+from bitwise_core.checker import AnalysisResult, Options, Source, buffer_numbers, read
 from bitwise_core.machine.launch import Launch
 
 HEAD = """.version 8.7
@@ -25,7 +25,7 @@ ld.global.b32 %r3, [%rd1]; ld.global.b32 %r4, [%rd1+4];
 """Threads hold two loaded numbers; %rd5 is a place of its own in b; %p0, %p1, %p3 choose one thread, %p2 two."""
 
 
-def reading(body: str, blocks: int = 1) -> Reading:
+def reading(body: str, blocks: int = 1) -> AnalysisResult:
     launch = Launch.model_validate(
         {"file": "k.ptx", "entry": "k", "grid": [blocks], "block": [64], "args": [{"buffer": "a"}, {"buffer": "b"}]}
     )

@@ -41,7 +41,7 @@ def on_patterns(row: MmaSpec, given: Operands) -> tuple[Bits, list[str]]:
     source = Source("probe", captured.assembly, Launch.model_validate({"file": "probe.ptx", **captured.manifest_entry}))
     prepared = prepare(source, SM90, Options(trust_text=True))
     contents = {name: array.reshape(-1).view(np.uint8) for name, array in launch.arrays.items()}
-    after = execute(prepared.ready, contents).after
+    after = execute(prepared, contents).after
     target = launch.arrays["target"]
     words = after["target"].view(target.dtype).reshape(target.shape)
     return launch.unpack(words), instructions(row, captured.assembly)

@@ -1,4 +1,4 @@
-"""The survey of Different pairs: which are tried, what is counted, and that an input is found where there is one."""
+"""The survey of pairs that are not proved equal: which are tried, what is counted, and what is found."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bitwise_conformance.unconfirmed import (
 )
 from bitwise_core import registry
 from bitwise_core.checker import Options, Source
-from bitwise_core.search import NotFound, distinguish
+from bitwise_core.search import NotFound, find_counterexample
 
 KERNEL = """.version 8.3
 .target sm_90
@@ -180,7 +180,7 @@ def test_pairs_of_the_corpus(group: str, left: str, right: str, outcome: str) ->
     found = try_pair(first, second, {"seconds": 20.0, "seed": 0})
     assert (found["outcome"], found.get("confirmed")) == (outcome, True if outcome == "different" else None)
     if outcome == "equal":
-        told = distinguish(first, second, registry.default().arch("sm_90"), Options(), None, 2.0)
+        told = find_counterexample(first, second, registry.default().arch("sm_90"), Options(), None, 2.0)
         assert isinstance(told, NotFound)
         assert told.runs > 0
 

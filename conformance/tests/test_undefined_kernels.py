@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from bitwise_core import registry
-from bitwise_core.checker import Options, Reading, Source, buffer_numbers, read
+from bitwise_core.checker import AnalysisResult, Options, Source, buffer_numbers, read
 from bitwise_core.machine.launch import Launch
 
 HEAD = """.version 8.7
@@ -25,7 +25,7 @@ mul.wide.u32 %rd3, %r1, 4; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;
 """
 
 
-def reading(body: str, threads: int) -> Reading:
+def reading(body: str, threads: int) -> AnalysisResult:
     launch = Launch.model_validate(
         {"file": "k.ptx", "entry": "k", "grid": [1], "block": [threads], "args": [{"buffer": "a"}, {"buffer": "b"}]}
     )

@@ -13,7 +13,7 @@ from bitwise_triton.errors import CaptureError
 if TYPE_CHECKING:
     from bitwise_core.checker import Source
 
-Outcome = Literal["equal", "different", "unknown"]
+Outcome = Literal["equal", "different", "unproved", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ def equal_to_reference(
     """A verdict on each candidate, in order; equal kernels are read once, by up to `workers` processes.
 
     `every_launch` asks for a proof that holds for every launch rather than the captured one; `assume` names conditions
-    under which an Equal may hold ("finite"). Raises CaptureError when no checker of the target is installed, or when
+    under which an equality may hold ("finite"). Raises CaptureError when no checker of the target is installed, or when
     `assume` names a condition that nobody knows.
     """
     from bitwise_core import registry
     from bitwise_core.checker import Options
-    from bitwise_core.partition import verdicts
+    from bitwise_core.equivalence import verdicts
 
     try:
         options = Options(every_launch=every_launch, assume=frozenset(assume))

@@ -2,8 +2,8 @@
 
     python -m bitwise_conformance.across --out records/across-sm90-gfx942.json
 
-An Equal pair must leave the same bytes on every draw.  A Different one is confirmed by a draw that tells, or by an
-input that the search finds; approximations are stood in for, as `bitwise_conformance.simulated` says.
+An equal pair must leave the same bytes on every draw.  One whose canonical forms differ is different where a draw, or
+an input that the search finds, shows it; approximations are stood in for, as `bitwise_conformance.simulated` says.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from bitwise_conformance.environment import reading_environment
 from bitwise_conformance.execution import outputs
 from bitwise_conformance.simulated import with_stand_ins
 from bitwise_core import registry
-from bitwise_core.checker import Options, Source, Verdict, prepare
+from bitwise_core.checker import Counterexample, Options, Outcome, Source, Verdict, prepare
 from bitwise_core.difference import compare
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.search import Distinction, distinguish
+from bitwise_core.search import find_counterexample
 
 if TYPE_CHECKING:
     from bitwise_conformance.corpus.across import Pair
@@ -48,13 +48,23 @@ class Compared:
         """Whether the runs say what the verdict says."""
         if self.refused is not None:
             return False
-        differs = bool(self.different) or self.found is not None
-        return differs == (self.verdict.outcome.value == "different")
+        return self.differs == (self.verdict.outcome is Outcome.UNPROVED)
+
+    @property
+    def differs(self) -> bool:
+        """Whether the bytes differ on some input."""
+        return bool(self.different) or self.found is not None
+
+    @property
+    def outcome(self) -> Outcome:
+        """What is known after the runs: canonical forms that differ are different kernels where the bytes differ."""
+        unproved = self.verdict.outcome is Outcome.UNPROVED
+        return Outcome.DIFFERENT if unproved and self.differs else self.verdict.outcome
 
     @property
     def nodes(self) -> tuple[str, str] | None:
-        """The operations at which the trees part."""
-        seen = self.verdict.witness
+        """The operations of the first divergence."""
+        seen = self.verdict.divergence
         if seen is None or seen.left is None or seen.right is None:
             return None
         return seen.left.operation, seen.right.operation
@@ -81,10 +91,10 @@ def compared(pair: Pair, draws: Iterable[str] = DRAWS, seconds: float = 0.0) -> 
         different = tuple(draw for draw in chosen if left[draw] != right[draw])
     except Unreadable as error:
         return Compared(pair.name, found.verdict, (), str(error))
-    if different or found.verdict.outcome.value != "different" or not seconds:
+    if different or found.verdict.outcome is not Outcome.UNPROVED or not seconds:
         return Compared(pair.name, found.verdict, different)
-    seen = distinguish(*sources, arches, Options(), found.parted, seconds)
-    return Compared(pair.name, found.verdict, found=seen.sentence if isinstance(seen, Distinction) else None)
+    seen = find_counterexample(*sources, arches, Options(), found, seconds)
+    return Compared(pair.name, found.verdict, found=seen.sentence if isinstance(seen, Counterexample) else None)
 
 
 def as_record(pair: Pair, found: Compared) -> dict[str, Any]:
@@ -92,7 +102,7 @@ def as_record(pair: Pair, found: Compared) -> dict[str, Any]:
     return {
         "pair": pair.name,
         "expected": pair.expected,
-        "verdict": found.verdict.outcome.value,
+        "verdict": found.outcome.value,
         "nodes": found.nodes,
         "different draws": len(found.different),
         "input found": found.found,
@@ -127,6 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "pairs": len(entries),
         "equal": sum(each["verdict"] == "equal" for each in entries),
         "different": sum(each["verdict"] == "different" for each in entries),
+        "unproved": sum(each["verdict"] == "unproved" for each in entries),
         "confirmed": sum(each["confirmed"] for each in entries),
         "wrong": wrong,
     }

@@ -28,12 +28,13 @@ from bitwise_conformance.environment import reading_environment
 from bitwise_conformance.records import Records, load_records
 from bitwise_core import registry
 from bitwise_core.asm import AssemblyError
+from bitwise_core.assumptions import FINITE
 from bitwise_core.checker import Options, Source, read
 from bitwise_core.machine.domain import Unreadable
 
 MODES: Mapping[str, Options] = {
     "launch": Options(trust_text=True),
-    "finite": Options(trust_text=True, assume=frozenset({"finite"})),
+    "finite": Options(trust_text=True, assume=frozenset({FINITE})),
     "every launch": Options(trust_text=True, every_launch=True),
 }
 """How each kernel is read, once its roundings are settled."""

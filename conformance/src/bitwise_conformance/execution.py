@@ -25,7 +25,8 @@ from bitwise_conformance.draws import digest_of, inputs_of
 from bitwise_conformance.records import CaseRecord, Records, load_records
 from bitwise_core import registry
 from bitwise_core.asm import AssemblyError
-from bitwise_core.checker import Options, Prepared, prepare
+from bitwise_core.checker import Options, prepare
+from bitwise_core.engine.concrete import Ready
 from bitwise_core.engine.execution import execute_together
 from bitwise_core.machine.domain import Unreadable
 
@@ -65,13 +66,13 @@ def run_case(case: Case, record: CaseRecord, recorded: Records, draws: Iterable[
     return Run(case.id, digest, tuple(draw for draw, hashes in expected.items() if found[draw] != hashes))
 
 
-def outputs(case: Case, prepared: Prepared, draws: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def outputs(case: Case, prepared: Ready, draws: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The hashes of a case's outputs after a run on each draw, by draw.  Raises Unreadable."""
-    launch = prepared.ready.launch
+    launch = prepared.launch
     inputs = [inputs_of(case, draw) for draw in draws]
     offsets = {array.name: array.offset * DTYPE_BYTES[array.dtype] for array in case.arrays}
     before = [{name: _allocation(bits[name], offsets[name]) for name in launch.buffers()} for bits in inputs]
-    runs = execute_together(prepared.ready, before) if before else []
+    runs = execute_together(prepared, before) if before else []
     found = {}
     for draw, bits, run in zip(draws, inputs, runs, strict=True):
         hashes = []

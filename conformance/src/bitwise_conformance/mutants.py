@@ -28,15 +28,11 @@ from bitwise_conformance.ptx_text import Text, read_text
 from bitwise_conformance.ptx_variants import VARIANTS
 from bitwise_conformance.time_limit import OutOfTime, time_limit
 from bitwise_core import registry
-from bitwise_core.checker import Options, Outcome, Reading, Source, buffer_numbers, read, verdict
+from bitwise_core.checker import AnalysisResult, Options, Outcome, Source, buffer_numbers, read, verdict
 from bitwise_core.machine.launch import Launch, read_manifest
 
 OPTIONS = Options(trust_text=True)
 """A changed text is read as it is written: what the assembler fuses is no matter of the change."""
-
-
-CRASH = "the reader failed on it"
-"""In the reason where a reading broke down, which no text may bring about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +58,13 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What the readings said of a kernel and a mutant of it."""
+    """The verdict on a kernel and a mutant of it; `failed` says that the reader broke down, which no text may cause."""
 
     kernel: str
     mutant: Mutant
     outcome: Outcome
     reason: str
+    failed: bool = False
 
 
 def mutants(text: str, seed: str, count: int, kinds: Iterable[str] = tuple(KINDS)) -> list[Mutant]:
@@ -119,7 +116,7 @@ def judge(kernel: Kernel, changed: Sequence[Mutant], target: str = "sm_90") -> l
     arch = registry.default().arch(target)
     buffers = buffer_numbers(set(kernel.launch.buffers()))
 
-    def reading(text: str) -> Reading:
+    def reading(text: str) -> AnalysisResult:
         return read(Source(kernel.name, text, kernel.launch), arch, buffers, OPTIONS)
 
     original = reading(kernel.text)
@@ -130,8 +127,9 @@ def judge(kernel: Kernel, changed: Sequence[Mutant], target: str = "sm_90") -> l
     for mutant in changed:
         try:
             with time_limit(limit):
-                said = verdict(original, reading(mutant.text), OPTIONS)
-            found.append(Judged(kernel.name, mutant, said.outcome, said.reason))
+                read_again = reading(mutant.text)
+            said = verdict(original, read_again, OPTIONS)
+            found.append(Judged(kernel.name, mutant, said.outcome, said.reason, read_again.failed))
         except OutOfTime:
             found.append(
                 Judged(kernel.name, mutant, Outcome.UNKNOWN, "the reading takes far longer than the original's")
@@ -201,7 +199,7 @@ def _survey_job(job: tuple[Kernel | str, str, int]) -> tuple[list[Judged], str |
 
 
 def table(judged: Sequence[Judged]) -> list[dict[str, Any]]:
-    """For each kind: how many mutants, and how many are Different, Unknown and Equal."""
+    """For each kind: how many mutants, and how many are equal, unproved and unknown."""
     rows = []
     for neutral in (False, True):
         for kind in VARIANTS if neutral else KINDS:
@@ -214,7 +212,7 @@ def table(judged: Sequence[Judged]) -> list[dict[str, Any]]:
                         "kind": kind,
                         "neutral": neutral,
                         "mutants": of_kind.total(),
-                        **{o.value: of_kind[o.value] for o in Outcome},
+                        **{o.value: of_kind[o.value] for o in (Outcome.EQUAL, Outcome.UNPROVED, Outcome.UNKNOWN)},
                     }
                 )
     return rows
@@ -264,18 +262,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     flush=True,
                 )
     rows = table(judged)
-    print(f"{'kind':24} {'mutants':>8} {'different':>10} {'unknown':>8} {'equal':>6} {'caught':>8}")
+    print(f"{'kind':24} {'mutants':>8} {'unproved':>10} {'unknown':>8} {'equal':>6} {'caught':>8}")
     for row in rows:
         caught = f"{100 * (1 - row['equal'] / row['mutants']):.1f} %" if not row["neutral"] else "neutral"
         print(
-            f"{row['kind']:24} {row['mutants']:8} {row['different']:10} {row['unknown']:8} {row['equal']:6} {caught:>8}"
+            f"{row['kind']:24} {row['mutants']:8} {row['unproved']:10} {row['unknown']:8} {row['equal']:6} {caught:>8}"
         )
     for line in failed:
         print(f"not surveyed: {line}")
     survivors = [one for one in judged if one.outcome is Outcome.EQUAL and not one.mutant.neutral]
     broken = [one for one in judged if one.outcome is not Outcome.EQUAL and one.mutant.neutral]
     for one in judged:
-        if CRASH in one.reason:
+        if one.failed:
             print(
                 f"BROKE DOWN {one.kernel}: {one.mutant.kind}: {one.mutant.before} -> {one.mutant.after}: {one.reason}"
             )

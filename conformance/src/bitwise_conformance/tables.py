@@ -107,7 +107,7 @@ def seconds(record: Mapping[str, Any]) -> str:
 def mutants(record: Mapping[str, Any]) -> str:
     """What became of changed kernels, by kind of change."""
     rows = [
-        [row["kind"], row["mutants"], row["different"], row["unknown"], row["equal"]]
+        [row["kind"], row["mutants"], row["unproved"], row["unknown"], row["equal"]]
         for row in sorted(record["table"], key=lambda row: bool(row["neutral"]))
         if not row["neutral"]
     ]
@@ -122,7 +122,7 @@ def mutants(record: Mapping[str, Any]) -> str:
         f"the same bytes on an {gpu}, {other} other bytes, and {not_run} did not run. "
         f"Of {total} texts that differ in names, order or debug lines only, {equal} came back Equal."
     )
-    return _markdown(("change", "mutants", "Different", "Unknown", "Equal"), rows) + note
+    return _markdown(("change", "mutants", "Unproved", "Unknown", "Equal"), rows) + note
 
 
 def matrix_speed(record: Mapping[str, Any]) -> str:
@@ -198,7 +198,7 @@ def pinned_proof(record: Mapping[str, Any]) -> str:
 
 
 def pairs(record: Mapping[str, Any]) -> str:
-    """Pairs that are called Different and for which an input was searched, by what their recorded bytes say."""
+    """Pairs that are not proved equal and for which an input was searched, by what their recorded bytes say."""
     rows = [
         [said, each["tried"], each["confirmed"], each["tried"] - each["confirmed"]]
         for said, each in record["by bytes"].items()
@@ -243,7 +243,7 @@ def audits(record: Mapping[str, Any]) -> str:
 def across(record: Mapping[str, Any]) -> str:
     """Pairs of kernels for two architectures, by verdict, and what runs of both say."""
     rows = []
-    for verdict in ("equal", "different"):
+    for verdict in ("equal", "different", "unproved"):
         mine = [each for each in record["pairs"] if each["verdict"] == verdict]
         apart = sum(bool(each["different draws"] or each["input found"]) for each in mine)
         rows.append([verdict.capitalize(), len(mine), len(mine) - apart, apart])

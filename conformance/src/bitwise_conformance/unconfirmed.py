@@ -1,4 +1,4 @@
-"""Pairs of kernels that the readings call Different, and those of them for which no input shows it.
+"""Pairs of kernels whose canonical forms differ, and those of them for which no counterexample is found.
 
     python -m bitwise_conformance.gpu --dry-run --folder corpus
     python -m bitwise_conformance.unconfirmed corpus --bytes records/bytes-sm90-h100-triton-3.6.0.json --out pairs.json
@@ -26,11 +26,11 @@ from bitwise_conformance.environment import reading_environment
 from bitwise_conformance.pool import run_all
 from bitwise_conformance.records import CaseRecord, load_records
 from bitwise_core import registry
-from bitwise_core.checker import Options, Outcome, Source
+from bitwise_core.checker import Counterexample, Options, Outcome, Source
 from bitwise_core.difference import compare
+from bitwise_core.equivalence import partition
 from bitwise_core.folder import find_arch, read_folder
-from bitwise_core.partition import partition
-from bitwise_core.search import Distinction, NotFound, distinguish
+from bitwise_core.search import NotFound, find_counterexample
 
 AGREE, DIFFER, NOT_RECORDED = "agree", "differ", "not recorded"
 """What recorded bytes say of a pair: the same in every draw, or not."""
@@ -70,13 +70,15 @@ def group_named(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     for one, other in equal_pairs(found.classes, settings["equals"], f"{settings['seed']} {name}"):
         if time.time() >= settings["until"]:
             break
-        seen = distinguish(by_name[one], by_name[other], arch, Options(), None, settings["seconds"], settings["seed"])
+        seen = find_counterexample(
+            by_name[one], by_name[other], arch, Options(), None, settings["seconds"], settings["seed"]
+        )
         equals.append(
             {
                 "left": one,
                 "right": other,
                 "ran": not isinstance(seen, NotFound) or seen.runs > 0,
-                "input": seen.sentence if isinstance(seen, Distinction) else None,
+                "input": seen.sentence if isinstance(seen, Counterexample) else None,
             }
         )
     return {"kernels": len(kernels), "classes": len(firsts), "pairs": len(pairs), "tried": tried, "equals": equals}
@@ -115,20 +117,21 @@ def try_pair(left: Source, right: Source, settings: Mapping[str, Any]) -> dict[s
     arch = find_arch([left], registry.default(), None)
     start = time.monotonic()
     compared = compare(left, right, arch, Options())
-    witness = compared.verdict.witness
+    divergence = compared.verdict.divergence
     answer: dict[str, Any] = {"left": left.name, "right": right.name, "outcome": compared.verdict.outcome.value}
-    if witness is not None:
-        sides = (witness.left, witness.right)
-        answer["element"] = witness.element
+    if divergence is not None:
+        sides = (divergence.left, divergence.right)
+        answer["element"] = divergence.element
         answer["nodes"] = [None if side is None else side.node[:LONGEST_NODE] for side in sides]
-    if compared.verdict.outcome is not Outcome.DIFFERENT:
+    if compared.verdict.outcome is not Outcome.UNPROVED:
         return {**answer, "reason": compared.verdict.reason}
-    seen = distinguish(left, right, arch, Options(), compared.parted, settings["seconds"], settings["seed"])
-    confirmed = isinstance(seen, Distinction)
+    seen = find_counterexample(left, right, arch, Options(), compared, settings["seconds"], settings["seed"])
+    confirmed = isinstance(seen, Counterexample)
     return {
         **answer,
+        "outcome": (Outcome.DIFFERENT if confirmed else Outcome.UNPROVED).value,
         "confirmed": confirmed,
-        "reason": seen.drawn if isinstance(seen, Distinction) else seen.sentence,
+        "reason": seen.drawn if isinstance(seen, Counterexample) else seen.sentence,
         "seconds": round(time.monotonic() - start, 1),
     }
 

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import TypeAlias, TypeVar
 
+from bitwise_core.errors import BitwiseError
 
-class AssemblyError(ValueError):
+
+class AssemblyError(BitwiseError, ValueError):
     """The text is not readable assembly: the file, the line and what to do are in the message."""
 
     def __init__(self, file: str, line: int, reason: str) -> None:
@@ -207,6 +209,9 @@ class Kernel:
     attributes: Mapping[str, str] = field(default_factory=dict)
     local: tuple[SharedArray, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"Kernel({self.name!r}, {len(self.parameters)} parameters, {len(self.instructions)} instructions)"
+
 
 @dataclass(frozen=True, slots=True)
 class Module:
@@ -223,6 +228,9 @@ class Module:
     shared: tuple[SharedArray, ...] = ()
     constants: tuple[SharedArray, ...] = ()
     globals: tuple[SharedArray, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Module({self.file!r}, {self.target}, entries: {', '.join(each.name for each in self.kernels)[:200]})"
 
     def kernel(self, name: str | None = None) -> Kernel:
         """The entry of that name, or the only one.  Raises KeyError with the names there are."""

@@ -8,6 +8,7 @@ from pydantic import StrictBool, model_validator
 
 from bitwise_core.descriptors import GEMMDesc, Record
 from bitwise_core.descriptors.cuts import FloatName, Positive
+from bitwise_core.errors import BitwiseError
 
 DTYPES = {
     "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
@@ -19,7 +20,7 @@ NAMES = {f"torch.{theirs}": ours for ours, theirs in DTYPES.items()}
 Epilogue = Literal["none", "bias"]
 
 
-class ProblemError(ValueError):
+class ProblemError(BitwiseError, ValueError):
     """Operands that are no product a library could be asked for: the message says which, and what to do."""
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pluggy
 
 from bitwise_core import hookspecs
+from bitwise_core.errors import BitwiseError
 from bitwise_core.hardware import Hardware
 
 if TYPE_CHECKING:
@@ -38,22 +39,22 @@ NamedT = TypeVar("NamedT", bound="Named")
 _log = logging.getLogger(__name__)
 
 
-class DuplicateNameError(ValueError):
+class DuplicateNameError(BitwiseError, ValueError):
     """Two distributions hand over the same name; the message names both and what to do."""
 
 
-class UnknownPluginError(LookupError):
+class UnknownPluginError(BitwiseError, LookupError):
     """A plugin was asked for by a name that no installed distribution offers."""
 
 
-class UnknownMatrixUnitError(KeyError):
+class UnknownMatrixUnitError(BitwiseError, KeyError):
     """No loaded plugin has the row asked for; the message names the nearest ones, and the broken plugins."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
-class UnknownArchError(KeyError):
+class UnknownArchError(BitwiseError, KeyError):
     """No loaded plugin models the architecture asked for; the message lists those that are, and the broken plugins."""
 
     def __str__(self) -> str:
@@ -86,6 +87,9 @@ class Plugin:
     launchers: tuple[Launcher, ...]
     patchsets: tuple[Named, ...]
 
+    def __repr__(self) -> str:
+        return f"Plugin({self.name!r} of {self.distribution} {self.version})"
+
 
 @dataclass(frozen=True, slots=True)
 class Registry:
@@ -103,6 +107,9 @@ class Registry:
     profiles: tuple[Profile, ...]
     launchers: tuple[Launcher, ...]
     patchsets: tuple[Named, ...]
+
+    def __repr__(self) -> str:
+        return f"Registry(plugins: {', '.join(each.name for each in self.plugins)}; broken: {len(self.broken)})"
 
     def arch(self, name: str) -> Arch:
         """Return the architecture of that name.  Raises UnknownArchError if no loaded plugin models it."""

@@ -62,7 +62,7 @@ def run(desc: GEMMDesc, a: np.ndarray, b: np.ndarray) -> tuple[bytes, str]:
     prepared = prepare(Source("k.amdgcn", assembly, launch), GFX942, Options())
     size = m * n * FLOAT_FORMATS[desc.output_dtype].bits // 8
     contents = {name: np.ascontiguousarray(each).reshape(-1).view(np.uint8) for name, each in (("a", a), ("b", b))}
-    return execute(prepared.ready, {**contents, "c": np.zeros(size, np.uint8)}).after["c"].tobytes(), assembly
+    return execute(prepared, {**contents, "c": np.zeros(size, np.uint8)}).after["c"].tobytes(), assembly
 
 
 @pytest.mark.parametrize(
@@ -126,5 +126,5 @@ def test_a_tile_has_its_rows_bytes(
     launch = Launch.model_validate({"file": "k.amdgcn", "grid": [1], "block": [64], "args": arguments})
     prepared = prepare(Source("k.amdgcn", text, launch), GFX942, Options())
     contents = {name: np.ascontiguousarray(each).reshape(-1).view(np.uint8) for name, each in (("a", a), ("b", b))}
-    found = execute(prepared.ready, {**contents, "c": np.zeros(m * n * 4, np.uint8)}).after["c"]
+    found = execute(prepared, {**contents, "c": np.zeros(m * n * 4, np.uint8)}).after["c"]
     assert found.tobytes() == multiply_accumulate(unit, a, b, np.zeros((m, n), np.uint32)).tobytes()

@@ -14,10 +14,10 @@ from bitwise_core.checker import Options, Source, prepare
 from bitwise_core.descriptors import Cut, GEMMDesc, Instruction, read
 from bitwise_core.descriptors.merge_orders import MERGE_ORDERS, Addition, MergeOrder, index_bits
 from bitwise_core.engine.execution import execute
+from bitwise_core.equivalence import partition
 from bitwise_core.installed import evaluate
 from bitwise_core.machine.launch import Launch
 from bitwise_core.numeric import FLOAT_FORMATS, Bits, storage
-from bitwise_core.partition import partition
 from bitwise_nvidia_ptx.products.launch import Map, calls
 from bitwise_nvidia_ptx.products.plan import SLICE_ORDERS, Refused, plan
 from bitwise_nvidia_ptx.products.schedule import Schedule, default
@@ -97,7 +97,7 @@ def ran(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = 
         captured = compile_configuration(call.kernel, arguments, dict(call.constants), grid=call.grid, **call.options)
         launch = Launch.model_validate({"file": "product.ptx", **captured.manifest_entry})
         source = Source("product", captured.assembly, launch)
-        ready = prepare(source, registry.default().arch("sm_90"), Options(trust_text=True)).ready
+        ready = prepare(source, registry.default().arch("sm_90"), Options(trust_text=True))
         state.update(execute(ready, {name: state[name] for name in launch.buffers()}).after)
     return state["C"].view(storage(8 * size)).reshape(m, n)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bitwise_core import registry
 from bitwise_core.descriptors import GEMMDesc
+from bitwise_core.errors import BitwiseError
 from bitwise_core.installed import evaluate
 from bitwise_core.launchers import ProductLauncher
 from bitwise_core.problems import DTYPES, NAMES, ProblemError
@@ -31,7 +32,7 @@ _FP8 = frozenset({"e4m3", "e5m2"})
 _told: set[str] = set()
 
 
-class ProductError(ValueError):
+class ProductError(BitwiseError, ValueError):
     """Operands that cannot be multiplied as asked: the message says which, and what to do."""
 
 

@@ -58,7 +58,7 @@ def prove(
     not compile; those that need more of a block than the target has are left out and named.
     """
     from bitwise_core.checker import Options
-    from bitwise_core.partition import partition
+    from bitwise_core.equivalence import partition
     from bitwise_triton.verdicts import source_of
 
     start = time.monotonic()

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from bitwise_conformance.cases import Argument, Case, DrawKind
 from bitwise_conformance.corpus._build import configure, given, numbers, result
 
-Expected: TypeAlias = Literal["equal", "different"]
+Expected: TypeAlias = Literal["equal", "unproved"]
 SIDES = ("sm_90", "gfx942")
 FUSING: Mapping[str, Any] = {"enable_fp_fusion": True}
 
@@ -64,12 +64,12 @@ def of_values(
     function: Any, kind: str, dtype: str = "fp32", out: str = "", nodes: tuple[str, str] | None = None, *,
     name: str = "", integers: bool = False, **settings: Any,
 ) -> Pair:  # fmt: skip
-    """A kernel of x, y, z and count, of the constants KIND and BLOCK: equal, or different at `nodes`."""
+    """A kernel of x, y, z and count, of the constants KIND and BLOCK: equal, or with a first divergence at `nodes`."""
     count, out = 1000, out or dtype
     drawn: DrawKind = "integer" if integers else "float"
     arguments = [given("x", dtype, count, drawn), given("y", dtype, count, drawn), result("z", out, count)]
     settings = {"KIND": kind, "BLOCK": 256, **settings}
     return pair(
         name or f"{kind}-{dtype}-{out}", function, [*arguments, *numbers(count=count)], (4,),
-        "equal" if nodes is None else "different", nodes, **settings,
+        "equal" if nodes is None else "unproved", nodes, **settings,
     )  # fmt: skip

@@ -167,26 +167,26 @@ def _elementwise_pairs() -> Iterator[Pair]:
     for kind in ("add", "multiply"):
         yield _elementwise(kind, "equal", dtype="fp16", out="fp16")
     yield _elementwise("multiply_add", "equal", left=FUSING, right=FUSING, name="multiply_add-fused-both")
-    yield _elementwise("multiply_add", "different", ("fma.rn.fp32", "add.rn.fp32"), left=FUSING,
+    yield _elementwise("multiply_add", "unproved", ("fma.rn.fp32", "add.rn.fp32"), left=FUSING,
                        name="multiply_add-fused-left")  # fmt: skip
-    yield _elementwise("multiply_add", "different", ("add.rn.fp32", "fma.rn.fp32"), right=FUSING,
+    yield _elementwise("multiply_add", "unproved", ("add.rn.fp32", "fma.rn.fp32"), right=FUSING,
                        name="multiply_add-fused-right")  # fmt: skip
     flushing = {"allow_flush_denorm": True}
     for kind, operation in (("add", "add"), ("multiply", "mul"), ("fused", "fma")):
-        yield _elementwise(kind, "different", (f"{operation}.rn.fp32", f"{operation}.rn.ftz.fp32@gfx942"),
+        yield _elementwise(kind, "unproved", (f"{operation}.rn.fp32", f"{operation}.rn.ftz.fp32@gfx942"),
                            right=flushing, name=f"{kind}-flushed")  # fmt: skip
     yield _elementwise("copy", "equal", right=flushing, name="copy-flushed")
     yield _elementwise("widened", "equal", dtype="fp16")
     # The AMD backend rounds a product once to fp16, with +0 added: a product of -0 comes out as +0.
-    yield _elementwise("narrowed", "different", ("mul.rn.fp32", "fma.rn.fp32"), out="fp16")
+    yield _elementwise("narrowed", "unproved", ("mul.rn.fp32", "fma.rn.fp32"), out="fp16")
     yield _elementwise("divide", "equal")
-    yield _elementwise("root", "different", ("sqrt.rn.fp32", "select"))
-    yield _elementwise("divide_fast", "different", ("div.full.fp32@sm_90", "div.rn.fp32"))
-    yield _elementwise("power", "different", name="power")
-    yield _elementwise("logarithm", "different", name="logarithm")
-    yield _elementwise("inverse_root", "different", name="inverse_root")
+    yield _elementwise("root", "unproved", ("sqrt.rn.fp32", "select"))
+    yield _elementwise("divide_fast", "unproved", ("div.full.fp32@sm_90", "div.rn.fp32"))
+    yield _elementwise("power", "unproved", name="power")
+    yield _elementwise("logarithm", "unproved", name="logarithm")
+    yield _elementwise("inverse_root", "unproved", name="inverse_root")
     # Runs on bit patterns make one NaN everywhere, so that no input shows this one here.
-    yield _elementwise("bits", "different", out="i32", name="bits-of-a-product", same_bytes=True)
+    yield _elementwise("bits", "unproved", out="i32", name="bits-of-a-product", same_bytes=True)
     yield _elementwise("loaded_bits", "equal", out="i32")
     yield _elementwise("integers", "equal", dtype="i32", out="i32")
     yield _elementwise("multiply", "equal", dtype="fp64", out="fp64")
@@ -221,10 +221,10 @@ def _product_pairs() -> Iterator[Pair]:
     }
     for (dtype, precision, side), nodes in units.items():
         steps = (f"matrix {nodes[0]}", f"matrix {nodes[1]}")
-        yield pair(f"product-{dtype}-{side}", product, arguments(dtype, "fp32", 64, 64, 64), (1,), "different",
+        yield pair(f"product-{dtype}-{side}", product, arguments(dtype, "fp32", 64, 64, 64), (1,), "unproved",
                     steps, right={"matrix_instr_nonkdim": side}, KIND=precision, M=64, N=64, BK=32,
                     OUT=tl.float32)  # fmt: skip
-    yield pair("product-fp32-ieee", product, arguments("fp32", "fp32", 32, 32, 64), (1,), "different",
+    yield pair("product-fp32-ieee", product, arguments("fp32", "fp32", 32, 32, 64), (1,), "unproved",
                 ("fma.rn.fp32", "matrix mfma k1 fp32 fp32 fp32 fp32 gfx942"), right={"matrix_instr_nonkdim": 16},
                 same_bytes=True, KIND="ieee", M=32, N=32, BK=32, OUT=tl.float32)  # fmt: skip
 
@@ -233,7 +233,7 @@ def _moving_pairs() -> Iterator[Pair]:
     buffers = [given("x", "fp32", 500), index("places", "i32", 700, 500), result("z", "fp32", 700)]
     arguments: list[Argument] = [*buffers, *numbers(count=700)]
     # Loads of the AMD backend give 0 beyond two gigabytes, which no place of this launch is.
-    yield pair("gathered", gathered, arguments, (3,), "different", ("gather 32", "select"),
+    yield pair("gathered", gathered, arguments, (3,), "unproved", ("gather 32", "select"),
                 same_bytes=True, BLOCK=256)  # fmt: skip
     for dtype in ("fp32", "fp16"):
         arguments = [given("x", dtype, 70 * 90), result("z", dtype, 70 * 90), *numbers(rows=70, columns=90)]

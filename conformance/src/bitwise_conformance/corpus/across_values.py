@@ -201,13 +201,13 @@ def _cast_pairs() -> Iterator[Pair]:
     for out, nodes in (("fp32", None), ("bf16", None), ("fp16", ("mul.rn.fp32", "fma.rn.fp32"))):
         arguments = [given("q", "i8", 700, "integer"), given("s", "fp16", 22), result("z", out, 700)]
         yield pair(f"dequantised-{out}", dequantised, [*arguments, *numbers(count=700)], (3,),
-                   "equal" if nodes is None else "different", nodes, GROUP=32, BLOCK=256)  # fmt: skip
+                   "equal" if nodes is None else "unproved", nodes, GROUP=32, BLOCK=256)  # fmt: skip
     state = [updated("p", "fp32", 900), given("g", "fp32", 900), updated("m", "fp32", 900)]
     state += [updated("v", "fp32", 900, "positive")]
     optimised = [*state, *numbers(count=900, rate=1e-3, beta=0.75)]
     yield pair("optimiser", optimiser, optimised, (4,), BLOCK=256)
     # Of two products that are added one becomes part of a fused operation, and not the same one.
-    yield pair("optimiser-fused-both", optimiser, optimised, (4,), "different", ("fma.rn.fp32", "add.rn.fp32"),
+    yield pair("optimiser-fused-both", optimiser, optimised, (4,), "unproved", ("fma.rn.fp32", "add.rn.fp32"),
                left=FUSING, right=FUSING, BLOCK=256)  # fmt: skip
 
 

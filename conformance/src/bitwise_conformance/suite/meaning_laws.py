@@ -25,7 +25,7 @@ from bitwise_conformance.suite.reading import (
 )
 from bitwise_conformance.suite.suite import Suite
 from bitwise_conformance.suite.values import place_of, value_of
-from bitwise_core.checker import Options, Outcome, Reading, Source, verdict
+from bitwise_core.checker import AnalysisResult, Options, Outcome, Source, verdict
 from bitwise_core.numeric import Unevaluable
 from bitwise_core.tree import text as tree_text
 
@@ -52,17 +52,17 @@ def test_signatures_are_stable(suite: Suite, whole: Suite) -> None:
 
 @over(cases.groups)
 def test_classes(suite: Suite, group: Group) -> None:
-    """Kernels of one class are Equal, kernels of two classes are Different."""
+    """Kernels of one class are proved equal, the canonical forms of kernels of two classes differ."""
     numbers = {file: number for number, files in enumerate(group.expected.classes) for file in files}
     found = {file: reading(suite, Kernel(group, file)) for file in group.launches}
     assert _wrong(found, numbers, OPTIONS) == []
 
 
-def _wrong(found: dict[str, Reading], numbers: dict[str, int], options: Options) -> list[str]:
+def _wrong(found: dict[str, AnalysisResult], numbers: dict[str, int], options: Options) -> list[str]:
     wrong = []
     for left, right in combinations(numbers, 2):
         said = verdict(found[left], found[right], options)
-        if said.outcome is not (Outcome.EQUAL if numbers[left] == numbers[right] else Outcome.DIFFERENT):
+        if said.outcome is not (Outcome.EQUAL if numbers[left] == numbers[right] else Outcome.UNPROVED):
             wrong.append(f"{left} and {right} are {said.outcome}: {said.reason}")
     return wrong
 

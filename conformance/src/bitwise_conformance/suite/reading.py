@@ -7,7 +7,7 @@ from dataclasses import replace
 from bitwise_conformance.suite.expected import Group, Kernel
 from bitwise_conformance.suite.suite import Suite
 from bitwise_core.asm import Module
-from bitwise_core.checker import Options, Reading, Source, prepare, read
+from bitwise_core.checker import AnalysisResult, Options, Source, prepare, read
 from bitwise_core.cli.showing import tree_of
 from bitwise_core.engine.execution import execute
 from bitwise_core.machine.arch import Arch
@@ -20,19 +20,19 @@ OPTIONS = Options(trust_text=True)
 EVERY_LAUNCH = Options(every_launch=True, trust_text=True)
 
 
-def reading(suite: Suite, kernel: Kernel) -> Reading:
+def reading(suite: Suite, kernel: Kernel) -> AnalysisResult:
     """The reading of a sample for its launch, made once."""
     if kernel not in suite.readings:
         suite.readings[kernel] = read_again(suite.arch(kernel.group.arch), kernel)
     return suite.readings[kernel]
 
 
-def read_again(arch: Arch, kernel: Kernel, options: Options = OPTIONS) -> Reading:
+def read_again(arch: Arch, kernel: Kernel, options: Options = OPTIONS) -> AnalysisResult:
     """The reading of a sample."""
     return read_source(arch, kernel.group, kernel.group.source(kernel.file), options)
 
 
-def read_source(arch: Arch, group: Group, source: Source, options: Options = OPTIONS) -> Reading:
+def read_source(arch: Arch, group: Group, source: Source, options: Options = OPTIONS) -> AnalysisResult:
     """The reading of a kernel that is launched on a group's buffers."""
     return read(source, arch, group.buffers, options)
 
@@ -50,7 +50,7 @@ def tree(arch: Arch, kernel: Kernel, element: str) -> Node:
 
 def run(arch: Arch, source: Source, before: dict[str, Array]) -> dict[str, Array]:
     """The bytes of every buffer after a launch.  Raises what the text and the launch deserve."""
-    return dict(execute(prepare(source, arch, OPTIONS).ready, before).after)
+    return dict(execute(prepare(source, arch, OPTIONS), before).after)
 
 
 def reads(arch: Arch, module: Module) -> Arch:

@@ -12,7 +12,7 @@ import pluggy
 
 from bitwise_conformance.suite.expected import Group, Kernel, groups
 from bitwise_core import hookspecs
-from bitwise_core.checker import Reading
+from bitwise_core.checker import AnalysisResult
 from bitwise_core.launchers import Launcher
 from bitwise_core.machine.arch import Arch
 from bitwise_core.mma import MmaSpec
@@ -25,7 +25,7 @@ class Suite:
 
     plugin: ModuleType
     samples: Path
-    readings: dict[Kernel, Reading] = field(default_factory=dict, repr=False, compare=False)
+    readings: dict[Kernel, AnalysisResult] = field(default_factory=dict, repr=False, compare=False)
     """What was read so far of its samples, each for its launch."""
 
     @cached_property

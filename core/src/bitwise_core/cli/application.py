@@ -101,23 +101,23 @@ def diff(
     every_launch: EveryLaunch = False,
     assume: Assume = None,
     trust_text: TrustText = False,
-    inputs: Annotated[
-        bool,
-        typer.Option("--inputs", help="Search for an input on which the bytes differ, and run both kernels on it."),
-    ] = False,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE.npz", help="Where to write that input.")] = Path(
-        "difference.npz"
-    ),
-    seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long to search.")] = 60.0,
+    search: Annotated[
+        bool, typer.Option("--search/--no-search", help="Search for a counterexample where no proof is found.")
+    ] = True,
+    search_seconds: Annotated[float, typer.Option("--search-seconds", min=1, help="How long to search.")] = 5.0,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE.npz", help="Where to write the input of a counterexample.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether two kernels return the same bits, and where they part.
+    """Say whether two kernels return the same bits; if not, where they diverge, with an input that shows it.
 
-    Exit status: 0 Equal, 1 Different, 3 Unknown, 2 something is wrong in a file or an argument.
+    Exit status: 0 equal, 1 different (a counterexample was found and run), 4 unproved (the canonical forms differ), 3
+    unknown (a kernel could not be read), 2 something is wrong in a file or an argument.
     """
     with as_errors():
         options = _options(every_launch, assume, trust_text)
-        searching = differing.Searching(out, seconds) if inputs else None
+        searching = differing.Searching(search_seconds, out) if search else None
         status = differing.run(left, right, manifest, entry, target, options, as_json, searching)
     raise typer.Exit(status)
 

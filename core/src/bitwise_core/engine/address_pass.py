@@ -41,6 +41,7 @@ from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.matrix import FusedStep
 from bitwise_core.machine.pieces import choose
 from bitwise_core.machine.races import RaceDetector, Races
+from bitwise_core.machine.recording import Recorder, TermContext
 
 
 def taint_of(*values: Any) -> int:
@@ -59,10 +60,14 @@ def taint_of(*values: Any) -> int:
     return 0
 
 
+_CONTEXT = TermContext()
+
+
 class AddressDomain:
     """See `machine.domain.Domain`."""
 
     name = "addresses"
+    recorder: Recorder | None = None
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
@@ -144,13 +149,13 @@ class AddressDomain:
 
     def vectors(self, elements: L.Lanes) -> matrix.Vectors:
         """See `Domain.vectors`."""
-        return matrix.hashed_vectors(elements)
+        return matrix.hashed_vectors(elements, _CONTEXT)
 
     def fused(self, step: FusedStep, accumulator: L.Lanes, left: matrix.Vectors, right: matrix.Vectors) -> L.Lanes:
         """See `Domain.fused`."""
         assert isinstance(left, matrix.Hashed)
         assert isinstance(right, matrix.Hashed)
-        return matrix.fused_terms(step, accumulator, left, right)
+        return matrix.fused_terms(step, accumulator, left, right, _CONTEXT)
 
     def load(self, address: Array, bits: int) -> Value:
         """See `Domain.load`."""

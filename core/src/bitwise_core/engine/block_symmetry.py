@@ -193,6 +193,9 @@ class Summary:
     owners: Mapping[int, Owners]
     ran: dict[DomainFactory, dict[int, dict[int, Output]]] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return f"Summary({self.prepared!r}, {len(self.parts)} parts)"
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:

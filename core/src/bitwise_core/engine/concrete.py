@@ -11,7 +11,6 @@ import numpy as np
 from bitwise_core.asm import Kernel, Module
 from bitwise_core.engine.executor import MAXIMUM_STEPS, Executor
 from bitwise_core.engine.program import Program, build
-from bitwise_core.machine import recording
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.cells import FinerGranule, SharedMemory
 from bitwise_core.machine.domain import Domain, Unreadable
@@ -30,7 +29,7 @@ LANES = 8192
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A kernel and a launch of it, ready to be run."""
+    """A kernel and a launch of it, ready to be run; `notes` are the assumptions about its text."""
 
     module: Module
     kernel: Kernel
@@ -38,6 +37,10 @@ class Ready:
     launch: Launch
     program: Program
     block: tuple[int, int, int]
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Ready({self.kernel.name!r} of {self.module.file!r}, {self.launch.blocks} blocks of {self.threads})"
 
     @property
     def threads(self) -> int:
@@ -45,7 +48,7 @@ class Ready:
         return self.block[0] * self.block[1] * self.block[2]
 
 
-def ready(module: Module, arch: Arch, launch: Launch) -> Ready:
+def ready(module: Module, arch: Arch, launch: Launch, notes: tuple[str, ...] = ()) -> Ready:
     """Builds the program of the launch's entry.  Raises ManifestError where the launch does not fit the entry."""
     try:
         kernel = module.kernel(launch.entry)
@@ -63,7 +66,7 @@ def ready(module: Module, arch: Arch, launch: Launch) -> Ready:
         )
     if not 1 <= block[0] * block[1] * block[2] <= 1024:
         raise ManifestError(f"a block has 1 to 1024 threads, not {block[0] * block[1] * block[2]}")
-    return Ready(module, kernel, arch, launch, build(module, kernel, arch), block)
+    return Ready(module, kernel, arch, launch, build(module, kernel, arch), block, notes)
 
 
 class TooMuchWork(Exception):
@@ -170,7 +173,7 @@ def machine_for(
         special={"block": block.reshape(-1, 1)},
         parameters={},
         symbols={},
-        shared=SharedMemory(4096, count, granule),
+        shared=SharedMemory(4096, count, granule, memory.domain.recorder),
         races=Races(4096 // granule, threads, prepared.arch.warp, count),
         memory=memory,
         thread=(numbers.astype(np.int64).reshape(count, 1) << THREAD_SHIFT) + local,
@@ -178,8 +181,8 @@ def machine_for(
         block=prepared.block,
         buffers=buffers,
     )
-    if recording.active is not None:
-        recording.active.place = machine
+    if memory.domain.recorder is not None:
+        memory.domain.recorder.place = machine
     prepared.arch.special(machine, prepared.launch)
     prepared.arch.prepare(machine, prepared.module, prepared.kernel, prepared.launch)
     return machine

@@ -26,6 +26,9 @@ class Execution:
     after: Mapping[str, Array]
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"Execution({', '.join(f'{name}: {each.size} bytes' for name, each in self.after.items())})"
+
 
 def execute(
     prepared: Ready,

@@ -139,7 +139,7 @@ class LiveInMemory(SharedMemory):
         memory = LiveInMemory.__new__(LiveInMemory)
         old = machine.shared
         memory.granule, memory.blocks, memory.version = old.granule, old.blocks, old.version + 1
-        memory.words, memory.meta = old.words.copy(), old.meta.copy()
+        memory.words, memory.meta, memory.recorder = old.words.copy(), old.meta.copy(), old.recorder
         memory.filled, memory.watching = np.zeros(0, dtype=bool), False
         memory.overwritten = np.zeros(0, dtype=bool)
         memory.read = np.zeros(0, dtype=bool)

@@ -45,10 +45,14 @@ STANDING_NOTES = (
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Equal values mean the same bits for every launch with the same arguments, under the conditions in `notes`."""
+    """Equal values mean: the same bits for every launch with the same arguments, under what `notes` name.
+
+    `program_only` is the reason why the value is that of the program text, None where it is that of the function.
+    """
 
     value: bytes
     notes: tuple[str, ...] = ()
+    program_only: str | None = None
 
 
 def parametric_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:
@@ -57,7 +61,8 @@ def parametric_signature(module: Module, kernel: Kernel, arch: Arch) -> Signatur
     try:
         return function_signature(module, kernel, arch)
     except Unreadable as reason:
-        return Signature(text, (f"text: the same program up to names; it is not read further ({reason})",))
+        why = f"the same program up to names; it is not read further ({reason})"
+        return Signature(text, (why,), program_only=why)
 
 
 def function_signature(module: Module, kernel: Kernel, arch: Arch) -> Signature:

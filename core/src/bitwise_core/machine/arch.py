@@ -126,3 +126,6 @@ class Arch:
     every_launch: EveryLaunch | None = None
     bits: BitPatterns | None = None
     write: Callable[[Module], str] | None = None
+
+    def __repr__(self) -> str:
+        return f"Arch({self.name!r})"

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from bitwise_core.errors import BitwiseError
 from bitwise_core.probe.arrays import NUMPY, OperandArrays, patterns_of
 
 Codes: TypeAlias = npt.NDArray[np.int8]
@@ -23,7 +24,7 @@ Make: TypeAlias = Callable[[int, int], Codes]
 NOTHING, PLUS, MINUS, SMALL = 0, 1, 2, 3
 
 
-class ProbeError(Exception):
+class ProbeError(BitwiseError):
     """What is wrong with a callable or with what is asked of it; its text is a sentence."""
 
 

@@ -159,7 +159,7 @@ def write_word(machine: Machine, name: str, value: Value) -> None:
     if machine.mask is not None:
         old = machine.registers.get(name)
         value = L.settle(choose(machine.mask, value, poison(32) if old is None else old))
-    machine.registers[name] = value
+    machine.put(name, value)
 
 
 def read_set(machine: Machine, operand: Vector) -> Value:

@@ -15,12 +15,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from bitwise_core.descriptors import DescriptorError, GEMMDesc
 from bitwise_core.descriptors.record import sentences
+from bitwise_core.errors import BitwiseError
 from bitwise_core.problems import BiasedProduct, Problem
 
 FORMAT, VERSION = "bitwise-lock", 1
 
 
-class LockError(ValueError):
+class LockError(BitwiseError, ValueError):
     """A lock file that cannot be used, or a product that a lock has nothing for: the message says what to do."""
 
 

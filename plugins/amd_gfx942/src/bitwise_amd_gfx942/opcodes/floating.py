@@ -21,6 +21,7 @@ from bitwise_amd_gfx942.opcodes.outputs import CLAMP, OMOD, factor_of, overflow,
 from bitwise_amd_gfx942.opcodes.roots import note_large
 from bitwise_amd_gfx942.opcodes.roundings import between_bounds, note_extreme, same_value
 from bitwise_core.asm import Instruction
+from bitwise_core.assumptions import FINITE
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
@@ -218,7 +219,7 @@ def extreme(machine: Machine, verb: str, kind: str, values: Sequence[Value], iee
 def where_quiet(machine: Machine, values: Sequence[Value], plain: Callable[[], Value], name: str, bits: int) -> Value:
     """`plain` in the lanes where no value is a signalling NaN, the operation `name` in the others."""
     quiet: bool | Array = True
-    finite = machine.domain.assumes("finite")  # then what is loaded or computed is no NaN
+    finite = machine.domain.assumes(FINITE)  # then what is loaded or computed is no NaN
     for each in values:
         here = quiet_where(each)
         if finite and not isinstance(each, np.ndarray) and L.other_form(each) is None:

@@ -5,9 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
+from typing import TypeAlias
 
 from bitwise_core import registry
-from bitwise_core.checker import Options, Outcome, Reading, Source, Verdict, buffer_numbers, read, verdict
+from bitwise_core.checker import (
+    AnalysisResult,
+    Options,
+    Outcome,
+    Session,
+    Source,
+    Verdict,
+    buffer_numbers,
+    verdict,
+)
 from bitwise_core.difference import compare_large
 from bitwise_core.machine.arch import Arch
 from bitwise_core.workers import Progress, Workers
@@ -23,8 +34,27 @@ class Partition:
     unknown: Mapping[str, str]
     scope: str
     seconds: float
-    readings: tuple[Reading, ...]
+    readings: tuple[AnalysisResult, ...]
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Partition({self.sentence()})"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{number}</td><td>{len(names)}</td><td>{escape(_shortened(names))}</td></tr>"
+            for number, names in enumerate(self.classes[:_SHOWN], 1)
+        )
+        more = len(self.classes) - _SHOWN
+        rest = f"<tr><td colspan=3>{more} more classes</td></tr>" if more > 0 else ""
+        head = "<tr><th>class</th><th>kernels</th><th>names</th></tr>"
+        return f"{escape(self.sentence())}<table>{head}{rows}{rest}</table>"
+
+    def sentence(self) -> str:
+        """How many kernels, classes and unknown kernels there are, for which scope."""
+        kernels, unknown = sum(map(len, self.classes)), len(self.unknown)
+        scope = "every launch" if self.scope == "every launch" else "the given launches"
+        return f"{kernels} kernels, {len(self.classes) - unknown} classes, {unknown} unknown, for {scope}"
 
     def as_json(self) -> dict[str, object]:
         """The form that the command line prints."""
@@ -37,6 +67,14 @@ class Partition:
         }
 
 
+_SHOWN = 50
+"""So many classes a notebook shows."""
+
+
+def _shortened(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (f", and {len(names) - 8} more" if len(names) > 8 else "")
+
+
 @dataclass(frozen=True, slots=True)
 class _Task:
     """What every job of one partition shares."""
@@ -44,6 +82,13 @@ class _Task:
     target: str
     buffers: Mapping[str, int]
     options: Options
+
+    def session(self) -> Session:
+        """A session of one process."""
+        return Session(self.buffers, self.options)
+
+
+Pool: TypeAlias = Workers[Session]
 
 
 def _task(sources: Sequence[Source], target: str, options: Options) -> _Task:
@@ -58,25 +103,25 @@ def _arch(task: _Task, source: Source) -> Arch:
     return registry.default().arch(source.target or task.target)
 
 
-def _read(job: tuple[_Task, Source]) -> Reading:
+def _read(session: Session, job: tuple[_Task, Source]) -> AnalysisResult:
     task, source = job
-    return read(source, _arch(task, source), task.buffers, task.options)
+    return session.read(source, _arch(task, source)).portable()
 
 
-def _compare(job: tuple[_Task, Source, Source]) -> tuple[Outcome, str]:
+def _compare(session: Session, job: tuple[_Task, Source, Source]) -> tuple[Outcome, str]:
     task, left, right = job
-    return compare_large(left, right, (_arch(task, left), _arch(task, right)), task.buffers, task.options)
+    return compare_large((left, right), (_arch(task, left), _arch(task, right)), session)
 
 
-def _read_all(task: _Task, sources: Sequence[Source], workers: Workers) -> list[Reading]:
+def _read_all(task: _Task, sources: Sequence[Source], workers: Pool) -> list[AnalysisResult]:
     found = workers.map(_read, [(task, source) for source in sources])
     return [
-        Reading(source.name, None, _NO_ANSWER) if reading is None else reading
+        AnalysisResult(source.name, None, _NO_ANSWER) if reading is None else reading
         for source, reading in zip(sources, found, strict=True)
     ]
 
 
-def _compare_all(task: _Task, left: Source, others: Sequence[Source], workers: Workers) -> list[tuple[Outcome, str]]:
+def _compare_all(task: _Task, left: Source, others: Sequence[Source], workers: Pool) -> list[tuple[Outcome, str]]:
     found = workers.map(_compare, [(task, left, other) for other in others])
     return [(Outcome.UNKNOWN, f"{_NO_ANSWER} ({left.name})") if each is None else each for each in found]
 
@@ -88,13 +133,13 @@ def read_all(
     *,
     workers: int | None = None,
     progress: Progress | None = None,
-) -> list[Reading]:
+) -> list[AnalysisResult]:
     """The readings of all kernels, in their order, made by up to `workers` processes (all cores by default).
 
     Raises KeyError where no plugin has the target.
     """
     task = _task(sources, target, options)
-    with Workers(min(workers, len(sources)) if workers else None, len(sources), progress) as pool:
+    with Workers(task.session, min(workers, len(sources)) if workers else None, len(sources), progress) as pool:
         return _read_all(task, sources, pool)
 
 
@@ -113,7 +158,7 @@ def verdicts(
     """
     sources = [reference, *others]
     task = _task(sources, target, options)
-    with Workers(workers, len(sources), progress) as pool:
+    with Workers(task.session, workers, len(sources), progress) as pool:
         first, *rest = _read_all(task, sources, pool)
         answers = [_itself(first, options), *(verdict(first, reading, options) for reading in rest)]
         if first.unknown is not None:
@@ -126,7 +171,7 @@ def verdicts(
     return answers
 
 
-def _itself(reading: Reading, options: Options) -> Verdict:
+def _itself(reading: AnalysisResult, options: Options) -> Verdict:
     if reading.unknown is not None:
         return verdict(reading, reading, options)
     return Verdict(Outcome.EQUAL, "it is the reference", options.scope, reading.notes, tuple(sorted(options.assume)))
@@ -146,7 +191,7 @@ def partition(
     """
     start = time.perf_counter()
     task = _task(sources, target, options)
-    with Workers(workers, len(sources), progress) as pool:
+    with Workers(task.session, workers, len(sources), progress) as pool:
         readings = _read_all(task, sources, pool)
         classes, unknown = _by_signature(readings)
         for group in _large_groups(sources, readings):
@@ -160,7 +205,7 @@ def partition(
     return Partition(names, by_name, options.scope, time.perf_counter() - start, tuple(readings), notes)
 
 
-def _by_signature(readings: Sequence[Reading]) -> tuple[list[list[int]], dict[int, str]]:
+def _by_signature(readings: Sequence[AnalysisResult]) -> tuple[list[list[int]], dict[int, str]]:
     """Classes of the places of equal signatures, and why those that have none, or a lone program, are unknown."""
     classes: dict[object, list[int]] = {}
     unknown: dict[int, str] = {}
@@ -169,13 +214,13 @@ def _by_signature(readings: Sequence[Reading]) -> tuple[list[list[int]], dict[in
             unknown[place] = reading.unknown
         classes.setdefault(reading.signature if reading.signature is not None else place, []).append(place)
     for members in classes.values():
-        reason = readings[members[0]].textual
+        reason = readings[members[0]].program_only
         if len(members) == 1 and reason is not None:
             unknown[members[0]] = reason
     return list(classes.values()), unknown
 
 
-def _large_groups(sources: Sequence[Source], readings: Sequence[Reading]) -> list[list[int]]:
+def _large_groups(sources: Sequence[Source], readings: Sequence[AnalysisResult]) -> list[list[int]]:
     """The places of kernels that write the same buffers, where one of them at least has a large grid."""
     groups: dict[frozenset[str], list[int]] = {}
     for place, (source, reading) in enumerate(zip(sources, readings, strict=True)):
@@ -188,9 +233,9 @@ def _by_comparison(
     task: _Task,
     group: Sequence[int],
     sources: Sequence[Source],
-    readings: Sequence[Reading],
+    readings: Sequence[AnalysisResult],
     classes: list[list[int]],
-    pool: Workers,
+    pool: Pool,
 ) -> dict[int, str]:
     """Merges classes of a group by comparing their first kernels; says why kernels that stay alone may not differ."""
     doubts: dict[int, str] = {}

@@ -1,4 +1,4 @@
-"""`bitwise diff --inputs`: an input on which two kernels' bytes differ, and a sentence where there is none."""
+"""The search of `bitwise diff`: a counterexample, which is run, and a sentence where none is found."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bitwise_core import registry
 from bitwise_core.checker import Options
 from bitwise_core.cli import app
 from bitwise_core.folder import read_kernel
-from bitwise_core.search import NotFound, distinguish, pair
+from bitwise_core.search import NotFound, find_counterexample, pair
 
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
 
@@ -68,7 +68,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def diff(folder: Path, *options: str, seconds: int = 20) -> tuple[int, dict[str, Any]]:
-    arguments = ["diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--json", "--inputs", "--seconds", str(seconds)]
+    arguments = ["diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--json", "--search-seconds", str(seconds)]
     done = CliRunner().invoke(app, [*arguments, "--out", str(folder / "found.npz"), *options])
     assert done.stderr == ""
     return done.exit_code, json.loads(done.stdout)
@@ -89,9 +89,10 @@ def replayed(folder: Path, name: str) -> dict[str, Any]:
 def test_an_input_is_found_and_replayed(tmp_path: Path, left: str, right: str) -> None:
     folder = write(tmp_path, {"a.ptx": left, "b.ptx": right}, LAUNCHES)
     status, found = diff(folder)
-    assert (status, found["outcome"], found["confirmed"]) == (1, "different", str(folder / "found.npz"))
+    assert (status, found["outcome"]) == (1, "different")
     after = [replayed(folder, name)["Y"].view(np.uint32) for name in ("a.ptx", "b.ptx")]
-    seen = found["distinction"]
+    seen = found["counterexample"]
+    assert seen["input"] == str(folder / "found.npz")
     different = np.flatnonzero((after[0] != after[1]) & ~(_nan(after[0]) & _nan(after[1])))
     place = int(different[0])
     assert (seen["element"], seen["size"], seen["different"]) == (f"Y[{place}]", 4, different.size)
@@ -105,7 +106,7 @@ def _nan(patterns: Any) -> Any:
 @pytest.mark.parametrize("seed", range(4))
 def test_equals_are_never_told_apart(folder: Path, seed: int) -> None:
     left, right = (read_kernel(str(folder / name)) for name in ("a.ptx", "b.ptx"))
-    found = distinguish(left, right, registry.default().arch("sm_90"), Options(), None, 1.5, seed)
+    found = find_counterexample(left, right, registry.default().arch("sm_90"), Options(), None, 1.5, seed)
     assert isinstance(found, NotFound)
     assert found.runs > 0
     assert found.sentence.startswith("no input was found on which the bytes differ, in ")
@@ -113,7 +114,7 @@ def test_equals_are_never_told_apart(folder: Path, seed: int) -> None:
 
 def test_nothing_is_searched_for_equals(folder: Path) -> None:
     status, found = diff(folder)
-    assert (status, found["outcome"], found["confirmed"], found["distinction"]) == (0, "equal", None, None)
+    assert (status, found["outcome"], found["counterexample"]) == (0, "equal", None)
     assert not (folder / "found.npz").exists()
 
 
@@ -122,20 +123,19 @@ def test_trees_that_part_and_are_one_function(tmp_path: Path) -> None:
     doubled = one_way("add.rn.f32 %f2, %f2, %f2;\nadd.rn.f32 %f2, %f2, %f2;\n")
     folder = write(tmp_path, {"a.ptx": one_way("mul.rn.f32 %f2, %f2, 0f40800000;\n"), "b.ptx": doubled}, LAUNCHES)
     status, found = diff(folder, seconds=2)
-    assert (status, found["outcome"], found["confirmed"], found["distinction"]) == (1, "different", None, None)
+    assert (status, found["outcome"], found["counterexample"]) == (4, "unproved", None)
     assert found["notes"][-1].startswith("no input was found on which the bytes differ, in ")
     assert not (folder / "found.npz").exists()
 
 
-def test_a_confirmed_difference_as_people_read_it(tmp_path: Path) -> None:
+def test_a_counterexample_as_people_read_it(tmp_path: Path) -> None:
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": row_sum(neighbours=True)}, LAUNCHES)
     out = folder / "found.npz"
-    done = CliRunner().invoke(
-        app, ["diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--inputs", "--out", str(out)]
-    )
+    done = CliRunner().invoke(app, ["diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--out", str(out)])
     lines = done.stdout.splitlines()
     assert done.exit_code == 1
-    assert lines[1] == f"confirmed by the input {out}"
+    assert lines[0] == "Different for this launch: a counterexample was found, and both kernels were run on it"
+    assert lines[1] == f"counterexample: the input {out}"
     assert re.fullmatch(
         r"  on it Y\[[0-3]\] is 0x[0-9a-f]{8} and 0x[0-9a-f]{8} \(elements that differ: [1-4]; .*\)", lines[2]
     )
@@ -151,7 +151,7 @@ def test_a_confirmed_difference_as_people_read_it(tmp_path: Path) -> None:
         ),
         (
             "sin.approx.f32 %f5, %f1;",
-            1,
+            4,
             "no input could be run: the operation sin.approx.fp32@sm_90 has no function here that is exact for every"
             " pattern at line {line}",
         ),
@@ -162,7 +162,7 @@ def test_what_cannot_be_run(tmp_path: Path, instruction: str, status: int, sente
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": text}, LAUNCHES)
     line = next(n for n, each in enumerate(text.split("\n"), 1) if each == instruction)
     found = diff(folder)
-    assert (found[0], found[1]["confirmed"], found[1]["notes"][-1]) == (status, None, sentence.format(line=line))
+    assert (found[0], found[1]["counterexample"], found[1]["notes"][-1]) == (status, None, sentence.format(line=line))
 
 
 def test_what_is_not_read_may_be_run(tmp_path: Path) -> None:
@@ -170,10 +170,10 @@ def test_what_is_not_read_may_be_run(tmp_path: Path) -> None:
     loop = "mov.f32 %f3, 0f00000000;\nmin.f32 %f4, %f1, 0f40800000;\nAGAIN:\nadd.rn.f32 %f3, %f3, 0f3F800000;\n"
     loop += "setp.lt.f32 %p2, %f3, %f4;\n@%p2 bra AGAIN;\nadd.rn.f32 %f2, %f2, %f3;\n"
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": one_way(loop)}, LAUNCHES)
-    without = CliRunner().invoke(app, ["diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--json"])
+    without = CliRunner().invoke(app, ["diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--json", "--no-search"])
     assert (without.exit_code, json.loads(without.stdout)["outcome"]) == (3, "unknown")
     status, found = diff(folder)
-    assert (status, found["outcome"], found["reason"]) == (1, "different", "the bytes differ on an input")
+    assert (status, found["outcome"], found["scope"]) == (1, "different", "launch")
     after = [replayed(folder, name)["Y"] for name in ("a.ptx", "b.ptx")]
     assert (after[0] != after[1]).any()
 
@@ -181,14 +181,14 @@ def test_what_is_not_read_may_be_run(tmp_path: Path) -> None:
 def test_without_a_launch_there_is_nothing_to_run(tmp_path: Path) -> None:
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": row_sum(neighbours=True)}, None)
     status, found = diff(folder)
-    assert (status, found["scope"], found["confirmed"]) == (3, "every launch", None)
+    assert (status, found["scope"], found["counterexample"]) == (3, "every launch", None)
     assert found["notes"][-1] == "no input was tried: a kernel has no launch"
 
 
 def test_under_a_condition_the_input_meets_it(tmp_path: Path) -> None:
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": row_sum(neighbours=True)}, LAUNCHES)
     status, found = diff(folder, "--assume", "finite")
-    assert (status, found["conditions"], found["confirmed"]) == (1, ["finite"], str(folder / "found.npz"))
+    assert (status, found["conditions"], found["counterexample"]["input"]) == (1, ["finite"], str(folder / "found.npz"))
     for arrays in (np.load(folder / "found.npz"), replayed(folder, "a.ptx"), replayed(folder, "b.ptx")):
         assert all(np.isfinite(arrays[name]).all() for name in ("X", "Y"))
 
@@ -196,9 +196,9 @@ def test_under_a_condition_the_input_meets_it(tmp_path: Path) -> None:
 def test_what_only_an_overflow_tells_apart(tmp_path: Path) -> None:
     halved = one_way("mul.rn.f32 %f2, %f2, 0f40000000;\nmul.rn.f32 %f2, %f2, 0f3F000000;\n")
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": halved}, LAUNCHES)
-    assert diff(folder)[1]["confirmed"] == str(folder / "found.npz")
+    assert diff(folder)[1]["counterexample"]["input"] == str(folder / "found.npz")
     status, found = diff(folder, "--assume", "finite", seconds=4)
-    assert (status, found["confirmed"]) == (1, None)
+    assert (status, found["counterexample"]) == (4, None)
     assert found["notes"][-1].startswith("no input was found on which the bytes differ, in ")
     assert "makes an infinity or a NaN of finite numbers" in found["notes"][-1]
 
@@ -219,18 +219,18 @@ def test_a_large_launch_is_run_where_the_trees_part(
     own = f"setp.eq.u32 %p2, %r2, 2;\n{LOADED}@%p2 ld.global.f32 %f2, [%rd4+64];\n"
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": PLAIN.replace(LOADED, own)}, LAUNCHES)
     status, found = diff(folder)
-    assert (status, found["witness"]["element"], found["distinction"]["element"]) == (1, "Y[2]", "Y[2]")
+    assert (status, found["divergence"]["element"], found["counterexample"]["element"]) == (1, "Y[2]", "Y[2]")
     assert found["notes"][-1] == pair.FEW_BLOCKS.format(element="Y[2]")
     after = [replayed(folder, name)["Y"].view(np.uint32) for name in ("a.ptx", "b.ptx")]
     assert np.flatnonzero(after[0] != after[1]).tolist() == [2]
     assert after[0].size == 4
 
 
-def test_a_launch_too_large_without_a_witness(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launch_too_large_without_a_divergence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pair, "LANES", 1)
     monkeypatch.setattr(pair, "WHOLE_LANES", 0)
     left, right = (read_kernel(str(folder / name)) for name in ("a.ptx", "b.ptx"))
-    found = distinguish(left, right, registry.default().arch("sm_90"), Options(), None, 1.0)
+    found = find_counterexample(left, right, registry.default().arch("sm_90"), Options(), None, 1.0)
     sentence = "the launches are too large to be run whole, and no element is known in which they part"
     assert found == NotFound(f"no input was tried: {sentence}")
 
@@ -238,7 +238,7 @@ def test_a_launch_too_large_without_a_witness(folder: Path, monkeypatch: pytest.
 def test_a_file_that_cannot_be_written_is_a_mistake(tmp_path: Path) -> None:
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": row_sum(neighbours=True)}, LAUNCHES)
     out = folder / "gone" / "found.npz"
-    arguments = ["diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--inputs", "--out", str(out)]
+    arguments = ["diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--out", str(out)]
     done = CliRunner().invoke(app, arguments)
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == f"bitwise: {out}: cannot be written (there is no folder {out.parent})\n"
