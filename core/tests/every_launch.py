@@ -50,6 +50,12 @@ def notes(text: str) -> tuple[str, ...]:
     return parametric_signature(module, module.kernel(None), SM90).notes
 
 
+def program_only(text: str) -> str | None:
+    """Why the kernel is compared as a program only."""
+    module = SM90.parse(text, "kernel.ptx")
+    return parametric_signature(module, module.kernel(None), SM90).program_only
+
+
 def symbolic(text: str) -> bytes:
     module = SM90.parse(text, "kernel.ptx")
     return function_signature(module, module.kernel(None), SM90).value
