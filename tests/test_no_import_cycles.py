@@ -11,14 +11,6 @@ from workspace import Distribution, distributions, imports, package_of
 
 PACKAGES = [each for each in distributions() if each.package is not None and each.modules()]
 
-KNOWN = {
-    "bitwise-core": {
-        f"bitwise_core.descriptors.{name}" for name in ("attention", "gemm", "reduction", "text")
-    },
-    "bitwise-nvidia-ptx": {f"bitwise_nvidia_ptx.products.{name}" for name in ("run", "tuning")},
-}  # fmt: skip
-"""Modules that do import each other in a cycle."""
-
 
 def import_graph(modules: Mapping[str, tuple[str, str]]) -> dict[str, set[str]]:
     """Return the modules that each module imports; `modules` gives the source text and the package of each."""
@@ -50,10 +42,8 @@ def modules_of(distribution: Distribution) -> dict[str, tuple[str, str]]:
 
 @pytest.mark.parametrize("distribution", PACKAGES, ids=[each.name for each in PACKAGES])
 def test_no_module_imports_itself_by_way_of_others(distribution: Distribution) -> None:
-    graph, known = import_graph(modules_of(distribution)), KNOWN.get(distribution.name, set())
-    found = cycle({name: each - known if name in known else each for name, each in graph.items()})
+    found = cycle(import_graph(modules_of(distribution)))
     assert not found, "import cycle: " + " -> ".join(found) + "; move what both need below them, or join the modules"
-    assert bool(known) == bool(cycle(graph)), f"{sorted(known)} are no cycle any more: remove them from KNOWN"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The launch-free reading: what it merges, and pairs that agree for one launch and not for another."""
+"""The launch-parametric reading: what it merges, and pairs that agree for one launch and not for another."""
 
 from __future__ import annotations
 

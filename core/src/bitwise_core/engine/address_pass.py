@@ -45,7 +45,7 @@ from bitwise_core.machine.recording import Recorder, TermContext
 
 
 def taint_of(*values: Any) -> int:
-    """TAINT where some value is not the same in all blocks of the pass up to the addresses of its leaves."""
+    """TAINT where some value differs between blocks by more than the addresses of its leaves; else 0."""
     for value in values:
         if isinstance(value, BlockAffine):
             if isinstance(plain(value), BlockAffine):
@@ -72,7 +72,7 @@ class AddressDomain:
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
         self.pointers: set[int] = set()
-        """The buffers whose addresses data was added to: what a gather may read."""
+        """The buffers whose addresses were combined with data: those that a gather may read."""
 
     def assumes(self, assumption: str) -> bool:
         """See `Domain.assumes`: a pass assumes nothing, and so follows at least what a run follows."""
@@ -105,7 +105,7 @@ class AddressDomain:
         return by_distinct_blocks(self.grid, values, evaluate) if result is None else result
 
     def _mixed(self, name: str, values: Sequence[Any], bits: int, evaluate: Callable[..., Array]) -> Value:
-        """Data meets integers; a predicate of the launch decides where it absorbs."""
+        """An operation on data and integers; a known predicate decides the lanes in which it absorbs."""
         if bits == 1 and name in ("and.pred", "or.pred") and len(values) == 2:
             for fixed, other in (values, values[::-1]):
                 if isinstance(fixed, np.ndarray | BlockAffine):
@@ -140,7 +140,7 @@ class AddressDomain:
         return token(L.width(if_true), taint_of(predicate, if_true, if_false))
 
     def _note_pointers(self, values: Sequence[Any]) -> None:
-        """Numbers that meet data and are addresses of buffers."""
+        """Records the buffers of the addresses among these numbers, which an operation combines with data."""
         for value in values:
             if isinstance(value, np.ndarray | BlockAffine) and value.dtype.itemsize == 8:
                 first = value if isinstance(value, np.ndarray) else value.grid.on(value.column)[:1] + value.thread
@@ -167,7 +167,7 @@ class AddressDomain:
 
 
 def _numbers(value: Any) -> Any:
-    """Numbers in some lanes and nothing yet in the others as numbers: a run tells if the others are read."""
+    """Lanes of which some are numbers and the others undefined, as numbers; a full run finds reads of the others."""
     if isinstance(value, L.Lanes) and not isinstance(value.meta, int) and value.bits in L.UNSIGNED:
         unwritten = (value.meta & np.uint32(L.POISON)) != 0
         if ((value.meta & np.uint32(L.FORM | L.STICKY) == L.KNOWN) | unwritten).all() and not unwritten.all():
@@ -185,7 +185,7 @@ def _apply(grid: Grid, ufunc: np.ufunc, *values: Any) -> Any:
 
 
 _NAMED = {"add", "sub", "and", "or", "xor", "mul", "shl", "shr", "not", "neg", "min", "max", "div", "rem", "compare"}
-"""Operations whose names say all of their meaning."""
+"""Operations that are determined by their names."""
 
 _WRAPPING = {"add": np.add, "sub": np.subtract, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 _COMPARISONS = {"eq": np.equal, "lt": np.less, "le": np.less_equal}
@@ -265,7 +265,7 @@ class Touch:
 
 
 class AddressMemory(GlobalMemory):
-    """Global memory of an address pass: what is touched, in order, and nothing else."""
+    """Global memory of an address pass: the accesses in order, without content."""
 
     def __init__(self, domain: AddressDomain) -> None:
         super().__init__(domain)
@@ -315,7 +315,7 @@ class AddressMemory(GlobalMemory):
 
 
 class OpaqueShared(SharedMemory):
-    """Shared memory of which the pass only knows whether something tainted was stored: enough where it holds data."""
+    """Shared memory that only knows whether tainted data was stored in it: enough where it holds no integers."""
 
     def __init__(self) -> None:
         super().__init__(16, 1, 16)
@@ -339,7 +339,7 @@ class OpaqueShared(SharedMemory):
 
 
 class NoRaces(Races):
-    """Watches nothing: the blocks that are run in full are watched."""
+    """No race detection: races are found in the blocks that are run in full."""
 
     def __init__(self, threads: int, warp: int) -> None:
         super().__init__(1, threads, warp, 1)
@@ -362,7 +362,7 @@ class NoRaces(Races):
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One part: its blocks take the same branches under the same masks, and touch `touched` in this order."""
+    """The result of one pass: its blocks take the same branches under the same masks, with the accesses `touched`."""
 
     grid: Grid
     touched: tuple[Touch, ...]
@@ -372,11 +372,10 @@ class Pass:
 
 
 def passes(prepared: Ready, buffers: Mapping[str, int], limits: Limits) -> list[Pass]:
-    """The grid in parts.  Raises NotSymmetric where a part cannot be followed or there are too many.
+    """The passes that together cover the grid.  Raises NotSymmetric where one fails or there are too many.
 
-    A pass that fails after it has shrunk starts again with what it has shrunk to, where more numbers are the same in
-    all blocks.  Shared memory is opaque at first; a kernel that keeps integers there is followed again with all of
-    its content.
+    A pass that fails after it was narrowed is repeated with the blocks that were left, where more numbers are the same
+    in all blocks.  Shared memory is opaque at first; a kernel that keeps integers there is run again with its content.
     """
     if prepared.launch.blocks > limits.numbers:
         raise NotSymmetric(f"the grid has more than {limits.numbers} blocks")

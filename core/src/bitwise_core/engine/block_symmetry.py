@@ -52,11 +52,11 @@ DomainFactory = Callable[[], Domain]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Blocks that differ by where they touch each buffer, and by nothing else.
+    """Blocks of a grid that are translations of one another.
 
-    `shift[buffer][i]` is where block `blocks[i]` works in that buffer, in bytes from a zero that the part's blocks
-    share; what it touches there lies at these runs plus the shift.  `loads` is known of written buffers only.
-    `atomics` names the atomic operations by buffer.
+    `shift[buffer][i]` is the offset of block `blocks[i]` in that buffer, in bytes from an origin that the part's blocks
+    share; the block accesses the runs plus the shift.  `loads` holds written buffers only.  `atomics` are the names of
+    the atomic operations by buffer.
     """
 
     blocks: Array
@@ -68,7 +68,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """The touches of one buffer through one column."""
+    """The accesses to one buffer through one column."""
 
     column: Column | None
     touches: list[Touch]
@@ -112,7 +112,7 @@ def parts_of(found: Pass, written: frozenset[int], limits: Limits) -> list[Part]
 
 
 def _buffer(found: Pass, touch: Touch) -> int:
-    """The one buffer that all blocks and lanes touch."""
+    """The one buffer that all blocks and lanes access."""
     offsets = touch.thread.view(np.int64)
     low, high = int(offsets.min()), int(offsets.max())
     least, most = (0, 0) if touch.column is None else _signed_bounds(found, touch.column)
@@ -180,8 +180,8 @@ def _runs(touches: Sequence[tuple[Touch, int]]) -> Runs:
 class Summary:
     """A kernel's grid in parts.
 
-    `part[b]` and `place[b]` say where block b stands; `owners` says who stores what in each buffer.  Blocks that were
-    run in full stay in `ran`, by the domain they were run in.
+    `part[b]` is the part of block b and `place[b]` its position in it; `owners` gives the block that stores each byte
+    range of each buffer.  `ran` holds the outputs of blocks that were run in full, by domain.
     """
 
     prepared: Ready
@@ -199,9 +199,9 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Whether two kernels leave equal terms; else an element where they part, and why.
+    """Whether two kernels store equal terms; else the address of an element that differs, and why.
 
-    `first` and `second` are the blocks of each kernel that the comparison rests on.
+    `first` and `second` are the blocks of each kernel that were compared.
     """
 
     equal: bool
@@ -213,7 +213,7 @@ class Comparison:
 
 
 def summarise(prepared: Ready, buffers: Mapping[str, int], limits: Limits | None = None) -> Summary:
-    """Follows all blocks of the launch at once.
+    """Partitions the grid into parts of symmetric blocks, and checks that blocks do not exchange data.
 
     Raises NotSymmetric where the proof fails, Unreadable or Undetermined where the kernel has no result of its own.
     """
@@ -303,7 +303,7 @@ def run_in_full(summary: Summary, domain_factory: DomainFactory, blocks: Sequenc
 def _run_alike(
     summary: Summary, domain_factory: DomainFactory, part: int, blocks: Sequence[int]
 ) -> dict[int, dict[int, Output]]:
-    """Blocks of one part take the same steps, so that races in each of them are noticed."""
+    """Runs blocks of one part, which take the same steps, so that races in each of them are found."""
     memory, scratch = run_blocks(summary.prepared, domain_factory(), summary.buffers, blocks)
     found = results(memory, scratch)
     if found.keys() != {buffer for buffer in summary.parts[part].stores if buffer in summary.owners}:

@@ -24,12 +24,12 @@ from bitwise_core.machine.state import THREAD_SHIFT, Machine
 M = TypeVar("M", bound=GlobalMemory)
 
 LANES = 8192
-"""Lanes that are run side by side: enough to make one NumPy step worth its cost."""
+"""Lanes that are run side by side, to amortise the cost of a NumPy call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A kernel made ready to be read at one launch; `notes` names what its text rests on."""
+    """A kernel and a launch of it, ready to be run; `notes` are the assumptions about its text."""
 
     module: Module
     kernel: Kernel
@@ -131,7 +131,7 @@ def _run_all(
     per_batch = max(1, LANES // prepared.threads)
     scratch: frozenset[int] = frozenset()
     batches = -(-len(numbers) // per_batch)
-    # Batches differ in length: one may take a few times its share, all together no more than is allowed.
+    # Batches differ in length: one may take a few times its share, all together at most the limit.
     allowed = MAXIMUM_STEPS if work is None else work // (min(per_batch, len(numbers)) * prepared.threads)
     left = allowed
     for start in range(0, len(numbers), per_batch):

@@ -1,4 +1,4 @@
-"""A launch run on bit patterns: the bytes that it leaves in every buffer."""
+"""Simulation: a launch run on bit patterns, and the bytes that it leaves in every buffer."""
 
 from __future__ import annotations
 

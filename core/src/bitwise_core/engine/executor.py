@@ -1,8 +1,8 @@
 """Runs a program over a batch of blocks: groups of lanes at one instruction, lowest instruction first.
 
-Lanes that part at a branch run as groups of their own and join where they meet again.  A branch on data runs
-both ways and chooses register by register.  A group that waits (at a barrier, for a copy) lets others run; if
-nobody can run, the kernel hangs on this launch and the reading says so.
+Lanes that diverge at a branch run as separate groups and reconverge where they reach the same instruction.  Of a branch
+on data both sides are run, and each register is a choice of two values.  While a group waits (at a barrier, for a
+copy), others run; where no group can run, the kernel hangs on this launch, and Unreadable is raised.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Executor:
     def _advance(
         self, group: Group, groups: list[Group], stop: int | None, alive: Array | None, outer: Array | None
     ) -> Array | None:
-        """Runs one group until it parts, waits, ends or meets another group.  Gives back the lanes still alive."""
+        """Runs one group until it diverges, waits, ends or meets another group.  Gives back the lanes still alive."""
         machine, program = self.machine, self.program
         steps, instructions, joins = program.steps, program.kernel.instructions, program.joins
         machine.mask = group.mask
@@ -220,7 +220,7 @@ class Executor:
         groups.append(Group(control.target, active))
 
     def _both_ways(self, control: Branch, taken: Value, group: Group) -> None:
-        """A forward branch on data: both sides run on registers of their own, and each lane chooses."""
+        """A forward branch on data: both sides run on copies of the registers, and each lane selects."""
         machine, pc = self.machine, group.pc
         meeting = self.program.reconvergence.get(pc)
         if meeting is None or meeting >= len(self.program.steps) or meeting <= pc or control.target <= pc:
