@@ -76,10 +76,10 @@ def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
 def opcode(name: str, build: Callable[[Builder, Instruction, Context], Step]) -> Arch:
     """toy1 with one opcode stated otherwise, over what it was."""
     table = OpcodeTable(TOY1.opcodes)
-    old = table.builders[name]
+    old = table.opcodes[name]
 
     def builder(instruction: Instruction, context: Context) -> Step:
-        return build(old, instruction, context)
+        return build(old.build, instruction, context)
 
-    table.builders[name] = builder
+    table.opcodes[name] = replace(old, build=builder)
     return replace(TOY1, opcodes=table)

@@ -99,7 +99,7 @@ def test_an_instruction_of_another_meaning_is_seen(
 
 def test_an_unstated_instruction_is_seen() -> None:
     table = OpcodeTable(TOY1.opcodes)
-    del table.builders["rcp"]
+    del table.opcodes["rcp"]
     found = outcomes(Suite(module(replace(TOY1, opcodes=table)), SAMPLES), "test_signatures_are_stable")
     message = found["test_every_instruction_is_stated[toy1-norm-unrolled.toy]"]
     assert "line 9: the instruction rcp.f is not modelled" in message
@@ -175,7 +175,7 @@ def rcp(instruction, context):
     )
 
 TABLE = OpcodeTable(TOY1.opcodes)
-TABLE.builders["rcp"] = rcp
+TABLE.opcodes["rcp"] = replace(TABLE.opcodes["rcp"], build=rcp)
 
 @hookimpl
 def bitwise_arches():

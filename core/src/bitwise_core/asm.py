@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, TypeVarTuple
 
 
 class AssemblyError(ValueError):
@@ -238,19 +238,24 @@ class Module:
 
 
 Answer = TypeVar("Answer")
+Further = TypeVarTuple("Further")
 
 
-def once_a_kernel(ask: Callable[[Kernel], Answer]) -> Callable[[Kernel], Answer]:
-    """Remembers the answers on the kernels that were asked about last, by their tuple of instructions itself."""
-    known: dict[int, tuple[tuple[Instruction, ...], Answer]] = {}
+def once_a_kernel(ask: Callable[[Kernel, *Further], Answer]) -> Callable[[Kernel, *Further], Answer]:
+    """Remembers the answers on the kernels that were asked about last, by their tuple of instructions itself.
+
+    Further arguments are hashable.
+    """
+    known: dict[tuple[object, ...], tuple[tuple[Instruction, ...], Answer]] = {}
 
     @wraps(ask)
-    def answer(kernel: Kernel) -> Answer:
-        found = known.get(id(kernel.instructions))
+    def answer(kernel: Kernel, *further: *Further) -> Answer:
+        key = (id(kernel.instructions), *further)
+        found = known.get(key)
         if found is None or found[0] is not kernel.instructions:
             if len(known) > 64:
                 known.clear()
-            found = known[id(kernel.instructions)] = kernel.instructions, ask(kernel)
+            found = known[key] = kernel.instructions, ask(kernel, *further)
         return found[1]
 
     return answer

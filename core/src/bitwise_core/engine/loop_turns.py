@@ -11,7 +11,7 @@ import numpy as np
 
 from bitwise_core.asm import Instruction
 from bitwise_core.engine import polynomial as P
-from bitwise_core.engine.loop_shape import Loop, effect, slice_of
+from bitwise_core.engine.loop_shape import Loop, slice_of
 from bitwise_core.engine.loop_state import hash_of
 from bitwise_core.engine.polynomial import Polynomial
 from bitwise_core.engine.program import Program
@@ -83,7 +83,7 @@ class Turns:
         """Whether the launch does not decide how many turns there are: the loop is then simply run."""
         guard = self.instructions[self.loop.back].guard
         assert guard is not None
-        pcs = slice_of(self.instructions, self.loop, [guard.register], self.program.mnemonics)
+        pcs = slice_of(self.program.infos, self.loop, [guard.register])
         if pcs is None:
             return True
         kept = dict(self.machine.registers)
@@ -107,10 +107,9 @@ class Turns:
         found = [
             name
             for name in self.loop.carried
-            if self._is_integer(name)
-            and slice_of(self.instructions, self.loop, [name], self.program.mnemonics) is not None
+            if self._is_integer(name) and slice_of(self.program.infos, self.loop, [name]) is not None
         ]
-        pcs = slice_of(self.instructions, self.loop, [*found, guard.register], self.program.mnemonics)
+        pcs = slice_of(self.program.infos, self.loop, [*found, guard.register])
         if pcs is None:
             raise self.fail("the number of turns depends on data")
         return found, pcs
@@ -172,7 +171,7 @@ class Turns:
         differ = {name for name in growth.start if not self._same(real[name], fitted[name])}
         chosen = set(pcs)
         for pc in (*self.loop.body, self.loop.back):
-            found = effect(self.instructions[pc], self.program.mnemonics)
+            found = self.program.infos[pc]
             if pc not in chosen:
                 if found.reads & differ:
                     machine.registers = dict(real)

@@ -43,6 +43,7 @@ from bitwise_core.engine.tiles import Coordinate, Environment
 from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import Effect
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.pieces import as_lanes
@@ -130,7 +131,7 @@ class LoopReader(Turns):
         """Matrix steps that a turn adds to an accumulator, where all accumulators agree."""
         try:
             data = [name for name in self.loop.carried if name not in growth.start]
-            found = chains(self.instructions, self.loop, data, self.program.mnemonics)
+            found = chains(self.instructions, self.program.infos, self.loop, data)
         except Unreadable:
             return 0
         counts = dict.fromkeys(found.pure, 0)
@@ -172,7 +173,7 @@ class LoopReader(Turns):
         return Environment(end.symbol, np.uint64(1) - row, P.scale(passed, row))
 
     def _unit(self) -> int:
-        depths = {matrix_depth(self.instructions[pc], self.program.mnemonics) for pc in self.loop.body} - {0}
+        depths = {matrix_depth(self.program.infos[pc]) for pc in self.loop.body} - {0}
         return depths.pop() if len(depths) == 1 else 0
 
     def _end(self, growth: Growth, pcs: list[int], scale: Scale) -> End:
@@ -225,7 +226,7 @@ class LoopReader(Turns):
         before = machine.shared
         memory = self._ready(growth, scale, data)
         accumulators = [name for name in data if hash_of(machine.registers[name])[1] & L.POISON]
-        found = chains(self.instructions, loop, accumulators, self.program.mnemonics)
+        found = chains(self.instructions, self.program.infos, loop, accumulators)
         ready = State.of(machine)
         once = not any(implies(each, self._at_entry(end, scale)) for each in self.entered)
         fold = Fold(self, growth, end, unit, once, scale, self.rows)
@@ -266,7 +267,7 @@ class LoopReader(Turns):
     def _ready(self, growth: Growth, scale: Scale, data: list[str]) -> EnteredMemory:
         """Runs the turns that fill what the loop carries, up to the symbolic position."""
         machine, loop = self.machine, self.loop
-        carries = any(self.instructions[pc].opcode.startswith(self.program.mnemonics.asynchronous) for pc in loop.body)
+        carries = any(Effect.ASYNCHRONOUS in self.program.infos[pc].effects for pc in loop.body)
         lead = growth.period if carries or growth.period > 1 else 1
         self.place(growth, scale.turn, -(lead // growth.period))
         for name in data:

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 
 from bitwise_core.engine.folds import EMPTY
-from bitwise_core.engine.loop_shape import Loop, effect, find_loops
+from bitwise_core.engine.loop_shape import Loop, find_loops
 from bitwise_core.engine.loop_state import forget, hash_of
 from bitwise_core.engine.loops import LoopReader
 from bitwise_core.engine.polynomial import Polynomial
@@ -44,7 +44,7 @@ class SymbolicProgram:
 
     def __init__(self, plain: Program, extents: Mapping[str, str]) -> None:
         self.plain, self.extents = plain, extents
-        self.loops = find_loops(plain.kernel, plain.mnemonics)
+        self.loops = find_loops(plain)
         self.tile_loops = find_tile_loops(plain)
         self.as_written: set[int] = set()
         """Heads of loops that are simply run."""
@@ -85,9 +85,7 @@ class SymbolicProgram:
         """The registers that instructions may read to which control can come from `place`."""
         found = self.read_after.get(place)
         if found is None:
-            instructions, mnemonics = self.plain.kernel.instructions, self.plain.mnemonics
-            reached = self._reached(place)
-            found = frozenset(name for index in reached for name in effect(instructions[index], mnemonics).reads)
+            found = frozenset(name for index in self._reached(place) for name in self.plain.infos[index].reads)
             self.read_after[place] = found
         return found
 

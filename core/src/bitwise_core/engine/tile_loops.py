@@ -14,9 +14,7 @@ from typing import cast
 
 import numpy as np
 
-from bitwise_core.asm import Instruction
 from bitwise_core.engine import polynomial as P
-from bitwise_core.engine.loop_shape import effect
 from bitwise_core.engine.loop_state import INERT, forget, in_flight
 from bitwise_core.engine.polynomial import Polynomial
 from bitwise_core.engine.predicates import tightened
@@ -26,6 +24,7 @@ from bitwise_core.engine.symbolic_domain import SymbolicDomain, Tiles
 from bitwise_core.engine.symbolic_memory import SymbolicMemory
 from bitwise_core.engine.tiles import TILE
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import Effect
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Value, width
 from bitwise_core.machine.state import Machine
@@ -92,16 +91,15 @@ def _closed(
 
 
 def _loop(program: Program, head: int, latch: int, body: set[int]) -> TileLoop | None:
-    instructions, mnemonics = program.kernel.instructions, program.mnemonics
-    effects = {index: effect(instructions[index], mnemonics) for index in body}
+    infos = {index: program.infos[index] for index in body}
     places: dict[str, int] = {}
 
     def bits(names: frozenset[str]) -> int:
         """A set of registers as a number: one bit for each."""
         return sum(1 << places.setdefault(name, len(places)) for name in names)
 
-    reads = {index: bits(each.reads) for index, each in effects.items()}
-    kept = {index: ~bits(each.writes) for index, each in effects.items()}
+    reads = {index: bits(each.reads) for index, each in infos.items()}
+    kept = {index: ~bits(each.writes) for index, each in infos.items()}
     live = dict.fromkeys(body, 0)
     order, changed = sorted(body, reverse=True), True
     while changed:
@@ -112,17 +110,13 @@ def _loop(program: Program, head: int, latch: int, body: set[int]) -> TileLoop |
                 after |= live.get(target, 0)
             now = reads[index] | (after & kept[index])
             changed, live[index] = changed or now != live[index], now
-    writes = frozenset().union(*(each.writes for each in effects.values()))
+    writes = frozenset().union(*(each.writes for each in infos.values()))
     carried = frozenset(name for name in writes if name in places and live[head] >> places[name] & 1)
-    unguarded = [index for index in body if effects[index].writes & carried and instructions[index].guard is None]
-    if not all(_is_integer(instructions[index], program) for index in unguarded):
+    instructions = program.kernel.instructions
+    unguarded = [index for index in body if infos[index].writes & carried and instructions[index].guard is None]
+    if not all(Effect.INTEGER in infos[index].effects for index in unguarded):
         return None
     return TileLoop(head, latch, writes, tuple(sorted(carried)))
-
-
-def _is_integer(instruction: Instruction, program: Program) -> bool:
-    first, *modifiers = instruction.opcode.split(".")
-    return first in program.mnemonics.integers and program.mnemonics.float_types.isdisjoint(modifiers)
 
 
 def _domain(machine: Machine) -> SymbolicDomain:

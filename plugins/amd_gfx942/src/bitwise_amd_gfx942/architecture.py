@@ -7,7 +7,6 @@ import numpy as np
 from bitwise_amd_gfx942 import matrix_units
 from bitwise_amd_gfx942.functions import FUNCTIONS
 from bitwise_amd_gfx942.launch_arguments import argument_words
-from bitwise_amd_gfx942.mnemonics import MNEMONICS
 from bitwise_amd_gfx942.opcodes import (
     atomics,
     buffers,
@@ -128,7 +127,6 @@ GFX942 = Arch(
     targets=(TARGET,),
     warp=WAVE,
     opcodes=OPCODES,
-    mnemonics=MNEMONICS,
     parse=parse,
     granule=granule,
     special=special,
