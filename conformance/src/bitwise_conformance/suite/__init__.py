@@ -15,10 +15,13 @@ from __future__ import annotations
 import pytest
 
 # Before they are imported: pytest explains the assertions of modules that it is told of.
-pytest.register_assert_rewrite(*(f"{__name__}.{name}_laws" for name in ("text", "meaning", "change", "unit")))
+pytest.register_assert_rewrite(
+    *(f"{__name__}.{name}_laws" for name in ("text", "declaration", "meaning", "change", "unit"))
+)
 
 from bitwise_conformance.suite.cases import pytest_generate_tests  # noqa: E402
 from bitwise_conformance.suite.change_laws import test_changed_kernels_are_not_equal  # noqa: E402
+from bitwise_conformance.suite.declaration_laws import test_instructions_do_what_they_declare  # noqa: E402
 from bitwise_conformance.suite.meaning_laws import (  # noqa: E402
     test_a_kernel_is_read,
     test_bytes,
@@ -61,6 +64,7 @@ __all__ = [
     "test_classes",
     "test_every_instruction_is_stated",
     "test_every_launch",
+    "test_instructions_do_what_they_declare",
     "test_known_failures_name_cases",
     "test_listed_changes",
     "test_signatures_are_stable",

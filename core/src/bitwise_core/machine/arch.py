@@ -161,6 +161,8 @@ class Arch:
     `granule` is the least unit in bytes in which a kernel looks at data; `special` fills the special registers;
     `prepare` gives arrays their addresses and parameters their values.  `settle` turns a text into one that states
     every rounding that the machine performs (with a note of how that was established), or raises.
+    `storage` names the place of a register, or of a key of the machine's register file; registers that are kept
+    together share one.
     `every_launch` and `bits` are claims: that kernels are read for every launch, and run on bit patterns to the bytes
     that the hardware returns; None claims nothing.
     """
@@ -178,3 +180,4 @@ class Arch:
     every_launch: EveryLaunch | None = None
     bits: BitPatterns | None = None
     write: Callable[[Module], str] | None = None
+    storage: Callable[[str], str] = str

@@ -35,7 +35,7 @@ from bitwise_amd_gfx942.opcodes import (
 )
 from bitwise_amd_gfx942.opcodes.waits import WaitingTable
 from bitwise_amd_gfx942.preloading import check_preloaded
-from bitwise_amd_gfx942.registers import EVERYONE, EXEC, WAVE
+from bitwise_amd_gfx942.registers import EVERYONE, EXEC, WAVE, storage
 from bitwise_amd_gfx942.text.parser import TARGET, parse
 from bitwise_core.asm import Kernel, Module
 from bitwise_core.machine.arch import Arch, BitPatterns
@@ -132,5 +132,6 @@ GFX942 = Arch(
     special=special,
     prepare=prepare,
     settle=matrix.settle,
+    storage=storage,
     bits=BitPatterns(FUNCTIONS, tuple(matrix_units.ROWS)),
 )

@@ -13,7 +13,7 @@ from bitwise_amd_gfx942.opcodes.comparisons import put_set
 from bitwise_amd_gfx942.opcodes.constants import BITS
 from bitwise_amd_gfx942.opcodes.floating import operation
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
-from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK, TWO_DESTINATIONS, VCC, implicit
+from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK, RESULT_AND_SET, VCC, implicit
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
 from bitwise_amd_gfx942.opcodes.outputs import overflow
 from bitwise_amd_gfx942.opcodes.scalar_logic import as_set, pair
@@ -47,7 +47,7 @@ def _flush(instruction: Instruction, context: Context, kind: str) -> str:
     return ".ftz" if flushes(mode_of(context.kernel), kind, instruction) else ""
 
 
-@TABLE.opcode("v_div_scale_f32", "v_div_scale_f64", operands=implicit(TWO_DESTINATIONS, reads=EXECUTION_MASK))
+@TABLE.opcode("v_div_scale_f32", "v_div_scale_f64", operands=implicit(RESULT_AND_SET, reads=EXECUTION_MASK))
 def scale(instruction: Instruction, context: Context) -> Step:
     """The numerator or denominator scaled, and the set of lanes whose quotient is to be scaled back."""
     check_modifiers(instruction)

@@ -10,7 +10,8 @@ from bitwise_core.machine.instruction_info import Describe, Effect, InstructionI
 EXECUTION_MASK = frozenset({"exec_lo", "exec_hi"})
 CONDITION_CODE = frozenset({"scc"})
 VCC = frozenset({"vcc_lo", "vcc_hi"})
-TWO_DESTINATIONS = Operands(writes=(0, 1))
+RESULT_AND_SET = Operands(writes=(1,), updates=(0,))
+"""A result in the lanes that act, which keeps the other lanes, and a set of lanes."""
 _NONE: frozenset[str] = frozenset()
 
 

@@ -1,0 +1,159 @@
+"""A program whose steps are held to what their opcodes declare: registers read and written, and control flow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from bitwise_core.asm import Instruction
+from bitwise_core.engine.launch_exact import Ready
+from bitwise_core.engine.program import Program
+from bitwise_core.machine.arch import Arch
+from bitwise_core.machine.instruction_info import Effect, InstructionInfo
+from bitwise_core.machine.lanes import Value
+from bitwise_core.machine.state import (
+    Barrier,
+    Blocked,
+    Branch,
+    Call,
+    Control,
+    Exit,
+    Guarded,
+    Machine,
+    Passage,
+    Return,
+    Step,
+)
+
+_EFFECTS: Mapping[type, Effect] = {
+    Branch: Effect.BRANCH,
+    Passage: Effect.BRANCH,
+    Exit: Effect.END,
+    Return: Effect.END,
+    Call: Effect.CALL,
+    Barrier: Effect.BARRIER,
+}
+
+
+class RegisterRecorder(dict[str, Value]):
+    """A register file that notes which of its keys are read and written."""
+
+    def __init__(self, registers: Mapping[str, Value]) -> None:
+        super().__init__(registers)
+        self.read: set[str] = set()
+        self.written: set[str] = set()
+
+    def __getitem__(self, name: str) -> Value:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Value | None = None) -> Value | None:  # type: ignore[override]
+        """See `dict.get`."""
+        self.read.add(name)
+        return super().get(name, default)
+
+    def __setitem__(self, name: str, value: Value) -> None:
+        self.written.add(name)
+        super().__setitem__(name, value)
+
+    def pop(self, name: str) -> Value:  # type: ignore[override]
+        """See `dict.pop`."""
+        self.read.add(name)
+        self.written.add(name)
+        return super().pop(name)
+
+
+@dataclass
+class Observed:
+    """What was seen to differ from the declarations, and how often each opcode ran and wrote a register."""
+
+    wrong: dict[str, None] = field(default_factory=dict)
+    ran: Counter[str] = field(default_factory=Counter)
+    wrote: Counter[str] = field(default_factory=Counter)
+
+    def differences(self) -> list[str]:
+        """One sentence for each difference."""
+        idle = [
+            f"{name} declares a register that it writes, and wrote none" for name in self.ran if not self.wrote[name]
+        ]
+        return [*self.wrong, *idle]
+
+
+def observed(ready: Ready) -> tuple[Ready, Observed]:
+    """The launch with every step observed, and what is seen as it runs."""
+    found = Observed()
+    return replace(ready, program=_observed(ready.program, ready.arch, found)), found
+
+
+def _observed(program: Program, arch: Arch, found: Observed) -> Program:
+    live = _live_after(program, arch.storage)
+    steps = tuple(
+        _observing(arch, found, *each)
+        for each in zip(program.steps, program.kernel.instructions, program.infos, live, strict=True)
+    )
+    functions = {name: _observed(each, arch, found) for name, each in program.functions.items() if each is not program}
+    return replace(program, steps=steps, functions=functions)
+
+
+def _live_after(program: Program, storage: Callable[[str], str]) -> list[frozenset[str]]:
+    """For each instruction, the storage that may be read after it before it is written."""
+    count = len(program.steps)
+    reads = [frozenset(map(storage, info.reads)) for info in program.infos]
+    writes = [frozenset(map(storage, info.writes)) for info in program.infos]
+    before: list[frozenset[str]] = [frozenset()] * count
+    after = list(before)
+    changed = True
+    while changed:
+        changed = False
+        for index in range(count - 1, -1, -1):
+            after[index] = frozenset().union(*(before[each] for each in program.following[index] if each >= 0))
+            entering = reads[index] | (after[index] - writes[index])
+            changed, before[index] = changed or entering != before[index], entering
+    return after
+
+
+def _observing(
+    arch: Arch, found: Observed, step: Step, instruction: Instruction, info: InstructionInfo, live: frozenset[str]
+) -> Step:
+    storage = arch.storage
+    name = arch.opcodes.name_of(instruction)
+    reads, writes = (frozenset(map(storage, names)) for names in (info.reads, info.writes))
+
+    def wrong(what: str) -> None:
+        found.wrong[f"line {instruction.line}: {instruction.opcode} {what}"] = None
+
+    def run(machine: Machine) -> Control | None:
+        # Where some lanes are off, a write keeps what they hold.
+        may_read = reads if machine.mask is None and machine.condition is None else reads | writes
+        recorder = RegisterRecorder(machine.registers)
+        machine.registers = recorder
+        try:
+            control = step(machine)
+        finally:
+            if machine.registers is recorder:
+                machine.registers = dict(recorder)
+        written = frozenset(map(storage, recorder.written))
+        for each in sorted(frozenset(map(storage, recorder.read - recorder.written)) - may_read - written):
+            wrong(f"reads {each}, which it does not declare")
+        for each in sorted(frozenset(map(storage, recorder.read)) & written - may_read):
+            wrong(f"reads {each}, which it declares to write only")
+        for each in sorted(written - writes):
+            wrong(f"writes {each}, which it does not declare")
+        if written:
+            for each in sorted((writes - written) & live):
+                wrong(f"declares to write {each}, which is read later, and does not")
+        effect = _effect(control)
+        if effect not in info.effects:
+            wrong(f"has the effect {effect.name}, which it does not declare")
+        if writes and not isinstance(control, Blocked):
+            found.ran[name] += 1
+            found.wrote[name] += bool(written) or not writes & live
+        return control
+
+    return run
+
+
+def _effect(control: Control | None) -> Effect:
+    inner = control.control if isinstance(control, Guarded) else control
+    return _EFFECTS.get(type(inner), Effect.NONE)
