@@ -37,7 +37,7 @@ _EFFECTS: Mapping[type, Effect] = {
 
 
 class RegisterRecorder(dict[str, Value]):
-    """A register file that notes which of its keys are read and written."""
+    """A register file that notes which of its keys are written, and which are read before that."""
 
     def __init__(self, registers: Mapping[str, Value]) -> None:
         super().__init__(registers)
@@ -45,12 +45,12 @@ class RegisterRecorder(dict[str, Value]):
         self.written: set[str] = set()
 
     def __getitem__(self, name: str) -> Value:
-        self.read.add(name)
+        self._note_read(name)
         return super().__getitem__(name)
 
     def get(self, name: str, default: Value | None = None) -> Value | None:  # type: ignore[override]
         """See `dict.get`."""
-        self.read.add(name)
+        self._note_read(name)
         return super().get(name, default)
 
     def __setitem__(self, name: str, value: Value) -> None:
@@ -59,9 +59,13 @@ class RegisterRecorder(dict[str, Value]):
 
     def pop(self, name: str) -> Value:  # type: ignore[override]
         """See `dict.pop`."""
-        self.read.add(name)
+        self._note_read(name)
         self.written.add(name)
         return super().pop(name)
+
+    def _note_read(self, name: str) -> None:
+        if name not in self.written:
+            self.read.add(name)
 
 
 @dataclass
@@ -134,10 +138,8 @@ def _observing(
             if machine.registers is recorder:
                 machine.registers = dict(recorder)
         written = frozenset(map(storage, recorder.written))
-        for each in sorted(frozenset(map(storage, recorder.read - recorder.written)) - may_read - written):
+        for each in sorted(frozenset(map(storage, recorder.read)) - may_read):
             wrong(f"reads {each}, which it does not declare")
-        for each in sorted(frozenset(map(storage, recorder.read)) & written - may_read):
-            wrong(f"reads {each}, which it declares to write only")
         for each in sorted(written - writes):
             wrong(f"writes {each}, which it does not declare")
         if written:
