@@ -31,4 +31,5 @@ def test_instructions_do_what_they_declare(suite: Suite, kernel: Kernel) -> None
             execute(ready, group.contents(recorded.before))
     else:
         execute(ready, {name: np.zeros(0, np.uint8) for name in group.buffers}, open_ended=True)
-    assert found.differences() == []
+    differences = found.differences()
+    assert differences == [], "\n".join(differences)

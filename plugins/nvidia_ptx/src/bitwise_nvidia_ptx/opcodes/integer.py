@@ -292,7 +292,22 @@ def copy_sign(instruction: Instruction, context: Context) -> Step:
     return integer_step(instruction, f"copysign.b{bits}", evaluate, (bits, bits), bits)
 
 
-@TABLE.opcode("sad", "mul24", "mad24", "dp4a", "dp2a", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@TABLE.opcode("sad", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
+def absolute_difference(instruction: Instruction, context: Context) -> Step:
+    """sad.type d, a, b, c: the distance of a and b, added to c."""
+    _, *modifiers, kind = instruction.opcode.split(".")
+    check_modifiers(instruction, modifiers, set())
+    bits, is_signed = type_bits(kind), kind[0] == "s"
+
+    def evaluate(a: Array, b: Array, c: Array) -> Array:
+        less = signed(a) < signed(b) if is_signed else a < b
+        total: Array = c + np.where(less, b - a, a - b)
+        return total
+
+    return integer_step(instruction, f"sad.{kind}", evaluate, (bits, bits, bits), bits)
+
+
+@TABLE.opcode("mul24", "mad24", "dp4a", "dp2a", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def small_products(instruction: Instruction, context: Context) -> Step:
     """dp4a: four byte products added to an accumulator."""
     root, *kinds = instruction.opcode.split(".")
