@@ -122,6 +122,8 @@ def writing_all(instruction: Instruction) -> InstructionInfo:
         ("mul", described(Operands(writes=(0, 1)), Effect.NONE), ", which it does not declare"),
         ("mac", described(Operands(writes=(0, 3)), Effect.NONE), "mac reads r"),
         ("store", described(Operands(writes=(1,)), Effect.STORE), "store reads r"),
+        ("store", described(NO_DESTINATION, Effect.LOAD), "store has the effect STORE"),
+        ("load", described(DESTINATION_FIRST, Effect.NONE), "load has the effect LOAD"),
         ("load", writing_all, ", which is read later, and does not"),
         ("jump", described(NO_DESTINATION, Effect.NONE), "jump has the effect BRANCH"),
         ("load", described(Operands(writes=(0,), updates=(1,)), Effect.LOAD), ""),

@@ -1,15 +1,18 @@
-"""A program whose steps are held to what their opcodes declare: registers read and written, and control flow."""
+"""A program whose steps are held to what their opcodes declare: registers, memory accesses and control flow."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from bitwise_core.asm import Instruction
 from bitwise_core.engine.launch_exact import Ready
 from bitwise_core.engine.program import Program
 from bitwise_core.machine.arch import Arch
+from bitwise_core.machine.cells import SharedMemory
+from bitwise_core.machine.global_memory import GlobalMemory
 from bitwise_core.machine.instruction_info import Effect, InstructionInfo
 from bitwise_core.machine.lanes import Value
 from bitwise_core.machine.state import (
@@ -66,6 +69,26 @@ class RegisterRecorder(dict[str, Value]):
     def _note_read(self, name: str) -> None:
         if name not in self.written:
             self.read.add(name)
+
+
+_ACCESSES: Mapping[str, Effect] = {
+    **dict.fromkeys(("load", "gather", "copied"), Effect.LOAD),
+    **dict.fromkeys(("store", "scatter"), Effect.STORE),
+    **dict.fromkeys(("atomic", "contribute"), Effect.STORE),
+}
+"""The effects of the methods of memories."""
+
+
+class MemoryRecorder:
+    """A memory that notes the effects of the methods that are called."""
+
+    def __init__(self, memory: object) -> None:
+        self._memory = memory
+        self.effects = Effect.NONE
+
+    def __getattr__(self, name: str) -> Any:
+        self.effects |= _ACCESSES.get(name, Effect.NONE)
+        return getattr(self._memory, name)
 
 
 @dataclass
@@ -132,9 +155,13 @@ def _observing(
         may_read = reads if machine.mask is None and machine.condition is None else reads | writes
         recorder = RegisterRecorder(machine.registers)
         machine.registers = recorder
+        memory, shared = machine.memory, machine.shared
+        memories = MemoryRecorder(memory), MemoryRecorder(shared)
+        machine.memory, machine.shared = cast(GlobalMemory, memories[0]), cast(SharedMemory, memories[1])
         try:
             control = step(machine)
         finally:
+            machine.memory, machine.shared = memory, shared
             if machine.registers is recorder:
                 machine.registers = dict(recorder)
         written = frozenset(map(storage, recorder.written))
@@ -145,8 +172,10 @@ def _observing(
         if written:
             for each in sorted((writes - written) & live):
                 wrong(f"declares to write {each}, which is read later, and does not")
-        effect = _effect(control)
-        if effect not in info.effects:
+        effects = _effect(control) | memories[0].effects | memories[1].effects
+        if Effect.STORE in effects and (machine.condition is not None or instruction.guard is not None):
+            effects &= ~Effect.LOAD  # under a condition over data a store reads what it may leave unchanged
+        for effect in effects & ~info.effects:
             wrong(f"has the effect {effect.name}, which it does not declare")
         if writes and not isinstance(control, Blocked):
             found.ran[name] += 1

@@ -11,7 +11,11 @@ from bitwise_core.asm import Address, Instruction, Operand, registers_of
 
 
 class Effect(Flag):
-    """What an instruction does beside writing registers."""
+    """What an instruction does beside writing registers.
+
+    MOVE and INTEGER are allowances: where one is left out, loops are only read less precisely.  Every other one is
+    declared wherever it holds.
+    """
 
     NONE = 0
     BRANCH = auto()
@@ -55,7 +59,8 @@ class InstructionInfo:
     """What one instruction reads, writes and does.
 
     `reads` and `writes` are names of registers, implicit ones included.  A guarded instruction reads its guard and the
-    registers that it may leave unchanged.  `accumulation` is None for all but matrix instructions.
+    registers that it may leave unchanged.  `accumulation` may be given for a matrix instruction; where it is left out,
+    loops are only read less precisely.
     `nondeterminism` says why what the instruction leaves may depend on the order in which threads run,
     `nondeterministic_result` why the registers that it writes may, which matters where these are read; None: they do
     not.

@@ -69,11 +69,7 @@ def parameter(instruction: Instruction, context: Context) -> Step:
     return lambda machine: machine.write(destination, machine.parameters[name])
 
 
-def _arithmetic_effects(instruction: Instruction) -> Effect:
-    return Effect.INTEGER if instruction.opcode in INTEGERS else Effect.NONE
-
-
-@TABLE.opcode("add", "mul", "fma", "rcp", "less", operands=DESTINATION_FIRST, effects=_arithmetic_effects)
+@TABLE.opcode("add", "mul", "fma", "rcp", "less", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def arithmetic(instruction: Instruction, context: Context) -> Step:
     """add.f, mul.f and fma.f round to nearest even; rcp.f is toy1's own; .i wraps; less.i knows no signs."""
     opcode = instruction.opcode
@@ -119,9 +115,8 @@ def load(instruction: Instruction, context: Context) -> Step:
 def store(instruction: Instruction, context: Context) -> Step:
     """store [a + n], r: four bytes of global memory."""
     target, value = operands(instruction, "mv")
-    line = instruction.line
     return lambda machine: store_global(
-        machine, known_address(machine, target, 4), machine.read_bits(value, 32), 32, line
+        machine, known_address(machine, target, 4), machine.read_bits(value, 32), 32, instruction.line
     )
 
 
