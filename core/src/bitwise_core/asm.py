@@ -131,6 +131,9 @@ def registers_of(*operands: Operand) -> set[str]:
             found.add(operand.name)
         elif type(operand) is Vector:
             found |= registers_of(*operand.items)
+        elif type(operand) is Address and not operand.extra:
+            if type(operand.base) is Register:
+                found.add(operand.base.name)
         elif type(operand) is not Immediate and type(operand) is not Symbol:
             found |= {each.name for each in parts(operand) if isinstance(each, Register)}
     return found

@@ -105,7 +105,7 @@ class OpcodeTable:
     def info(self, instruction: Instruction) -> InstructionInfo:
         """What an instruction reads, writes and does; of an undeclared one, all that it may."""
         opcode = self.opcodes.get(self.name_of(instruction))
-        return guarded((undeclared if opcode is None else opcode.describe)(instruction), instruction)
+        return guarded(undeclared(instruction) if opcode is None else opcode.describe(instruction), instruction)
 
     def build(self, instruction: Instruction, context: Context) -> Step:
         """The step of one instruction.  Raises UnknownInstruction."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Flag, auto
 from typing import TypeAlias
 
-from bitwise_core.asm import Address, Instruction, Operand, registers_of
+from bitwise_core.asm import Address, Immediate, Instruction, Operand, Register, Symbol, registers_of
 
 
 class Effect(Flag):
@@ -86,15 +86,21 @@ class Operands:
 
     def info(self, instruction: Instruction, effects: Effect) -> InstructionInfo:
         """What an instruction with these operands reads and writes."""
-        reads: set[str] = set()
-        writes: set[str] = set()
+        reads: list[str] = []
+        writes: list[str] = []
         for position, operand in enumerate(instruction.operands):
-            names = registers_of(operand)
-            target = position in self.writes
-            if not target or isinstance(operand, Address):
-                reads |= names
-            if (target or position in self.updates) and not isinstance(operand, Address):
-                writes |= names
+            # Asked of every instruction of a kernel; most operands are registers and literals.
+            kind = type(operand)
+            if kind is Immediate or kind is Symbol:
+                continue
+            names = (operand.name,) if isinstance(operand, Register) else registers_of(operand)
+            if kind is Address:
+                reads += names
+                continue
+            if position in self.writes or position in self.updates:
+                writes += names
+            if position not in self.writes:
+                reads += names
         return InstructionInfo(frozenset(reads), frozenset(writes), effects)
 
 

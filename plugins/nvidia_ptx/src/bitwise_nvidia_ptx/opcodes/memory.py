@@ -41,8 +41,11 @@ HINTS = {
 _SPACES = {"global", "shared", "shared::cta", "param", "param::entry", "param::func", "const", "local"}
 
 
+_MOVES_INTEGERS = Effect.MOVE | Effect.INTEGER
+
+
 def _move_effects(instruction: Instruction) -> Effect:
-    return Effect.MOVE | integer_unless_float(instruction)
+    return _MOVES_INTEGERS if integer_unless_float(instruction) is Effect.INTEGER else Effect.MOVE
 
 
 @TABLE.opcode("mov", operands=DESTINATION_FIRST, effects=_move_effects)
