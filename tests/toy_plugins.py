@@ -17,6 +17,7 @@ from bitwise_conformance.suite.cases import LAWS
 from bitwise_core.asm import Instruction
 from bitwise_core.hookspecs import hookimpl
 from bitwise_core.machine.arch import Arch, Builder, Context, OpcodeTable
+from bitwise_core.machine.instruction_info import Describe
 from bitwise_core.machine.state import Step
 from bitwise_core.mma import MmaSpec
 from bitwise_toy import plugin
@@ -73,13 +74,20 @@ def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     path.write_text(json.dumps(content))
 
 
+def declared(name: str, describe: Describe) -> Arch:
+    """toy1 with one opcode declared otherwise."""
+    table = OpcodeTable(TOY1.opcodes)
+    table.opcodes[name] = replace(table.opcodes[name], describe=describe)
+    return replace(TOY1, opcodes=table)
+
+
 def opcode(name: str, build: Callable[[Builder, Instruction, Context], Step]) -> Arch:
     """Return toy1 with one opcode replaced by a function of its original."""
     table = OpcodeTable(TOY1.opcodes)
-    old = table.builders[name]
+    old = table.opcodes[name]
 
     def builder(instruction: Instruction, context: Context) -> Step:
-        return build(old, instruction, context)
+        return build(old.build, instruction, context)
 
-    table.builders[name] = builder
+    table.opcodes[name] = replace(old, build=builder)
     return replace(TOY1, opcodes=table)

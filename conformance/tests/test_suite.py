@@ -15,11 +15,20 @@ from bitwise_conformance.suite import Suite
 from bitwise_conformance.suite.cases import LAWS, every_id
 from bitwise_core.asm import Immediate, Instruction, Module
 from bitwise_core.machine.arch import BitPatterns, Builder, Context, OpcodeTable
+from bitwise_core.machine.instruction_info import (
+    DESTINATION_FIRST,
+    NO_DESTINATION,
+    Describe,
+    Effect,
+    InstructionInfo,
+    Operands,
+    described,
+)
 from bitwise_core.machine.state import Machine, Step
 from bitwise_core.machine.terms import TermDomain
 from bitwise_core.mma import FusedSum
 from bitwise_toy import plugin
-from toy_plugins import MAC, SAMPLES, TOY1, failing, module, opcode, outcomes
+from toy_plugins import CHANGES, MAC, SAMPLES, TOY1, declared, failing, module, opcode, outcomes
 
 
 def test_a_correct_plugin_passes() -> None:
@@ -97,9 +106,40 @@ def test_an_instruction_with_other_semantics_is_detected(
     assert failing(Suite(module(opcode(name, build)), SAMPLES), changes=True) == broken
 
 
+LAW = "test_instructions_do_what_they_declare"
+
+
+def writing_all(instruction: Instruction) -> InstructionInfo:
+    """Every register of the instruction is declared to be written."""
+    info = DESTINATION_FIRST.info(instruction, Effect.LOAD)
+    return replace(info, writes=info.reads | info.writes)
+
+
+@pytest.mark.parametrize(
+    ("name", "describe", "said"),
+    [
+        ("add", described(NO_DESTINATION, Effect.NONE), "writes r"),
+        ("mul", described(Operands(writes=(0, 1)), Effect.NONE), ", which it does not declare"),
+        ("mac", described(Operands(writes=(0, 3)), Effect.NONE), "mac reads r"),
+        ("store", described(Operands(writes=(1,)), Effect.STORE), "store reads r"),
+        ("store", described(NO_DESTINATION, Effect.LOAD), "store has the effect STORE"),
+        ("load", described(DESTINATION_FIRST, Effect.NONE), "load has the effect LOAD"),
+        ("load", writing_all, ", which is read later, and does not"),
+        ("jump", described(NO_DESTINATION, Effect.NONE), "jump has the effect BRANCH"),
+        ("load", described(Operands(writes=(0,), updates=(1,)), Effect.LOAD), ""),
+        ("end", described(NO_DESTINATION, Effect.NONE), "end has the effect END"),
+    ],
+)
+def test_an_instruction_that_does_other_than_it_declares_is_seen(name: str, describe: Describe, said: str) -> None:
+    found = outcomes(Suite(module(declared(name, describe)), SAMPLES), "test_signatures_are_stable", CHANGES)
+    broken = {law: why for law, why in found.items() if not why.startswith("skipped: ")}
+    assert {law.split("[")[0] for law in broken} == ({LAW} if said else set())
+    assert all(said in why for why in broken.values()), broken
+
+
 def test_an_unmodelled_instruction_is_detected() -> None:
     table = OpcodeTable(TOY1.opcodes)
-    del table.builders["rcp"]
+    del table.opcodes["rcp"]
     found = outcomes(Suite(module(replace(TOY1, opcodes=table)), SAMPLES), "test_signatures_are_stable")
     message = found["test_every_instruction_is_modelled[toy1-norm-unrolled.toy]"]
     assert "line 9: the instruction rcp.f is not modelled" in message
@@ -175,7 +215,7 @@ def rcp(instruction, context):
     )
 
 TABLE = OpcodeTable(TOY1.opcodes)
-TABLE.builders["rcp"] = rcp
+TABLE.opcodes["rcp"] = replace(TABLE.opcodes["rcp"], build=rcp)
 
 @hookimpl
 def bitwise_arches():

@@ -34,7 +34,7 @@ def test_a_claim_without_a_sample_fails(samples: Path) -> None:
     for path in samples.glob("toy1/*/expected.json"):
         edit(path, lambda content: [content.pop(name) for name in ("runs", "trees", "different", "equal")])
     (samples / "toy1" / "matrix_units" / f"{MAC.name}.json").unlink()
-    every = EveryLaunch(lambda *_: None, ("", "", ""), ("", "", ""), lambda _: False, frozenset(), lambda *_: None)
+    every = EveryLaunch(lambda *_: None, ("", "", ""), ("", "", ""), lambda _: False, frozenset())
     unit = replace(MAC, status="measured by us")
     found = outcomes(
         Suite(module(replace(TOY1, every_launch=every), units=[unit]), samples), "test_signatures_are_stable"

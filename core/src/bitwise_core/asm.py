@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, TypeVarTuple
 
 from bitwise_core.errors import BitwiseError
 
@@ -133,6 +133,9 @@ def registers_of(*operands: Operand) -> set[str]:
             found.add(operand.name)
         elif type(operand) is Vector:
             found |= registers_of(*operand.items)
+        elif type(operand) is Address and not operand.extra:
+            if type(operand.base) is Register:
+                found.add(operand.base.name)
         elif type(operand) is not Immediate and type(operand) is not Symbol:
             found |= {each.name for each in parts(operand) if isinstance(each, Register)}
     return found
@@ -254,19 +257,24 @@ class Module:
 
 
 Answer = TypeVar("Answer")
+Further = TypeVarTuple("Further")
 
 
-def once_a_kernel(ask: Callable[[Kernel], Answer]) -> Callable[[Kernel], Answer]:
-    """Remembers the answers on the kernels that were asked about last, by their tuple of instructions itself."""
-    known: dict[int, tuple[tuple[Instruction, ...], Answer]] = {}
+def once_a_kernel(ask: Callable[[Kernel, *Further], Answer]) -> Callable[[Kernel, *Further], Answer]:
+    """Remembers the answers on the kernels that were asked about last, by their tuple of instructions itself.
+
+    Further arguments are hashable.
+    """
+    known: dict[tuple[object, ...], tuple[tuple[Instruction, ...], Answer]] = {}
 
     @wraps(ask)
-    def answer(kernel: Kernel) -> Answer:
-        found = known.get(id(kernel.instructions))
+    def answer(kernel: Kernel, *further: *Further) -> Answer:
+        key = (id(kernel.instructions), *further)
+        found = known.get(key)
         if found is None or found[0] is not kernel.instructions:
             if len(known) > 64:
                 known.clear()
-            found = known[id(kernel.instructions)] = kernel.instructions, ask(kernel)
+            found = known[key] = kernel.instructions, ask(kernel, *further)
         return found[1]
 
     return answer

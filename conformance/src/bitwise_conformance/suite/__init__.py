@@ -16,7 +16,7 @@ import pytest
 
 # pytest rewrites the assertions of these modules only if they are registered before they are imported.
 pytest.register_assert_rewrite(
-    *(f"{__name__}.{name}_laws" for name in ("parsing", "semantics", "mutation", "component"))
+    *(f"{__name__}.{name}_laws" for name in ("parsing", "declaration", "semantics", "mutation", "component"))
 )
 
 from bitwise_conformance.suite.cases import pytest_generate_tests  # noqa: E402
@@ -25,6 +25,7 @@ from bitwise_conformance.suite.component_laws import (  # noqa: E402
     test_matrix_unit_vectors,
     test_profiles_decline_unknown_configurations,
 )
+from bitwise_conformance.suite.declaration_laws import test_instructions_do_what_they_declare  # noqa: E402
 from bitwise_conformance.suite.mutation_laws import test_changed_kernels_are_not_equal  # noqa: E402
 from bitwise_conformance.suite.parsing_laws import (  # noqa: E402
     test_damaged_texts_are_rejected,
@@ -57,6 +58,7 @@ __all__ = [
     "test_every_instruction_is_modelled",
     "test_every_launch",
     "test_group_files_are_valid",
+    "test_instructions_do_what_they_declare",
     "test_kernels_are_read",
     "test_known_failures_name_cases",
     "test_launchers_match_the_evaluation",

@@ -14,7 +14,7 @@ import numpy as np
 
 from bitwise_core.asm import Instruction
 from bitwise_core.engine import polynomial as P
-from bitwise_core.engine.loop_shape import Loop, effect, slice_of
+from bitwise_core.engine.loop_shape import Loop, slice_of
 from bitwise_core.engine.loop_state import hash_of
 from bitwise_core.engine.parametric_domain import ParametricDomain
 from bitwise_core.engine.parametric_values import ParametricInteger, integer_of, polynomial_of
@@ -87,7 +87,7 @@ class LoopBody:
         """Whether the trip count does not depend on the launch: the loop is then run iteration by iteration."""
         guard = self.instructions[self.loop.latch].guard
         assert guard is not None
-        pcs = slice_of(self.instructions, self.loop, [guard.register], self.program.mnemonics)
+        pcs = slice_of(self.program.infos, self.loop, [guard.register])
         if pcs is None:
             return True
         kept = dict(self.machine.registers)
@@ -111,10 +111,9 @@ class LoopBody:
         found = [
             name
             for name in self.loop.carried
-            if self._is_integer(name)
-            and slice_of(self.instructions, self.loop, [name], self.program.mnemonics) is not None
+            if self._is_integer(name) and slice_of(self.program.infos, self.loop, [name]) is not None
         ]
-        pcs = slice_of(self.instructions, self.loop, [*found, guard.register], self.program.mnemonics)
+        pcs = slice_of(self.program.infos, self.loop, [*found, guard.register])
         if pcs is None:
             raise self.fail("the number of iterations depends on data")
         return found, pcs
@@ -175,7 +174,7 @@ class LoopBody:
         differ = {name for name in variables.start if not self._same(real[name], fitted[name])}
         chosen = set(pcs)
         for pc in (*self.loop.body, self.loop.latch):
-            found = effect(self.instructions[pc], self.program.mnemonics)
+            found = self.program.infos[pc]
             if pc not in chosen:
                 if found.reads & differ:
                     machine.registers = dict(real)

@@ -30,6 +30,7 @@ from bitwise_core.engine.polynomial import Polynomial
 from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import Effect
 from bitwise_core.machine.lane_hash import full_hash, poison
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.pieces import as_lanes, concat, cut
@@ -310,7 +311,7 @@ class LoopSummary:
         """Matrix steps of an iteration on each accumulator; 0 where accumulators differ."""
         try:
             data = [name for name in self.loop.carried if name not in variables.start]
-            found = chains(self.instructions, self.loop, data, self.program.mnemonics)
+            found = chains(self.instructions, self.program.infos, self.loop, data)
         except Unreadable:
             return 0
         counts = dict.fromkeys(found.pure, 0)
@@ -358,7 +359,7 @@ class LoopSummary:
         return Environment(end.symbol, np.uint64(1) - row, P.scale(passed, row))
 
     def _unit(self) -> int:
-        depths = {matrix_depth(self.instructions[pc], self.program.mnemonics) for pc in self.loop.body} - {0}
+        depths = {matrix_depth(self.program.infos[pc]) for pc in self.loop.body} - {0}
         return depths.pop() if len(depths) == 1 else 0
 
     def _end(self, variables: InductionVariables, pcs: list[int], position: Position) -> LoopEnd:
@@ -417,7 +418,7 @@ class LoopSummary:
         before = machine.shared
         memory = self._ready(variables, position, data)
         accumulators = [name for name in data if hash_of(machine.registers[name])[1] & L.POISON]
-        found = chains(self.instructions, loop, accumulators, self.program.mnemonics)
+        found = chains(self.instructions, self.program.infos, loop, accumulators)
         ready = State.of(machine)
         once = not any(implies(each, self._at_entry(end, position)) for each in self.entered)
         fold = Fold(self.body, end, unit, once, position, self.rows)
@@ -458,7 +459,7 @@ class LoopSummary:
     def _ready(self, variables: InductionVariables, position: Position, data: list[str]) -> LiveInMemory:
         """Runs the iterations that fill what the loop carries, up to the symbolic position."""
         machine, loop = self.machine, self.loop
-        carries = any(self.instructions[pc].opcode.startswith(self.program.mnemonics.asynchronous) for pc in loop.body)
+        carries = any(Effect.ASYNCHRONOUS in self.program.infos[pc].effects for pc in loop.body)
         lead = variables.period if carries or variables.period > 1 else 1
         self.body.place(variables, position.symbol, -(lead // variables.period))
         for name in data:

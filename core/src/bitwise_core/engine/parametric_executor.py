@@ -10,7 +10,7 @@ import numpy as np
 
 from bitwise_core.engine.executor import Executor, Group
 from bitwise_core.engine.induction_variables import LoopBody
-from bitwise_core.engine.loop_shape import Loop, effect, find_loops
+from bitwise_core.engine.loop_shape import Loop, find_loops
 from bitwise_core.engine.loop_state import forget, hash_of
 from bitwise_core.engine.loop_summary import NO_ITERATION, LoopSummary
 from bitwise_core.engine.parametric_domain import ParametricDomain
@@ -44,7 +44,7 @@ class ParametricProgram:
 
     def __init__(self, plain: Program, extents: Mapping[str, str]) -> None:
         self.plain, self.extents = plain, extents
-        self.loops = find_loops(plain.kernel, plain.mnemonics)
+        self.loops = find_loops(plain)
         self.persistent_loops = find_persistent_loops(plain)
         self.as_written: set[int] = set()
         """Headers of loops that are run iteration by iteration."""
@@ -87,9 +87,7 @@ class ParametricProgram:
         """The registers that instructions reachable from `place` may read."""
         found = self.read_after.get(place)
         if found is None:
-            instructions, mnemonics = self.plain.kernel.instructions, self.plain.mnemonics
-            reached = self._reached(place)
-            found = frozenset(name for index in reached for name in effect(instructions[index], mnemonics).reads)
+            found = frozenset(name for index in self._reached(place) for name in self.plain.infos[index].reads)
             self.read_after[place] = found
         return found
 

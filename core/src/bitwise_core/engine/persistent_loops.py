@@ -14,10 +14,8 @@ from typing import cast
 
 import numpy as np
 
-from bitwise_core.asm import Instruction
 from bitwise_core.engine import polynomial as P
 from bitwise_core.engine.coordinates import TILE
-from bitwise_core.engine.loop_shape import effect
 from bitwise_core.engine.loop_state import INERT, forget, in_flight
 from bitwise_core.engine.parametric_domain import ParametricDomain
 from bitwise_core.engine.parametric_integers import Tiles, tightened
@@ -26,6 +24,7 @@ from bitwise_core.engine.parametric_values import ParametricInteger, Predicate, 
 from bitwise_core.engine.polynomial import Polynomial
 from bitwise_core.engine.program import Program
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import Effect
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Value, width
 from bitwise_core.machine.state import Machine
@@ -94,16 +93,15 @@ def _closed(
 
 
 def _loop(program: Program, header: int, latch: int, body: set[int]) -> PersistentLoop | None:
-    instructions, mnemonics = program.kernel.instructions, program.mnemonics
-    effects = {index: effect(instructions[index], mnemonics) for index in body}
+    infos = {index: program.infos[index] for index in body}
     places: dict[str, int] = {}
 
     def bits(names: frozenset[str]) -> int:
         """A set of registers as a bit set."""
         return sum(1 << places.setdefault(name, len(places)) for name in names)
 
-    reads = {index: bits(each.reads) for index, each in effects.items()}
-    kept = {index: ~bits(each.writes) for index, each in effects.items()}
+    reads = {index: bits(each.reads) for index, each in infos.items()}
+    kept = {index: ~bits(each.writes) for index, each in infos.items()}
     live = dict.fromkeys(body, 0)
     order, changed = sorted(body, reverse=True), True
     while changed:
@@ -114,17 +112,13 @@ def _loop(program: Program, header: int, latch: int, body: set[int]) -> Persiste
                 after |= live.get(target, 0)
             now = reads[index] | (after & kept[index])
             changed, live[index] = changed or now != live[index], now
-    writes = frozenset().union(*(each.writes for each in effects.values()))
+    writes = frozenset().union(*(each.writes for each in infos.values()))
     carried = frozenset(name for name in writes if name in places and live[header] >> places[name] & 1)
-    unguarded = [index for index in body if effects[index].writes & carried and instructions[index].guard is None]
-    if not all(_is_integer(instructions[index], program) for index in unguarded):
+    instructions = program.kernel.instructions
+    unguarded = [index for index in body if infos[index].writes & carried and instructions[index].guard is None]
+    if not all(Effect.INTEGER in infos[index].effects for index in unguarded):
         return None
     return PersistentLoop(header, latch, writes, tuple(sorted(carried)))
-
-
-def _is_integer(instruction: Instruction, program: Program) -> bool:
-    first, *modifiers = instruction.opcode.split(".")
-    return first in program.mnemonics.integers and program.mnemonics.float_types.isdisjoint(modifiers)
 
 
 def _domain(machine: Machine) -> ParametricDomain:
