@@ -52,7 +52,9 @@ def _that_matter(arch: Arch, kernel: Kernel) -> Iterator[tuple[str, Module]]:
     assert source.launch is not None
     inputs = [group.contents(each.before) for each in group.expected.runs]
     plain = [run(arch, source, before) for before in inputs]
-    for what, module in islice(changed(arch.parse(source.text, source.name), source.launch.entry, kernel.id), TRIED):
+    for what, module in islice(
+        changed(arch.parse(source.text, source.name), source.launch.entry, arch.opcodes, kernel.id), TRIED
+    ):
         if any(
             _differs(reads(arch, module), replace(source, text=what), *each) for each in zip(inputs, plain, strict=True)
         ):

@@ -6,16 +6,17 @@ Which of them matter is for a run on bit patterns to say.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from bitwise_core.asm import Address, Immediate, Instruction, Kernel, Module, Operand, Register
+from bitwise_core.machine.arch import OpcodeTable
 
 
-def changed(module: Module, entry: str | None, seed: str) -> Iterator[tuple[str, Module]]:
+def changed(module: Module, entry: str | None, opcodes: OpcodeTable, seed: str) -> Iterator[tuple[str, Module]]:
     """Every small change of an entry's instructions, each with what it does, in an order that the seed draws."""
     kernel = module.kernel(entry)
-    found = list(_changes(kernel))
+    found = list(_changes(kernel, [_results(each, opcodes) for each in kernel.instructions]))
     random.Random(seed).shuffle(found)
     for what, instructions, labels in found:
         other = replace(kernel, instructions=instructions, labels=labels)
@@ -25,11 +26,23 @@ def changed(module: Module, entry: str | None, seed: str) -> Iterator[tuple[str,
 Changed = tuple[str, tuple[Instruction, ...], dict[str, int]]
 
 
-def _changes(kernel: Kernel) -> Iterator[Changed]:
+def _results(instruction: Instruction, opcodes: OpcodeTable) -> frozenset[int]:
+    """The positions of the operands that an instruction writes: those where another register would be written."""
+    operands, other = instruction.operands, Register("another register")
+    return frozenset(
+        index
+        for index, operand in enumerate(operands)
+        if not isinstance(operand, Address)
+        and other.name
+        in opcodes.info(replace(instruction, operands=(*operands[:index], other, *operands[index + 1 :]))).writes
+    )
+
+
+def _changes(kernel: Kernel, results: Sequence[frozenset[int]]) -> Iterator[Changed]:
     labels = dict(kernel.labels)
     for place, instruction in enumerate(kernel.instructions):
         at = f"line {instruction.line}: {instruction.opcode}"
-        for what, other in _instructions(kernel, place):
+        for what, other in _instructions(kernel, results, place):
             yield f"{at}: {what}", (*kernel.instructions[:place], other, *kernel.instructions[place + 1 :]), labels
         if place + 1 < len(kernel.instructions):
             rest = kernel.instructions[:place] + kernel.instructions[place + 1 :]
@@ -37,15 +50,16 @@ def _changes(kernel: Kernel) -> Iterator[Changed]:
             yield f"{at}: left out", rest, moved
 
 
-def _instructions(kernel: Kernel, place: int) -> Iterator[tuple[str, Instruction]]:
+def _instructions(kernel: Kernel, results: Sequence[frozenset[int]], place: int) -> Iterator[tuple[str, Instruction]]:
     """The instruction at a place with one change."""
     instruction = kernel.instructions[place]
     operands = instruction.operands
-    for index, operand in enumerate(operands):
-        for what, other in _operands(kernel, place, index, operand):
+    sources = [index for index in range(len(operands)) if index not in results[place]]
+    for index in sources:
+        for what, other in _operands(kernel, results, place, operands[index]):
             yield what, replace(instruction, operands=(*operands[:index], other, *operands[index + 1 :]))
-    for index in range(1, len(operands) - 1):
-        if operands[index] != operands[index + 1]:
+    for index in sources:
+        if index + 1 in sources and _interchangeable(operands[index], operands[index + 1]):
             swapped = (*operands[:index], operands[index + 1], operands[index], *operands[index + 2 :])
             yield f"operands {index + 1} and {index + 2} swapped", replace(instruction, operands=swapped)
     if instruction.guard is not None:
@@ -56,14 +70,24 @@ def _instructions(kernel: Kernel, place: int) -> Iterator[tuple[str, Instruction
         yield f"{opcode} instead", replace(instruction, opcode=opcode)
 
 
-def _operands(kernel: Kernel, place: int, index: int, operand: Operand) -> Iterator[tuple[str, Operand]]:
-    """Other operands in the place of one; a destination, the first operand, stays."""
+def _interchangeable(left: Operand, right: Operand) -> bool:
+    return left != right and isinstance(left, Address) == isinstance(right, Address)
+
+
+def _operands(
+    kernel: Kernel, results: Sequence[frozenset[int]], place: int, operand: Operand
+) -> Iterator[tuple[str, Operand]]:
+    """Other operands in the place of one that is read: literals, addresses, registers written before."""
     if isinstance(operand, Immediate):
         yield f"{operand.value + 1} instead of {operand.value}", replace(operand, value=operand.value + 1)
     elif isinstance(operand, Address):
         yield "4 bytes further", replace(operand, offset=operand.offset + 4)
-    elif isinstance(operand, Register) and index:
-        earlier = [each.operands[0] for each in kernel.instructions[:place] if each.operands]
+    elif isinstance(operand, Register):
+        earlier = [
+            each.operands[index]
+            for each, own in zip(kernel.instructions[:place], results[:place], strict=True)
+            for index in own
+        ]
         kind = operand.name.rstrip("0123456789")
         alike = {each for each in earlier if isinstance(each, Register) and each.name.rstrip("0123456789") == kind}
         for other in sorted(alike - {operand}, key=lambda each: each.name):
