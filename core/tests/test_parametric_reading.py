@@ -224,6 +224,21 @@ def test_sums_by_atomic_operations_are_refused() -> None:
         signature(kernel(body))
 
 
+@pytest.mark.parametrize(
+    ("kind", "result", "source"),
+    [("u32", "%r5", "%r7"), ("f16x2", "%r5", "%r7"), ("v2.f16x2", "{%r5, %r6}", "{%r7, %r8}")],
+)
+def test_a_value_that_an_atomic_operation_gives_back_is_refused_where_it_is_used(
+    kind: str, result: str, source: str
+) -> None:
+    noftz = ".noftz" if kind != "u32" else ""
+    body = "\tmov.b32 %r7, 0;\n\tmov.b32 %r8, 0;\n"
+    body += f"\tatom.global.gpu.relaxed.min{noftz}.{kind} {result}, [%rd1], {source};\n"
+    assert signature(kernel(body))
+    with pytest.raises(Unreadable, match="gives back a value that depends on the order of threads"):
+        signature(kernel(body + "\tst.global.b32 [%rd2], %r5;\n"))
+
+
 def test_a_buffer_read_after_it_was_written_is_not_read_further() -> None:
     body = """	mul.wide.u32 %rd3, %r4, 4;
 	add.s64 %rd4, %rd2, %rd3;

@@ -54,7 +54,7 @@ def _effective_mutations(arch: Arch, kernel: Kernel) -> Iterator[tuple[str, Modu
     inputs = [group.contents(each.before) for each in group.expected.runs]
     plain = [run(arch, source, before) for before in inputs]
     for what, module in islice(
-        mutations_of(arch.parse(source.text, source.name), source.launch.entry, kernel.id), MAX_MUTATIONS
+        mutations_of(arch.parse(source.text, source.name), source.launch.entry, arch.opcodes, kernel.id), MAX_MUTATIONS
     ):
         if any(
             _differs(with_module(arch, module), replace(source, text=what), *each)

@@ -25,10 +25,9 @@ _FLAG = frozenset({CARRY.name})
 
 def with_carry_info(info: InstructionInfo, instruction: Instruction) -> InstructionInfo:
     """The info of a sum or product with the carry flag, which addc and madc read and .cc writes."""
-    root, *modifiers = instruction.opcode.split(".")
-    if root in ("addc", "madc"):
+    if instruction.opcode.startswith(("addc", "madc")):
         info = replace(info, reads=info.reads | _FLAG, effects=Effect.NONE)
-    return replace(info, writes=info.writes | _FLAG) if "cc" in modifiers else info
+    return replace(info, writes=info.writes | _FLAG) if ".cc" in instruction.opcode else info
 
 
 def with_carry(instruction: Instruction, context: Context) -> Step:
