@@ -28,8 +28,8 @@ DISTRIBUTIONS = [
     "plugins/nvidia_earlier",
     "plugins/nvidia_sm90",
     "plugins/nvidia_sm100",
-    "plugins/nvidia",
     "plugins/cublas_profiles",
+    "plugins/nvidia",
     "plugins/amd_gfx942",
     "plugins/amd",
     "compiler",
@@ -179,7 +179,7 @@ def gpu_sm90(session: nox.Session) -> None:
     session.run("python", "-m", "bitwise_bench.readings.precision", "--records", record, *session.posargs)
     # Ten minutes of random products beside cuBLASLt; every run goes on where the last one of its folder ended.
     sweep = str(Path(session.create_tmp()) / "sweep.jsonl")
-    session.run("python", "-m", "bitwise_cublas_profiles.campaign", "--out", sweep, "--seconds", "600")
+    session.run("python", "-m", "bitwise_bench.cublas.sweep", "--out", sweep, "--seconds", "600")
 
 
 @nox.session(name="gpu-gfx942")
@@ -205,6 +205,6 @@ def bench_reductions(session: nox.Session) -> None:
     record = "records/pinned-reductions-sm90-h100.json"
     # Few processes, since compile times are measured too.
     arguments = session.posargs or ["--out", record, "--layout", "both", "--workers", "4"]
-    session.run("python", "-m", "bitwise_triton.reductions.bench", *arguments, success_codes=[0, 1])
+    session.run("python", "-m", "bitwise_bench.pinned_reductions", *arguments, success_codes=[0, 1])
     if not session.posargs:
-        session.run("python", "-m", "bitwise_triton.reductions.bench", "--out", record, "--chart", record[:-4] + "svg")
+        session.run("python", "-m", "bitwise_bench.pinned_reductions", "--out", record, "--chart", record[:-4] + "svg")

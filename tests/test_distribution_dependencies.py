@@ -17,7 +17,12 @@ ALLOWED = {
     "bitwise-nvidia-earlier": {"bitwise-core", "bitwise-nvidia-ptx"},
     "bitwise-nvidia-sm90": {"bitwise-core", "bitwise-nvidia-ptx"},
     "bitwise-nvidia-sm100": {"bitwise-core", "bitwise-nvidia-ptx"},
-    "bitwise-nvidia": {"bitwise-nvidia-earlier", "bitwise-nvidia-sm90", "bitwise-nvidia-sm100"},
+    "bitwise-nvidia": {
+        "bitwise-cublas-profiles",
+        "bitwise-nvidia-earlier",
+        "bitwise-nvidia-sm90",
+        "bitwise-nvidia-sm100",
+    },
     "bitwise-amd-gfx942": {"bitwise-core"},
     "bitwise-amd": {"bitwise-amd-gfx942"},
     "bitwise-cublas-profiles": {"bitwise-core"},

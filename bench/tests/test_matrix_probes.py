@@ -28,7 +28,7 @@ def on_patterns(row: MmaSpec, given: Operands) -> tuple[Bits, list[str]]:
     """A device that executes the compiled kernel on bit patterns."""
     from bitwise_bench.matrix_units.device import instructions, tile_launch
     from bitwise_triton.arguments import Buffer
-    from bitwise_triton.capture import compile_configuration
+    from bitwise_triton.configurations import compile_configuration
 
     launch = tile_launch(row, given)
     buffers = {

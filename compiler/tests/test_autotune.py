@@ -17,10 +17,10 @@ triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
 from triton.tools.tensor_descriptor import TensorDescriptor  # noqa: E402
 
-from bitwise_triton import Buffer, Captured, CaptureError, compile_configuration, verdicts  # noqa: E402
+from bitwise_triton import Buffer, CaptureError, CompiledKernel, compile_configuration, equivalence  # noqa: E402
 from bitwise_triton.arguments import DtypeStandIn  # noqa: E402
-from bitwise_triton.autotune import Report, same_bits  # noqa: E402
-from bitwise_triton.errors import UndeterminedReferenceError  # noqa: E402
+from bitwise_triton.autotune import ConfigurationReport, equivalence_pruner  # noqa: E402
+from bitwise_triton.errors import UnverifiableReferenceError  # noqa: E402
 
 
 class Tensor:
@@ -49,21 +49,26 @@ class Tensor:
 class Checker:
     """Answers as it is told: `rule` of the reference and a candidate is the verdict's outcome."""
 
-    rule: Callable[[Captured, Captured], Any]
-    calls: list[tuple[Captured, list[Captured], bool, tuple[str, ...]]] = field(default_factory=list)
+    rule: Callable[[CompiledKernel, CompiledKernel], Any]
+    calls: list[tuple[CompiledKernel, list[CompiledKernel], bool, tuple[str, ...]]] = field(default_factory=list)
 
     def __call__(
-        self, reference: Captured, candidates: Sequence[Captured], *, every_launch: bool, assume: Sequence[str]
-    ) -> list[verdicts.Verdict]:
+        self,
+        reference: CompiledKernel,
+        candidates: Sequence[CompiledKernel],
+        *,
+        every_launch: bool,
+        assume: Sequence[str],
+    ) -> list[equivalence.CandidateVerdict]:
         self.calls.append((reference, list(candidates), every_launch, tuple(assume)))
-        return [verdicts.Verdict(self.rule(reference, one), f"as {one.name}") for one in candidates]
+        return [equivalence.CandidateVerdict(self.rule(reference, one), f"as {one.name}") for one in candidates]
 
 
 @pytest.fixture
 def checker(monkeypatch: pytest.MonkeyPatch) -> Checker:
     """Equal are the kernels of as many warps."""
     found = Checker(lambda reference, one: "equal" if one.block == reference.block else "unproved")
-    monkeypatch.setattr(verdicts, "equal_to_reference", found)
+    monkeypatch.setattr(equivalence, "compare_with_reference", found)
     return found
 
 
@@ -95,8 +100,8 @@ X, Y = Tensor(1 << 30), Tensor(1 << 31)
 
 
 def test_autotuner_keeps_what_is_proved_equal(without_gpu: Any, checker: Checker, caplog: Any) -> None:
-    reports: list[Report] = []
-    kernel = autotuned(same_bits(assume=["finite"], report=reports.extend, workers=1))
+    reports: list[ConfigurationReport] = []
+    kernel = autotuned(equivalence_pruner(assume=["finite"], report=reports.extend, workers=1))
     with caplog.at_level(logging.INFO, logger="bitwise_triton"):
         kernel[grid](X, Y, 1000, 2.0)
     assert [(one.kept, one.outcome) for one in reports] == [
@@ -129,7 +134,7 @@ def test_autotuner_keeps_what_is_proved_equal(without_gpu: Any, checker: Checker
 
 
 def test_tuned_configuration_serves_only_the_launch_it_was_proved_for(without_gpu: Any, checker: Checker) -> None:
-    kernel = autotuned(same_bits(workers=1), key=())
+    kernel = autotuned(equivalence_pruner(workers=1), key=())
     launches: list[tuple[Any, ...]] = [
         (grid, X, Y, 1000, 2.0),
         (grid, X, Y, 1008, 2.0),
@@ -151,7 +156,7 @@ def test_tuned_configuration_serves_only_the_launch_it_was_proved_for(without_gp
 
 
 def test_proof_for_every_launch_serves_its_specialisation(without_gpu: Any, checker: Checker) -> None:
-    kernel = autotuned(same_bits(every_launch=True, workers=1), key=())
+    kernel = autotuned(equivalence_pruner(every_launch=True, workers=1), key=())
     for n, factor in [(1000, 2.0), (1001, 3.0), (2000, 2.0), (1008, 2.0), (2048, 2.0)]:
         kernel[grid](X, Y, n, factor)
     # 1000 and 1001 are no multiples of sixteen, the others are; 2000 is 125 times 16.
@@ -163,7 +168,7 @@ def test_proof_for_every_launch_serves_its_specialisation(without_gpu: Any, chec
 def test_reference_may_be_another(without_gpu: Any, checker: Checker, reference: Any, kept: list[int]) -> None:
     choices = configurations()
     kernel = triton.jit(double)
-    predicate = same_bits(reference, function=kernel, workers=1)
+    predicate = equivalence_pruner(reference, function=kernel, workers=1)
     found = predicate(choices, {"x": X, "y": Y, "n": 1000, "factor": 2.0}, grid=grid, warmup=False)
     assert [choices.index(one) for one in found] == kept
 
@@ -171,7 +176,7 @@ def test_reference_may_be_another(without_gpu: Any, checker: Checker, reference:
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        (4, "There is no configuration 4; there are 4"),
+        (4, "There is no configuration 4; valid indices are 0 to 3"),
         (-1, "There is no configuration -1"),
         ({"BLOCK": 256}, r"2 configurations have the settings of the reference \(BLOCK=256\)"),
         ({"BLOCK": 512}, r"0 configurations have the settings"),
@@ -179,7 +184,7 @@ def test_reference_may_be_another(without_gpu: Any, checker: Checker, reference:
     ],
 )
 def test_unusable_reference_is_an_error(without_gpu: Any, checker: Checker, reference: Any, message: str) -> None:
-    predicate = same_bits(reference, function=triton.jit(double), workers=1)
+    predicate = equivalence_pruner(reference, function=triton.jit(double), workers=1)
     with pytest.raises(CaptureError, match=message):
         predicate(configurations(), {"x": X, "y": Y, "n": 1000, "factor": 2.0}, grid=grid)
 
@@ -190,30 +195,30 @@ def test_reference_compiled_elsewhere(without_gpu: Any, checker: Checker) -> Non
     elsewhere = compile_configuration(kernel, arguments, {"BLOCK": 512}, grid=(2,), num_warps=2, target="sm_90")
     choices = configurations()
     named: dict[str, Any] = {"x": X, "y": Y, "n": 1000, "factor": 2.0}
-    found = same_bits(elsewhere, function=kernel, workers=1)(choices, named, grid=grid)
+    found = equivalence_pruner(elsewhere, function=kernel, workers=1)(choices, named, grid=grid)
     assert found == [choices[2]]
     with pytest.raises(CaptureError, match="No configuration of kernel 'double' is proved equal"):
-        same_bits(elsewhere, function=kernel, workers=1)(choices[:2], named, grid=grid)
+        equivalence_pruner(elsewhere, function=kernel, workers=1)(choices[:2], named, grid=grid)
 
 
 @pytest.mark.parametrize("outcome", ["unknown", "unproved"])
 def test_undetermined_reference_is_an_error(without_gpu: Any, checker: Checker, outcome: str) -> None:
     checker.rule = lambda reference, one: outcome if one is reference else "equal"
-    kernel = autotuned(same_bits(workers=1))
-    with pytest.raises(UndeterminedReferenceError, match=r"result of the reference \(BLOCK=128.*as BLOCK=128"):
+    kernel = autotuned(equivalence_pruner(workers=1))
+    with pytest.raises(UnverifiableReferenceError, match=r"result of the reference \(BLOCK=128.*as BLOCK=128"):
         kernel[grid](X, Y, 1000, 2.0)
     assert without_gpu.launches == []
 
 
 def test_unproved_configurations_are_dropped(without_gpu: Any, checker: Checker) -> None:
     checker.rule = lambda reference, one: "equal" if one is reference else "unknown"
-    kernel = autotuned(same_bits(workers=1))
+    kernel = autotuned(equivalence_pruner(workers=1))
     kernel[grid](X, Y, 1000, 2.0)
     assert kernel.best_config.kwargs == {"BLOCK": 128}
 
 
 def test_predicate_inside_another_names_its_kernel(without_gpu: Any, checker: Checker) -> None:
-    inner = same_bits(function=lambda: kernel, workers=1)
+    inner = equivalence_pruner(function=lambda: kernel, workers=1)
 
     def predicate(choices: list[Any], named: dict[str, Any], **keywords: Any) -> list[Any]:
         return inner(choices[1:], dict(named), **keywords)
@@ -224,8 +229,8 @@ def test_predicate_inside_another_names_its_kernel(without_gpu: Any, checker: Ch
     kernel[grid](X, Y, 1000, 3.0)
     assert len(checker.calls) == 2
 
-    lost = autotuned(lambda choices, named, **keywords: same_bits(workers=1)(choices, dict(named), **keywords))
-    with pytest.raises(CaptureError, match="cannot find the autotuner that asks"):
+    lost = autotuned(lambda choices, named, **keywords: equivalence_pruner(workers=1)(choices, dict(named), **keywords))
+    with pytest.raises(CaptureError, match="The calling autotuner was not found"):
         lost[grid](X, Y, 1000, 2.0)
 
 
@@ -234,7 +239,7 @@ def test_heuristics_and_defaults_are_applied(without_gpu: Any, checker: Checker)
     kernel = triton.autotune(
         [triton.Config({}, num_stages=2), triton.Config({}, num_stages=3)],
         key=["n"],
-        prune_configs_by={"early_config_prune": same_bits(workers=1)},
+        prune_configs_by={"early_config_prune": equivalence_pruner(workers=1)},
     )(triton.heuristics(rules)(triton.jit(double)))
     kernel[grid](X, Y, 1000, factor=2.0)
     [(_, asked, _, _)] = checker.calls
@@ -255,10 +260,10 @@ def test_hook_that_sets_a_descriptor_is_followed(without_gpu: Any, checker: Chec
     choices = [triton.Config({"BLOCK": block}, num_warps=1, pre_hook=set_block) for block in (64, 128)]
     seen: list[Any] = []
 
-    def look(reports: list[Report]) -> None:
+    def look(reports: list[ConfigurationReport]) -> None:
         seen.extend([a.block_shape, b.block_shape])
 
-    prune = {"early_config_prune": same_bits(report=look, workers=1)}
+    prune = {"early_config_prune": equivalence_pruner(report=look, workers=1)}
     kernel = triton.autotune(choices, key=[], prune_configs_by=prune)(triton.jit(tile))
     a = TensorDescriptor(Tensor(1 << 30, "fp16"), [64, 512], [512, 1], [1, 1])
     b = TensorDescriptor(Tensor(1 << 31, "fp16"), [64, 128], [128, 1], [1, 1])
@@ -284,23 +289,23 @@ def test_hooks_that_change_tensors_differently_are_not_compared(without_gpu: Any
 
     choices = [triton.Config({"BLOCK": block}, num_warps=1, pre_hook=clear) for block in (128, 256, 64)]
     choices.append(triton.Config({"BLOCK": 512}, num_warps=1, pre_hook=fill))
-    reports: list[Report] = []
+    reports: list[ConfigurationReport] = []
     y = Tensor(1 << 31)
-    found = same_bits(function=triton.jit(double), report=reports.extend, workers=1)(
+    found = equivalence_pruner(function=triton.jit(double), report=reports.extend, workers=1)(
         choices, {"x": X, "y": y, "n": 1000, "factor": 2.0}, grid=grid
     )
     assert found == [choices[0], choices[2]]
     assert y.zeroed == 0
-    assert reports[1].reason.startswith("Its pre_hook changes the contents of tensors in another way")
+    assert reports[1].reason.startswith("Its pre_hook has other effects on tensors")
     assert reports[3].outcome == "failed"
     assert "pre_hook of the configuration (BLOCK: 512" in reports[3].reason
 
 
 def test_launch_without_a_grid_needs_proofs_for_every_launch(without_gpu: Any, checker: Checker) -> None:
-    predicate = same_bits(function=triton.jit(double), workers=1)
+    predicate = equivalence_pruner(function=triton.jit(double), workers=1)
     predicate(configurations(), {"x": X, "y": Y, "n": 1000, "factor": 2.0})
     assert checker.calls[0][2] is True
-    given = same_bits(function=triton.jit(double), grid=grid, workers=1)
+    given = equivalence_pruner(function=triton.jit(double), grid=grid, workers=1)
     given(configurations(), {"x": X, "y": Y, "n": 1000, "factor": 2.0})
     assert checker.calls[1][2] is False
     assert checker.calls[1][0].grid == (8, 1, 1)
@@ -308,12 +313,16 @@ def test_launch_without_a_grid_needs_proofs_for_every_launch(without_gpu: Any, c
 
 def test_target_must_be_known(triton_cache: Any, checker: Checker) -> None:
     named: dict[str, Any] = {"x": X, "y": Y, "n": 1000, "factor": 2.0}
-    found = same_bits(function=triton.jit(double), target="sm_80", workers=1)(configurations(), named, grid=grid)
+    found = equivalence_pruner(function=triton.jit(double), target="sm_80", workers=1)(
+        configurations(), named, grid=grid
+    )
     assert len(found) == 2
     assert checker.calls[0][0].target == "sm_80"
 
 
 def test_short_answer_of_the_checker_is_an_error(without_gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verdicts, "equal_to_reference", lambda *_, **__: [verdicts.Verdict("equal", "")])
-    with pytest.raises(CaptureError, match="gave 1 verdicts on 3 kernels"):
-        autotuned(same_bits(workers=1))[grid](X, Y, 1000, 2.0)
+    monkeypatch.setattr(
+        equivalence, "compare_with_reference", lambda *_, **__: [equivalence.CandidateVerdict("equal", "")]
+    )
+    with pytest.raises(CaptureError, match="returned 1 verdicts for 3 kernels"):
+        autotuned(equivalence_pruner(workers=1))[grid](X, Y, 1000, 2.0)

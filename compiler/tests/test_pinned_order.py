@@ -40,9 +40,9 @@ def test_trees(text: str, extent: int, tree: object) -> None:
 def test_steps_name_places_among_the_bits_that_are_left() -> None:
     assert Order("2, inner_tree").steps(16) == (Pair(2), Pair(0), Pair(0), Pair(0))
     assert Order("chain(2:), outer_tree").steps(16) == (Chain(2, 2), Pair(1), Pair(0))
-    assert Order("inner_tree(:7), chain(7:)").chunked() == (7, 128)
-    assert Order("chain(7:), inner_tree").chunked() == (0, 128)
-    assert Order("chain").chunked() == (0, 1)
+    assert Order("inner_tree(:7), chain(7:)").chunking() == (7, 128)
+    assert Order("chain(7:), inner_tree").chunking() == (0, 128)
+    assert Order("chain").chunking() == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -64,15 +64,15 @@ def test_what_is_no_order(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("inner_tree", "it needs one chain with an open end"),
-        ("chain(1:2), inner_tree", "it needs one chain with an open end"),
+        ("inner_tree", "it needs one chain with an open upper bound"),
+        ("chain(1:2), inner_tree", "it needs one chain with an open upper bound"),
         ("inner_tree, chain(3:)", "folds bit 3 twice"),
         ("5, chain(3:), inner_tree", "folds bit 5 twice"),
     ],
 )
 def test_what_cannot_be_read_tile_by_tile(text: str, message: str) -> None:
     with pytest.raises(OrderError, match=message):
-        Order(text).chunked()
+        Order(text).chunking()
 
 
 def test_a_reduction_of_nothing() -> None:
@@ -124,17 +124,17 @@ def test_rows_are_reduced_side_by_side() -> None:
     ],
 )
 def test_an_open_order_is_chosen_by_extent_and_type(extent: int, itemsize: int, last: bool, text: str) -> None:
-    found = Order("open").chosen(extent, itemsize, last=last)
+    found = Order("auto").resolved(extent, itemsize, last=last)
     assert found == Order(text)
     assert len(found.steps(extent)) == extent.bit_length() - 1
-    assert Order("3, inner_tree").chosen(extent, itemsize, last=last) == Order("3, inner_tree")
+    assert Order("3, inner_tree").resolved(extent, itemsize, last=last) == Order("3, inner_tree")
 
 
 def test_an_open_order_has_no_steps_of_its_own() -> None:
     with pytest.raises(OrderError, match="has no steps before a kernel is compiled"):
-        Order("open").steps(8)
-    with pytest.raises(OrderError, match="open beside other steps"):
-        Order("3, open")
+        Order("auto").steps(8)
+    with pytest.raises(OrderError, match="combines auto with other steps"):
+        Order("3, auto")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an archit
 
 import triton.language as tl  # noqa: E402
 
+from bitwise_bench.pinned_reductions.kernels.small_cases import PinnedCase, cases, sources  # noqa: E402
 from bitwise_core.checker import Options  # noqa: E402
 from bitwise_core.cli.showing import tree_of as dependence_tree  # noqa: E402
 from bitwise_core.equivalence import partition  # noqa: E402
@@ -23,7 +24,6 @@ from bitwise_core.tree.nodes import Load, Operation, descendants  # noqa: E402
 from bitwise_triton import Buffer, CaptureError, compile_configuration  # noqa: E402
 from bitwise_triton.reductions import Order, evaluate, tree_of  # noqa: E402
 from bitwise_triton.reductions.kernels.functions import add_rounded, tree_reduce, tree_sum  # noqa: E402
-from bitwise_triton.samples.pinned_reductions import PinnedCase, cases, sources  # noqa: E402
 
 CASES = {case.name: case for case in cases()}
 CHUNKED = [name for name, case in CASES.items() if case.chunked]

@@ -16,6 +16,7 @@ pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an archit
 
 import triton.language as tl  # noqa: E402
 
+from bitwise_bench.pinned_reductions.kernels.small_cases import cases, sources  # noqa: E402
 from bitwise_core.checker import Options  # noqa: E402
 from bitwise_core.cli.showing import tree_of as dependence_tree  # noqa: E402
 from bitwise_core.equivalence import partition  # noqa: E402
@@ -23,10 +24,9 @@ from bitwise_core.registry import default  # noqa: E402
 from bitwise_core.tree.evaluate import evaluate_many  # noqa: E402
 from bitwise_triton import Buffer, CaptureError, compile_configuration  # noqa: E402
 from bitwise_triton.arguments import to_triton  # noqa: E402
+from bitwise_triton.equivalence import source_of  # noqa: E402
 from bitwise_triton.reductions import Order, OrderError, evaluate, pinned_reductions  # noqa: E402
 from bitwise_triton.reductions.kernels.functions import tree_sum  # noqa: E402
-from bitwise_triton.samples.pinned_reductions import cases, sources  # noqa: E402
-from bitwise_triton.verdicts import source_of  # noqa: E402
 
 CASES = {case.name: case for case in cases()}
 
@@ -88,7 +88,7 @@ def test_rewritten_kernels_are_one_class(triton_cache: Any, order: str) -> None:
     with pinned_reductions(order) as done:
         pinned = library_sources()
     assert done.pinned() == 4 * len(LIBRARY)  # the maximum has no order
-    assert done.left() == []
+    assert done.unpinned() == []
     found = partition(pinned, "sm_90", Options(), workers=1)
     assert (len(found.classes), found.unknown) == (1, {})
     free = partition(library_sources(), "sm_90", Options(), workers=1)
@@ -96,7 +96,7 @@ def test_rewritten_kernels_are_one_class(triton_cache: Any, order: str) -> None:
 
 
 def test_an_open_order_is_decided_once_for_all_configurations(triton_cache: Any) -> None:
-    with pinned_reductions("open") as done:
+    with pinned_reductions("auto") as done:
         pinned = library_sources()
     found = partition(pinned, "sm_90", Options(), workers=1)
     assert (len(found.classes), found.unknown) == (1, {})
@@ -105,7 +105,7 @@ def test_an_open_order_is_decided_once_for_all_configurations(triton_cache: Any)
         chosen.descriptor(128), chosen.descriptor(128, "bf16", "bf16")
     }  # fmt: skip
     assert len(done.descriptors()) == 2 * len(LIBRARY)
-    stays = "it stays in its layout, since a warp holds whole reductions already."
+    stays = "it keeps its layout, since each reduction is inside one warp."
     assert sum(line.endswith(stays) for line in done.layouts()) > 0
     assert sum("it moves before step" in line for line in done.layouts()) > 0
 
@@ -113,9 +113,9 @@ def test_an_open_order_is_decided_once_for_all_configurations(triton_cache: Any)
 @pytest.mark.parametrize(
     ("name", "order"),
     [
-        ("whole_row_sum", "open"),
+        ("whole_row_sum", "auto"),
         ("whole_column_sum", "outer_tree"),
-        ("row_dot", "open"),
+        ("row_dot", "auto"),
         ("even_welford_rows", "outer_tree"),
     ],
 )
@@ -227,12 +227,12 @@ def test_what_is_not_rewritten_is_reported_by_source_line(triton_cache: Any) -> 
         (3, "its combine function has assembly that is not pure"),
         (4, "its combine function has assembly other than one rounded operation"),
         (5, "its combine function has the operation math.exp, which may be rounded in several ways"),
-        (6, "a scan's order is the compiler's"),
-        (7, "its atomic additions come in the order in which blocks arrive"),
-        (9, "a concatenation puts its elements in an order that the compiler chooses"),
+        (6, "the compiler chooses the order of a scan"),
+        (7, "its atomic additions are performed in the order in which blocks arrive"),
+        (9, "the compiler chooses the order of the elements of a concatenation"),
     ]
     first = strange.starting_line_number
-    assert done.left() == [
+    assert done.unpinned() == [
         f"{__file__}:{first + line}: kernel strange keeps a free order, since {reason}." for line, reason in reasons
     ]
     assert done.pinned() == 2
@@ -246,7 +246,7 @@ def test_orders_and_versions_that_cannot_be_rewritten(monkeypatch: pytest.Monkey
         pass
     monkeypatch.setattr(triton, "__version__", "3.10.0")
     with (
-        pytest.raises(CaptureError, match=r"rewritten for Triton 3\.6 to 3\.9, and this is 3\.10\.0"),
+        pytest.raises(CaptureError, match=r"supports Triton 3\.6 to 3\.9, not 3\.10\.0"),
         pinned_reductions(),
     ):
         pass
@@ -277,9 +277,9 @@ def test_a_program_of_several_blocks_is_not_pinned(axis: int, triton_cache: Any)
     with pinned_reductions() as done:
         one_sum(plain_sum, 64, 64, axis, num_ctas=2)
     assert done.pinned() == 0
-    assert done.left()[0].endswith("keeps a free order, since its program is spread over 2 blocks.")
+    assert done.unpinned()[0].endswith("keeps a free order, since its program runs on 2 blocks.")
     for context in (nullcontext(), pinned_reductions(None)):
-        with context, pytest.raises(CaptureError, match="made inside one block, not in 2; compile with num_ctas=1"):
+        with context, pytest.raises(CaptureError, match="inside one block, not in 2; compile with num_ctas=1"):
             one_sum(own_sum, 64, 64, axis, num_ctas=2)
 
 
@@ -287,7 +287,7 @@ def test_a_sum_of_one_element_is_that_element(triton_cache: Any) -> None:
     """No addition is made, so that -0.0 stays; plain, rewritten and own kernels have the same text to add."""
     with pinned_reductions() as done:
         rewritten = one_sum(plain_sum, 64, 1, 1)
-    assert (done.pinned(), done.left()) == (0, [])
+    assert (done.pinned(), done.unpinned()) == (0, [])
     for found in (rewritten, one_sum(own_sum, 64, 1, 1)):
         assert re.findall(r"(?:add|fma)(?:\.rn)?\.f32", found.assembly) == []
     with pinned_reductions(None) as done:
@@ -299,7 +299,7 @@ def test_sums_of_integers_are_left_alone_or_exact(triton_cache: Any) -> None:
     plain = one_sum(plain_sum, 4, 128, 1, "i32").assembly
     with pinned_reductions() as done:
         assert one_sum(plain_sum, 4, 128, 1, "i32").assembly == plain
-    assert (done.pinned(), done.left()) == (0, [])
+    assert (done.pinned(), done.unpinned()) == (0, [])
     with pinned_reductions(None):
         late = one_sum(own_sum, 4, 128, 1, "i32")
     early, plain_one = one_sum(own_sum, 4, 128, 1, "i32"), one_sum(plain_sum, 4, 128, 1, "i32")
@@ -310,8 +310,10 @@ def test_sums_of_integers_are_left_alone_or_exact(triton_cache: Any) -> None:
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_100", "gfx942"])
 def test_what_is_made_late_compiles_for_every_target(target: str, triton_cache: Any) -> None:
-    with pinned_reductions("open") as done:
+    with pinned_reductions("auto") as done:
         library_sources(target)
-    signalling = "its maximum or minimum depends on the order where a number is a signalling NaN."
-    assert [line.partition("since ")[2] for line in done.left()] == [signalling] * (len(LIBRARY) * (target == "gfx942"))
+    signalling = "its maximum or minimum depends on the order if an operand is a signalling NaN."
+    assert [line.partition("since ")[2] for line in done.unpinned()] == [signalling] * (
+        len(LIBRARY) * (target == "gfx942")
+    )
     assert sum("it moves before step" in line for line in done.layouts()) > 0

@@ -22,9 +22,9 @@ import triton.language as tl  # noqa: E402
 from bitwise_core.checker import Options  # noqa: E402
 from bitwise_core.equivalence import partition  # noqa: E402
 from bitwise_triton import Buffer, compile_configuration  # noqa: E402
+from bitwise_triton.equivalence import source_of  # noqa: E402
 from bitwise_triton.reductions import pinned_reductions  # noqa: E402
 from bitwise_triton.reductions.kernels import functions  # noqa: E402
-from bitwise_triton.verdicts import source_of  # noqa: E402
 
 FOLDER = Path(__file__).parents[1]
 

@@ -233,11 +233,11 @@ def travels(record: Mapping[str, Any]) -> str:
 def audits(record: Mapping[str, Any]) -> str:
     """Return the numbers of shapes of open-weight models whose sums drop elements, by library and GPU."""
     rows = [
-        [each["library"], each["device"], *(each["summary"][name] for name in ("shapes", "with slices of k",
-         "lose values", "not as judged"))]
+        [each["library"], each["device"], *(each["summary"][name] for name in ("shapes", "split K",
+         "drop values", "not as predicted"))]
         for each in record["audits"]
     ]  # fmt: skip
-    head = ("library", "GPU", "shapes", "in slices of k", "lose values", "ones returned other sums than judged")
+    head = ("library", "GPU", "shapes", "split K", "drop values", "run on ones: other than predicted")
     return _markdown(head, rows)
 
 

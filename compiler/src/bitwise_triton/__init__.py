@@ -1,24 +1,32 @@
-"""Triton integration: capture compiled configurations without a GPU, and prune autotuning to those of equal bits."""
+"""Triton integration: compare and partition compiled configurations without a GPU, and prune autotuning to equal bits.
+
+`compare`, `partition` and `capture` take a kernel, its `triton.Config` objects and its arguments.
+`equivalence_pruner` restricts an autotuner to configurations that are proved equal to a reference.
+"""
 
 from __future__ import annotations
 
 from bitwise_triton.arguments import Argument, Buffer, TensorMap
-from bitwise_triton.autotune import Report, same_bits
-from bitwise_triton.capture import all_captured, capture_each, compile_configuration, write_folder
-from bitwise_triton.compilation import Captured
-from bitwise_triton.errors import CaptureError, UndeterminedReferenceError
+from bitwise_triton.autotune import ConfigurationReport, equivalence_pruner
+from bitwise_triton.comparison import ConfigurationPartition, capture, compare, partition
+from bitwise_triton.compilation import CompiledKernel
+from bitwise_triton.configurations import compile_configuration, compile_configurations, write_folder
+from bitwise_triton.errors import CaptureError, UnverifiableReferenceError
 
 __all__ = [
     "Argument",
     "Buffer",
     "CaptureError",
-    "Captured",
-    "Report",
+    "CompiledKernel",
+    "ConfigurationPartition",
+    "ConfigurationReport",
     "TensorMap",
-    "UndeterminedReferenceError",
-    "all_captured",
-    "capture_each",
+    "UnverifiableReferenceError",
+    "capture",
+    "compare",
     "compile_configuration",
-    "same_bits",
+    "compile_configurations",
+    "equivalence_pruner",
+    "partition",
     "write_folder",
 ]

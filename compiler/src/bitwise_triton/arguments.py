@@ -1,7 +1,7 @@
-"""Kernel arguments, described without a GPU, and the stand-ins Triton specialises on in their place.
+"""Kernel arguments described without a GPU, and the stand-ins on which Triton specialises.
 
-Triton chooses a specialisation from a pointer's address modulo 16, an integer's value and, on AMD, the size of the
-memory behind a pointer. `Buffer` says these things about memory that need not exist.
+Triton specialises on a pointer's address modulo 16, an integer's value and, on AMD, the size of the memory behind a
+pointer. `Buffer` describes these properties without allocating memory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from bitwise_triton.errors import CaptureError
 
-# Any multiple of a large power of two serves: only the address modulo 16 is ever looked at.
+# Arbitrary multiple of a large power of two: only the address modulo 16 matters.
 _BASE_ADDRESS = 1 << 40
 
 _ITEM_BYTES = {"1": 1, "8": 1, "16": 2, "32": 4, "64": 8}
@@ -23,11 +23,11 @@ _ITEM_BYTES = {"1": 1, "8": 1, "16": 2, "32": 4, "64": 8}
 class Buffer:
     """A pointer argument.
 
-    `name` identifies the memory: two arguments of one name point into one buffer. None is the null pointer.
-    `dtype` is a scalar type as Triton or torch spells it ("fp16", "float16", "bf16", "fp8e4nv", "i32").
-    `offset` is the distance in bytes from the buffer's first byte to the pointer.
-    `alignment` is the alignment in bytes of the buffer's first byte; 16 or more lets Triton assume divisibility.
-    `size_bytes` is the size of the whole buffer; None means at most 2 GiB, which matters on AMD alone.
+    `name` identifies the memory: two arguments with one name point into one buffer. None is the null pointer.
+    `dtype` is a scalar type as spelled by Triton or torch ("fp16", "float16", "bf16", "fp8e4nv", "i32").
+    `offset` is the distance in bytes from the start of the buffer to the pointer.
+    `alignment` is the alignment of the start of the buffer in bytes; 16 or more lets Triton assume divisibility.
+    `size_bytes` is the size of the whole buffer; None means at most 2 GiB, which matters on AMD only.
     """
 
     name: str | None
@@ -41,7 +41,7 @@ class Buffer:
 class TensorMap:
     """A host-side tensor descriptor over `buffer`: `shape` and `strides` in elements, `block_shape` in elements.
 
-    `padding` is what a load outside the shape returns, "zero" or "nan".
+    `padding` is the value of loads outside the shape, "zero" or "nan".
     """
 
     buffer: Buffer
@@ -57,7 +57,7 @@ Argument: TypeAlias = Buffer | TensorMap | Scalar | tuple[Any, ...] | None
 
 
 def canonical_dtype(dtype: object) -> str:
-    """Triton's own name of a scalar type ("torch.float16" and "float16" are "fp16"). Raises CaptureError."""
+    """Triton's name of a scalar type ("torch.float16" and "float16" are "fp16"). Raises CaptureError."""
     from triton._utils import canonicalize_dtype
 
     try:
@@ -76,7 +76,7 @@ def item_bytes(dtype: str) -> int:
 
 
 def pointer_address(buffer: Buffer) -> int:
-    """An address with exactly the alignment that the description warrants, as Triton's launcher would see it."""
+    """An address with exactly the described alignment, as Triton's launcher sees it."""
     if buffer.name is None:
         return 0
     if buffer.alignment < 1:
@@ -85,7 +85,7 @@ def pointer_address(buffer: Buffer) -> int:
 
 
 class DtypeStandIn:
-    """What a tensor's `dtype` must offer to Triton: its name, item size, and equality for the name cache."""
+    """The attributes of a tensor's `dtype` that Triton uses: its name, item size, and equality."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -103,7 +103,7 @@ class DtypeStandIn:
 
 
 class PointerStandIn:
-    """What Triton reads of a tensor argument when it specialises a kernel."""
+    """The attributes of a tensor argument that Triton uses to specialise a kernel."""
 
     def __init__(self, buffer: Buffer, address: int | None = None) -> None:
         self.buffer = buffer
@@ -124,7 +124,7 @@ class PointerStandIn:
 
 
 def to_triton(name: str, argument: object) -> object:
-    """The object to hand to Triton's specialisation for `argument`; `name` is the parameter's, for messages."""
+    """The object to pass to Triton's specialisation for `argument`. `name` is the parameter's name, for messages."""
     if isinstance(argument, Buffer):
         return PointerStandIn(argument)
     if isinstance(argument, TensorMap):

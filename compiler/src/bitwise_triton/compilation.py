@@ -1,7 +1,7 @@
-"""Compile one configuration exactly as Triton's launcher would, without a GPU.
+"""Compile one configuration exactly as Triton's launcher does, without a GPU.
 
-The specialisation, the compile options and so the cache entry are those of `JITFunction.run` for the same argument
-values: a later launch on a GPU finds the compiled kernel in Triton's cache.
+The specialisation, the compile options and therefore the cache entry are those of `JITFunction.run` for the same
+argument values: a later launch on a GPU finds the compiled kernel in Triton's cache.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from bitwise_triton import manifest
+from bitwise_triton.argument_keys import argument_key
 from bitwise_triton.arguments import PointerStandIn, to_triton
 from bitwise_triton.errors import CaptureError
-from bitwise_triton.identity import identity_of
-from bitwise_triton.pool import run_all
+from bitwise_triton.process_pool import run_in_processes
 from bitwise_triton.targets import check_limits, gpu_target, target_name
 
 Grid: TypeAlias = Sequence[int] | Callable[[dict[str, Any]], Sequence[int]]
@@ -25,11 +25,11 @@ _BLOCK_DIRECTIVE = re.compile(r"\.(?:reqntid|maxntid)\s+(\d+(?:\s*,\s*\d+)*)")
 
 
 @dataclass(frozen=True)
-class Captured:
+class CompiledKernel:
     """One compiled configuration and its launch.
 
-    `grid` and `block` count blocks and threads as the hardware does: `grid[0]` has every block of a cluster, and
-    `block` every warp of a warp-specialised kernel. `manifest_entry` is the kernel's entry in a manifest, less "file".
+    `grid` and `block` count blocks and threads as the hardware does: `grid[0]` includes every block of a cluster, and
+    `block` every warp of a warp-specialised kernel. `manifest_entry` is the kernel's manifest entry without "file".
     """
 
     name: str
@@ -46,8 +46,8 @@ class Captured:
 
 
 @dataclass(frozen=True)
-class Job:
-    """One configuration to compile: the function, its bound values and options, and the launch's grid."""
+class CompileJob:
+    """One configuration to compile: the function, its bound values and options, and the launch grid."""
 
     name: str
     function: Any
@@ -58,20 +58,20 @@ class Job:
 
     @property
     def title(self) -> str:
-        """How messages name this configuration."""
+        """The name of this configuration in messages."""
         return f"Configuration ({self.name}) of kernel {self.function.__name__!r}"
 
 
 def configuration_name(constants: Mapping[str, object], options: Mapping[str, object]) -> str:
-    """How messages and reports name a configuration: its constants and options, as `BM=64, num_warps=4`."""
+    """The name of a configuration in messages and reports: its constants and options, as `BM=64, num_warps=4`."""
     shown = {**constants, **{key: value for key, value in options.items() if value is not None}}
     return ", ".join(f"{key}={getattr(value, '__name__', value)}" for key, value in shown.items())
 
 
 def unwrap(function: Any) -> tuple[Any, list[Any]]:
-    """The `@triton.jit` function under autotune and heuristics decorators, and the heuristics from the outside in.
+    """The `@triton.jit` function inside autotune and heuristics decorators, and the heuristics, outermost first.
 
-    Raises CaptureError when there is none.
+    Raises CaptureError if there is none.
     """
     from triton.runtime.autotuner import Autotuner, Heuristics
     from triton.runtime.jit import JITFunction
@@ -87,7 +87,7 @@ def unwrap(function: Any) -> tuple[Any, list[Any]]:
 
 
 def apply_heuristics(heuristics: Sequence[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """`settings` (all that a launch passes, by name) with what `@triton.heuristics` decorators add to it."""
+    """`settings` (all arguments of a launch, by name) with the values that `@triton.heuristics` decorators add."""
     found = dict(settings)
     for heuristic in heuristics:
         for name, rule in heuristic.values.items():
@@ -96,7 +96,7 @@ def apply_heuristics(heuristics: Sequence[Any], settings: Mapping[str, Any]) -> 
 
 
 def split_settings(kernel: Any, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a launch passes by name, as values of the kernel's parameters and as compile options."""
+    """The arguments of a launch, split into the kernel's parameters and compile options."""
     names = kernel.signature.parameters
     return (
         {name: value for name, value in settings.items() if name in names},
@@ -105,7 +105,9 @@ def split_settings(kernel: Any, settings: Mapping[str, Any]) -> tuple[dict[str, 
 
 
 def bind(what: str, kernel: Any, values: Mapping[str, object]) -> dict[str, Any]:
-    """`values` in the order of the kernel's parameters, with its defaults. Raises CaptureError; `what` begins it."""
+    """`values` in the order of the kernel's parameters, with its defaults. Raises CaptureError; `what` starts the
+    message.
+    """
     bound = {}
     for name, parameter in kernel.signature.parameters.items():
         if name not in values and parameter.default is parameter.empty:
@@ -115,7 +117,7 @@ def bind(what: str, kernel: Any, values: Mapping[str, object]) -> dict[str, Any]
 
 
 def evaluate_grid(what: str, grid: Grid, bound: dict[str, Any], num_ctas: int) -> tuple[int, int, int]:
-    """The blocks of a launch in x, y and z, clusters counted by their blocks. Raises CaptureError."""
+    """The number of blocks in x, y and z, including all blocks of a cluster. Raises CaptureError."""
     found = grid(bound) if callable(grid) else grid
     counts = [int(count) for count in found]
     if not 1 <= len(counts) <= 3 or min(counts) < 1:
@@ -135,13 +137,15 @@ def make_job(
     grid: Grid,
     target: Any,
     name: str | None = None,
-) -> Job:
+) -> CompileJob:
     """Bind and check everything that does not need the compiler. Raises CaptureError.
 
     `target` is a name ("sm_90") or a Triton GPUTarget. Heuristics around `function` are evaluated.
     """
     kernel, heuristics = unwrap(function)
-    job = Job(name or configuration_name(constants, options), kernel, {}, dict(options), (1, 1, 1), gpu_target(target))
+    job = CompileJob(
+        name or configuration_name(constants, options), kernel, {}, dict(options), (1, 1, 1), gpu_target(target)
+    )
     twice = sorted(arguments.keys() & constants.keys())
     if twice:
         raise CaptureError(f"{job.title} has {', '.join(twice)} both as an argument and as a constant; give it once.")
@@ -153,11 +157,11 @@ def make_job(
     values, own_options = split_settings(kernel, apply_heuristics(heuristics, {**values, **options}))
     bound = bind(job.title, kernel, values)
     blocks = evaluate_grid(job.title, grid, bound, int(own_options.get("num_ctas") or 1))
-    return Job(job.name, kernel, bound, own_options, blocks, job.target)
+    return CompileJob(job.name, kernel, bound, own_options, blocks, job.target)
 
 
-def compile_job(job: Job) -> Captured:
-    """Compile a job as Triton's launcher would. Raises CaptureError."""
+def compile_job(job: CompileJob) -> CompiledKernel:
+    """Compile a job as Triton's launcher does. Raises CaptureError."""
     import triton
 
     where = target_name(job.target)
@@ -178,7 +182,7 @@ def compile_job(job: Job) -> Captured:
     arguments = manifest.manifest_arguments(signature, bound, metadata.get("tensordesc_meta"))
     read = manifest.ptx_parameter_bytes if extension == "ptx" else manifest.amdgcn_parameter_bytes
     manifest.check_parameters(job.title, arguments, read(text, entry))
-    return Captured(
+    return CompiledKernel(
         name=job.name,
         assembly=text,
         extension=extension,
@@ -194,33 +198,33 @@ def compile_job(job: Job) -> Captured:
 
 
 def compile_all(
-    jobs: Sequence[Job | CaptureError],
+    jobs: Sequence[CompileJob | CaptureError],
     *,
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> list[Captured | CaptureError]:
-    """Compile jobs in a pool of processes, each different one once, in order. An error stays in its place.
+) -> list[CompiledKernel | CaptureError]:
+    """Compile jobs in a pool of processes, in order; identical jobs are compiled once. Errors stay in place.
 
-    `workers` defaults to all cores; `progress` gets the number of finished and of all compiles.
+    `workers` defaults to all cores. `progress` gets the number of finished and of all compiles.
     """
-    distinct: list[Job] = []
+    distinct: list[CompileJob] = []
     places: dict[object, int] = {}
     where: list[int | CaptureError] = []
     for job in jobs:
         if isinstance(job, CaptureError):
             where.append(job)
             continue
-        identity = identity_of((job.function, job.grid, str(job.target), dict(job.values), dict(job.options)))
+        identity = argument_key((job.function, job.grid, str(job.target), dict(job.values), dict(job.options)))
         if identity not in places:
             places[identity] = len(distinct)
             distinct.append(job)
         where.append(places[identity])
-    compiled = run_all(compile_job, distinct, workers=workers, progress=progress)
+    compiled = run_in_processes(compile_job, distinct, workers=workers, progress=progress)
     return [compiled[place] if isinstance(place, int) else place for place in where]
 
 
-def _compile(job: Job) -> tuple[Any, Mapping[str, Any], Mapping[str, object]]:
-    """The compiled kernel, the signature Triton gave it, and the bound values."""
+def _compile(job: CompileJob) -> tuple[Any, Mapping[str, Any], Mapping[str, object]]:
+    """The compiled kernel, Triton's signature of it, and the bound values."""
     import triton
     from triton.compiler.compiler import ASTSource, make_backend
     from triton.runtime.jit import create_function_from_signature
@@ -230,7 +234,7 @@ def _compile(job: Job) -> tuple[Any, Mapping[str, Any], Mapping[str, object]]:
     backend = make_backend(job.target)
     binder = create_function_from_signature(kernel.signature, kernel.params, _specialising(backend))
     bound, specialization, extra = binder(**job.values, **settings)
-    # The launcher's own step from a specialisation to a compile has no public name.
+    # Triton has no public function from a specialisation to compile options.
     pack = kernel._pack_args
     options, signature, constants, attributes = pack(backend, settings, bound, specialization, extra)
     source = ASTSource(kernel, signature, constants, attributes)
@@ -238,7 +242,7 @@ def _compile(job: Job) -> tuple[Any, Mapping[str, Any], Mapping[str, object]]:
 
 
 def _launcher_options(kernel: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What `JITFunction.run` adds to a launch's options; they are part of the cache entry's key."""
+    """Options that `JITFunction.run` adds to those of a launch; they are part of the cache key."""
     from triton import knobs
 
     added: dict[str, Any] = {"debug": options.get("debug", kernel.debug) or knobs.runtime.debug}
@@ -249,7 +253,7 @@ def _launcher_options(kernel: Any, options: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _specialising(backend: Any) -> Any:
-    """The object whose rules specialise pointers: the backend, but without its need of torch on AMD."""
+    """The object whose rules specialise pointers: the backend, on AMD without its dependency on torch."""
     if backend.target.backend != "hip":
         return backend
     from triton import knobs
@@ -276,7 +280,7 @@ def _block(text: str, extension: str, entry: str, metadata: Mapping[str, Any]) -
 
 
 def _reason(error: BaseException) -> str:
-    """The words of a compiler's error, cut before the dump that may follow, and those of its first cause."""
+    """A compiler error's message without the dump that may follow, and the message of its root cause."""
     text = str(error).strip()
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     shown = "\n".join(lines[:12]) + ("\n..." if len(lines) > 12 else "")

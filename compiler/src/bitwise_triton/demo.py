@@ -1,4 +1,4 @@
-"""The demonstration: compile real tuning spaces without a GPU, and say which configurations return the same bits.
+"""Demonstration: compile real tuning spaces without a GPU, and partition them into bitwise equivalence classes.
 
 python -m bitwise_triton.demo [--html FILE] [--workers N] [SAMPLE ...]
 """
@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bitwise_triton.capture import capture_each
-from bitwise_triton.compilation import Captured
+from bitwise_triton.compilation import CompiledKernel
+from bitwise_triton.configurations import compile_configurations
+from bitwise_triton.equivalence import source_of
 from bitwise_triton.errors import CaptureError
-from bitwise_triton.verdicts import source_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,7 +29,7 @@ Progress = Callable[[int, int], None] | None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the demonstration; the exit status is 0, or 2 where something that it needs is missing."""
+    """Run the demonstration. The exit status is 0, or 2 if a requirement is missing."""
     parser = argparse.ArgumentParser(prog="python -m bitwise_triton.demo", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--html", type=Path, default=Path("bitwise-demo.html"), help="where to write the page")
     parser.add_argument("--workers", type=int, default=None, help="processes; by default one for each core")
@@ -67,7 +67,7 @@ def _run(names: Sequence[str], html: Path, workers: int | None) -> int:
 
 
 def _show(sample: Sample, workers: int | None, console: Console) -> Section:
-    """Compiles and partitions one sample, prints its classes, and gives its part of the page."""
+    """Compile and partition one sample, print its classes, and return its section of the page."""
     from bitwise_core import registry
     from bitwise_core.checker import Options
     from bitwise_core.cli.partitioning import progress
@@ -77,11 +77,11 @@ def _show(sample: Sample, workers: int | None, console: Console) -> Section:
     console.print(f"\n[bold]{sample.title}[/bold]: {len(sample.configurations)} configurations for {TARGET}")
     start = time.perf_counter()
     with progress("compiling") as advance:
-        outcomes = capture_each(
+        outcomes = compile_configurations(
             sample.kernel, sample.configurations, sample.arguments, sample.grid,
             target=TARGET, workers=workers, progress=advance,
         )  # fmt: skip
-    compiled = [one for one in outcomes if isinstance(one, Captured)]
+    compiled = [one for one in outcomes if isinstance(one, CompiledKernel)]
     if not compiled:
         raise next(one for one in outcomes if isinstance(one, CaptureError))
     seconds = time.perf_counter() - start
@@ -121,7 +121,7 @@ def _print_classes(found: Partition, settings: dict[str, str], console: Console)
 
 
 def _values(titles: Sequence[str]) -> dict[str, list[str]]:
-    """The different values of each setting of some configurations' titles, numbers in their order."""
+    """The distinct values of each setting in some configuration names, numbers in ascending order."""
     values: dict[str, dict[str, None]] = {}
     for title in titles:
         for part in title.split(", "):

@@ -1,11 +1,11 @@
-"""The one error of this package: a sentence for the person who can mend its cause."""
+"""Errors of this package. Each message is a sentence for the user."""
 
 from __future__ import annotations
 
 
 class CaptureError(Exception):
-    """A kernel configuration could not be compiled or described; the message says which one, why, and what to do."""
+    """A configuration could not be compiled or described. The message names it, the reason, and the remedy."""
 
 
-class UndeterminedReferenceError(CaptureError):
-    """No configuration can be proved equal to the reference, as the reference's own result could not be established."""
+class UnverifiableReferenceError(CaptureError):
+    """The reference's own result could not be established, so no configuration can be proved equal to it."""

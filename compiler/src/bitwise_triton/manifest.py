@@ -1,7 +1,7 @@
-"""Manifest arguments of a compiled kernel: one per parameter of its assembly, in order.
+"""Manifest arguments of a compiled kernel: one for each parameter of its assembly, in order.
 
-Triton's launcher leaves out constexprs (and what it specialised to one), flattens tuples, and expands a tensor
-descriptor into several parameters; this module does the same and checks the outcome against the assembly.
+Triton's launcher omits constexprs and arguments specialised to one, flattens tuples, and expands a tensor descriptor
+into several parameters. This module does the same and checks the result against the assembly.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from bitwise_triton.arguments import Buffer, PointerStandIn, item_bytes
 from bitwise_triton.errors import CaptureError
 
-# CUtensorMapSwizzle of the CUDA driver API, as the number of bytes of the swizzled row.
+# Bytes of a swizzled row by CUtensorMapSwizzle of the CUDA driver API.
 _SWIZZLE_BYTES = {0: 0, 1: 32, 2: 64, 3: 128}
 _SCRATCH_POINTERS = 2
 _PTX_BITS = re.compile(r"\.[busf](\d+)$")
@@ -26,8 +26,8 @@ def manifest_arguments(
 ) -> list[dict[str, Any]]:
     """Manifest arguments for `signature` (Triton's types by parameter) and the bound `values` of the same names.
 
-    `tensor_maps` is the compiled kernel's `tensordesc_meta`: empty or None when descriptors became plain pointers.
-    Raises CaptureError for a value its type cannot hold.
+    `tensor_maps` is the compiled kernel's `tensordesc_meta`: empty or None if descriptors became plain pointers.
+    Raises CaptureError for a value that its type cannot represent.
     """
     metadata = iter(tensor_maps or ())
     found: list[dict[str, Any]] = []
@@ -66,8 +66,8 @@ def _descriptor(name: str, value: Any, metadata: Mapping[str, Any] | None) -> li
     shape, strides = [int(extent) for extent in value.shape], [int(stride) for stride in value.strides]
     tail = [scalar(name, "i32", extent) for extent in shape] + [scalar(name, "i64", stride) for stride in strides]
     if metadata is None:
-        # Without a tensor map the kernel takes shape and strides twice: as the frontend's own decomposition of the
-        # descriptor, and as the launcher's.
+        # Without a tensor map the kernel takes shape and strides twice: from the frontend's decomposition of the
+        # descriptor, and from the launcher's.
         head = [_pointer(base.buffer, "*" + base.dtype.name)]
         head += [scalar(name, "i64", number) for number in (*shape, *strides)]
         head.append({"i1": int(value.padding == "nan")})
@@ -98,7 +98,7 @@ def _descriptor(name: str, value: Any, metadata: Mapping[str, Any] | None) -> li
 
 
 def scalar(name: str, kind: str, value: Any) -> dict[str, Any]:
-    """One scalar of Triton type `kind` as the launcher passes it: floats are rounded, and bf16 is cut, to the type."""
+    """One scalar of Triton type `kind` as the launcher passes it: floats are rounded to the type, bf16 is truncated."""
     kind = {"u1": "i1", "f32": "fp32"}.get(kind, kind)
     if kind.startswith(("fp", "bf")):
         return {kind: _packed_float(name, kind, float(value))}
@@ -130,7 +130,7 @@ def _packed_float(name: str, kind: str, value: float) -> float:
 
 
 def argument_bytes(entry: Mapping[str, Any]) -> int:
-    """Size in bytes of the parameter that a manifest argument fills."""
+    """Size in bytes of the parameter of a manifest argument."""
     if "buffer" in entry:
         return 8
     if "tensor_map" in entry:
@@ -139,7 +139,9 @@ def argument_bytes(entry: Mapping[str, Any]) -> int:
 
 
 def ptx_parameter_bytes(text: str, entry: str) -> list[int]:
-    """Sizes in bytes of the parameters of `entry` in PTX `text`, in order. Raises CaptureError if it is not there."""
+    """Sizes in bytes of the parameters of `entry` in PTX `text`, in order. Raises CaptureError if there is no such
+    entry.
+    """
     match = re.search(rf"\.entry\s+{re.escape(entry)}\s*\(([^)]*)\)", text)
     if match is None:
         raise CaptureError(f"The PTX has no entry point {entry!r}.")
@@ -165,11 +167,11 @@ def amdgcn_parameter_bytes(text: str, entry: str) -> list[int]:
 
 
 def check_parameters(what: str, arguments: Sequence[Mapping[str, Any]], sizes: Sequence[int]) -> None:
-    """Raise CaptureError unless `arguments` fill the parameters of `sizes` but for trailing scratch pointers."""
+    """Raise CaptureError unless `arguments` match the parameter `sizes`, except for trailing scratch pointers."""
     expected = [argument_bytes(entry) for entry in arguments]
     rest = list(sizes[len(expected) :])
     if list(sizes[: len(expected)]) != expected or len(rest) > _SCRATCH_POINTERS or any(size != 8 for size in rest):
         raise CaptureError(
             f"{what}: the assembly takes parameters of {list(sizes)} bytes and its arguments fill {expected}; "
-            "this Triton passes arguments in a way that is not known here."
+            "this version of Triton passes arguments in an unsupported way."
         )

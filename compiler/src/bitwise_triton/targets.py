@@ -1,4 +1,4 @@
-"""Compilation targets by name, and the limits a launch on them has."""
+"""Compilation targets by name, and their launch limits."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from bitwise_triton.errors import CaptureError
 
 @dataclass(frozen=True, slots=True)
 class TargetLimits:
-    """Largest shared memory of one block in bytes, and most threads of one block."""
+    """Maximum shared memory of a block in bytes, and maximum number of threads."""
 
     shared_bytes: int
     threads: int = 1024
 
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": 164, 100 or 228 KiB of shared
-# memory per multiprocessor, less 1 KiB that the system keeps for each block. CDNA3 has 64 KiB of LDS.
+# memory per multiprocessor, less 1 KiB reserved for each block. CDNA3 has 64 KiB of LDS.
 LIMITS = {
     "sm_80": TargetLimits(163 * 1024),
     "sm_86": TargetLimits(99 * 1024),
@@ -32,7 +32,7 @@ TENSOR_MEMORY_COLUMNS = 512
 
 
 def gpu_target(target: Any) -> Any:
-    """Triton's GPUTarget for a name such as "sm_90" or "gfx942"; a GPUTarget is returned as it is.
+    """Triton's GPUTarget for a name such as "sm_90" or "gfx942"; a GPUTarget is returned unchanged.
 
     Raises CaptureError for a name not in `LIMITS`.
     """
@@ -53,7 +53,7 @@ def target_name(target: Any) -> str:
 
 
 def check_limits(what: str, target: str, shared_bytes: int, threads: int, tensor_memory_columns: int) -> None:
-    """Raise CaptureError when a block needs more than the target, if its limits are known, has. `what` begins it."""
+    """Raise CaptureError if a block exceeds the target's known limits. `what` starts the message."""
     limits = LIMITS.get(target)
     if limits is None:
         return

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from bitwise_cublas_profiles.library import Library, Pointers, find_library
-from bitwise_cublas_profiles.question import DTYPES, EPILOGUES, CublasError, Question, question
+from bitwise_cublas_profiles.query import DTYPES, EPILOGUES, CublasError, GemmQuery, gemm_query
 
 
 @pytest.fixture(scope="session")
@@ -37,9 +37,9 @@ def read_back(library: Library, function: str, record: c_void_p, code: int, form
     return int(value.value)
 
 
-def described(library: Library, asked: Question) -> tuple[list[int], list[list[int]]]:
+def described(library: Library, query: GemmQuery) -> tuple[list[int], list[list[int]]]:
     """Transposes and epilogue, and rows, columns, leading dimension, batches and their stride of each layout."""
-    with library._described(asked, Pointers(256, 512, 768, 1024, 1280, 1536, 1792)) as (record, layouts):
+    with library._described(query, Pointers(256, 512, 768, 1024, 1280, 1536, 1792)) as (record, layouts):
         operation = [read_back(library, "cublasLtMatmulDescGetAttribute", record, code, c_int32) for code in (3, 4, 7)]
         found = []
         for layout in layouts:
@@ -56,23 +56,23 @@ def described(library: Library, asked: Question) -> tuple[list[int], list[list[i
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("epilogue", EPILOGUES)
 def test_epilogues_of_every_type(library: Library, dtype: str, epilogue: str) -> None:
-    asked = question(16, 32, 64, dtype, epilogue=epilogue)
-    operation, layouts = described(library, asked)
-    assert operation == [int(asked.transpose_b), 0, EPILOGUES[epilogue]]
+    query = gemm_query(16, 32, 64, dtype, epilogue=epilogue)
+    operation, layouts = described(library, query)
+    assert operation == [int(query.transpose_b), 0, EPILOGUES[epilogue]]
     assert [each[:3] for each in layouts] == [
-        [64, 32, 64] if asked.transpose_b else [32, 64, 32], [64, 16, 64], [32, 16, 32],
+        [64, 32, 64] if query.transpose_b else [32, 64, 32], [64, 16, 64], [32, 16, 32],
     ]  # fmt: skip
 
 
 def test_batches_strides_and_gaps(library: Library) -> None:
-    asked = question(5, 7, 11, batch=3, transpose_a=True, ld_a=8, ld_b=16, ld_c=24, stride_b=0)
-    assert described(library, asked) == (
+    query = gemm_query(5, 7, 11, batch=3, transpose_a=True, ld_a=8, ld_b=16, ld_c=24, stride_b=0)
+    assert described(library, query) == (
         [0, 1, 1], [[7, 11, 16, 3, 0], [5, 11, 8, 3, 88], [7, 5, 24, 3, 120]],
     )  # fmt: skip
 
 
 def test_preferences(library: Library) -> None:
-    with library._preference(replace(question(5, 7, 11), workspace=4096, alignment=(16, 32, 64))) as wish:
+    with library._preference(replace(gemm_query(5, 7, 11), workspace=4096, alignment=(16, 32, 64))) as wish:
         name = "cublasLtMatmulPreferenceGetAttribute"
         assert read_back(library, name, wish, 1, ctypes.c_uint64) == 4096  # type: ignore[arg-type]
         found = [read_back(library, name, wish, code, ctypes.c_uint32) for code in (5, 6, 7, 8)]  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from bitwise_cublas_profiles.commands import app
 from bitwise_cublas_profiles.library import Library, Pointers
-from bitwise_cublas_profiles.question import Configuration, CublasError, Question, question
+from bitwise_cublas_profiles.query import Configuration, CublasError, GemmQuery, gemm_query
 
 COMPILER = shutil.which("cc")
 
@@ -45,7 +45,7 @@ def test_the_version_is_in_words(library: Library) -> None:
 
 
 def test_a_row_major_product_goes_in_as_its_transpose(library: Library) -> None:
-    library.ask(Question(5, 7, 11, "fp16", "bf16", "fp32", workspace=99, alignment=(16, 32, 64)))
+    library.heuristic(GemmQuery(5, 7, 11, "fp16", "bf16", "fp32", workspace=99, alignment=(16, 32, 64)))
     # The library's A is our B, [k, n] row-major: n rows and k columns of leading dimension n.
     assert seen(library)[:18] == [14, 7, 11, 7, 1, 0, 2, 11, 5, 11, 1, 0, 0, 7, 5, 7, 1, 0]
     assert seen(library)[18:25] == [68, 0, 0, 0, 1, 0, 0]
@@ -53,22 +53,24 @@ def test_a_row_major_product_goes_in_as_its_transpose(library: Library) -> None:
 
 
 def test_stored_transposes_strides_and_batches(library: Library) -> None:
-    library.ask(Question(5, 7, 11, transpose_a=True, transpose_b=True, batch=3, ld_a=8, ld_b=16, ld_c=24, stride_a=0))
+    library.heuristic(
+        GemmQuery(5, 7, 11, transpose_a=True, transpose_b=True, batch=3, ld_a=8, ld_b=16, ld_c=24, stride_a=0)
+    )
     assert seen(library)[:18] == [2, 11, 7, 16, 3, 112, 2, 5, 11, 8, 3, 0, 2, 7, 5, 24, 3, 120]
     assert seen(library)[20:22] == [1, 1]
 
 
 def test_tf32_epilogues_and_fp8(library: Library) -> None:
-    library.ask(question(5, 7, 11, "tf32", epilogue="gelu_bias"))
+    library.heuristic(gemm_query(5, 7, 11, "tf32", epilogue="gelu_bias"))
     assert seen(library)[18:25] == [77, 0, 0, 0, 36, 0, 0]
     assert seen(library)[25] != 0
-    library.ask(question(5, 7, 11, "e5m2", fast_accumulation=True, epilogue="bias"))
+    library.heuristic(gemm_query(5, 7, 11, "e5m2", fast_accumulation=True, epilogue="bias"))
     assert [seen(library)[place] for place in (0, 6, 12)] == [28, 29, 14]
     assert seen(library)[20:25] == [1, 0, 4, 1, 14]
 
 
 def test_every_attribute_is_read_back(library: Library) -> None:
-    first, second = library.ask(question(5, 7, 11), 2)
+    first, second = library.heuristic(gemm_query(5, 7, 11), 2)
     assert first.configuration == Configuration(
         algorithm=100, tile=101, stages=106, split_k=102, reduction=103, swizzle=104, custom=105, inner_shape=107,
         cluster_shape=108,
@@ -79,39 +81,39 @@ def test_every_attribute_is_read_back(library: Library) -> None:
 
 
 def test_what_was_answered_is_what_runs(library: Library) -> None:
-    asked = question(5, 7, 11)
-    _, second = library.ask(asked, 2)
-    library.run(asked, second, Pointers(a=1 << 40, b=2 << 40, c=3 << 40, workspace=4 << 40), stream=5)
+    query = gemm_query(5, 7, 11)
+    _, second = library.heuristic(query, 2)
+    library.run(query, second, Pointers(a=1 << 40, b=2 << 40, c=3 << 40, workspace=4 << 40), stream=5)
     addresses = (ctypes.c_void_p * 6).in_dll(ctypes.CDLL(str(library.path)), "pointers")
     assert list(addresses) == [2 << 40, 1 << 40, 3 << 40, 3 << 40, 4 << 40, 5]
     assert seen(library)[26:28] == [4097, 1007]
-    library.run(asked, None, Pointers(1, 2, 3, 4))
-    assert seen(library)[26:28] == [asked.workspace, -1]
+    library.run(query, None, Pointers(1, 2, 3, 4))
+    assert seen(library)[26:28] == [query.workspace, -1]
 
 
 def test_an_answer_that_needs_a_workspace_gets_one(library: Library) -> None:
-    asked = question(5, 7, 11)
+    query = gemm_query(5, 7, 11)
     with pytest.raises(CublasError) as raised:
-        library.run(asked, library.ask(asked)[0], Pointers(1, 2, 3))
-    assert str(raised.value) == "5x7x11 fp16 NN to fp16 was answered with a workspace of 4096 bytes; give one"
+        library.run(query, library.heuristic(query)[0], Pointers(1, 2, 3))
+    assert str(raised.value) == "5x7x11 fp16 NN to fp16 needs a workspace of 4096 bytes; pass one"
 
 
 def test_a_configuration_of_ones_own(library: Library) -> None:
-    asked = question(5, 7, 11, "e5m2")
+    query = gemm_query(5, 7, 11, "e5m2")
     # Compute and scale types, then the library's A, B, C and D: our B, A and twice C.
-    assert library.algorithms(asked) == (68, 0, 28, 29, 14, 14)
-    assert library.capabilities(asked, 13) == {
+    assert library.algorithms(query) == (68, 0, 28, 29, 14, 14)
+    assert library.capabilities(query, 13) == {
         "split_k": (0,), "reductions": (1,), "tiles": (1, 2, 13), "customs": (7,), "stages": (1, 2, 13),
     }  # fmt: skip
     given = Configuration(
         algorithm=13, tile=2, stages=0, split_k=4, reduction=3, swizzle=0, custom=10, inner_shape=0, cluster_shape=5
     )
-    answer = library.configured(asked, given)
-    assert answer.workspace == 640
-    numbers = [int.from_bytes(answer.opaque[place : place + 8], "little") for place in range(0, 64, 8)]
+    result = library.check_configuration(query, given)
+    assert result.workspace == 640
+    numbers = [int.from_bytes(result.opaque[place : place + 8], "little") for place in range(0, 64, 8)]
     assert numbers == [13, 2, 4, 3, 0, 10, 5, 0]
-    with pytest.raises(CublasError, match=r"AlgoCheck of cuBLASLt 13\.1\.0 .* it does not support what is asked"):
-        library.configured(asked, replace(given, custom=77))
+    with pytest.raises(CublasError, match=r"AlgoCheck of cuBLASLt 13\.1\.0 .* the query is not supported"):
+        library.check_configuration(query, replace(given, custom=77))
 
 
 def test_a_question_from_the_command_line(library: Library) -> None:
@@ -132,11 +134,11 @@ def test_a_question_from_the_command_line(library: Library) -> None:
     ("n", "sentence"),
     [
         (1, "cublasLtMatmulAlgoGetHeuristic of cuBLASLt 13.1.0 (libcublasLt.so.13) failed for 5x1x11 fp16 NN to fp16: "
-            "it does not support what is asked"),
+            "the query is not supported"),
         (2, "cuBLASLt 13.1.0 offers no algorithm for 5x2x11 fp16 NN to fp16"),
     ],
 )  # fmt: skip
 def test_refusals_are_sentences_and_leave_nothing_behind(library: Library, n: int, sentence: str) -> None:
     with pytest.raises(CublasError) as raised:
-        library.ask(question(5, n, 11))
+        library.heuristic(gemm_query(5, n, 11))
     assert str(raised.value) == sentence

@@ -1,31 +1,25 @@
 from __future__ import annotations
 
-import json
-import lzma
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bitwise_core.descriptors import Cut
-from bitwise_cublas_profiles.beyond import forms
 from bitwise_cublas_profiles.describe import biased_product_of, descriptor_of
-from bitwise_cublas_profiles.profile import OPTIONAL, SECTIONS, Declined, profile, profiles, read
-from bitwise_cublas_profiles.provenance import counted, lines
-from bitwise_cublas_profiles.question import Configuration, question
-from bitwise_cublas_profiles.tally import COLUMNS
+from bitwise_cublas_profiles.profile import OPTIONAL, SECTIONS, NotCovered, profile, profiles, read
+from bitwise_cublas_profiles.query import Configuration, gemm_query
 
 H100 = profile("13.1.0", "9.0")
 NVJET = Configuration(66, 10, 35, 1, 0, 0, 1, 0, 4)
 
 
 def described(m: int, n: int, k: int, dtype: str = "fp16", **fields: int) -> str:
-    return descriptor_of(question(m, n, k, dtype), replace(NVJET, **fields), H100).to_text()
+    return descriptor_of(gemm_query(m, n, k, dtype), replace(NVJET, **fields), H100).to_text()
 
 
 def test_an_unknown_key_declines_with_the_key() -> None:
-    with pytest.raises(Declined, match=r"cuBLASLt 11\.8 on compute capability 9\.0 is not measured"):
+    with pytest.raises(NotCovered, match=r"cuBLASLt 11\.8 on compute capability 9\.0 is not measured"):
         profile("11.8.1", "9.0")
 
 
@@ -39,7 +33,7 @@ def test_every_profile_says_where_each_row_comes_from() -> None:
 
 def test_a_row_without_provenance_is_refused() -> None:
     empty = ", ".join(f'"{name}": []' for name in SECTIONS if name != "units")
-    with pytest.raises(ValueError, match="does not say where it comes from"):
+    with pytest.raises(ValueError, match="has no provenance"):
         read(f'{{"version": "1.0", "capability": "1.0", "architecture": "x", "units": [{{"unit": "y"}}], {empty}}}')
 
 
@@ -99,9 +93,9 @@ def test_what_is_described(text: str, shape: tuple[int, int, int], fields: dict[
 
 
 def test_fp8_closes_an_accumulator_every_step_on_sm_90_alone() -> None:
-    asked, found = question(16, 32, 512, "e4m3"), replace(NVJET, stages=36)
-    assert "k_cuts=[cut(span=128)]" in descriptor_of(asked, found, H100).to_text()
-    assert "k_cuts" not in descriptor_of(asked, found, profile("13.1", "10.0")).to_text()
+    query, found = gemm_query(16, 32, 512, "e4m3"), replace(NVJET, stages=36)
+    assert "k_cuts=[cut(span=128)]" in descriptor_of(query, found, H100).to_text()
+    assert "k_cuts" not in descriptor_of(query, found, profile("13.1", "10.0")).to_text()
 
 
 @pytest.mark.parametrize(
@@ -119,21 +113,21 @@ def test_fp8_closes_an_accumulator_every_step_on_sm_90_alone() -> None:
             {"algorithm": 13, "custom": 10, "split_k": 2, "reduction": 2},
         ),
         ("slices of algorithm 41 are not measured", (5, 5, 640), {"algorithm": 41, "split_k": 2, "reduction": 2}),
-        ("seen with vectors only", (2, 70, 300), {"algorithm": 13, "custom": 12}),
+        ("measured on vectors only", (2, 70, 300), {"algorithm": 13, "custom": 12}),
         ("REDUCTION_SCHEME 4 of this", (1, 70, 300), {"algorithm": 14, "split_k": 31, "reduction": 4}),
     ],
 )
 def test_what_is_declined(why: str, shape: tuple[int, int, int], fields: dict[str, int]) -> None:
-    with pytest.raises(Declined, match=why):
+    with pytest.raises(NotCovered, match=why):
         described(*shape, **fields)
 
 
 def test_slices_of_operands_that_both_lie_by_columns_have_the_small_grain() -> None:
     split = replace(NVJET, algorithm=24, stages=13, split_k=8, reduction=2)
     spans = {}
-    for letters in ("NN", "NT", "TN", "TT"):
-        asked = question(5, 64, 640, transpose_a=letters[0] == "T", transpose_b=letters[1] == "T")
-        spans[letters] = descriptor_of(asked, split, H100).k_cuts[0].span
+    for transposes in ("NN", "NT", "TN", "TT"):
+        query = gemm_query(5, 64, 640, transpose_a=transposes[0] == "T", transpose_b=transposes[1] == "T")
+        spans[transposes] = descriptor_of(query, split, H100).k_cuts[0].span
     assert spans == {"NN": 128, "NT": 128, "TN": 80, "TT": 128}
 
 
@@ -145,60 +139,52 @@ def test_slices_of_operands_that_both_lie_by_columns_have_the_small_grain() -> N
         ("biases are not measured for this shape by algorithm 24 with slices", {"epilogue": "bias"},
          {"algorithm": 24, "split_k": 2, "reduction": 2}),
         ("biases are not measured for this shape by algorithm 66 on fp16", {"epilogue": "bias", "n": 1}, {}),
-        ("lie NT, to fp32, are not measured", {"transpose_b": True, "out": "fp32"}, {}),
-        ("rows with gaps between them are not measured", {"ld_a": 72}, {"algorithm": 13}),
-        ("rows with gaps between them are not measured", {"ld_b": 72, "m": 1}, {}),
-        ("rows with gaps between them are not measured", {"ld_c": 72}, {}),
-        ("no multiples of 16 bytes", {"alignment": (256, 8, 256)}, {}),
-        ("CUSTOM_OPTION 1 is not measured on operands that lie NT", {"transpose_b": True}, {"algorithm": 11}),
+        ("stored NT, with output fp32, are not measured", {"transpose_b": True, "out": "fp32"}, {}),
+        ("padded rows are not measured", {"ld_a": 72}, {"algorithm": 13}),
+        ("padded rows are not measured", {"ld_b": 72, "m": 1}, {}),
+        ("padded rows are not measured", {"ld_c": 72}, {}),
+        ("without 16-byte alignment", {"alignment": (256, 8, 256)}, {}),
+        ("CUSTOM_OPTION 1 is not measured on operands stored NT", {"transpose_b": True}, {"algorithm": 11}),
     ],
 )  # fmt: skip
 def test_what_is_a_candidate_only(why: str, fields: dict[str, Any], configuration: dict[str, int]) -> None:
     options = {name: value for name, value in fields.items() if name not in ("m", "n")}
-    asked = question(fields.get("m", 64), fields.get("n", 64), 64, **options)
-    with pytest.raises(Declined, match=why):
-        descriptor_of(asked, replace(NVJET, **configuration), H100)
-    if not configuration and asked.a == "fp16":
-        assert descriptor_of(asked, NVJET, H100, beyond=True).k == 64
+    query = gemm_query(fields.get("m", 64), fields.get("n", 64), 64, **options)
+    with pytest.raises(NotCovered, match=why):
+        descriptor_of(query, replace(NVJET, **configuration), H100)
+    if not configuration and query.a == "fp16":
+        assert descriptor_of(query, NVJET, H100, extrapolate=True).k == 64
 
 
 def test_forms_that_were_measured_are_described_as_the_plain_product_is() -> None:
     sliced = replace(NVJET, split_k=4, reduction=2)
-    plain = {False: descriptor_of(question(64, 64, 640), NVJET, H100),
-             True: descriptor_of(question(64, 64, 640), sliced, H100)}  # fmt: skip
+    plain = {False: descriptor_of(gemm_query(64, 64, 640), NVJET, H100),
+             True: descriptor_of(gemm_query(64, 64, 640), sliced, H100)}  # fmt: skip
     assert plain[False] != plain[True]
     forms_: tuple[dict[str, Any], ...] = ({"epilogue": "bias"}, {"ld_a": 648, "ld_b": 72})
     for fields in forms_:
         for split, configuration in ((False, NVJET), (True, sliced)):
-            assert descriptor_of(question(64, 64, 640, **fields), configuration, H100) == plain[split]
-    assert descriptor_of(question(64, 64, 640, batch=7), NVJET, H100) == plain[False]
-    with pytest.raises(Declined, match="the epilogue relu is not measured"):
-        descriptor_of(question(64, 64, 640, epilogue="relu"), NVJET, H100)
+            assert descriptor_of(gemm_query(64, 64, 640, **fields), configuration, H100) == plain[split]
+    assert descriptor_of(gemm_query(64, 64, 640, batch=7), NVJET, H100) == plain[False]
+    with pytest.raises(NotCovered, match="the epilogue relu is not measured"):
+        descriptor_of(gemm_query(64, 64, 640, epilogue="relu"), NVJET, H100)
 
 
 def test_a_bias_is_added_before_or_after_the_sum_is_rounded() -> None:
-    asked = question(64, 64, 640, epilogue="bias")
+    query = gemm_query(64, 64, 640, epilogue="bias")
     split = replace(NVJET, algorithm=24, stages=13, split_k=3, reduction=2)
-    plain = descriptor_of(question(64, 64, 640), split, H100)
+    plain = descriptor_of(gemm_query(64, 64, 640), split, H100)
     for reduction in (2, 4):
         each = replace(split, reduction=reduction)
-        found = biased_product_of(asked, each, H100)
-        assert (found.product, found.rounded_first) == (descriptor_of(question(64, 64, 640), each, H100), True)
-    assert biased_product_of(asked, split, H100).product == plain
-    once = biased_product_of(asked, NVJET, H100)
-    assert (once.product, once.rounded_first) == (descriptor_of(question(64, 64, 640), NVJET, H100), False)
-    with pytest.raises(Declined, match="biases are not measured for this shape by algorithm 24 with slices on fp16"):
-        biased_product_of(asked, replace(split, reduction=1), H100)
-    with pytest.raises(Declined, match="biases are not measured for this shape by algorithm 24 with slices on fp16"):
-        biased_product_of(replace(asked, n=1), split, H100)
-
-
-def test_the_rows_of_forms_are_what_the_record_says() -> None:
-    record = Path(__file__).resolve().parents[3] / "records" / "cublas-forms-sm90-h100-13.1.json.xz"
-    if not record.exists():
-        pytest.skip("records are not part of an installed distribution")
-    found = forms(json.loads(lzma.decompress(record.read_bytes()))["runs"])
-    assert list(H100.tables["forms"]) == found
+        found = biased_product_of(query, each, H100)
+        assert (found.product, found.rounded_first) == (descriptor_of(gemm_query(64, 64, 640), each, H100), True)
+    assert biased_product_of(query, split, H100).product == plain
+    once = biased_product_of(query, NVJET, H100)
+    assert (once.product, once.rounded_first) == (descriptor_of(gemm_query(64, 64, 640), NVJET, H100), False)
+    with pytest.raises(NotCovered, match="biases are not measured for this shape by algorithm 24 with slices on fp16"):
+        biased_product_of(query, replace(split, reduction=1), H100)
+    with pytest.raises(NotCovered, match="biases are not measured for this shape by algorithm 24 with slices on fp16"):
+        biased_product_of(replace(query, n=1), split, H100)
 
 
 @pytest.mark.parametrize(
@@ -210,11 +196,11 @@ def test_the_rows_of_forms_are_what_the_record_says() -> None:
         ("e4m3", {"fast_accumulation": True}, "64x64x64 e4m3 NT to bf16", "fast accumulation is not measured"),
     ],
 )
-def test_questions_of_their_own_are_declined_with_the_key(
+def test_unsupported_queries_are_not_covered_with_the_key(
     dtype: str, fields: dict[str, Any], words: str, why: str
 ) -> None:
-    with pytest.raises(Declined) as raised:
-        descriptor_of(question(64, 64, 64, dtype, **fields), NVJET, H100, beyond=True)
+    with pytest.raises(NotCovered) as raised:
+        descriptor_of(gemm_query(64, 64, 64, dtype, **fields), NVJET, H100, extrapolate=True)
     assert str(raised.value) == (
         f"{words} by cuBLASLt 13.1 on compute capability 9.0 is not described: {why} (algorithm 66, tile 10, "
         "stages 35, split_k 1, reduction 0, swizzle 0, custom 1, inner_shape 0, cluster_shape 4)"
@@ -223,39 +209,16 @@ def test_questions_of_their_own_are_declined_with_the_key(
 
 def test_a_row_may_hold_for_some_layouts_and_another_for_the_rest() -> None:
     chosen = replace(NVJET, algorithm=11, custom=0, stages=0)
-    asked = question(8, 9, 630, transpose_b=True)
-    assert descriptor_of(asked, chosen, H100).k_cuts[1:] == (Cut(layout="strided", count=16), Cut(span=16))
-    assert descriptor_of(question(8, 9, 630), chosen, H100).k_cuts == (Cut(count=2, start="zero"), Cut(span=256))
+    query = gemm_query(8, 9, 630, transpose_b=True)
+    assert descriptor_of(query, chosen, H100).k_cuts[1:] == (Cut(layout="strided", count=16), Cut(span=16))
+    assert descriptor_of(gemm_query(8, 9, 630), chosen, H100).k_cuts == (Cut(count=2, start="zero"), Cut(span=256))
 
 
 @pytest.mark.parametrize(
-    ("m", "n", "letters", "wide"),
+    ("m", "n", "transposes", "wide"),
     [(1, 5, "NN", 1), (1, 5, "TT", 2), (5, 1, "NN", 2), (5, 1, "TN", 1), (1, 1, "TN", 2), (1, 1, "NN", 2)],
 )
-def test_dot_products_take_two_of_k_where_k_is_dense(m: int, n: int, letters: str, wide: int) -> None:
-    asked = question(m, n, 900, transpose_a=letters[0] == "T", transpose_b=letters[1] == "T")
+def test_dot_products_take_two_of_k_where_k_is_dense(m: int, n: int, transposes: str, wide: int) -> None:
+    query = gemm_query(m, n, 900, transpose_a=transposes[0] == "T", transpose_b=transposes[1] == "T")
     chosen = replace(NVJET, algorithm=14, custom=0, stages=0, split_k=496, reduction=2)
-    assert descriptor_of(asked, chosen, H100).k_cuts[1].tile == 128 * wide
-
-
-def swept(file: Path) -> list[dict[str, Any]]:
-    return [{**line, "draws": 10} for line in lines(file)[1]]
-
-
-def test_rows_count_the_shapes_of_the_recorded_sweep(tmp_path: Path) -> None:
-    about = {"library": "13.1.0", "capability": "9.0", "draws": 10, "columns": list(COLUMNS)}
-    line = [5, 1, 64, 64, 1024, "fp16", "NN", "fp16", 0, 66, 10, 35, 1, 0, 1, 4, "equal", None, None, None]
-    file = tmp_path / "sweep.jsonl"
-    file.write_text("\n".join(map(json.dumps, (about, line, [6, *line[1:]]))) + "\n", encoding="utf-8")
-    tables, wrong = counted(H100, swept(file))
-    assert wrong == []
-    (row,) = (row for row in tables["stages"] if row["stages"] == 35)
-    assert (row["provenance"], row["shapes"], row["draws"]) == ("measured", 2, 20)
-    (row,) = (row for row in tables["stages"] if row["stages"] == 36)
-    assert "shapes" not in row
-    line[16] = "different"
-    file.write_text("\n".join(map(json.dumps, (about, line))) + "\n", encoding="utf-8")
-    assert counted(H100, swept(file))[1] == ["5: 64x64x1024 fp16 NN to fp16 (algorithm 66)"]
-    line[-1] = "00000000"
-    file.write_text("\n".join(map(json.dumps, (about, line))) + "\n", encoding="utf-8")
-    assert counted(H100, swept(file))[1] == []
+    assert descriptor_of(query, chosen, H100).k_cuts[1].tile == 128 * wide

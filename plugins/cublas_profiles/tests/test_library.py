@@ -8,25 +8,25 @@ from typer.testing import CliRunner
 
 from bitwise_cublas_profiles.commands import app
 from bitwise_cublas_profiles.library import Library, find_library
-from bitwise_cublas_profiles.question import CublasError, Question, question
+from bitwise_cublas_profiles.query import CublasError, GemmQuery, gemm_query
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"k": 0}, "k is 0; a matrix product needs at least 1 of it"),
+        ({"k": 0}, "k is 0; it must be at least 1"),
         ({"m": 1 << 31}, "2147483648 x 3 x 4: a dimension of 2**31 or more is not measured"),
-        ({"a": "fp64"}, "'fp64' is no element type of a; there are fp32, fp16, bf16, e4m3, e5m2"),
-        ({"compute": "tf32"}, "tf32 is computed on fp32 operands, not on fp16 and fp16"),
-        ({"epilogue": "tanh"}, "'tanh' is no epilogue; there are none, relu, bias, relu_bias, gelu, gelu_bias"),
-        ({"workspace": -1}, "a workspace of -1 bytes cannot be allowed; 0 allows none"),
+        ({"a": "fp64"}, "'fp64' is not an element type of a; choose one of fp32, fp16, bf16, e4m3, e5m2"),
+        ({"compute": "tf32"}, "tf32 needs fp32 operands, not fp16 and fp16"),
+        ({"epilogue": "tanh"}, "'tanh' is not an epilogue; choose one of none, relu, bias, relu_bias, gelu, gelu_bias"),
+        ({"workspace": -1}, "the workspace limit is -1 bytes; it must be 0 or more"),
         ({"ld_b": 2}, "the leading dimension of b is 2; its 4 rows of 3 elements would overlap"),
         ({"ld_b": 3, "transpose_b": True}, "the leading dimension of b is 3; its 3 rows of 4 elements would overlap"),
     ],
 )
 def test_what_cannot_be_asked(options: dict[str, object], sentence: str) -> None:
     with pytest.raises(CublasError) as raised:
-        Question(**{"m": 2, "n": 3, "k": 4, **options})  # type: ignore[arg-type]
+        GemmQuery(**{"m": 2, "n": 3, "k": 4, **options})  # type: ignore[arg-type]
     assert str(raised.value) == sentence
 
 
@@ -38,7 +38,7 @@ def test_what_cannot_be_asked(options: dict[str, object], sentence: str) -> None
     ],
 )  # fmt: skip
 def test_the_usual_question_of_a_type(dtype: str, words: str) -> None:
-    assert question(2, 3, 4, dtype).words == words
+    assert gemm_query(2, 3, 4, dtype).description == words
 
 
 def test_a_library_that_is_not_there() -> None:
@@ -68,14 +68,14 @@ def loaded_libm() -> str:
         (["audit", "1", "8"], "give one shape, M N K, or a file of them with --shapes"),
         (["audit", "1", "8", "16", "--shapes", "x"], "give one shape, M N K, or a file of them with --shapes"),
         (["audit", "1", "8", "16", "--dtype", "int8"],
-         "'int8' is no type of operands; there are fp16, bf16, e4m3, e5m2, tf32, fp32"),
+         "'int8' is not an operand type; choose one of fp16, bf16, e4m3, e5m2, tf32, fp32"),
         (["ask", "1", "8", "16", "--library", "/nowhere"],
          "/nowhere: there is no such library; give the path of a libcublasLt.so"),
         (["ask", "1", "8", "16", "--leading", "16,8"],
-         "--leading: '16,8' is not of the form A,B,C, three numbers of which any may be -"),
+         "--leading: '16,8' is not of the form A,B,C; each is a number or -"),
         (["ask", "1", "8", "16", "--leading", "15,-,-"],
          "the leading dimension of a is 15; its 1 rows of 16 elements would overlap"),
-        (["ask", "1", "8", "16", "--transposes", "XX"], "--transposes: 'XX' is none of NN, NT, TN and TT"),
+        (["ask", "1", "8", "16", "--transposes", "XX"], "--transposes: 'XX' is not one of NN, NT, TN and TT"),
     ],
 )  # fmt: skip
 def test_mistakes_on_the_command_line(arguments: list[str], sentence: str) -> None:

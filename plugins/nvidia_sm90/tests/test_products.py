@@ -70,7 +70,7 @@ def drawn(shape: tuple[int, int], dtype: str, random: np.random.Generator) -> Bi
 def ran(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = "C") -> Bits:
     """The output's patterns of the kernels that a descriptor launches, run here."""
     from bitwise_triton.arguments import Buffer, TensorMap
-    from bitwise_triton.capture import compile_configuration
+    from bitwise_triton.configurations import compile_configuration
 
     m, n, k = a.shape[0], b.shape[1], desc.k
     strides = (n, 1) if right == "C" else (1, k)
@@ -340,7 +340,7 @@ def test_cuts_that_close_an_accumulator_have_a_span_alone() -> None:
 def compiled(desc: GEMMDesc, m: int, n: int, chosen: Schedule) -> list[tuple[Any, Any]]:
     """The kernels that a schedule launches: their calls, and what the compiler made of them."""
     from bitwise_triton.arguments import Buffer, TensorMap
-    from bitwise_triton.capture import compile_configuration
+    from bitwise_triton.configurations import compile_configuration
 
     def described(each: Any) -> Any:
         if isinstance(each, Map):

@@ -15,10 +15,10 @@ from bitwise_bench.corpus.cases import DTYPE_BYTES, Array, Case, Descriptor
 def compile_case(case: Case) -> Any:
     """Compile a configuration for its target.
 
-    Returns the result of `bitwise_triton.capture.compile_configuration`, and raises its errors.
+    Returns the result of `bitwise_triton.configurations.compile_configuration`, and raises its errors.
     """
     from bitwise_triton.arguments import Buffer, TensorMap
-    from bitwise_triton.capture import compile_configuration
+    from bitwise_triton.configurations import compile_configuration
 
     def buffer(array: Array) -> Any:
         width = DTYPE_BYTES[array.dtype]
@@ -85,7 +85,7 @@ def compile_job(name: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 def write_folders(folder: Path, cases: list[Case], answers: Mapping[str, Mapping[str, Any]]) -> None:
     """Write the kernels of each group to `<folder>/<family>/<group>/`, with `manifest.json` and `cases.json`."""
-    from bitwise_triton.capture import write_folder
+    from bitwise_triton.configurations import write_folder
 
     groups: dict[tuple[str, str], list[Case]] = {}
     for case in cases:

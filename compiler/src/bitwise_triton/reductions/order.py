@@ -1,21 +1,21 @@
 """The order of a pinned reduction, as text and as steps over the bits of an element's index.
 
-An order is a list of steps, separated by commas. With n elements padded to 2**k, the index has bits 0 to k - 1:
+An order is a list of steps separated by commas. With n elements padded to 2**k, the index has bits 0 to k - 1:
 
-    3               pairs: the two elements that differ in bit 3 of their index become one
-    inner_tree      bits ascending, neighbours first;  inner_tree(a:b) the bits from a to b - 1
-    outer_tree      bits descending, i meets i + 2**(k-1) first;  outer_tree(a:b) the bits from b - 1 down to a
-    chain(a:b)      the elements that differ in bits a to b - 1 only, one after the other in ascending order
+    3               pairs: the two elements that differ in bit 3 of their index are combined
+    inner_tree      bits ascending, neighbours first;  inner_tree(a:b) bits a to b - 1
+    outer_tree      bits descending, i is combined with i + 2**(k-1) first;  outer_tree(a:b) bits b - 1 down to a
+    chain(a:b)      the elements that differ in bits a to b - 1 only, sequentially in ascending order
 
-Either end may be left out: `inner_tree(:7), chain(7:)` is a tree inside chunks of 128 and a chain over the chunks;
-`chain(7:), inner_tree` adds whole chunks element by element first. A step speaks of the bits that no earlier step has
-folded, every bit must be folded once, and ends beyond k are cut to k, so one text serves every extent.
+Either bound may be omitted: `inner_tree(:7), chain(7:)` is a tree inside chunks of 128 and a chain over the chunks;
+`chain(7:), inner_tree` adds whole chunks elementwise first. A step applies to the bits that no earlier step has folded.
+Every bit must be folded once. Bounds beyond k are clipped to k, so one text applies to every extent.
 
-`open` leaves the order to the kernel's compile: `Order.chosen` says which it is, by what all configurations share, so
-that they keep one order, and `pinned_reductions` reports it.
+`auto` leaves the order to the kernel's compilation: `Order.resolved` derives it from properties that all configurations
+share, so that they have one order, and `pinned_reductions` reports it.
 
-Padding stands after the last element and changes no bits: where one of a pair is padding, the other is the result.
-A kernel pads sums with -0.0, which leaves every number as it is, -0.0 included.
+Padding follows the last element and changes no bits: a pair with one padding element gives the other element. A kernel
+pads sums with -0.0, which leaves every number unchanged, -0.0 included.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ if TYPE_CHECKING:
     from bitwise_core.descriptors import ReductionDesc
 
 _STEP = re.compile(r"(?:(?P<bit>\d+)|(?P<name>\w+)\s*(?:\((?P<low>\d*)\s*:\s*(?P<high>\d*)\))?)\Z")
-# Pairs that share a reshape: with more of them the values have more axes, with fewer there are more reshapes.
+# Pairs in one reshape: more of them mean more axes, fewer mean more reshapes.
 _GROUP = 3
-_NAMES = ("inner_tree", "outer_tree", "chain", "open")
+_NAMES = ("inner_tree", "outer_tree", "chain", "auto")
 
-OPEN = "open"
+AUTO = "auto"
 
 Tree: TypeAlias = "int | tuple[Tree, Tree]"
 
 
 class OrderError(ValueError):
-    """An order that cannot be read, or that does not fold every bit of an extent once."""
+    """An order that cannot be parsed, or that does not fold every bit of an extent exactly once."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Folds one bit: `position` is its place among the bits that are left, from the lowest."""
+    """Folds one bit. `position` is its index among the remaining bits, from the lowest."""
 
     position: int
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Folds `bits` neighbouring bits at once, `position` being the lowest one's place: 2**bits elements in a chain."""
+    """Folds `bits` adjacent bits at once as a chain of 2**bits elements. `position` is the index of the lowest bit."""
 
     position: int
     bits: int
@@ -66,7 +66,7 @@ Step: TypeAlias = Pair | Chain
 
 @dataclass(frozen=True)
 class Order:
-    """An order of reduction, by its text. Raises OrderError where the text is no order."""
+    """An order of reduction, by its text. Raises OrderError for invalid text."""
 
     text: str = "inner_tree"
 
@@ -74,17 +74,18 @@ class Order:
         _parsed(self.text)
 
     def steps(self, extent: int) -> tuple[Step, ...]:
-        """The steps for `extent` elements. Raises OrderError when a bit is folded twice or not at all."""
+        """The steps for `extent` elements. Raises OrderError if a bit is folded twice or not at all."""
         return tuple(step for step, _ in _steps(self.text, extent))
 
-    def chosen(self, extent: int, itemsize: int, *, last: bool) -> Order:
-        """This order, or what an open one is for an axis of `extent` elements of `itemsize` bytes; `last` of the axes?
+    def resolved(self, extent: int, itemsize: int, *, last: bool) -> Order:
+        """This order, with `auto` resolved for an axis of `extent` elements of `itemsize` bytes; `last` marks the last
+        axis.
 
-        Along the last axis a thread loads 16 bytes, a warp 32 times as much, and four warps (eight of more than 2048
-        elements) side by side: the bits of a load come first, then those that a thread holds apart, of lanes, of warps.
-        Along another axis neighbours are mostly in the lanes and warps of up to 16 rows, and threads hold the rest.
+        Along the last axis a thread loads 16 bytes, a warp 32 times as much, with four warps (eight beyond 2048
+        elements) adjacent: the bits of a load come first, then those of separate registers, of lanes, and of warps.
+        Along another axis neighbours are mostly in the lanes and warps of up to 16 rows, and registers hold the rest.
         """
-        if self.text.strip() != OPEN:
+        if self.text.strip() != AUTO:
             return self
         if not last:
             return Order("outer_tree(4:), inner_tree")
@@ -94,9 +95,10 @@ class Order:
         return Order(f"{first}outer_tree({held}:), inner_tree")
 
     def descriptor(self, length: int, dtype: str = "fp32", accumulator: str = "fp32") -> ReductionDesc:
-        """The descriptor of the sum of `length` elements of `dtype` in this order, made and left in `accumulator`.
+        """The descriptor of the sum of `length` elements of `dtype` in this order, accumulated and returned in
+        `accumulator`.
 
-        Raises OrderError where the order does not fold every bit once.
+        Raises OrderError if the order does not fold every bit once.
         """
         from bitwise_core.descriptors import Fold, ReductionDesc
 
@@ -105,11 +107,11 @@ class Order:
             length=length, dtype=dtype, accumulator_dtype=accumulator, output_dtype=accumulator, folds=folds
         )
 
-    def chunked(self) -> tuple[int, int]:
-        """How an axis is read tile by tile: the number of steps that stand before the chain, and the chunk.
+    def chunking(self) -> tuple[int, int]:
+        """How an axis is read tile by tile: the number of steps before the chain, and the chunk.
 
-        The chunk is the number of elements that the steps around the chain fold, 2**c for `chain(c:)`.
-        Raises OrderError unless there is one chain with an open end and every other step folds bits below it.
+        The chunk is the number of elements that the steps other than the chain fold, 2**c for `chain(c:)`.
+        Raises OrderError unless there is one chain with an open upper bound and every other step folds bits below it.
         """
         parsed = _parsed(self.text)
         chains = [place for place, (name, _, high) in enumerate(parsed) if name == "chain" and high is None]
@@ -119,13 +121,13 @@ class Order:
         opened = [number for number, (_, bits) in enumerate(found) if bits == tuple(range(low, count))]
         if len(chains) != 1 or not opened or not isinstance(found[opened[0]][0], Chain):
             raise OrderError(
-                f"The order {self.text!r} cannot be read tile by tile: it needs one chain with an open end that folds "
-                "every bit from its first one on, such as 'inner_tree(:7), chain(7:)'."
+                f"The order {self.text!r} cannot be read tile by tile: it needs one chain with an open upper bound "
+                "that folds every bit from its first one, such as 'inner_tree(:7), chain(7:)'."
             )
         return opened[0], 1 << low
 
 
-def padded(extent: int) -> int:
+def padded_extent(extent: int) -> int:
     """The power of two that `extent` elements are padded to. Raises OrderError for no elements."""
     if extent < 1:
         raise OrderError(f"A reduction of {extent} elements has no order; it needs one element or more.")
@@ -133,12 +135,12 @@ def padded(extent: int) -> int:
 
 
 def tree_of(order: Order, extent: int) -> Tree:
-    """The tree over element numbers 0 to extent - 1; the left operand of a node has the lower first element."""
+    """The tree over element numbers 0 to extent - 1. The left operand of a node has the lower first element."""
 
     def join(left: Any, right: Any) -> Any:
         return left if right is None else right if left is None else (left, right)
 
-    places: list[Any] = [*range(extent), *[None] * (padded(extent) - extent)]
+    places: list[Any] = [*range(extent), *[None] * (padded_extent(extent) - extent)]
     values = np.empty(len(places), object)
     values[:] = places
     found: Tree = _fold(order, extent, values, np.frompyfunc(join, 2, 1))[()]
@@ -150,12 +152,12 @@ def evaluate(
 ) -> Any:
     """The bits that a kernel returns: `values`, an array of shape (..., n), reduced along its last axis.
 
-    `combine` takes two arrays and rounds as the kernel does, in the type of `values`; `neutral` pads the axis, and
-    must leave every value as it is. Raises OrderError.
+    `combine` takes two arrays and rounds as the kernel does, in the type of `values`. `neutral` pads the axis and must
+    leave every value unchanged. Raises OrderError.
     """
     array = np.asarray(values)
     extent = array.shape[-1]
-    missing = padded(extent) - extent
+    missing = padded_extent(extent) - extent
     filled = np.concatenate([array, np.full((*array.shape[:-1], missing), neutral, array.dtype)], axis=-1)
     return _fold(order, extent, filled, combine)
 
@@ -173,17 +175,17 @@ def _fold(order: Order, extent: int, values: Any, combine: Callable[[Any, Any], 
     return values[..., 0]
 
 
-def joined(extents: Sequence[int]) -> list[int]:
-    """Neighbouring axes as one, and as none where they have one element.
+def merged_extents(extents: Sequence[int]) -> list[int]:
+    """Adjacent axes as one axis, or none if they have one element.
 
-    Every pass over a kernel verifies the layouts of all its values, which takes the longer the more axes they have.
+    Every pass over a kernel verifies the layouts of all its values, which is slower with more axes.
     """
     count = math.prod(extents)
     return [count] if count > 1 else []
 
 
-def groups(steps: Sequence[Step]) -> Iterator[tuple[int, tuple[Step, ...]]]:
-    """`steps` cut into those that share a reshape, each group with the number of its first: a chain, or some pairs."""
+def reshape_groups(steps: Sequence[Step]) -> Iterator[tuple[int, tuple[Step, ...]]]:
+    """`steps` split into groups that share a reshape, each with its first step's number: a chain, or some pairs."""
     number = 0
     while number < len(steps):
         count = 1
@@ -194,8 +196,10 @@ def groups(steps: Sequence[Step]) -> Iterator[tuple[int, tuple[Step, ...]]]:
         number += count
 
 
-def axes(pairs: Sequence[Step], length: int) -> tuple[list[int], list[int]]:
-    """How an axis of `length` elements is cut for `pairs`: the extents, and the axis of each step among those left."""
+def split_extents(pairs: Sequence[Step], length: int) -> tuple[list[int], list[int]]:
+    """How an axis of `length` elements is split for `pairs`: the extents, and each step's axis among the remaining
+    ones.
+    """
     bits = list(range(length.bit_length() - 1))
     left = list(bits)
     folded = [left.pop(step.position) for step in pairs]
@@ -235,17 +239,17 @@ def _parsed(text: str) -> tuple[tuple[str, int | None, int | None], ...]:
         if low is not None and high is not None and low >= high:
             raise OrderError(f"The order {text!r} has the empty range {part.strip()!r}; write the lower bit first.")
         found.append((str(match["name"]), low, high))
-    if OPEN in (name for name, _, _ in found) and text.strip() != OPEN:
-        raise OrderError(f"The order {text!r} has {OPEN} beside other steps; it stands alone.")
+    if AUTO in (name for name, _, _ in found) and text.strip() != AUTO:
+        raise OrderError(f"The order {text!r} combines {AUTO} with other steps; use it alone.")
     return tuple(found)
 
 
 @lru_cache(maxsize=1024)
 def _steps(text: str, extent: int) -> tuple[tuple[Step, tuple[int, ...]], ...]:
     """Each step of an order with the bits it folds."""
-    if text.strip() == OPEN:
-        raise OrderError("An open order has no steps before a kernel is compiled; ask Order.chosen for them.")
-    count = padded(extent).bit_length() - 1
+    if text.strip() == AUTO:
+        raise OrderError("An auto order has no steps before a kernel is compiled; use Order.resolved.")
+    count = padded_extent(extent).bit_length() - 1
     left = list(range(count))
     steps: list[tuple[Step, tuple[int, ...]]] = []
     for name, low, high in _parsed(text):
@@ -261,7 +265,8 @@ def _steps(text: str, extent: int) -> tuple[tuple[Step, tuple[int, ...]], ...]:
             position = left.index(bits[0])
             if left[position : position + len(bits)] != bits:
                 raise OrderError(
-                    f"The order {text!r} chains bits {bits} with others left between them; chain neighbouring bits."
+                    f"The order {text!r} chains bits {bits}, which are not adjacent among the remaining bits; chain "
+                    "adjacent bits."
                 )
             steps.append((Chain(position, len(bits)), tuple(bits)))
             left = [bit for bit in left if bit not in bits]

@@ -1,11 +1,12 @@
-"""Pinning the reductions of a module in Triton's IR, as text.
+"""Pinning of the reductions in a module of Triton IR, as text.
 
-A reduction whose combine is one addition or multiplication of floats is marked with its steps, which are made once its
-layout is known. Of any other, every step becomes a reduction over two elements here. Such a combine may depend on
-which operand comes first, so the index of the elements goes with them and puts the operands in ascending order; its
-additions, subtractions and products are rounded one by one, since a compiler could contract them on one side only, and
-its quotients and square roots are the correctly rounded ones, since an assembler turns a division by a number that it
-knows into another operation. A combine with an operation that is not known to have one result stays as it is.
+A reduction whose combine is a single floating-point addition or multiplication becomes a placeholder with its steps,
+which is lowered once its layout is known. Of any other reduction, every step becomes a reduction over two elements
+here. Such a combine may depend on the order of its operands, so the element index is reduced with them and puts the
+operands in ascending order. Its additions, subtractions and products are rounded one by one, since a compiler could
+contract them on one side only. Its quotients and square roots are the correctly rounded ones, since an assembler
+rewrites a division by a known number. A combine with an operation that is not known to have a unique result is not
+pinned.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bitwise_triton.reductions import order as orders
-from bitwise_triton.reductions.marking import Mark
-from bitwise_triton.reductions.order import OPEN, Chain, Order, OrderError, Pair, Step
+from bitwise_triton.reductions.order import AUTO, Chain, Order, OrderError, Pair, Step
+from bitwise_triton.reductions.placeholder import Placeholder
 
 _HEAD = re.compile(r'(?P<indent>\s*)(?P<name>%[\w$.-]+)(?::\d+)? = "tt\.reduce"\((?P<operands>[^)]*)\) (?P<rest>.*)\Z')
 _AXIS = re.compile(r"<\{axis = (\d+) : i32\}> \(\{\Z")
@@ -35,13 +36,13 @@ _FREE = re.compile(r"arith\.(maxnumf|minnumf|maximumf|minimumf) ")
 _OPERATION = re.compile(r"(?:%\S+ = )?(?P<name>\w+\.\w+)")
 _ROUNDED = re.compile(r"(%[\w$.-]+) = (?:arith\.div|math\.sqrt)f? (.*?) (?:fastmath<\w+> )?: (\w+)")
 _LOAD = re.compile(r" = tt\.load .*!tt\.ptr<(?:bf|f)(8|16|32|64)>")
-# What has one result, known numbers or not, in every compiler; arithmetic that rounds is written anew.
+# Operations with a unique result in every compiler, also after constant folding. Rounding arithmetic is rewritten.
 _EXACT = re.compile(
     r"arith\.(constant|cmp[fi]|select|(max|min)(numf|imumf|si|ui)|(add|sub|mul|and|or|xor)i|sh(li|rsi|rui)|ext(si|ui|f)|"
     r"trunc[if]|[su]itofp|negf|bitcast)\Z|math\.(absf|fma)\Z|tt\.(bitcast|precise_divf|precise_sqrt)\Z"
 )
-# The maximum of three in one instruction forgets the first where the second is a signalling NaN; of two in turn do not.
-_SIGNALLING = "its maximum or minimum depends on the order where a number is a signalling NaN"
+# A three-operand maximum drops its first operand if the second is a signalling NaN; two binary ones do not.
+_SIGNALLING = "its maximum or minimum depends on the order if an operand is a signalling NaN"
 _REWRITTEN = frozenset(["arith.addf", "arith.subf", "arith.mulf", "arith.divf", "math.sqrt"])
 _ASSEMBLY = re.compile(
     r'"(?:(?:add|sub|mul)\.rn\.f(?:16|32|64) \$0, \$1, \$2;|v_(?:add|sub|mul)_f(?:16|32|64) \$0, \$1, \$2|'
@@ -50,8 +51,8 @@ _ASSEMBLY = re.compile(
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of one reduction: where it stands in the source, whether it is pinned, and if not, why not."""
+class ReductionOutcome:
+    """The outcome of one reduction: its source location, whether it is pinned, and the reason if not."""
 
     place: str
     pinned: bool
@@ -72,24 +73,24 @@ class _Reduction:
     location: str
 
 
-class _CannotPin(Exception):
-    """Why a reduction stays as it is, as a clause."""
+class _NotPinnable(Exception):
+    """Why a reduction is not pinned, as a clause."""
 
 
 def check_rewritable(order: Order) -> None:
-    """Raises OrderError for an order with a chain, which a rewritten kernel cannot follow."""
-    if order.text.strip() != OPEN and any(isinstance(step, Chain) for step in order.steps(1 << 30)):
+    """Raise OrderError for an order with a chain, which a rewritten kernel cannot implement."""
+    if order.text.strip() != AUTO and any(isinstance(step, Chain) for step in order.steps(1 << 30)):
         raise OrderError(f"The order {order.text!r} has a chain; kernels are rewritten to trees only.")
 
 
-def rewrite(text: str, order: Order, backend: str) -> tuple[str, tuple[Outcome, ...]]:
-    """A module's text with its reductions over floats pinned, and what became of each in order.
+def rewrite(text: str, order: Order, backend: str) -> tuple[str, tuple[ReductionOutcome, ...]]:
+    """A module's text with its floating-point reductions pinned, and the outcome of each in order.
 
-    `backend` is Triton's name, "cuda" or "hip". Reductions of integers alone, of one element, and those of a maximum or
-    minimum alone have no order; they stay and are not listed, but for those of a maximum or minimum in "hip".
-    Raises OrderError where `order` does not fold an extent.
+    `backend` is Triton's name, "cuda" or "hip". Reductions of integers only, of one element, and of a single maximum or
+    minimum do not depend on the order; they are unchanged and not listed, except a maximum or minimum on "hip".
+    Raises OrderError if `order` does not fold an extent.
     """
-    # A reduction over all axes joins them in any order that suits the layout, unless it is told to keep theirs.
+    # `allow_reorder` lets a reduction over all axes merge them in any order; remove it.
     lines, found, outcomes = _REORDER.sub(r"\1", text).splitlines(), [], []
     locations = {match[1]: match[2] for line in lines if (match := _ALIAS.match(line))}
     size = min((int(match[1]) // 8 for line in lines if (match := _LOAD.search(line))), default=4)
@@ -99,45 +100,45 @@ def rewrite(text: str, order: Order, backend: str) -> tuple[str, tuple[Outcome, 
         if '"tt.reduce"(' not in line:
             reason = _other_order(line, lines[place:])
             if reason:
-                outcomes.append(Outcome(source_place(_location(lines[place:]), locations), False, reason))
+                outcomes.append(ReductionOutcome(source_location(_location(lines[place:]), locations), False, reason))
             found.append(line)
             place += 1
             continue
         end = next((number for number in range(place, len(lines)) if _TAIL.match(lines[number])), len(lines) - 1)
         written = lines[place : end + 1]
         tail = _TAIL.match(lines[end])
-        where = source_place(tail["loc"] if tail and tail["loc"] else "", locations)
+        where = source_location(tail["loc"] if tail and tail["loc"] else "", locations)
         try:
             reduction = _read(written)
             if _orderless(reduction, backend):
                 found.extend(written)
             else:
                 last = reduction.axis == len(reduction.shape) - 1
-                resolved = order.chosen(reduction.shape[reduction.axis], size, last=last)
-                found.extend(_pinned(reduction, resolved, backend, len(found)))
-                outcomes.append(Outcome(where, True))
+                resolved = order.resolved(reduction.shape[reduction.axis], size, last=last)
+                found.extend(_pinned_lines(reduction, resolved, backend, len(found)))
+                outcomes.append(ReductionOutcome(where, True))
                 if len(reduction.types) == 1 and not _kind(reduction):
                     lines[end + 1 :] = _renamed(lines[end + 1 :], reduction.name)
-        except _CannotPin as reason:
+        except _NotPinnable as reason:
             found.extend(written)
-            outcomes.append(Outcome(where, False, str(reason)))
+            outcomes.append(ReductionOutcome(where, False, str(reason)))
         place = end + 1
     return "\n".join(found) + "\n", tuple(outcomes)
 
 
 def _other_order(line: str, lines: Sequence[str]) -> str:
-    """Why a line that is no reduction has an order of its own, as a clause; nothing where it has none."""
+    """Why a line that is no reduction has an order of its own, as a clause; empty if it has none."""
     if re.search(r"\btt\.atomic_rmw fadd,", line):
-        return "its atomic additions come in the order in which blocks arrive"
+        return "its atomic additions are performed in the order in which blocks arrive"
     if re.search(r"= tt\.cat ", line):
-        return "a concatenation puts its elements in an order that the compiler chooses"
+        return "the compiler chooses the order of the elements of a concatenation"
     if '"tt.scan"(' in line and any(kind.startswith(("f", "bf")) for _, kind in _TENSOR.findall(_ending(lines))):
-        return "a scan's order is the compiler's"
+        return "the compiler chooses the order of a scan"
     return ""
 
 
 def _ending(lines: Sequence[str]) -> str:
-    """The line that ends the operation that `lines` begin with."""
+    """The line that ends the operation at the start of `lines`."""
     return next((line for line in lines if _TAIL.match(line)), "")
 
 
@@ -148,14 +149,16 @@ def _location(lines: Sequence[str]) -> str:
 
 
 def _renamed(lines: Sequence[str], name: str) -> list[str]:
-    """The lines after a reduction that has gained a result: `name` is its first one, to the end of its function."""
+    """The lines after a reduction that gained a result, with `name` replaced by its first result up to the function's
+    end.
+    """
     use = re.compile(re.escape(name) + r"(?![\w#$.-])")
     stop = next((number for number, line in enumerate(lines) if line.lstrip().startswith("tt.func ")), len(lines))
     return [use.sub(f"{name}#{0}", line) for line in lines[:stop]] + list(lines[stop:])
 
 
-def source_place(location: str, aliases: Mapping[str, str]) -> str:
-    """`file:line` of a location, of the outermost call where one was inlined into another."""
+def source_location(location: str, aliases: Mapping[str, str]) -> str:
+    """`file:line` of a location; for inlined code, of the outermost call."""
     seen: set[str] = set()
     while location and location not in seen:
         seen.add(location)
@@ -171,15 +174,15 @@ def _read(lines: Sequence[str]) -> _Reduction:
     head, tail = _HEAD.match(lines[0]), _TAIL.match(lines[-1])
     axis = _AXIS.match(head["rest"]) if head else None
     if head is None or tail is None or axis is None:
-        raise _CannotPin("it is written in a form that this version does not know")
+        raise _NotPinnable("its IR has an unsupported form")
     types = tuple(_TENSOR.findall(tail["types"]))
     operands = tuple(part.strip() for part in head["operands"].split(","))
     arguments = tuple(_BLOCK.findall(re.sub(r'loc\((?:[^()"]|"[^"]*"|\([^()]*\))*\)', "", lines[1])))
     body = tuple(lines[2:-1])
     if len(types) != len(operands) or len(arguments) != 2 * len(operands) or not body:
-        raise _CannotPin("its operands are not tensors of plain numbers")
+        raise _NotPinnable("its operands are not tensors of plain numbers")
     if any("({" in line or line.rstrip().endswith("{") for line in body):
-        raise _CannotPin("its combine function has control flow")
+        raise _NotPinnable("its combine function has control flow")
     for line in body[:-1]:
         _check(line)
     return _Reduction(
@@ -197,18 +200,18 @@ def _read(lines: Sequence[str]) -> _Reduction:
 
 
 def _check(line: str) -> None:
-    """Raises _CannotPin for a line of a combine whose operation could have several results."""
+    """Raise _NotPinnable for a line of a combine whose operation may have several results."""
     match = _OPERATION.match(line.strip())
     name = match["name"] if match else "unknown"
     if name == "tt.elementwise_inline_asm":
         if "pure = true" not in line:
-            raise _CannotPin("its combine function has assembly that is not pure")
+            raise _NotPinnable("its combine function has assembly that is not pure")
         if not _ASSEMBLY.search(line):
-            raise _CannotPin("its combine function has assembly other than one rounded operation")
+            raise _NotPinnable("its combine function has assembly other than one rounded operation")
     elif re.match(r"(tt|ttg|gpu)\.(load|store|atomic\w*|call|print|assert|get_program_id)\Z", name):
-        raise _CannotPin("its combine function reads or writes state")
+        raise _NotPinnable("its combine function reads or writes state")
     elif name not in _REWRITTEN and _EXACT.match(name) is None:
-        raise _CannotPin(f"its combine function has the operation {name}, which may be rounded in several ways")
+        raise _NotPinnable(f"its combine function has the operation {name}, which may be rounded in several ways")
 
 
 def _orderless(reduction: _Reduction, backend: str) -> bool:
@@ -217,22 +220,22 @@ def _orderless(reduction: _Reduction, backend: str) -> bool:
     return backend != "hip" and len(reduction.body) == 2 and _FREE.search(reduction.body[0]) is not None
 
 
-def _pinned(reduction: _Reduction, order: Order, backend: str, number: int) -> list[str]:
-    """The lines in the place of a reduction; `number` makes its names unlike any other's."""
+def _pinned_lines(reduction: _Reduction, order: Order, backend: str, number: int) -> list[str]:
+    """The lines that replace a reduction. `number` makes their names unique."""
     steps = order.steps(reduction.shape[reduction.axis])
     kind = _kind(reduction)
     if kind:
-        return _marked(reduction, Mark(kind, reduction.axis, tuple(_pairs(steps)), order.text))
+        return _placeholder_lines(reduction, Placeholder(kind, reduction.axis, tuple(_pairs(steps)), order.text))
     at, index = reduction.axis, f"%pinned{number}_index"
     shape, lines = list(reduction.shape), _index(reduction, index)
     values, types = [*reduction.operands, index], [*reduction.types, "i32"]
     before, after = shape[:at], shape[at + 1 :]
-    for first, part in orders.groups(steps):
+    for first, part in orders.reshape_groups(steps):
         last = first + len(part) == len(steps)
         length = reduction.shape[at] >> first
-        extents, places = orders.axes(part, length)
-        # The result of the last step has the axes that it had.
-        ahead, behind = (before, after) if last else (orders.joined(before), orders.joined(after))
+        extents, places = orders.split_extents(part, length)
+        # The result of the last step has the original axes.
+        ahead, behind = (before, after) if last else (orders.merged_extents(before), orders.merged_extents(after))
         target = [*ahead, *extents, *behind]
         if target != shape:
             names = [f"%pinned{number}_{first}c{part}" for part in range(len(values))]
@@ -254,18 +257,18 @@ def _pairs(steps: Sequence[Step]) -> list[Pair]:
     return [step for step in steps if isinstance(step, Pair)]
 
 
-def _marked(reduction: _Reduction, mark: Mark) -> list[str]:
-    """The reduction with a mark for its combine."""
+def _placeholder_lines(reduction: _Reduction, placeholder: Placeholder) -> list[str]:
+    """The reduction with a placeholder as its combine."""
     (kind,), shape = reduction.types, reduction.shape
     a, b = reduction.arguments
     settings = '{constraints = "=r,r,r", packed_element = 1 : i32, pure = true}'
     body = [
         f"^bb0({a}: {kind}, {b}: {kind}):",
-        f'%pinned = tt.elementwise_inline_asm "{mark.text}" {settings} {a}, {b} : {kind}, {kind} -> {kind}',
+        f'%pinned = tt.elementwise_inline_asm "{placeholder.text}" {settings} {a}, {b} : {kind}, {kind} -> {kind}',
         f"tt.reduce.return %pinned : {kind}",
     ]
-    narrow = [*shape[: mark.axis], *shape[mark.axis + 1 :]]
-    return _reduce(reduction, reduction.name, reduction.operands, mark.axis, (shape, narrow, (kind,)), body)
+    narrow = [*shape[: placeholder.axis], *shape[placeholder.axis + 1 :]]
+    return _reduce(reduction, reduction.name, reduction.operands, placeholder.axis, (shape, narrow, (kind,)), body)
 
 
 def _reduce(
@@ -276,7 +279,7 @@ def _reduce(
     types: tuple[Sequence[int], Sequence[int], Sequence[str]],
     body: Sequence[str],
 ) -> list[str]:
-    """A reduction of `values` over `axis`; `types` are the extents before and after it, and the numbers' types."""
+    """A reduction of `values` over `axis`. `types` are the extents before and after it, and the element types."""
     before, after, kinds = types
     inputs, results = (", ".join(_tensor(extents, kind) for kind in kinds) for extents in (before, after))
     results = f"({results})" if len(kinds) > 1 else results
@@ -293,7 +296,7 @@ def _tensor(shape: Sequence[int], kind: str) -> str:
 
 
 def _kind(reduction: _Reduction) -> str:
-    """The kind of a reduction whose combine is one addition or multiplication, as a mark names it; else nothing."""
+    """The kind of a reduction whose combine is a single addition or multiplication; empty for others."""
     step, end = _STEP.match(reduction.body[0]), _RETURN.match(reduction.body[-1])
     if len(reduction.body) != 2 or step is None or end is None or len(reduction.types) != 1:
         return ""
@@ -305,7 +308,7 @@ def _kind(reduction: _Reduction) -> str:
 
 
 def _index(reduction: _Reduction, name: str) -> list[str]:
-    """The index along the axis, as a tensor of the operands' shape."""
+    """The index along the axis as a tensor of the operands' shape."""
     count, at = reduction.shape[reduction.axis], reduction.axis
     thin = [count if place == at else 1 for place in range(len(reduction.shape))]
     types = [_tensor(shape, "i32") for shape in ([count], thin, reduction.shape)]
@@ -318,7 +321,7 @@ def _index(reduction: _Reduction, name: str) -> list[str]:
 
 
 def _ordered_body(reduction: _Reduction, backend: str) -> list[str]:
-    """The region of any reduction with the elements' index as one more operand, which puts the sides in order."""
+    """The region of a reduction with the element index as an additional operand that orders the two sides."""
     count = len(reduction.types)
     kinds = [*reduction.types, "i32"]
     sides = [[f"%pinned_{side}{part}" for part in range(count + 1)] for side in "ab"]
@@ -333,27 +336,28 @@ def _ordered_body(reduction: _Reduction, backend: str) -> list[str]:
     lines += [new for line in reduction.body[:-1] for new in _rounded(line, backend)]
     end = _RETURN.match(reduction.body[-1])
     if end is None:
-        raise _CannotPin("its combine function ends in a form that this version does not know")
+        raise _NotPinnable("its combine function ends in an unsupported form")
     return [*lines, f"tt.reduce.return {end['values']}, %pinned_least : {', '.join(kinds)}"]
 
 
 def _rounded(line: str, backend: str) -> list[str]:
-    """A line of a region, an addition, subtraction or product with its own rounding.
+    """A line of a region, with its own rounding for an addition, subtraction or product.
 
-    In bfloat16 it is done in float32 and rounded again, which is the same: float32 has more than twice as many digits.
+    bfloat16 is computed in float32 and rounded again, which gives the same result: float32 has more than twice the
+    digits.
     """
     quotient = _ROUNDED.match(line.strip())
     if quotient is not None:
         result, operands, kind = quotient.groups()
         if kind != "f32":
-            raise _CannotPin(f"its combine function divides or takes a root in {kind}")
+            raise _NotPinnable(f"its combine function divides or takes a root in {kind}")
         return [f"{result} = tt.precise_{'divf' if 'divf' in line else 'sqrt'} {operands} : f32"]
     if backend == "hip" and _FREE.search(line):
-        raise _CannotPin(_SIGNALLING)
+        raise _NotPinnable(_SIGNALLING)
     step = _STEP.match(line)
     if step is None:
         if re.search(r"= (arith\.(add|sub|mul|div)f|math\.sqrt) ", line):
-            raise _CannotPin("its combine function has arithmetic in a form that this version does not know")
+            raise _NotPinnable("its combine function has arithmetic in an unsupported form")
         return [line]
     name, kind, result, a, b = step["kind"], step["type"], step["name"], step["a"], step["b"]
     if kind == "bf16":
@@ -364,7 +368,7 @@ def _rounded(line: str, backend: str) -> list[str]:
             f"{result} = arith.truncf {wide[2]} : f32 to bf16",
         ]
     if kind not in _REGISTERS:
-        raise _CannotPin(f"its combine function computes in {kind}")
+        raise _NotPinnable(f"its combine function computes in {kind}")
     return [_instruction(name, kind, result, a, b, backend)]
 
 

@@ -1,4 +1,4 @@
-"""Kernels as their users write them, with their autotuning spaces; what the demonstration shows."""
+"""Typical user kernels with their autotuning spaces, for the demonstration."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A matrix product whose shape fits no tile, with the blocks ordered in groups of rows for the cache's sake.
+"""A masked GEMM whose shape is no multiple of the tile, with blocks ordered in groups of rows for cache locality.
 
-CHAINS sums run side by side over the tiles of K, as kernels do to keep the matrix units busy.
+CHAINS partial sums run interleaved over the tiles of K, as in kernels that keep the matrix units busy.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def"
@@ -23,7 +23,7 @@ def masked_gemm(
     a, b, c, M, N, K,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr, CHAINS: tl.constexpr,
 ):  # fmt: skip
-    """C = A B, both operands row-major fp16, sums in fp32."""
+    """C = A B, both operands row-major fp16, accumulated in fp32."""
     block = tl.program_id(0)
     rows, columns = tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
     group = block // (GROUP * columns)
@@ -63,7 +63,7 @@ def configurations() -> list[Any]:
 
 
 def grid(meta: dict[str, Any]) -> tuple[int]:
-    """The tiles of the result."""
+    """One block for each tile of the result."""
     return (-(-int(meta["M"]) // int(meta["BLOCK_M"])) * -(-int(meta["N"]) // int(meta["BLOCK_N"])),)
 
 

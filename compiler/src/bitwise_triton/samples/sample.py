@@ -1,4 +1,4 @@
-"""What a sample consists of."""
+"""The record of a sample."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from bitwise_triton.compilation import Grid
 
 @dataclass(frozen=True)
 class Sample:
-    """A kernel, the configurations that it is tuned over, one launch, and an element of the result worth a look.
+    """A kernel, its tuning space, one launch, and an element of the result to show.
 
-    `element` is named as the `bitwise` command does, `Y[0]`.
+    `element` has the form of the `bitwise` command, `Y[0]`.
     """
 
     name: str

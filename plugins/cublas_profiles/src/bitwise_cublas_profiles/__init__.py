@@ -1,1 +1,1 @@
-"""cuBLASLt: what its heuristic answers, run exactly as answered, and which bits follow."""
+"""cuBLASLt: query its heuristic, run the chosen algorithm, and map its configuration to a descriptor."""

@@ -1,4 +1,4 @@
-"""Which shapes lose values: the heuristic's answer judged, and the judgement proved with ones."""
+"""Audit of shapes that drop values of k: the prediction from the heuristic result, and its check with ones."""
 
 from __future__ import annotations
 
@@ -8,52 +8,52 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from bitwise_cublas_profiles.question import DTYPES, Answer, CublasError, Question, question
-from bitwise_cublas_profiles.tail import Tail, tail
+from bitwise_cublas_profiles.dropped_k import DroppedK, dropped_k
+from bitwise_cublas_profiles.query import DTYPES, CublasError, GemmQuery, HeuristicResult, gemm_query
 
 _LINE = re.compile(r"(?P<m>\d{1,10})[\s,x]+(?P<n>\d{1,10})[\s,x]+(?P<k>\d{1,10})(?:[\s,]+(?P<dtype>\w+))?\s*\Z")
 
 
-class Asks(Protocol):
-    """What can be asked: a loaded library."""
+class Heuristic(Protocol):
+    """A loaded library as the audit uses it."""
 
-    def ask(self, asked: Question, count: int = 1) -> tuple[Answer, ...]:
-        """The answers, best first."""
+    def heuristic(self, query: GemmQuery, count: int = 1) -> tuple[HeuristicResult, ...]:
+        """Heuristic results, best first."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One shape of an audit: what was answered and judged, and with ones what came back.
+    """The audit of one shape: the heuristic result, the prediction, and what a run on ones returned.
 
-    `error` says why there is no answer, or why it could not be run.  `counted` are the values of k that the sum held,
-    the smallest over all output elements, None where nothing was run.
+    `error` says why there is no result, or why it could not be run. `counted` is the number of values of k in the sum,
+    the minimum over all output elements; None if it was not run.
     """
 
-    asked: Question
-    answer: Answer | None
-    tail: Tail | None
+    query: GemmQuery
+    result: HeuristicResult | None
+    dropped_k: DroppedK | None
     error: str | None = None
     counted: int | None = None
 
     @property
     def confirmed(self) -> bool | None:
-        """Whether ones returned what was judged; None where nothing was run or judged."""
-        if self.counted is None or self.tail is None or self.tail.dropped is None:
+        """Whether the run on ones matches the prediction; None without a run or a prediction."""
+        if self.counted is None or self.dropped_k is None or self.dropped_k.count is None:
             return None
-        return self.counted == self.asked.k - self.tail.dropped
+        return self.counted == self.query.k - self.dropped_k.count
 
     def record(self) -> dict[str, object]:
-        """As JSON has it."""
-        asked = self.asked
+        """The finding as a JSON object."""
+        query = self.query
         return {
-            "m": asked.m, "n": asked.n, "k": asked.k, "a": asked.a, "b": asked.b, "c": asked.c,
-            "compute": asked.compute,
-            "configuration": self.answer.configuration.record() if self.answer else None,
-            "workspace": self.answer.workspace if self.answer else None,
-            "dropped": self.tail.dropped if self.tail else None,
-            "verdict": self.tail.verdict if self.tail else "no answer",
-            "reason": self.tail.reason if self.tail else self.error,
+            "m": query.m, "n": query.n, "k": query.k, "a": query.a, "b": query.b, "c": query.c,
+            "compute": query.compute,
+            "configuration": self.result.configuration.record() if self.result else None,
+            "workspace": self.result.workspace if self.result else None,
+            "dropped": self.dropped_k.count if self.dropped_k else None,
+            "verdict": self.dropped_k.verdict if self.dropped_k else "no result",
+            "reason": self.dropped_k.reason if self.dropped_k else self.error,
             "counted": self.counted,
             "error": self.error,
             "confirmed": self.confirmed,
@@ -61,31 +61,33 @@ class Finding:
 
 
 def audit(
-    library: Asks, questions: Iterable[Question], count_ones: Callable[[Question, Answer], int] | None = None
+    library: Heuristic,
+    queries: Iterable[GemmQuery],
+    count_ones: Callable[[GemmQuery, HeuristicResult], int] | None = None,
 ) -> Iterator[Finding]:
-    """One finding a question, in order; `count_ones` runs the answer on ones and returns the smallest output.
+    """One finding for each query, in order. `count_ones` runs the result on ones and returns the smallest output.
 
-    A question that the library cannot answer is a finding with an error, and stops nothing.
+    A query that the library cannot serve yields a finding with an error.
     """
-    for asked in questions:
+    for query in queries:
         try:
-            answer = library.ask(asked)[0]
+            result = library.heuristic(query)[0]
         except CublasError as error:
-            yield Finding(asked, None, None, error=str(error))
+            yield Finding(query, None, None, error=str(error))
             continue
-        judged = tail(asked.k, answer.configuration)
+        predicted = dropped_k(query.k, result.configuration)
         try:
-            counted = count_ones(asked, answer) if count_ones is not None else None
+            counted = count_ones(query, result) if count_ones is not None else None
         except CublasError as error:
-            yield Finding(asked, answer, judged, error=str(error))
+            yield Finding(query, result, predicted, error=str(error))
             continue
-        yield Finding(asked, answer, judged, counted=counted)
+        yield Finding(query, result, predicted, counted=counted)
 
 
-def read_shapes(path: Path, dtype: str = "fp16", out: str | None = None, **options: Any) -> list[Question]:
-    """The questions of a file, a line each: `M N K` or `M N K dtype`, with spaces, commas or x between them.
+def read_shapes(path: Path, dtype: str = "fp16", out: str | None = None, **options: Any) -> list[GemmQuery]:
+    """The queries of a file with a line `M N K` or `M N K dtype` each, separated by spaces, commas or x.
 
-    Empty lines and what follows # are skipped.  Raises CublasError with the line's number for anything else.
+    Empty lines and text after # are ignored. Raises CublasError with the line's number for anything else.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -102,11 +104,11 @@ def read_shapes(path: Path, dtype: str = "fp16", out: str | None = None, **optio
             raise CublasError(f"{path}:{number}: {content!r} is not of the form M N K or M N K dtype")
         given = matched["dtype"] or dtype
         if given not in DTYPES:
-            raise CublasError(f"{path}:{number}: {given!r} is no type of operands; there are {', '.join(DTYPES)}")
+            raise CublasError(f"{path}:{number}: {given!r} is not an operand type; choose one of {', '.join(DTYPES)}")
         try:
-            found.append(question(int(matched["m"]), int(matched["n"]), int(matched["k"]), given, out, **options))
+            found.append(gemm_query(int(matched["m"]), int(matched["n"]), int(matched["k"]), given, out, **options))
         except CublasError as error:
             raise CublasError(f"{path}:{number}: {error}") from None
     if not found:
-        raise CublasError(f"{path}: holds no shape; write a line M N K for each")
+        raise CublasError(f"{path}: there is no shape; write one M N K to a line")
     return found

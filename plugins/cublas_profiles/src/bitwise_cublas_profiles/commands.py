@@ -12,15 +12,15 @@ import typer
 
 from bitwise_cublas_profiles import report
 from bitwise_cublas_profiles.audit import Finding, audit, read_shapes
-from bitwise_cublas_profiles.driver import machine
+from bitwise_cublas_profiles.driver import gpu_provenance
 from bitwise_cublas_profiles.library import Library
-from bitwise_cublas_profiles.question import WORKSPACE, Answer, CublasError, Question, question
+from bitwise_cublas_profiles.query import WORKSPACE, CublasError, GemmQuery, HeuristicResult, gemm_query
 
 WRONG_INPUT, LOSSES = 2, 1
 
 app = typer.Typer(
     name="cublas",
-    help="What cuBLASLt answers for a matrix product, and which products lose values.",
+    help="Query cuBLASLt's heuristic, and find the matrix products whose sums drop values.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -28,12 +28,10 @@ app = typer.Typer(
 )
 
 Size = Annotated[int, typer.Argument(min=1)]
-Dtype = Annotated[str, typer.Option("--dtype", help="The operands: fp16, bf16, e4m3, e5m2, tf32 or fp32.")]
-Out = Annotated[str | None, typer.Option("--out-dtype", help="The output; by default the operands' type, bf16 of fp8.")]
-Path_ = Annotated[
-    Path | None, typer.Option("--library", metavar="PATH", help="A libcublasLt.so; by default PyTorch's.")
-]
-Workspace = Annotated[int, typer.Option("--workspace", min=0, metavar="BYTES", help="What split k may use.")]
+Dtype = Annotated[str, typer.Option("--dtype", help="Operand type: fp16, bf16, e4m3, e5m2, tf32 or fp32.")]
+Out = Annotated[str | None, typer.Option("--out-dtype", help="Output type; default: the operand type, bf16 for fp8.")]
+Path_ = Annotated[Path | None, typer.Option("--library", metavar="PATH", help="A libcublasLt.so; default: PyTorch's.")]
+Workspace = Annotated[int, typer.Option("--workspace", min=0, metavar="BYTES", help="Workspace limit.")]
 Transposes = Annotated[str | None, typer.Option("--transposes", help="How A and B are stored: NN, NT, TN or TT.")]
 Epilogue = Annotated[str, typer.Option("--epilogue", help="none, relu, gelu, bias, relu_bias or gelu_bias.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -41,29 +39,29 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @app.callback()
 def cublas() -> None:
-    """What cuBLASLt answers for a matrix product, and which products lose values."""
+    """Query cuBLASLt's heuristic, and find the matrix products whose sums drop values."""
 
 
 @app.command()
 def ask(
     m: Size, n: Size, k: Size, dtype: Dtype = "fp16", out: Out = None, library: Path_ = None,
     workspace: Workspace = WORKSPACE, transposes: Transposes = None, epilogue: Epilogue = "none",
-    batch: Annotated[int, typer.Option("--batch", min=1, help="How many products of this shape.")] = 1,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Batch count.")] = 1,
     leading: Annotated[
         str | None, typer.Option("--leading", metavar="A,B,C", help="Leading dimensions, in elements; - for dense.")
     ] = None,
     strides: Annotated[
-        str | None, typer.Option("--batch-strides", metavar="A,B,C", help="Elements between a batch's matrices.")
+        str | None, typer.Option("--batch-strides", metavar="A,B,C", help="Batch strides, in elements; - for dense.")
     ] = None,
     alignment: Annotated[
-        str | None, typer.Option("--alignment", metavar="A,B,C", help="Bytes that the pointers are multiples of.")
+        str | None, typer.Option("--alignment", metavar="A,B,C", help="Alignment of the pointers, in bytes.")
     ] = None,
-    count: Annotated[int, typer.Option("--count", min=1, help="How many answers, best first.")] = 1,
+    count: Annotated[int, typer.Option("--count", min=1, help="Number of results, best first.")] = 1,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Ask the heuristic what it would run for C[M, N] = A[M, K] B[K, N]; needs the GPU that it answers for.
+    """Print what the heuristic selects for C[M, N] = A[M, K] B[K, N]; needs a GPU of the target model.
 
-    Exit status: 0 answered, 2 something is wrong in an argument, or the library has no answer.
+    Exit status: 0 on success, 2 for an invalid argument or if the library has no result.
     """
     with _errors():
         options: dict[str, Any] = {"workspace": workspace, "epilogue": epilogue, "batch": batch, **_stored(transposes)}
@@ -71,16 +69,16 @@ def ask(
             options |= {f"{name}_{matrix}": each for matrix, each in zip("abc", _three(option, text), strict=True)}
         if alignment is not None:
             options["alignment"] = tuple(each or 256 for each in _three("--alignment", alignment))
-        asked = question(m, n, k, dtype, out, **options)
+        query = gemm_query(m, n, k, dtype, out, **options)
         with Library(library) as loaded:
-            answers = loaded.ask(asked, count)
+            results = loaded.heuristic(query, count)
             version, path = loaded.version, str(loaded.path)
     if as_json:
-        found = [{**each.configuration.record(), "workspace": each.workspace, "waves": each.waves} for each in answers]
-        typer.echo(json.dumps({"version": version, "library": path, "question": asked.words, "answers": found}))
+        found = [{**each.configuration.record(), "workspace": each.workspace, "waves": each.waves} for each in results]
+        typer.echo(json.dumps({"version": version, "library": path, "query": query.description, "results": found}))
         return
-    for answer in answers:
-        typer.echo(f"{asked.words}: {report.in_short(answer.configuration)}; workspace {answer.workspace} bytes")
+    for result in results:
+        typer.echo(f"{query.description}: {report.one_line(result.configuration)}; workspace {result.workspace} bytes")
 
 
 @app.command(name="audit")
@@ -89,41 +87,41 @@ def audit_command(
     n: Annotated[int | None, typer.Argument(min=1)] = None,
     k: Annotated[int | None, typer.Argument(min=1)] = None,
     shapes: Annotated[
-        Path | None, typer.Option("--shapes", metavar="FILE", help="A shape a line: M N K, or M N K dtype.")
+        Path | None, typer.Option("--shapes", metavar="FILE", help="One shape to a line: M N K, or M N K dtype.")
     ] = None,
     dtype: Dtype = "fp16", out: Out = None, library: Path_ = None, workspace: Workspace = WORKSPACE,
     transposes: Transposes = None,
-    run: Annotated[bool, typer.Option("--run", help="Prove it: multiply ones as answered, and count.")] = False,
+    run: Annotated[bool, typer.Option("--run", help="Check each prediction by a run on ones.")] = False,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Tell which shapes lose the last values of k, from the heuristic's answer alone.
+    """Report the shapes whose sums drop the last values of k, from the heuristic's result.
 
-    Exit status: 0 none loses any, 1 some do, 2 something is wrong in an argument, 3 some are not known.
+    Exit status: 0 if none drops any, 1 if some do, 2 for an invalid argument, 3 if some are unknown.
     """
     with _errors():
         options: dict[str, Any] = {"workspace": workspace, **_stored(transposes)}
         if shapes is not None and m is None:
-            questions = read_shapes(shapes, dtype, out, **options)
+            queries = read_shapes(shapes, dtype, out, **options)
         elif shapes is None and m is not None and n is not None and k is not None:
-            questions = [question(m, n, k, dtype, out, **options)]
+            queries = [gemm_query(m, n, k, dtype, out, **options)]
         else:
             raise CublasError("give one shape, M N K, or a file of them with --shapes")
         with Library(library) as loaded:
-            findings = list(audit(loaded, questions, _counter(loaded) if run else None))
+            findings = list(audit(loaded, queries, _counter(loaded) if run else None))
             version = loaded.version
-    show(findings, version, as_json, machine())
+    show(findings, version, as_json, gpu_provenance())
     raise typer.Exit(status(findings))
 
 
 def status(findings: list[Finding]) -> int:
     """The exit status of an audit."""
-    if any(each.tail is not None and each.tail.dropped for each in findings):
+    if any(each.dropped_k is not None and each.dropped_k.count for each in findings):
         return LOSSES
-    return 3 if any(each.tail is None or each.tail.dropped is None for each in findings) else 0
+    return 3 if any(each.dropped_k is None or each.dropped_k.count is None for each in findings) else 0
 
 
 def show(findings: list[Finding], version: str, as_json: bool, where: Mapping[str, str] | None = None) -> None:
-    """Prints an audit: every shape that is not whole, all of them where there are few, and a summary."""
+    """Print an audit: every incomplete shape, all shapes if there are few, and a summary."""
     if as_json:
         records = [each.record() for each in findings]
         content = {"version": version, **(where or {}), "summary": report.summary(findings), "shapes": records}
@@ -131,31 +129,31 @@ def show(findings: list[Finding], version: str, as_json: bool, where: Mapping[st
         return
     few = len(findings) <= 20
     for each in findings:
-        if few or each.tail is None or each.tail.dropped != 0 or each.confirmed is False:
-            typer.echo(report.line(each))
-    for sentence in report.sentences(findings):
+        if few or each.dropped_k is None or each.dropped_k.count != 0 or each.confirmed is False:
+            typer.echo(report.finding_line(each))
+    for sentence in report.summary_lines(findings):
         typer.echo(f"cuBLASLt {version}: {sentence}")
 
 
-def _counter(loaded: Library) -> Callable[[Question, Answer], int]:
-    def count(asked: Question, answer: Answer) -> int:
+def _counter(loaded: Library) -> Callable[[GemmQuery, HeuristicResult], int]:
+    def count(query: GemmQuery, result: HeuristicResult) -> int:
         from bitwise_cublas_profiles.tensors import count_ones
 
         try:
-            return count_ones(loaded, asked, answer)
+            return count_ones(loaded, query, result)
         except ImportError:
-            raise CublasError("--run multiplies on the GPU through PyTorch, which is not installed") from None
+            raise CublasError("--run needs PyTorch, which is not installed") from None
 
     return count
 
 
 def _three(option: str, text: str | None) -> list[int | None]:
-    """Numbers for A, B and C, None for a matrix that is dense."""
+    """Integers for A, B and C; None for a dense matrix."""
     if text is None:
         return [None, None, None]
     parts = [each.strip() for each in text.split(",")]
     if len(parts) != 3 or not all(each == "-" or (each.isascii() and each.isdigit()) for each in parts):
-        raise CublasError(f"{option}: {text!r} is not of the form A,B,C, three numbers of which any may be -")
+        raise CublasError(f"{option}: {text!r} is not of the form A,B,C; each is a number or -")
     return [None if each == "-" else int(each) for each in parts]
 
 
@@ -163,7 +161,7 @@ def _stored(transposes: str | None) -> dict[str, Any]:
     if transposes is None:
         return {}
     if len(transposes) != 2 or set(transposes) - {"N", "T"}:
-        raise CublasError(f"--transposes: {transposes!r} is none of NN, NT, TN and TT")
+        raise CublasError(f"--transposes: {transposes!r} is not one of NN, NT, TN and TT")
     return {"transpose_a": transposes[0] == "T", "transpose_b": transposes[1] == "T"}
 
 

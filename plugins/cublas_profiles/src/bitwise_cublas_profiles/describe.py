@@ -1,4 +1,4 @@
-"""From a question and the heuristic's answer to the descriptor: which bits the library's kernel returns."""
+"""From a query and the heuristic's configuration to the descriptor of the kernel that the library runs."""
 
 from __future__ import annotations
 
@@ -8,65 +8,72 @@ from typing import Any
 from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Instruction, dealt_blocks, dealt_lanes
 from bitwise_core.descriptors.cuts import Start
 from bitwise_core.problems import BiasedProduct
-from bitwise_cublas_profiles.profile import Declined, Profile, Row
-from bitwise_cublas_profiles.question import FP8, Configuration, Question
-from bitwise_cublas_profiles.tail import ALGORITHM as SLICED
-from bitwise_cublas_profiles.tail import tail
+from bitwise_cublas_profiles.dropped_k import ALGORITHM as SPLIT_K_ALGORITHM
+from bitwise_cublas_profiles.dropped_k import dropped_k
+from bitwise_cublas_profiles.profile import NotCovered, Profile, Row
+from bitwise_cublas_profiles.query import FP8, Configuration, GemmQuery
 
 
-def descriptor_of(asked: Question, configuration: Configuration, known: Profile, *, beyond: bool = False) -> GEMMDesc:
-    """The descriptor of what the library runs for a question that it answered with this configuration.
+def descriptor_of(
+    query: GemmQuery, configuration: Configuration, known: Profile, *, extrapolate: bool = False
+) -> GEMMDesc:
+    """The descriptor of the GEMM that the library runs for a query with this configuration.
 
-    With a bias it is that of the product whose sum the bias is added to, in fp32, before the one rounding.
-    With `beyond`, layouts and output types that the profile has no row for are described as those that it has: a
-    candidate for measurements, not a claim.  Raises Declined, with the key, for everything else that is not measured.
+    With a bias it describes the product whose fp32 sum the bias is added to before the single rounding. `extrapolate`
+    applies the rows of other layouts and output types to those without rows: a candidate for measurements, not a
+    measured fact. Raises NotCovered, with the key, for everything else that is not measured.
     """
-    return _Case(asked, configuration, known, beyond).described()
+    return _Description(query, configuration, known, extrapolate).descriptor()
 
 
-def biased_product_of(asked: Question, configuration: Configuration, known: Profile) -> BiasedProduct:
-    """As `descriptor_of`, for a question with a bias: the product's descriptor, and when its sum is rounded."""
+def biased_product_of(query: GemmQuery, configuration: Configuration, known: Profile) -> BiasedProduct:
+    """As `descriptor_of` for a query with a bias: the product's descriptor, and whether its sum is rounded first."""
     try:
-        return BiasedProduct(product=descriptor_of(asked, configuration, known))
-    except Declined as once:
+        return BiasedProduct(product=descriptor_of(query, configuration, known))
+    except NotCovered as once:
         try:
-            found = _Case(asked, configuration, known, False, rounded_first=True).described()
-        except Declined:
+            found = _Description(query, configuration, known, False, rounded_first=True).descriptor()
+        except NotCovered:
             raise once from None
         return BiasedProduct(product=found, rounded_first=True)
 
 
-class _Case:
-    """One question, its answer and a profile."""
+class _Description:
+    """The descriptor of one query and configuration by one profile."""
 
     def __init__(
-        self, asked: Question, configuration: Configuration, known: Profile, beyond: bool, rounded_first: bool = False
+        self,
+        query: GemmQuery,
+        configuration: Configuration,
+        known: Profile,
+        extrapolate: bool,
+        rounded_first: bool = False,
     ) -> None:
-        self.asked, self.configuration, self.known, self.beyond = asked, configuration, known, beyond
+        self.query, self.configuration, self.known, self.extrapolate = query, configuration, known, extrapolate
         self.rounded_first = rounded_first
 
-    def declined(self, why: str) -> Declined:
-        """What is missing, with the key."""
+    def not_covered(self, why: str) -> NotCovered:
+        """The error for a missing measurement, with the key."""
         fields = ", ".join(f"{name} {value}" for name, value in self.configuration.record().items())
-        return Declined(f"{self.asked.words} by {self.known.words} is not described: {why} ({fields})")
+        return NotCovered(f"{self.query.description} by {self.known.description} is not described: {why} ({fields})")
 
-    def described(self) -> GEMMDesc:
-        asked, configuration = self.asked, self.configuration
-        if asked.compute != "fp32" or asked.a == "fp32":
-            raise self.declined("products of fp32 operands have no rows")
-        if asked.epilogue not in ("none", "bias"):
-            raise self.declined(f"the epilogue {asked.epilogue} is not measured")
-        if asked.fast_accumulation:
-            raise self.declined("fast accumulation is not measured")
-        if not self.beyond:
+    def descriptor(self) -> GEMMDesc:
+        query, configuration = self.query, self.configuration
+        if query.compute != "fp32" or query.a == "fp32":
+            raise self.not_covered("products of fp32 operands have no rows")
+        if query.epilogue not in ("none", "bias"):
+            raise self.not_covered(f"the epilogue {query.epilogue} is not measured")
+        if query.fast_accumulation:
+            raise self.not_covered("fast accumulation is not measured")
+        if not self.extrapolate:
             self._check_measured()
         row = self.known.row("algorithms", algorithm=configuration.algorithm)
         if row is None:
-            raise self.declined(f"algorithm {configuration.algorithm} has no row")
+            raise self.not_covered(f"algorithm {configuration.algorithm} has no row")
         self._check_layout(row, f"algorithm {configuration.algorithm}")
         family = str(row["family"])
-        if asked.a in FP8 and family != "single":
-            raise self.declined(f"algorithm {configuration.algorithm} is not measured on fp8")
+        if query.a in FP8 and family != "single":
+            raise self.not_covered(f"algorithm {configuration.algorithm} is not measured on fp8")
         families: dict[str, Callable[[], GEMMDesc]] = {
             "single": self._single, "per_mma": self._per_mma, "chain": self._chain, "lanes": self._lanes,
             "dot": self._dot,
@@ -74,53 +81,55 @@ class _Case:
         try:
             return families[family]()
         except DescriptorError as error:
-            raise self.declined(str(error)) from None
+            raise self.not_covered(str(error)) from None
 
     def _check_measured(self) -> None:
-        asked = self.asked
-        operands = asked.a if asked.a == asked.b else f"{asked.a} x {asked.b}"
-        if self.known.row("layouts", operands=operands, transposes=asked.letters, output=asked.c) is None:
-            raise self.declined(f"operands of {operands} that lie {asked.letters}, to {asked.c}, are not measured")
-        gaps = any(getattr(asked, f"ld_{name}") not in (None, width) for name, width in asked.widths.items())
-        matrices, dense_output = asked.m > 1 and asked.n > 1, asked.ld_c in (None, asked.n)
-        if asked.batch > 1 and asked.epilogue == "none":
-            if gaps or not asked.consecutive:
-                self._check_form("batches with gaps", measured=matrices and asked.consecutive_output)
+        query = self.query
+        operands = query.a if query.a == query.b else f"{query.a} x {query.b}"
+        if self.known.row("layouts", operands=operands, transposes=query.transposes, output=query.c) is None:
+            raise self.not_covered(
+                f"{operands} operands stored {query.transposes}, with output {query.c}, are not measured"
+            )
+        gaps = any(getattr(query, f"ld_{name}") not in (None, width) for name, width in query.dense_ld.items())
+        matrices, dense_output = query.m > 1 and query.n > 1, query.ld_c in (None, query.n)
+        if query.batch > 1 and query.epilogue == "none":
+            if gaps or not query.contiguous_batch:
+                self._check_feature("strided batches", measured=matrices and query.contiguous_output_batch)
             else:
-                self._check_form("batches", measured=asked.m > 1 or asked.n > 1)
-        elif asked.epilogue == "bias":
-            measured = (matrices and dense_output if gaps else asked.n > 1) and asked.batch == 1
+                self._check_feature("batches", measured=query.m > 1 or query.n > 1)
+        elif query.epilogue == "bias":
+            measured = (matrices and dense_output if gaps else query.n > 1) and query.batch == 1
             if self.rounded_first:
-                form, more = "biases of rounded sums", {"reduction": self.configuration.reduction}
+                feature, more = "biases added after rounding", {"reduction": self.configuration.reduction}
             else:
-                form, more = ("biases of rows with gaps" if gaps else "biases"), {}
-            self._check_form(form, measured=measured, **more)
+                feature, more = ("biases with padded rows" if gaps else "biases"), {}
+            self._check_feature(feature, measured=measured, **more)
         elif gaps:
-            self._check_form("rows with gaps between them", measured=matrices and dense_output)
-        if min(asked.alignment) < 16:
-            raise self.declined("pointers that are no multiples of 16 bytes are not measured")
+            self._check_feature("padded rows", measured=matrices and dense_output)
+        if min(query.alignment) < 16:
+            raise self.not_covered("pointers without 16-byte alignment are not measured")
 
-    def _check_form(self, form: str, *, measured: bool, **more: Any) -> None:
-        """Raises Declined where a product of this form is not known to be described as the plain one is."""
+    def _check_feature(self, feature: str, *, measured: bool, **more: Any) -> None:
+        """Raise NotCovered unless a product with this feature was measured to have the plain product's descriptor."""
         sliced = self.configuration.split_k > 1
-        row = self.known.row("forms", form=form, algorithm=self.configuration.algorithm, sliced=sliced, **more)
-        if row is None or not measured or self.asked.a not in row["dtypes"]:
-            how = f"algorithm {self.configuration.algorithm}{' with slices' if sliced else ''} on {self.asked.a}"
-            raise self.declined(f"{form} are not measured for this shape by {how}")
+        row = self.known.row("features", feature=feature, algorithm=self.configuration.algorithm, sliced=sliced, **more)
+        if row is None or not measured or self.query.a not in row["dtypes"]:
+            how = f"algorithm {self.configuration.algorithm}{' with slices' if sliced else ''} on {self.query.a}"
+            raise self.not_covered(f"{feature} are not measured for this shape by {how}")
 
     def _check_layout(self, row: Row, what: str) -> None:
-        """Raises Declined where a row holds for some layouts, and not for the one asked."""
-        if not self.beyond and self.asked.letters not in row.get("transposes", (self.asked.letters,)):
-            raise self.declined(f"{what} is not measured on operands that lie {self.asked.letters}")
+        """Raise NotCovered if a row was measured for some layouts and not for the query's."""
+        if not self.extrapolate and self.query.transposes not in row.get("transposes", (self.query.transposes,)):
+            raise self.not_covered(f"{what} is not measured on operands stored {self.query.transposes}")
 
     def _stages(self, family: str) -> Row:
-        number, asked = self.configuration.stages, self.asked
+        number, query = self.configuration.stages, self.query
         row = self.known.row("stages", family=family, stages=number)
         if row is None:
-            raise self.declined(f"STAGES_ID {number} of algorithm {self.configuration.algorithm} has no row")
-        for name in {asked.a, asked.b}:
+            raise self.not_covered(f"STAGES_ID {number} of algorithm {self.configuration.algorithm} has no row")
+        for name in {query.a, query.b}:
             if name not in row["dtypes"]:
-                raise self.declined(f"STAGES_ID {number} is not measured on {name}")
+                raise self.not_covered(f"STAGES_ID {number} is not measured on {name}")
         return row
 
     def _instruction(self, family: str, k: int) -> Instruction:
@@ -129,119 +138,120 @@ class _Case:
         return Instruction(architecture=self.known.architecture, family=str(row["unit"]), k=k)
 
     def _merge(self) -> tuple[str, str, Start]:
-        """The type of a finished slice, that of the running sum, and what this starts from."""
+        """The dtype of a finished slice, the dtype of the running sum, and its initial value."""
         row = self.known.row("merges", reduction=self.configuration.reduction)
         if row is None:
-            raise self.declined(f"REDUCTION_SCHEME {self.configuration.reduction} has no row")
-        partial, merge = (self.asked.c if row[name] == "output" else "fp32" for name in ("partial", "merge"))
+            raise self.not_covered(f"REDUCTION_SCHEME {self.configuration.reduction} has no row")
+        partial, merge = (self.query.c if row[name] == "output" else "fp32" for name in ("partial", "merge"))
         return partial, merge, row.get("start", "first")
 
     def _matrix(self, row: Row, cuts: tuple[Cut, ...], dropped: int = 0, *, first: bool = False) -> GEMMDesc:
-        asked, k = self.asked, int(row["instruction_k"])
+        query, k = self.query, int(row["instruction_k"])
         return GEMMDesc(
-            k=asked.k, left_dtype=asked.a, right_dtype=asked.b, output_dtype=asked.c, path="matrix",
+            k=query.k, left_dtype=query.a, right_dtype=query.b, output_dtype=query.c, path="matrix",
             instruction=self._instruction(str(row["family"]), k), instruction_k=k, k_cuts=cuts, k_dropped=dropped,
             k_loop_step=int(row["k_step"]) if first else None, short_turn="first" if first else "last",
         )  # fmt: skip
 
     def _single(self) -> GEMMDesc:
-        """One accumulator over a slice of whole k steps; fp8 on sm_90 closes one every step."""
+        """One accumulator over a slice of whole k steps. fp8 on sm_90 promotes its accumulator every step."""
         row = self._stages("single")
-        split, step, k = self.configuration.split_k, int(row["k_step"]), self.asked.k
+        split, step, k = self.configuration.split_k, int(row["k_step"]), self.query.k
         block = (Cut(span=int(row["block"])),) if row["block"] else ()
         if split <= 1:
             return self._matrix(row, block)
-        if self.configuration.algorithm != SLICED:
-            raise self.declined(f"slices of algorithm {self.configuration.algorithm} are not measured")
-        found = tail(k, self.configuration)
-        if found.dropped is None:
-            raise self.declined(found.reason)
+        if self.configuration.algorithm != SPLIT_K_ALGORITHM:
+            raise self.not_covered(f"slices of algorithm {self.configuration.algorithm} are not measured")
+        found = dropped_k(k, self.configuration)
+        if found.count is None:
+            raise self.not_covered(found.reason)
         chunk = -(-(k // split) // step) * step
         if self._merge() != ("fp32", "fp32", "first"):
-            raise self.declined(f"REDUCTION_SCHEME {self.configuration.reduction} of this algorithm is not measured")
-        return self._matrix(row, (Cut(span=chunk), *block), found.dropped)
+            raise self.not_covered(f"REDUCTION_SCHEME {self.configuration.reduction} of this algorithm is not measured")
+        return self._matrix(row, (Cut(span=chunk), *block), found.count)
 
     def _per_mma(self) -> GEMMDesc:
-        """The short turn first, on the grid of the turn; slices of whole grains, each with its own short turn."""
-        if self.configuration.algorithm == 12 and self.asked.k != 1:
-            raise self.declined("algorithm 12 was seen with k = 1 only")
+        """The k remainder first, in steps of the k loop; slices of whole granules, each with its own remainder."""
+        if self.configuration.algorithm == 12 and self.query.k != 1:
+            raise self.not_covered("algorithm 12 was measured with k = 1 only")
         row = self._stages("per_mma")
-        split, k = self.configuration.split_k, self.asked.k
+        split, k = self.configuration.split_k, self.query.k
         if split <= 1:
             return self._matrix(row, (), first=True)
-        grain = self._grain()
-        whole = -(-k // grain)
-        chunk = -(-whole // split) * grain
+        granularity = self._granularity()
+        granules = -(-k // granularity)
+        chunk = -(-granules // split) * granularity
         partial, merge, start = self._merge()
         cut = Cut(span=chunk, partial_dtype=partial, merge_dtype=merge, start=start)
         return self._matrix(row, (cut,), first=True)
 
-    def _grain(self) -> int:
-        """What slices are whole multiples of: the largest grain of the layout that divides k, the smallest for none."""
-        letters, k = self.asked.letters, self.asked.k
-        rows = sorted(self.known.tables["grains"], key=lambda row: int(row["grain"]), reverse=True)
-        allowed = [row for row in rows if letters in row.get("transposes", (letters,))]
-        chosen = next((row for row in allowed if k % int(row["grain"]) == 0), allowed[-1])
-        self.known.used("grains", chosen)
-        return int(chosen["grain"])
+    def _granularity(self) -> int:
+        """The unit of slice lengths: the largest granularity of the layout that divides k, or the smallest."""
+        transposes, k = self.query.transposes, self.query.k
+        table = self.known.tables["granularities"]
+        rows = sorted(table, key=lambda row: int(row["granularity"]), reverse=True)
+        allowed = [row for row in rows if transposes in row.get("transposes", (transposes,))]
+        chosen = next((row for row in allowed if k % int(row["granularity"]) == 0), allowed[-1])
+        self.known.record_use("granularities", chosen)
+        return int(chosen["granularity"])
 
     def _scalar(self, *cuts: Cut) -> GEMMDesc:
-        asked = self.asked
+        query = self.query
         row = self.known.row("algorithms", algorithm=self.configuration.algorithm)
         if row is not None and row.get("start") == "zero":
-            cuts = from_zero(cuts)
+            cuts = starting_from_zero(cuts)
         return GEMMDesc(
-            k=asked.k, left_dtype=asked.a, right_dtype=asked.b, output_dtype=asked.c, path="fma", k_cuts=cuts
+            k=query.k, left_dtype=query.a, right_dtype=query.b, output_dtype=query.c, path="fma", k_cuts=cuts
         )
 
     def _row(self, section: str) -> Row | None:
-        """The row of a scalar kernel, found by its algorithm, its custom option and the layout."""
+        """The row of a scalar kernel, by its algorithm, its custom option and the layout."""
         keys = {"algorithm": self.configuration.algorithm, "custom": self.configuration.custom}
-        row = self.known.row(section, self.asked.letters, **keys)
+        row = self.known.row(section, self.query.transposes, **keys)
         if row is not None:
             self._check_layout(row, f"CUSTOM_OPTION {self.configuration.custom}")
         return row
 
     def _chain(self) -> GEMMDesc:
-        """Contiguous chunks, accumulators that close in them, all in ascending order; or lanes."""
+        """Contiguous chunks, each a chain of accumulated blocks in ascending order; or lanes."""
         configuration = self.configuration
         if configuration.split_k > 1:
-            raise self.declined(f"{configuration.split_k} slices of algorithm {configuration.algorithm} have no row")
+            raise self.not_covered(f"{configuration.split_k} slices of algorithm {configuration.algorithm} have no row")
         row = self._row("chains")
         if row is None:
-            return self._dealt()
+            return self._interleaved()
         chunks = () if row["chunks"] == 1 else (Cut(count=int(row["chunks"])),)
         return self._scalar(*chunks, *((Cut(span=int(row["block"])),) if row["block"] else ()))
 
     def _lanes(self) -> GEMMDesc:
-        """A matrix and a vector: the lanes of one output element, and slices in front of them."""
-        asked, configuration = self.asked, self.configuration
-        if asked.m > 1 and asked.n > 1:
-            raise self.declined("this algorithm was seen with vectors only")
+        """A matrix times a vector: the lanes of one output element, inside split-K slices."""
+        query, configuration = self.query, self.configuration
+        if query.m > 1 and query.n > 1:
+            raise self.not_covered("this algorithm was measured on vectors only")
         if configuration.split_k > 1 and configuration.reduction != 2:
-            raise self.declined(f"REDUCTION_SCHEME {configuration.reduction} of this algorithm is not measured")
+            raise self.not_covered(f"REDUCTION_SCHEME {configuration.reduction} of this algorithm is not measured")
         if (row := self._row("slices")) is not None:
             if configuration.split_k > 1:
-                raise self.declined(f"CUSTOM_OPTION {configuration.custom} was seen without slices only")
+                raise self.not_covered(f"CUSTOM_OPTION {configuration.custom} was measured without slices only")
             return self._scalar(Cut(count=int(row["lanes"])), Cut(span=int(row["chunk"])))
-        return self._dealt()
+        return self._interleaved()
 
-    def _dealt(self) -> GEMMDesc:
-        """Lanes that take tiles of k in turn, in contiguous slices."""
-        asked, configuration, row = self.asked, self.configuration, self._row("lanes")
+    def _interleaved(self) -> GEMMDesc:
+        """Lanes that take tiles of k round-robin, inside contiguous slices."""
+        query, configuration, row = self.query, self.configuration, self._row("lanes")
         if row is None:
-            raise self.declined(f"CUSTOM_OPTION {configuration.custom} has no row")
-        outputs = max(asked.m, asked.n)
+            raise self.not_covered(f"CUSTOM_OPTION {configuration.custom} has no row")
+        outputs = max(query.m, query.n)
         if row.get("longest") and outputs > row["longest"]:
-            raise self.declined(
+            raise self.not_covered(
                 f"CUSTOM_OPTION {configuration.custom} changes its order above {row['longest']} outputs"
             )
         split = max(1, configuration.split_k)
         bounds = row.get("lanes_above", ())
         if bounds and split > 1 and split * outputs > bounds[0][0]:
-            raise self.declined(f"slices of CUSTOM_OPTION {configuration.custom} are not measured for many outputs")
+            raise self.not_covered(f"slices of CUSTOM_OPTION {configuration.custom} are not measured for many outputs")
         above = [int(few) for bound, few in bounds if outputs > bound]
-        lanes, longest = above[-1] if above else int(row["lanes"]), -(-asked.k // split)
+        lanes, longest = above[-1] if above else int(row["lanes"]), -(-query.k // split)
         tile = int(row["tile"]) if "tile" in row else min(int(row["tile_at_most"]), -(-longest // lanes))
         outer = (Cut(count=split),) if split > 1 else ()
         dealt = (dealt_lanes(lanes, tile, row["merge"]),) if lanes > 1 else ()
@@ -249,24 +259,24 @@ class _Case:
         return self._scalar(*outer, *dealt, *chunk)
 
     def _dot(self) -> GEMMDesc:
-        """Blocks of 128 threads take tiles in turn; a second kernel of 128 threads adds the blocks' sums."""
-        asked, blocks = self.asked, self.configuration.split_k
-        if asked.m > 1 and asked.n > 1:
-            raise self.declined("this algorithm was seen with vectors only")
+        """Blocks of 128 threads take tiles round-robin. A second kernel of 128 threads adds the blocks' sums."""
+        query, blocks = self.query, self.configuration.split_k
+        if query.m > 1 and query.n > 1:
+            raise self.not_covered("this algorithm was measured on vectors only")
         if self.configuration.reduction != 2:
-            raise self.declined(f"REDUCTION_SCHEME {self.configuration.reduction} of this algorithm is not measured")
+            raise self.not_covered(f"REDUCTION_SCHEME {self.configuration.reduction} of this algorithm is not measured")
         powers = blocks >= 4 and not blocks & (blocks - 1)
         row = self.known.row("algorithms", algorithm=self.configuration.algorithm)
-        if not powers and not self.beyond and not (row or {}).get("any_blocks"):
-            raise self.declined(f"{blocks} blocks are not described: powers of two from 4 on are")
-        # Where k is dense in the matrix a thread takes two of it, in an accumulator each; two vectors always are.
-        dense = asked.transpose_b if asked.n > 1 else asked.m == 1 or not asked.transpose_a
+        if not powers and not self.extrapolate and not (row or {}).get("any_blocks"):
+            raise self.not_covered(f"{blocks} blocks are not measured: only powers of two from 4 are")
+        # If k is the dense axis of the matrix, a thread takes two values of k, with one accumulator each.
+        dense = query.transpose_b if query.n > 1 else query.m == 1 or not query.transpose_a
         wide = 2 if dense else 1
         return self._scalar(*dealt_blocks(blocks, wide))
 
 
-def from_zero(cuts: tuple[Cut, ...]) -> tuple[Cut, ...]:
-    """The cuts of a sum that starts from +0: it is never -0, and that is all that this decides."""
+def starting_from_zero(cuts: tuple[Cut, ...]) -> tuple[Cut, ...]:
+    """The cuts of a sum that starts from +0. The only effect is that the result is never -0."""
     outer = cuts[0] if cuts else None
     if outer is not None and outer.layout == "contiguous" and outer.count is not None and outer.merge == "chain":
         return (outer.model_copy(update={"start": "zero"}), *cuts[1:])

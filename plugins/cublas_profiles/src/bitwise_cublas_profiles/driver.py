@@ -8,7 +8,7 @@ UNKNOWN = "unknown"
 
 
 def driver_version(library: str = "libnvidia-ml.so.1") -> str:
-    """The driver's version as NVML says it, `unknown` where there is none."""
+    """The driver's version from NVML, or `unknown`."""
     try:
         functions = ctypes.CDLL(library)
         if functions.nvmlInit_v2():
@@ -21,8 +21,8 @@ def driver_version(library: str = "libnvidia-ml.so.1") -> str:
     return UNKNOWN if failed else text.value.decode("ascii", "replace")
 
 
-def machine() -> dict[str, str]:
-    """The current GPU's name and the driver's version, `unknown` where nothing names them."""
+def gpu_provenance() -> dict[str, str]:
+    """The current GPU's name and the driver's version, each `unknown` if it cannot be read."""
     try:
         import torch
 

@@ -1,6 +1,6 @@
-"""cuBLASLt by ctypes, chosen by path: ask its heuristic, run what it answered.
+"""A ctypes binding of cuBLASLt, loaded by path: query its heuristic and run the result.
 
-Row-major C = A B goes in as the column-major C' = B' A': the library's A is our B, its m our n.
+A row-major C = A B is passed as the column-major C' = B' A': the library's A is our B, and its m is our n.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bitwise_cublas_profiles.question import (
+from bitwise_cublas_profiles.query import (
     COMPUTE,
     EPILOGUES,
     FP8,
     TYPES,
-    Answer,
     Configuration,
     CublasError,
-    Question,
+    GemmQuery,
+    HeuristicResult,
 )
 
 _STATUS = {
     1: "it is not initialised (no GPU, or no driver for this library)",
     3: "memory could not be allocated",
     7: "an argument is not valid",
-    8: "this GPU's architecture lacks what is asked",
+    8: "this GPU's architecture does not support the query",
     11: "access to GPU memory failed",
     13: "the computation failed on the GPU",
     14: "an internal operation failed",
-    15: "it does not support what is asked",
+    15: "the query is not supported",
     16: "its license forbids it",
 }
 
@@ -86,9 +86,10 @@ class _Result(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Pointers:
-    """Addresses in GPU memory: the operands, the output, and the workspace of at least what the answer needs.
+    """Device addresses of the operands, the output and a workspace of at least the size that the heuristic result
+    needs.
 
-    `bias` has n elements; `scale_a` and `scale_b` are fp32 numbers that fp8 operands are multiplied by.  0 is none.
+    `bias` has n elements. `scale_a` and `scale_b` are fp32 scale factors of fp8 operands. 0 means absent.
     """
 
     a: int
@@ -101,7 +102,7 @@ class Pointers:
 
 
 def find_library(path: str | Path | None = None) -> Path:
-    """The library at a path; without one, the one in the wheel that the installed PyTorch requires.
+    """The library at a path, or the one in the wheel that the installed PyTorch requires.
 
     Raises CublasError.
     """
@@ -118,11 +119,13 @@ def find_library(path: str | Path | None = None) -> Path:
             candidates = [each for each in sorted(Path(folder).glob("**/libcublasLt.so.*")) if each.is_file()]
             if candidates:
                 return candidates[-1]
-    raise CublasError("no cuBLASLt is installed beside this Python; give the path of a libcublasLt.so with --library")
+    raise CublasError(
+        "no cuBLASLt is installed in this Python environment; give the path of a libcublasLt.so with --library"
+    )
 
 
 class Library:
-    """One loaded cuBLASLt and its handle, on the GPU that is current in this thread.  Not for use in two threads."""
+    """A loaded cuBLASLt and its handle, on the GPU that is current in this thread. Not thread-safe."""
 
     def __init__(self, path: str | Path | None = None) -> None:
         self.path = find_library(path)
@@ -138,12 +141,12 @@ class Library:
 
     @property
     def version(self) -> str:
-        """Major, minor and patch, as in 13.1.0."""
+        """Version as major.minor.patch, for example 13.1.0."""
         major, rest = divmod(self.version_number, 10000)
         return f"{major}.{rest // 100}.{rest % 100}"
 
     def close(self) -> None:
-        """Gives the handle back; the library stays loaded."""
+        """Destroy the handle. The shared library stays loaded."""
         if self._handle.value:
             self._call("cublasLtDestroy", self._handle)
             self._handle = c_void_p()
@@ -154,130 +157,134 @@ class Library:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def ask(self, asked: Question, count: int = 1) -> tuple[Answer, ...]:
-        """The heuristic's answers, best first, `count` at most.  Raises CublasError where there is none."""
-        with self._described(asked, Pointers(0, 0, 0)) as (description, layouts), self._preference(asked) as wish:
+    def heuristic(self, query: GemmQuery, count: int = 1) -> tuple[HeuristicResult, ...]:
+        """At most `count` heuristic results, best first. Raises CublasError if there is none."""
+        nowhere = Pointers(0, 0, 0)
+        with self._descriptors(query, nowhere) as (description, layouts), self._preference(query) as preference:
             results = (_Result * count)()
             returned = c_int(0)
             a, b, c = layouts
             self._call(
-                "cublasLtMatmulAlgoGetHeuristic", self._handle, description, a, b, c, c, wish, c_int(count), results,
-                byref(returned), about=asked,
+                "cublasLtMatmulAlgoGetHeuristic", self._handle, description, a, b, c, c, preference, c_int(count),
+                results, byref(returned), about=query,
             )  # fmt: skip
-            found = tuple(self._answer(each, asked) for each in results[: returned.value] if each.state == 0)
+            found = tuple(self._heuristic_result(each, query) for each in results[: returned.value] if each.state == 0)
         if not found:
-            raise CublasError(f"cuBLASLt {self.version} offers no algorithm for {asked.words}{_hint(asked)}")
+            raise CublasError(f"cuBLASLt {self.version} offers no algorithm for {query.description}{_hint(query)}")
         return found
 
-    def algorithms(self, asked: Question, most: int = 256) -> tuple[int, ...]:
-        """The ALGO_IDs that there are for a question's types, whatever the heuristic says.  Raises CublasError."""
+    def algorithms(self, query: GemmQuery, most: int = 256) -> tuple[int, ...]:
+        """The ALGO_IDs available for a query's types, independent of the heuristic. Raises CublasError."""
         found, returned = (c_int * most)(), c_int(0)
         self._call(
-            "cublasLtMatmulAlgoGetIds", self._handle, *self._types(asked), c_int(most), found, byref(returned),
-            about=asked,
+            "cublasLtMatmulAlgoGetIds", self._handle, *self._types(query), c_int(most), found, byref(returned),
+            about=query,
         )  # fmt: skip
         return tuple(found[: returned.value])
 
-    def capabilities(self, asked: Question, algorithm: int) -> dict[str, tuple[int, ...]]:
-        """What an algorithm may be configured with: tiles, stages, the largest custom option, split k, reductions.
+    def capabilities(self, query: GemmQuery, algorithm: int) -> dict[str, tuple[int, ...]]:
+        """The capabilities of an algorithm: tiles, stages, the largest custom option, split-K support and reduction
+        schemes.
 
         Raises CublasError.
         """
-        record, result = self._initial(asked, algorithm), {}
+        record, result = self._initialised(query, algorithm), {}
         for name, (code, form, count) in _CAPABILITIES.items():
             values, written = (form * count)(), c_size_t(0)
             self._call(
                 "cublasLtMatmulAlgoCapGetAttribute", byref(record), c_int(code), values,
-                c_size_t(ctypes.sizeof(values)), byref(written), about=asked,
+                c_size_t(ctypes.sizeof(values)), byref(written), about=query,
             )  # fmt: skip
             result[name] = tuple(int(each) for each in values[: written.value // ctypes.sizeof(form)])
         return result
 
-    def configured(self, asked: Question, configuration: Configuration) -> Answer:
-        """An answer with a configuration of one's own, for measurements.  Raises CublasError where it is refused."""
-        record = self._initial(asked, configuration.algorithm)
+    def check_configuration(self, query: GemmQuery, configuration: Configuration) -> HeuristicResult:
+        """A result with a configuration chosen by the caller, for measurements. Raises CublasError if the library
+        rejects it.
+        """
+        record = self._initialised(query, configuration.algorithm)
         for name, code, form in _ATTRIBUTES:
             value = form(getattr(configuration, name))
-            # The algorithm is what the record was made for, and attributes of 0 are what it has.
+            # AlgoInit has set the algorithm, and every other attribute to 0.
             if code and value.value:
                 self._call(
                     "cublasLtMatmulAlgoConfigSetAttribute", byref(record), c_int(code), byref(value),
-                    c_size_t(ctypes.sizeof(value)), about=asked,
+                    c_size_t(ctypes.sizeof(value)), about=query,
                 )  # fmt: skip
         result = _Result()
-        with self._described(asked, Pointers(0, 0, 0)) as (description, (a, b, c)):
+        with self._descriptors(query, Pointers(0, 0, 0)) as (description, (a, b, c)):
             self._call(
                 "cublasLtMatmulAlgoCheck", self._handle, description, a, b, c, c, byref(record), byref(result),
-                about=asked,
+                about=query,
             )  # fmt: skip
-        # The check fills in the state and the workspace, and leaves the record of the algorithm to the caller.
+        # AlgoCheck fills in the state and the workspace but not the algorithm.
         result.algorithm = record
-        return self._answer(result, asked)
+        return self._heuristic_result(result, query)
 
-    def _types(self, asked: Question) -> tuple[c_int, ...]:
-        kinds = (TYPES[asked.b].code, TYPES[asked.a].code, TYPES[asked.c].code, TYPES[asked.c].code)
-        return (c_int(COMPUTE[asked.compute]), c_int(TYPES["fp32"].code), *map(c_int, kinds))
+    def _types(self, query: GemmQuery) -> tuple[c_int, ...]:
+        kinds = (TYPES[query.b].code, TYPES[query.a].code, TYPES[query.c].code, TYPES[query.c].code)
+        return (c_int(COMPUTE[query.compute]), c_int(TYPES["fp32"].code), *map(c_int, kinds))
 
-    def _initial(self, asked: Question, algorithm: int) -> _Algorithm:
+    def _initialised(self, query: GemmQuery, algorithm: int) -> _Algorithm:
         record = _Algorithm()
         self._call(
-            "cublasLtMatmulAlgoInit", self._handle, *self._types(asked), c_int(algorithm), byref(record), about=asked
+            "cublasLtMatmulAlgoInit", self._handle, *self._types(query), c_int(algorithm), byref(record), about=query
         )
         return record
 
-    def run(self, asked: Question, answer: Answer | None, pointers: Pointers, stream: int = 0) -> None:
-        """Queues the product on a stream, exactly as answered; with None as the library itself chooses.
+    def run(self, query: GemmQuery, result: HeuristicResult | None, pointers: Pointers, stream: int = 0) -> None:
+        """Enqueue the GEMM on a stream with a heuristic result; None lets the library choose.
 
-        The pointers must keep what the question states of shapes, strides and alignment.  Raises CublasError.
+        The pointers must satisfy the query's shapes, strides and alignment. Raises CublasError.
         """
-        if answer is not None and answer.workspace and not pointers.workspace:
-            raise CublasError(f"{asked.words} was answered with a workspace of {answer.workspace} bytes; give one")
+        if result is not None and result.workspace and not pointers.workspace:
+            raise CublasError(f"{query.description} needs a workspace of {result.workspace} bytes; pass one")
         algorithm = None
-        if answer is not None:
-            algorithm = _Algorithm.from_buffer_copy(answer.opaque)
+        if result is not None:
+            algorithm = _Algorithm.from_buffer_copy(result.opaque)
         one, zero = c_float(1), c_float(0)
-        with self._described(asked, pointers) as (description, (a, b, c)):
+        with self._descriptors(query, pointers) as (description, (a, b, c)):
             self._call(
                 "cublasLtMatmul", self._handle, description, byref(one), c_void_p(pointers.b), a, c_void_p(pointers.a),
                 b, byref(zero), c_void_p(pointers.c), c, c_void_p(pointers.c), c,
                 byref(algorithm) if algorithm is not None else None, c_void_p(pointers.workspace),
-                c_size_t((answer.workspace if answer else asked.workspace) if pointers.workspace else 0),
-                c_void_p(stream), about=asked,
+                c_size_t((result.workspace if result else query.workspace) if pointers.workspace else 0),
+                c_void_p(stream), about=query,
             )  # fmt: skip
 
     @contextmanager
-    def _described(self, asked: Question, pointers: Pointers) -> Iterator[tuple[c_void_p, Sequence[c_void_p]]]:
-        """The library's own records of a question: the operation, and the layouts of its A, B and C."""
+    def _descriptors(self, query: GemmQuery, pointers: Pointers) -> Iterator[tuple[c_void_p, Sequence[c_void_p]]]:
+        """The library's own descriptors of a query: the operation, and the layouts of its A, B and C."""
         description = c_void_p()
         layouts: list[c_void_p] = []
         self._call(
-            "cublasLtMatmulDescCreate", byref(description), c_int(COMPUTE[asked.compute]), c_int(TYPES["fp32"].code)
+            "cublasLtMatmulDescCreate", byref(description), c_int(COMPUTE[query.compute]), c_int(TYPES["fp32"].code)
         )
         try:
-            described: list[tuple[int, Any]] = [
-                (_TRANSPOSE_A, c_int32(_OPERATION[asked.transpose_b])),
-                (_TRANSPOSE_B, c_int32(_OPERATION[asked.transpose_a])),
-                (_EPILOGUE, c_uint32(EPILOGUES[asked.epilogue])),
+            attributes: list[tuple[int, Any]] = [
+                (_TRANSPOSE_A, c_int32(_OPERATION[query.transpose_b])),
+                (_TRANSPOSE_B, c_int32(_OPERATION[query.transpose_a])),
+                (_EPILOGUE, c_uint32(EPILOGUES[query.epilogue])),
             ]
-            if "bias" in asked.epilogue:
-                described.append((_BIAS_TYPE, c_int32(TYPES[asked.c].code)))
-                # The heuristic wants to see a pointer, and never reads through it.
-                described.append((_BIAS, c_void_p(pointers.bias or 256)))
-            if asked.a in FP8:
-                described.append((_FAST_ACCUMULATION, ctypes.c_int8(asked.fast_accumulation)))
-                described += [
+            if "bias" in query.epilogue:
+                attributes.append((_BIAS_TYPE, c_int32(TYPES[query.c].code)))
+                # The heuristic requires a non-null pointer and never dereferences it.
+                attributes.append((_BIAS, c_void_p(pointers.bias or 256)))
+            if query.a in FP8:
+                attributes.append((_FAST_ACCUMULATION, ctypes.c_int8(query.fast_accumulation)))
+                attributes += [
                     (code, c_void_p(address))
                     for code, address in ((_SCALE_A, pointers.scale_b), (_SCALE_B, pointers.scale_a))
                     if address
                 ]
-            for code, value in described:
+            for code, value in attributes:
                 self._set("cublasLtMatmulDescSetAttribute", description, code, value)
             for form, shape, leading, stride in (
-                (asked.b, asked.stored_b, asked.ld_b, asked.stride_b),
-                (asked.a, asked.stored_a, asked.ld_a, asked.stride_a),
-                (asked.c, (asked.m, asked.n), asked.ld_c, asked.stride_c),
+                (query.b, query.stored_b, query.ld_b, query.stride_b),
+                (query.a, query.stored_a, query.ld_a, query.stride_a),
+                (query.c, (query.m, query.n), query.ld_c, query.stride_c),
             ):
-                layouts.append(self._layout(form, shape, leading or shape[1], asked.batch, stride))
+                layouts.append(self._layout(form, shape, leading or shape[1], query.batch, stride))
             yield description, layouts
         finally:
             for layout in layouts:
@@ -285,7 +292,7 @@ class Library:
             self._call("cublasLtMatmulDescDestroy", description)
 
     def _layout(self, form: str, shape: tuple[int, int], leading: int, batch: int, stride: int | None) -> c_void_p:
-        """The layout of a row-major matrix of that shape, which the library sees as its transpose."""
+        """The layout of a row-major matrix of that shape, which is the transpose in the library's convention."""
         layout = c_void_p()
         rows, columns = shape
         self._call(
@@ -299,45 +306,47 @@ class Library:
         return layout
 
     @contextmanager
-    def _preference(self, asked: Question) -> Iterator[c_void_p]:
-        wish = c_void_p()
-        self._call("cublasLtMatmulPreferenceCreate", byref(wish))
+    def _preference(self, query: GemmQuery) -> Iterator[c_void_p]:
+        preference = c_void_p()
+        self._call("cublasLtMatmulPreferenceCreate", byref(preference))
         try:
-            self._set("cublasLtMatmulPreferenceSetAttribute", wish, _WORKSPACE, c_uint64(asked.workspace))
-            a, b, c = asked.alignment
+            self._set("cublasLtMatmulPreferenceSetAttribute", preference, _WORKSPACE, c_uint64(query.workspace))
+            a, b, c = query.alignment
             for place, alignment in enumerate((b, a, c, c)):
-                self._set("cublasLtMatmulPreferenceSetAttribute", wish, _ALIGNMENT + place, c_uint32(alignment))
-            yield wish
+                self._set("cublasLtMatmulPreferenceSetAttribute", preference, _ALIGNMENT + place, c_uint32(alignment))
+            yield preference
         finally:
-            self._call("cublasLtMatmulPreferenceDestroy", wish)
+            self._call("cublasLtMatmulPreferenceDestroy", preference)
 
-    def _answer(self, result: _Result, asked: Question) -> Answer:
+    def _heuristic_result(self, result: _Result, query: GemmQuery) -> HeuristicResult:
         values: dict[str, int] = {}
         written = c_size_t(0)
         for name, code, form in _ATTRIBUTES:
             value = form(0)
             self._call(
                 "cublasLtMatmulAlgoConfigGetAttribute", byref(result.algorithm), c_int(code), byref(value),
-                c_size_t(ctypes.sizeof(value)), byref(written), about=asked,
+                c_size_t(ctypes.sizeof(value)), byref(written), about=query,
             )  # fmt: skip
             values[name] = int(value.value)
-        return Answer(Configuration(**values), int(result.workspace), float(result.waves), bytes(result.algorithm))
+        return HeuristicResult(
+            Configuration(**values), int(result.workspace), float(result.waves), bytes(result.algorithm)
+        )
 
     def _set(self, function: str, record: c_void_p, code: int, value: Any) -> None:
         self._call(function, record, c_int(code), byref(value), c_size_t(ctypes.sizeof(value)))
 
-    def _call(self, name: str, *arguments: Any, about: Question | None = None) -> None:
+    def _call(self, name: str, *arguments: Any, about: GemmQuery | None = None) -> None:
         status = getattr(self._functions, name)(*arguments)
         if status:
             why = _STATUS.get(status, f"status {status}")
-            subject = f" for {about.words}{_hint(about)}" if about else ""
+            subject = f" for {about.description}{_hint(about)}" if about else ""
             raise CublasError(f"{name} of cuBLASLt {self.version} ({self.path.name}) failed{subject}: {why}")
 
 
-def _hint(asked: Question) -> str:
-    """What to try where a library has nothing to offer."""
-    if asked.a in FP8 and (asked.transpose_a or not asked.transpose_b):
+def _hint(query: GemmQuery) -> str:
+    """A suggestion for a query that the library cannot serve."""
+    if query.a in FP8 and (query.transpose_a or not query.transpose_b):
         return "; before sm_100 fp8 is multiplied only with A as [m, k] and B as [n, k]"
-    if asked.a in FP8 and (asked.k % 16 or asked.n % 16):
+    if query.a in FP8 and (query.k % 16 or query.n % 16):
         return "; fp8 needs k and n to be multiples of 16"
     return ""

@@ -1,1 +1,1 @@
-"""What is written in Triton, which only Triton loads: `functions` for use in any kernel, `building` behind them."""
+"""Code that imports Triton: `functions` for use in kernels, implemented by `builtins`."""

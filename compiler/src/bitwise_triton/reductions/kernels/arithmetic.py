@@ -1,4 +1,4 @@
-"""Arithmetic with one result whatever compiles it: Triton builtins that run while a kernel is compiled."""
+"""Arithmetic with a unique result on every compiler: Triton builtins that run while a kernel is compiled."""
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call"
 
@@ -12,15 +12,15 @@ import triton.language as tl
 _FLOATS = {"fp16": ("f16", "h"), "fp32": ("f32", "r"), "fp64": ("f64", "d")}
 
 
-def plain(value: Any) -> Any:
-    """A value without Triton's wrapping of constants."""
+def unwrap_constexpr(value: Any) -> Any:
+    """A value without Triton's `constexpr` wrapper."""
     return value.value if isinstance(value, tl.constexpr) else value
 
 
 @tl.core.builtin
 def rounded(name, a, b, _semantic=None, _generator=None):
-    """`a + b` or `a * b` (name "add" or "mul"), rounded once; nothing may contract it with another operation."""
-    name, a, b = plain(name), _semantic.to_tensor(a), _semantic.to_tensor(b)
+    """`a + b` or `a * b` (name "add" or "mul"), rounded once and never contracted with another operation."""
+    name, a, b = unwrap_constexpr(name), _semantic.to_tensor(a), _semantic.to_tensor(b)
     scalar = a.type.scalar
     if not scalar.is_floating():
         return a.__add__(b, _semantic=_semantic) if name == "add" else a.__mul__(b, _semantic=_semantic)
@@ -36,8 +36,8 @@ def rounded(name, a, b, _semantic=None, _generator=None):
 
 
 @tl.core.builtin
-def distance(a, b, _semantic=None, _generator=None):
-    """The greater of two less the smaller, NaN for NaN: one operation whichever side is `a`."""
+def absolute_difference(a, b, _semantic=None, _generator=None):
+    """max(a, b) - min(a, b), NaN if either is NaN: symmetric in its operands."""
     nan = tl.PropagateNan.ALL
     greater = tl.maximum(a, b, propagate_nan=nan, _semantic=_semantic)
     smaller = tl.minimum(a, b, propagate_nan=nan, _semantic=_semantic)
@@ -46,7 +46,7 @@ def distance(a, b, _semantic=None, _generator=None):
 
 @tl.core.builtin
 def quiet(x, _semantic=None, _generator=None):
-    """`x` with quiet NaNs in the place of signalling ones where the target's maxima and minima tell them apart."""
+    """`x` with signalling NaNs made quiet, on targets whose maximum and minimum distinguish them."""
     kind, _ = _FLOATS.get(x.type.scalar.name, ("", ""))
     if _semantic.builder.options.backend_name != "hip" or not kind:
         return x
@@ -57,8 +57,8 @@ def quiet(x, _semantic=None, _generator=None):
 
 @tl.core.builtin
 def constant(value, dtype, _semantic=None):
-    """A scalar constant with its sign: Triton's own constants turn -0.0 into 0.0."""
-    value, dtype = plain(value), plain(dtype)
+    """A scalar constant with its sign. Triton's own constants turn -0.0 into 0.0."""
+    value, dtype = unwrap_constexpr(value), unwrap_constexpr(dtype)
     if value != 0 or math.copysign(1, value) > 0 or not dtype.is_floating():
         return _semantic.scalar_constant(value, dtype)
     single = tl.tensor(_semantic.builder.get_fp32(-0.0), tl.float32)
@@ -67,7 +67,7 @@ def constant(value, dtype, _semantic=None):
 
 @tl.core.builtin
 def opaque(x, _semantic=None, _generator=None):
-    """`x`, of 32-bit integers, by a move that hides from the compiler which numbers they are."""
+    """`x`, of 32-bit integers, through a move that hides its value from the compiler."""
     x = _semantic.to_tensor(x)
     hip = _semantic.builder.options.backend_name == "hip"
     text, constraints = ("v_mov_b32 $0, $1", "=v,v") if hip else ("mov.b32 $0, $1;", "=r,r")
@@ -75,13 +75,13 @@ def opaque(x, _semantic=None, _generator=None):
 
 
 @tl.core.builtin
-def padding(dtype, _semantic=None):
-    """A scalar -0.0 for the lanes that a load leaves out.
+def negative_zero_constant(dtype, _semantic=None):
+    """A scalar -0.0 for masked lanes of a load.
 
-    Triton's AMD backend takes a constant -0.0 for the +0.0 that such lanes are given anyway, and so drops it: there
-    the sign comes from a move that hides the number.
+    Triton's AMD backend treats a constant -0.0 as the +0.0 that masked lanes get anyway, and drops it. There the sign
+    comes from a move that hides the value.
     """
-    dtype = plain(dtype)
+    dtype = unwrap_constexpr(dtype)
     if _semantic.builder.options.backend_name != "hip" or not dtype.is_floating():
         return constant(-0.0, dtype, _semantic=_semantic)
     sign = opaque(_semantic.scalar_constant(-(1 << 31), tl.int32), _semantic=_semantic)
@@ -89,13 +89,15 @@ def padding(dtype, _semantic=None):
 
 
 @tl.core.builtin
-def checked(x, what, _semantic=None):
-    """`x` as it is added: bfloat16 as float32, and small integers as 32 bits, as `tl.sum` does."""
+def promoted(x, what, _semantic=None):
+    """`x` in the type of its sum: bfloat16 as float32, small integers as 32 bits, as in `tl.sum`."""
     scalar = x.type.scalar
     if scalar.is_bf16():
         return x.to(tl.float32, _semantic=_semantic)
     if scalar.is_int() and scalar.int_bitwidth < 32:
         return x.to(tl.int32 if scalar.is_int_signed() else tl.uint32, _semantic=_semantic)
     if scalar.is_floating() and scalar.name not in _FLOATS:
-        raise ValueError(f"{plain(what)} takes fp16, bf16, fp32 or fp64, not {scalar.name}; convert the operand first.")
+        raise ValueError(
+            f"{unwrap_constexpr(what)} takes fp16, bf16, fp32 or fp64, not {scalar.name}; convert the operand first."
+        )
     return x

@@ -1,0 +1,1 @@
+"""Measurements of cuBLASLt: byte comparisons, order surveys, cross-device replays and timing."""

@@ -1,0 +1,1 @@
+"""Triton kernels that measurements compare with. Importing a module of this package imports Triton."""

@@ -1,0 +1,224 @@
+"""`matmul(a, b, like="cublas")` against `torch.mm` on a GPU: bytes, coverage, and host time of a call.
+
+    python -m bitwise_bench.cublas.torch_parity --out parity.json
+
+The plugins must be installed with their entry points.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from bitwise_bench.cublas.random_queries import random_query
+from bitwise_torch import DroppedWarning, Undescribed, describe, matmul, tune
+
+LAUNCHER = "bitwise_nvidia_ptx.products.run"
+"""The module whose `bare` launches a product through Triton's own dispatch."""
+
+
+def compared(seed: int, count: int) -> dict[str, Any]:
+    """Outcomes over the 16-bit shapes among the first `count` of a seed, and the first differences."""
+    import torch
+
+    outcomes: Counter[str] = Counter()
+    different: list[str] = []
+    for number in range(count):
+        query = random_query(seed, number, 0.4).query
+        if query.a not in ("fp16", "bf16") or query.c == "fp32":
+            continue
+        dtype = torch.float16 if query.a == "fp16" else torch.bfloat16
+
+        def operand(rows: int, columns: int, transposed: bool, dtype: Any = dtype) -> Any:
+            shape = (columns, rows) if transposed else (rows, columns)
+            made = torch.randn(shape, device="cuda", dtype=torch.float32).to(dtype)
+            return made.t() if transposed else made
+
+        a, b = operand(query.m, query.k, query.transpose_a), operand(query.k, query.n, query.transpose_b)
+        try:
+            ours = matmul(a, b, like="cublas")
+        except Undescribed as error:
+            outcomes["declined"] += 1
+            outcomes["declined: " + str(error).split(" is not described: ")[-1].split(" (algorithm")[0][:90]] += 1
+            continue
+        theirs = torch.mm(a, b)
+        same = bool(torch.equal(ours.view(torch.int16), theirs.view(torch.int16)))
+        outcomes["equal" if same else "different"] += 1
+        if not same and len(different) < 20:
+            different.append(f"{query.description}: {describe(a, b, like='cublas').to_text()}")
+    return {"outcomes": dict(outcomes), "different": different}
+
+
+def large() -> dict[str, bool]:
+    """Whether products of matrices of more than 2^31 elements (A, B and the output in turn) have torch.mm's bytes."""
+    import torch
+
+    found = {}
+    for m, n, k in ((70_000, 64, 32_768), (64, 70_000, 32_768), (131_200, 16_640, 64)):
+        a = torch.empty(m, k, device="cuda", dtype=torch.float16).normal_()
+        b = torch.empty(k, n, device="cuda", dtype=torch.float16).normal_()
+        ours, theirs = matmul(a, b, like="cublas"), torch.mm(a, b)
+        found[f"{m}x{n}x{k}"] = bool(torch.equal(ours.view(torch.int16), theirs.view(torch.int16)))
+    return found
+
+
+def strided() -> dict[str, bool]:
+    """Whether strided operands have the bytes of dense ones under one descriptor."""
+    import torch
+
+    base = torch.empty(600, 1500, device="cuda", dtype=torch.float16).normal_()
+    found = {}
+    for name, a, b in (
+        ("steps in both axes", base[::2, ::3], base.t()[1:1001:2, ::5]),
+        ("columns apart", base[:, : 2 * 512 : 2], base.t()[:512]),
+        ("one column again and again", base[:, :1].expand(600, 512), base[:512]),
+        ("an odd first element", base.view(-1)[3 : 3 + 600 * 512].view(600, 512), base[:512]),
+        ("rows that nothing divides", base[:, :77], base[:77, :333]),
+    ):
+        dense = tuple(each.clone(memory_format=torch.contiguous_format) for each in (a, b))
+        desc = describe(*dense, like="cublas")
+        wanted = matmul(*dense, desc=desc)
+        out = torch.empty(b.shape[1], 2 * a.shape[0], device="cuda", dtype=torch.float16)[:, ::2].t()
+        equal = torch.equal(matmul(a, b, desc=desc), wanted) and torch.equal(matmul(a, b, desc=desc, out=out), wanted)
+        found[name] = bool(equal and torch.equal(wanted, torch.mm(*dense)))
+    return found
+
+
+def fp8() -> dict[str, bool]:
+    """Whether fp8 products have cuBLASLt's bytes under several schedules of the launcher."""
+    import torch
+
+    from bitwise_cublas_profiles.library import Library
+    from bitwise_cublas_profiles.tensors import query_of_tensors, run
+
+    library, found = Library(), {}
+    with tempfile.TemporaryDirectory() as folder:
+        for m, n, k in ((512, 1024, 2048), (16, 2048, 8192)):
+            for left, right in (("e4m3fn", "e4m3fn"), ("e5m2", "e4m3fn")):
+                a = torch.empty(m, k, device="cuda").normal_().to(getattr(torch, f"float8_{left}"))
+                b = torch.empty(n, k, device="cuda").normal_().to(getattr(torch, f"float8_{right}")).t()
+                theirs = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+                query = query_of_tensors(a, b, theirs)
+                run(library, query, library.heuristic(query)[0], a, b, theirs)
+                ours = matmul(a, b, like="cublas", out_dtype=torch.bfloat16)
+                tune(a, b, like="cublas", out_dtype=torch.bfloat16, path=Path(folder) / "kept.json", most=10)
+                again = matmul(a, b, like="cublas", out_dtype=torch.bfloat16)
+                equal = torch.equal(ours.view(torch.int16), theirs.view(torch.int16))
+                found[f"{m}x{n}x{k} {left} {right}"] = bool(equal and torch.equal(again, ours))
+    return found
+
+
+def attempted(check: Callable[[], Mapping[str, bool | float]]) -> dict[str, Any]:
+    """The result of a check, or its error."""
+    try:
+        return dict(check())
+    except Exception as error:
+        return {"broke off": f"{type(error).__name__}: {error}"[:300]}
+
+
+def host_time(launch: Callable[[], Any]) -> float:
+    """Host time of one call in microseconds: the median of 20 runs of 50 calls."""
+    import torch
+
+    for _ in range(50):
+        launch()
+    found = []
+    for _ in range(20):
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        for _ in range(50):
+            launch()
+        found.append((time.perf_counter() - begun) / 50)
+    torch.cuda.synchronize()
+    return round(statistics.median(found) * 1e6, 2)
+
+
+def overheads() -> dict[str, float]:
+    """Host microseconds of one small product by call path: torch, the public functions, the launcher, and Triton's
+    dispatch.
+    """
+    import torch
+
+    from bitwise_bench.cublas.kernels import gemm_baseline
+    from bitwise_core import registry
+    from bitwise_core.launchers import ProductLauncher
+
+    a, b = (torch.randn(64, 64, device="cuda", dtype=torch.float16) for _ in range(2))
+    out = torch.empty(64, 64, device="cuda", dtype=torch.float16)
+    desc = describe(a, b, like="cublas")
+    launcher = next(
+        each
+        for each in registry.default().launchers
+        if isinstance(each, ProductLauncher) and each.serves(desc, a.device)
+    )
+    compiled = torch.compile(lambda x, y: matmul(x, y, like="cublas"), backend="eager", fullgraph=True)
+    assert torch.equal(compiled(a, b), torch.mm(a, b))
+    return {
+        "torch.mm": host_time(lambda: torch.mm(a, b, out=out)),
+        "matmul like": host_time(lambda: matmul(a, b, like="cublas", out=out)),
+        "matmul desc": host_time(lambda: matmul(a, b, desc=desc, out=out)),
+        "bare launch": host_time(importlib.import_module(LAUNCHER).bare(desc, a, b, out)),
+        "plain launch": host_time(lambda: gemm_baseline.run((64, 64, 64, 4, 3), a, b, out)),
+        "launcher": host_time(lambda: launcher.product(desc, a, b, out)),
+        "compiled": host_time(lambda: compiled(a, b)),
+    }
+
+
+CHECKS: dict[str, Callable[[], Mapping[str, bool | float]]] = {
+    "host microseconds": overheads, "strides": strided, "more than 2^31 elements": large, "fp8": fp8,
+}  # fmt: skip
+"""Further checks. All but the host times map names to whether bytes are equal."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compare and time. The exit status is 1 if bytes differ or a check failed."""
+    parser = argparse.ArgumentParser(
+        prog="bitwise_bench.cublas.torch_parity", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seed", type=int, default=50)
+    parser.add_argument("--count", type=int, default=400, help="how many shapes to draw (default 400)")
+    given = parser.parse_args(arguments)
+    import torch
+
+    found: dict[str, Any] = {
+        "environment": {
+            "gpu": torch.cuda.get_device_properties(0).name, "torch": torch.__version__, "cuda": torch.version.cuda,
+            "triton": version("triton"), "seed": given.seed, "count": given.count,
+        },
+    }  # fmt: skip
+
+    def write() -> None:
+        """What is found so far: the GPU may be lost."""
+        given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+    for name, check in CHECKS.items():
+        found[name] = attempted(check)
+        write()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found |= compared(given.seed, given.count)
+        ones = torch.ones(128, 11528, device="cuda", dtype=torch.float16)
+        sums = [float(matmul(ones, ones.t().contiguous(), like="cublas").min())]
+        sums.append(float(torch.mm(ones, ones.t().contiguous()).min()))
+    found["ones of 11528"] = sums
+    found["warnings"] = [str(each.message) for each in caught if each.category is DroppedWarning]
+    write()
+    print(json.dumps(found, indent=1))
+    sound = all(value is True or isinstance(value, float) for name in CHECKS for value in found[name].values())
+    return 0 if sound and not found["different"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

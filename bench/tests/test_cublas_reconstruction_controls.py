@@ -1,0 +1,81 @@
+"""Random descriptors read back, and the record of all families with their controls."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bitwise_bench.cublas.reconstruction_controls import FAMILIES, TESTS, _bytes, _draws, _wrong, read
+from bitwise_core import registry
+from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Group
+from bitwise_core.reconstruction import same
+
+UNITS = registry.default().matrix_units
+RECORD = Path(__file__).parents[2] / "records" / "probe-controls.json"
+
+
+@pytest.mark.parametrize(
+    "family", ["single accumulator", "slices, parts of the output's type, from zero", "slices that drop a tail"]
+)
+def test_a_random_descriptor_is_read_back_and_wrong_ones_are_caught(family: str) -> None:
+    row = read((family, 0))
+    assert row["outcome"] == "equal"
+    assert row["controls"]
+    for control in row["controls"]:
+        assert any(control[test] for test in TESTS)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_controls_are_other_computations(family: str) -> None:
+    source = random.Random(f"{family}:0")
+    desc = FAMILIES[family](source)
+    for change, wrong in _wrong(desc, source):
+        assert not same(desc, wrong, UNITS), change
+        assert wrong.k == desc.k
+
+
+def variants(desc: GEMMDesc) -> list[GEMMDesc]:
+    """Descriptors that are written otherwise, some of which compute the same."""
+    changes: list[dict[str, Any]] = [{"use_fast_accum": False}, {"path": "mul_add"}]
+    changes.append({"k_loop_step": None, "short_turn": "last"})
+    zero = Cut(count=1, start="zero")
+    changes += [{"k_cuts": (*desc.k_cuts[:place], zero, *desc.k_cuts[place:])} for place in range(len(desc.k_cuts) + 1)]
+    for place, cut in enumerate(desc.k_cuts):
+        for change in (
+            {"start": "zero"}, {"start": "first"}, {"count": (cut.count or 3) + 1}, {"merge": "chain"},
+            {"merge": "chain-down"}, {"merge_dtype": "fp32"}, {"groups": (Group(count=2),)},
+        ):  # fmt: skip
+            try:
+                other = Cut(**{**{name: getattr(cut, name) for name in Cut.model_fields}, **change})
+            except DescriptorError:
+                continue
+            changes.append({"k_cuts": (*desc.k_cuts[:place], other, *desc.k_cuts[place + 1 :])})
+    found = []
+    for change in changes:
+        try:
+            found.append(GEMMDesc(**{**{name: getattr(desc, name) for name in GEMMDesc.model_fields}, **change}))
+        except DescriptorError:
+            continue
+    return [each for each in found if each != desc]
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if not name.startswith("fp8")])
+def test_what_computes_the_same_returns_the_same_bytes(family: str) -> None:
+    desc = FAMILIES[family](random.Random(f"{family}:variants"))
+    alike = [each for each in variants(desc) if same(each, desc, UNITS)]
+    for _, a, b in _draws(desc, 3, 2):
+        assert {_bytes(each, a, b) for each in alike} <= {_bytes(desc, a, b)}
+
+
+def test_every_family_is_recorded_and_none_was_read_back_wrong() -> None:
+    recorded = json.loads(RECORD.read_text())["descriptors"]
+    assert set(recorded["families"]) == set(FAMILIES)
+    assert set(recorded["outcomes"]) <= {"equal", "undecided"}
+    for found in recorded["families"].values():
+        assert sum(found["outcomes"].values()) == found["descriptors"]
+        assert found["caught"]["experiments"] <= found["caught"]["any"] <= found["controls"]
+    assert recorded["controls"] == sum(found["controls"] for found in recorded["families"].values())

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bitwise_bench.cublas.cpu_samples import checked
+from bitwise_bench.cublas.row_evidence import digest, query_and_configuration
+from bitwise_cublas_profiles.describe import descriptor_of
+from bitwise_cublas_profiles.profile import profile
+
+ROOT = Path(__file__).parents[2]
+RECORDS = ROOT / "records"
+README = ROOT / "plugins" / "cublas_profiles" / "README.md"
+
+
+def record(name: str) -> dict[str, Any]:
+    path = RECORDS / name
+    if not path.exists():
+        pytest.skip("the records are in the source, not here")
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def table_line(head: str) -> list[str]:
+    text = README.read_text(encoding="utf-8")
+    (found,) = [line for line in text.splitlines() if line.startswith(f"| {head} |")]
+    return [cell.strip() for cell in found.strip("|").split("|")[1:]]
+
+
+SWEEPS = {
+    "H100, cuBLASLt 13.1": [f"cublas-sweep-sm90-h100-13.1-seed{seed}" for seed in (4, 6, 7)],
+    "H100, cuBLASLt 13.1, fourteen draws": ["cublas-sweep-sm90-h100-13.1-seed14"],
+    "H200, cuBLASLt 13.1": ["cublas-sweep-sm90-h200-13.1-seed5"],
+    "H100, cuBLASLt 12.8": ["cublas-sweep-sm90-h100-12.8-seed12"],
+}
+
+
+FIRST = [f"cublas-sweep-sm90-h100-13.1-seed{seed}" for seed in (1, 2)]
+"""Of these only what had a row then."""
+
+
+def outcomes(names: list[str]) -> Counter[tuple[str, str]]:
+    """Shapes by kind of operands and outcome, over all layouts and outputs."""
+    found: Counter[tuple[str, str]] = Counter()
+    for name in names:
+        for key, count in record(f"{name}.json")["outcomes"].items():
+            if name in FIRST and key.startswith("candidate"):
+                continue
+            kind, outcome = key.removeprefix("candidate ").split(": ")
+            found[{"e4m3": "fp8", "e5m2": "fp8"}.get(kind, kind), outcome] += count
+    return found
+
+
+def test_the_readme_says_what_the_sweeps_counted() -> None:
+    every: Counter[tuple[str, str]] = Counter()
+    for head, names in {**SWEEPS, "H100, cuBLASLt 13.1, ten draws": FIRST}.items():
+        found = outcomes(names)
+        every += found
+        equal = [found[kind, "equal"] for kind in ("fp16", "bf16", "fp8")]
+        rest = [sum(found[kind, outcome] for kind in ("fp16", "bf16", "fp8")) for outcome in ("different", "declined")]
+        assert table_line(head) == [f"{each:,}" for each in (*equal, *rest)]
+    assert {outcome for _, outcome in every} <= {"equal", "declined"}
+
+
+def test_deep_products_of_many_slices_were_equal() -> None:
+    content = record("cublas-slices-sm90-h100-13.1.json")
+    found = [dict(zip(content["columns"], row, strict=True)) for row in content["rows"]]
+    assert (len(found), {each["outcome"] for each in found}) == (56, {"equal"})
+    known = profile("13.1", "9.0")
+    for each in found:
+        query, configuration = query_and_configuration(each)
+        assert digest(descriptor_of(query, configuration, known)) == each["descriptor"]
+    assert sum(each["algorithm"] == 66 and each["split_k"] > 64 for each in found) == 43
+
+
+def test_the_readme_says_which_controls_were_caught() -> None:
+    name = "controls run, caught, and caught with cancelling draws"
+    found: dict[str, list[int]] = {}
+    for each in (name_ for names in SWEEPS.values() for name_ in names):
+        for key, counts in record(f"{each}.json")[name].items():
+            kind = key.split(" algorithm")[0]
+            found[kind] = [have + more for have, more in zip(found.get(kind, [0, 0, 0]), counts, strict=True)]
+    for kind, counts in found.items():
+        assert table_line(kind) == [f"{each:,}" for each in counts]
+
+
+def test_the_readme_says_what_other_measurements_showed() -> None:
+    parity = record("cublas-parity-sm90-h100.json")
+    found = parity["outcomes"]
+    counted = [str(found.get(outcome, 0)) for outcome in ("equal", "different", "declined")]
+    assert table_line('`matmul(like="cublas")` against `torch.mm`') == counted
+    assert parity["different"] == []
+    times = parity["host microseconds"]
+    text = " ".join(README.read_text(encoding="utf-8").split())
+    assert f"`like` adds {times['matmul like'] - times['bare launch']:.1f} to a bare launch" in text
+    for version, head in (("13.1", ""), ("12.8", ", cuBLASLt 12.8")):
+        sample = record(f"cublas-sample-sm90-h100-{version}.json")
+        assert {key.split()[-1] for key in sample["checked"]["outcomes"]} == {"equal"}
+        line = table_line(f"small products, descriptors evaluated on a CPU{head}")
+        assert line == [f"{len(sample['rows']):,}", "0", "0"]
+
+
+def test_the_readme_says_what_the_clock_showed() -> None:
+    summary = record("cublas-timing-sm90-h100.json")["summary"]
+    beside = {"the default schedule of `matmul`": summary["untuned"], "a plain Triton GEMM": summary["plain"]}
+    for group, mean in {f"all {summary['shapes']} shapes": summary["all"], **summary["groups"], **beside}.items():
+        assert table_line(group) == [str(mean)]
+    assert (summary["schedules that ran"], summary["schedules whose bytes differ"]) == (960, 0)
+
+
+def test_bytes_recorded_on_a_gpu_are_those_of_their_descriptors() -> None:
+    pytest.importorskip("bitwise_nvidia_sm90")
+    content = record("cublas-sample-sm90-h100-13.1.json")
+    assert sum(content["checked"]["outcomes"].values()) == len(content["rows"]) == 1500
+    content["rows"] = content["rows"][::15]
+    found = list(checked(content))
+    assert [outcome for _, outcome in found] == ["equal"] * 100
+    assert {line["algorithm"] for line, _ in found} >= {11, 13, 14, 23, 24, 66}

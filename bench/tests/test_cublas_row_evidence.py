@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import json
+import lzma
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bitwise_bench.cublas.row_evidence import count_evidence, lines
+from bitwise_bench.cublas.sweep_records import COLUMNS
+from bitwise_bench.cublas.unprofiled_features import feature_rows
+from bitwise_cublas_profiles.profile import profile
+
+H100 = profile("13.1", "9.0")
+
+
+def swept(file: Path) -> list[dict[str, Any]]:
+    return [{**line, "draws": 10} for line in lines(file)[1]]
+
+
+def test_rows_count_the_shapes_of_the_recorded_sweep(tmp_path: Path) -> None:
+    about = {"library": "13.1.0", "capability": "9.0", "draws": 10, "columns": list(COLUMNS)}
+    line = [5, 1, 64, 64, 1024, "fp16", "NN", "fp16", 0, 66, 10, 35, 1, 0, 1, 4, "equal", None, None, None]
+    file = tmp_path / "sweep.jsonl"
+    file.write_text("\n".join(map(json.dumps, (about, line, [6, *line[1:]]))) + "\n", encoding="utf-8")
+    tables, wrong = count_evidence(H100, swept(file))
+    assert wrong == []
+    (row,) = (row for row in tables["stages"] if row["stages"] == 35)
+    assert (row["provenance"], row["shapes"], row["draws"]) == ("measured", 2, 20)
+    (row,) = (row for row in tables["stages"] if row["stages"] == 36)
+    assert "shapes" not in row
+    line[16] = "different"
+    file.write_text("\n".join(map(json.dumps, (about, line))) + "\n", encoding="utf-8")
+    assert count_evidence(H100, swept(file))[1] == ["5: 64x64x1024 fp16 NN to fp16 (algorithm 66)"]
+    line[-1] = "00000000"
+    file.write_text("\n".join(map(json.dumps, (about, line))) + "\n", encoding="utf-8")
+    assert count_evidence(H100, swept(file))[1] == []
+
+
+def test_feature_rows_match_the_record() -> None:
+    record = Path(__file__).resolve().parents[2] / "records" / "cublas-forms-sm90-h100-13.1.json.xz"
+    if not record.exists():
+        pytest.skip("records are not part of an installed distribution")
+    found = feature_rows(json.loads(lzma.decompress(record.read_bytes()))["runs"])
+    assert list(H100.tables["features"]) == found

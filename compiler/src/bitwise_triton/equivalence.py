@@ -1,0 +1,97 @@
+"""Verdicts of the checker on compiled kernels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from bitwise_triton.compilation import CompiledKernel
+from bitwise_triton.errors import CaptureError
+
+if TYPE_CHECKING:
+    from bitwise_core.checker import Options, Source
+    from bitwise_core.machine.arch import Arch
+
+Outcome = Literal["equal", "different", "unproved", "unknown"]
+
+
+@dataclass(frozen=True)
+class CandidateVerdict:
+    """The checker's outcome for one candidate, and the reason as a sentence."""
+
+    outcome: Outcome
+    reason: str
+
+
+def checker(target: str, *, every_launch: bool, assume: Sequence[str]) -> tuple[Arch, Options]:
+    """The architecture of a target and the checker's options.
+
+    Raises CaptureError if no plugin has the target, or for an unknown assumption.
+    """
+    from bitwise_core import registry
+    from bitwise_core.checker import Options
+
+    try:
+        return registry.default().arch(target), Options(every_launch=every_launch, assume=frozenset(assume))
+    except (ValueError, registry.UnknownPluginError) as error:
+        raise CaptureError(f"The kernels cannot be checked: {error}.") from None
+    except registry.UnknownArchError as error:
+        raise CaptureError(
+            f"No checker is installed for {target}: {error}; install the plugin of that architecture."
+        ) from None
+
+
+def compare_with_reference(
+    reference: CompiledKernel,
+    candidates: Sequence[CompiledKernel],
+    *,
+    every_launch: bool,
+    assume: Sequence[str],
+    workers: int | None = None,
+) -> list[CandidateVerdict]:
+    """A verdict for each candidate against the reference, in order. Identical kernels are analysed once, in up to
+    `workers` processes.
+
+    `every_launch` requires a proof for every launch instead of the captured one. `assume` names conditions that a proof
+    may use ("finite"). Raises CaptureError if the target has no checker, or for an unknown assumption.
+    """
+    from bitwise_core.equivalence import verdicts
+
+    _, options = checker(reference.target, every_launch=every_launch, assume=assume)
+    places = {_identity(reference): 0}
+    others: list[CompiledKernel] = []
+    for one in candidates:
+        if one.target == reference.target and _identity(one) not in places:
+            others.append(one)
+            places[_identity(one)] = len(others)
+    sources = [source_of(one) for one in others]
+    answers = verdicts(source_of(reference), sources, reference.target, options, workers=workers)
+    found = []
+    for one in candidates:
+        if one.target != reference.target:
+            found.append(
+                CandidateVerdict("unknown", f"It is compiled for {one.target}, the reference for {reference.target}.")
+            )
+            continue
+        answer = answers[places[_identity(one)]]
+        found.append(CandidateVerdict(answer.outcome.value, _sentence(answer.reason)))
+    return found
+
+
+def _identity(one: CompiledKernel) -> tuple[str, str]:
+    return one.assembly, json.dumps(one.manifest_entry, sort_keys=True, default=str)
+
+
+def source_of(one: CompiledKernel, name: str | None = None) -> Source:
+    """A compiled configuration as the checker's `Source`, named `name` or by its own name."""
+    from bitwise_core.checker import Source
+    from bitwise_core.machine.launch import Launch
+
+    name = one.name if name is None else name
+    return Source(name, one.assembly, Launch.model_validate({"file": name, **one.manifest_entry}))
+
+
+def _sentence(reason: str) -> str:
+    return reason[:1].upper() + reason[1:] + ("" if reason.endswith(".") else ".")

@@ -1,0 +1,109 @@
+"""The checker behind autotune pruning, and the demonstration: real compiles, read without a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+triton = pytest.importorskip("triton")
+pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
+
+from bitwise_core.checker import Options  # noqa: E402
+from bitwise_core.difference import find_element, session_of, shown_element  # noqa: E402
+from bitwise_core.engine.trees import build_tree  # noqa: E402
+from bitwise_core.registry import default  # noqa: E402
+from bitwise_triton import CaptureError, CompiledKernel, capture, demo  # noqa: E402
+from bitwise_triton.equivalence import compare_with_reference, source_of  # noqa: E402
+from bitwise_triton.samples import Sample, masked_gemm, softmax_rows  # noqa: E402
+
+
+def compiled(sample: Sample, *places: int) -> list[CompiledKernel]:
+    """Some configurations of a sample."""
+    configurations = [sample.configurations[place] for place in places]
+    return capture(sample.kernel, configurations, sample.arguments, grid=sample.grid)
+
+
+@pytest.fixture(scope="module")
+def softmaxes() -> list[CompiledKernel]:
+    """One row to a program; two; one, with two warps."""
+    return compiled(softmax_rows.SAMPLE, 0, 8, 1)
+
+
+def test_each_candidate_is_judged_against_the_reference(softmaxes: list[CompiledKernel]) -> None:
+    answers = compare_with_reference(softmaxes[0], softmaxes, every_launch=False, assume=())
+    assert [one.outcome for one in answers] == ["equal", "equal", "unproved"]
+    assert answers[1].reason == "Every output element has the same canonical dependence tree."
+
+
+def test_equal_candidates_are_read_once_and_in_order(softmaxes: list[CompiledKernel]) -> None:
+    first, second, third = softmaxes
+    answers = compare_with_reference(third, [first, third, second, third], every_launch=False, assume=(), workers=1)
+    assert [one.outcome for one in answers] == ["unproved", "equal", "unproved", "equal"]
+
+
+def test_a_reference_that_cannot_be_read_is_equal_to_nothing(softmaxes: list[CompiledKernel]) -> None:
+    strange = replace(softmaxes[0], assembly=softmaxes[0].assembly.replace("ex2.approx", "frobnicate.approx"))
+    answers = compare_with_reference(strange, [strange, softmaxes[1]], every_launch=False, assume=())
+    assert [one.outcome for one in answers] == ["unknown", "unknown"]
+    assert "frobnicate" in answers[1].reason
+
+
+def test_what_cannot_be_asked(softmaxes: list[CompiledKernel]) -> None:
+    with pytest.raises(CaptureError, match="nobody knows the assumption 'sunshine'"):
+        compare_with_reference(softmaxes[0], softmaxes, every_launch=False, assume=("sunshine",))
+    elsewhere = replace(softmaxes[0], target="sm_12345")
+    with pytest.raises(CaptureError, match="No checker is installed for sm_12345"):
+        compare_with_reference(elsewhere, [elsewhere], every_launch=False, assume=())
+    assert compare_with_reference(softmaxes[0], [elsewhere], every_launch=False, assume=())[0].outcome == "unknown"
+
+
+def test_the_tree_of_a_matrix_product_is_the_chain_of_its_steps() -> None:
+    (one,) = compiled(masked_gemm.SAMPLE, 0)
+    arch, options = default().arch("sm_90"), Options()
+    source = source_of(one)
+    from bitwise_core.checker import prepare
+
+    prepared, session = prepare(source, arch, options), session_of((source,), options)
+    index = 3 * masked_gemm.N + 5
+    element = find_element(source, prepared, session, 3, index)
+    assert not isinstance(element, str)
+    replayed, scalar, _ = shown_element(prepared, session, element.address, element.size, element.threads[0] or 0)
+    node = build_tree(replayed, scalar).root
+    assert (element.size, node.name) == (2, "convert.rn.fp16.fp32")  # type: ignore[attr-defined]
+    (step,) = node.children
+    chain = []
+    while step.kind == "matrix":
+        chain.append(step)
+        step = step.children[0]
+    K, N = masked_gemm.K, masked_gemm.N
+    steps = -(-K // 16)
+    assert (len(chain), step.kind, step.bits) == (steps, "constant", 32)
+    for number, each in enumerate(reversed(chain)):
+        _, *factors = each.children
+        for position in range(16):
+            k = 16 * number + position
+            left, right = factors[position], factors[16 + position]
+            if k < K:
+                places = [(n.buffer, n.offset, n.bits) for n in (left, right)]  # type: ignore[attr-defined]
+                assert places == [("A", 2 * (3 * K + k), 16), ("B", 2 * (k * N + 5), 16)]
+            else:
+                assert [(n.kind, n.value) for n in (left, right)] == [("constant", 0)] * 2  # type: ignore[attr-defined]
+
+
+def test_the_demonstration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.html"
+    assert demo.main(["--html", str(page), "softmax_rows"]) == 0
+    shown = capsys.readouterr().out
+    assert "24 kernels compiled in" in shown
+    assert "ROW_BLOCK=1|2|4, BLOCK=1024|2048, num_warps=1" in shown
+    text = page.read_text()
+    assert text.count('<tr><td><span class="chip') == 24 + 4
+    assert "How Y[0] is computed" in text
+    assert "div.full.fp32" in text
+
+
+def test_the_demonstration_knows_its_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert demo.main(["--html", str(tmp_path / "page.html"), "hardmax_rows"]) == 2
+    assert capsys.readouterr().err == "There is no sample 'hardmax_rows'; there are softmax_rows, masked_gemm.\n"

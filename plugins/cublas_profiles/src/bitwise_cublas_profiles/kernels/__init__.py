@@ -1,1 +1,0 @@
-"""Kernels to compare times with, which only Triton loads."""

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bitwise_core.problems import Problem
+from bitwise_core.profiles import ExplainableProfile, Undescribed
+from bitwise_cublas_profiles.explanation import configuration_of
+from bitwise_cublas_profiles.plugin import bitwise_profiles
+
+RECORDS = Path(__file__).parents[3] / "records"
+KNOWN = {each.name: each for each in bitwise_profiles() if isinstance(each, ExplainableProfile)}
+HOPPER = KNOWN["cublaslt_13.1_sm_90"]
+
+
+def problem(m: int, n: int, k: int, dtype: str = "fp16", **options: Any) -> Problem:
+    return Problem(**{"m": m, "n": n, "k": k, "a": dtype, "b": dtype, "out": dtype, **options})
+
+
+def test_a_profile_says_its_version_and_architecture() -> None:
+    assert (HOPPER.library, HOPPER.version, HOPPER.architecture) == ("cublas", "13.1", "sm_90")
+
+
+def test_a_configuration_is_described_with_the_rows_it_rests_on() -> None:
+    given = {"ALGO_ID": 66, "stages": 35, "CUBLASLT_ALGO_CONFIG_SPLITK_NUM": 9, "reduction": 2, "custom": 1}
+    found = HOPPER.explained(problem(128, 128, 11528), given)
+    assert str(found.desc) == (
+        "gemm(k=11528 left_dtype=fp16 right_dtype=fp16 output_dtype=fp16 path=matrix instruction=instruction("
+        "architecture=sm_90 family=wgmma k=16) instruction_k=16 k_cuts=[cut(span=1280)] k_dropped=8)"
+    )
+    tables = [note.split(",")[0] for note in found.notes]
+    assert tables == ["Table layouts", "Table algorithms", "Table stages", "Table merges", "Table units"]
+    assert all(": measured on " in note for note in found.notes)
+
+
+def test_a_recorded_configuration_is_used() -> None:
+    found = HOPPER.explained(problem(11, 64, 768), None, RECORDS)
+    assert found.notes[0] == (
+        "The configuration is the one recorded in cublas-sweep-sm90-h100-13.1-seed2.jsonl.xz, of an NVIDIA H100 80GB "
+        "HBM3: algorithm=66, stages=35, split_k=1, reduction=0, custom=3, tile=10, cluster_shape=5."
+    )
+    found = HOPPER.explained(problem(36, 14, 1024), None, RECORDS)
+    assert "cublas-sample-sm90-h100-13.1.json" in found.notes[0]
+    assert "k_cuts=[cut(span=64 start=zero partial_dtype=fp16" in str(found.desc)
+
+
+def test_of_another_version_or_kind_nothing_is_recorded(tmp_path: Path) -> None:
+    (tmp_path / "cublas-s.json").write_text("[")
+    (tmp_path / "cublas-s.jsonl.xz").write_bytes(b"no xz")
+    for known, query, records in (
+        (KNOWN["cublaslt_13.1_sm_100"], problem(11, 64, 768), RECORDS), (HOPPER, problem(11, 64, 768), tmp_path),
+        (HOPPER, problem(11, 64, 768), tmp_path / "none"), (HOPPER, problem(11, 64, 768, batch=2), RECORDS),
+        (HOPPER, problem(11, 64, 768), None), (HOPPER, problem(11, 64, 768, transpose_a=True), RECORDS),
+    ):  # fmt: skip
+        with pytest.raises(Undescribed, match=r"does not follow from the shape: .* bitwise cublas ask 11 64 768 "):
+            known.explained(query, None, records)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"algorithm": 66}, "the configuration lacks stages, split_k, reduction, custom, which decide bits"),
+        ({"algo": 66}, r"has no attribute 'algo'; it has algorithm \(ALGO_ID\), tile"),
+        ({"algorithm": "66"}, "the attribute algorithm is a whole number of 0 or more, not '66'"),
+        ({"algorithm": -1}, "the attribute algorithm is a whole number of 0 or more, not -1"),
+        ({"algorithm": True}, "the attribute algorithm is a whole number of 0 or more, not True"),
+    ],
+)
+def test_configurations_that_make_no_sense(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(Undescribed, match=sentence):
+        configuration_of(given)
+
+
+def test_what_is_not_measured_is_declined_with_the_key() -> None:
+    with pytest.raises(Undescribed, match=r"16x16x16 fp16 NN to fp16 by cuBLASLt 13\.1 .* algorithm 99 has no row"):
+        HOPPER.explained(problem(16, 16, 16), dict.fromkeys(("stages", "split_k", "reduction", "custom"), 1)
+                         | {"algorithm": 99})  # fmt: skip
+    with pytest.raises(Undescribed, match="'fp64' is not an element type of a"):
+        HOPPER.explained(problem(16, 16, 16, "fp64"), None)
