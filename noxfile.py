@@ -138,7 +138,7 @@ def install(session: nox.Session) -> None:
     session.install("--find-links", "dist", "bitwise-nvidia")
     with session.chdir(folder):
         session.run("bitwise", "plugins", "--json")
-        session.run("bitwise", "partition", str(SAMPLES / "sm_90" / "row_sum"), "--trust-text")
+        session.run("bitwise", "partition", str(SAMPLES / "sm_90" / "row_sum"), "--no-contraction-audit")
     session.install("--find-links", "dist", "bitwise-toy[test]")
     shutil.copytree(ROOT / "examples" / "toy_arch" / "tests", folder / "tests", dirs_exist_ok=True)
     with session.chdir(folder):
@@ -148,11 +148,11 @@ def install(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure time and precision of the verdicts, and the speed of matrix units on a CPU."""
+    """Measure precision and time of the verdicts, and the throughput of matrix rows on a CPU."""
     install_workspace(session)
     install_triton(session)
-    session.run("python", "-m", "bitwise_conformance.matrix_bench")
-    session.run("python", "-m", "bitwise_conformance.bench", *session.posargs)
+    session.run("python", "-m", "bitwise_bench.matrix_units.throughput")
+    session.run("python", "-m", "bitwise_bench.readings.precision", *session.posargs)
 
 
 def need_gpu_packages(session: nox.Session) -> None:
@@ -175,8 +175,8 @@ def gpu_sm90(session: nox.Session) -> None:
     suite = "plugins/nvidia_sm90/tests/test_conformance.py"
     session.run("python", "-m", "pytest", "-rs", "-W", "default", suite, "-k", "launcher")
     record = str(Path(session.create_tmp()) / "bytes.json")
-    session.run("python", "-m", "bitwise_conformance.gpu", "--out", record, *session.posargs)
-    session.run("python", "-m", "bitwise_conformance.bench", "--records", record, *session.posargs)
+    session.run("python", "-m", "bitwise_bench.gpu.recorder", "--out", record, *session.posargs)
+    session.run("python", "-m", "bitwise_bench.readings.precision", "--records", record, *session.posargs)
     # Ten minutes of random products beside cuBLASLt; every run goes on where the last one of its folder ended.
     sweep = str(Path(session.create_tmp()) / "sweep.jsonl")
     session.run("python", "-m", "bitwise_bench.cublas.sweep", "--out", sweep, "--seconds", "600")

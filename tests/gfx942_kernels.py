@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_amd_gfx942.architecture import GFX942
-from bitwise_core.checker import Options, Reading, Source, read
+from bitwise_conformance.suite.declared import observed
+from bitwise_core.checker import AnalysisResult, Options, Source, read
+from bitwise_core.engine.concrete import ready
 from bitwise_core.engine.execution import execute
-from bitwise_core.engine.launch_exact import ready
 from bitwise_core.machine.launch import Argument, Launch
 
 Array = npt.NDArray[Any]
@@ -89,17 +90,22 @@ def launch_of(threads: int = 64) -> Launch:
 
 
 def run(body: str, a: Sequence[int] | Array = (), b: Any = (), c: Any = (), *, threads: int = 64) -> Array:
-    """The words that the kernel leaves, one for each thread; operands are repeated to as many."""
+    """The words that the kernel leaves, one for each thread; operands are repeated to as many.
+
+    Every step is held to what its opcode declares.
+    """
     module = GFX942.parse(text_of(body), "kernel.amdgcn")
     contents = {"out": np.zeros(4 * threads, dtype=np.uint8)}
     for name, given in (("a", a), ("b", b), ("c", c)):
         words = np.resize(np.asarray(given if len(given) else [0]).astype(np.uint64).astype(np.uint32), threads)
         contents[name] = words.view(np.uint8).copy()
-    prepared = ready(module, GFX942, launch_of(threads))
-    return execute(prepared, contents).after["out"].view(np.uint32)
+    prepared, found = observed(ready(module, GFX942, launch_of(threads)))
+    after = execute(prepared, contents).after["out"].view(np.uint32)
+    assert not found.wrong, "an instruction does other than it declares"
+    return after
 
 
-def reading(body: str, *, threads: int = 64, text: str | None = None, denormals: int = 3) -> Reading:
+def reading(body: str, *, threads: int = 64, text: str | None = None, denormals: int = 3) -> AnalysisResult:
     """What is read of the kernel, its launch known."""
     source = Source("kernel.amdgcn", text if text is not None else text_of(body, denormals), launch_of(threads))
     return read(source, GFX942, {"out": 1, "a": 2, "b": 3, "c": 4}, Options())

@@ -33,7 +33,7 @@ class Case:
 
 
 def arithmetic() -> Iterator[Case]:
-    """add, sub, mul, mad, div, rem, neg, abs, min, max, sad-like products."""
+    """add, sub, mul, mad, div, rem, neg, abs, min, max, sad, products of bytes."""
     for bits in (16, 32, 64):
         for letter in "su":
             kind = f"{letter}{bits}"
@@ -67,6 +67,7 @@ def arithmetic() -> Iterator[Case]:
             )
             yield Case(f"min.{kind}", (bits, bits), bits, lambda a, b, of=of: min(of(a), of(b)))
             yield Case(f"max.{kind}", (bits, bits), bits, lambda a, b, of=of: max(of(a), of(b)))
+            yield Case(f"sad.{kind}", (bits, bits, bits), bits, lambda a, b, c, of=of: abs(of(a) - of(b)) + c)
         yield Case(f"neg.s{bits}", (bits,), bits, lambda a: -a)
         yield Case(f"abs.s{bits}", (bits,), bits, lambda a, n=bits: abs(signed(a, n)))
     for letter in "su":

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bitwise_core.engine.launch_exact import ready, results, run_blocks
+from bitwise_conformance.suite.declared import observed
+from bitwise_core.engine.concrete import ready, results, run_blocks
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Arch, BitPatterns, OpcodeTable
 from bitwise_core.machine.global_memory import GlobalMemory
@@ -45,7 +46,7 @@ def run(
     arch: Arch = ARCH,
     assume: frozenset[str] = frozenset(),
 ) -> tuple[GlobalMemory, frozenset[int]]:
-    """Runs the kernel over all its blocks."""
+    """Runs the kernel over all its blocks, and holds every step to what its opcode declares."""
     module = arch.parse(text(body, threads=threads, before=before, shared=shared), "k.ptx")
     launch = Launch(
         file="k.ptx",
@@ -54,7 +55,10 @@ def run(
         block=(threads, 1, 1),
         args=(Argument(kind="buffer", buffer="out"), Argument(kind="buffer", buffer="in")),
     )
-    return run_blocks(ready(module, arch, launch), TermDomain(assume), {"out": 1, "in": 2})
+    prepared, found = observed(ready(module, arch, launch))
+    left = run_blocks(prepared, TermDomain(assume), {"out": 1, "in": 2})
+    assert not found.wrong, "an instruction does other than it declares"
+    return left
 
 
 def hashes(

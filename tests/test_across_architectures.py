@@ -12,17 +12,18 @@ import pytest
 from typer.testing import CliRunner
 
 from bitwise_core import registry
-from bitwise_core.checker import Options, Outcome, Source
+from bitwise_core.checker import Options, Source
 from bitwise_core.cli import app
 from bitwise_core.difference import OWN_NANS, compare
 from bitwise_core.machine import lanes as L
-from bitwise_core.machine.lane_hash import exact_hash, full_hash, same_everywhere, telling_nans
+from bitwise_core.machine.lane_hash import exact_hash, full_hash, nan_bits, own_nans
 from bitwise_core.machine.lanes import Lanes
 from bitwise_core.machine.launch import Launch
 from bitwise_core.machine.pieces import as_lanes
 from bitwise_core.machine.sets import SET_INDEX, is_float
 from bitwise_core.machine.terms import TermDomain
-from bitwise_core.search import Distinction, distinguish
+from bitwise_core.search import find_counterexample
+from bitwise_core.verdicts import Counterexample, Outcome
 from bitwise_nvidia_sm90.plugin import SM90
 from bitwise_toy.plugin import TOY1
 
@@ -80,34 +81,34 @@ def pair(toy: str, ptx: str, dtype: str = "fp32") -> tuple[Source, Source]:
 
 
 def test_the_same_operations_are_equal() -> None:
-    found = compare(*pair(TOY, PTX), (TOY1, SM90), Options(trust_text=True))
+    found = compare(*pair(TOY, PTX), (TOY1, SM90), Options(audit_contraction=False))
     assert found.verdict.outcome is Outcome.EQUAL
 
 
 def test_a_product_rounded_on_one_side_is_the_node_that_differs() -> None:
     sources = pair(TOY, ROUNDED)
-    found = compare(*sources, (TOY1, SM90), Options(trust_text=True))
-    assert found.verdict.outcome is Outcome.DIFFERENT
-    witness = found.verdict.witness
-    assert witness is not None
-    assert witness.left is not None
-    assert witness.right is not None
-    assert (witness.left.operation, witness.right.operation) == ("fma.rn.fp32", "add.rn.fp32")
-    seen = distinguish(*sources, (TOY1, SM90), Options(trust_text=True), found.parted, 30.0)
-    assert isinstance(seen, Distinction)
+    found = compare(*sources, (TOY1, SM90), Options(audit_contraction=False))
+    assert found.verdict.outcome is Outcome.UNPROVED
+    seen = found.verdict.divergence
+    assert seen is not None
+    assert seen.left is not None
+    assert seen.right is not None
+    assert (seen.left.operation, seen.right.operation) == ("fma.rn.fp32", "add.rn.fp32")
+    shown = find_counterexample(*sources, (TOY1, SM90), Options(audit_contraction=False), found, 30.0)
+    assert isinstance(shown, Counterexample)
 
 
 def test_bits_of_a_nan_are_each_architectures_own() -> None:
-    found = compare(*pair(TOY, PTX, "i32"), (TOY1, SM90), Options(trust_text=True))
-    assert found.verdict.outcome is Outcome.DIFFERENT
-    assert found.verdict.witness is not None
-    assert found.verdict.witness.why_not == OWN_NANS
-    copies = compare(*pair(COPIED_TOY, COPIED_PTX, "i32"), (TOY1, SM90), Options(trust_text=True))
+    found = compare(*pair(TOY, PTX, "i32"), (TOY1, SM90), Options(audit_contraction=False))
+    assert found.verdict.outcome is Outcome.UNPROVED
+    assert found.verdict.divergence is not None
+    assert found.verdict.divergence.why_not == OWN_NANS
+    copies = compare(*pair(COPIED_TOY, COPIED_PTX, "i32"), (TOY1, SM90), Options(audit_contraction=False))
     assert copies.verdict.outcome is Outcome.EQUAL
 
 
 def test_kernels_of_several_architectures_have_one_launch() -> None:
-    found = compare(*pair(TOY, PTX), (TOY1, SM90), Options(trust_text=True, every_launch=True))
+    found = compare(*pair(TOY, PTX), (TOY1, SM90), Options(audit_contraction=False, every_launch=True))
     assert found.verdict.outcome is Outcome.UNKNOWN
     assert "are compared for one launch, not for every one" in found.verdict.reason
 
@@ -128,13 +129,13 @@ def test_a_folder_may_mix_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for each, name in zip(launches, texts, strict=True):
         each["args"] = [argument.short() for argument in launch(name).args]
     (tmp_path / "manifest.json").write_text(json.dumps({"kernels": launches}))
-    done = CliRunner().invoke(app, ["partition", str(tmp_path), "--json", "--workers", "1", "--trust-text"])
+    done = CliRunner().invoke(app, ["partition", str(tmp_path), "--json", "--workers", "1", "--no-contraction-audit"])
     assert (done.exit_code, done.stderr) == (0, "")
     found = json.loads(done.stdout)
     assert found["classes"] == [["a.toy", "b.ptx"], ["c.ptx"], ["d.toy", "e.ptx"]]
     assert found["target"] == "toy1, sm_90"
     names = [str(tmp_path / name) for name in ("a.toy", "b.ptx")]
-    done = CliRunner().invoke(app, ["diff", *names, "--trust-text"])
+    done = CliRunner().invoke(app, ["diff", *names, "--no-contraction-audit"])
     assert done.exit_code == 0
     assert done.stdout.startswith("Equal for this launch")
 
@@ -162,25 +163,33 @@ def test_a_file_of_an_architecture_that_is_not_installed(tmp_path: Path, monkeyp
 
 def test_integers_made_of_numbers_are_the_same_everywhere() -> None:
     """What a conversion or a choice between known integers gives has the bits of no NaN."""
-    with telling_nans("one"):
-        number = Lanes(32, np.ones((2, 1, 3), dtype=np.uint64), L.TERM)
-        domain = TermDomain()
-        converted = as_lanes(domain.floating("convert.rzi.s32.fp32", [number], 32))
-        predicate = as_lanes(domain.integer("compare.lt.fp32", [number, number], 1, np.less))
-        chosen = as_lanes(domain.select(predicate, np.ones((1, 1), np.uint32), np.zeros((1, 1), np.uint32)))
-        mixed = as_lanes(domain.select(predicate, number, np.zeros((1, 1), np.uint32)))
-        rounded = as_lanes(domain.floating("convert.rn.fp16.fp32", [number], 16))
-    assert [same_everywhere(each) for each in (converted, chosen, mixed, rounded)] == [True, True, False, False]
-
-
-def test_a_conversion_to_an_integer_does_not_look_at_a_nan() -> None:
     number = Lanes(32, np.ones((2, 1, 3), dtype=np.uint64), L.TERM)
-    found = []
-    for architecture in ("one", "other"):
-        with telling_nans(architecture):
-            converted = as_lanes(TermDomain().floating("convert.rzi.s32.fp32", [number], 32))
-            found.append(exact_hash(converted))
-    assert np.array_equal(found[0], found[1])
+    domain = TermDomain()
+    converted = as_lanes(domain.floating("convert.rzi.s32.fp32", [number], 32))
+    predicate = as_lanes(domain.integer("compare.lt.fp32", [number, number], 1, np.less))
+    chosen = as_lanes(domain.select(predicate, np.ones((1, 1), np.uint32), np.zeros((1, 1), np.uint32)))
+    mixed = as_lanes(domain.select(predicate, number, np.zeros((1, 1), np.uint32)))
+    rounded = as_lanes(domain.floating("convert.rn.fp16.fp32", [number], 16))
+    found = [bool(np.any(nan_bits(each))) for each in (converted, chosen, mixed, rounded)]
+    assert found == [False, False, True, True]
+
+
+def test_what_reads_the_bits_of_a_nan_is_marked() -> None:
+    """The mark goes on to all that is made of the value, and neither changes nor is part of its hash."""
+    domain, number = TermDomain(), Lanes(32, np.ones((2, 1, 3), dtype=np.uint64), L.TERM)
+    known = np.full((1, 1), 255, np.uint32)
+    converted = as_lanes(domain.floating("convert.rzi.s32.fp32", [number], 32))
+    masked = as_lanes(domain.integer("and.b32", [number, known], 32, np.bitwise_and, gathers=True))
+    summed = as_lanes(domain.floating("add.rn.fp32", [masked, number], 32))
+    chosen = as_lanes(
+        domain.select(as_lanes(domain.integer("compare.lt.u32", [masked, known], 1, np.less)), known, known + 1)
+    )
+    of_integer = as_lanes(domain.integer("and.b32", [converted, known], 32, np.bitwise_and, gathers=True))
+    found = [
+        bool(np.any(np.bitwise_and(each.meta, L.NAN_BITS))) for each in (converted, masked, summed, chosen, of_integer)
+    ]
+    assert found == [False, True, True, True, False]
+    assert np.array_equal(full_hash(masked), full_hash(L.bare(masked, L.NAN_BITS)))
 
 
 def test_the_sets_of_floating_point_come_first() -> None:
@@ -208,15 +217,15 @@ def test_the_sets_of_floating_point_come_first() -> None:
 )
 def test_which_bits_are_the_same_everywhere(meta: int, shared: bool) -> None:
     words = np.arange(6, dtype=np.uint64).reshape(2, 1, 3)
-    found = []
-    for architecture in (None, "one", "other"):
-        for kept in (meta, np.full((1, 3), meta, dtype=np.uint32)):
-            with telling_nans(architecture):
-                found.append(exact_hash(Lanes(32, words, kept)))
-                assert np.array_equal(full_hash(Lanes(32, words, kept)), full_hash(Lanes(32, words, meta)))
-    assert all(np.array_equal(found[each], found[each + 1]) for each in (0, 2, 4))
-    if shared:
-        assert np.array_equal(found[2], found[0])
-        assert np.array_equal(found[4], found[0])
-    else:
-        assert not (found[2] == found[4]).any()
+    for kept in (meta, np.full((1, 3), meta, dtype=np.uint32)):
+        found = nan_bits(Lanes(32, words, kept))
+        assert np.array_equal(np.broadcast_to(found, (1, 3)), np.full((1, 3), 0 if shared else L.NAN_BITS))
+    assert np.array_equal(exact_hash(Lanes(32, words, meta | L.NAN_BITS)), exact_hash(Lanes(32, words, meta)))
+
+
+def test_the_mark_becomes_the_architectures_own_bits() -> None:
+    words = np.arange(6, dtype=np.uint64).reshape(2, 3)
+    chosen = np.array([True, False, True])
+    one, other = (own_nans(words, chosen, name) for name in ("one", "other"))
+    assert np.array_equal(one[:, 1], words[:, 1])
+    assert not (one == other)[:, chosen].all(axis=0).any()

@@ -18,6 +18,15 @@ def test_every_distribution_is_documented() -> None:
     assert sorted(documented) == sorted((found.name, str(found.folder.relative_to(ROOT))) for found in distributions())
 
 
+def test_the_opcode_that_is_shown_is_there() -> None:
+    shown = re.search(r"<!-- opcode-diff -->\n```diff\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    assert shown is not None
+    _, *files = re.split(r"^--- (.*)\n", shown[1], flags=re.MULTILINE)
+    for name, lines in zip(files[::2], files[1::2], strict=True):
+        added = "".join(line.removeprefix("+") for line in lines.splitlines(keepends=True))
+        assert added in (ROOT / name).read_text(), name
+
+
 def test_every_session_is_documented() -> None:
     sessions = set(re.findall(r"^@nox\.session.*\ndef (\w+)", (ROOT / "noxfile.py").read_text(), re.MULTILINE))
     commands = re.findall(

@@ -1,4 +1,4 @@
-"""The example's plugin, and plugins like it with a fault, as the suite takes them."""
+"""The example plugin, and faulty variants of it, for tests of the suite."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from bitwise_conformance.suite.cases import LAWS
 from bitwise_core.asm import Instruction
 from bitwise_core.hookspecs import hookimpl
 from bitwise_core.machine.arch import Arch, Builder, Context, OpcodeTable
+from bitwise_core.machine.instruction_info import Describe
 from bitwise_core.machine.state import Step
 from bitwise_core.mma import MmaSpec
 from bitwise_toy import plugin
@@ -27,10 +28,10 @@ SAMPLES = Path(plugin.__file__).parents[2] / "tests" / "samples"
 
 
 def module(*arches: Arch, units: Iterable[MmaSpec] = (MAC,), **hooks: Iterable[Any]) -> ModuleType:
-    """A plugin that hands over these."""
+    """Return a plugin module whose hooks return these."""
     found = ModuleType("broken_toy")
-    handed = {"bitwise_arches": arches, "bitwise_matrix_units": units, **hooks}
-    for name, several in handed.items():
+    results = {"bitwise_arches": arches, "bitwise_matrix_units": units, **hooks}
+    for name, several in results.items():
 
         def hook(several: Iterable[Any] = several) -> Iterable[Any]:
             return several
@@ -39,11 +40,11 @@ def module(*arches: Arch, units: Iterable[MmaSpec] = (MAC,), **hooks: Iterable[A
     return found
 
 
-def outcomes(suite: Suite, *left_out: str) -> dict[str, str]:
-    """The cases that fail or are skipped, by id, each with why; `left_out` names laws that are not asked."""
+def outcomes(suite: Suite, *excluded: str) -> dict[str, str]:
+    """Return the reasons of the cases that fail or are skipped, by id; `excluded` laws are not run."""
     found: dict[str, str] = {}
     for law, collect in LAWS.items():
-        if law in left_out:
+        if law in excluded:
             continue
         for case in collect(suite):
             try:
@@ -59,9 +60,9 @@ CHANGES = "test_changed_kernels_are_not_equal"
 
 
 def failing(suite: Suite, *, changes: bool = False) -> set[str]:
-    """The laws that a plugin breaks, that of changed kernels, which takes long, only where `changes` asks for it.
+    """Return the laws that a plugin violates; the slow law of mutations is run only with `changes`.
 
-    What another process makes of it is not asked: it cannot import these.
+    The comparison with another process is not run, since it cannot import these plugins.
     """
     found = outcomes(suite, "test_signatures_are_stable", *(() if changes else (CHANGES,)))
     return {name.split("[")[0] for name, why in found.items() if not why.startswith("skipped: ")}
@@ -73,13 +74,20 @@ def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     path.write_text(json.dumps(content))
 
 
-def opcode(name: str, build: Callable[[Builder, Instruction, Context], Step]) -> Arch:
-    """toy1 with one opcode stated otherwise, over what it was."""
+def declared(name: str, describe: Describe) -> Arch:
+    """toy1 with one opcode declared otherwise."""
     table = OpcodeTable(TOY1.opcodes)
-    old = table.builders[name]
+    table.opcodes[name] = replace(table.opcodes[name], describe=describe)
+    return replace(TOY1, opcodes=table)
+
+
+def opcode(name: str, build: Callable[[Builder, Instruction, Context], Step]) -> Arch:
+    """Return toy1 with one opcode replaced by a function of its original."""
+    table = OpcodeTable(TOY1.opcodes)
+    old = table.opcodes[name]
 
     def builder(instruction: Instruction, context: Context) -> Step:
-        return build(old, instruction, context)
+        return build(old.build, instruction, context)
 
-    table.builders[name] = builder
+    table.opcodes[name] = replace(old, build=builder)
     return replace(TOY1, opcodes=table)

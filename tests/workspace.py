@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 
 # Folders of kernels written in their own language: only its compiler loads the modules in them.
-KERNELS = {"corpus", "kernels", "samples"}
+KERNELS = {"kernels", "samples"}
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class Machine:
         )
 
     def run_on(self, query: GemmQuery, result: HeuristicResult, a: Any, b: Any, out: Any, bias: Any = None) -> None:
-        from bitwise_core.products import matmul
+        from bitwise_torch import matmul
 
         plain = replace(query, epilogue="none", batch=1, ld_a=None, ld_b=None, stride_a=None, stride_b=None)
         desc = descriptor_of(plain, result.configuration, profile(self.version, CAPABILITY), extrapolate=True)

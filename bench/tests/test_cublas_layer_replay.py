@@ -13,9 +13,9 @@ from bitwise_bench.cublas import layer_replay
 from bitwise_bench.cublas.portable_operands import Operands
 from bitwise_core import registry
 from bitwise_core.descriptors import Cut, GEMMDesc
-from bitwise_core.locks import read_lock
 from bitwise_core.problems import Problem
-from bitwise_core.products import locked_products
+from bitwise_torch import locked_products
+from bitwise_torch.locks import read_lock
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from bitwise_bench.cublas.reconstruction_controls import FAMILIES, TESTS, _bytes, _draws, _wrong, read
+from bitwise_core import registry
 from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Group
 from bitwise_core.reconstruction import same
 
+UNITS = registry.default().matrix_units
 RECORD = Path(__file__).parents[2] / "records" / "probe-controls.json"
 
 
@@ -32,14 +34,14 @@ def test_controls_compute_something_else(family: str) -> None:
     source = random.Random(f"{family}:0")
     desc = FAMILIES[family](source)
     for change, wrong in _wrong(desc, source):
-        assert not same(desc, wrong), change
+        assert not same(desc, wrong, UNITS), change
         assert wrong.k == desc.k
 
 
 def variants(desc: GEMMDesc) -> list[GEMMDesc]:
     """Descriptors with other text, some of which are equivalent."""
     changes: list[dict[str, Any]] = [{"use_fast_accum": False}, {"path": "mul_add"}]
-    changes.append({"k_loop_step": None, "short_turn": "last"})
+    changes.append({"k_loop_step": None, "short_iteration": "last"})
     zero = Cut(count=1, start="zero")
     changes += [{"k_cuts": (*desc.k_cuts[:place], zero, *desc.k_cuts[place:])} for place in range(len(desc.k_cuts) + 1)]
     for place, cut in enumerate(desc.k_cuts):
@@ -64,7 +66,7 @@ def variants(desc: GEMMDesc) -> list[GEMMDesc]:
 @pytest.mark.parametrize("family", [name for name in FAMILIES if not name.startswith("fp8")])
 def test_equivalent_descriptors_return_the_same_bytes(family: str) -> None:
     desc = FAMILIES[family](random.Random(f"{family}:variants"))
-    alike = [each for each in variants(desc) if same(each, desc)]
+    alike = [each for each in variants(desc) if same(each, desc, UNITS)]
     for _, a, b in _draws(desc, 3, 2):
         assert {_bytes(each, a, b) for each in alike} <= {_bytes(desc, a, b)}
 

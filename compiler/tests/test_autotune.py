@@ -67,7 +67,7 @@ class Checker:
 @pytest.fixture
 def checker(monkeypatch: pytest.MonkeyPatch) -> Checker:
     """Kernels with equally many warps are equal."""
-    found = Checker(lambda reference, one: "equal" if one.block == reference.block else "different")
+    found = Checker(lambda reference, one: "equal" if one.block == reference.block else "unproved")
     monkeypatch.setattr(equivalence, "compare_with_reference", found)
     return found
 
@@ -107,7 +107,7 @@ def test_autotuner_keeps_what_is_proved_equal(without_gpu: Any, checker: Checker
     assert [(one.kept, one.outcome) for one in reports] == [
         (True, "reference"),
         (True, "equal"),
-        (False, "different"),
+        (False, "unproved"),
         (False, "failed"),
     ]
     assert reports[2].kernel == "double"
@@ -201,7 +201,7 @@ def test_reference_compiled_elsewhere(without_gpu: Any, checker: Checker) -> Non
         equivalence_pruner(elsewhere, function=kernel, workers=1)(choices[:2], named, grid=grid)
 
 
-@pytest.mark.parametrize("outcome", ["unknown", "different"])
+@pytest.mark.parametrize("outcome", ["unknown", "unproved"])
 def test_undetermined_reference_is_an_error(without_gpu: Any, checker: Checker, outcome: str) -> None:
     checker.rule = lambda reference, one: outcome if one is reference else "equal"
     kernel = autotuned(equivalence_pruner(workers=1))

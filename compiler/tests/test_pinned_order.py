@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitwise_core.evaluation import evaluate as evaluate_descriptor
+from bitwise_core.evaluation import evaluate_reduction
 from bitwise_triton.reductions import Chain, Order, OrderError, Pair, evaluate, tree_of
 
 
@@ -147,7 +147,7 @@ def test_a_descriptor_has_the_bits_of_its_order(text: str, extent: int) -> None:
         return
     words = np.random.default_rng(extent).integers(0, 2**32, (50, extent), np.uint32) & np.uint32(0xBFFFFFFF)
     words[0] = 1 << 31
-    found = evaluate_descriptor(Order(text).descriptor(extent), words)
+    found = evaluate_reduction(Order(text).descriptor(extent), words)
     with np.errstate(all="ignore"):
         expected = evaluate(Order(text), words.view(np.float32))
     assert not np.isnan(expected).any()

@@ -17,7 +17,7 @@ import triton.language as tl  # noqa: E402
 from bitwise_bench.pinned_reductions.kernels.small_cases import PinnedCase, cases, sources  # noqa: E402
 from bitwise_core.checker import Options  # noqa: E402
 from bitwise_core.cli.showing import tree_of as dependence_tree  # noqa: E402
-from bitwise_core.partition import partition  # noqa: E402
+from bitwise_core.equivalence import partition  # noqa: E402
 from bitwise_core.registry import default  # noqa: E402
 from bitwise_core.tree.evaluate import evaluate_many  # noqa: E402
 from bitwise_core.tree.nodes import Load, Operation, descendants  # noqa: E402

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bitwise_core.engine.launch_exact import ready, results, run_blocks
-from bitwise_core.engine.launch_free import launch_free_signature, symbolic_signature
+from bitwise_core.engine.concrete import ready, results, run_blocks
+from bitwise_core.engine.parametric import function_signature, parametric_signature
 from bitwise_core.machine.launch import Argument, Launch
 from bitwise_core.machine.terms import TermDomain
 
@@ -42,17 +42,23 @@ def kernel(body: str, threads: int | None = 128) -> str:
 
 def signature(text: str) -> bytes:
     module = SM90.parse(text, "kernel.ptx")
-    return launch_free_signature(module, module.kernel(None), SM90).value
+    return parametric_signature(module, module.kernel(None), SM90).value
 
 
 def notes(text: str) -> tuple[str, ...]:
     module = SM90.parse(text, "kernel.ptx")
-    return launch_free_signature(module, module.kernel(None), SM90).notes
+    return parametric_signature(module, module.kernel(None), SM90).notes
+
+
+def program_only(text: str) -> str | None:
+    """Why the kernel is compared as a program only."""
+    module = SM90.parse(text, "kernel.ptx")
+    return parametric_signature(module, module.kernel(None), SM90).program_only
 
 
 def symbolic(text: str) -> bytes:
     module = SM90.parse(text, "kernel.ptx")
-    return symbolic_signature(module, module.kernel(None), SM90).value
+    return function_signature(module, module.kernel(None), SM90).value
 
 
 def same_at(first: str, second: str, grids: tuple[int, int], n: int, m: int) -> bool:

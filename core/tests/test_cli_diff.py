@@ -31,21 +31,22 @@ def line_of(text: str, begin: str) -> int:
 
 
 def diff(folder: Path, left: str, right: str, *options: str) -> tuple[int, dict[str, Any]]:
-    done = CliRunner().invoke(app, ["diff", str(folder / left), str(folder / right), "--json", *options])
+    arguments = ["diff", str(folder / left), str(folder / right), "--json", "--no-search", *options]
+    done = CliRunner().invoke(app, arguments)
     assert done.stderr == ""
     return done.exit_code, json.loads(done.stdout)
 
 
 def test_equal(folder: Path) -> None:
     status, found = diff(folder, "a.ptx", "b.ptx")
-    assert (status, found["outcome"], found["scope"], found["witness"]) == (0, "equal", "launch", None)
+    assert (status, found["outcome"], found["scope"], found["divergence"]) == (0, "equal", "launch", None)
 
 
-def test_different_names_the_element_the_node_and_the_lines(folder: Path) -> None:
+def test_unproved_names_the_element_the_node_and_the_lines(folder: Path) -> None:
     status, found = diff(folder, "a.ptx", "c.ptx")
     line = line_of(PLAIN, "add.rn.f32")
-    assert (status, found["outcome"], found["confirmed"]) == (1, "different", None)
-    assert found["witness"] == {
+    assert (status, found["outcome"], found["counterexample"]) == (4, "unproved", None)
+    assert found["divergence"] == {
         "element": "Y[0]",
         "buffer": "Y",
         "offset": 0,
@@ -72,10 +73,10 @@ def test_another_operation_is_the_node(folder: Path) -> None:
     maximum = PLAIN.replace("add.rn.f32 %f5, %f1, %f2;", "max.f32 %f5, %f1, %f2;")
     write(folder, {"c.ptx": maximum}, LAUNCHES)
     _, found = diff(folder, "a.ptx", "c.ptx")
-    assert found["witness"]["left"]["node"] == "add.rn.fp32(X[0/4], X[128/4])"
-    assert found["witness"]["right"]["node"] == "max.fp32(X[0/4], X[128/4])"
-    assert found["witness"]["meaning"] == "a.ptx rounds the sum by itself (add.rn.fp32), c.ptx takes max.fp32"
-    assert found["witness"]["depth"] == 5
+    assert found["divergence"]["left"]["node"] == "add.rn.fp32(X[0/4], X[128/4])"
+    assert found["divergence"]["right"]["node"] == "max.fp32(X[0/4], X[128/4])"
+    assert found["divergence"]["meaning"] == "a.ptx rounds the sum by itself (add.rn.fp32), c.ptx takes max.fp32"
+    assert found["divergence"]["depth"] == 5
 
 
 def test_the_first_element_that_differs_is_named(folder: Path) -> None:
@@ -84,23 +85,24 @@ def test_the_first_element_that_differs_is_named(folder: Path) -> None:
     own = f"setp.eq.u32 %p2, %r2, 3;\n{line}\n@%p2 ld.global.f32 %f2, [%rd4+64];"
     write(folder, {"c.ptx": PLAIN.replace(line, own)}, LAUNCHES)
     _, found = diff(folder, "a.ptx", "c.ptx")
-    witness = found["witness"]
-    assert (witness["element"], witness["offset"], witness["size"]) == ("Y[3]", 12, 4)
-    assert witness["right"]["node"] == "add.rn.fp32(X[768/4], X[832/4])"
+    divergence = found["divergence"]
+    assert (divergence["element"], divergence["offset"], divergence["size"]) == ("Y[3]", 12, 4)
+    assert divergence["right"]["node"] == "add.rn.fp32(X[768/4], X[832/4])"
 
 
 def test_an_element_that_one_side_does_not_store(folder: Path) -> None:
     write(folder, {}, [launch("a.ptx"), launch("b.ptx", grid=[3])])
     status, found = diff(folder, "a.ptx", "b.ptx")
-    assert (status, found["witness"]["element"]) == (1, "Y[3]")
-    assert found["witness"]["why_not"] == "b.ptx stores nothing of that width there"
+    assert (status, found["divergence"]["element"]) == (4, "Y[3]")
+    assert found["divergence"]["why_not"] == "b.ptx stores nothing of that width there"
 
 
 def test_people_read_where_the_trees_part(folder: Path) -> None:
-    done = CliRunner().invoke(app, ["diff", str(folder / "a.ptx"), str(folder / "c.ptx")])
+    done = CliRunner().invoke(app, ["diff", str(folder / "a.ptx"), str(folder / "c.ptx"), "--no-search"])
     line = line_of(PLAIN, "add.rn.f32")
-    assert done.exit_code == 1
-    assert "not confirmed by an input" in done.stdout
+    assert done.exit_code == 4
+    assert done.stdout.startswith("Unproved for this launch: the canonical dependence trees differ\n")
+    assert "no counterexample" in done.stdout
     assert "first at Y[0]: 4 bytes at byte 0 of Y" in done.stdout
     assert f"a.ptx:{line}, from kernel.py:4" in done.stdout
 
@@ -129,7 +131,7 @@ def test_without_a_manifest_the_verdict_is_for_every_launch(folder: Path) -> Non
 def test_a_launch_may_be_named_by_its_number(folder: Path) -> None:
     write(folder, {}, [launch("a.ptx"), launch("a.ptx", grid=[2]), launch("b.ptx", grid=[2])])
     assert diff(folder, "a.ptx#2", "b.ptx")[0] == 0
-    assert diff(folder, "a.ptx#1", "b.ptx")[0] == 1
+    assert diff(folder, "a.ptx#1", "b.ptx")[0] == 4
 
 
 def wrong(*arguments: str) -> str:
@@ -202,13 +204,12 @@ def test_mistakes_in_elements(folder: Path) -> None:
     assert wrong("tree", a, "--element", "Y[0]").startswith("a.ptx: has no launch")
 
 
-def test_the_text_is_trusted_by_the_ending_of_its_file_too(folder: Path) -> None:
-    for option in ("--trust-text", "--trust-ptx"):
-        status, found = diff(folder, "a.ptx", "b.ptx", option)
-        assert status == 0
-        assert any("taken at its word" in note for note in found["notes"]), found["notes"]
-    done = CliRunner().invoke(app, ["diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--trust-nothing"])
-    assert (done.exit_code, "No such option: --trust-nothing" in done.stderr) == (2, True)
+def test_a_verdict_without_the_contraction_audit_says_so(folder: Path) -> None:
+    status, found = diff(folder, "a.ptx", "b.ptx", "--no-contraction-audit")
+    assert status == 0
+    assert any("contraction is not audited" in note for note in found["notes"]), found["notes"]
+    _, audited = diff(folder, "a.ptx", "b.ptx")
+    assert not any("contraction is not audited" in note for note in audited["notes"]), audited["notes"]
 
 
 COUNT = """.version 8.3
@@ -240,5 +241,5 @@ def test_contributions_to_computed_addresses_that_differ_have_no_element(tmp_pat
     }
     folder = write(tmp_path, texts, [launch("a.ptx"), launch("b.ptx")])
     status, found = diff(folder, "a.ptx", "b.ptx")
-    assert (status, found["outcome"], found["witness"]) == (1, "different", None)
+    assert (status, found["outcome"], found["divergence"]) == (4, "unproved", None)
     assert diff(folder, "a.ptx", "a.ptx")[1]["outcome"] == "equal"

@@ -102,7 +102,7 @@ def test_the_report_is_one_page_that_needs_nothing_beside_it(tmp_path: Path) -> 
     text = page.read_text()
     assert "How Y[0] is computed" in text
     assert "<svg" in text
-    assert "parts at Y[0]" in text
+    assert "diverges at Y[0]" in text
     assert "add.rn.fp32(X[0/4], X[128/4])" in text
     assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
 

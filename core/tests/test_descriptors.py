@@ -31,8 +31,8 @@ from bitwise_core.descriptors import (
     workspace_gemv,
     write,
 )
-from bitwise_core.descriptors.cuts import grouped, rounds
-from bitwise_core.evaluation import evaluate
+from bitwise_core.descriptors.merge_orders import MERGE_ORDERS, MergeSteps
+from bitwise_core.installed import evaluate
 
 UNIT = Instruction(architecture="unit_1", family="mma", k=16)
 PLAIN = single_pass(64, "fp16", UNIT)
@@ -62,8 +62,8 @@ EVERY: dict[str, Record] = {
     "workspace": workspace_gemv(1000, "fp16", slices=4, lanes=8, count_down=False),
     "rotated": GEMMDesc(
         k=256, left_dtype="fp16", right_dtype="fp16", output_dtype="fp16", path="matrix", instruction=UNIT,
-        instruction_k=16, k_loop_step=32, turn_rotation=Rotation(axis="rows", tile=64, period=4, step=2),
-        turn_permutation=tuple(range(31, -1, -1)), alpha=-0.1875,
+        instruction_k=16, k_loop_step=32, iteration_rotation=Rotation(axis="rows", tile=64, period=4, step=2),
+        iteration_permutation=tuple(range(31, -1, -1)), alpha=-0.1875,
     ),
     "reduction": ReductionDesc(
         length=100, dtype="fp16", folds=(Fold(stride=4, count=32), Fold(stride=1, count=4, order="chain-down")),
@@ -154,7 +154,7 @@ def _gemm(**changes: object) -> GEMMDesc:
             "GEMMDesc: k_loop_step = 64 decides no bits: the accumulator is carried across turns and the short one "
             "runs last; leave it out, so that equal bits have equal records",
         ),
-        ({"short_turn": "first"}, "GEMMDesc: where turns decide bits, k_loop_step gives their length: give it"),
+        ({"short_iteration": "first"}, "GEMMDesc: where turns decide bits, k_loop_step gives their length: give it"),
         (
             {"path": "fma"},
             "GEMMDesc: the path fma has no instruction: leave instruction and instruction_k out",
@@ -164,9 +164,9 @@ def _gemm(**changes: object) -> GEMMDesc:
             "GEMMDesc: give alpha or operand_scales: in which order the two multiply is not stated",
         ),
         (
-            {"turn_permutation": (0, 0)},
-            "GEMMDesc: turn_permutation names each of a turn's positions once: a permutation of 0 to 0, and "
-            "k_loop_step gives the turn's length",
+            {"iteration_permutation": (0, 0)},
+            "GEMMDesc: iteration_permutation is a permutation of the positions 0 to 0 of an iteration, whose length is "
+            "k_loop_step",
         ),
     ],
 )
@@ -188,7 +188,7 @@ def test_an_unknown_type_lists_the_known_ones() -> None:
         ({"layout": "strided", "span": 3}, "Cut: a strided cut deals tiles to `count` parts: give count, and no span"),
         (
             {"count": 3, "merge": "halves"},
-            "Cut: a balanced merge takes a power of two of parts: give such a count, not 3, or a chain",
+            "Cut: the merge halves takes a power of two of parts: give such a count, not 3, or a chain",
         ),
         (
             {"count": 2, "partial_dtype": "fp16", "merge_dtype": "bf16"},
@@ -207,8 +207,8 @@ def test_a_wrong_cut_says_what_to_change(fields: dict[str, object], message: str
     [
         ("gemm(k=3", "the line ends where a field or ')' should follow, in the descriptor 'gemm(k=3'"),
         ("gemm(k=3 k=4)", "k is given twice, in the descriptor 'gemm(k=3 k=4)'"),
-        ("matmul(k=3)", "there is no descriptor 'matmul'; there are gemm, reduction, attention, cut, group, "
-                        "instruction, rotation, fold, digit, in the descriptor 'matmul(k=3)'"),
+        ("matmul(k=3)", "there is no descriptor 'matmul'; there are attention, cut, digit, fold, gemm, group, "
+                        "instruction, reduction, rotation, in the descriptor 'matmul(k=3)'"),
         ("cut(span=3) 4", "nothing follows a descriptor, and '4' does, in the descriptor 'cut(span=3) 4'"),
         ("cut(span=)", "')' stands where a value should, in the descriptor 'cut(span=)'"),
         ("cut(span=3x)", "'3x' is no value, in the descriptor 'cut(span=3x)'"),
@@ -221,7 +221,7 @@ def test_a_wrong_line_says_where(line: str, message: str) -> None:
 
 
 def test_a_line_of_another_descriptor_is_refused() -> None:
-    with pytest.raises(DescriptorError, match="this line is of a Cut, not of a GEMMDesc"):
+    with pytest.raises(DescriptorError, match="this line holds a Cut where a GEMMDesc is wanted"):
         GEMMDesc.from_text("cut(span=3)")
     with pytest.raises(DescriptorError, match="this is no JSON"):
         GEMMDesc.from_json("{")
@@ -296,19 +296,19 @@ def test_lengths_of_parts(cut: Cut, length: int, expected: list[int]) -> None:
     assert cut.lengths(length) == expected
 
 
-def test_rounds_of_merges() -> None:
-    assert rounds("chain", 4) == [(0, 1), (0, 2), (0, 3)]
-    assert rounds("chain-down", 4) == [(3, 2), (3, 1), (3, 0)]
-    assert rounds("halves", 4) == [(0, 2), (1, 3), (0, 1)]
-    assert rounds("neighbours", 4) == [(0, 1), (2, 3), (0, 2)]
+def test_additions_of_merges() -> None:
+    assert MERGE_ORDERS["chain"].additions(4) == [(0, 1), (0, 2), (0, 3)]
+    assert MERGE_ORDERS["chain-down"].additions(4) == [(3, 2), (3, 1), (3, 0)]
+    assert MERGE_ORDERS["halves"].additions(4) == [(0, 2), (1, 3), (0, 1)]
+    assert MERGE_ORDERS["neighbours"].additions(4) == [(0, 1), (2, 3), (0, 2)]
 
 
 def test_parts_are_dealt_to_groups_and_an_empty_group_is_zero() -> None:
     two = Cut(layout="strided", count=5, groups=(Group(count=2), Group(count=2, merge="halves")))
     # Groups 0 2 4 and 1 3; inside the first, 0 4 and 2.
-    assert grouped(two, 5) == (0, [(0, 4), (0, 2), (1, 3), (0, 1)], 0)
+    assert two.merge_steps(5) == MergeSteps([(0, 4), (0, 2), (1, 3), (0, 1)])
     four = Cut(layout="strided", count=3, groups=(Group(count=4),))
-    assert grouped(four, 3) == (1, [(0, 1), (0, 2), (0, 3)], 0)
+    assert four.merge_steps(3) == MergeSteps([(0, 1), (0, 2), (0, 3)], zeros=1)
     assert read(write(two)) == two
 
 
@@ -320,7 +320,7 @@ def test_groups_that_make_no_sense_are_refused() -> None:
     ):
         with pytest.raises(DescriptorError, match=why):
             Cut(**{"layout": "strided", "count": 5, "groups": (Group(count=2),), **fields})
-    with pytest.raises(DescriptorError, match="a balanced merge takes a power of two of groups, not 3"):
+    with pytest.raises(DescriptorError, match="the merge neighbours takes a power of two of groups, not 3"):
         Group(count=3, merge="neighbours")
 
 

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_units import MMA, UNITS, array, normal, tree_value
+from toy_units import HARDWARE, MMA, UNITS, array, normal, tree_value
 
+from bitwise_core import installed, registry
 from bitwise_core.descriptors import (
     Cut,
     DescriptorError,
@@ -21,6 +24,7 @@ from bitwise_core.descriptors import (
     single_pass,
 )
 from bitwise_core.evaluation import evaluate, evaluate_gemm, gemm_tree, reduction_tree
+from bitwise_core.hardware import Hardware
 
 
 @st.composite
@@ -69,12 +73,12 @@ def products(draw: st.DrawFn) -> GEMMDesc:
     fields["output_satfinite"] = draw(st.booleans())
     step = draw(st.none() | st.integers(1, 9))
     if step is not None:
-        fields["k_loop_step"], fields["short_turn"] = step, "first"
+        fields["k_loop_step"], fields["short_iteration"] = step, "first"
         if draw(st.booleans()):
-            fields["turn_permutation"] = tuple(draw(st.permutations(range(step))))
-            fields["short_turn"] = draw(st.sampled_from(["first", "last"]))
+            fields["iteration_permutation"] = tuple(draw(st.permutations(range(step))))
+            fields["short_iteration"] = draw(st.sampled_from(["first", "last"]))
         if draw(st.booleans()):
-            fields["turn_rotation"] = Rotation(
+            fields["iteration_rotation"] = Rotation(
                 axis=draw(st.sampled_from(["rows", "columns"])), tile=draw(st.integers(1, 2)), period=3, step=2
             )
     fields["k_cuts"] = tuple(draw(st.lists(cuts(types[2]), max_size=2)))
@@ -94,7 +98,7 @@ def test_a_product_and_its_tree_have_the_same_bits(data: st.DataObject) -> None:
     m, n = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3))
     a, b = array(data.draw, desc.left_dtype, m, desc.k), array(data.draw, desc.right_dtype, desc.k, n)
     scales = {"scale_a": 0.3, "scale_b": -1.7} if desc.operand_scales else {}
-    found = evaluate(desc, a, b, units=UNITS, **scales)
+    found = evaluate(desc, a, b, hardware=HARDWARE, **scales)
     assert found.shape == (m, n)
     buffers = {"A": a, "B": b} | {
         name: np.array([value], dtype=np.float32).view(np.uint32) for name, value in scales.items()
@@ -139,12 +143,12 @@ def test_blocks_of_work_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for axis in ("rows", "columns"):
         desc = GEMMDesc(
             k=60, left_dtype="fp16", right_dtype="fp16", output_dtype="fp32", path="matrix", instruction=MMA,
-            instruction_k=4, k_loop_step=8, turn_rotation=Rotation(axis=axis, tile=3, period=4),
+            instruction_k=4, k_loop_step=8, iteration_rotation=Rotation(axis=axis, tile=3, period=4),
             k_cuts=(Cut(count=2),),
         )  # fmt: skip
-        whole = evaluate(desc, a, b, units=UNITS)
+        whole = evaluate(desc, a, b, hardware=HARDWARE)
         monkeypatch.setattr("bitwise_core.evaluation.gemm.ELEMENTS", 10)
-        assert np.array_equal(evaluate(desc, a, b, units=UNITS), whole)
+        assert np.array_equal(evaluate(desc, a, b, hardware=HARDWARE), whole)
         monkeypatch.undo()
         for row in range(11):
             for column in (0, 5, 12):
@@ -152,14 +156,30 @@ def test_blocks_of_work_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
                 assert tree_value(gemm_tree(desc, row, column, 13), buffers) == whole[row, column]
 
 
+def test_the_installed_rows_and_functions_are_taken_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    functions = {"two_to@toy_1": np.exp2}
+    arches = {"toy_1": SimpleNamespace(bits=SimpleNamespace(functions=functions)), "toy_2": SimpleNamespace(bits=None)}
+    found = replace(registry.load([]), matrix_units=UNITS, arches=arches)  # type: ignore[arg-type]
+    assert found.hardware == Hardware(UNITS, functions)
+    monkeypatch.setattr(registry, "default", lambda: found)
+    generator = np.random.default_rng(6)
+    a, b = normal(generator, 3, 20), normal(generator, 20, 5)
+    desc = single_pass(20, "fp16", MMA)
+    assert np.array_equal(installed.evaluate(desc, a, b), evaluate(desc, a, b, hardware=HARDWARE))
+    with pytest.raises(DescriptorError, match="no plugin has matrix units of toy_1"):
+        evaluate(desc, a, b)
+
+
 def test_floats_of_any_stride_are_read_right() -> None:
     generator = np.random.default_rng(4)
     a, b = normal(generator, 3, 20), normal(generator, 20, 5)
     desc = single_pass(20, "fp16", MMA)
-    expected = evaluate(desc, a, b, units=UNITS)
+    expected = evaluate(desc, a, b, hardware=HARDWARE)
     strided = np.repeat(a, 2, axis=1)[:, ::2].view(np.uint16)
-    assert np.array_equal(evaluate(desc, strided, np.asfortranarray(b), units=UNITS), expected)
-    assert np.array_equal(evaluate(desc, a.view(np.float16), b[::-1][::-1].view(np.float16), units=UNITS), expected)
+    assert np.array_equal(evaluate(desc, strided, np.asfortranarray(b), hardware=HARDWARE), expected)
+    assert np.array_equal(
+        evaluate(desc, a.view(np.float16), b[::-1][::-1].view(np.float16), hardware=HARDWARE), expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -201,18 +221,18 @@ def test_wrong_operands_say_what_is_wrong(
 ) -> None:
     desc = GEMMDesc(**{**dict(single_pass(4, "fp16", MMA)), **changes})
     with pytest.raises(DescriptorError) as caught:
-        evaluate(desc, np.zeros(a, np.uint16), np.zeros(b, np.uint16), units=UNITS, **options)
+        evaluate(desc, np.zeros(a, np.uint16), np.zeros(b, np.uint16), hardware=HARDWARE, **options)
     assert str(caught.value) == message
 
 
 def test_operands_of_another_type_are_refused() -> None:
     desc = single_pass(4, "fp16", MMA)
     with pytest.raises(DescriptorError, match="a holds fp16: give its patterns as an array of uint16 or float16"):
-        evaluate(desc, np.zeros((1, 4), np.float32), np.zeros((4, 1), np.uint16), units=UNITS)
+        evaluate(desc, np.zeros((1, 4), np.float32), np.zeros((4, 1), np.uint16), hardware=HARDWARE)
     with pytest.raises(DescriptorError, match="a GEMMDesc takes a and b, not 1 operands"):
         evaluate(desc, np.zeros((1, 4), np.uint16))
     with pytest.raises(DescriptorError, match="a is no array"):
-        evaluate_gemm(desc, [[1, 2], [3]], np.zeros((4, 1), np.uint16), units=UNITS)
+        evaluate_gemm(desc, [[1, 2], [3]], np.zeros((4, 1), np.uint16), hardware=HARDWARE)
     with pytest.raises(DescriptorError, match=r"x has the shape \(any, 4\) here, not \(2, 5\)"):
         evaluate(index_bits(4), np.zeros((2, 5), np.float32))
     with pytest.raises(DescriptorError, match="and is a single value"):

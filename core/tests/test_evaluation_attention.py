@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy_units import MMA, UNITS, array, tree_value
+from toy_units import HARDWARE, MMA, UNITS, array, tree_value
 
 from bitwise_core.descriptors import AttentionDesc, Cut, DescriptorError, GEMMDesc, index_bits, single_pass
 from bitwise_core.evaluation import attention_tree, evaluate
+from bitwise_core.hardware import Hardware
 from bitwise_core.numeric import Bits
 
 
@@ -53,7 +54,7 @@ def test_attention_and_its_tree_have_the_same_bits(data: st.DataObject) -> None:
         keys = -(-keys // desc.key_block) * desc.key_block
     depth, width = desc.scores.k, 2
     q, k, v = (array(data.draw, "fp16", *shape) for shape in ((queries, depth), (keys, depth), (keys, width)))
-    found = evaluate(desc, q, k, v, units=UNITS)
+    found = evaluate(desc, q, k, v, hardware=HARDWARE)
     row, column = data.draw(st.integers(0, queries - 1)), data.draw(st.integers(0, 1))
     tree = attention_tree(desc, queries, keys, width, row, column)
     assert tree_value(tree, {"Q": q, "K": k, "V": v}) == found[row, column]
@@ -78,7 +79,7 @@ def test_attention_is_a_softmax() -> None:
     q = np.array([[2, 0, 0, 0], [0, 4, 0, 0], [0, 0, 0, 2]], dtype=np.float16)
     k = np.array([[1, 0, 0, 1], [2, 1, 0, 0], [3, 0, 1, 2]], dtype=np.float16)
     v = np.array([[8, 1], [4, 2], [2, 16]], dtype=np.float16)
-    whole = evaluate(attention(mask_value=-math.inf), q, k, v, units=UNITS, functions=functions).view(np.float32)
+    whole = evaluate(attention(mask_value=-math.inf), q, k, v, hardware=Hardware(UNITS, functions)).view(np.float32)
     scores = 0.5 * q.astype(np.float64) @ k.T.astype(np.float64)
     weights = 2.0 ** (scores - scores.max(axis=1, keepdims=True))
     expected = (weights @ v.astype(np.float64)).astype(np.float32) / weights.sum(axis=1, keepdims=True).astype(
@@ -91,19 +92,19 @@ def test_attention_is_a_softmax() -> None:
         np.float32
     )
     for desc in (causal, attention(masking="causal", mask_value=-math.inf, query_block=1)):
-        found = evaluate(desc, q, k, v, units=UNITS, functions=functions).view(np.float32)
+        found = evaluate(desc, q, k, v, hardware=Hardware(UNITS, functions)).view(np.float32)
         assert found.tolist() == expected.tolist()
 
 
 def test_attention_says_what_is_wrong() -> None:
     q, k, v = np.zeros((4, 4), np.float16), np.zeros((6, 4), np.float16), np.zeros((6, 2), np.float16)
     with pytest.raises(DescriptorError, match="6 keys are no whole blocks of 4: give mask_value"):
-        evaluate(attention(exponential="neg.fp32"), q, k, v, units=UNITS)
+        evaluate(attention(exponential="neg.fp32"), q, k, v, hardware=HARDWARE)
     with pytest.raises(DescriptorError, match="a causal mask takes as many keys as queries, not 6 and 4"):
-        evaluate(attention(exponential="neg.fp32", masking="causal", mask_value=-1.0), q, k, v, units=UNITS)
+        evaluate(attention(exponential="neg.fp32", masking="causal", mask_value=-1.0), q, k, v, hardware=HARDWARE)
     with pytest.raises(DescriptorError, match=r"^ex2\.approx\.fp32@toy_1 has no function that is known to be exact; "):
-        evaluate(attention(exponential="ex2.approx.fp32@toy_1"), q, k[:4], v[:4], units=UNITS)
+        evaluate(attention(exponential="ex2.approx.fp32@toy_1"), q, k[:4], v[:4], hardware=HARDWARE)
     with pytest.raises(DescriptorError, match=r"v has the shape \(4, any\) here, not \(6, 2\)"):
-        evaluate(attention(exponential="neg.fp32"), q, k[:4], v, units=UNITS)
+        evaluate(attention(exponential="neg.fp32"), q, k[:4], v, hardware=HARDWARE)
     with pytest.raises(DescriptorError, match=r"there is no element \[4, 0\] of \(4, 2\)"):
         attention_tree(attention(exponential="neg.fp32"), 4, 4, 2, 4)

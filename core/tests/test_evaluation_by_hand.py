@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from toy_units import MMA, UNITS, chain, normal
+from toy_units import HARDWARE, MMA, UNITS, chain, normal
 
 from bitwise_core.descriptors import (
     Cut,
@@ -49,7 +49,7 @@ def test_families_by_hand() -> None:
         return chain("add.rn.fp32", left, right)
 
     def check(desc: GEMMDesc, expected: Bits) -> None:
-        assert np.array_equal(evaluate(desc, a, b, units=UNITS), expected)
+        assert np.array_equal(evaluate(desc, a, b, hardware=HARDWARE), expected)
 
     check(single_pass(k, "fp16", MMA, output_dtype="fp32"), steps(fours(0, 45)))
     slices = [steps(fours(low, min(low + 16, 45))) for low in (0, 16, 32)]

@@ -9,8 +9,8 @@ from toy_texts import launch, row_sum
 
 from bitwise_core import registry
 from bitwise_core.checker import Options, Source, prepare
+from bitwise_core.engine.concrete import LANES, Ready
 from bitwise_core.engine.execution import execute, execute_together
-from bitwise_core.engine.launch_exact import LANES, Ready
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.launch import Launch
 
@@ -19,7 +19,7 @@ pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an archit
 
 def kernel() -> Ready:
     source = Source("a", row_sum(), Launch.model_validate(launch("a.ptx")))
-    return prepare(source, registry.default().arch("sm_90"), Options(trust_text=True)).ready
+    return prepare(source, registry.default().arch("sm_90"), Options(audit_contraction=False))
 
 
 def drawn(seed: int, rows: int = 4) -> dict[str, npt.NDArray[np.uint8]]:
@@ -67,6 +67,6 @@ def test_launches_of_other_buffers_do_not_run_together() -> None:
 
 def test_a_launch_beyond_counting_is_not_run() -> None:
     source = Source("a", row_sum(), Launch.model_validate({**launch("a.ptx"), "grid": [2**31 - 1, 2**31 - 1]}))
-    ready = prepare(source, registry.default().arch("sm_90"), Options(trust_text=True)).ready
+    ready = prepare(source, registry.default().arch("sm_90"), Options(audit_contraction=False))
     with pytest.raises(Unreadable, match="a launch of more than 67108864 blocks is not run here"):
         execute(ready, drawn(0))

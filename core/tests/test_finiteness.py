@@ -1,4 +1,4 @@
-"""Operations that make infinities or NaNs of finite numbers are told from those that hand them on."""
+"""Operations that make infinities or NaNs of finite numbers, or NaNs of infinities, and those that hand them on."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from bitwise_core.assumptions import not_finite
 from bitwise_core.machine.bits import lanewise
-from bitwise_core.machine.finiteness import not_finite, overflows, step_overflows
+from bitwise_core.machine.finiteness import overflows, step_overflows
 from bitwise_core.mma import multiply_accumulate
 from bitwise_core.mma.spec import MmaSpec
 from bitwise_core.numeric import FLOAT_FORMATS, operation
@@ -25,10 +26,10 @@ def lanes(*patterns: int, bits: int = 32) -> npt.NDArray[np.unsignedinteger]:
         ("add.rn.fp32", (LARGEST, LARGEST), True),
         ("add.rn.fp32", (LARGEST, ONE), False),
         ("add.rn.fp32", (INFINITY, ONE), False),
-        ("add.rn.fp32", (INFINITY, MINUS), False),
+        ("add.rn.fp32", (INFINITY, MINUS), True),
         ("add.rn.fp32", (NAN, ONE), False),
         ("mul.rn.fp32", (LARGEST, LARGEST), True),
-        ("mul.rn.fp32", (ZERO, INFINITY), False),
+        ("mul.rn.fp32", (ZERO, INFINITY), True),
         ("fma.rn.fp32", (LARGEST, LARGEST, ONE), True),
         ("fma.rn.fp32", (ONE, ONE, MINUS), False),
         ("max.fp32", (MINUS, ONE), False),
@@ -92,3 +93,5 @@ def test_matrix_steps() -> None:
     assert answer(0x7F80, 0x3F80, ONE) is False
     assert answer(0x3F80, 0x3F80, INFINITY) is False
     assert answer(0x7F7F, 0x7F7F, ONE) is True
+    assert answer(0, 0x7F80, ONE) is True
+    assert answer(0x7FC0, 0x3F80, ONE) is False

@@ -10,8 +10,13 @@ import pytest
 from toy_texts import launch, row_sum, write
 from typer.testing import CliRunner
 
-from bitwise_core import checker, large
+from bitwise_core import checker, registry
+from bitwise_core.checker import Options, Source
 from bitwise_core.cli import app
+from bitwise_core.difference import compare, session_of
+from bitwise_core.engine.concrete import Ready
+from bitwise_core.folder import read_kernel
+from bitwise_core.machine.arch import Arch
 
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
 
@@ -34,7 +39,6 @@ def folder(tmp_path: Path) -> Path:
 def nothing_is_small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """No grid is small: for its threads, or for what they do."""
     monkeypatch.setattr(checker, "MAXIMUM_LANES" if request.param == "threads" else "MAXIMUM_WORK", 0)
-    large._kept.clear()
 
 
 def answer(*arguments: str) -> tuple[int, Any]:
@@ -49,30 +53,30 @@ def test_the_classes_are_those_of_whole_runs(folder: Path, workers: str) -> None
     _, found = answer("partition", str(folder), "--workers", workers)
     assert found["classes"] == [["a.ptx", "c.ptx", "d.ptx"], ["b.ptx", "e.ptx"]]
     assert found["unknown"] == {}
-    assert large.NOTE in found["notes"]
+    assert checker.LARGE_GRID in found["notes"]
 
 
 def test_whole_runs_find_these_classes(folder: Path) -> None:
     _, found = answer("partition", str(folder), "--workers", "1")
     assert found["classes"] == [["a.ptx", "c.ptx", "d.ptx"], ["b.ptx", "e.ptx"]]
-    assert large.NOTE not in found["notes"]
+    assert checker.LARGE_GRID not in found["notes"]
 
 
 @pytest.mark.usefixtures("nothing_is_small")
-def test_a_difference_has_its_witness(folder: Path) -> None:
-    status, found = answer("diff", str(folder / "a.ptx"), str(folder / "b.ptx"))
-    assert (status, found["outcome"], found["witness"]["element"]) == (1, "different", "Y[0]")
-    assert found["witness"]["left"]["node"] == "add.rn.fp32(X[0/4], X[128/4])"
-    assert found["witness"]["right"]["node"] == "add.rn.fp32(X[0/4], X[4/4])"
+def test_a_difference_has_its_divergence(folder: Path) -> None:
+    status, found = answer("diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--no-search")
+    assert (status, found["outcome"], found["divergence"]["element"]) == (4, "unproved", "Y[0]")
+    assert found["divergence"]["left"]["node"] == "add.rn.fp32(X[0/4], X[128/4])"
+    assert found["divergence"]["right"]["node"] == "add.rn.fp32(X[0/4], X[4/4])"
     assert answer("diff", str(folder / "a.ptx"), str(folder / "d.ptx"))[0] == 0
 
 
 @pytest.mark.usefixtures("nothing_is_small")
 def test_an_element_that_one_side_does_not_store(folder: Path) -> None:
     write(folder, {}, [launch("a.ptx"), launch("b.ptx", grid=[3])])
-    status, found = answer("diff", str(folder / "a.ptx"), str(folder / "b.ptx"))
-    assert (status, found["witness"]["element"]) == (1, "Y[3]")
-    assert found["witness"]["why_not"] == "b.ptx stores nothing of that width there"
+    status, found = answer("diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--no-search")
+    assert (status, found["divergence"]["element"]) == (4, "Y[3]")
+    assert found["divergence"]["why_not"] == "b.ptx stores nothing of that width there"
 
 
 @pytest.mark.usefixtures("nothing_is_small")
@@ -106,9 +110,29 @@ def test_a_kernel_with_a_race_is_unknown(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("nothing_is_small")
-def test_a_trusted_text_is_not_taken_for_an_audited_one(folder: Path) -> None:
-    one = ("diff", str(folder / "a.ptx"), str(folder / "c.ptx"))
-    assert answer(*one, "--trust-text")[0] == 0
-    kept = len(large._kept)
-    assert answer(*one)[0] == 0
-    assert len(large._kept) == 2 * kept == 4
+def test_a_session_keeps_the_last_summaries(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arch, options = registry.default().arch("sm_90"), Options(audit_contraction=False)
+    sources = [read_kernel(str(folder / name)) for name in ("a.ptx", "b.ptx", "c.ptx")]
+    session = session_of(tuple(sources), options)
+    assert all(session.read(source, arch).large for source in sources)
+    first = session.summary(sources[0], arch)
+    assert session.summary(sources[0], arch) is first
+    monkeypatch.setattr(checker, "KEPT", 1)
+    session.summary(read_kernel(str(folder / "d.ptx")), arch)
+    assert session.summary(sources[0], arch) is not first
+
+
+@pytest.mark.usefixtures("nothing_is_small")
+def test_a_comparison_prepares_each_kernel_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = []
+
+    def counted(source: Source, arch: Arch, options: Options) -> Ready:
+        prepared.append(source.name)
+        return prepare(source, arch, options)
+
+    prepare = checker.prepare
+    monkeypatch.setattr(checker, "prepare", counted)
+    left, right = (read_kernel(str(folder / name)) for name in ("a.ptx", "b.ptx"))
+    found = compare(left, right, registry.default().arch("sm_90"), Options())
+    assert found.verdict.divergence is not None
+    assert prepared == ["a.ptx", "b.ptx"]

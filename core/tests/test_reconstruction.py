@@ -25,9 +25,10 @@ from bitwise_core.descriptors import (
     three_level_chain,
     workspace_gemv,
 )
-from bitwise_core.evaluation import Units, evaluate
+from bitwise_core.evaluation import evaluate
+from bitwise_core.hardware import Hardware, Units
 from bitwise_core.mma import FlooredSum, FusedSum, MmaSpec
-from bitwise_core.probe.arrays import TYPES
+from bitwise_core.probe.arrays import TYPES, PatternArrays
 from bitwise_core.reconstruction import Reconstruction, reconstruct_product, reconstruct_sum, same
 
 NAMES = {ours: theirs for theirs, ours in TYPES.items()}
@@ -45,6 +46,7 @@ ROWS = (
     unit("pairs", "e4m3", 32, FusedSum(16, 25, 23, "rz", "alternate pairs", accumulator_last=True, widened="fp16")),
 )  # fmt: skip
 UNITS: Units = {row.name: row for row in ROWS}
+HARDWARE = Hardware(UNITS)
 
 
 def called(family: str, k: int) -> Instruction:
@@ -59,8 +61,8 @@ WIDE, MMA, MMA8, FLOOR, EIGHT, PAIRS = (
 def read_back(desc: GEMMDesc, **options: Any) -> Reconstruction:
     m, n = (24, 24) if desc.left_dtype in ("e4m3", "e5m2") else (128, 1)
     return reconstruct_product(
-        lambda a, b: evaluate(desc, a, b, units=UNITS), m, n, desc.k, NAMES[desc.left_dtype],
-        patterns=NAMES[desc.output_dtype], units=UNITS, **options,
+        lambda a, b: evaluate(desc, a, b, hardware=HARDWARE), m, n, desc.k, NAMES[desc.left_dtype],
+        arrays=PatternArrays(NAMES[desc.output_dtype]), units=UNITS, **options,
     )  # fmt: skip
 
 
@@ -130,22 +132,22 @@ def test_what_the_draws_cannot_part_is_named() -> None:
 def test_an_order_without_a_descriptor_is_open() -> None:
     def function(a: Any, b: Any) -> Any:
         parts = [
-            evaluate(single_pass(part.shape[1], "fp16", WIDE, output_dtype="fp32"), part, other, units=UNITS).view(
-                np.float32
-            )
+            evaluate(
+                single_pass(part.shape[1], "fp16", WIDE, output_dtype="fp32"), part, other, hardware=HARDWARE
+            ).view(np.float32)
             for part, other in ((a[:, :20], b[:20]), (a[:, 20:30], b[20:30]), (a[:, 30:], b[30:]))
         ]
         return (parts[0] + parts[2] + parts[1]).view(np.uint32)  # fmt: skip
 
-    found = reconstruct_product(function, 64, 1, 61, "float16", patterns="float32", units=UNITS)
+    found = reconstruct_product(function, 64, 1, 61, "float16", arrays=PatternArrays("float32"), units=UNITS)
     assert (found.desc, found.open) == (None, ("no descriptor has this order: its form is no nest of cuts",))
 
     def doubled(a: Any, b: Any) -> Any:
         desc = single_pass(a.shape[1], "fp16", WIDE, output_dtype="fp32")
-        exact = evaluate(desc, a, b, units=UNITS).view(np.float32)
+        exact = evaluate(desc, a, b, hardware=HARDWARE).view(np.float32)
         return np.where(abs(exact) < 2.0**-5, exact, exact * np.float32(1 + 2**-20)).view(np.uint32)
 
-    found = reconstruct_product(doubled, 64, 1, 61, "float16", patterns="float32", units=UNITS)
+    found = reconstruct_product(doubled, 64, 1, 61, "float16", arrays=PatternArrays("float32"), units=UNITS)
     assert (found.desc, found.survivors) == (None, ())
     assert found.open == ("no descriptor of this order returns its bytes: 1 were tried",)
 
@@ -154,9 +156,9 @@ def test_values_that_are_left_out_in_the_middle_are_open() -> None:
     def function(a: Any, b: Any) -> Any:
         kept = np.r_[0:20, 24:60]
         desc = single_pass(56, "fp16", WIDE)
-        return evaluate(desc, np.ascontiguousarray(a[:, kept]), np.ascontiguousarray(b[kept]), units=UNITS)
+        return evaluate(desc, np.ascontiguousarray(a[:, kept]), np.ascontiguousarray(b[kept]), hardware=HARDWARE)
 
-    found = reconstruct_product(function, 64, 1, 60, "float16", patterns="float16", units=UNITS)
+    found = reconstruct_product(function, 64, 1, 60, "float16", arrays=PatternArrays("float16"), units=UNITS)
     assert found.open == ("4 positions reach no output and are not the last ones of k",)
 
 
@@ -168,9 +170,9 @@ def test_products_rounded_apart_are_sums_of_two_accumulators() -> None:
     apart = made("fma", zero, pairs, Cut(layout="strided", count=2))
     twice = made("mul_add", pairs)
     fused = made("fma", zero, pairs)
-    assert same(apart, twice)
-    assert not same(apart, made("fma", pairs, Cut(layout="strided", count=2)))
-    assert not same(apart, fused)
+    assert same(apart, twice, UNITS)
+    assert not same(apart, made("fma", pairs, Cut(layout="strided", count=2)), UNITS)
+    assert not same(apart, fused, UNITS)
     # Any signs of the least products, of halves of them, and of zeros: 0x1A00 is 2^-75.
     random = np.random.default_rng(1)
     a = random.choice(np.array([0, 0x8000, 0x1A00, 0x9A00, 0x1A80, 0x9A80, 0x0001, 0x8001], np.uint16), (400, 8))
@@ -194,7 +196,7 @@ def test_computations_are_told_apart_by_their_roundings() -> None:
     chain = GEMMDesc(k=9, left_dtype="bf16", right_dtype="bf16", output_dtype="fp32", path="fma", k_cuts=(Cut(span=4),))
     # An fma may round a negative product to -0, which a chain from +0 returns as +0: of fp16 no product is lost.
     started = chain.model_copy(update={"k_cuts": (Cut(span=4, start="zero"),)})
-    assert not same(chain, started)
+    assert not same(chain, started, UNITS)
     # Where +0 is added among additions decides nothing; before a rounding to fewer digits it does.
     inner = Cut(layout="strided", count=2, merge="halves")
     for cuts, others, equal in (
@@ -207,15 +209,15 @@ def test_computations_are_told_apart_by_their_roundings() -> None:
         ),
     ):  # fmt: skip
         found = [chain.model_copy(update={"k": 8, "k_cuts": each}) for each in (cuts, others)]
-        assert same(found[0], found[1]) is equal
+        assert same(found[0], found[1], UNITS) is equal
         outputs = [
             [evaluate(each, np.full((1, 8), 0x8001, dtype=np.uint16), np.full((8, 1), tiny, dtype=np.uint16)).item()
              for tiny in (0x0001, 0x3C00)] for each in found
         ]  # fmt: skip
         assert (outputs[0] == outputs[1]) is equal
     half = {"left_dtype": "fp16", "right_dtype": "fp16"}
-    assert same(chain.model_copy(update=half), started.model_copy(update=half))
-    assert same(chain.model_copy(update=half), chain.model_copy(update={**half, "path": "mul_add"}))
+    assert same(chain.model_copy(update=half), started.model_copy(update=half), UNITS)
+    assert same(chain.model_copy(update=half), chain.model_copy(update={**half, "path": "mul_add"}), UNITS)
 
 
 SUMS: dict[str, ReductionDesc] = {
@@ -239,7 +241,7 @@ SUMS: dict[str, ReductionDesc] = {
 def test_sums_are_read_back(name: str) -> None:
     desc = SUMS[name]
     found = reconstruct_sum(
-        lambda x: evaluate(desc, x), 64, desc.length, NAMES[desc.dtype], patterns=NAMES[desc.output_dtype]
+        lambda x: evaluate(desc, x), 64, desc.length, NAMES[desc.dtype], arrays=PatternArrays(NAMES[desc.output_dtype])
     )
     assert found.open == ()
     assert isinstance(found.desc, ReductionDesc)

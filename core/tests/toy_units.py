@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from bitwise_core.descriptors import (
     Instruction,
 )
+from bitwise_core.hardware import Hardware
 from bitwise_core.mma import FusedSum, MmaSpec, SequentialMultiplyAdd, multiply_accumulate
 from bitwise_core.numeric import FLOAT_FORMATS, Bits, operation, storage
 from bitwise_core.tree.evaluate import evaluate_many
@@ -36,6 +37,7 @@ DOUBLE = MmaSpec(
     "toy_1", "mma", "fp64", "fp64", "fp64", "fp64", 4, SequentialMultiplyAdd(), "published only", SOURCE
 )  # fmt: skip
 UNITS[DOUBLE.name] = DOUBLE
+HARDWARE = Hardware(UNITS)
 
 
 def patterns(dtype: str) -> st.SearchStrategy[int]:

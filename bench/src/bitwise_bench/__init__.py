@@ -1,1 +1,1 @@
-"""Measurements of this repository: corpora, recorders of device bytes, campaigns, mutants, benchmarks, tables."""
+"""Measurements of this repository: corpora of kernels, recorded bytes, campaigns, mutants, benchmarks and tables."""

@@ -45,7 +45,7 @@ class ConfigurationReport:
     kernel: str
     configuration: str
     kept: bool
-    outcome: Literal["reference", "equal", "different", "unknown", "failed"]
+    outcome: Literal["reference", "equal", "different", "unproved", "unknown", "failed"]
     reason: str
     compile_seconds: float | None
 

@@ -20,7 +20,7 @@ from bitwise_triton.errors import CaptureError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from bitwise_core.partition import Partition
+    from bitwise_core.equivalence import Partition
     from bitwise_core.report import Section
     from bitwise_triton.samples import Sample
 
@@ -71,7 +71,7 @@ def _show(sample: Sample, workers: int | None, console: Console) -> Section:
     from bitwise_core import registry
     from bitwise_core.checker import Options
     from bitwise_core.cli.partitioning import progress
-    from bitwise_core.partition import partition
+    from bitwise_core.equivalence import partition
     from bitwise_core.report import section
 
     console.print(f"\n[bold]{sample.title}[/bold]: {len(sample.configurations)} configurations for {TARGET}")

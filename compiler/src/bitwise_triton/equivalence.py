@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bitwise_core.checker import Options, Source
     from bitwise_core.machine.arch import Arch
 
-Outcome = Literal["equal", "different", "unknown"]
+Outcome = Literal["equal", "different", "unproved", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def compare_with_reference(
     `every_launch` requires a proof for every launch instead of the captured one. `assume` names conditions that a proof
     may use ("finite"). Raises CaptureError if the target has no checker, or for an unknown assumption.
     """
-    from bitwise_core.partition import verdicts
+    from bitwise_core.equivalence import verdicts
 
     _, options = checker(reference.target, every_launch=every_launch, assume=assume)
     places = {_identity(reference): 0}

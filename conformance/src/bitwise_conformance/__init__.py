@@ -1,3 +1,1 @@
-"""The conformance suite of the `bitwise` distributions: samples, laws and the recorded bytes of real kernels."""
-
-from __future__ import annotations
+"""The conformance suite that every architecture plugin runs."""

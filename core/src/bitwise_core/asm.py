@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, TypeVarTuple
+
+from bitwise_core.errors import BitwiseError
 
 
-class AssemblyError(ValueError):
+class AssemblyError(BitwiseError, ValueError):
     """The text is not readable assembly: the file, the line and what to do are in the message."""
 
     def __init__(self, file: str, line: int, reason: str) -> None:
@@ -131,6 +133,9 @@ def registers_of(*operands: Operand) -> set[str]:
             found.add(operand.name)
         elif type(operand) is Vector:
             found |= registers_of(*operand.items)
+        elif type(operand) is Address and not operand.extra:
+            if type(operand.base) is Register:
+                found.add(operand.base.name)
         elif type(operand) is not Immediate and type(operand) is not Symbol:
             found |= {each.name for each in parts(operand) if isinstance(each, Register)}
     return found
@@ -151,13 +156,18 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction: mnemonic with all its modifiers, operands in written order, and where it stands."""
+    """One instruction: mnemonic with all its modifiers, operands in written order, and its line.
+
+    `span` is the half-open range of character offsets that it takes up in the text, where the parser records it; two
+    instructions that differ in it only are equal.
+    """
 
     opcode: str
     operands: tuple[Operand, ...]
     guard: Guard | None
     line: int
     source: SourceLine | None = None
+    span: tuple[int, int] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +202,8 @@ class Kernel:
     bits (1 for a predicate).  `returns` lists the return parameters of a device function.
     `threads` is the required block shape where the text states one.
     `local` holds the arrays private to a thread: its local memory, and the parameter slots of its calls.
+    `span` is the half-open range of character offsets of the body in the text, where the parser records it; it does
+    not count in comparisons.
     """
 
     name: str
@@ -206,6 +218,10 @@ class Kernel:
     shared: tuple[SharedArray, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=dict)
     local: tuple[SharedArray, ...] = ()
+    span: tuple[int, int] | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        return f"Kernel({self.name!r}, {len(self.parameters)} parameters, {len(self.instructions)} instructions)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +240,9 @@ class Module:
     constants: tuple[SharedArray, ...] = ()
     globals: tuple[SharedArray, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"Module({self.file!r}, {self.target}, entries: {', '.join(each.name for each in self.kernels)[:200]})"
+
     def kernel(self, name: str | None = None) -> Kernel:
         """The entry of that name, or the only one.  Raises KeyError with the names there are."""
         names = ", ".join(k.name for k in self.kernels) or "none"
@@ -238,19 +257,24 @@ class Module:
 
 
 Answer = TypeVar("Answer")
+Further = TypeVarTuple("Further")
 
 
-def once_a_kernel(ask: Callable[[Kernel], Answer]) -> Callable[[Kernel], Answer]:
-    """Remembers the answers on the kernels that were asked about last, by their tuple of instructions itself."""
-    known: dict[int, tuple[tuple[Instruction, ...], Answer]] = {}
+def once_a_kernel(ask: Callable[[Kernel, *Further], Answer]) -> Callable[[Kernel, *Further], Answer]:
+    """Remembers the answers on the kernels that were asked about last, by their tuple of instructions itself.
+
+    Further arguments are hashable.
+    """
+    known: dict[tuple[object, ...], tuple[tuple[Instruction, ...], Answer]] = {}
 
     @wraps(ask)
-    def answer(kernel: Kernel) -> Answer:
-        found = known.get(id(kernel.instructions))
+    def answer(kernel: Kernel, *further: *Further) -> Answer:
+        key = (id(kernel.instructions), *further)
+        found = known.get(key)
         if found is None or found[0] is not kernel.instructions:
             if len(known) > 64:
                 known.clear()
-            found = known[id(kernel.instructions)] = kernel.instructions, ask(kernel)
+            found = known[key] = kernel.instructions, ask(kernel, *further)
         return found[1]
 
     return answer

@@ -68,3 +68,30 @@ def forms(launches: Iterable[Launch]) -> dict[str, Form]:
 def contents(arrays: Mapping[str, Array]) -> dict[str, Array]:
     """The bytes of each array, on one axis."""
     return {name: np.ascontiguousarray(array).reshape(-1).view(np.uint8) for name, array in arrays.items()}
+
+
+def arrays_of(after: Mapping[str, Array], before: Mapping[str, Array], launch: Launch) -> dict[str, Array]:
+    """Bytes as arrays of the shapes that they had before, in the types that the launch states."""
+    kinds = forms([launch])
+    return {
+        name: after[name].view(kinds[name].kind or array.dtype).reshape(array.shape) for name, array in before.items()
+    }
+
+
+def fault_of(array: Array, form: Form) -> str | None:
+    """Why an array cannot hold the elements of a buffer, as the end of a sentence; None where it can."""
+    if not array.size:
+        return "is empty"
+    if not array.flags.c_contiguous:
+        return "is stored column by column (Fortran order); store it row by row, as numpy.ascontiguousarray does"
+    if form.kind is None:
+        if array.dtype.kind not in "biuf" or array.dtype.itemsize not in (1, 2, 4, 8) or not array.dtype.isnative:
+            return f"holds {array.dtype.name}, which is no type of a kernel's elements"
+        return None
+    patterns = np.dtype(f"uint{8 * form.kind.itemsize}")
+    if array.dtype not in (form.kind, patterns):
+        allowed = form.kind.name if form.kind == patterns else f"{form.kind.name} (or {patterns.name}, its patterns)"
+        if not array.dtype.isnative:
+            return f"holds {array.dtype.name} in the byte order of another machine: store {allowed} in this one's"
+        return f"holds {array.dtype.name}, and the launch says {form.name}: store {allowed}"
+    return None

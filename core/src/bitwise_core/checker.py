@@ -1,29 +1,29 @@
-"""One kernel's reading, and the verdict on two: Equal, Different or Unknown, with what it rests on."""
+"""The reading of one kernel: what it is given, how it is read, and what is found."""
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from functools import cache, partial
 from hashlib import blake2b
 from typing import TypeAlias
 
 import numpy as np
 
-from bitwise_core import large
 from bitwise_core.asm import AssemblyError, Module
+from bitwise_core.assumptions import ASSUMPTIONS
 from bitwise_core.buffers import forms
-from bitwise_core.engine.grid import NotTranslations
-from bitwise_core.engine.launch_exact import Ready, TooMuchWork, ready, results, run_blocks
-from bitwise_core.engine.launch_free import launch_free_signature
-from bitwise_core.engine.translation import Summary
+from bitwise_core.engine.block_symmetry import Summary, check, summarise
+from bitwise_core.engine.concrete import Ready, TooMuchWork, ready, results, run_blocks
+from bitwise_core.engine.grid import NotSymmetric
+from bitwise_core.engine.parametric import parametric_signature
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.global_memory import Undetermined
-from bitwise_core.machine.lane_hash import own_nans, telling_nans
+from bitwise_core.machine.lane_hash import nan_bits, own_nans
+from bitwise_core.machine.lanes import NAN_BITS, Lanes
 from bitwise_core.machine.launch import Launch, ManifestError
 from bitwise_core.machine.outputs import Output
 from bitwise_core.machine.terms import TermDomain
@@ -33,18 +33,7 @@ MAXIMUM_LANES = 1 << 21
 """Launches of more threads are never run whole."""
 
 MAXIMUM_WORK = 200_000_000
-"""Launches whose threads together take up to this many steps are run whole; larger ones are decided by translation."""
-
-ASSUMPTIONS = ("finite",)
-"""What `assume` may name: finite - no input and no intermediate value is infinite or NaN."""
-
-
-class Outcome(StrEnum):
-    """What is known of two kernels."""
-
-    EQUAL = "equal"
-    DIFFERENT = "different"
-    UNKNOWN = "unknown"
+"""Launches of at most this many thread steps are run whole; larger ones are decided by block symmetry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +50,22 @@ class Source:
     entry: str | None = None
     target: str | None = None
 
+    def __repr__(self) -> str:
+        launch = "every launch" if self.launch is None else f"grid {self.launch.grid}"
+        return f"Source({self.name!r}, {len(self.text)} characters, {launch})"
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How kernels are read: for every launch or the given one, under which assumptions, and whether to trust the text.
+    """How kernels are read: for every launch or the given one, under which assumptions, and with which audit.
 
-    A trusted text is taken to state every rounding; else what the assembler may fuse is audited first.  `across`:
-    kernels of several architectures are compared, whose NaNs have bits of their own.
+    `audit_contraction`: what the assembler may fuse is audited first; else the text is taken to state every rounding.
+    `across`: kernels of several architectures are compared, whose NaNs have bits of their own.
     """
 
     every_launch: bool = False
     assume: frozenset[str] = frozenset()
-    trust_text: bool = False
+    audit_contraction: bool = True
     across: bool = False
 
     def __post_init__(self) -> None:
@@ -87,14 +80,20 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class AnalysisResult:
     """What was read of one kernel.
 
     `signature` is 16 bytes, equal for two kernels exactly when their outputs' canonical trees are equal (up to
-    hash collisions of about 2**-128 a pair); None where the reading stopped, with the reason in `unknown`.
-    `notes` names what the reading rests on beyond the text.  `malformed` says that the text or its launch is wrong, so
-    that there is nothing to be known: `unknown` is then the sentence for whoever made it.  `large` says that the kernel
-    was read, but has no signature: two such kernels are compared with each other (`difference.compare_large`).
+    hash collisions of about 2**-128 a pair); None where the reading stopped, with the reason in `unknown`, and for a
+    large grid, which is compared block by block (`difference.compare_large`).  `undetermined` says that the kernel's
+    own result is not determined, `malformed` that the text or its launch is wrong (`unknown` is then the sentence for
+    whoever made it), `failed` that the reader broke down, which no text may cause.  `notes` names what the reading
+    rests on beyond the text.  `program_only` is the reason why a reading for every launch compares the program text
+    only, None where it compares what the kernel computes.
+
+    `prepared` is the program that was run, None where there is none; `outputs` is what it leaves in each buffer, by the
+    buffer's number, None where the reading stopped or the grid is large.  Both stay in this process: `portable` leaves
+    them out.
     """
 
     name: str
@@ -104,76 +103,32 @@ class Reading:
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     malformed: bool = False
-    large: bool = False
+    failed: bool = False
+    program_only: str | None = None
+    prepared: Ready | None = field(default=None, repr=False, compare=False)
+    outputs: Mapping[int, Output] | None = field(default=None, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        found = f"unknown: {self.unknown[:200]}" if self.unknown is not None else "large grid"
+        if self.signature is not None:
+            found = f"signature {self.signature.hex()}"
+        return f"AnalysisResult({self.name!r}, {found})"
 
     @property
-    def textual(self) -> str | None:
-        """Why the kernel was compared as a program only, in a reading for every launch that came no further."""
-        found = (note.removeprefix(TEXTUAL).strip() for note in self.notes if note.startswith(TEXTUAL))
-        return next(found, None)
+    def large(self) -> bool:
+        """Whether the kernel was read and has no signature: its grid is compared with another one block by block."""
+        return self.signature is None and self.unknown is None
+
+    def portable(self) -> AnalysisResult:
+        """The result without its program and outputs, small enough to travel between processes."""
+        return replace(self, prepared=None, outputs=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
-    """The first node that differs, on one side: as an expression, its operation, and the lines behind it."""
+LARGE_GRID = "large grids are decided on few blocks, which the others are proved to be translations of"
+"""The note of a reading that compares few blocks for all."""
 
-    node: str
-    operation: str
-    line: int | None = None
-    source: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Witness:
-    """Where two kernels part: an output element, and the first node that differs, `depth` operations below it.
-
-    `element` counts in elements of the stored `size` (bytes), `offset` in bytes of the buffer.  The sides are None
-    where the trees could not be shown, for the reason in `why_not`.  `meaning` says in a sentence what parts them.
-    """
-
-    element: str
-    buffer: str
-    offset: int
-    size: int
-    left: Side | None = None
-    right: Side | None = None
-    depth: int = 0
-    why_not: str | None = None
-    meaning: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The answer on two kernels.
-
-    `confirmed` is the path of an input on which the bytes differ, where one was found and run.
-    """
-
-    outcome: Outcome
-    reason: str
-    scope: str
-    notes: tuple[str, ...] = ()
-    conditions: tuple[str, ...] = ()
-    witness: Witness | None = None
-    confirmed: str | None = None
-
-
-TEXTUAL = "text:"
-"""How the note of a reading for every launch begins that compares programs rather than what they compute."""
-
-STANDING_NOTES = (
-    "the launch's buffers do not overlap and no access leaves its buffer",
-    "an integer computed from the bits of a NaN is not told from one of another NaN",
-)
-"""What every verdict for a launch rests on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A text brought to the state in which it is run."""
-
-    ready: Ready
-    notes: tuple[str, ...] = field(default=())
+NO_AUDIT = "contraction is not audited: the assembler may fuse products into sums"
+"""The note of a reading without the audit."""
 
 
 def buffer_numbers(names: set[str]) -> dict[str, int]:
@@ -196,15 +151,15 @@ def across(arch: Arches, options: Options) -> Options:
     return options if left.name == right.name else replace(options, across=True)
 
 
-def prepare(source: Source, arch: Arch, options: Options) -> Prepared:
-    """Parses and settles the text and builds its program.  Raises Unreadable, AssemblyError, ManifestError."""
+def prepare(source: Source, arch: Arch, options: Options) -> Ready:
+    """Parses and audits the text and builds its program.  Raises Unreadable, AssemblyError, ManifestError."""
     if source.launch is None:
         raise Unreadable("the manifest gives no launch of it")
-    module, notes = settled(source, source.launch.entry, arch, options)
-    return Prepared(ready(module, arch, source.launch), notes)
+    module, notes = resolved(source, source.launch.entry, arch, options)
+    return ready(module, arch, source.launch, notes)
 
 
-def settled(source: Source, entry: str | None, arch: Arch, options: Options) -> tuple[Module, tuple[str, ...]]:
+def resolved(source: Source, entry: str | None, arch: Arch, options: Options) -> tuple[Module, tuple[str, ...]]:
     """The text parsed, with every rounding stated, and how that was established.
 
     Raises Unreadable where it cannot be, AssemblyError and ManifestError for a text or an entry that makes no sense.
@@ -216,95 +171,157 @@ def settled(source: Source, entry: str | None, arch: Arch, options: Options) -> 
         module.kernel(entry)
     except KeyError as error:
         raise ManifestError(str(error.args[0]).removeprefix(f"{source.name} ")) from None
-    if options.trust_text:
-        return module, ("the text is taken at its word: the assembler might fuse products into sums",)
-    if arch.settle is None:
+    if not options.audit_contraction:
+        return module, (NO_AUDIT,)
+    if arch.audit_contraction is None:
         return module, ()
-    text, method = arch.settle(source.text, module, entry)
-    return (module if text == source.text else arch.parse(text, source.name)), (method,)
+    audit = arch.audit_contraction(module, source.text, entry)
+    return audit.module, (audit.method,)
 
 
-def read(source: Source, arch: Arch, buffers: Mapping[str, int], options: Options) -> Reading:
-    """Reads one kernel; never raises for what a text or a launch says."""
-    start = time.perf_counter()
+KEPT = 6
+"""So many summaries of large grids a session keeps."""
 
-    def stopped(reason: str, undetermined: bool = False, malformed: bool = False) -> Reading:
-        return Reading(source.name, None, reason, undetermined, (), time.perf_counter() - start, malformed)
 
-    try:
-        if options.every_launch and options.across:
+class Session:
+    """Kernels read under one set of buffers and options.
+
+    `buffers` holds the number of each buffer, the same for all kernels that are compared.  The summaries of the last
+    large grids are kept for comparisons.  A session is used by one thread at a time.
+    """
+
+    def __init__(self, buffers: Mapping[str, int], options: Options) -> None:
+        self.buffers, self.options = buffers, options
+        self._summaries: OrderedDict[Hashable, Summary] = OrderedDict()
+
+    def read(self, source: Source, arch: Arch) -> AnalysisResult:
+        """Reads one kernel; never raises for what a text or a launch says."""
+        start = time.perf_counter()
+        steps = _Steps()
+
+        def stopped(reason: str, undetermined: bool = False, malformed: bool = False) -> AnalysisResult:
+            seconds = time.perf_counter() - start
+            return AnalysisResult(
+                source.name, None, reason, undetermined, (), seconds, malformed, prepared=steps.prepared
+            )
+
+        try:
+            if self.options.every_launch:
+                self._read_for_every_launch(source, arch, steps)
+            else:
+                self._read_for_its_launch(source, arch, steps)
+        except NotSymmetric as error:
+            return stopped(
+                f"the grid is too large to be run whole, and its blocks are not proved to be translations: {error}"
+            )
+        except Undetermined as error:
+            return stopped(f"the kernel's own result is not determined: {error}", undetermined=True)
+        except AssemblyError as error:
+            return stopped(str(error), malformed=True)
+        except ManifestError as error:
+            return stopped(f"{source.name}: {error}", malformed=True)
+        except Unreadable as error:
+            return stopped(str(error))
+        except RecursionError:
+            return stopped("the text nests too deeply to be read")
+        except MemoryError:
+            return stopped("the reading ran out of memory")
+        except Exception as error:
+            # A fault of the reader must not take down the readings of other kernels, and may never merge anything.
+            return replace(
+                stopped(f"the reader failed on it, which is a fault of the reader ({type(error).__name__}: {error})"),
+                failed=True,
+            )
+        return AnalysisResult(
+            source.name,
+            steps.signature,
+            notes=steps.notes,
+            seconds=time.perf_counter() - start,
+            program_only=steps.program_only,
+            prepared=steps.prepared,
+            outputs=steps.outputs,
+        )
+
+    def _read_for_its_launch(self, source: Source, arch: Arch, steps: _Steps) -> None:
+        prepared = steps.prepared = prepare(source, arch, self.options)
+        steps.notes = prepared.notes
+        steps.outputs = small_outputs(prepared, self.buffers, self.options)
+        if steps.outputs is None:
+            if self.options.across:
+                raise Unreadable("the launch is too large to be compared across architectures")
+            try:
+                self.summary(source, arch, prepared)
+            except NotSymmetric:
+                if prepared.launch.blocks * prepared.threads > MAXIMUM_LANES:
+                    raise
+                memory, scratch = run_blocks(prepared, TermDomain(self.options.assume), self.buffers)
+                steps.outputs = results(memory, scratch)
+            else:
+                steps.notes = (*prepared.notes, LARGE_GRID)
+                return
+        steps.signature = sign(steps.outputs)
+
+    def _read_for_every_launch(self, source: Source, arch: Arch, steps: _Steps) -> None:
+        if self.options.across:
             raise Unreadable(
                 "kernels of several architectures are compared for one launch, not for every one: name their launches "
                 "in a manifest"
             )
-        if options.every_launch:
-            signature, notes = _for_every_launch(source, arch, options)
-        else:
-            with _collecting_later():
-                signature, notes = _for_its_launch(source, arch, buffers, options)
-    except NotTranslations as error:
-        return stopped(
-            f"the grid is too large to be run whole, and its blocks are not proved to be translations: {error}"
-        )
-    except Undetermined as error:
-        return stopped(f"the kernel's own result is not determined: {error}", undetermined=True)
-    except AssemblyError as error:
-        return stopped(str(error), malformed=True)
-    except ManifestError as error:
-        return stopped(f"{source.name}: {error}", malformed=True)
-    except Unreadable as error:
-        return stopped(str(error))
-    except RecursionError:
-        return stopped("the text nests too deeply to be read")
-    except MemoryError:
-        return stopped("the reading ran out of memory")
-    except Exception as error:
-        # A fault of the reader must not take down the readings of other kernels, and may never merge anything.
-        return stopped(f"the reader failed on it, which is a fault of the reader ({type(error).__name__}: {error})")
-    return Reading(source.name, signature, None, False, notes, time.perf_counter() - start, large=signature is None)
+        entry = source.entry if source.launch is None else source.launch.entry
+        module, notes = resolved(source, entry, arch, self.options)
+        found = parametric_signature(module, module.kernel(entry), arch)
+        steps.signature, steps.program_only = found.value, found.program_only
+        steps.notes = (*notes, *found.notes)
+
+    def summary(self, source: Source, arch: Arch, prepared: Ready | None = None) -> Summary:
+        """The checked summary of a kernel's grid, from the last ones or made anew.
+
+        Raises NotSymmetric where the proof fails, Unreadable or Undetermined where the kernel has no result of its
+        own, AssemblyError and ManifestError as `prepare` does.
+        """
+        key = source.text, source.launch, arch.name
+        if key in self._summaries:
+            self._summaries.move_to_end(key)
+            return self._summaries[key]
+        found = summarise(prepared or prepare(source, arch, self.options), self.buffers)
+        check(found, terms_under(self.options.assume))
+        self._summaries[key] = found
+        while len(self._summaries) > KEPT:
+            self._summaries.popitem(last=False)
+        return found
 
 
-@contextmanager
-def _collecting_later() -> Iterator[None]:
-    """Without the collector of cycles: a reading makes many objects, next to none of them in cycles."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
+@dataclass(slots=True)
+class _Steps:
+    """How far a reading came."""
+
+    signature: bytes | None = None
+    notes: tuple[str, ...] = ()
+    program_only: str | None = None
+    prepared: Ready | None = None
+    outputs: dict[int, Output] | None = None
 
 
-def _for_its_launch(
-    source: Source, arch: Arch, buffers: Mapping[str, int], options: Options
-) -> tuple[bytes | None, tuple[str, ...]]:
-    prepared = prepare(source, arch, options)
-    outputs = small_outputs(prepared.ready, buffers, options)
-    if outputs is not None:
-        return sign(outputs), prepared.notes
-    if options.across:
-        raise Unreadable("the launch is too large to be compared across architectures")
-    try:
-        large.summary_of(_key(source, arch, options), lambda: prepared.ready, buffers, options.assume)
-    except NotTranslations:
-        if prepared.ready.launch.blocks * prepared.ready.threads > MAXIMUM_LANES:
-            raise
-        memory, scratch = run_blocks(prepared.ready, TermDomain(options.assume), buffers)
-        return sign(results(memory, scratch)), prepared.notes
-    return None, (*prepared.notes, large.NOTE)
+def read(source: Source, arch: Arch, buffers: Mapping[str, int], options: Options) -> AnalysisResult:
+    """Reads one kernel in a session of its own; never raises for what a text or a launch says."""
+    return Session(buffers, options).read(source, arch)
+
+
+@cache
+def terms_under(assume: frozenset[str]) -> Callable[[], TermDomain]:
+    """What makes a domain of terms under those assumptions; the same callable each time, for it names the domain."""
+    return partial(TermDomain, assume)
 
 
 def small_outputs(ready: Ready, buffers: Mapping[str, int], options: Options) -> dict[int, Output] | None:
     """What a launch leaves in every buffer, or None where it is too large to be run whole.  Raises Unreadable."""
     if ready.launch.blocks * ready.threads > MAXIMUM_LANES:
         return None
-    with telling_nans(ready.arch.name if options.across else None):
-        try:
-            memory, scratch = run_blocks(ready, TermDomain(options.assume), buffers, work=MAXIMUM_WORK)
-        except TooMuchWork:
-            return None
-        outputs = results(memory, scratch)
+    try:
+        memory, scratch = run_blocks(ready, TermDomain(options.assume), buffers, work=MAXIMUM_WORK)
+    except TooMuchWork:
+        return None
+    outputs = results(memory, scratch)
     if not options.across:
         return outputs
     floating = {buffers[name]: each.format for name, each in forms([ready.launch]).items() if name in buffers}
@@ -312,32 +329,16 @@ def small_outputs(ready: Ready, buffers: Mapping[str, int], options: Options) ->
 
 
 def _across(output: Output, form: FloatFormat | None, architecture: str) -> Output:
-    """Stored elements as they are compared across architectures: only of floating-point elements NaNs are one value."""
-    own = own_nans(output.words, output.meta, architecture)
-    if form is None:
-        return replace(output, words=own)
-    return replace(output, words=np.where(output.size == form.bits // 8, output.words, own))
+    """Stored elements as they are compared across architectures.
 
-
-def summary(source: Source, arch: Arch, buffers: Mapping[str, int], options: Options) -> Summary:
-    """The checked summary of a kernel's grid.  Raises NotTranslations, Unreadable."""
-
-    def ready_again() -> Ready:
-        return prepare(source, arch, options).ready
-
-    return large.summary_of(_key(source, arch, options), ready_again, buffers, options.assume)
-
-
-def _key(source: Source, arch: Arch, options: Options) -> tuple[object, ...]:
-    """All that decides what is read: a text that is trusted may be another one than a text that is audited."""
-    return source.text, source.launch, arch.name, options
-
-
-def _for_every_launch(source: Source, arch: Arch, options: Options) -> tuple[bytes | None, tuple[str, ...]]:
-    entry = source.entry if source.launch is None else source.launch.entry
-    module, notes = settled(source, entry, arch, options)
-    found = launch_free_signature(module, module.kernel(entry), arch)
-    return found.value, (*notes, *found.notes)
+    The bits of a NaN that arithmetic made are the architecture's own wherever an operation read them, and wherever they
+    are stored, but in a floating-point element of the buffer's type: there all NaNs are one value.
+    """
+    stored = nan_bits(Lanes(64, output.words, output.meta))
+    if form is not None:
+        stored = np.where(output.size == form.bits // 8, np.uint32(0), stored)
+    own = ((output.meta | stored) & np.uint32(NAN_BITS)) != 0
+    return replace(output, words=own_nans(output.words, own, architecture))
 
 
 def sign(outputs: Mapping[int, Output]) -> bytes:
@@ -349,22 +350,3 @@ def sign(outputs: Mapping[int, Output]) -> bytes:
         for column in (output.address, output.size, output.words):
             digest.update(np.ascontiguousarray(column).tobytes())
     return digest.digest()
-
-
-def verdict(left: Reading, right: Reading, options: Options) -> Verdict:
-    """The verdict on two readings made with the same buffers and options."""
-    notes = tuple(dict.fromkeys((*left.notes, *right.notes, *STANDING_NOTES)))
-    conditions = tuple(sorted(options.assume))
-    for each in (left, right):
-        if each.unknown is not None:
-            return Verdict(Outcome.UNKNOWN, f"{each.name}: {each.unknown}", options.scope, notes, conditions)
-    if left.large or right.large:
-        reason = "their grids are too large to be told apart by signatures; compare them with each other"
-        return Verdict(Outcome.UNKNOWN, reason, options.scope, notes, conditions)
-    if left.signature == right.signature:
-        reason = "every output element has the same canonical dependence tree"
-        return Verdict(Outcome.EQUAL, reason, options.scope, notes, conditions)
-    for each in (left, right):
-        if each.textual is not None:
-            return Verdict(Outcome.UNKNOWN, f"{each.name}: {each.textual}", options.scope, notes, conditions)
-    return Verdict(Outcome.DIFFERENT, "the canonical dependence trees part", options.scope, notes, conditions)

@@ -1,45 +1,36 @@
-"""The verdict on two kernels, with a witness where they differ: an element, and the first node where its trees part."""
+"""The verdict on two kernels, with their first divergence: an element, and the first node that differs in its trees."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bitwise_core.asm import AssemblyError
 from bitwise_core.checker import (
+    AnalysisResult,
     Arches,
     Options,
-    Outcome,
-    Prepared,
-    Reading,
-    Side,
+    Session,
     Source,
-    Verdict,
-    Witness,
     across,
     buffer_numbers,
     of_both,
-    prepare,
-    read,
     small_outputs,
-    summary,
-    verdict,
+    terms_under,
 )
-from bitwise_core.engine import translation
-from bitwise_core.engine.grid import NotTranslations
-from bitwise_core.engine.parting import Parting, part_trees, words
-from bitwise_core.engine.parting_words import sentence
+from bitwise_core.engine import block_symmetry
+from bitwise_core.engine.block_symmetry import Summary
+from bitwise_core.engine.byte_ranges import covers, merged
+from bitwise_core.engine.concrete import Ready
+from bitwise_core.engine.divergence import DivergentNodes, divergence_sentence, expression_text, first_divergence
+from bitwise_core.engine.grid import NotSymmetric
 from bitwise_core.engine.replay import Part, Replay, Scalar, replay
-from bitwise_core.engine.spans import covers, merged
-from bitwise_core.engine.translation import Summary
-from bitwise_core.large import terms_under
-from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.lane_hash import telling_nans
 from bitwise_core.machine.launch import POINTER_SHIFT, ManifestError
 from bitwise_core.machine.outputs import COMPUTED, Output
+from bitwise_core.verdicts import Divergence, Outcome, Side, Verdict, verdict
 
 OWN_NANS = (
     "the trees agree, but not the bits of a NaN, which are each architecture's own: an operation looks at them, or "
@@ -58,21 +49,34 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Parted:
-    """Two replays of an element in which kernels differ, the element's value on each side, and where these part."""
+    """Two replays of an element in which kernels differ, the element's value on each side, and where these differ.
+
+    `buffer` is the name of the element's buffer.
+    """
 
     element: Element
+    buffer: str
     replays: tuple[Replay, Replay]
     roots: tuple[Scalar, Scalar]
-    parting: Parting
+    parting: DivergentNodes
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two readings and the verdict on them; `parted` where the trees of a witness can be shown."""
+    """The results of two kernels and the verdict on them; `parted` where the trees of a divergence can be shown."""
 
-    readings: tuple[Reading, Reading]
+    results: tuple[AnalysisResult, AnalysisResult]
     verdict: Verdict
     parted: Parted | None = None
+
+
+Pair = tuple[Source, Source]
+
+
+def session_of(sources: tuple[Source, ...], options: Options) -> Session:
+    """A session for kernels that are compared with each other."""
+    launches = [source.launch for source in sources if source.launch is not None]
+    return Session(buffer_numbers({name for launch in launches for name in launch.buffers()}), options)
 
 
 def compare(left: Source, right: Source, arch: Arches, options: Options) -> Comparison:
@@ -80,62 +84,47 @@ def compare(left: Source, right: Source, arch: Arches, options: Options) -> Comp
 
     `arch` is the architecture of both, or that of each.
     """
-    options = across(arch, options)
+    session = session_of((left, right), across(arch, options))
     of_left, of_right = of_both(arch)
-    launches = [source.launch for source in (left, right) if source.launch is not None]
-    buffers = buffer_numbers({name for launch in launches for name in launch.buffers()})
-    readings = read(left, of_left, buffers, options), read(right, of_right, buffers, options)
-    found = decide(*readings, left, right, arch, buffers, options)
-    if found.outcome is not Outcome.DIFFERENT or options.every_launch:
-        return Comparison(readings, found)
-    seen, parted = witness(left, right, arch, buffers, options)
-    return Comparison(readings, replace(found, witness=seen), parted)
+    results = session.read(left, of_left), session.read(right, of_right)
+    found = decide(*results, (left, right), arch, session)
+    if found.outcome is not Outcome.UNPROVED or options.every_launch:
+        return Comparison(results, found)
+    seen, parted = divergence(*results, (left, right), arch, session)
+    return Comparison(results, replace(found, divergence=seen), parted)
 
 
-def decide(
-    left: Reading,
-    right: Reading,
-    left_source: Source,
-    right_source: Source,
-    arch: Arches,
-    buffers: Mapping[str, int],
-    options: Options,
-) -> Verdict:
-    """The verdict on two readings, which for large grids takes another look at both kernels."""
-    found = verdict(left, right, options)
+def decide(left: AnalysisResult, right: AnalysisResult, sources: Pair, arch: Arches, session: Session) -> Verdict:
+    """The verdict on two results of one session, which for large grids are compared block by block."""
+    found = verdict(left, right, session.options)
     if left.unknown is not None or right.unknown is not None or not (left.large or right.large):
         return found
-    outcome, reason = compare_large(left_source, right_source, arch, buffers, options)
+    outcome, reason = compare_large(sources, arch, session)
     return replace(found, outcome=outcome, reason=reason)
 
 
-def compare_large(
-    left: Source, right: Source, arch: Arches, buffers: Mapping[str, int], options: Options
-) -> tuple[Outcome, str]:
+def compare_large(sources: Pair, arch: Arches, session: Session) -> tuple[Outcome, str]:
     """Whether two kernels on large grids are equal, from few blocks, and why; never raises for what a text says."""
+    names = " and ".join(source.name for source in sources)
     try:
-        summaries = _summaries(left, right, arch, buffers, options)
-        found = translation.compare(summaries[0], summaries[1], terms_under(options.assume))
-    except (NotTranslations, Unreadable, AssemblyError, ManifestError) as error:
-        return Outcome.UNKNOWN, f"{left.name} and {right.name} could not be compared block by block: {error}"
+        summaries = _summaries(sources, arch, session)
+        found = block_symmetry.compare(summaries[0], summaries[1], terms_under(session.options.assume))
+    except (NotSymmetric, Unreadable, AssemblyError, ManifestError) as error:
+        return Outcome.UNKNOWN, f"{names} could not be compared block by block: {error}"
     except MemoryError:
-        return Outcome.UNKNOWN, f"comparing {left.name} and {right.name} ran out of memory"
-    return (Outcome.EQUAL if found.equal else Outcome.DIFFERENT), found.reason
+        return Outcome.UNKNOWN, f"comparing {names} ran out of memory"
+    return (Outcome.EQUAL if found.equal else Outcome.UNPROVED), found.reason
 
 
-def _summaries(
-    left: Source, right: Source, arch: Arches, buffers: Mapping[str, int], options: Options
-) -> list[Summary]:
-    return [summary(source, own, buffers, options) for source, own in zip((left, right), of_both(arch), strict=True)]
+def _summaries(sources: Pair, arch: Arches, session: Session) -> list[Summary]:
+    return [session.summary(source, own) for source, own in zip(sources, of_both(arch), strict=True)]
 
 
-def _difference_of_large(
-    left: Source, right: Source, arch: Arches, buffers: Mapping[str, int], options: Options
-) -> Element | None:
-    """An element in which two kernels on large grids differ.  Raises Unreadable, NotTranslations."""
-    domain = terms_under(options.assume)
-    summaries = _summaries(left, right, arch, buffers, options)
-    found = translation.compare(summaries[0], summaries[1], domain)
+def _difference_of_large(sources: Pair, arch: Arches, session: Session) -> Element | None:
+    """An element in which two kernels on large grids differ.  Raises Unreadable, NotSymmetric."""
+    domain = terms_under(session.options.assume)
+    summaries = _summaries(sources, arch, session)
+    found = block_symmetry.compare(summaries[0], summaries[1], domain)
     if found.equal or found.address is None or found.buffer is None:
         return None
     columns: list[tuple[int, int] | None] = []
@@ -143,7 +132,7 @@ def _difference_of_large(
         output = None
         if found.buffer in each.owners:
             block = int(each.owners[found.buffer].of(np.array([found.address]))[0])
-            output = translation.run_in_full(each, domain, [block])[block].get(found.buffer)
+            output = block_symmetry.run_in_full(each, domain, [block])[block].get(found.buffer)
         places = (
             np.zeros(0, dtype=np.int64)
             if output is None
@@ -160,22 +149,14 @@ def _difference_of_large(
     return Element(found.address, size, (left_thread, right_thread))
 
 
-def find_element(
-    source: Source,
-    prepared: Prepared,
-    arch: Arch,
-    buffers: Mapping[str, int],
-    options: Options,
-    buffer: int,
-    index: int,
-) -> Element | str:
+def find_element(source: Source, prepared: Ready, session: Session, buffer: int, index: int) -> Element | str:
     """The element of that index, in elements of the width stored there, or a sentence that says there is none.
 
-    Raises Unreadable, NotTranslations.
+    Raises Unreadable, NotSymmetric.
     """
-    outputs: Mapping[int, Output] | None = small_outputs(prepared.ready, buffers, options)
+    outputs: Mapping[int, Output] | None = small_outputs(prepared, session.buffers, session.options)
     if outputs is None:
-        outputs = _around(summary(source, arch, buffers, options), options, buffer, index)
+        outputs = _around(session.summary(source, prepared.arch, prepared), session.options, buffer, index)
     output = outputs.get(buffer)
     if output is None or not output.address.size:
         return "nothing is stored there"
@@ -198,86 +179,68 @@ def _around(found: Summary, options: Options, buffer: int, index: int) -> Mappin
         if not covers(merged(owners.start, owners.end), address)[0]:
             continue
         block = int(owners.of(address)[0])
-        output = translation.run_in_full(found, terms_under(options.assume), [block])[block].get(buffer)
+        output = block_symmetry.run_in_full(found, terms_under(options.assume), [block])[block].get(buffer)
         if output is not None and ((output.address == np.uint64(address[0])) & (output.size == size)).any():
             return {buffer: output}
     return {}
 
 
-def witness(
-    left: Source, right: Source, arch: Arches, buffers: Mapping[str, int], options: Options
-) -> tuple[Witness | None, Parted | None]:
-    """Where two kernels part that were read and differ; None where the outputs cannot be compared one by one.
+def divergence(
+    left: AnalysisResult, right: AnalysisResult, sources: Pair, arch: Arches, session: Session
+) -> tuple[Divergence | None, Parted | None]:
+    """The first divergence of two kernels that were read and differ; None where no output element can be compared.
 
-    Beside it the replays of the element, where its trees can be shown.
+    Beside it the replays of the element, where its trees can be shown.  Both results are of the session's and hold
+    their programs.
     """
-    options = across(arch, options)
+    assert left.prepared is not None
+    assert right.prepared is not None
     try:
-        prepared = [prepare(source, own, options) for source, own in zip((left, right), of_both(arch), strict=True)]
-        outputs = [small_outputs(each.ready, buffers, options) for each in prepared]
-        if outputs[0] is None or outputs[1] is None:
-            element = _difference_of_large(left, right, arch, buffers, options)
+        if left.outputs is None or right.outputs is None:
+            element = _difference_of_large(sources, arch, session)
         else:
-            element = first_difference(outputs[0], outputs[1])
-    except (Unreadable, NotTranslations):
+            element = first_difference(left.outputs, right.outputs)
+    except (Unreadable, NotSymmetric):
         return None, None
     if element is None or element.address >> POINTER_SHIFT == COMPUTED:
         return None, None
-    names = {number: name for name, number in buffers.items()}
+    names = {number: name for name, number in session.buffers.items()}
     buffer = element.address >> POINTER_SHIFT
     offset = element.address & ((1 << POINTER_SHIFT) - 1)
     place = names.get(buffer, f"buffer {buffer}")
-    found = Witness(f"{place}[{offset // element.size}]", place, offset, element.size)
+    found = Divergence(f"{place}[{offset // element.size}]", place, offset, element.size)
     if None in element.threads:
         missing = (left if element.threads[0] is None else right).name
         return replace(found, why_not=f"{missing} stores nothing of that width there"), None
     try:
         sides = [
-            shown_element(each, buffers, options, element.address, element.size, thread or 0)
-            for each, thread in zip(prepared, element.threads, strict=True)
+            shown_element(each, session, element.address, element.size, thread or 0)
+            for each, thread in zip((left.prepared, right.prepared), element.threads, strict=True)
         ]
     except Unreadable as error:
         return replace(found, why_not=str(error)), None
     (first, root_left, line_left), (second, root_right, line_right) = sides
-    if options.across and _equal_but_for_nans(prepared, buffers, options, element):
+    if session.options.across and root_left.hash == root_right.hash:
         return replace(found, why_not=OWN_NANS), None
-    parting = part_trees(first, root_left, second, root_right)
+    parting = first_divergence(first, root_left, second, root_right)
     shown = replace(
         found,
         left=_side(first, parting.left, line_left),
         right=_side(second, parting.right, line_right),
         depth=parting.depth,
-        meaning=sentence(parting.left.name, parting.right.name, left.name, right.name),
+        meaning=divergence_sentence(parting.left.name, parting.right.name, left.name, right.name),
     )
-    return shown, Parted(element, (first, second), (root_left, root_right), parting)
-
-
-def _equal_but_for_nans(
-    prepared: Sequence[Prepared], buffers: Mapping[str, int], options: Options, element: Element
-) -> bool:
-    """Whether an element's trees agree where NaNs of several architectures are not told apart."""
-    found = []
-    for each in prepared:
-        outputs = small_outputs(each.ready, buffers, replace(options, across=False)) or {}
-        output = outputs.get(element.address >> POINTER_SHIFT)
-        if output is None:
-            return False
-        place = np.flatnonzero((output.address == np.uint64(element.address)) & (output.size == element.size))
-        if not place.size:
-            return False
-        found.append(output.words[:, place[0]])
-    return bool((found[0] == found[1]).all())
+    return shown, Parted(element, place, (first, second), (root_left, root_right), parting)
 
 
 def shown_element(
-    prepared: Prepared, buffers: Mapping[str, int], options: Options, address: int, size: int, thread: int
+    prepared: Ready, session: Session, address: int, size: int, thread: int
 ) -> tuple[Replay, Scalar, int]:
     """The replay of the block that stores an element, the element's value, and the line of the store.
 
     Raises Unreadable.
     """
-    with telling_nans(prepared.ready.arch.name if options.across else None):
-        found = replay(prepared.ready, buffers, options.assume, address >> POINTER_SHIFT, thread)
+    found = replay(prepared, session.buffers, session.options.assume, address >> POINTER_SHIFT, thread)
     scalar, line = found.stored(address >> POINTER_SHIFT, address, size)
     return found, scalar, line
 
@@ -285,7 +248,7 @@ def shown_element(
 def _side(found: Replay, part: Part, store_line: int) -> Side:
     line = part.line or store_line
     source = found.sources.get(line)
-    return Side(words(found, part), part.name, line or None, None if source is None else str(source))
+    return Side(expression_text(found, part), part.name, line or None, None if source is None else str(source))
 
 
 def first_difference(left: Mapping[int, Output], right: Mapping[int, Output]) -> Element | None:

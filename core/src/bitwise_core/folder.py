@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bitwise_core.asm import AssemblyError
 from bitwise_core.checker import Source
+from bitwise_core.errors import BitwiseError
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.launch import Launch, Manifest, ManifestError, read_manifest
 from bitwise_core.registry import Registry
@@ -21,7 +22,7 @@ MANIFEST = "manifest.json"
 _NUMBERED = re.compile(r"(.+)#([1-9]\d*)\Z", re.DOTALL)
 
 
-class InputError(ValueError):
+class InputError(BitwiseError, ValueError):
     """What is wrong in the input: `sentences` holds one for each fault, and each names its file."""
 
     def __init__(self, *sentences: str) -> None:

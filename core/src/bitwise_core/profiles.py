@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from bitwise_core.descriptors import Record
+from bitwise_core.descriptors import Descriptor
 from bitwise_core.problems import Problem
 
 
@@ -18,7 +18,7 @@ class Profile(Protocol):
     def name(self) -> str:
         """Its name, unique among profiles."""
 
-    def describe(self, configuration: Mapping[str, Any]) -> Record | None:
+    def describe(self, configuration: Mapping[str, Any]) -> Descriptor | None:
         """The descriptor whose bits the library returns in a configuration (version, architecture, algorithm, ...).
 
         None where it is not known: for a key that the profile does not know or does not find, and for a value that
@@ -38,7 +38,7 @@ class ProductProfile(Profile, Protocol):
     def library(self) -> str:
         """The name that its library is asked for by; profiles of one library may share it, and answer alike."""
 
-    def product(self, a: Any, b: Any, out: Any) -> Record:
+    def product(self, a: Any, b: Any, out: Any) -> Descriptor:
         """The descriptor of what the library runs for out[m, n] = a[m, k] b[k, n], tensors as they lie on the device.
 
         The types, the strides and the alignment of all three, the device and the installed library belong to the
@@ -64,7 +64,7 @@ class LockableProfile(ProductProfile, Protocol):
     def answered(
         self, problem: Problem, *, alignment: tuple[int, int, int] = (256, 256, 256), library: str | None = None,
         device: Any = None,
-    ) -> Record:  # fmt: skip
+    ) -> Descriptor:  # fmt: skip
         """The descriptor of what the library runs for a problem on a `torch.device`, the current one by default.
 
         `alignment` is what the addresses of a, b and out are multiples of, in bytes; `library` the path of one to ask
@@ -79,7 +79,7 @@ class LockableProfile(ProductProfile, Protocol):
 class Explanation:
     """A descriptor and where it comes from, a sentence each: the configuration's record, the rows it rests on."""
 
-    desc: Record
+    desc: Descriptor
     notes: tuple[str, ...] = ()
 
 

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, TypeVar
 import pluggy
 
 from bitwise_core import hookspecs
+from bitwise_core.errors import BitwiseError
+from bitwise_core.hardware import Hardware
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -37,22 +39,22 @@ NamedT = TypeVar("NamedT", bound="Named")
 _log = logging.getLogger(__name__)
 
 
-class DuplicateNameError(ValueError):
+class DuplicateNameError(BitwiseError, ValueError):
     """Two distributions hand over the same name; the message names both and what to do."""
 
 
-class UnknownPluginError(LookupError):
+class UnknownPluginError(BitwiseError, LookupError):
     """A plugin was asked for by a name that no installed distribution offers."""
 
 
-class UnknownMatrixUnitError(KeyError):
+class UnknownMatrixUnitError(BitwiseError, KeyError):
     """No loaded plugin has the row asked for; the message names the nearest ones, and the broken plugins."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
-class UnknownArchError(KeyError):
+class UnknownArchError(BitwiseError, KeyError):
     """No loaded plugin models the architecture asked for; the message lists those that are, and the broken plugins."""
 
     def __str__(self) -> str:
@@ -85,6 +87,9 @@ class Plugin:
     launchers: tuple[Launcher, ...]
     patchsets: tuple[Named, ...]
 
+    def __repr__(self) -> str:
+        return f"Plugin({self.name!r} of {self.distribution} {self.version})"
+
 
 @dataclass(frozen=True, slots=True)
 class Registry:
@@ -103,6 +108,9 @@ class Registry:
     launchers: tuple[Launcher, ...]
     patchsets: tuple[Named, ...]
 
+    def __repr__(self) -> str:
+        return f"Registry(plugins: {', '.join(each.name for each in self.plugins)}; broken: {len(self.broken)})"
+
     def arch(self, name: str) -> Arch:
         """Return the architecture of that name.  Raises UnknownArchError if no loaded plugin models it."""
         if name in self.arches:
@@ -112,6 +120,13 @@ class Registry:
         if self.broken:
             sentence += "; plugins that could not be loaded: " + "; ".join(map(str, self.broken))
         raise UnknownArchError(sentence)
+
+    @property
+    def hardware(self) -> Hardware:
+        """The rows and functions of all plugins, with which descriptors are evaluated."""
+        claims = (arch.bits for arch in self.arches.values())
+        functions = {name: each for bits in claims if bits is not None for name, each in bits.functions.items()}
+        return Hardware(self.matrix_units, MappingProxyType(functions))
 
     def matrix_unit(self, name: str) -> MmaSpec:
         """Return the row of that name.  Raises UnknownMatrixUnitError if no loaded plugin has it."""

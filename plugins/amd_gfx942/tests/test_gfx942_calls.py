@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
+from bitwise_core.engine.concrete import ready
 from bitwise_core.engine.execution import execute
-from bitwise_core.engine.launch_exact import ready
 from gfx942_kernels import launch_of, reading, text_of
 
 WAIT = "s_waitcnt vmcnt(0) expcnt(0) lgkmcnt(0)\n"

@@ -161,7 +161,7 @@ def in_pairs(text: str) -> str:
 def test_the_sequences_are_known() -> None:
     for text, kind in ((DIVISION, "f32"), (in_pairs(DOUBLE), "f64")):
         kernel = GFX942.parse(text_of(text), "kernel.amdgcn").kernel(None)
-        ends = divisions_of(kernel).ends
+        ends = divisions_of(kernel, GFX942.opcodes).ends
         assert [each.opcode for each in kernel.instructions if each.line in ends] == [f"v_div_fixup_{kind}"]
 
 

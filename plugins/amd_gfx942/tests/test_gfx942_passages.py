@@ -9,8 +9,8 @@ from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_conformance.suite.values import value_of
 from bitwise_core.checker import Options, Source
 from bitwise_core.cli.showing import tree_of
+from bitwise_core.engine.concrete import ready
 from bitwise_core.engine.execution import execute
-from bitwise_core.engine.launch_exact import ready
 from gfx942_kernels import launch_of, reading, run, text_of
 
 START = """v_mov_b32_e32 v5, v4

@@ -19,6 +19,7 @@ from bitwise_core.checker import Options, Source, prepare
 from bitwise_core.descriptors import GEMMDesc, read
 from bitwise_core.engine.execution import execute
 from bitwise_core.evaluation import evaluate
+from bitwise_core.hardware import Hardware
 from bitwise_core.machine.launch import Launch
 from bitwise_core.mma import multiply_accumulate
 from bitwise_core.numeric import FLOAT_FORMATS, storage
@@ -61,7 +62,7 @@ def run(desc: GEMMDesc, a: np.ndarray, b: np.ndarray) -> tuple[bytes, str]:
     prepared = prepare(Source("k.amdgcn", assembly, launch), GFX942, Options())
     size = m * n * FLOAT_FORMATS[desc.output_dtype].bits // 8
     contents = {name: np.ascontiguousarray(each).reshape(-1).view(np.uint8) for name, each in (("a", a), ("b", b))}
-    return execute(prepared.ready, {**contents, "c": np.zeros(size, np.uint8)}).after["c"].tobytes(), assembly
+    return execute(prepared, {**contents, "c": np.zeros(size, np.uint8)}).after["c"].tobytes(), assembly
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_a_product_has_its_descriptors_bytes(line: str, m: int, n: int, instruct
     a, b = drawn(desc.left_dtype, (m, desc.k), 1), drawn(desc.right_dtype, (desc.k, n), 2)
     found, assembly = run(desc, a, b)
     assert set(re.findall(r"v_mfma_\w+", assembly)) == {instruction}
-    assert found == evaluate(desc, a, b, units=UNITS).tobytes()
+    assert found == evaluate(desc, a, b, hardware=Hardware(UNITS)).tobytes()
 
 
 SINGLE = [
@@ -125,5 +126,5 @@ def test_a_tile_has_its_rows_bytes(
     launch = Launch.model_validate({"file": "k.amdgcn", "grid": [1], "block": [64], "args": arguments})
     prepared = prepare(Source("k.amdgcn", text, launch), GFX942, Options())
     contents = {name: np.ascontiguousarray(each).reshape(-1).view(np.uint8) for name, each in (("a", a), ("b", b))}
-    found = execute(prepared.ready, {**contents, "c": np.zeros(m * n * 4, np.uint8)}).after["c"]
+    found = execute(prepared, {**contents, "c": np.zeros(m * n * 4, np.uint8)}).after["c"]
     assert found.tobytes() == multiply_accumulate(unit, a, b, np.zeros((m, n), np.uint32)).tobytes()

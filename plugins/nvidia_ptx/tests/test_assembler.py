@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas, PtxasNotFound, code_digest
-from bitwise_nvidia_ptx.contraction import settle
+from bitwise_nvidia_ptx.contraction.audit import audit
+from bitwise_nvidia_ptx.parser import parse
 from contraction_kernels import ADD, MUL, STORE, kernel
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -47,14 +48,14 @@ def test_a_missing_assembler_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("bitwise_nvidia_ptx.assembler._wheel", lambda _: iter(()))
+    text = kernel(MUL, ADD, STORE)
+    module = parse(text, "kernel.ptx")
     with pytest.raises(PtxasNotFound, match="set BITWISE_PTXAS"):
-        settle(kernel(MUL, ADD, STORE), arch="sm_90")
+        audit(module, text, arch="sm_90")
     with pytest.raises(ValueError, match="not of the form"):
         Ptxas.locate("hopper")
-    with pytest.raises(ValueError, match="give settle the architecture"):
-        settle(kernel(MUL, ADD, STORE))
-    with pytest.raises(ValueError, match="no entry 'other'"):
-        settle(kernel(MUL, ADD, STORE), arch="sm_90", entry="other")
+    with pytest.raises(ValueError, match="give the architecture"):
+        audit(module, text)
 
 
 def test_environment_names_the_assembler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,19 +1,40 @@
-"""What ptxas may fuse, what it did fuse, and the text that says so."""
+"""What ptxas may fuse, what it did fuse, and the module that says so."""
 
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
 
 import pytest
 
-from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas
-from bitwise_nvidia_ptx.contraction import candidates, settle
-from bitwise_nvidia_ptx.contraction_rewrite import fusable, rewrite
-from bitwise_nvidia_ptx.contraction_scan import scan, without_debug
+from bitwise_core.asm import Register
+from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas, without_debug
+from bitwise_nvidia_ptx.contraction.audit import Audit, attempts, audit, candidates
+from bitwise_nvidia_ptx.contraction.candidates import candidate_pairs
+from bitwise_nvidia_ptx.contraction.choices import fusable
+from bitwise_nvidia_ptx.contraction.program import Program, opcode_of
+from bitwise_nvidia_ptx.contraction.rewrite import Rewriting, rewrite
+from bitwise_nvidia_ptx.parser import parse
 from contraction_kernels import ADD, FIRST, MUL, STORE, kernel
 
 pytestmark = pytest.mark.usefixtures("cache")
 NONE, EQUAL, FUSED = "no candidates", "machine code equal, none contracted", "machine code equal, pairs contracted"
+
+
+def program(text: str) -> Program:
+    return Program(parse(text, "kernel.ptx"))
+
+
+def audited(text: str, ptxas: Ptxas, cubin: bytes | None = None) -> Audit:
+    return audit(parse(text, "kernel.ptx"), text, ptxas=ptxas, cubin=cubin)
+
+
+def is_what_it_parses_to(rewriting: Rewriting) -> bool:
+    """Whether parsing the rewritten text gives the rewritten module."""
+    return parse(rewriting.text, rewriting.module.file) == rewriting.module
 
 
 def rows(*pairs: tuple[int, int]) -> tuple[tuple[int, int], ...]:
@@ -36,7 +57,11 @@ def rows(*pairs: tuple[int, int]) -> tuple[tuple[int, int], ...]:
         ((MUL, "mov.b32 {%h0, %h1}, %r4;", "mov.b32 %r5, {%h1, %h0};", "add.f16x2 %r10, %r5, %r2;"), rows((0, 3))),
         ((MUL, "st.local.b32 [%rd4], %r4;", "ld.local.b32 %r5, [%rd4];", "add.f32 %r10, %r5, %r2;"), rows((0, 3))),
         ((MUL, "st.shared.b32 [%r7], %r4;", "ld.shared.b32 %r5, [%r7];", "add.f32 %r10, %r5, %r2;"), ()),
-        ((MUL, "shfl.sync.bfly.b32 %r5, %r4, 1, 31, -1;", "add.f32 %r10, %r5, %r2;"), ()),
+        # where all lanes hold one value, a shuffle is a copy
+        ((MUL, "shfl.sync.bfly.b32 %r5, %r4, 1, 31, -1;", "add.f32 %r10, %r5, %r2;"), rows((0, 2))),
+        ((MUL, "shfl.sync.bfly.b32 %r5, %r3, 1, 31, %r4;", "add.f32 %r10, %r5, %r2;"), ()),
+        ((MUL, "mov.u64 %rd5, %rd4; st.b32 [%rd5], %r4;", "ld.b32 %r5, [%rd5];", "add.f32 %r10, %r5, %r2;"),
+         rows((0, 3))),
         ((MUL, "mul.rn.f32 %r5, %r4, 0f3F800000;", "add.f32 %r10, %r5, %r2;"), rows((0, 1), (0, 2))),
         ((MUL, "add.rn.f32 %r5, %r4, %r3;", "add.f32 %r10, %r5, %r2;"), ()),
         # a loop carries the product backwards to an earlier line
@@ -55,6 +80,12 @@ def rows(*pairs: tuple[int, int]) -> tuple[tuple[int, int], ...]:
         (("mov.b32 %r9, 0f40000000;", MUL, "mul.f32 %r10, %r4, %r9;"), rows((1, 2))),
         ((MUL, "div.full.f32 %r10, %r4, 0f40000000;"), rows((0, 1))),
         (("div.full.f32 %r4, %r0, %r1;", "mul.rn.f32 %r10, %r4, 0f40000000;"), rows((0, 1))),
+        # a constant that goes through a shuffle or local memory, and a parameter of the kernel, which is none
+        (("mov.b32 %r9, 0f3F000000;", MUL, "shfl.sync.bfly.b32 %r5, %r9, 1, 31, -1;", "mul.f32 %r10, %r4, %r5;"),
+         rows((1, 3))),
+        (("st.local.b32 [%rd4], 0f3F000000;", MUL, "ld.local.b32 %r5, [%rd4];", "mul.f32 %r10, %r4, %r5;"),
+         rows((1, 3))),
+        (("ld.param.f32 %r5, [s];", MUL, "mul.f32 %r10, %r4, %r5;"), ()),
         # behind the branch the compared register is the constant
         (
             ("ld.param.u32 %r8, [n];", "setp.ne.s32 %p1, %r8, 2;", "@%p1 bra $L1;", "cvt.rn.f32.s32 %r9, %r8;", MUL,
@@ -71,49 +102,127 @@ def rows(*pairs: tuple[int, int]) -> tuple[tuple[int, int], ...]:
     ],
 )  # fmt: skip
 def test_candidates(lines: tuple[str, ...], expected: tuple[tuple[int, int], ...]) -> None:
-    assert candidates(kernel(*lines)) == expected
+    assert candidates(parse(kernel(*lines), "kernel.ptx")) == expected
 
 
-def test_scan_reads_labels_scopes_comments_and_debug_sections() -> None:
+DEBUG = ".section .debug_info\n{\n.b8 1\n.b8 2\n}\n"
+
+
+def test_positions_are_those_of_the_text() -> None:
     text = (
-        '.version 8.7\n.file 1 "a;b{.cu"\n.func (.param .b32 r) f(.param .b32 a)\n{\n// add.f32 x, y, z;\n'
-        "$L0: @!%p1 add.f32 %r1, %r2, /* ; */ 0f00000000; { .reg .b32 t;\n mov.b32 {%h1, %h2}, t; }\nret;\n}\n"
-        ".section .debug_info\n{\n.b8 1; add.f32 %r9, %r9, %r9;\n}\n"
+        '.version 8.7\n.target sm_90a\n.address_size 64\n.file 1 "a;b{.cu"\n'
+        ".func (.param .b32 r) f(.param .b32 a)\n{\n.reg .b32 %r<4>; .reg .b16 %h<4>; .reg .pred %p<2>;\n"
+        "// add.f32 x, y, z;\n$L0: @!%p1 add.f32 %r1, %r2, /* ; */ 0f00000000; { .reg .b32 t;\n"
+        "mov.b32 {%h1, %h2}, t /* {\n */ ; }\nret;\n}\n" + DEBUG
     )
-    program = scan(text)
-    assert [(s.opcode, s.line, s.guard, s.operands) for s in program.statements] == [
-        ("add.f32", 6, "!%p1", ("%r1", "%r2", "0f00000000")),
-        ("mov.b32", 7, None, ("{%h1, %h2}", "t")),
-        ("ret", 8, None, ()),
-    ]
-    assert [text[position - 1] for position in program.bodies] == ["{"]
+    found = program(text)
+    assert [(s.instruction.opcode, s.instruction.line) for s in found.statements] == [
+        ("add.f32", 9), ("mov.b32", 10), ("ret", 12),
+    ]  # fmt: skip
+    assert [text[slice(*s.instruction.span)] for s in found.statements if s.instruction.span] == [
+        "@!%p1 add.f32 %r1, %r2, /* ; */ 0f00000000", "mov.b32 {%h1, %h2}, t /* {\n */ ", "ret",
+    ]  # fmt: skip
+    assert [(s.results, s.sources) for s in found.statements] == [
+        (("%r1",), (("%r2",), ())), (("%h1", "%h2"), (("t",),)), ((), ()),
+    ]  # fmt: skip
+    (body,) = [text[slice(*each.span)] for each in found.functions if each.span]
+    assert (body[:5], body[-5:]) == ("\n.reg", "ret;\n")
     assert "debug_info" not in without_debug(text)
+    assert is_what_it_parses_to(rewrite(found, text))
 
 
 def test_rewriting_keeps_lines_and_states_every_rounding() -> None:
     text = kernel("mul.ftz.f32 %r4, %r0,\n %r1;", "sub.ftz.sat.f32 %r10, %r2, %r4;", STORE)
-    stated = rewrite(scan(text))
-    assert stated.count("\n") == text.count("\n")
-    assert "mul.rn.ftz.f32 %r4, %r0, %r1" in stated
-    assert "sub.rn.ftz.sat.f32 %r10, %r2, %r4" in stated
-    fused = rewrite(scan(text), fusable(scan(text))[0])
-    assert fused.splitlines()[FIRST + 1] == (
-        f"neg.f32 %contraction_product_{len(scan(text).statements) - 3}, %r0; "
-        f"fma.rn.ftz.sat.f32 %r10, %contraction_product_{len(scan(text).statements) - 3}, %r1, %r2;"
+    found = program(text)
+    stated = rewrite(found, text)
+    assert stated.text.count("\n") == text.count("\n")
+    assert "mul.rn.ftz.f32 %r4, %r0, %r1" in stated.text
+    assert "sub.rn.ftz.sat.f32 %r10, %r2, %r4" in stated.text
+    fused = rewrite(found, text, fusable(found, text)[0])
+    assert fused.text.splitlines()[FIRST + 1] == (
+        f"neg.f32 %contraction_product_{len(found.statements) - 3}, %r0; "
+        f"fma.rn.ftz.sat.f32 %r10, %contraction_product_{len(found.statements) - 3}, %r1, %r2;"
     )
+    assert is_what_it_parses_to(stated)
+    assert is_what_it_parses_to(fused)
+
+
+def test_a_text_that_is_not_that_of_the_module_is_refused() -> None:
+    text = kernel(MUL, ADD, STORE)
+    module = parse(text, "kernel.ptx")
+    with pytest.raises(ValueError, match="is not the instruction of the module"):
+        _ = rewrite(Program(module), text.replace("mul.f32", "mul.f64")).text
+    with pytest.raises(ValueError, match="recorded no position"):
+        Program(replace(module, kernels=(replace(module.kernels[0], span=None),)))
+
+
+HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"
+FUNCTIONS = f"""{HEAD}.func (.param .b32 r) f(.param .b32 a) {{ .reg .b32 %r<4>; ld.param.b32 %r1, [a];
+mul.f32 %r2, %r1, 0f3F800000; sub.f32 %r3, %r2, %r1; st.param.b32 [r], %r3; ret; }}
+.entry k(.param .u64 p) {{ .reg .b32 %f<9>; .reg .b64 %d<3>; .reg .pred %q<2>; ld.param.u64 %d1, [p];
+ld.global.b32 %f1, [%d1]; bra.uni LATER; FIRST: mul.f32 %f2, %f1, 1.5; add.f32 %f3, %f2, 0f3F000000;
+st.global.b32 [%d1], %f3; ret; LATER: div.full.f32 %f4, %f1, %f1; sub.f32 %f5, %f1, %f4;
+setp.eq.f32 %q1, %f5, 0f00000000; @%q1 bra FIRST; st.global.b32 [%d1], %f5; ret; }}
+"""
+BLOCKS = f"""{HEAD}.entry k(.param .u64 p) {{ .reg .b32 %r<9>; .reg .b32 t; .reg .b64 %d<3>; ld.param.u64 %d1, [p];
+ld.global.v2.b32 {{%r1, t}}, [%d1];
+{{ .reg .b32 t<3>; .reg .b32 u; mov.b32 u, %r1; mul.f32 t1, u, u; sub.f32 %r2, t1, u; }}
+mul.f32 %r3, t, %r1; {{ .reg .b32 t; mov.b32 t, 7; sub.f32 %r4, %r3, t; }}
+st.global.v2.b32 [%d1], {{%r2, %r4}}; ret; }}
+"""
+"""The `t` of the last block hides the factor `t` of the product in front of it."""
+
+
+@pytest.mark.parametrize("text", [FUNCTIONS, BLOCKS], ids=["functions", "blocks"])
+def test_every_attempt_is_what_its_text_parses_to(text: str) -> None:
+    found = program(text)
+    tried = list(attempts(rewrite(found, text), candidate_pairs(found)))
+    assert any(each.fusions for each in tried)
+    for each in tried:
+        assert is_what_it_parses_to(each.assembled)
+        assert is_what_it_parses_to(each.returned)
+
+
+def test_a_product_is_not_moved_to_where_its_operands_mean_something_else() -> None:
+    found = program(BLOCKS)
+    products = [found.statements[group[0].product].instruction for group in fusable(found, BLOCKS)]
+    assert [each.operands[0] for each in products] == [Register("t$1$1")]
+
+
+def test_no_temporary_takes_a_name_of_the_text() -> None:
+    text = kernel(".reg .b32 %contraction_product_7;", MUL, ADD, STORE)
+    found = program(text)
+    stated = rewrite(found, text)
+    assert [each.assembled for each in attempts(stated, candidate_pairs(found))] == [stated]
+
+
+SAMPLES = sorted(Path(__file__).parents[2].glob("*/tests/samples/**/*.ptx"))
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+def test_rewritten_samples_are_what_their_texts_parse_to(path: Path) -> None:
+    text = path.read_text()
+    found = Program(parse(text, path.name))
+    stated, pairs = rewrite(found, text), candidate_pairs(found)
+    assert is_what_it_parses_to(stated)
+    assert not any(opcode_of(each.opcode).contractible for each in stated.module.kernels[0].instructions)
+    for each in islice(attempts(stated, pairs), 12) if pairs else ():
+        assert is_what_it_parses_to(each.assembled)
+        assert is_what_it_parses_to(each.returned)
 
 
 def test_no_assembler_is_needed_without_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ptxas, "locate", classmethod(lambda *_, **__: pytest.fail("asked for ptxas")))
-    settled = settle(kernel("add.f32 %r4, %r0, %r1;", "mul.f32 %r10, %r4, %r2;", STORE), arch="sm_90")
-    assert (settled.method, settled.runs, settled.settled) == (NONE, 0, True)
-    assert "add.rn.f32" in settled.text
-    assert "mul.rn.f32" in settled.text
+    text = kernel("add.f32 %r4, %r0, %r1;", "mul.f32 %r10, %r4, %r2;", STORE)
+    found = audit(parse(text, "kernel.ptx"), text, arch="sm_90")
+    assert (found.method, found.runs, found.resolved) == (NONE, 0, True)
+    assert "add.rn.f32" in found.rewriting.text
+    assert "mul.rn.f32" in found.rewriting.text
 
 
 def test_fusion_off_leaves_no_choice(ptxas: Ptxas) -> None:
-    settled = settle(kernel(MUL, ADD, STORE), ptxas=Ptxas.locate("sm_90", path=ptxas.path, fp_fusion=False))
-    assert (settled.method, settled.runs) == (NONE, 0)
+    found = audited(kernel(MUL, ADD, STORE), Ptxas.locate("sm_90", path=ptxas.path, fp_fusion=False))
+    assert (found.method, found.runs) == (NONE, 0)
 
 
 @pytest.mark.parametrize(
@@ -158,38 +267,50 @@ def test_fusion_off_leaves_no_choice(ptxas: Ptxas) -> None:
              "st.global.b64 [%rd2], %d4;"),
             FUSED, rows((1, 2)),
         ),
+        # all lanes hold one value, so that the shuffle is a copy
+        (
+            ("ld.param.f32 %r5, [s];", "mul.f32 %r4, %r5, %r5;", "shfl.sync.bfly.b32 %r6, %r4, 1, 31, -1;",
+             "add.f32 %r10, %r6, %r2;", STORE),
+            "unresolved", (),
+        ),
         # the scaled product has no instruction in PTX that says it
-        ((MUL, "mul.f32 %r10, %r4, 0f3F000000;", STORE), "unsettled", ()),
-        (("div.full.f32 %r4, %r0, %r1;", "mul.rn.f32 %r10, %r4, 0f40000000;", STORE), "unsettled", ()),
+        (
+            ("mov.b32 %r9, 0f3F000000;", "shfl.sync.bfly.b32 %r5, %r9, 1, 31, -1;", MUL, "mul.f32 %r10, %r4, %r5;",
+             STORE),
+            "unresolved", (),
+        ),
+        ((MUL, "mul.f32 %r10, %r4, 0f3F000000;", STORE), "unresolved", ()),
+        (("div.full.f32 %r4, %r0, %r1;", "mul.rn.f32 %r10, %r4, 0f40000000;", STORE), "unresolved", ()),
         ((MUL, "mul.f32 %r10, %r4, 0f41800000;", STORE), EQUAL, ()),
-        (("rcp.approx.f32 %r4, %r0;", ADD, STORE), "unsettled", ()),
+        (("rcp.approx.f32 %r4, %r0;", ADD, STORE), "unresolved", ()),
     ],
 )  # fmt: skip
-def test_settle(ptxas: Ptxas, lines: tuple[str, ...], method: str, pairs: tuple[tuple[int, int], ...]) -> None:
+def test_audit(ptxas: Ptxas, lines: tuple[str, ...], method: str, pairs: tuple[tuple[int, int], ...]) -> None:
     text = kernel(*lines)
-    settled = settle(text, ptxas=ptxas, entry="kernel")
-    assert (settled.method, settled.pairs) == (method, pairs), settled.reason
-    if method == "unsettled":
-        assert settled.text == text
-        assert f"line {candidates(text)[0][0]}" in settled.reason
+    found = audited(text, ptxas)
+    assert (found.method, found.pairs) == (method, pairs), found.reason
+    if method == "unresolved":
+        assert found.rewriting.text == text
+        assert f"line {candidates(parse(text, 'kernel.ptx'))[0][0]}" in found.reason
     else:
-        assert not any(statement.contractible for statement in scan(settled.text).statements)
-        assert ptxas.digest(settled.text, fuse=False) == ptxas.digest(text)
+        assert not any(statement.contractible for statement in program(found.rewriting.text).statements)
+        assert ptxas.digest(found.rewriting.text, fuse=False) == ptxas.digest(text)
+    assert is_what_it_parses_to(found.rewriting)
 
 
 def test_one_more_store_changes_what_is_fused(ptxas: Ptxas) -> None:
     """Both texts give the first output the same expression; only one of them rounds its product."""
     once, twice = kernel(MUL, ADD, STORE), kernel(MUL, ADD, STORE, "st.global.b32 [%rd2+4], %r4;")
-    assert "fma.rn.f32 %r10" in settle(once, ptxas=ptxas).text
-    assert "add.rn.f32 %r10" in settle(twice, ptxas=ptxas).text
+    assert "fma.rn.f32 %r10" in audited(once, ptxas).rewriting.text
+    assert "add.rn.f32 %r10" in audited(twice, ptxas).rewriting.text
 
 
 def test_a_larger_number_of_uses_of_a_quotient(ptxas: Ptxas) -> None:
     """The mean of a normalisation is subtracted unrounded."""
     uses = [f"sub.f32 %r{10 + i}, %r{i}, %r5; st.global.b32 [%rd2+{4 * i}], %r{10 + i};" for i in range(4)]
     text = kernel("ld.param.u32 %r8, [n];", "cvt.rn.f32.s32 %r9, %r8;", "div.full.f32 %r5, %r0, %r9;", *uses)
-    settled = settle(text, ptxas=ptxas)
-    assert (settled.method, settled.pairs) == (FUSED, rows((2, 3), (2, 4), (2, 5), (2, 6)))
+    found = audited(text, ptxas)
+    assert (found.method, found.pairs) == (FUSED, rows((2, 3), (2, 4), (2, 5), (2, 6)))
 
 
 def _random_body(seed: int) -> list[str]:
@@ -208,38 +329,50 @@ def _random_body(seed: int) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_no_settled_text_differs_from_the_machine(ptxas: Ptxas, seed: int) -> None:
-    """What is settled has the original's machine code; what says "fused" has not the code of the unfused text."""
+def test_no_resolved_text_differs_from_the_machine(ptxas: Ptxas, seed: int) -> None:
+    """What is resolved has the original's machine code; what says "fused" has not the code of the unfused text."""
     text = kernel(*_random_body(seed))
-    settled = settle(text, ptxas=ptxas)
-    unfused = ptxas.digest(rewrite(scan(text)), fuse=False)
-    if settled.method == FUSED:
+    found = audited(text, ptxas)
+    unfused = ptxas.digest(rewrite(program(text), text).text, fuse=False)
+    if found.method == FUSED:
         assert unfused != ptxas.digest(text)
-        assert "fma.rn" in settled.text
-    elif settled.settled:
-        assert "fma" not in settled.text
+        assert "fma.rn" in found.rewriting.text
+    elif found.resolved:
+        assert "fma" not in found.rewriting.text
         assert unfused == ptxas.digest(text)
+    assert is_what_it_parses_to(found.rewriting)
 
 
-def test_most_random_kernels_are_settled(ptxas: Ptxas) -> None:
-    methods: list[str] = [settle(kernel(*_random_body(seed)), ptxas=ptxas).method for seed in range(60)]
+def test_most_random_kernels_are_resolved(ptxas: Ptxas) -> None:
+    methods: list[str] = [audited(kernel(*_random_body(seed)), ptxas).method for seed in range(60)]
     assert methods.count(NONE) == 31
-    assert methods.count("unsettled") == 2
+    assert methods.count("unresolved") == 2
     assert methods.count(FUSED) == 5
 
 
 def test_the_kernels_own_object_file_takes_the_place_of_a_run(ptxas: Ptxas) -> None:
     text, other = kernel(MUL, ADD, STORE), kernel(MUL, "add.rn.f32 %r10, %r4, %r2;", STORE)
-    settled = settle(text, ptxas=ptxas, cubin=ptxas.assemble(text))
-    assert (settled.method, settled.pairs) == (FUSED, rows((0, 1)))
+    found = audited(text, ptxas, ptxas.assemble(text))
+    assert (found.method, found.pairs) == (FUSED, rows((0, 1)))
     # an object file that was made otherwise is believed, not the text
-    assert settle(text, ptxas=ptxas, cubin=ptxas.assemble(other)).method == EQUAL
-    assert settle(text, ptxas=ptxas, cubin=b"nonsense").method == "unsettled"
+    assert audited(text, ptxas, ptxas.assemble(other)).method == EQUAL
+    assert audited(text, ptxas, b"nonsense").method == "unresolved"
 
 
-def test_text_that_ptxas_refuses_is_unsettled(ptxas: Ptxas) -> None:
-    settled = settle(kernel(MUL, ADD, "no.such.instruction;"), ptxas=ptxas)
-    assert settled.method == "unsettled"
-    assert settled.reason.startswith("ptxas refuses the text: ")
+def test_audits_in_several_threads_are_those_of_one(ptxas: Ptxas) -> None:
+    texts = [kernel(MUL, ADD, STORE), *(kernel(*_random_body(seed)) for seed in range(7))] * 2
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda text: audited(text, ptxas), texts))
+    for text, found in zip(texts, together, strict=True):
+        alone = audited(text, ptxas)
+        assert (found.method, found.pairs, found.rewriting.module) == (
+            alone.method, alone.pairs, alone.rewriting.module,
+        )  # fmt: skip
+
+
+def test_text_that_ptxas_refuses_is_unresolved(ptxas: Ptxas) -> None:
+    found = audited(kernel(MUL, ADD, "no.such.instruction;"), ptxas)
+    assert found.method == "unresolved"
+    assert found.reason.startswith("ptxas refuses the text: ")
     with pytest.raises(AssemblyFailed, match="refuses"):
         ptxas.digest("nonsense")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from bitwise_core.engine.launch_exact import results
+from bitwise_core.engine.concrete import results
 from bitwise_core.machine.domain import Unreadable
 from ptx_programs import hashes, known, run
 

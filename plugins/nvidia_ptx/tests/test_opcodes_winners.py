@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from bitwise_core.engine.launch_exact import results
+from bitwise_core.engine.concrete import results
 from bitwise_core.machine.launch import POINTER_SHIFT
 from ptx_programs import run
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bitwise_core.descriptors import GEMMDesc, read
-from bitwise_nvidia_ptx.products import prepared, run, tuning
+from bitwise_nvidia_ptx.products import measured, prepared, run
 from bitwise_nvidia_ptx.products.launch import KernelCall
 from bitwise_nvidia_ptx.products.plan import MatrixPlan, Slices, plan
 from bitwise_nvidia_ptx.products.ranking import SHARED, choices, costs, expected
@@ -19,7 +19,8 @@ from bitwise_nvidia_ptx.products.schedule import Schedule, check, default
 
 WGMMA = "instruction=instruction(architecture=sm_90 family=wgmma k=16) instruction_k=16"
 MMA = (
-    "instruction=instruction(architecture=sm_90 family=mma.sync k=16) instruction_k=16 k_loop_step=64 short_turn=first"
+    "instruction=instruction(architecture=sm_90 family=mma.sync k=16) instruction_k=16 k_loop_step=64 "
+    "short_iteration=first"
 )
 FP8 = "instruction=instruction(architecture=sm_90 family=wgmma k=32) instruction_k=32 k_cuts=[cut(span=128)]"
 
@@ -48,7 +49,7 @@ def test_what_is_tried_fits_and_ends_with_what_runs_everywhere(desc: GEMMDesc, m
             assert (each.block_m + each.block_n) * each.block_k * size * each.stages <= SHARED
 
 
-def test_short_turns_first_are_tried_by_pointers_alone() -> None:
+def test_short_iterations_first_are_tried_by_pointers_alone() -> None:
     found = choices(plan(matrix(169, MMA)), 512, 512)
     assert len(found) > 4
     assert not any(each.mapped for each in found)
@@ -65,20 +66,20 @@ def test_expected_times_grow_with_the_work() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(tuning.VARIABLE, str(tmp_path / "kept" / "schedules.json"))
-    monkeypatch.setattr(tuning, "_tuned", {})
-    monkeypatch.setattr(tuning, "key_of", lambda desc, a, b, out: f"{desc.k} {out.shape}")
-    tuning._read.cache_clear()
-    return tuning.kept_in()
+    monkeypatch.setenv(measured.VARIABLE, str(tmp_path / "kept" / "schedules.json"))
+    monkeypatch.setattr(measured, "_tuned", {})
+    monkeypatch.setattr(measured, "key_of", lambda desc, a, b, out: f"{desc.k} {out.shape}")
+    measured._read.cache_clear()
+    return measured.kept_in()
 
 
 def test_a_kept_schedule_comes_first_in_later_processes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     desc, out = matrix(4096, WGMMA), SimpleNamespace(shape=(512, 512))
     chosen = Schedule(64, 64, 64, 8, 4, 5, 0, True)
-    tuning.keep("4096 (512, 512)", chosen, folder)
-    tuning.keep("other", Schedule(64, 64), folder)
-    monkeypatch.setattr(tuning, "_tuned", {})
-    found = list(tuning.candidates(desc, plan(desc), None, None, out, 4))  # type: ignore[arg-type]
+    measured.keep("4096 (512, 512)", chosen, folder)
+    measured.keep("other", Schedule(64, 64), folder)
+    monkeypatch.setattr(measured, "_tuned", {})
+    found = list(measured.candidates(desc, plan(desc), None, None, out, 4))  # type: ignore[arg-type]
     assert found[0] == chosen
     assert found[1:][-4:] == choices(plan(desc), 512, 512, most=4)
 
@@ -88,19 +89,19 @@ def test_a_file_that_cannot_be_read_keeps_none(folder: Path, text: str) -> None:
     folder.parent.mkdir(parents=True)
     folder.write_text(text)
     desc, out = matrix(4096, WGMMA), SimpleNamespace(shape=(512, 520))
-    found = list(tuning.candidates(desc, plan(desc), None, None, out, 4))  # type: ignore[arg-type]
+    found = list(measured.candidates(desc, plan(desc), None, None, out, 4))  # type: ignore[arg-type]
     assert found == choices(plan(desc), 512, 520, most=4)
 
 
 def test_shipped_schedules_are_of_their_shapes() -> None:
-    for (m, n, k, slices, block), chosen in tuning._table().items():
+    for (m, n, k, slices, block), chosen in measured._table().items():
         made = MatrixPlan(k, Slices(slices, -(-k // slices)), 0, False, block)
         assert chosen.mapped
-        assert tuning.shipped(made, m, n) == chosen
-        assert tuning.shipped(made, m + 1, n) is None
+        assert measured.shipped(made, m, n) == chosen
+        assert measured.shipped(made, m + 1, n) is None
         if slices == 1:
             check(made, chosen)
-    assert json.loads(Path(tuning.__file__).with_name("data").joinpath("schedules-sm90.json").read_text())[
+    assert json.loads(Path(measured.__file__).with_name("data").joinpath("schedules-sm90.json").read_text())[
         "environment"
     ]
 
@@ -213,7 +214,7 @@ def test_kernels_are_compared_with_others_when_they_first_run(monkeypatch: pytes
     assert first() == [chosen]
     monkeypatch.setattr(run, "_compared", set())
     wrong.append(f"{chosen.block_m} True")
-    with pytest.raises(tuning.Unequal, match="nothing here can say which"):
+    with pytest.raises(measured.Unequal, match="nothing here can say which"):
         first()
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     assert first() == [chosen]

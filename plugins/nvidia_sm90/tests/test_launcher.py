@@ -14,12 +14,13 @@ import pytest
 
 from bitwise_core.descriptors import DescriptorError, GEMMDesc, index_bits, read, write
 from bitwise_core.evaluation import evaluate
+from bitwise_core.hardware import Hardware
 from bitwise_core.numeric import FLOAT_FORMATS, storage
 from bitwise_nvidia_ptx.products.plan import plan
 from bitwise_nvidia_sm90 import launcher, matrix_units
 
 RUNS = json.loads((Path(__file__).parent / "samples" / "launchers" / "products_sm_90.json").read_text())["runs"]
-UNITS = {row.name: row for row in matrix_units.ROWS}
+HARDWARE = Hardware({row.name: row for row in matrix_units.ROWS})
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run["descriptor"])
@@ -33,7 +34,7 @@ def test_its_samples_are_descriptors_that_the_kernels_run(run: dict[str, object]
     operands = [
         np.zeros(shape, storage(FLOAT_FORMATS[dtype].bits)) for dtype, shape in zip(dtypes, shapes, strict=True)
     ]
-    assert not evaluate(desc, *operands, units=UNITS).any()
+    assert not evaluate(desc, *operands, hardware=HARDWARE).any()
 
 
 def missing(monkeypatch: pytest.MonkeyPatch, installed: set[str], capability: tuple[int, int] | None) -> str | None:

@@ -12,13 +12,14 @@ import pytest
 from bitwise_core import registry
 from bitwise_core.checker import Options, Source, prepare
 from bitwise_core.descriptors import Cut, GEMMDesc, Instruction, read
+from bitwise_core.descriptors.merge_orders import MERGE_ORDERS, Addition, MergeOrder, index_bits
 from bitwise_core.engine.execution import execute
-from bitwise_core.evaluation import evaluate
+from bitwise_core.equivalence import partition
+from bitwise_core.installed import evaluate
 from bitwise_core.machine.launch import Launch
 from bitwise_core.numeric import FLOAT_FORMATS, Bits, storage
-from bitwise_core.partition import partition
 from bitwise_nvidia_ptx.products.launch import Map, calls
-from bitwise_nvidia_ptx.products.plan import Refused, plan
+from bitwise_nvidia_ptx.products.plan import SLICE_ORDERS, Refused, plan
 from bitwise_nvidia_ptx.products.schedule import Schedule, default
 
 TYPES = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32", "e4m3": "fp8e4nv", "e5m2": "fp8e5"}
@@ -96,7 +97,7 @@ def ran(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = 
         captured = compile_configuration(call.kernel, arguments, dict(call.constants), grid=call.grid, **call.options)
         launch = Launch.model_validate({"file": "product.ptx", **captured.manifest_entry})
         source = Source("product", captured.assembly, launch)
-        ready = prepare(source, registry.default().arch("sm_90"), Options(trust_text=True)).ready
+        ready = prepare(source, registry.default().arch("sm_90"), Options(audit_contraction=False))
         state.update(execute(ready, {name: state[name] for name in launch.buffers()}).after)
     return state["C"].view(storage(8 * size)).reshape(m, n)
 
@@ -107,7 +108,7 @@ def test_sums_of_minus_zeros_start_where_the_descriptor_says(kind: str, start: s
     pytest.importorskip("triton")
     if kind == "slices":  # each of 48 products of -2^-40, which fp16 rounds to -0
         cut = f"k_cuts=[cut(span=48 start={start} partial_dtype=fp16)]"
-        desc, left, right = matrix(169, MMA, f"k_loop_step=64 short_turn=first {cut}"), 0x8010, 0x0010
+        desc, left, right = matrix(169, MMA, f"k_loop_step=64 short_iteration=first {cut}"), 0x8010, 0x0010
     else:  # products of -2^-266, which fp32 rounds to -0
         cut = f"cut(count=4 start={start}) cut(span=33)" if kind == "lanes" else f"cut(count=33 start={start})"
         desc, left, right = scalar(130, cut, "bf16"), 0x8001, 0x0001
@@ -187,13 +188,13 @@ def test_one_slice_alone_starts_where_the_descriptor_says(start: str, chosen: Sc
             matrix(432, "family=wgmma k=32", "k_cuts=[cut(span=256) cut(span=128)]", "e4m3", "bf16"),
             24, 96, Schedule(64, 32, 128, 8, 4, 3, 0, True, True),
         ),
-        (matrix(107, HALF, "k_loop_step=32 short_turn=first"), 16, 16, None),
-        (matrix(169, MMA, "k_loop_step=64 short_turn=first", "bf16"), 16, 16, None),
+        (matrix(107, HALF, "k_loop_step=32 short_iteration=first"), 16, 16, None),
+        (matrix(169, MMA, "k_loop_step=64 short_iteration=first", "bf16"), 16, 16, None),
         (
-            matrix(300, HALF, "k_loop_step=32 short_turn=first k_cuts=[cut(span=104 partial_dtype=bf16)]", "bf16"),
+            matrix(300, HALF, "k_loop_step=32 short_iteration=first k_cuts=[cut(span=104 partial_dtype=bf16)]", "bf16"),
             17, 9, None,
         ),
-        (matrix(300, MMA, "k_loop_step=64 short_turn=first k_cuts=[cut(span=104 merge_dtype=fp16)]"), 17, 9, None),
+        (matrix(300, MMA, "k_loop_step=64 short_iteration=first k_cuts=[cut(span=104 merge_dtype=fp16)]"), 17, 9, None),
         (matrix(432, "family=wgmma k=32", "k_cuts=[cut(span=256) cut(span=128)]", "e4m3", "bf16"), 5, 32, None),
         (scalar(300, "cut(layout=strided count=32 merge=halves)"), 1, 12, None),
         (scalar(300, "cut(layout=strided count=2 tile=64 merge=halves)", "bf16"), 1, 12, Schedule(16, 1, 3)),
@@ -260,6 +261,61 @@ def test_what_cannot_be_honoured_is_refused(why: str, desc: GEMMDesc) -> None:
         plan(desc)
 
 
+def _middle_first(count: int) -> list[Addition]:
+    """Round after round by a bit of the lane's number, from bit 1 upwards, and bit 0 last."""
+    found, left, bits = [], list(range(count)), (count - 1).bit_length()
+    for bit in (*range(1, bits), 0)[:bits]:
+        left = [part for part in left if not part >> bit & 1]
+        found += [(part, part + (1 << bit)) for part in left]
+    return found
+
+
+def _outside_in(count: int) -> list[Addition]:
+    return [(part, count - 1 - part) for part in range(count // 2)] + [(0, part) for part in range(1, (count + 1) // 2)]
+
+
+ADDED = (
+    MergeOrder("odd-last", "one after the other, the odd ones last",
+               lambda count: [(0, part) for part in (*range(2, count, 2), *range(1, count, 2))]),
+    MergeOrder("middle-first", "in rounds, the middle bit first", _middle_first, "a balanced tree", True),
+    MergeOrder("outside-in", "in pairs from both ends", _outside_in, "pairs in a chain"),
+)  # fmt: skip
+
+
+def test_every_order_of_lanes_is_run_or_refused_in_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton")
+    for order in ADDED:
+        monkeypatch.setitem(MERGE_ORDERS, order.name, order)
+    random = np.random.default_rng(8)
+    a, b = drawn((2, 300), "fp16", random), drawn((300, 3), "fp16", random)
+    found = {}
+    for name, order in MERGE_ORDERS.items():
+        cut = f"cut(layout=strided count=8 tile=4 merge={name})"
+        desc = scalar(300, cut).model_copy(update={"output_dtype": "fp32"})
+        if order.running_sum or index_bits(order, 8):
+            found[name] = ran(desc, a, b, None).tobytes()
+            assert found[name] == evaluate(desc, a, b).tobytes()
+        else:
+            with pytest.raises(
+                Refused, match=f"^lanes added {order.words}: these kernels add them one after the other"
+            ):
+                plan(desc)
+    assert MERGE_ORDERS.keys() - found.keys() == {"outside-in"}
+    assert len(set(found.values())) == len(found)
+
+
+def test_every_order_of_slices_is_run_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for order in ADDED:
+        monkeypatch.setitem(MERGE_ORDERS, order.name, order)
+    for name in MERGE_ORDERS:
+        desc = matrix(512, WGMMA, f"k_cuts=[cut(count=4 tile=16 merge={name})]")
+        if name in SLICE_ORDERS:
+            assert plan(desc).slices.number == 4
+        else:
+            with pytest.raises(Refused, match=r"the last one short, added one after the other$"):
+                plan(desc)
+
+
 def test_a_schedule_that_would_move_bits_is_refused() -> None:
     def workspace(shape: tuple[int, ...], dtype: str) -> Matrix:
         raise AssertionError(shape, dtype)
@@ -272,7 +328,7 @@ def test_a_schedule_that_would_move_bits_is_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(Refused, match="fp8 takes turns of 128 k"):
             calls(plan(desc), chosen, *sides, workspace)
-    first = matrix(107, MMA, "k_loop_step=32 short_turn=first")
+    first = matrix(107, MMA, "k_loop_step=32 short_iteration=first")
     with pytest.raises(Refused, match="part the turn of 32 evenly"):
         calls(plan(first), Schedule(64, 64, 64), *sides, workspace)
 
@@ -349,7 +405,7 @@ def test_schedules_of_one_descriptor_are_one_class_to_the_checker() -> None:
         Schedule(64, 32, 64, 8, 4, 3, 0, True, True), Schedule(64, 64, 64, 8, 4, 2, 0, True, False, 2),
     )  # fmt: skip
     sources = [captured(matrix(200, WGMMA), 128, 64, chosen) for chosen in schedules]
-    sources.append(captured(matrix(200, HALF, "k_loop_step=32 short_turn=first"), 128, 64, Schedule(64, 32, 64)))
-    found = partition(sources, "sm_90", Options(trust_text=True))
+    sources.append(captured(matrix(200, HALF, "k_loop_step=32 short_iteration=first"), 128, 64, Schedule(64, 32, 64)))
+    found = partition(sources, "sm_90", Options(audit_contraction=False))
     assert not found.unknown
     assert [len(each) for each in found.classes] == [7, 1]

@@ -1,1 +1,18 @@
-"""Matrix products of PyTorch tensors with chosen bits: products from a descriptor, lock files, dispatch."""
+"""Matrix products of PyTorch tensors in bits that a descriptor decides, or those of a library or of a lock file."""
+
+from __future__ import annotations
+
+from bitwise_torch.dispatch_mode import locked_products, recorded_products
+from bitwise_torch.products import DroppedWarning, ProductError, Undescribed, describe, matmul
+from bitwise_torch.tuning import tune
+
+__all__ = [
+    "DroppedWarning",
+    "ProductError",
+    "Undescribed",
+    "describe",
+    "locked_products",
+    "matmul",
+    "recorded_products",
+    "tune",
+]

@@ -123,7 +123,7 @@ def record(library: Any, seed: int, count: int, numbers: int) -> dict[str, Any]:
 
 def checked(content: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
     """Each shape and its outcome: `equal`, `different`, or the reason why it is not covered."""
-    from bitwise_core.evaluation import evaluate
+    from bitwise_core.installed import evaluate
 
     known = profile(content["library"], content["capability"])
     for row in content["rows"]:

@@ -31,10 +31,10 @@ from bitwise_bench.cublas.portable_operands import DRAWS, Operands
 from bitwise_bench.cublas.random_queries import REGIMES, random_query
 from bitwise_bench.cublas.worker_processes import run_workers
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.locks import Lock, locked, read_lock
 from bitwise_core.problems import Problem
 from bitwise_cublas_profiles.profile import Profile, profile
 from bitwise_cublas_profiles.query import CublasError, GemmQuery, HeuristicResult, query_of_problem
+from bitwise_torch.locks import Lock, locked, read_lock
 
 MAXIMUM_OUTPUT, MAXIMUM_OPERAND, MAXIMUM_PRODUCTS = 1 << 21, 1 << 24, 1 << 33
 MAXIMUM_EVALUATED = 1 << 19
@@ -172,7 +172,7 @@ class Replay:
 
     def row(self, recorded: Sequence[Any]) -> list[Any]:
         """The row of COLUMNS for one recorded hash."""
-        from bitwise_core.products import matmul
+        from bitwise_torch import matmul
 
         row = dict(zip(BYTES, recorded, strict=True))
         number, wanted = row["number"], row["sha256"]
@@ -284,7 +284,7 @@ def archive(given: argparse.Namespace) -> int:
 
 def checked(whole: dict[str, Any], count: int) -> Iterator[tuple[dict[str, Any], bool]]:
     """The first `count` small GEMMs of an archived file, and whether the CPU evaluation has the recorded bytes."""
-    from bitwise_core.products import matmul
+    from bitwise_torch import matmul
 
     content = Lock.from_text(json.dumps(whole["lock"]))
     machine = Machine(None, "none", Operands(whole["bytes"]["seed"], "cpu"))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_core.descriptors import GEMMDesc, Instruction, per_mma, single_pass, split_k
+from bitwise_torch.operands import TensorArrays
 
 Task = tuple[str, tuple[Any, ...]]
 
@@ -82,7 +83,7 @@ def _callable(task: Task) -> tuple[Callable[..., Any], tuple[Any, ...], GEMMDesc
     """A function, the arguments of its reconstruction, and the reference descriptor."""
     import torch
 
-    from bitwise_core.products import describe, matmul
+    from bitwise_torch import describe, matmul
 
     kind, about = task
     if kind == "sum":
@@ -121,16 +122,19 @@ def _callable(task: Task) -> tuple[Callable[..., Any], tuple[Any, ...], GEMMDesc
 
 def read(task: Task) -> dict[str, Any]:
     """The reconstruction of one callable: its descriptor or the open questions, and whether it equals the reference."""
+    from bitwise_core import registry
     from bitwise_core.reconstruction import reconstruct_product, reconstruct_sum, same
 
-    start = time.monotonic()
+    start, units = time.monotonic(), registry.default().matrix_units
     found: dict[str, Any] = {"task": task[0], "of": list(task[1])}
     try:
         function, arguments, known, options = _callable(task)
         if known is None:
-            made = reconstruct_sum(function, *arguments, device="cuda", **options)
+            made = reconstruct_sum(function, *arguments, arrays=TensorArrays("cuda"), **options)
         else:
-            made = reconstruct_product(function, *arguments, device="cuda", architecture="sm_90", **options)
+            made = reconstruct_product(
+                function, *arguments, units=units, arrays=TensorArrays("cuda"), architecture="sm_90", **options
+            )
         among = [each for each in made.survivors if known is not None and isinstance(each, GEMMDesc)]
         found |= {
             "descriptor": str(made.desc) if made.desc is not None else None, "open": list(made.open),
@@ -140,7 +144,7 @@ def read(task: Task) -> dict[str, Any]:
             "probes": made.revealed.probes, "launches": made.revealed.launches,
         }  # fmt: skip
         if known is not None:
-            right = any(same(each, known) for each in among)
+            right = any(same(each, known, units) for each in among)
             found["outcome"] = ("equal" if made.desc is not None else "among") if right else (
                 "different" if made.desc is not None else "open"
             )  # fmt: skip

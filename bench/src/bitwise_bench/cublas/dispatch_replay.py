@@ -19,8 +19,8 @@ from typing import Any
 from bitwise_bench.cublas.portable_operands import DRAWS, Operands
 from bitwise_bench.cublas.unprofiled_features import FeatureComparison, query_of_number
 from bitwise_bench.cublas.worker_processes import run_workers
-from bitwise_core.products import locked_products, recorded_products
 from bitwise_cublas_profiles.query import CublasError, GemmQuery
+from bitwise_torch import locked_products, recorded_products
 
 COLUMNS = ("number", "kind", "m", "n", "k", "batch", "a", "transposes", "outcome", "rounded first", "about")
 """`outcome` is equal, different, or declined. `rounded first` applies to a bias: the sum is rounded before it is added.

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.cublas.portable_operands import Operands
-from bitwise_core.locks import read_lock
-from bitwise_core.products import locked_products, recorded_products
+from bitwise_torch import locked_products, recorded_products
+from bitwise_torch.locks import read_lock
 
 CASES = tuple((dtype, rows, width) for dtype in ("fp16", "bf16") for rows, width in (
     (16, 4096), (48, 2048), (64, 5120), (256, 2048), (512, 4096), (2048, 2048),

@@ -23,6 +23,7 @@ from bitwise_cublas_profiles import report
 from bitwise_cublas_profiles.audit import audit
 from bitwise_cublas_profiles.library import Library
 from bitwise_cublas_profiles.query import DTYPES, EPILOGUES, CublasError, GemmQuery, HeuristicResult, gemm_query
+from bitwise_torch.operands import TensorArrays
 
 # Attributes that can change bits. Tiles, clusters and swizzles only move work.
 _DECIDING = ("algorithm", "stages", "split_k", "reduction", "custom")
@@ -190,8 +191,8 @@ def _order(library: Library, query: GemmQuery, result: HeuristicResult) -> dict[
     import torch
 
     from bitwise_core.probe import form_of, product_subject, reveal, words
-    from bitwise_core.probe.profile import profile
     from bitwise_cublas_profiles.tensors import operands, run, torch_type
+    from bitwise_torch.kernel_launches import profile
 
     def multiply(a: Any, b: Any) -> Any:
         out = torch.empty((query.m, query.n), dtype=torch_type(query.c), device="cuda")
@@ -209,7 +210,7 @@ def _order(library: Library, query: GemmQuery, result: HeuristicResult) -> dict[
     try:
         names = [str(torch_type(each)).removeprefix("torch.") for each in (query.a, query.b)]
         subject = product_subject(
-            multiply, query.m, query.n, query.k, names[0], dtype_b=names[1], device="cuda",
+            multiply, query.m, query.n, query.k, names[0], dtype_b=names[1], arrays=TensorArrays("cuda"),
             transpose_b=query.transpose_b,
         )  # fmt: skip
         start = time.monotonic()
@@ -247,8 +248,8 @@ def callables(library: Library, _: argparse.Namespace) -> dict[str, Any]:
     }
     found: dict[str, Any] = {}
     for name, subject in [
-        *((name, partial(reduction_subject, *given, device="cuda")) for name, given in sums.items()),
-        *((name, partial(product_subject, *given, device="cuda")) for name, given in products.items()),
+        *((name, partial(reduction_subject, *given, arrays=TensorArrays("cuda"))) for name, given in sums.items()),
+        *((name, partial(product_subject, *given, arrays=TensorArrays("cuda"))) for name, given in products.items()),
     ]:
         try:
             revealed = reveal(subject())

@@ -27,6 +27,7 @@ from bitwise_bench.cublas.summation_trees import digest
 from bitwise_core.probe.sums import SumTree
 from bitwise_cublas_profiles.library import Library
 from bitwise_cublas_profiles.query import Configuration, CublasError, GemmQuery, HeuristicResult, gemm_query
+from bitwise_torch.operands import TensorArrays
 
 TRANSPOSES = ("NN", "NT", "TN", "TT")
 VECTOR, DOT = 13, 14
@@ -109,7 +110,9 @@ def read(library: Library, query: GemmQuery, result: HeuristicResult, trees: boo
         return out
 
     names = [str(torch_type(each)).removeprefix("torch.") for each in (query.a, query.b)]
-    subject = product_subject(multiply, query.m, query.n, query.k, names[0], dtype_b=names[1], device="cuda")
+    subject = product_subject(
+        multiply, query.m, query.n, query.k, names[0], dtype_b=names[1], arrays=TensorArrays("cuda")
+    )
     found = reveal(subject)
     entry: dict[str, Any] = {"open": list(found.open), "dropped": len(found.dropped)}
     if found.tree is not None:

@@ -35,8 +35,9 @@ from bitwise_core.descriptors import (
     three_level_chain,
     workspace_gemv,
 )
-from bitwise_core.evaluation import evaluate_gemm, unit_of
-from bitwise_core.probe.arrays import patterns_of
+from bitwise_core.evaluation import unit_of
+from bitwise_core.installed import evaluate
+from bitwise_core.probe.arrays import PatternArrays, patterns_of
 from bitwise_core.reconstruction import reconstruct_product, same
 from bitwise_core.reconstruction.nodes import Axis, nodes_of
 from bitwise_core.reconstruction.products import COMPARED, DRAWS, drawn
@@ -133,11 +134,13 @@ def read(task: tuple[str, int]) -> dict[str, Any]:
     desc = FAMILIES[family](source)
     fp8 = desc.left_dtype.startswith("e")
     shape = (24, 24) if fp8 else (1, 128) if number % 2 else (128, 1)
+    units = registry.default().matrix_units
     found = reconstruct_product(
-        lambda a, b: evaluate_gemm(desc, a, b), *shape, desc.k, NAMES[desc.left_dtype],
-        dtype_b=NAMES[desc.right_dtype], patterns=NAMES[desc.output_dtype], architecture=ARCHITECTURE,
+        lambda a, b: evaluate(desc, a, b), *shape, desc.k, NAMES[desc.left_dtype],
+        units=units, dtype_b=NAMES[desc.right_dtype],
+        arrays=PatternArrays(NAMES[desc.output_dtype]), architecture=ARCHITECTURE,
     )  # fmt: skip
-    among = any(isinstance(each, GEMMDesc) and same(each, desc) for each in found.survivors)
+    among = any(isinstance(each, GEMMDesc) and same(each, desc, units) for each in found.survivors)
     if found.desc is not None:
         outcome = "equal" if among else "wrong"
     else:
@@ -175,17 +178,18 @@ def _wrong(desc: GEMMDesc, source: random.Random) -> list[tuple[str, GEMMDesc]]:
 
 def _other(one: GEMMDesc, desc: GEMMDesc) -> bool:
     try:
-        return not same(one, desc)
+        return not same(one, desc, registry.default().matrix_units)
     except DescriptorError:
         return False
 
 
 def _caught(desc: GEMMDesc, change: str, wrong: GEMMDesc) -> dict[str, Any]:
     """The tests that distinguish a wrong descriptor from the right one."""
-    axis = Axis.of(desc.k)
+    axis, units = Axis.of(desc.k), registry.default().matrix_units
+    right, other = (nodes_of(axis, each, unit_of(each, units)) for each in (desc, wrong))
     found: dict[str, Any] = {
         "change": change,
-        "experiments": nodes_of(axis, desc, unit_of(desc)) != nodes_of(axis, wrong, unit_of(wrong)),
+        "experiments": right != other,
         **dict.fromkeys(TESTS[1:], False),
     }
     for kind, a, b in _draws(desc, 5, DRAWS):
@@ -202,7 +206,7 @@ def _draws(desc: GEMMDesc, seed: int, draws: int) -> Any:
 
 
 def _bytes(desc: GEMMDesc, a: Any, b: Any) -> bytes:
-    return np.ascontiguousarray(evaluate_gemm(desc, a, b)).tobytes()
+    return np.ascontiguousarray(evaluate(desc, a, b)).tobytes()
 
 
 def _agree(survivors: Sequence[Any], desc: GEMMDesc) -> bool:

@@ -261,7 +261,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--library", help="path of a libcublasLt (default: PyTorch's)")
     parser.add_argument("--launcher", default="bitwise_nvidia_ptx.products.run", help="module with run and planned")
-    parser.add_argument("--schedules", default="bitwise_nvidia_ptx.products.tuning", help="module with candidates")
+    parser.add_argument("--schedules", default="bitwise_nvidia_ptx.products.measured", help="module with candidates")
     given = parser.parse_args(arguments)
     import torch
     import triton

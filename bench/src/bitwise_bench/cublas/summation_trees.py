@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from bitwise_core.descriptors import Cut, GEMMDesc
-from bitwise_core.descriptors.cuts import grouped, rounds
+from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.descriptors.walk import FILL, Part, instructions, parts_of
 from bitwise_core.probe.sums import SumTree, in_order
 
@@ -32,7 +31,8 @@ def _part(desc: GEMMDesc, part: Part, nodes: list[list[int]]) -> Child:
     if not len(part.positions):
         return None
     if part.cut is not None:
-        return _merged([_part(desc, each, nodes) for each in part.parts], part.cut, nodes)
+        found = [_part(desc, each, nodes) for each in part.parts]
+        return part.cut.part_steps(len(found)).run(found, None, lambda one, other: _node([one, other], nodes))
     current: Child = None
     for instruction in instructions(desc, part.positions).tolist():
         group = [position for position in instruction if position != FILL]
@@ -46,15 +46,3 @@ def _node(children: list[Child], nodes: list[list[int]]) -> Child:
         return real[0] if real else None
     nodes.append(real)
     return ~(len(nodes) - 1)
-
-
-def _merged(parts: list[Child], cut: Cut, nodes: list[list[int]]) -> Child:
-    if cut.groups:
-        empty, additions, result = grouped(cut, len(parts))
-        parts += [None] * empty
-    else:
-        additions = rounds(cut.merge, len(parts))
-        result = additions[-1][0] if additions else 0
-    for into, other in additions:
-        parts[into] = _node([parts[into], parts[other]], nodes)
-    return parts[result]

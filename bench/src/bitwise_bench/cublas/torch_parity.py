@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.cublas.random_queries import random_query
-from bitwise_core.products import DroppedWarning, Undescribed, describe, matmul, tune
+from bitwise_torch import DroppedWarning, Undescribed, describe, matmul, tune
 
 LAUNCHER = "bitwise_nvidia_ptx.products.run"
 """The module whose `bare` launches a product through Triton's own dispatch."""

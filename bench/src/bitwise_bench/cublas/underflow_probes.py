@@ -131,7 +131,7 @@ def query_and_configuration(line: dict[str, Any]) -> tuple[GemmQuery, Configurat
 
 def outcome(line: dict[str, Any], known: Profile) -> str:
     """`equal`, `different`, or why there is no descriptor. Layouts without rows are extrapolated."""
-    from bitwise_core.evaluation import evaluate
+    from bitwise_core.installed import evaluate
 
     query, configuration = query_and_configuration(line)
     try:

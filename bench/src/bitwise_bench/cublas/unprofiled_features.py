@@ -115,9 +115,9 @@ class FeatureComparison:
 
     def compared(self, number: int, kind: str, query: GemmQuery, result: HeuristicResult) -> tuple[str, Any, Any]:
         """Outcome, PyTorch's outcome, and the draws that differ. Raises CublasError and ValueError."""
-        from bitwise_core.products import matmul
         from bitwise_cublas_profiles.describe import descriptor_of
         from bitwise_cublas_profiles.tensors import run, torch_type
+        from bitwise_torch import matmul
 
         torch = self.torch
         plain = replace(query, batch=1, epilogue="none", ld_a=None, ld_b=None, stride_a=None, stride_b=None)
@@ -160,7 +160,7 @@ class FeatureComparison:
 
     def biased(self, a: Any, b: Any, bias: Any, desc: GEMMDesc, wide: GEMMDesc) -> Any:
         """The fp32 sum plus a bias, rounded once. If no kernel has an fp32 output, the sum is rounded first, too."""
-        from bitwise_core.products import matmul
+        from bitwise_torch import matmul
 
         try:
             sums = matmul(a, b, desc=wide)
@@ -170,7 +170,7 @@ class FeatureComparison:
 
     def alternatives(self, desc: GEMMDesc, a: Any, b: Any, bias: Any) -> Iterator[tuple[str, Any]]:
         """Other ways to add a bias, by name, with their outputs."""
-        from bitwise_core.products import matmul
+        from bitwise_torch import matmul
 
         dtype = bias.dtype
         yield "rounded first", (matmul(a, b, desc=desc).float() + bias.float()).to(dtype)

@@ -57,7 +57,7 @@ def prove(
     block are left out and named.
     """
     from bitwise_core.checker import Options
-    from bitwise_core.partition import partition
+    from bitwise_core.equivalence import partition
     from bitwise_triton.equivalence import source_of
 
     start = time.monotonic()

@@ -1,4 +1,4 @@
-"""The suite that every plugin takes, by one test module of its own with its samples beside it:
+"""The conformance suite of plugins.  A plugin runs it by one test module, with its samples beside it:
 
     from pathlib import Path
 
@@ -7,64 +7,68 @@
 
     SUITE = Suite(plugin, Path(__file__).parent / "samples")
 
-`bitwise_conformance.suite.expected` says what lies in the folder of samples.
+`bitwise_conformance.suite.samples` documents the folder of samples.
 """
 
 from __future__ import annotations
 
 import pytest
 
-# Before they are imported: pytest explains the assertions of modules that it is told of.
-pytest.register_assert_rewrite(*(f"{__name__}.{name}_laws" for name in ("text", "meaning", "change", "unit")))
+# pytest rewrites the assertions of these modules only if they are registered before they are imported.
+pytest.register_assert_rewrite(
+    *(f"{__name__}.{name}_laws" for name in ("parsing", "declaration", "semantics", "mutation", "component"))
+)
 
 from bitwise_conformance.suite.cases import pytest_generate_tests  # noqa: E402
-from bitwise_conformance.suite.change_laws import test_changed_kernels_are_not_equal  # noqa: E402
-from bitwise_conformance.suite.meaning_laws import (  # noqa: E402
-    test_a_kernel_is_read,
+from bitwise_conformance.suite.component_laws import (  # noqa: E402
+    test_launchers_match_the_evaluation,
+    test_matrix_unit_vectors,
+    test_profiles_decline_unknown_configurations,
+)
+from bitwise_conformance.suite.declaration_laws import test_instructions_do_what_they_declare  # noqa: E402
+from bitwise_conformance.suite.mutation_laws import test_changed_kernels_are_not_equal  # noqa: E402
+from bitwise_conformance.suite.parsing_laws import (  # noqa: E402
+    test_damaged_texts_are_rejected,
+    test_every_instruction_is_modelled,
+    test_group_files_are_valid,
+    test_known_failures_name_cases,
+    test_parsing_is_deterministic,
+    test_samples_belong_to_the_plugin,
+    test_written_texts_parse_back,
+)
+from bitwise_conformance.suite.semantics_laws import (  # noqa: E402
     test_bytes,
     test_classes,
     test_every_launch,
+    test_kernels_are_read,
     test_listed_changes,
     test_signatures_are_stable,
     test_trees,
-    test_trees_have_the_recorded_bytes,
+    test_trees_evaluate_to_recorded_bytes,
 )
 from bitwise_conformance.suite.suite import Suite  # noqa: E402
-from bitwise_conformance.suite.text_laws import (  # noqa: E402
-    test_a_cut_text_is_refused,
-    test_a_group_can_be_read,
-    test_a_text_is_parsed,
-    test_a_text_is_written,
-    test_every_instruction_is_stated,
-    test_known_failures_name_cases,
-    test_the_samples_are_the_plugins,
-)
-from bitwise_conformance.suite.unit_laws import (  # noqa: E402
-    test_a_launcher_returns_what_is_evaluated,
-    test_a_matrix_unit_has_the_bits_of_its_vectors,
-    test_a_profile_declines_what_it_does_not_know,
-)
 
 __all__ = [
     "Suite",
     "pytest_generate_tests",
-    "test_a_cut_text_is_refused",
-    "test_a_group_can_be_read",
-    "test_a_kernel_is_read",
-    "test_a_launcher_returns_what_is_evaluated",
-    "test_a_matrix_unit_has_the_bits_of_its_vectors",
-    "test_a_profile_declines_what_it_does_not_know",
-    "test_a_text_is_parsed",
-    "test_a_text_is_written",
     "test_bytes",
     "test_changed_kernels_are_not_equal",
     "test_classes",
-    "test_every_instruction_is_stated",
+    "test_damaged_texts_are_rejected",
+    "test_every_instruction_is_modelled",
     "test_every_launch",
+    "test_group_files_are_valid",
+    "test_instructions_do_what_they_declare",
+    "test_kernels_are_read",
     "test_known_failures_name_cases",
+    "test_launchers_match_the_evaluation",
     "test_listed_changes",
+    "test_matrix_unit_vectors",
+    "test_parsing_is_deterministic",
+    "test_profiles_decline_unknown_configurations",
+    "test_samples_belong_to_the_plugin",
     "test_signatures_are_stable",
-    "test_the_samples_are_the_plugins",
     "test_trees",
-    "test_trees_have_the_recorded_bytes",
+    "test_trees_evaluate_to_recorded_bytes",
+    "test_written_texts_parse_back",
 ]

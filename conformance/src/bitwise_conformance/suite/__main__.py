@@ -1,9 +1,9 @@
-"""Writes what is expected of groups of samples that say nothing yet, for their author to check.
+"""Writes expected.json for groups of samples without one, for their author to check.
 
     python -m bitwise_conformance.suite PLUGIN SAMPLES
 
-Every group with a manifest.json and no expected.json gets one: the classes of its kernels, and the tree of the first
-stored element of the last buffer.  The bytes of a run are for the hardware to say.
+The file contains the equivalence classes of the kernels of the group, and the tree of the first element of the last
+buffer, as the plugin reads them.  Recorded runs must come from the hardware.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from bitwise_conformance.suite.expected import Group, Kernel, SampleError
 from bitwise_conformance.suite.reading import OPTIONS, reading, tree
+from bitwise_conformance.suite.samples import Group, Kernel, SampleError
 from bitwise_conformance.suite.suite import Suite
-from bitwise_core.checker import Outcome, verdict
 from bitwise_core.tree import text as tree_text
+from bitwise_core.verdicts import Outcome, verdict
 
 
 def proposal(suite: Suite, group: Group) -> dict[str, object]:
-    """What would be expected of a group if the plugin were right.  Raises SampleError where a kernel is not read."""
+    """Return the content of expected.json if the plugin is correct.  Raises SampleError where a kernel is Unknown."""
     classes: list[list[str]] = []
     for file in group.launches:
         found = reading(suite, Kernel(group, file))
         if found.unknown is not None:
-            raise SampleError(f"{group.folder / file}: is not read: {found.unknown}")
+            raise SampleError(f"{group.folder / file}: the plugin cannot read it: {found.unknown}")
         for each in classes:
             if verdict(found, reading(suite, Kernel(group, each[0])), OPTIONS).outcome is Outcome.EQUAL:
                 each.append(file)

@@ -1,6 +1,6 @@
-"""Which cases a law has: one for every sample that it speaks of, and one that fails for a claim without a sample.
+"""The cases of each law: one for every sample that it applies to, and one that fails for a claim without a sample.
 
-What is not claimed is one case that is skipped, with that reason, so that a report shows what was not looked at.
+What a plugin does not claim is one skipped case with that reason, so that a report shows what was not tested.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from bitwise_conformance.suite.expected import MATRIX_UNITS, Kernel
-from bitwise_conformance.suite.known import known_failures
+from bitwise_conformance.suite.known_failures import known_failures
+from bitwise_conformance.suite.samples import MATRIX_UNITS, Kernel
 from bitwise_conformance.suite.suite import Suite
 from bitwise_core.machine.arch import Arch
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One case of a law, asked of `value`: `lacking` is why it fails at once, `skipped` why it is not run."""
+    """One case of a law with its argument `value`.
+
+    `missing` is the reason why the case fails without a run, `skipped` the reason why it is not run.
+    """
 
     id: str
     value: Any = None
-    lacking: str | None = None
+    missing: str | None = None
     skipped: str | None = None
 
 
@@ -37,12 +40,12 @@ LAWS: dict[str, Collect] = {}
 
 
 def over(collect: Collect) -> Callable[[Law], Callable[[Suite, Case], None]]:
-    """Makes a law a test of every case that `collect` gives."""
+    """Turn a law into a test of every case that `collect` yields."""
 
     def decorate(law: Law) -> Callable[[Suite, Case], None]:
         def test(conformance_suite: Suite, conformance_case: Case) -> None:
-            if conformance_case.lacking is not None:
-                pytest.fail(conformance_case.lacking, pytrace=False)
+            if conformance_case.missing is not None:
+                pytest.fail(conformance_case.missing, pytrace=False)
             if conformance_case.skipped is not None:
                 pytest.skip(conformance_case.skipped)
             law(conformance_suite, conformance_case.value)
@@ -56,13 +59,13 @@ def over(collect: Collect) -> Callable[[Law], Callable[[Suite, Case], None]]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrises the laws that a test module imports with the samples of its SUITE."""
+    """Parametrise the laws that a test module imports with the samples of its SUITE."""
     name = metafunc.function.__name__
     if name not in LAWS or "conformance_case" not in metafunc.fixturenames:
         return
     suite = getattr(metafunc.module, "SUITE", None)
     if not isinstance(suite, Suite):
-        raise pytest.UsageError(f"{metafunc.module.__name__}: has no SUITE = Suite(plugin, samples)")
+        raise pytest.UsageError(f"{metafunc.module.__name__}: defines no SUITE; add SUITE = Suite(plugin, samples)")
     failures = known_failures(suite)
     parameters = []
     for case in LAWS[name](suite):
@@ -73,17 +76,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def every_id(suite: Suite) -> list[str]:
-    """The ids of all cases of all laws, as a file of known failures names them."""
+    """Return the ids of all cases of all laws, as a file of known failures names them."""
     return [f"{law}[{case.id}]" for law, collect in LAWS.items() for case in collect(suite)]
 
 
 def once(suite: Suite) -> Iterator[Case]:
-    """The plugin as a whole."""
+    """Yield the plugin as a whole."""
     yield Case("plugin", suite)
 
 
 def arches(suite: Suite) -> Iterator[Case]:
-    """Every architecture."""
+    """Yield every architecture."""
     for arch in suite.arches:
         yield Case(arch.name, arch)
     if not suite.arches:
@@ -91,27 +94,27 @@ def arches(suite: Suite) -> Iterator[Case]:
 
 
 def groups(suite: Suite) -> Iterator[Case]:
-    """Every group of kernels; an architecture without one lacks it."""
+    """Yield every group of kernels; an architecture without a group fails."""
     for arch in suite.arches:
         found = [each for each in suite.groups if each.arch == arch.name]
         for group in found:
-            yield Case(group.id, group, lacking=group.fault)
+            yield Case(group.id, group, missing=group.fault)
         if not found:
-            yield _lacking(arch, f"there are no kernels: put some into {suite.samples / arch.name}/<group>")
+            yield _missing(arch, f"it has no samples; add kernels to {suite.samples / arch.name}/<group>")
     if not suite.arches:
         yield _unclaimed(suite, "models no architecture")
 
 
 def kernels(suite: Suite) -> Iterator[Case]:
-    """Every kernel."""
+    """Yield every kernel."""
     for kernel in suite.kernels:
         yield Case(kernel.id, kernel)
     if not suite.kernels:
         yield _unclaimed(suite, "has no sample of a kernel")
 
 
-def claimed(claim: str, claims: Callable[[Arch], bool], sampled: Callable[[Kernel], bool], asked: str) -> Collect:
-    """Every kernel with samples for a claim of its architecture; `asked` tells an author who has none what to do."""
+def claimed(claim: str, claims: Callable[[Arch], bool], sampled: Callable[[Kernel], bool], remedy: str) -> Collect:
+    """Collect the kernels with samples for a claim of their architecture; `remedy` says how to add such a sample."""
 
     def collect(suite: Suite) -> Iterator[Case]:
         for arch in suite.arches:
@@ -122,7 +125,7 @@ def claimed(claim: str, claims: Callable[[Arch], bool], sampled: Callable[[Kerne
             for kernel in found:
                 yield Case(kernel.id, kernel)
             if not found:
-                yield _lacking(arch, f"it claims {claim}, and no sample shows it: {asked}")
+                yield _missing(arch, f"it claims {claim}, but has no sample of it: {remedy}")
         if not suite.arches:
             yield _unclaimed(suite, "models no architecture")
 
@@ -130,7 +133,7 @@ def claimed(claim: str, claims: Callable[[Arch], bool], sampled: Callable[[Kerne
 
 
 def optional(what: str, sampled: Callable[[Kernel], bool]) -> Collect:
-    """Every kernel with samples for something that nobody need show."""
+    """Collect the kernels with samples of something optional."""
 
     def collect(suite: Suite) -> Iterator[Case]:
         found = [each for each in suite.kernels if sampled(each)]
@@ -142,7 +145,7 @@ def optional(what: str, sampled: Callable[[Kernel], bool]) -> Collect:
 
 
 def matrix_units(suite: Suite) -> Iterator[Case]:
-    """Every row of a matrix unit with the file of its vectors; those that are only published may have none."""
+    """Yield every matrix row with the file of its vectors; rows with the status `published only` may have none."""
     published: Counter[str] = Counter()
     for unit in suite.matrix_units:
         path = suite.samples / unit.architecture / MATRIX_UNITS / f"{unit.name}.json"
@@ -151,30 +154,32 @@ def matrix_units(suite: Suite) -> Iterator[Case]:
         elif unit.status == "published only":
             published[unit.architecture] += 1
         else:
-            yield Case(unit.name, lacking=f"{unit.name} is said to be {unit.status}: put vectors into {path}")
+            yield Case(
+                unit.name, missing=f"{unit.name} has the status {unit.status!r}, but no vectors; add them to {path}"
+            )
     for arch, count in published.items():
         yield Case(f"{arch}-published", skipped=f"{count} rows of {arch} are published only, without vectors")
     if not suite.matrix_units:
-        yield _unclaimed(suite, "hands over no matrix unit")
+        yield _unclaimed(suite, "provides no matrix unit")
 
 
 def named(hook: str, folder: str) -> Collect:
-    """Everything that a hook hands over, each with the file of its samples."""
+    """Collect everything that a hook returns, each with the file of its samples."""
 
     def collect(suite: Suite) -> Iterator[Case]:
         found = getattr(suite, hook)
         for each in found:
             path: Path = suite.samples / folder / f"{each.name}.json"
-            lacking = None if path.is_file() else f"{each.name} has no samples: put them into {path}"
-            yield Case(each.name, (each, path), lacking)
+            missing = None if path.is_file() else f"{each.name} has no samples; add them to {path}"
+            yield Case(each.name, (each, path), missing)
         if not found:
-            yield _unclaimed(suite, f"hands over no {hook}")
+            yield _unclaimed(suite, f"provides no {hook}")
 
     return collect
 
 
-def _lacking(arch: Arch, sentence: str) -> Case:
-    return Case(f"{arch.name}-lacking", lacking=f"{arch.name}: {sentence}")
+def _missing(arch: Arch, sentence: str) -> Case:
+    return Case(f"{arch.name}-missing", missing=f"{arch.name}: {sentence}")
 
 
 def _unclaimed(suite: Suite, sentence: str) -> Case:

@@ -1,60 +1,60 @@
-"""Readings of samples, their trees and their runs."""
+"""Readings, trees and runs of samples."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from bitwise_conformance.suite.expected import Group, Kernel
+from bitwise_conformance.suite.samples import Group, Kernel
 from bitwise_conformance.suite.suite import Suite
 from bitwise_core.asm import Module
-from bitwise_core.checker import Options, Reading, Source, prepare, read
+from bitwise_core.checker import AnalysisResult, Options, Source, prepare, read
 from bitwise_core.cli.showing import tree_of
 from bitwise_core.engine.execution import execute
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.lanes import Array
 from bitwise_core.tree.nodes import Node
 
-OPTIONS = Options(trust_text=True)
-"""Samples are read as they are written: what an assembler makes of them is no matter of the suite."""
+OPTIONS = Options(audit_contraction=False)
+"""Samples are read without the contraction audit, since the suite does not concern the assembler."""
 
-EVERY_LAUNCH = Options(every_launch=True, trust_text=True)
+EVERY_LAUNCH = Options(every_launch=True, audit_contraction=False)
 
 
-def reading(suite: Suite, kernel: Kernel) -> Reading:
-    """The reading of a sample for its launch, made once."""
+def reading(suite: Suite, kernel: Kernel) -> AnalysisResult:
+    """Return the reading of a sample for its launch, cached in the suite."""
     if kernel not in suite.readings:
         suite.readings[kernel] = read_again(suite.arch(kernel.group.arch), kernel)
     return suite.readings[kernel]
 
 
-def read_again(arch: Arch, kernel: Kernel, options: Options = OPTIONS) -> Reading:
-    """The reading of a sample."""
+def read_again(arch: Arch, kernel: Kernel, options: Options = OPTIONS) -> AnalysisResult:
+    """Return a new reading of a sample."""
     return read_source(arch, kernel.group, kernel.group.source(kernel.file), options)
 
 
-def read_source(arch: Arch, group: Group, source: Source, options: Options = OPTIONS) -> Reading:
-    """The reading of a kernel that is launched on a group's buffers."""
+def read_source(arch: Arch, group: Group, source: Source, options: Options = OPTIONS) -> AnalysisResult:
+    """Return the reading of a kernel that is launched on the buffers of a group."""
     return read(source, arch, group.buffers, options)
 
 
 def signatures(suite: Suite) -> dict[str, str]:
-    """The signature of every sample that is read, by the sample's id."""
+    """Return the signatures of the samples that can be read, by id."""
     found = {each.id: read_again(suite.arch(each.group.arch), each).signature for each in suite.kernels}
     return {name: signature.hex() for name, signature in found.items() if signature is not None}
 
 
 def tree(arch: Arch, kernel: Kernel, element: str) -> Node:
-    """The whole tree of an element.  Raises InputError and Unreadable."""
+    """Return the complete tree of an element.  Raises InputError and Unreadable."""
     return tree_of(kernel.group.source(kernel.file), arch, OPTIONS, element, None)[0].root
 
 
 def run(arch: Arch, source: Source, before: dict[str, Array]) -> dict[str, Array]:
-    """The bytes of every buffer after a launch.  Raises what the text and the launch deserve."""
-    return dict(execute(prepare(source, arch, OPTIONS).ready, before).after)
+    """Return the bytes of every buffer after a launch.  Raises AssemblyError and Unreadable."""
+    return dict(execute(prepare(source, arch, OPTIONS), before).after)
 
 
-def reads(arch: Arch, module: Module) -> Arch:
-    """The architecture with a parser that gives this module for every text."""
+def with_module(arch: Arch, module: Module) -> Arch:
+    """Return the architecture with a parser that returns this module for every text."""
 
     def parse(text: str, file: str) -> Module:
         return module

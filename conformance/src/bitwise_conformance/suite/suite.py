@@ -1,4 +1,4 @@
-"""One plugin and its samples, as the suite takes them."""
+"""A plugin and its samples."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import pluggy
 
-from bitwise_conformance.suite.expected import Group, Kernel, groups
+from bitwise_conformance.suite.samples import Group, Kernel, groups
 from bitwise_core import hookspecs
-from bitwise_core.checker import Reading
+from bitwise_core.checker import AnalysisResult
 from bitwise_core.launchers import Launcher
 from bitwise_core.machine.arch import Arch
 from bitwise_core.mma import MmaSpec
@@ -21,12 +21,12 @@ from bitwise_core.profiles import Profile
 
 @dataclass(frozen=True)
 class Suite:
-    """What a test module takes the suite with: the module that the plugin's entry point names, the samples' folder."""
+    """The argument of the suite: the module that the entry point of the plugin names, and the folder of samples."""
 
     plugin: ModuleType
     samples: Path
-    readings: dict[Kernel, Reading] = field(default_factory=dict, repr=False, compare=False)
-    """What was read so far of its samples, each for its launch."""
+    readings: dict[Kernel, AnalysisResult] = field(default_factory=dict, repr=False, compare=False)
+    """Cached readings of the samples for their launches."""
 
     @cached_property
     def _hooks(self) -> Any:
@@ -40,26 +40,26 @@ class Suite:
 
     @cached_property
     def arches(self) -> tuple[Arch, ...]:
-        """The architectures that the plugin models."""
+        """The architectures of the plugin."""
         return self._all("bitwise_arches")
 
     @cached_property
     def matrix_units(self) -> tuple[MmaSpec, ...]:
-        """The rows of matrix units that it knows."""
+        """The matrix rows of the plugin."""
         return self._all("bitwise_matrix_units")
 
     @cached_property
     def profiles(self) -> tuple[Profile, ...]:
-        """What it knows of a library's kernels."""
+        """The library profiles of the plugin."""
         return self._all("bitwise_profiles")
 
     @cached_property
     def launchers(self) -> tuple[Launcher, ...]:
-        """What it runs descriptors with."""
+        """The launchers of the plugin."""
         return self._all("bitwise_launchers")
 
     def arch(self, name: str) -> Arch:
-        """The architecture of that name."""
+        """Return the architecture of that name."""
         return next(each for each in self.arches if each.name == name)
 
     @cached_property
@@ -69,5 +69,5 @@ class Suite:
 
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
-        """The kernels of every group that can be read; a group that cannot is a failure of its own."""
+        """The kernels of every valid group; an invalid group is a failing case."""
         return tuple(Kernel(group, file) for group in self.groups if group.fault is None for file in group.launches)

@@ -1,4 +1,4 @@
-"""Trees of elements evaluated on the bytes of buffers."""
+"""Evaluation of trees on the bytes of buffers."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from bitwise_core.tree.nodes import Node
 
 
 def place_of(element: str, root: Node) -> tuple[str, int]:
-    """The buffer of an element written `y[3]`, and the byte where it begins."""
+    """Return the buffer of an element such as `y[3]`, and its byte offset."""
     buffer, _, index = element.removesuffix("]").rpartition("[")
     return buffer, int(index) * (root.bits // 8)
 
 
 def value_of(root: Node, before: Mapping[str, Array], units: Mapping[str, MmaSpec]) -> int:
-    """The pattern of a tree over the bytes of buffers; matrix steps are those of the rows of these names.
+    """Return the bit pattern of a tree over the bytes of buffers; `units` are the matrix rows by name.
 
-    Raises Unevaluable for what has no arithmetic: an operation of an architecture's own, a row that is not there.
+    Raises Unevaluable for an operation specific to an architecture and for a row that is not in `units`.
     """
 
     def memory(buffer: str, offset: int, bits: int) -> int:

@@ -8,21 +8,9 @@ from typing import Annotated
 
 import typer
 
-from bitwise_core import registry
 from bitwise_core.checker import Options
-from bitwise_core.cli import differing, explaining, locking, partitioning, plugins, probing, running, showing
+from bitwise_core.cli import differing, explaining, partitioning, plugins, probing, running, showing
 from bitwise_core.cli.inputs import as_errors, assumptions
-
-
-def _spelling(option: str) -> str:
-    """The option meant by `trust-FORM`, where FORM is the ending of the files that an installed architecture reads."""
-    forms = (
-        {f"trust-{arch.extension.lstrip('.')}" for arch in registry.default().arches.values()}
-        if option.startswith("trust-")
-        else set()
-    )
-    return "trust-text" if option in forms else option
-
 
 app = typer.Typer(
     name="bitwise",
@@ -31,7 +19,6 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"token_normalize_func": _spelling},
 )
 
 Target = Annotated[
@@ -43,11 +30,10 @@ EveryLaunch = Annotated[
 Assume = Annotated[
     list[str] | None, typer.Option("--assume", metavar="CONDITION", help="A condition that a proof may use: finite.")
 ]
-TrustText = Annotated[
+NoContractionAudit = Annotated[
     bool,
     typer.Option(
-        "--trust-text",
-        help="Take the assembly at its word instead of auditing what the assembler fuses; also by the files' ending.",
+        "--no-contraction-audit", help="Do not audit which products the assembler fuses into sums; verdicts say so."
     ),
 ]
 ManifestFile = Annotated[
@@ -66,8 +52,8 @@ class Form(StrEnum):
     SVG = "svg"
 
 
-def _options(every_launch: bool, assume: list[str] | None, trust_text: bool) -> Options:
-    return Options(every_launch=every_launch, assume=assumptions(assume or ()), trust_text=trust_text)
+def _options(every_launch: bool, assume: list[str] | None, no_audit: bool) -> Options:
+    return Options(every_launch=every_launch, assume=assumptions(assume or ()), audit_contraction=not no_audit)
 
 
 @app.command()
@@ -76,7 +62,7 @@ def partition(
     target: Target = None,
     every_launch: EveryLaunch = False,
     assume: Assume = None,
-    trust_text: TrustText = False,
+    no_contraction_audit: NoContractionAudit = False,
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes; by default one a core.")] = None,
     as_json: AsJson = False,
     html: Annotated[
@@ -88,7 +74,7 @@ def partition(
     Exit status: 0 done (Unknown kernels are classes of their own), 2 something is wrong in a file or an argument.
     """
     with as_errors():
-        partitioning.run(path, target, _options(every_launch, assume, trust_text), workers, as_json, html)
+        partitioning.run(path, target, _options(every_launch, assume, no_contraction_audit), workers, as_json, html)
 
 
 @app.command()
@@ -100,24 +86,24 @@ def diff(
     target: Target = None,
     every_launch: EveryLaunch = False,
     assume: Assume = None,
-    trust_text: TrustText = False,
-    inputs: Annotated[
-        bool,
-        typer.Option("--inputs", help="Search for an input on which the bytes differ, and run both kernels on it."),
-    ] = False,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE.npz", help="Where to write that input.")] = Path(
-        "difference.npz"
-    ),
-    seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long to search.")] = 60.0,
+    no_contraction_audit: NoContractionAudit = False,
+    search: Annotated[
+        bool, typer.Option("--search/--no-search", help="Search for a counterexample where no proof is found.")
+    ] = True,
+    search_seconds: Annotated[float, typer.Option("--search-seconds", min=1, help="How long to search.")] = 5.0,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE.npz", help="Where to write the input of a counterexample.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether two kernels return the same bits, and where they part.
+    """Say whether two kernels return the same bits; if not, where they diverge, with an input that shows it.
 
-    Exit status: 0 Equal, 1 Different, 3 Unknown, 2 something is wrong in a file or an argument.
+    Exit status: 0 equal, 1 different (a counterexample was found and run), 4 unproved (the canonical forms differ), 3
+    unknown (a kernel could not be read), 2 something is wrong in a file or an argument.
     """
     with as_errors():
-        options = _options(every_launch, assume, trust_text)
-        searching = differing.Searching(out, seconds) if inputs else None
+        options = _options(every_launch, assume, no_contraction_audit)
+        searching = differing.Searching(search_seconds, out) if search else None
         status = differing.run(left, right, manifest, entry, target, options, as_json, searching)
     raise typer.Exit(status)
 
@@ -130,7 +116,7 @@ def tree(
     entry: Entry = None,
     target: Target = None,
     assume: Assume = None,
-    trust_text: TrustText = False,
+    no_contraction_audit: NoContractionAudit = False,
     form: Annotated[Form, typer.Option("--format", help="How to print it.")] = Form.TEXT,
     whole: Annotated[bool, typer.Option("--whole", help="Leave nothing out of a large tree.")] = False,
 ) -> None:
@@ -139,7 +125,7 @@ def tree(
     Exit status: 0 printed, 3 the kernel cannot be read, 2 something is wrong in a file or an argument.
     """
     with as_errors():
-        options = _options(False, assume, trust_text)
+        options = _options(False, assume, no_contraction_audit)
         status = showing.run(kernel, element, manifest, entry, target, options, form.value, whole)
     raise typer.Exit(status)
 
@@ -152,7 +138,7 @@ def run(
     manifest: ManifestFile = None,
     entry: Entry = None,
     target: Target = None,
-    trust_text: TrustText = False,
+    no_contraction_audit: NoContractionAudit = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a kernel on bit patterns, without a GPU: every buffer's bytes are those that the GPU returns.
@@ -161,14 +147,13 @@ def run(
     Exit status: 0 written, 3 the kernel cannot be run exactly, 2 something is wrong in a file or an argument.
     """
     with as_errors():
-        options = _options(False, None, trust_text)
+        options = _options(False, None, no_contraction_audit)
         status = running.run(kernel, inputs, out, manifest, entry, target, options, as_json)
     raise typer.Exit(status)
 
 
 app.command(name="probe", no_args_is_help=True)(probing.command)
 app.command(name="gemm", no_args_is_help=True)(explaining.command)
-app.add_typer(locking.app, name="lock")
 
 
 @app.command(name="plugins")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bitwise_core.buffers import Array, Form, forms
+from bitwise_core.buffers import Array, fault_of, forms
 from bitwise_core.folder import InputError
 from bitwise_core.machine.launch import Launch
 
@@ -25,7 +25,7 @@ def read_buffers(path: Path, launch: Launch) -> dict[str, Array]:
             sentences.append(f"{path}: has no array for the buffer {name} of the launch; its arrays: {there}")
             continue
         array = stored[name]
-        fault = _fault(array, form)
+        fault = fault_of(array, form)
         if fault is not None:
             sentences.append(f"{path}: the array {name} {fault}")
             continue
@@ -33,24 +33,6 @@ def read_buffers(path: Path, launch: Launch) -> dict[str, Array]:
     if sentences:
         raise InputError(*sentences)
     return result
-
-
-def _fault(array: Array, form: Form) -> str | None:
-    if not array.size:
-        return "is empty"
-    if not array.flags.c_contiguous:
-        return "is stored column by column (Fortran order); store it row by row, as numpy.ascontiguousarray does"
-    if form.kind is None:
-        if array.dtype.kind not in "biuf" or array.dtype.itemsize not in (1, 2, 4, 8) or not array.dtype.isnative:
-            return f"holds {array.dtype.name}, which is no type of a kernel's elements"
-        return None
-    patterns = np.dtype(f"uint{8 * form.kind.itemsize}")
-    if array.dtype not in (form.kind, patterns):
-        allowed = form.kind.name if form.kind == patterns else f"{form.kind.name} (or {patterns.name}, its patterns)"
-        if not array.dtype.isnative:
-            return f"holds {array.dtype.name} in the byte order of another machine: store {allowed} in this one's"
-        return f"holds {array.dtype.name}, and the launch says {form.name}: store {allowed}"
-    return None
 
 
 def _load(path: Path) -> dict[str, Array]:
@@ -67,14 +49,6 @@ def _load(path: Path) -> dict[str, Array]:
         raise InputError(f"{path}: cannot be read ({error.strerror or 'it is no .npz file'})") from None
     except (ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(f"{path}: is no .npz file of plain arrays ({error})") from None
-
-
-def arrays_of(after: Mapping[str, Array], before: Mapping[str, Array], launch: Launch) -> dict[str, Array]:
-    """Bytes as arrays of the shapes that they had before, in the types that the launch states."""
-    kinds = forms([launch])
-    return {
-        name: after[name].view(kinds[name].kind or array.dtype).reshape(array.shape) for name, array in before.items()
-    }
 
 
 def write_buffers(path: Path, arrays: Mapping[str, Array]) -> None:

@@ -9,25 +9,26 @@ from pathlib import Path
 from rich.console import Console
 
 from bitwise_core import registry
-from bitwise_core.checker import Arches, Options, Outcome, Side, Source, Verdict, Witness
+from bitwise_core.checker import Arches, Options, Source
 from bitwise_core.cli.buffers import write_buffers
 from bitwise_core.cli.inputs import kernels, print_json
 from bitwise_core.difference import Comparison, compare
 from bitwise_core.folder import InputError, arch_of
-from bitwise_core.search import Distinction, NotFound, distinguish
+from bitwise_core.search import search_verdict
+from bitwise_core.verdicts import Counterexample, Divergence, Outcome, Side, Verdict
 
-STATUS = {Outcome.EQUAL: 0, Outcome.DIFFERENT: 1, Outcome.UNKNOWN: 3}
+STATUS = {Outcome.EQUAL: 0, Outcome.DIFFERENT: 1, Outcome.UNKNOWN: 3, Outcome.UNPROVED: 4}
 """The exit status of each outcome."""
 
-UNCONFIRMED = "not confirmed by an input: two different trees may still be one function"
+NO_COUNTEREXAMPLE = "no counterexample: two canonical forms that differ may still be one function"
 
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    """Whether an input is to be searched for on which the bytes differ, where it is written, and for how long."""
+    """For how many seconds a counterexample is searched for, and where its input is written (None: nowhere)."""
 
-    out: Path
-    seconds: float = 60.0
+    seconds: float = 5.0
+    out: Path | None = None
 
 
 def run(
@@ -38,41 +39,36 @@ def run(
     (first, second), arch, options = kernels((left, right), manifest, entry, target, options)
     plugins = registry.default()
     both = arch_of(first, arch, plugins), arch_of(second, arch, plugins)
+    if searching is not None and searching.out is not None and not searching.out.parent.is_dir():
+        raise InputError(f"{searching.out}: cannot be written (there is no folder {searching.out.parent})")
     found = compare(first, second, both, options)
-    wrong = [reading.unknown or reading.name for reading in found.readings if reading.malformed]
+    wrong = [result.unknown or result.name for result in found.results if result.malformed]
     if wrong:
         raise InputError(*wrong)
-    verdict, seen = found.verdict, None
+    verdict = found.verdict
     if searching is not None:
-        verdict, seen = confirmed(found, first, second, both, options, searching)
+        verdict = searched(found, first, second, both, options, searching)
     if as_json:
-        print_json({**as_record(verdict), "distinction": None if seen is None else seen_as_record(seen)})
+        print_json(as_record(verdict))
     else:
-        show(verdict, (left, right), Console(highlight=False, soft_wrap=True), seen)
+        show(verdict, (left, right), Console(highlight=False, soft_wrap=True))
     return STATUS[verdict.outcome]
 
 
-def confirmed(
+def searched(
     found: Comparison, left: Source, right: Source, arch: Arches, options: Options, searching: Searching
-) -> tuple[Verdict, Distinction | None]:
-    """The verdict with an input on which the bytes differ, where one was found; it is written to `searching.out`.
+) -> Verdict:
+    """The verdict after a search for a counterexample, whose input is written where `searching.out` says.
 
-    Such an input proves a difference of what could not be read too.  Raises InputError where it cannot be written.
+    Raises InputError where the input cannot be written.
     """
-    verdict = found.verdict
-    if verdict.outcome is Outcome.EQUAL:
-        return verdict, None
-    if not searching.out.parent.is_dir():
-        raise InputError(f"{searching.out}: cannot be written (there is no folder {searching.out.parent})")
-    with _waiting(f"searching for an input on which the bytes differ, for {searching.seconds:.0f} s at most"):
-        seen = distinguish(left, right, arch, options, found.parted, searching.seconds)
-    if isinstance(seen, NotFound):
-        return replace(verdict, notes=(*verdict.notes, seen.sentence)), None
+    with _waiting(f"searching for a counterexample, for {searching.seconds:g} s at most"):
+        verdict = search_verdict(left, right, arch, options, found, searching.seconds)
+    seen = verdict.counterexample
+    if seen is None or searching.out is None:
+        return verdict
     write_buffers(searching.out, seen.arrays)
-    if verdict.outcome is Outcome.UNKNOWN:
-        verdict = replace(verdict, outcome=Outcome.DIFFERENT, reason="the bytes differ on an input", scope="launch")
-    notes = (*verdict.notes, *seen.notes)
-    return replace(verdict, confirmed=str(searching.out), notes=tuple(dict.fromkeys(notes))), seen
+    return replace(verdict, counterexample=replace(seen, path=str(searching.out)))
 
 
 def _waiting(sentence: str) -> AbstractContextManager[object]:
@@ -81,60 +77,72 @@ def _waiting(sentence: str) -> AbstractContextManager[object]:
     return console.status(sentence) if console.is_terminal else nullcontext()
 
 
-def seen_as_record(seen: Distinction) -> dict[str, object]:
-    """What a search found, as JSON has it."""
+def as_record(verdict: Verdict) -> dict[str, object]:
+    """The verdict as JSON has it."""
+    seen = verdict.counterexample
     return {
-        "element": seen.element,
-        "size": seen.size,
-        "left": f"0x{seen.left:0{2 * seen.size}x}",
-        "right": f"0x{seen.right:0{2 * seen.size}x}",
-        "different": seen.count,
-        "input": seen.drawn,
+        "outcome": verdict.outcome.value,
+        "reason": verdict.reason,
+        "scope": verdict.scope,
+        "notes": list(verdict.notes),
+        "conditions": list(verdict.conditions),
+        "divergence": None if verdict.divergence is None else asdict(verdict.divergence),
+        "counterexample": None if seen is None else counterexample_as_record(seen),
     }
 
 
-def as_record(verdict: Verdict) -> dict[str, object]:
-    """The verdict as JSON has it."""
-    record = asdict(verdict)
-    record["outcome"] = verdict.outcome.value
-    return record
+def counterexample_as_record(seen: Counterexample) -> dict[str, object]:
+    """A counterexample as JSON has it: without its arrays."""
+    left, right = seen.values
+    return {
+        "input": seen.path,
+        "element": seen.element,
+        "size": seen.size,
+        "left": left,
+        "right": right,
+        "different": seen.count,
+        "drawn": seen.drawn,
+    }
 
 
-def show(verdict: Verdict, names: tuple[str, str], console: Console, seen: Distinction | None = None) -> None:
+_COLOURS = {Outcome.EQUAL: "green", Outcome.DIFFERENT: "red", Outcome.UNPROVED: "yellow", Outcome.UNKNOWN: "yellow"}
+
+
+def show(verdict: Verdict, names: tuple[str, str], console: Console) -> None:
     """Prints a verdict for people."""
     scope = "for every launch" if verdict.scope == "every launch" else "for this launch"
-    colour = {Outcome.EQUAL: "green", Outcome.DIFFERENT: "red", Outcome.UNKNOWN: "yellow"}[verdict.outcome]
-    console.print(f"{verdict.outcome.value.capitalize()} {scope}", style=f"bold {colour}", end="")
+    console.print(f"{verdict.outcome.value.capitalize()} {scope}", style=f"bold {_COLOURS[verdict.outcome]}", end="")
     console.print(f": {verdict.reason}", markup=False)
-    if verdict.outcome is Outcome.DIFFERENT:
-        console.print(f"confirmed by the input {verdict.confirmed}" if verdict.confirmed else UNCONFIRMED, markup=False)
-        if seen is not None:
-            console.print(f"  on it {seen.sentence}", markup=False)
-        if verdict.witness is not None:
-            _show_witness(verdict.witness, names, console)
+    seen = verdict.counterexample
+    if seen is not None:
+        written = f"the input {seen.path}" if seen.path else "an input (--out FILE.npz writes it)"
+        console.print(f"counterexample: {written}", markup=False)
+        console.print(f"  on it {seen.sentence}", markup=False)
+    elif verdict.outcome is Outcome.UNPROVED:
+        console.print(NO_COUNTEREXAMPLE, markup=False)
+    if verdict.divergence is not None:
+        _show_divergence(verdict.divergence, names, console)
     for condition in verdict.conditions:
         console.print(f"condition: all values are {condition}", markup=False)
     for note in verdict.notes:
         console.print(f"note: {note}", style="dim", markup=False)
 
 
-def _show_witness(witness: Witness, names: tuple[str, str], console: Console) -> None:
+def _show_divergence(found: Divergence, names: tuple[str, str], console: Console) -> None:
     console.print(
-        f"first at {witness.element}: {witness.size} bytes at byte {witness.offset} of {witness.buffer}", markup=False
+        f"first at {found.element}: {found.size} bytes at byte {found.offset} of {found.buffer}", markup=False
     )
-    if witness.why_not is not None:
-        console.print(f"  {witness.why_not}", markup=False)
-    for name, side in zip(names, (witness.left, witness.right), strict=True):
+    if found.why_not is not None:
+        console.print(f"  {found.why_not}", markup=False)
+    for name, side in zip(names, (found.left, found.right), strict=True):
         if side is not None:
             console.print(f"  {name}{_place(side)}", style="bold", markup=False)
             console.print(f"    {side.node}", markup=False)
-    if witness.meaning is not None:
-        console.print(f"  {witness.meaning}", markup=False)
-    if witness.left is not None:
-        count = f"{witness.depth} below the stored value" if witness.depth else "at the stored value"
-        console.print(
-            f"  the first node where the trees part, {count}; loads are X[offset/size] in bytes", markup=False
-        )
+    if found.meaning is not None:
+        console.print(f"  {found.meaning}", markup=False)
+    if found.left is not None:
+        count = f"{found.depth} below the stored value" if found.depth else "at the stored value"
+        console.print(f"  the first divergence of the trees, {count}; loads are X[offset/size] in bytes", markup=False)
 
 
 def _place(side: Side) -> str:

@@ -11,7 +11,8 @@ from pathlib import Path
 import typer
 
 from bitwise_core import registry
-from bitwise_core.checker import ASSUMPTIONS, Options, Source
+from bitwise_core.assumptions import ASSUMPTIONS
+from bitwise_core.checker import Options, Source
 from bitwise_core.folder import InputError, read_kernel, targeted
 from bitwise_core.machine.arch import Arch
 

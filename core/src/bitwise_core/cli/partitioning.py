@@ -13,11 +13,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from bitwise_core import registry, report
-from bitwise_core.checker import STANDING_NOTES, Options
+from bitwise_core.checker import Options
 from bitwise_core.cli.inputs import print_json
+from bitwise_core.equivalence import Partition
+from bitwise_core.equivalence import partition as partition_of
 from bitwise_core.folder import InputError, extensions, read_folder, targeted, targets_of
-from bitwise_core.partition import Partition
-from bitwise_core.partition import partition as partition_of
+from bitwise_core.verdicts import STANDING_NOTES
 from bitwise_core.workers import Progress as Report
 
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from typing import Any
 
 import typer
 
+from bitwise_core import registry
 from bitwise_core.cli.inputs import print_json
 from bitwise_core.folder import InputError
 from bitwise_core.probe import ProbeError, form_of, words
+from bitwise_core.probe.arrays import NUMPY, OperandArrays
 from bitwise_core.reconstruction import Reconstruction, reconstruct_product, reconstruct_sum
 
 UNKNOWN = 3
+OPERANDS = "bitwise.operands"
 
 
 def run(
@@ -23,19 +27,19 @@ def run(
 ) -> int:  # fmt: skip
     """Reveals the order and the descriptor of a callable and gives the exit status.  Raises InputError."""
     function = find(target)
+    arrays = NUMPY if device is None else operand_arrays("torch", device)
     try:
         if len(sizes) == 3:
             m, n, k = sizes
             made = reconstruct_product(
-                function, m, n, k, dtype, device=device, transpose_b=transpose_b, architecture=architecture
-            )
+                function, m, n, k, dtype, units=registry.default().matrix_units, arrays=arrays,
+                transpose_b=transpose_b, architecture=architecture,
+            )  # fmt: skip
         else:
             rows, length = sizes
-            made = reconstruct_sum(function, rows, length, dtype, device=device)
+            made = reconstruct_sum(function, rows, length, dtype, arrays=arrays)
     except ProbeError as error:
         raise InputError(f"{target}: {error}") from None
-    except ImportError as error:
-        raise InputError(f"{target}: {error}; --device needs PyTorch") from None
     except (TypeError, ValueError, RuntimeError, AttributeError) as error:
         # The callable is a stranger's: whatever it does not take is told in its own words.
         raise InputError(f"{target}: called with {dtype} of {sizes}, it failed: {error}") from None
@@ -44,6 +48,17 @@ def run(
     else:
         _print(target, made)
     return 0 if made.desc is not None else UNKNOWN
+
+
+def operand_arrays(kind: str, device: str) -> OperandArrays:
+    """Arrays of an installed kind on a device (entry-point group `bitwise.operands`).  Raises InputError."""
+    for entry in entry_points(group=OPERANDS, name=kind):
+        try:
+            found: OperandArrays = entry.load()(device)
+        except ImportError as error:
+            raise InputError(f"--device {device}: {error}") from None
+        return found
+    raise InputError(f"--device {device} needs {kind} tensors: install the package bitwise-{kind}")
 
 
 def record_of(made: Reconstruction) -> dict[str, Any]:

@@ -8,9 +8,9 @@ import numpy as np
 import typer
 
 from bitwise_core.asm import AssemblyError
-from bitwise_core.buffers import contents, forms
+from bitwise_core.buffers import arrays_of, contents, forms
 from bitwise_core.checker import Options, prepare
-from bitwise_core.cli.buffers import arrays_of, read_buffers, write_buffers
+from bitwise_core.cli.buffers import read_buffers, write_buffers
 from bitwise_core.cli.inputs import kernels, print_json
 from bitwise_core.engine.execution import execute
 from bitwise_core.folder import InputError
@@ -35,7 +35,7 @@ def run(
     before = read_buffers(inputs, source.launch)
     try:
         prepared = prepare(source, arch, options)
-        done = execute(prepared.ready, contents(before))
+        done = execute(prepared, contents(before))
     except (AssemblyError, ManifestError) as error:
         raise InputError(str(error) if isinstance(error, AssemblyError) else f"{source.name}: {error}") from None
     except Unreadable as error:

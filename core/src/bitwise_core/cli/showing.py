@@ -9,10 +9,10 @@ import typer
 from rich.console import Console
 
 from bitwise_core.asm import AssemblyError
-from bitwise_core.checker import Options, Source, buffer_numbers, prepare
+from bitwise_core.checker import Options, Source, prepare
 from bitwise_core.cli.inputs import kernels, print_json
-from bitwise_core.difference import find_element, shown_element
-from bitwise_core.engine.grid import NotTranslations
+from bitwise_core.difference import find_element, session_of, shown_element
+from bitwise_core.engine.grid import NotSymmetric
 from bitwise_core.engine.trees import MAXIMUM_NODES, Tree, build_tree
 from bitwise_core.folder import InputError
 from bitwise_core.machine.arch import Arch
@@ -64,20 +64,20 @@ def tree_of(
     names = source.launch.buffers()
     if found["buffer"] not in names:
         raise InputError(f"--element: {source.name} has no buffer {found['buffer']!r}; its buffers: {', '.join(names)}")
-    buffers = buffer_numbers(set(names))
-    number = buffers[found["buffer"]]
+    session = session_of((source,), options)
+    number = session.buffers[found["buffer"]]
     try:
         prepared = prepare(source, arch, options)
-        place = find_element(source, prepared, arch, buffers, options, number, int(found["index"]))
+        place = find_element(source, prepared, session, number, int(found["index"]))
     except ManifestError as error:
         raise InputError(f"{source.name}: {error}") from None
     except AssemblyError as error:
         raise InputError(str(error)) from None
-    except NotTranslations as error:
+    except NotSymmetric as error:
         raise Unreadable(f"the grid is too large to be run whole: {error}") from None
     if isinstance(place, str):
         raise InputError(f"--element: {source.name} does not store {element}; {place}")
-    replayed, scalar, _ = shown_element(prepared, buffers, options, place.address, place.size, place.threads[0] or 0)
+    replayed, scalar, _ = shown_element(prepared, session, place.address, place.size, place.threads[0] or 0)
     return build_tree(replayed, scalar, maximum), {line: str(each) for line, each in replayed.sources.items()}
 
 

@@ -6,6 +6,8 @@ from bitwise_core.descriptors.attention import AttentionDesc
 from bitwise_core.descriptors.cuts import Cut, Group
 from bitwise_core.descriptors.families import (
     contiguous_slice_gemv,
+    dealt_blocks,
+    dealt_lanes,
     lane_tree_gemv,
     per_mma,
     single_pass,
@@ -17,11 +19,12 @@ from bitwise_core.descriptors.families import (
 from bitwise_core.descriptors.gemm import GEMMDesc, Instruction, Rotation
 from bitwise_core.descriptors.record import DescriptorError, Record
 from bitwise_core.descriptors.reduction import Digit, Fold, ReductionDesc, index_bits
-from bitwise_core.descriptors.text import read, write
+from bitwise_core.descriptors.text import Descriptor, read, write
 
 __all__ = [
     "AttentionDesc",
     "Cut",
+    "Descriptor",
     "DescriptorError",
     "Digit",
     "Fold",
@@ -32,6 +35,8 @@ __all__ = [
     "ReductionDesc",
     "Rotation",
     "contiguous_slice_gemv",
+    "dealt_blocks",
+    "dealt_lanes",
     "index_bits",
     "lane_tree_gemv",
     "per_mma",

@@ -9,11 +9,12 @@ from pydantic import StrictBool, field_validator, model_validator
 
 from bitwise_core.descriptors.cuts import FloatName, Positive
 from bitwise_core.descriptors.gemm import GEMMDesc
-from bitwise_core.descriptors.record import DescriptorError, Record, single
+from bitwise_core.descriptors.record import single
 from bitwise_core.descriptors.reduction import ReductionDesc
+from bitwise_core.descriptors.text import Descriptor
 
 
-class AttentionDesc(Record):
+class AttentionDesc(Descriptor, word="attention"):
     """O = softmax(Q K^T) V of one head, block of keys after block of keys, in fp32.
 
     For each block of `key_block` keys, from a maximum of -inf, a denominator of +0 and an output of +0:
@@ -74,8 +75,8 @@ class AttentionDesc(Record):
         for name, product in (("scores", self.scores), ("values", self.values)):
             if product.output_dtype != "fp32" or product.operand_scales:
                 raise ValueError(f"{name} hands over fp32 without scales of operands: its output_dtype is fp32")
-            if product.turn_rotation is not None:
-                raise ValueError(f"{name} is one tile of a larger kernel: leave turn_rotation out")
+            if product.iteration_rotation is not None:
+                raise ValueError(f"{name} is one tile of a larger kernel: leave iteration_rotation out")
         carried = not self.values.k_cuts and self.values.accumulator_dtype == "fp32" and not self.values.scaled
         if self.carry == "accumulator" and not carried:
             raise ValueError("an output carried in the accumulator needs values in fp32, without k_cuts and alpha")
@@ -93,22 +94,3 @@ class AttentionDesc(Record):
                 )
         elif self.query_block is not None:
             raise ValueError("without a causal mask the block of queries decides no bits: leave query_block out")
-
-    def to_text(self) -> str:
-        """The descriptor on one line; `from_text` reads it back to an equal record."""
-        from bitwise_core.descriptors.text import write
-
-        return write(self)
-
-    @classmethod
-    def from_text(cls, line: str) -> AttentionDesc:
-        """The descriptor that `to_text` wrote.  Raises DescriptorError."""
-        from bitwise_core.descriptors.text import read
-
-        found = read(line)
-        if not isinstance(found, AttentionDesc):
-            raise DescriptorError(f"this line is of a {type(found).__name__}, not of an AttentionDesc: {line!r}")
-        return found
-
-    def __str__(self) -> str:
-        return self.to_text()

@@ -8,41 +8,39 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator, Field, StrictInt, model_validator
 
-from bitwise_core.descriptors.record import DescriptorError, Record, float_name, wider
+from bitwise_core.descriptors.merge_orders import MERGE_ORDERS, Addition, MergeName, MergeOrder, MergeSteps
+from bitwise_core.descriptors.record import DescriptorError, float_name, wider
+from bitwise_core.descriptors.text import TextRecord
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 Positive = Annotated[StrictInt, Field(ge=1)]
 FloatName = Annotated[str, AfterValidator(float_name)]
 
-Merge: TypeAlias = Literal["chain", "chain-down", "neighbours", "halves"]
 Start: TypeAlias = Literal["first", "zero"]
-"""How parts are added: one after the other in ascending or descending order; or as a balanced tree whose first round
-adds part 2i to part 2i + 1 (a butterfly that counts its offsets up), or part i to part i + count / 2 (one that counts
-them down)."""
 Remainder: TypeAlias = Literal["short-last", "short-first", "long-last", "long-first", "spread"]
 """Who takes what does not part evenly into tiles: the last or the first part is short, or is long, or the first parts
 take one tile more each."""
 
 
-class Group(Record):
+class Group(TextRecord, word="group"):
     """Parts dealt to `count` groups in turn, part i to group i mod `count`; an empty group is +0.
 
     The groups' sums are added as `merge` says.
     """
 
     count: Positive
-    merge: Merge = "chain"
+    merge: MergeName = "chain"
 
     @model_validator(mode="after")
     def _consistent(self) -> Group:
-        if self.merge in ("neighbours", "halves") and self.count & (self.count - 1):
+        if not MERGE_ORDERS[self.merge].takes(self.count):
             raise ValueError(
-                f"a balanced merge takes a power of two of groups, not {self.count}: give such, or a chain"
+                f"the merge {self.merge} takes a power of two of groups, not {self.count}: give such, or a chain"
             )
         return self
 
 
-class Cut(Record):
+class Cut(TextRecord, word="cut"):
     """One cut of a sequence of k into parts, and their merge.
 
     contiguous: parts follow one another.  `span` gives their length; `count` their number, whose lengths are then whole
@@ -51,8 +49,9 @@ class Cut(Record):
     i mod `count`.  With a `count` there are always that many parts, and an empty one is +0.
 
     A finished part is rounded to `partial_dtype`.  Each addition is made in the wider of `partial_dtype` and
-    `merge_dtype`, to nearest even, and the running sum is rounded to `merge_dtype`.  The merge starts with the first
-    part, rounded to `merge_dtype`, or from +0 (chains only).  A balanced merge has one type for both.
+    `merge_dtype`, to nearest even, and the running sum is rounded to `merge_dtype`.  `merge` names one of
+    `MERGE_ORDERS`.  It starts with the first part, rounded to `merge_dtype`, or from +0 (running sums only).  An order
+    that adds sums to sums has one type for both.
 
     `groups` deal the finished parts to groups, those to groups of their own, and so on: the parts of an innermost group
     are added as `merge` says, then the innermost groups, and the outermost ones, named first, last of all.
@@ -63,7 +62,7 @@ class Cut(Record):
     count: Positive | None = None
     tile: Positive = 1
     remainder: Remainder = "short-last"
-    merge: Merge = "chain"
+    merge: MergeName = "chain"
     start: Start = "first"
     partial_dtype: FloatName = "fp32"
     merge_dtype: FloatName = "fp32"
@@ -82,16 +81,18 @@ class Cut(Record):
             raise ValueError(f"with span = {self.span} no tile decides anything: leave tile out")
         elif self.span is not None and self.remainder not in ("short-last", "short-first"):
             raise ValueError(f"parts of a given span are short, never long: remainder is not {self.remainder!r}")
-        if self.merge in ("neighbours", "halves"):
-            if self.count is None or self.count & (self.count - 1):
-                raise ValueError(
-                    f"a balanced merge takes a power of two of parts: give such a count, not {self.count}, or a chain"
-                )
+        if self.order.power_of_two and (self.count is None or not self.order.takes(self.count)):
+            raise ValueError(
+                f"the merge {self.merge} takes a power of two of parts: give such a count, not {self.count}, or a chain"
+            )
+        if not self.order.running_sum:
             if self.start == "zero":
-                raise ValueError("a balanced merge has no running sum to start from zero: leave start out")
+                raise ValueError(f"the merge {self.merge} has no running sum to start from zero: leave start out")
             if self.partial_dtype != self.merge_dtype:
-                raise ValueError("a balanced merge adds parts to parts: make partial_dtype and merge_dtype one type")
-        if self.groups and (self.merge in ("neighbours", "halves") or self.start == "zero"):
+                raise ValueError(
+                    f"the merge {self.merge} adds sums to sums: make partial_dtype and merge_dtype one type"
+                )
+        if self.groups and (not self.order.running_sum or self.start == "zero"):
             raise ValueError("the parts of a group are added in a chain from the first: leave merge and start out")
         if self.groups and self.partial_dtype != self.merge_dtype:
             raise ValueError("groups add sums to sums: make partial_dtype and merge_dtype one type")
@@ -100,6 +101,25 @@ class Cut(Record):
         except DescriptorError as error:
             raise ValueError(str(error)) from None
         return self
+
+    @property
+    def order(self) -> MergeOrder:
+        """The order of `merge`: of all parts, or with `groups` of the parts of an innermost group."""
+        return MERGE_ORDERS[self.merge]
+
+    @property
+    def running_sum(self) -> bool:
+        """Whether one sum takes one part after the other."""
+        return self.order.running_sum and not self.groups
+
+    def part_steps(self, count: int) -> MergeSteps:
+        """How `count` parts are added to one another; the result is in one of them whatever `start` says."""
+        return _grouped(self, count) if self.groups else self.order.steps(count)
+
+    def merge_steps(self, count: int) -> MergeSteps:
+        """How `count` parts become one, from +0 where `start` says so."""
+        steps = self.part_steps(count)
+        return steps.from_zero(count) if self.start == "zero" else steps
 
     def lengths(self, length: int) -> list[int]:
         """How long the parts of `length` k are, in order, of a contiguous cut.
@@ -143,47 +163,38 @@ class Cut(Record):
         """The parts of a sequence of k, in order.  Raises DescriptorError where they do not cover it."""
         if self.layout == "strided":
             assert self.count is not None
-            owner = np.arange(len(positions)) // self.tile % self.count
+            owner = dealt(len(positions), self.tile, self.count)
             return [positions[owner == part] for part in range(self.count)]
         ends = np.cumsum(self.lengths(len(positions)))
         return list(np.split(positions, ends[:-1]))
 
 
-def rounds(merge: Merge, count: int) -> list[tuple[int, int]]:
-    """The additions of a merge of `count` parts: (into, from) in the order they are made; the result is in part
-    `into` of the last one.  A chain adds what follows into its first part."""
-    if merge == "chain":
-        return [(0, part) for part in range(1, count)]
-    if merge == "chain-down":
-        return [(count - 1, part) for part in range(count - 2, -1, -1)]
-    offsets = [1 << bit for bit in range((count - 1).bit_length())]
-    if merge == "halves":
-        return [(part, part + offset) for offset in reversed(offsets) for part in range(offset)]
-    return [(part, part + offset) for offset in offsets for part in range(0, count, 2 * offset)]
+def dealt(length: int, tile: int, count: int) -> Positions:
+    """The part that each of `length` positions goes to: tiles of `tile` dealt to `count` parts in turn."""
+    return np.arange(length) // tile % count
 
 
-def grouped(cut: Cut, count: int) -> tuple[int, list[tuple[int, int]], int]:
-    """How `count` parts become one where a cut has groups: how many parts of +0 follow them for empty groups, the
-    additions (into, from) in an order they can be made in, and the part that holds the result."""
-    additions: list[tuple[int, int]] = []
+def _grouped(cut: Cut, count: int) -> MergeSteps:
+    """The merge of `count` parts in groups; an empty group is one of the zeros."""
+    additions: list[Addition] = []
     total = count
 
-    def merged(members: list[int], merge: Merge) -> int:
-        steps = rounds(merge, len(members))
-        additions.extend((members[into], members[other]) for into, other in steps)
-        return members[steps[-1][0] if steps else 0]
+    def merged(members: list[int], order: MergeOrder) -> int:
+        steps = order.steps(len(members))
+        additions.extend((members[into], members[other]) for into, other in steps.additions)
+        return members[steps.result]
 
     def folded(members: list[int], groups: tuple[Group, ...]) -> int:
         nonlocal total
         if not groups:
-            return merged(members, cut.merge)
+            return merged(members, cut.order)
         sums = []
         for number in range(groups[0].count):
             mine = members[number :: groups[0].count]
             if not mine:
                 mine, total = [total], total + 1
             sums.append(folded(mine, groups[1:]))
-        return merged(sums, groups[0].merge)
+        return merged(sums, MERGE_ORDERS[groups[0].merge])
 
     result = folded(list(range(count)), cut.groups)
-    return total - count, additions, result
+    return MergeSteps(additions, result, total - count)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from bitwise_core.descriptors.cuts import Cut, Merge, Remainder
+from bitwise_core.descriptors.cuts import Cut, Group, Remainder
 from bitwise_core.descriptors.gemm import GEMMDesc, Instruction
 
 Types: TypeAlias = str | tuple[str, str]
@@ -109,7 +109,7 @@ def per_mma(
         instruction_k=instruction_k or instruction.k,
         accumulator_dtype=accumulator_dtype,
         k_loop_step=k_loop_step,
-        short_turn="first",
+        short_iteration="first",
         k_dropped=k_dropped,
     )
 
@@ -140,7 +140,7 @@ def split_k_per_mma(
         instruction_k=instruction_k or instruction.k,
         accumulator_dtype=accumulator_dtype,
         k_loop_step=k_loop_step,
-        short_turn="first",
+        short_iteration="first",
         k_cuts=(outer,),
         k_dropped=k_dropped,
     )
@@ -177,7 +177,7 @@ def three_level_chain(
 
 
 def _lanes(lanes: int, tile: int, count_down: bool, accumulator: str) -> Cut:
-    merge: Merge = "halves" if count_down else "neighbours"
+    merge = "halves" if count_down else "neighbours"
     return Cut(
         layout="strided", count=lanes, tile=tile, merge=merge, partial_dtype=accumulator, merge_dtype=accumulator
     )  # fmt: skip
@@ -216,7 +216,7 @@ def contiguous_slice_gemv(
     fused: bool = True,
 ) -> GEMMDesc:
     """Each lane takes one contiguous slice, whole chunks of `chunk` k, and closes an accumulator every chunk."""
-    merge: Merge = "halves" if count_down else "neighbours"
+    merge = "halves" if count_down else "neighbours"
     kept = {"partial_dtype": accumulator_dtype, "merge_dtype": accumulator_dtype}
     cuts = (Cut(count=lanes, tile=chunk, merge=merge, **kept), *_block(chunk, accumulator_dtype))
     return _scalar(k, dtype, output_dtype, accumulator_dtype, cuts, fused)
@@ -241,3 +241,36 @@ def workspace_gemv(
     outer = Cut(count=slices, tile=slice_tile, partial_dtype=partial_dtype, merge_dtype=merge_dtype)
     cuts = (outer, _lanes(lanes, tile, count_down, accumulator_dtype))
     return _scalar(k, dtype, output_dtype, accumulator_dtype, cuts, fused)
+
+
+def dealt_lanes(lanes: int, tile: int, merge: str = "halves") -> Cut:
+    """Tiles of k dealt to the lanes of one output element.
+
+    By halves, lanes that are no power of two are the first ones of a tree whose others hold nothing.
+    """
+    if merge != "halves" or not lanes & (lanes - 1):
+        return Cut(layout="strided", count=lanes, tile=tile, merge=merge)
+    return Cut(layout="strided", count=lanes, tile=tile, groups=(Group(count=2),) * (lanes.bit_length() - 1))
+
+
+def dealt_blocks(blocks: int, wide: int) -> tuple[Cut, ...]:
+    """Tiles of 128 `wide` k dealt to blocks of 128 threads, whose sums another block of 128 threads adds.
+
+    A nest of cuts for a power of two of blocks from 4 on, otherwise one cut with groups.
+    """
+    inner = (
+        Cut(layout="strided", count=128, tile=wide, merge="halves"),
+        *((Cut(layout="strided", count=wide),) if wide > 1 else ()),
+    )
+    if blocks < 4 or blocks & (blocks - 1):
+        warps = (Group(count=2, merge="halves"),) * ((blocks > 32) + (blocks > 64))
+        groups = (Group(count=4), Group(count=8), *warps)
+        return (Cut(layout="strided", count=blocks, tile=128 * wide, groups=groups), *inner)
+    # Block 128 m + 64 i + 32 j + 4 g + h: h last, g before it, then i into j, and m first of all.
+    above = max(1, blocks // 32)
+    deals = (
+        (4, "chain"), (min(8, blocks // 4), "chain"), (min(2, above), "halves"), (min(2, max(1, above // 2)), "halves"),
+        (max(1, above // 4), "chain"),
+    )  # fmt: skip
+    dealt = (Cut(layout="strided", count=count, tile=128 * wide, merge=merge) for count, merge in deals if count > 1)
+    return (*dealt, *inner)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.sax.saxutils import escape
 
-from bitwise_core.descriptors.cuts import Cut, grouped, rounds
+from bitwise_core.descriptors.cuts import Cut, dealt
 from bitwise_core.descriptors.gemm import GEMMDesc
 from bitwise_core.descriptors.picture import merge_text, stored_text
 from bitwise_core.descriptors.walk import FILL, Part, instructions, parts_of
@@ -120,8 +120,7 @@ def _dealt(page: _Page, part: Part, cut: Cut) -> None:
     tiles = min(32, -(-len(part.positions) // cut.tile))
     width = WIDTH / tiles
     page.y += 8
-    for number in range(tiles):
-        owner = number % len(part.parts)
+    for number, owner in enumerate(dealt(tiles, 1, len(part.parts)).tolist()):
         title = f"part {owner}: k {number * cut.tile} to {min((number + 1) * cut.tile, len(part.positions)) - 1}"
         page.box(MARGIN + number * width, width, _COLOURS[owner % len(_COLOURS)], str(owner), title)
     if tiles * cut.tile < len(part.positions):
@@ -133,18 +132,17 @@ def _merge(page: _Page, cut: Cut, middles: list[float], count: int) -> None:
     """The additions, in their order from the top down."""
     if count != len(middles) or not 2 <= count <= MOST:
         return
-    additions = grouped(cut, count)[1] if cut.groups else rounds(cut.merge, count)
-    if any(into >= count or other >= count for into, other in additions):
+    steps = cut.part_steps(count)
+    if steps.zeros:
         return
     height = 18 if count > 6 else 24
     places = dict(enumerate(zip(middles, [page.y - 14.0] * count, strict=True)))
     lowest, signs = page.y, []
     depth = dict.fromkeys(range(count), 0)
-    for into, other in additions:
+    for into, other in steps.additions:
         depth[into] = max(depth[into], depth[other]) + 1
         y = page.y + depth[into] * height - 8
-        chain = cut.merge in ("chain", "chain-down")
-        x = places[other][0] if chain else (places[into][0] + places[other][0]) / 2
+        x = places[other][0] if cut.order.running_sum else (places[into][0] + places[other][0]) / 2
         for x1, y1 in (places[into], places[other]):
             page.line(x1, y1, x, y)
         signs.append((x, y))
@@ -165,7 +163,7 @@ def _walk(page: _Page, desc: GEMMDesc, part: Part) -> None:
     where = "the first innermost part" if desc.k_cuts else "all of k"
     page.sentence(f"walk of {where}: {len(taken)} steps from +0, {name}")
     if desc.k_loop_step is not None:
-        page.sentence(f"turns of {desc.k_loop_step} k, the short one {desc.short_turn}")
+        page.sentence(f"turns of {desc.k_loop_step} k, the short one {desc.short_iteration}")
     if not desc.use_fast_accum:
         page.sentence("each step from +0, then added to the accumulator")
     numbers = list(range(len(taken))) if len(taken) <= 8 else [*range(6), -1, len(taken) - 1]

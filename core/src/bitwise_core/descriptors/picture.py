@@ -42,22 +42,19 @@ def picture(desc: GEMMDesc, width: int = 72) -> list[str]:
 
 def merge_text(cut: Cut, count: int) -> str:
     """The order in which `count` parts are added, and what is rounded to which type."""
-    last = count - 1
-    order, then = (list(range(count)), last) if cut.merge == "chain" else (list(range(last, -1, -1)), 0)
     if cut.groups:
         text = "in groups"
     elif count < 2:
         text = "one part"
-    elif cut.merge in ("chain", "chain-down"):
+    elif cut.running_sum:
+        order = cut.order.steps(count).sequence
         shown = order[:4] if count <= 5 else order[:3]
         text = "(" * (len(shown) - 2) + f"{shown[0]} + {shown[1]}" + "".join(f") + {each}" for each in shown[2:])
         if count > len(shown):
-            text = f"({text}) + {then}" if count == len(shown) + 1 else f"({text}) + ... + {then}"
+            text = f"({text}) + {order[-1]}" if count == len(shown) + 1 else f"({text}) + ... + {order[-1]}"
     else:
-        apart = count // 2 if cut.merge == "halves" else 1
-        lows = range(0, count, 2) if apart == 1 else range(apart)
-        pairs = [f"{low} + {low + apart}" for low in lows]
-        text = f"{', '.join(pairs[:2])}{', ...' if len(pairs) > 2 else ''} first, a balanced tree"
+        pairs = [f"{into} + {other}" for into, other in cut.order.first_round(count)]
+        text = f"{', '.join(pairs[:2])}{', ...' if len(pairs) > 2 else ''} first, {cut.order.tree}"
     if cut.start == "zero":
         text = f"from +0, {text}"
     rounded = f"; a part is rounded to {cut.partial_dtype}" if cut.partial_dtype != "fp32" else ""

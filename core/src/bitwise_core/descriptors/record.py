@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from bitwise_core.errors import BitwiseError
 from bitwise_core.numeric import FLOAT_FORMATS
 
 R = TypeVar("R", bound="Record")
 
 
-class DescriptorError(ValueError):
+class DescriptorError(BitwiseError, ValueError):
     """A descriptor, or an operand of one, that makes no sense: the message says what, where, and what to change."""
 
 

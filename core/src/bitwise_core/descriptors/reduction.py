@@ -8,29 +8,31 @@ from typing import Literal
 from pydantic import model_validator
 
 from bitwise_core.descriptors.cuts import FloatName, Positive
-from bitwise_core.descriptors.record import DescriptorError, Record
+from bitwise_core.descriptors.merge_orders import MERGE_ORDERS, RunningSumName
+from bitwise_core.descriptors.record import DescriptorError
+from bitwise_core.descriptors.text import Descriptor, TextRecord
 from bitwise_core.numeric import FLOAT_FORMATS
 
 
-class Digit(Record):
+class Digit(TextRecord, word="digit"):
     """A digit of an index: it counts from 0 to `count` - 1 in steps of `stride`."""
 
     stride: Positive
     count: Positive = 2
 
 
-class Fold(Record):
+class Fold(TextRecord, word="fold"):
     """One digit of the index is summed away: the `count` values whose indices differ by multiples of `stride`.
 
-    They are added one after the other, in ascending order of the digit (descending with `chain-down`), from the first
-    of them or from +0 (a count of 1 then adds a value to +0).  A digit of two is one bit of the index, and its fold one
-    round of a tree.  With `within`, further digits are summed in the same chain: at each place of a digit all places of
-    those after it, the last the fastest.
+    They are added one after the other as `order` says, a running sum of `MERGE_ORDERS` over the ascending digit, from
+    the first of them or from +0 (a count of 1 then adds a value to +0).  A digit of two is one bit of the index, and
+    its fold one round of a tree.  With `within`, further digits are summed in the same chain: at each place of a digit
+    all places of those after it, the last the fastest.
     """
 
     stride: Positive
     count: Positive = 2
-    order: Literal["chain", "chain-down"] = "chain"
+    order: RunningSumName = "chain"
     start: Literal["first", "zero"] = "first"
     within: tuple[Digit, ...] = ()
 
@@ -45,10 +47,10 @@ class Fold(Record):
         found = [0]
         for digit in self.digits:
             found = [low + place * digit.stride for low in found for place in range(digit.count)]
-        return found if self.order == "chain" else found[::-1]
+        return [found[place] for place in MERGE_ORDERS[self.order].steps(len(found)).sequence]
 
 
-class ReductionDesc(Record):
+class ReductionDesc(Descriptor, word="reduction"):
     """y = the sum of x[0] ... x[length - 1], by folds in the order they are made.
 
     The index is a number with one digit for each fold: sorted by stride, each stride is the last one times its count.
@@ -98,25 +100,6 @@ class ReductionDesc(Record):
         for fold in self.folds:
             reach *= len(fold.offsets)
         return reach
-
-    def to_text(self) -> str:
-        """The descriptor on one line; `from_text` reads it back to an equal record."""
-        from bitwise_core.descriptors.text import write
-
-        return write(self)
-
-    @classmethod
-    def from_text(cls, line: str) -> ReductionDesc:
-        """The descriptor that `to_text` wrote.  Raises DescriptorError."""
-        from bitwise_core.descriptors.text import read
-
-        found = read(line)
-        if not isinstance(found, ReductionDesc):
-            raise DescriptorError(f"this line is of a {type(found).__name__}, not of a ReductionDesc: {line!r}")
-        return found
-
-    def __str__(self) -> str:
-        return self.to_text()
 
 
 def index_bits(

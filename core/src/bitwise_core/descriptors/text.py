@@ -1,43 +1,69 @@
-"""Descriptors on one line: `gemm(k=4096 left_dtype=fp16 ... k_cuts=[cut(span=1024)])`; defaults are left out."""
+"""Descriptors on one line: `gemm(k=4096 left_dtype=fp16 ... k_cuts=[cut(span=1024)])`; defaults are left out.
+
+A record that has a text is a class with a `word`, such as `class Cut(TextRecord, word="cut")`.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
-from bitwise_core.descriptors.attention import AttentionDesc
-from bitwise_core.descriptors.cuts import Cut, Group
-from bitwise_core.descriptors.gemm import GEMMDesc, Instruction, Rotation
 from bitwise_core.descriptors.record import DescriptorError, Record
-from bitwise_core.descriptors.reduction import Digit, Fold, ReductionDesc
 
-NAMES: dict[str, type[Record]] = {
-    "gemm": GEMMDesc,
-    "reduction": ReductionDesc,
-    "attention": AttentionDesc,
-    "cut": Cut,
-    "group": Group,
-    "instruction": Instruction,
-    "rotation": Rotation,
-    "fold": Fold,
-    "digit": Digit,
-}
-_WORDS = {record: name for name, record in NAMES.items()}
+D = TypeVar("D", bound="Descriptor")
+
 _TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[()\[\]=]|[^\s()\[\]="]+)')
 _PLAIN = re.compile(r"[A-Za-z_][\w.-]*\Z", re.ASCII)
 _CONSTANTS = {"true": True, "false": False, "none": None}
 
 
-def write(record: Record) -> str:
+_KINDS: dict[str, type[TextRecord]] = {}
+"""The classes that have a text, by their words."""
+
+
+class TextRecord(Record):
+    """A record that has a text; `word` stands before its fields."""
+
+    word: ClassVar[str]
+
+    def __init_subclass__(cls, *, word: str = "", **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if word:
+            cls.word = word
+            _KINDS[word] = cls
+
+
+class Descriptor(TextRecord):
+    """A record that holds all that decides a computation's bits."""
+
+    def to_text(self) -> str:
+        """The descriptor on one line; `from_text` reads it back to an equal record."""
+        return write(self)
+
+    @classmethod
+    def from_text(cls: type[D], line: str) -> D:
+        """The descriptor that `to_text` wrote.  Raises DescriptorError."""
+        found = read(line)
+        if not isinstance(found, cls):
+            raise DescriptorError(
+                f"this line holds a {type(found).__name__} where a {cls.__name__} is wanted: {line!r}"
+            )
+        return found
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+
+def write(record: TextRecord) -> str:
     """A descriptor on one line."""
     fields = type(record).model_fields
     given = [(name, getattr(record, name)) for name in fields if getattr(record, name) != fields[name].default]
-    return f"{_WORDS[type(record)]}({' '.join(f'{name}={_value(value)}' for name, value in given)})"
+    return f"{record.word}({' '.join(f'{name}={_value(value)}' for name, value in given)})"
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, Record):
+    if isinstance(value, TextRecord):
         return write(value)
     if isinstance(value, tuple):
         return f"[{' '.join(map(_value, value))}]"
@@ -73,10 +99,10 @@ class _Reader:
         if found != token:
             raise self.error(f"{found!r} stands where {token!r} should")
 
-    def record(self, word: str) -> Record:
-        kind = NAMES.get(word)
+    def record(self, word: str) -> TextRecord:
+        kind = _KINDS.get(word)
         if kind is None:
-            raise self.error(f"there is no descriptor {word!r}; there are {', '.join(NAMES)}")
+            raise self.error(f"there is no descriptor {word!r}; there are {', '.join(sorted(_KINDS))}")
         self.expect("(")
         fields: dict[str, Any] = {}
         while (name := self.take("a field or ')'")) != ")":
@@ -112,7 +138,7 @@ class _Reader:
             raise self.error(f"{token!r} is no value") from None
 
 
-def read(line: str) -> Record:
+def read(line: str) -> TextRecord:
     """The descriptor that `write` wrote.  Raises DescriptorError with what stands where it should not."""
     reader = _Reader(line)
     found = reader.record(reader.take("a descriptor such as gemm(...)"))

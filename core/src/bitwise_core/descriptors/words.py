@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bitwise_core.descriptors.cuts import Cut
 from bitwise_core.descriptors.gemm import GEMMDesc
+from bitwise_core.descriptors.merge_orders import MERGE_ORDERS
 from bitwise_core.descriptors.walk import Part, instructions, parts_of, walked
 from bitwise_core.mma import FusedSum, MmaSpec
 
@@ -13,12 +14,6 @@ _SHORT = {
     "long-last": "the last one longer",
     "long-first": "the first one longer",
     "spread": "the first ones a tile longer",
-}
-_MERGES = {
-    "chain": "one after the other",
-    "chain-down": "one after the other, the last first",
-    "neighbours": "as a balanced tree, neighbours first",
-    "halves": "as a balanced tree, the two halves pairwise first",
 }
 
 
@@ -88,15 +83,18 @@ def _cut(cut: Cut, level: list[Part], subject: str) -> list[str]:
     start = ", from +0" if cut.start == "zero" else ""
     kept = f"as {cut.partial_dtype}, " if cut.partial_dtype != cut.merge_dtype else ""
     if cut.groups:
-        each = (f"to {group.count} groups in turn, whose sums are added {_MERGES[group.merge]}" for group in cut.groups)
+        each = (
+            f"to {group.count} groups in turn, whose sums are added {MERGE_ORDERS[group.merge].words}"
+            for group in cut.groups
+        )
         return [
             f"{subject} {how}.",
             f"The parts are dealt {'; the parts of a group '.join(each)}; those of an innermost group are added "
-            f"{_MERGES[cut.merge]}; all in {cut.merge_dtype}.",
+            f"{cut.order.words}; all in {cut.merge_dtype}.",
         ]
     return [
         f"{subject} {how}.",
-        f"The parts are added {_MERGES[cut.merge]}{start}, {kept}in {cut.merge_dtype}.",
+        f"The parts are added {cut.order.words}{start}, {kept}in {cut.merge_dtype}.",
     ]
 
 
@@ -113,11 +111,11 @@ def _walk(desc: GEMMDesc, axis: Part) -> list[str]:
     short = len(longest.positions) % step
     lines = [f"{subject} is walked from +0 in turns of {step} k, {count} {unit} one after the other."]
     if short:
-        filled = ", filled up with zeros" if desc.turn_permutation else ""
-        lines.append(f"The short turn, of {short} k{filled}, runs {desc.short_turn}.")
-    if desc.turn_permutation and list(desc.turn_permutation) != list(range(step)):
-        lines.append(f"Inside a turn k runs in the order {_listed(desc.turn_permutation)}.")
-    rotation = desc.turn_rotation
+        filled = ", filled up with zeros" if desc.iteration_permutation else ""
+        lines.append(f"The short turn, of {short} k{filled}, runs {desc.short_iteration}.")
+    if desc.iteration_permutation and list(desc.iteration_permutation) != list(range(step)):
+        lines.append(f"Inside a turn k runs in the order {_listed(desc.iteration_permutation)}.")
+    rotation = desc.iteration_rotation
     if rotation is not None:
         lines.append(
             f"Tiles of {rotation.tile} {rotation.axis} start at different turns: tile t at turn "

@@ -1,4 +1,4 @@
-"""A launch run on bit patterns: the bytes that it leaves in every buffer."""
+"""Simulation: a launch run on bit patterns, and the bytes that it leaves in every buffer."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitwise_core.engine.launch_exact import LANES, Ready, machine_for, results
-from bitwise_core.engine.run import MAXIMUM_STEPS, Run
+from bitwise_core.engine.concrete import LANES, Ready, machine_for, results, run_watched
+from bitwise_core.engine.executor import MAXIMUM_STEPS, Executor
 from bitwise_core.machine.bits import BitsDomain
 from bitwise_core.machine.bits_memory import BitsMemory, Buffers, written
-from bitwise_core.machine.cells import FinerGranule
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lanes import Array
 from bitwise_core.mma import MmaSpec
@@ -26,6 +25,9 @@ class Execution:
 
     after: Mapping[str, Array]
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Execution({', '.join(f'{name}: {each.size} bytes' for name, each in self.after.items())})"
 
 
 def execute(
@@ -68,28 +70,24 @@ def execute_together(
     chosen = np.arange(prepared.launch.blocks) if blocks is None else np.asarray(sorted(blocks))
     # One block of all launches beside each other: whatever the inputs do not decide is then one number for all.
     of_all = (chosen[:, None] + np.arange(len(contents)) * prepared.launch.blocks).reshape(-1)
-    granule = prepared.arch.granule(prepared.kernel)
-    watched: frozenset[int] = frozenset()
-    while True:
+    domain = _domain(prepared, buffers, finite)
+
+    def attempt(granule: int, watched: frozenset[int]) -> BitsMemory:
+        nonlocal domain
         domain = _domain(prepared, buffers, finite)
         memory = BitsMemory(domain, buffers, names, open_ended)
         memory.watched = watched
-        try:
-            _run(prepared, memory, numbers, of_all, granule)
-        except FinerGranule as finer:
-            if finer.granule >= granule:
-                raise Unreadable("shared memory is accessed in units that do not fit its cells") from None
-            granule = finer.granule
-            continue
-        # A buffer that is both loaded and stored is run again with its loads recorded, so that races are seen.
-        both = frozenset((memory.stores.keys() | memory.atomics.keys()) & memory.seen) - watched
-        if not both:
-            break
-        watched = watched | both
+        _run(prepared, memory, numbers, of_all, granule)
+        return memory
+
+    memory = run_watched(prepared.arch.granule(prepared.kernel), attempt)
     memory.join_halves()
     results(memory, memory.scratch)
     notes = tuple(domain.notes)
-    return [Execution({names[number]: each for number, each in one.items()}, notes) for one in written(memory, before)]
+    return [
+        Execution({names[number]: each for number, each in one.items()}, tuple(notes))
+        for one in written(memory, before)
+    ]
 
 
 def matrix_units(prepared: Ready) -> Mapping[str, MmaSpec]:
@@ -113,4 +111,4 @@ def _run(prepared: Ready, memory: BitsMemory, numbers: Mapping[str, int], blocks
         machine = machine_for(prepared, memory, numbers, batch, granule)
         memory.scratch = frozenset(machine.extra.get("scratch", ()))
         memory.launch = None if memory.buffers.launches == 1 else batch[:, None] // prepared.launch.blocks
-        Run(prepared.program, machine, budget).start()
+        Executor(prepared.program, machine, budget).start()

@@ -1,8 +1,8 @@
-"""The blocks of a launch as columns of numbers, and the part of them that one address pass still speaks of.
+"""The blocks of one address pass as columns of numbers, and the subset of them that the pass is still valid for.
 
-A pass starts with all of its blocks and narrows to those that act alike: whatever decides control flow, and
-differs between blocks, sets the others aside for passes of their own.  The first block is the reference and
-always stays.
+A pass starts with all of its blocks and narrows to those that take the same control flow: where a decision differs
+between blocks, the blocks that differ from the first one are set aside for passes of their own.  The first block is
+the reference and always stays.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 from bitwise_core.machine.lanes import Array
 
 
-class NotTranslations(Exception):
-    """The blocks could not be proved to be translations of one another; nothing is said about the kernel."""
+class NotSymmetric(Exception):
+    """The blocks could not be proved to be translations of one another; the kernel may still have a result."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
         super().__init__(reason)
@@ -28,10 +28,10 @@ class NotTranslations(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much work a proof may cost before it is given up."""
+    """How much work a proof may cost."""
 
     parts: int = 256
-    """Parts of a grid that act differently."""
+    """Parts of a grid with different control flow or accesses."""
     lanes: int = 1 << 23
     """Numbers that one instruction may be evaluated on, over distinct blocks and threads."""
     numbers: int = 1 << 26
@@ -43,7 +43,7 @@ class Limits:
 
 
 class Column:
-    """One number for every block of a pass, shape (blocks,); blocks that were set aside hold anything."""
+    """One number for every block of a pass, shape (blocks,); undefined for blocks that were set aside."""
 
     __slots__ = ("_bounds", "values")
 
@@ -53,7 +53,7 @@ class Column:
 
 
 class Grid:
-    """The blocks of one pass.  `active` are the places of the blocks still in it, None for all; place 0 stays."""
+    """The blocks of one pass.  `active` are the positions of the blocks still in it, None for all; position 0 stays."""
 
     def __init__(self, numbers: Array, limits: Limits) -> None:
         self.numbers, self.limits = numbers, limits
@@ -86,7 +86,7 @@ class Grid:
         return low == high
 
     def derived(self, key: Hashable, make: Callable[[], Array], *columns: Column) -> Column:
-        """The column that `key` makes of `columns`; loops that compute it again get the same one."""
+        """The column that `make` computes from `columns`, identified by `key`; repeated, it is the same object."""
         full = (key, *(id(column) for column in columns))
         found = self._memo.get(full)
         if found is None:
@@ -101,7 +101,7 @@ class Grid:
         blocks = self.blocks
         others, inverse = np.unique(keys[~same], return_inverse=True)
         if len(self.aside) + len(others) > self.limits.parts:
-            raise NotTranslations(f"the grid falls into more than {self.limits.parts} parts that act differently")
+            raise NotSymmetric(f"the grid falls into more than {self.limits.parts} parts that act differently")
         order = np.argsort(inverse, kind="stable")
         rest = blocks[~same][order]
         ends = np.cumsum(np.bincount(inverse))

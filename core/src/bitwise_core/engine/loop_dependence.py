@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from bitwise_core.asm import Address, Instruction, Operand, Register, Vector, registers_of
-from bitwise_core.engine.loop_shape import Loop, effect, matrix_accumulators
+from bitwise_core.asm import Instruction, Operand, Register, Vector, registers_of
+from bitwise_core.engine.loop_shape import Loop, matrix_accumulators
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.mnemonics import Mnemonics, root
+from bitwise_core.machine.instruction_info import Effect, InstructionInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Chains:
 
 
 def chains(
-    instructions: Sequence[Instruction], loop: Loop, accumulators: Iterable[str], mnemonics: Mnemonics
+    instructions: Sequence[Instruction], infos: Sequence[InstructionInfo], loop: Loop, accumulators: Iterable[str]
 ) -> Chains:
     """Which accumulators are only ever added to by matrix steps, and the order in which all can be named.
 
@@ -66,15 +66,15 @@ def chains(
     wanted = frozenset(accumulators)
     pure = wanted
     while True:
-        turn = _Turn.before(wanted, pure, mnemonics)
+        turn = _Turn.before(wanted, pure)
         for index in loop.body:
-            turn.take(index, instructions[index])
+            turn.take(index, instructions[index], infos[index])
         turn.end()
         if not turn.impure & pure:
             break
         pure = pure - turn.impure
     depends = {name: turn.sources([name]) for name in turn.depends}
-    line = instructions[loop.head].line
+    line = instructions[loop.header].line
     if any(Source(name, True) in depends[name] for name in wanted):
         raise Unreadable("a loop's accumulator is seen by other threads within the loop", line)
     return Chains(pure, tuple(turn.steps), _levels({name: depends[name] for name in wanted}, line), depends)
@@ -100,7 +100,6 @@ class _Turn:
     holds side by side, and `shared` what entered memory that other threads may read.
     """
 
-    mnemonics: Mnemonics
     depends: dict[str, tuple[Sources, ...]]
     holder: dict[str, tuple[tuple[str, int], ...]]
     newest: dict[str, int]
@@ -109,27 +108,27 @@ class _Turn:
     steps: list[MatrixStep] = field(default_factory=list)
 
     @staticmethod
-    def before(wanted: frozenset[str], pure: frozenset[str], mnemonics: Mnemonics) -> _Turn:
+    def before(wanted: frozenset[str], pure: frozenset[str]) -> _Turn:
         """Each accumulator holds itself."""
         own: dict[str, tuple[Sources, ...]] = {name: (frozenset({Source(name)}),) for name in wanted}
-        return _Turn(mnemonics, own, {name: ((name, 0),) for name in pure}, dict.fromkeys(pure, 0))
+        return _Turn(own, {name: ((name, 0),) for name in pure}, dict.fromkeys(pure, 0))
 
     def sources(self, names: Iterable[str]) -> Sources:
         """All that registers depend on."""
         return NOTHING.union(*(part for name in names for part in self.depends.get(name, ())))
 
-    def take(self, index: int, instruction: Instruction) -> None:
+    def take(self, index: int, instruction: Instruction, info: InstructionInfo) -> None:
         """One instruction."""
-        held = matrix_accumulators(instruction, self.mnemonics)
-        moved = None if held is not None else self._moved(instruction)
+        held = matrix_accumulators(info)
+        moved = None if held is not None else self._moved(instruction, info)
         if moved is not None:
             self._move(*moved)
-        elif held is None or not self._step(index, instruction, held):
-            self._other(instruction, held)
+        elif held is None or not self._step(index, instruction, info, held):
+            self._other(instruction, info, held)
 
-    def _moved(self, instruction: Instruction) -> tuple[list[str], list[str]] | None:
+    def _moved(self, instruction: Instruction, info: InstructionInfo) -> tuple[list[str], list[str]] | None:
         """The registers that a move writes and those that it reads; one side is one register."""
-        moves = root(instruction) in self.mnemonics.moves and len(instruction.operands) == 2
+        moves = Effect.MOVE in info.effects and len(instruction.operands) == 2
         if not moves or instruction.guard is not None:
             return None
         targets, sources = (_names(operand) for operand in instruction.operands)
@@ -158,10 +157,10 @@ class _Turn:
         else:
             self.holder.pop(name, None)
 
-    def _step(self, index: int, instruction: Instruction, held: list[tuple[str, str]]) -> bool:
+    def _step(self, index: int, instruction: Instruction, info: InstructionInfo, held: list[tuple[str, str]]) -> bool:
         """A matrix step of pure accumulators, all of which it takes on from where the step before left them."""
         owners = [each for _, source in held for each in self.holder.get(source, ())]
-        if not all(source in self.holder for _, source in held) or self._factors(instruction):
+        if not all(source in self.holder for _, source in held) or self._factors(instruction, info):
             return False
         fresh = all(self.newest[owner] == version for owner, version in owners)
         if not fresh or len({owner for owner, _ in owners}) != len(owners) or instruction.guard is not None:
@@ -176,34 +175,31 @@ class _Turn:
             self.depends[target] = before[target]
         return True
 
-    def _factors(self, instruction: Instruction) -> Sources:
+    def _factors(self, instruction: Instruction, info: InstructionInfo) -> Sources:
         """What the other operands of a matrix instruction depend on, and what guards it."""
-        found = self.mnemonics.accumulation(instruction)
-        assert found is not None
-        own = (found.results, found.accumulators)
+        assert info.accumulation is not None
+        own = (info.accumulation.results, info.accumulation.accumulators)
         names = set() if instruction.guard is None else {instruction.guard.register}
         for operand in instruction.operands:
             if not any(operand is each for each in own):
                 names |= registers_of(operand)
         return _elsewhere(self.sources(names) | self.shared)
 
-    def _other(self, instruction: Instruction, held: list[tuple[str, str]] | None) -> None:
-        found = effect(instruction, self.mnemonics)
+    def _other(self, instruction: Instruction, info: InstructionInfo, held: list[tuple[str, str]] | None) -> None:
         if held is not None:
-            factors = self._factors(instruction)
+            factors = self._factors(instruction, info)
             fresh = {
                 target: tuple(part | factors for part in self.depends.get(source, (NOTHING,)))
                 for target, source in held
             }
         else:
-            read = self.sources(found.reads)
-            addressed = any(isinstance(each, Address) for each in instruction.operands)
-            if root(instruction) in self.mnemonics.across_lanes:
+            read = self.sources(info.reads)
+            if info.effects & (Effect.CROSS_LANE | Effect.STORE):
                 read = _elsewhere(read)
-                if addressed or root(instruction) in self.mnemonics.without_result:
-                    self.shared |= read
-            fresh = dict.fromkeys(found.writes, (read | self.shared if addressed else read,))
-        self.impure |= {owner for name in found.reads for owner, _ in self.holder.get(name, ())}
+            if Effect.STORE in info.effects:
+                self.shared |= read
+            fresh = dict.fromkeys(info.writes, (read | self.shared if Effect.LOAD in info.effects else read,))
+        self.impure |= {owner for name in info.reads for owner, _ in self.holder.get(name, ())}
         for name, parts in fresh.items():
             self.depends[name] = parts
             self.holder.pop(name, None)

@@ -4,144 +4,89 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
-from bitwise_core.asm import (
-    Address,
-    Guard,
-    Instruction,
-    Kernel,
-    Operand,
-    Register,
-    Vector,
-    registers_of,
-    symbols_of,
-)
-from bitwise_core.machine.mnemonics import Mnemonics, root
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """Registers that an instruction writes and reads; a guarded one reads what it may leave."""
-
-    writes: frozenset[str]
-    reads: frozenset[str]
-
-
-@lru_cache(maxsize=1 << 16)
-def _effect(opcode: str, operands: tuple[Operand, ...], guard: Guard | None, mnemonics: Mnemonics) -> Effect:
-    writes: set[str] = set()
-    reads: set[str] = set()
-    if opcode.startswith(mnemonics.in_place):
-        writes = registers_of(operands[0])
-        reads = {name for operand in operands for name in registers_of(operand)}
-    elif opcode.split(".", 1)[0] in mnemonics.without_result:
-        reads = {name for operand in operands for name in registers_of(operand)}
-    else:
-        writes = registers_of(operands[0]) if operands and not isinstance(operands[0], Address) else set()
-        reads = {name for operand in operands[bool(writes) :] for name in registers_of(operand)}
-    if guard is not None:
-        reads = reads | writes | {guard.register}
-    return Effect(frozenset(writes - {"_"}), frozenset(reads - {"_"}))
-
-
-def effect(instruction: Instruction, mnemonics: Mnemonics) -> Effect:
-    """What an instruction writes and reads."""
-    return _effect(instruction.opcode, instruction.operands, instruction.guard, mnemonics)
+from bitwise_core.asm import Register, Vector
+from bitwise_core.engine.program import Program, labels_of
+from bitwise_core.machine.instruction_info import Effect, InstructionInfo
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Instructions `head` to `back`, the last of which branches to the first.
+    """Instructions `header` to `latch`, the last of which branches to the first.
 
-    `carried` are the registers that a turn reads before it writes them and that the loop writes; `kept` are those
-    that it writes and that are read outside it.
+    `carried` are the registers that an iteration reads before it writes them and that the loop writes; `kept` are
+    those that it writes and that are read outside it.
     """
 
-    head: int
-    back: int
+    header: int
+    latch: int
     writes: frozenset[str]
     carried: tuple[str, ...]
     kept: frozenset[str]
 
     @property
     def body(self) -> range:
-        """The instructions of a turn but for the branch."""
-        return range(self.head, self.back)
+        """The instructions of an iteration but for the branch."""
+        return range(self.header, self.latch)
 
 
-def find_loops(kernel: Kernel, mnemonics: Mnemonics) -> Mapping[int, Loop]:
-    """By their head, the loops whose turns are straight lines."""
-    instructions = kernel.instructions
-    targets = {target for each in instructions for target in _targets(each, kernel, mnemonics)}
+_LEAVING = Effect.BRANCH | Effect.END | Effect.CALL
+"""Effects of an instruction whose successor may be another one than the next."""
+
+
+def find_loops(program: Program) -> Mapping[int, Loop]:
+    """The loops whose bodies are straight lines, by header."""
+    instructions, infos = program.kernel.instructions, program.infos
+    jumps = {
+        index: set(labels_of(index, program.kernel))
+        for index, info in enumerate(infos)
+        if Effect.BRANCH in info.effects
+    }
+    targets = set().union(*jumps.values())
     found: dict[int, Loop] = {}
-    for index, instruction in enumerate(instructions):
-        own = _targets(instruction, kernel, mnemonics)
+    for index, own in jumps.items():
         if len(own) != 1 or (target := next(iter(own))) > index:
             continue
-        inside = instructions[target:index]
-        if instruction.guard is None or any(root(each) in mnemonics.leaving for each in inside):
+        if instructions[index].guard is None or any(each.effects & _LEAVING for each in infos[target:index]):
             continue
         if any(target < place <= index for place in targets):
             continue
-        found[target] = _loop(instructions, target, index, mnemonics)
+        found[target] = _loop(infos, target, index)
     return found
 
 
-def _targets(instruction: Instruction, kernel: Kernel, mnemonics: Mnemonics) -> set[int]:
-    if root(instruction) not in mnemonics.branches:
-        return set()
-    return {
-        kernel.labels[name] for operand in instruction.operands for name in symbols_of(operand) if name in kernel.labels
-    }
-
-
-def _loop(instructions: Sequence[Instruction], head: int, back: int, mnemonics: Mnemonics) -> Loop:
+def _loop(infos: Sequence[InstructionInfo], header: int, latch: int) -> Loop:
     written: set[str] = set()
     exposed: set[str] = set()
-    for instruction in instructions[head : back + 1]:
-        found = effect(instruction, mnemonics)
-        exposed |= found.reads - written
-        written |= found.writes
-    outside = {
-        name
-        for instruction in (*instructions[:head], *instructions[back + 1 :])
-        for name in effect(instruction, mnemonics).reads
-    }
-    return Loop(head, back, frozenset(written), tuple(sorted(exposed & written)), frozenset(written & outside))
+    for info in infos[header : latch + 1]:
+        exposed |= info.reads - written
+        written |= info.writes
+    outside = {name for info in (*infos[:header], *infos[latch + 1 :]) for name in info.reads}
+    return Loop(header, latch, frozenset(written), tuple(sorted(exposed & written)), frozenset(written & outside))
 
 
-def slice_of(
-    instructions: Sequence[Instruction], loop: Loop, wanted: Iterable[str], mnemonics: Mnemonics
-) -> list[int] | None:
-    """The instructions of a turn that decide these registers; None where one is no plain integer operation."""
+def slice_of(infos: Sequence[InstructionInfo], loop: Loop, wanted: Iterable[str]) -> list[int] | None:
+    """The instructions of an iteration that decide these registers; None where one is no plain integer operation."""
     needed = set(wanted)
     chosen: set[int] = set()
     while True:
         before = len(chosen), len(needed)
         for index in reversed(loop.body):
-            found = effect(instructions[index], mnemonics)
-            if index in chosen or found.writes & needed:
+            if index in chosen or infos[index].writes & needed:
                 chosen.add(index)
-                needed |= found.reads
+                needed |= infos[index].reads
         if (len(chosen), len(needed)) == before:
             break
-    if not all(_is_integer(instructions[index], mnemonics) for index in chosen):
+    if not all(Effect.INTEGER in infos[index].effects for index in chosen):
         return None
     return sorted(chosen)
 
 
-def _is_integer(instruction: Instruction, mnemonics: Mnemonics) -> bool:
-    first, *modifiers = instruction.opcode.split(".")
-    return first in mnemonics.integers and mnemonics.float_types.isdisjoint(modifiers)
-
-
-def matrix_accumulators(instruction: Instruction, mnemonics: Mnemonics) -> list[tuple[str, str]] | None:
+def matrix_accumulators(info: InstructionInfo) -> list[tuple[str, str]] | None:
     """For a matrix instruction, each register it writes with the accumulator register that enters it."""
-    found = mnemonics.accumulation(instruction)
-    if found is None:
+    if info.accumulation is None:
         return None
-    targets, sources = found.results, found.accumulators
+    targets, sources = info.accumulation.results, info.accumulation.accumulators
     if not isinstance(targets, Vector) or not isinstance(sources, Vector):
         return None
     pairs = list(zip(targets.items, sources.items, strict=True))
@@ -154,9 +99,8 @@ def matrix_accumulators(instruction: Instruction, mnemonics: Mnemonics) -> list[
     ]
 
 
-def matrix_depth(instruction: Instruction, mnemonics: Mnemonics) -> int:
+def matrix_depth(info: InstructionInfo) -> int:
     """How many elements of k a matrix instruction adds (0: it is none)."""
-    if matrix_accumulators(instruction, mnemonics) is None:
+    if matrix_accumulators(info) is None or info.accumulation is None:
         return 0
-    found = mnemonics.accumulation(instruction)
-    return 0 if found is None else found.depth
+    return info.accumulation.depth

@@ -1,4 +1,4 @@
-"""States of a machine at the head of a loop: remembered, watched and compared."""
+"""States of a machine at the header of a loop: recorded and compared."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from bitwise_core.machine.pieces import as_lanes
 from bitwise_core.machine.state import Machine
 
 INERT = frozenset({"copies", "fragments", "tiles", "scratch", "constants", "local"})
-"""What an architecture keeps beside the machine's state and that writes no shared memory of its own accord."""
+"""State that an architecture keeps in `Machine.extra` and that does not write shared memory asynchronously."""
 
 
 def hash_of(value: Value) -> tuple[hashing.Words, int]:
-    """A value's hash, and all properties that any lane inherits."""
+    """A value's hash, and the sticky properties of any lane."""
     lanes = as_lanes(value)
     meta = int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(lanes.meta)), axis=None))
     return full_hash(lanes), meta & L.STICKY
@@ -45,7 +45,7 @@ class State:
         return State(dict(machine.registers), shared.words.copy(), shared.meta.copy(), _copies(copies))
 
     def written(self, cells: Array) -> Array:
-        """Those of the cells that hold something in some instance."""
+        """Those of the cells that hold a value in some instance."""
         known = cells[cells < self.meta.shape[1]]
         empty = (self.meta[:, known] & np.uint32(L.POISON)).all(axis=0)
         found: Array = np.concatenate([known[~empty], cells[cells >= self.meta.shape[1]]])
@@ -124,22 +124,22 @@ def _active(cells: Array, lanes: Array | None) -> Array:
 
 
 def forget(shared: SharedMemory, known: Array, name: str) -> None:
-    """Leaves of shared memory what cells hold where `known` says so: nothing has written the others."""
+    """Makes the cells of shared memory outside `known` undefined."""
     shared.words[:, :, ~known] = hashing.constant(name)
     shared.meta[:, ~known] = L.TERM | L.POISON
     shared.version += 1
 
 
-class EnteredMemory(SharedMemory):
-    """Shared memory that notices which cells a period reads before it writes them."""
+class LiveInMemory(SharedMemory):
+    """Shared memory that records which cells a period reads before it writes them."""
 
     @staticmethod
-    def around(machine: Machine) -> EnteredMemory:
-        """Replaces the machine's shared memory by one that is watched, without copies in flight."""
-        memory = EnteredMemory.__new__(EnteredMemory)
+    def around(machine: Machine) -> LiveInMemory:
+        """Replaces the machine's shared memory by one that records, without copies in flight."""
+        memory = LiveInMemory.__new__(LiveInMemory)
         old = machine.shared
         memory.granule, memory.blocks, memory.version = old.granule, old.blocks, old.version + 1
-        memory.words, memory.meta = old.words.copy(), old.meta.copy()
+        memory.words, memory.meta, memory.recorder = old.words.copy(), old.meta.copy(), old.recorder
         memory.filled, memory.watching = np.zeros(0, dtype=bool), False
         memory.overwritten = np.zeros(0, dtype=bool)
         memory.read = np.zeros(0, dtype=bool)
@@ -163,7 +163,7 @@ class EnteredMemory(SharedMemory):
         return flags
 
     def watch(self) -> None:
-        """From here on a period runs."""
+        """Starts recording a period."""
         self.watching = True
 
     def store(self, cells: Array, value: Value, mask: Array | None) -> None:
@@ -188,15 +188,15 @@ class EnteredMemory(SharedMemory):
             self.read = seen | (before & ~written)
         return super().load(cells, bits)
 
-    def live(self) -> Array:
-        """The cells whose content a period takes over from the one before."""
+    def live_in(self) -> Array:
+        """The cells that a period reads before it writes them."""
         return np.flatnonzero(self.read)
 
     def leave(self) -> None:
-        """After the loop nothing is known of the cells that its turns fill, nor of copies that have not arrived.
+        """After the loop, the cells that its iterations write and the copies in flight are undefined.
 
-        Turns fill the same cells period by period, and a period before this one was run as well.  Other agents than
-        the copies that are known here may write anywhere.
+        Every period writes the same cells, and a period before the recorded one was run as well.  Asynchronous state
+        other than the copies handled here may write anywhere.
         """
         self.watching = False
         filled = self.filled

@@ -1,9 +1,11 @@
-"""Integers of every launch: polynomials over symbols, with a coefficient for every lane.
+"""Integers of every launch: polynomials over symbols, with a coefficient for each lane.
 
-A `Polynomial` of w bits is a sum of coefficient times monomial plus a constant, modulo 2**w.  A monomial is a sorted
-tuple of atoms; an atom is a value that is not taken apart (a scalar argument, a block coordinate, the result of an
-operation that is not linear).  Coefficients are numbers where all lanes agree, else arrays of shape
-(rows or 1, threads or 1), where the rows are instances of the launch (see `instances`).
+A `Polynomial` of w bits is a sum of coefficient times monomial plus a constant, modulo 2**w; most are affine.  A
+monomial is a sorted tuple of atoms.  An atom is an opaque value: a scalar argument, a block coordinate, or the result
+of an operation that is not polynomial.  A coefficient is an int where all lanes agree, else an array of shape
+(rows or 1, threads or 1), where a row is an instance of the launch (see `coordinates`).
+
+Integers whose value in every block is a number are in `block_affine`.
 """
 
 from __future__ import annotations
@@ -17,23 +19,21 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_core.machine import hashing
+from bitwise_core.numeric.modular import Residue, is_one, is_zero, plus, reduced, signed, times, unsigned, wide
 
-Coefficient: TypeAlias = int | npt.NDArray[np.uint64]
 Monomial: TypeAlias = tuple[int, ...]
-FULL = (1 << 64) - 1
 MAXIMUM_TERMS = 24
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Atom:
-    """A value that is not taken apart: its hash (2, rows or 1, threads or 1), and what is known of it.
+    """An opaque value: its hash of shape (2, rows or 1, threads or 1), and what is known of it.
 
-    `block` says that it may depend on the block's coordinates; `pointer` is the parameter's number of a pointer;
-    `definition` tells the operation and operands of a result that rules look into; `alignment` is a power of two
-    that divides the value.
+    `block`: it may depend on the block's coordinates.  `pointer`: the index of the parameter, for a pointer.
+    `definition`: the operation and operands, for a result whose operation some rule looks at.  `alignment`: a power
+    of two that divides the value.
     """
 
-    number: int
     words: hashing.Words
     block: bool = False
     pointer: int | None = None
@@ -41,73 +41,57 @@ class Atom:
     alignment: int = 1
 
 
-def wide(value: Coefficient) -> Any:
-    """A coefficient as NumPy's unsigned number or array."""
-    return np.uint64(value) if isinstance(value, int) else value
+class AtomTable:
+    """The atoms of one reading, each with the index by which monomials name it.
 
+    `naturals` are the indices of atoms that are never negative, `block_symbols` those of block coordinates by name.
+    """
 
-def reduced(value: Any, bits: int) -> Coefficient:
-    """A coefficient modulo 2**bits; an array of one number becomes that number."""
-    if isinstance(value, int):
-        return value & ((1 << bits) - 1)
-    if bits < 64:
-        value = value & np.uint64((1 << bits) - 1)
-    if value.size == 1:
-        return int(value.reshape(())[()]) & FULL
-    return value  # type: ignore[no-any-return]
+    def __init__(self) -> None:
+        self.atoms: list[Atom] = []
+        self.naturals: set[int] = set()
+        self.block_symbols: dict[str, int] = {}
+        self._interned: dict[tuple[Any, ...], int] = {}
 
+    def atom(
+        self,
+        words: hashing.Words,
+        *,
+        block: bool = False,
+        pointer: int | None = None,
+        definition: tuple[Any, ...] | None = None,
+        alignment: int = 1,
+    ) -> int:
+        """The index of the atom with this hash; the other properties are those it was first given."""
+        key = (words.shape, words.tobytes())
+        found = self._interned.get(key)
+        if found is None:
+            found = self._interned[key] = len(self.atoms)
+            self.atoms.append(Atom(words, block, pointer, definition, alignment))
+        return found
 
-def is_zero(value: Coefficient) -> bool:
-    """Whether the coefficient vanishes in every lane."""
-    return value == 0 if isinstance(value, int) else not value.any()
-
-
-def is_one(value: Coefficient) -> bool:
-    """Whether the coefficient is 1 in all lanes alike."""
-    return isinstance(value, int) and value == 1
-
-
-def plus(left: Coefficient, right: Coefficient, bits: int) -> Coefficient:
-    """The sum modulo 2**bits."""
-    if isinstance(left, int) and isinstance(right, int):
-        return (left + right) & ((1 << bits) - 1)
-    return reduced(wide(left) + wide(right), bits)
-
-
-def times(left: Coefficient, right: Coefficient, bits: int) -> Coefficient:
-    """The product modulo 2**bits."""
-    if isinstance(left, int) and isinstance(right, int):
-        return (left * right) & ((1 << bits) - 1)
-    return reduced(wide(left) * wide(right), bits)
-
-
-def signed(value: Coefficient, bits: int) -> Any:
-    """The coefficient as a signed number or int64 array."""
-    if isinstance(value, int):
-        return value - (1 << bits) if value >> (bits - 1) else value
-    shift = np.uint64(64 - bits)
-    return (value << shift).view(np.int64) >> np.int64(64 - bits)
-
-
-def unsigned(value: Any, bits: int) -> Coefficient:
-    """A signed number or int64 array as a coefficient of `bits` bits."""
-    if isinstance(value, int):
-        return value & ((1 << bits) - 1)
-    return reduced(np.ascontiguousarray(value).view(np.uint64), bits)
+    def definition(self, monomial: Monomial, coefficient: Residue) -> tuple[Any, ...] | None:
+        """The definition of a term that is one atom with the coefficient 1; None for any other term."""
+        return self.atoms[monomial[0]].definition if len(monomial) == 1 and is_one(coefficient) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Polynomial:
-    """See the module; `terms` never holds a coefficient that vanishes in every lane."""
+    """See the module; no coefficient in `terms` is zero in every lane."""
 
     bits: int
-    terms: Mapping[Monomial, Coefficient] = field(default_factory=dict)
-    constant: Coefficient = 0
+    terms: Mapping[Monomial, Residue] = field(default_factory=dict)
+    constant: Residue = 0
 
     @property
-    def is_constant(self) -> bool:
-        """Whether no symbol occurs."""
-        return not self.terms
+    def vanishes(self) -> bool:
+        """Whether it is the zero polynomial in every lane."""
+        return not self.terms and is_zero(self.constant)
+
+    @property
+    def number(self) -> int | None:
+        """The number, where no symbol occurs and all lanes agree."""
+        return self.constant if not self.terms and isinstance(self.constant, int) else None
 
     def atoms(self) -> set[int]:
         """The numbers of the atoms that occur."""
@@ -124,8 +108,8 @@ def of_atom(number: int, bits: int) -> Polynomial:
     return Polynomial(bits, {(number,): 1})
 
 
-def _collect(bits: int, pieces: Iterable[tuple[Monomial, Coefficient]], constant: Coefficient) -> Polynomial:
-    terms: dict[Monomial, Coefficient] = {}
+def _collect(bits: int, pieces: Iterable[tuple[Monomial, Residue]], constant: Residue) -> Polynomial:
+    terms: dict[Monomial, Residue] = {}
     for monomial, coefficient in pieces:
         before = terms.get(monomial)
         terms[monomial] = coefficient if before is None else plus(before, coefficient, bits)
@@ -143,7 +127,7 @@ def add(left: Polynomial, right: Polynomial) -> Polynomial:
     )
 
 
-def scale(value: Polynomial, factor: Coefficient) -> Polynomial:
+def scale(value: Polynomial, factor: Residue) -> Polynomial:
     """A multiple."""
     bits = value.bits
     pieces = ((monomial, times(coefficient, factor, bits)) for monomial, coefficient in value.terms.items())
@@ -174,12 +158,19 @@ def multiply(left: Polynomial, right: Polynomial) -> Polynomial | None:
     if (len(left.terms) + 1) * (len(right.terms) + 1) > MAXIMUM_TERMS:
         return None
     bits = left.bits
-    pieces: list[tuple[Monomial, Coefficient]] = []
+    pieces: list[tuple[Monomial, Residue]] = []
     for first, a in (*left.terms.items(), ((), left.constant)):
         for second, b in (*right.terms.items(), ((), right.constant)):
             if first or second:
                 pieces.append((tuple(sorted(first + second)), times(a, b, bits)))
     return _collect(bits, pieces, times(left.constant, right.constant, bits))
+
+
+def multiply_by_term(value: Polynomial, coefficient: Residue, monomial: Monomial) -> Polynomial | None:
+    """The product with one term (the monomial may be empty), or None where it has too many terms."""
+    if not monomial:
+        return scale(value, coefficient)
+    return multiply(value, Polynomial(value.bits, {monomial: coefficient}))
 
 
 def resized(value: Polynomial, bits: int) -> Polynomial:
@@ -193,25 +184,13 @@ SMALL = 1 << 30
 
 def widened(value: Polynomial, bits: int) -> Polynomial | None:
     """The same integer in more bits, if it does not wrap around; None where coefficients are not those of an index."""
-    terms: dict[Monomial, Coefficient] = {}
+    terms: dict[Monomial, Residue] = {}
     for monomial, coefficient in (*value.terms.items(), ((), value.constant)):
         number = signed(coefficient, value.bits)
         if value.bits < 64 and np.any(np.abs(number) > SMALL):
             return None
         terms[monomial] = unsigned(number, bits)
     return Polynomial(bits, {m: c for m, c in terms.items() if m}, terms[()])
-
-
-def divisible(value: Coefficient, by: int, bits: int) -> bool:
-    """Whether the signed coefficient is a multiple of `by` in every lane."""
-    number = signed(value, bits)
-    return number % by == 0 if isinstance(number, int) else not (number % np.int64(by)).any()
-
-
-def quotient(value: Coefficient, by: int, bits: int) -> Coefficient:
-    """The signed coefficient divided by `by`, rounded down."""
-    number = signed(value, bits)
-    return unsigned(number // by if isinstance(number, int) else number // np.int64(by), bits)
 
 
 def pick(mask: npt.NDArray[np.bool_], new: Polynomial, old: Polynomial) -> Polynomial:
@@ -226,7 +205,7 @@ def pick(mask: npt.NDArray[np.bool_], new: Polynomial, old: Polynomial) -> Polyn
 def taken(value: Polynomial, index: npt.NDArray[np.int64]) -> Polynomial:
     """What each thread gets from thread `index`, shape (1, threads); atoms must be the same in all threads."""
 
-    def move(coefficient: Coefficient) -> Coefficient:
+    def move(coefficient: Residue) -> Residue:
         if isinstance(coefficient, int) or coefficient.shape[1] == 1:
             return coefficient
         return coefficient[:, index[0]]

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bitwise_core.asm import Instruction, Kernel, Module, Symbol, parts
 from bitwise_core.engine.flow import EXIT, postdominators
-from bitwise_core.machine.arch import Arch, Context, UnknownInstruction
+from bitwise_core.machine.arch import Arch, Context, UnknownInstruction, infos_of
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import Effect, InstructionInfo
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Lanes, Value, width
-from bitwise_core.machine.mnemonics import Mnemonics, root
 from bitwise_core.machine.state import Branch, Control, Guarded, Machine, Passage, Step, both, invert
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Steps and instructions side by side, with the reconvergence point of each branch.
+    """Instructions, their steps and infos side by side, with the reconvergence point of each guarded branch.
 
     `following` are the instructions that may be run after each (EXIT: none), a branch's target first.
     """
 
     kernel: Kernel
     steps: tuple[Step, ...]
+    infos: tuple[InstructionInfo, ...]
     reconvergence: Mapping[int, int]
     joins: frozenset[int]
     functions: Mapping[str, Program]
-    mnemonics: Mnemonics
     following: tuple[tuple[int, ...], ...]
 
 
@@ -44,8 +44,9 @@ def build(module: Module, kernel: Kernel, arch: Arch) -> Program:
 def _functions(module: Module, kernel: Kernel, arch: Arch, found: dict[str, Program]) -> None:
     stack = [kernel]
     while stack:
-        for instruction in stack.pop().instructions:
-            if root(instruction) not in arch.mnemonics.calls:
+        caller = stack.pop()
+        for instruction, info in zip(caller.instructions, infos_of(caller, arch.opcodes), strict=True):
+            if Effect.CALL not in info.effects:
                 continue
             for operand in instruction.operands:
                 name = operand.name if isinstance(operand, Symbol) else ""
@@ -56,34 +57,51 @@ def _functions(module: Module, kernel: Kernel, arch: Arch, found: dict[str, Prog
 
 def _program(module: Module, kernel: Kernel, arch: Arch, functions: Mapping[str, Program]) -> Program:
     context = Context(module, kernel, arch)
-    steps = tuple(_step(instruction, context) for instruction in kernel.instructions)
-    following = [
-        _successors(index, instruction, kernel, arch.mnemonics) for index, instruction in enumerate(kernel.instructions)
-    ]
+    infos = infos_of(kernel, arch.opcodes)
+    steps = tuple(_step(*each, context) for each in zip(kernel.instructions, infos, strict=True))
+    following = successors(kernel, infos)
     joins = frozenset(kernel.labels.values())
-    return Program(kernel, steps, postdominators(following), joins, functions, arch.mnemonics, tuple(following))
+    meetings = {
+        index: meeting
+        for index, meeting in postdominators(following).items()
+        if kernel.instructions[index].guard is not None
+    }
+    return Program(kernel, steps, infos, meetings, joins, functions, following)
 
 
-def _successors(index: int, instruction: Instruction, kernel: Kernel, mnemonics: Mnemonics) -> tuple[int, ...]:
+def successors(kernel: Kernel, infos: Sequence[InstructionInfo]) -> tuple[tuple[int, ...], ...]:
+    """For each instruction those that may be run after it (EXIT: none), a branch's targets first."""
+    return tuple(_successors(index, kernel, info.effects) for index, info in enumerate(infos))
+
+
+def _successors(index: int, kernel: Kernel, effects: Effect) -> tuple[int, ...]:
     following = index + 1 if index + 1 < len(kernel.instructions) else EXIT
-    if root(instruction) in mnemonics.ends:
-        return (EXIT,) if instruction.guard is None else (EXIT, following)
-    if root(instruction) not in mnemonics.branches:
+    if not effects & _LEAVING:
         return (following,)
-    names = (each.name for operand in instruction.operands for each in parts(operand) if isinstance(each, Symbol))
-    targets = tuple(kernel.labels[name] for name in names if name in kernel.labels)
-    targets = tuple(target if target < len(kernel.instructions) else EXIT for target in targets)
-    return targets if instruction.guard is None else (*targets, following)
+    guarded = kernel.instructions[index].guard is not None
+    if Effect.END in effects:
+        return (EXIT, following) if guarded else (EXIT,)
+    places = labels_of(index, kernel)
+    targets = tuple(place if place < len(kernel.instructions) else EXIT for place in places)
+    return (*targets, following) if guarded or Effect.CONDITIONAL in effects else targets
 
 
-def _step(instruction: Instruction, context: Context) -> Step:
+_LEAVING = Effect.BRANCH | Effect.END
+
+
+def labels_of(index: int, kernel: Kernel) -> list[int]:
+    """The places of the labels among an instruction's operands, in written order."""
+    operands = kernel.instructions[index].operands
+    names = (each.name for operand in operands for each in parts(operand) if isinstance(each, Symbol))
+    return [kernel.labels[name] for name in names if name in kernel.labels]
+
+
+def _step(instruction: Instruction, info: InstructionInfo, context: Context) -> Step:
     try:
         step = context.arch.opcodes.build(instruction, context)
     except UnknownInstruction as error:
         return _refusal(str(error), instruction.line)
-    if instruction.guard is None:
-        return step
-    if root(instruction) in context.arch.mnemonics.branches:
+    if instruction.guard is None or Effect.BRANCH in info.effects:
         return step
     return _guarded(step, instruction.guard.register, instruction.guard.negated, instruction.line)
 

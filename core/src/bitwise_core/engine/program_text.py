@@ -8,6 +8,7 @@ refused here, and so is whatever the architecture does not state.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from hashlib import blake2b
 
 from bitwise_core.asm import (
@@ -26,7 +27,7 @@ from bitwise_core.asm import (
     parts,
     symbols_of,
 )
-from bitwise_core.machine.arch import Arch, Context, UnknownInstruction
+from bitwise_core.machine.arch import Arch, Context, UnknownInstruction, infos_of
 from bitwise_core.machine.domain import Unreadable
 
 
@@ -101,22 +102,33 @@ def _body(module: Module, kernel: Kernel, arch: Arch, names: dict[str, str]) -> 
     writer = _Writer(kernel, names, arch.every_launch.fixed)
     yield f"entry {kernel.entry} {len(kernel.instructions)}"
     for index, instruction in enumerate(kernel.instructions):
-        _check(instruction, context)
+        _check(index, context)
         if index in joins:
             yield f"label {places.index(index)}:"
         yield writer.instruction(instruction)
 
 
-def _check(instruction: Instruction, context: Context) -> None:
+def _check(index: int, context: Context) -> None:
     """Raises Unreadable where the program's result may not be determined, or an instruction is not stated."""
+    instruction, info = context.kernel.instructions[index], infos_of(context.kernel, context.arch.opcodes)[index]
     try:
         context.arch.opcodes.build(instruction, context)
     except UnknownInstruction as error:
         raise Unreadable(str(error), instruction.line) from None
-    assert context.arch.every_launch is not None
-    reason = context.arch.every_launch.undetermined(instruction, context.kernel)
-    if reason is not None:
-        raise Unreadable(reason, instruction.line)
+    if info.nondeterministic_result is not None and _result_is_used(index, context):
+        raise Unreadable(info.nondeterministic_result, instruction.line)
+    if info.nondeterminism is not None:
+        raise Unreadable(info.nondeterminism, instruction.line)
+
+
+def _result_is_used(index: int, context: Context) -> bool:
+    """Whether another instruction reads or writes a register that one writes, or the instruction itself reads it."""
+    infos = infos_of(context.kernel, context.arch.opcodes)
+    writes = infos[index].writes
+    # The guard makes an instruction read the registers that it may leave unchanged, which is no use of its result.
+    own = context.arch.opcodes.info(replace(context.kernel.instructions[index], guard=None))
+    others = (info for place, info in enumerate(infos) if place != index)
+    return not writes.isdisjoint(own.reads) or any(not writes.isdisjoint(each.reads | each.writes) for each in others)
 
 
 class _Writer:

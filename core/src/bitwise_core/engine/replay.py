@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from bitwise_core.asm import SourceLine
-from bitwise_core.engine.launch_exact import Ready, run_blocks
-from bitwise_core.machine import hashing, matrix, recording
+from bitwise_core.engine.concrete import Ready, run_blocks
+from bitwise_core.machine import hashing, matrix
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.global_memory import Access, GlobalMemory
 from bitwise_core.machine.lane_hash import WIDENING, base_hash, full_hash
-from bitwise_core.machine.lanes import Array, Lanes
+from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.outputs import final_events
 from bitwise_core.machine.pieces import as_lanes, cut
-from bitwise_core.machine.recording import SAME, Made, TooManyTerms
+from bitwise_core.machine.recording import SAME, Made, Recorder, TooManyTerms
 from bitwise_core.machine.state import THREAD_SHIFT
 from bitwise_core.machine.terms import TermDomain
 
@@ -93,6 +93,9 @@ class Replay:
     made: list[Made]
     buffers: Mapping[str, int]
     _starts: list[int] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"Replay({self.ready!r}, {len(self.made)} operations)"
 
     @cached_property
     def _index(self) -> tuple[Array, Array, Array]:
@@ -190,6 +193,43 @@ def _stored(event: Access, lane: int, address: int, size: int) -> Scalar:
     return _scalar(as_lanes(cut(whole.lanes(), low, size * 8)), (1, 1), 0)
 
 
+class RecordingDomain(TermDomain):
+    """The domain of terms of a replay: its values carry the recorder."""
+
+    def __init__(self, assumptions: frozenset[str], recorder: Recorder) -> None:
+        super().__init__(assumptions, recorder)
+        self._mark = recorder.mark
+
+    def _marked(self, values: Sequence[Value]) -> list[Value]:
+        return [self._mark(value) for value in values]
+
+    def floating(self, name: str, operands: Sequence[Value], bits: int, properties: int = 0) -> Value:
+        """See `Domain.floating`."""
+        return self._mark(super().floating(name, self._marked(operands), bits, properties))
+
+    def integer(
+        self, name: str, operands: Sequence[Value], bits: int, evaluate: Callable[..., Array], *, gathers: bool = False
+    ) -> Value:
+        """See `Domain.integer`."""
+        return self._mark(super().integer(name, self._marked(operands), bits, evaluate, gathers=gathers))
+
+    def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
+        """See `Domain.select`."""
+        return self._mark(super().select(*self._marked([predicate, if_true, if_false])))
+
+    def load(self, address: Array, bits: int) -> Value:
+        """See `Domain.load`."""
+        return self._mark(super().load(address, bits))
+
+    def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
+        """See `Domain.gather`."""
+        return self._mark(super().gather(address, bits, mask))
+
+    def fused(self, step: matrix.FusedStep, accumulator: Lanes, left: matrix.Vectors, right: matrix.Vectors) -> Lanes:
+        """See `Domain.fused`."""
+        return self._mark(super().fused(step, accumulator, left, right))
+
+
 def replay(ready: Ready, buffers: Mapping[str, int], assume: frozenset[str], buffer: int, thread: int) -> Replay:
     """Runs the block of a thread again, recorded; all blocks for a buffer that atomic operations write.
 
@@ -197,15 +237,15 @@ def replay(ready: Ready, buffers: Mapping[str, int], assume: frozenset[str], buf
     """
     block = thread >> THREAD_SHIFT
     try:
-        with recording.recording() as recorder:
-            memory, _ = run_blocks(ready, TermDomain(assume), buffers, [block])
-            if buffer in memory.atomics and ready.launch.blocks > 1:
-                if ready.launch.blocks * ready.threads > MAXIMUM_ATOMIC_LANES:
-                    raise Unreadable("atomic operations of many blocks meet there, too many to be shown")
-                recorder.made.clear()
-                memory, _ = run_blocks(ready, TermDomain(assume), buffers)
-            if buffer in memory.atomics:
-                final_events(memory, buffer)
+        recorder = Recorder()
+        memory, _ = run_blocks(ready, RecordingDomain(assume, recorder), buffers, [block])
+        if buffer in memory.atomics and ready.launch.blocks > 1:
+            if ready.launch.blocks * ready.threads > MAXIMUM_ATOMIC_LANES:
+                raise Unreadable("atomic operations of many blocks meet there, too many to be shown")
+            recorder = Recorder()
+            memory, _ = run_blocks(ready, RecordingDomain(assume, recorder), buffers)
+        if buffer in memory.atomics:
+            final_events(memory, buffer)
     except TooManyTerms as error:
         raise Unreadable(str(error)) from None
     return Replay(ready, memory, recorder.made, buffers)

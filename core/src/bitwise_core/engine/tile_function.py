@@ -1,50 +1,41 @@
-"""The function from output coordinates to stored values that a block's elements amount to.
+"""The function from output coordinates to stored values that the elements of one block define.
 
-A coordinate is free where the instances of the launch prove that every offset of its tile holds the same function of
-it, masks included: it then drops out with its extent.  Any other coordinate stays tied to its definition.
+A coordinate is free if the instances of the launch prove that every offset of its tile holds the same function of it,
+masks included.  The function is then independent of the tile's extent.  Any other coordinate is tied: its definition is
+part of the signature.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bitwise_core.engine import polynomial as P
-from bitwise_core.engine.numbering import LARGEST, reaches_all
-from bitwise_core.engine.tiles import EXTENT, STRIDES, TILE, Coordinate, Coordinates
+from bitwise_core.engine.coordinates import EXTENT, STRIDES, TILE, Coordinate, Coordinates
+from bitwise_core.engine.parametric_integers import ParametricIntegers
+from bitwise_core.engine.parametric_memory import Elements
+from bitwise_core.engine.tile_enumeration import LARGEST, reaches_all
 from bitwise_core.machine import hashing
 from bitwise_core.machine.domain import Unreadable
 
 
-@dataclass(frozen=True, slots=True)
-class Elements:
-    """What a block stores: hashes (2, rows, elements) of address, condition and value together, and of addresses."""
-
-    whole: hashing.Words
-    address: hashing.Words
-
-
-def signature_of(elements: Elements, coordinates: Coordinates) -> tuple[hashing.Words, tuple[str, ...]]:
-    """The hash of the function from output coordinates to stored values, and what it says of tiles.
-
-    A coordinate whose instances prove that every offset of the tile holds the same function of it drops out with its
-    extent.  Any other stays tied to its definition.
-    """
+def signature_of(elements: Elements, integers: ParametricIntegers) -> tuple[hashing.Words, tuple[str, ...]]:
+    """The hash of the function from output coordinates to stored values, and notes on its tiles.  Raises Unreadable."""
+    coordinates = integers.coordinates
     keys, first = _distinct(elements.whole[:, 0])
     whole, address = elements.whole[:, :, first], elements.address[:, :, first]
     renamed = {name: bool((whole[:, row] != whole[:, 0]).any()) for name, row in coordinates.renaming.items()}
-    tiles = coordinates.domain.tiles
+    tiles = integers.tiles
     if tiles is not None and renamed.get(tiles.block):
-        raise Unreadable("what a turn of a loop over tiles stores depends on the block that runs it")
+        raise Unreadable("what an iteration of a persistent loop stores depends on the block that runs it")
     free: dict[int, tuple[int | None, Any]] = {}
     for coordinate in coordinates.found:
         steps = _steps(whole, address, keys, coordinate, coordinates)
         if steps is not None:
             free[coordinate.index] = steps
-    reached = _untie_numberings(free, coordinates)
+    reached = _untie_enumerations(free, integers)
     tied = {c.index: _axes(c, coordinates) for c in coordinates.found if c.index not in free}
     changed = True
     while changed:
@@ -74,7 +65,7 @@ def signature_of(elements: Elements, coordinates: Coordinates) -> tuple[hashing.
         rows = [(coordinates.plain_names[1], False), (coordinates.plain_names[0], True)]
     variants = [
         _total(whole, starts, coordinates, free, row, exchanged, alone)
-        + _reach(free, reached, coordinates, row, exchanged)
+        + _reach(free, reached, integers, row, exchanged)
         for row, exchanged in rows
     ]
     return min(variants, key=lambda words: words.tobytes()), tuple(notes)
@@ -87,7 +78,7 @@ def _lone_symbol(
     free: Mapping[int, tuple[int | None, Any]],
     renamed: Mapping[str, bool],
 ) -> str | None:
-    """The one block symbol that is a coordinate itself, in tiles of one element, beside at most one free coordinate."""
+    """The one block coordinate that is an output coordinate, in tiles of one element, beside at most one free one."""
     used = [name for name, depends in renamed.items() if depends]
     others = [each for each in coordinates.found if free.get(each.index, (0, None))[0] is not None]
     if len(used) != 1 or used[0] == EXTENT or len(others) > 1 or any(each.index not in free for each in others):
@@ -100,23 +91,23 @@ def _lone_symbol(
     return used[0] if bool((moved | ~changed).all()) else None
 
 
-def _untie_numberings(free: dict[int, tuple[int | None, Any]], coordinates: Coordinates) -> Mapping[int, int]:
-    """Coordinates whose block numbers do not go through all tiles once are not free.
+def _untie_enumerations(free: dict[int, tuple[int | None, Any]], integers: ParametricIntegers) -> Mapping[int, int]:
+    """Ties the coordinates whose tiles are not enumerated exactly once.
 
-    Gives back along which coordinate each scalar counts elements that says how far a loop over tiles goes.
+    Returns, for a persistent loop, the coordinate along which each scalar of its bound counts elements.
     """
-    domain = coordinates.domain
+    coordinates = integers.coordinates
     reached: dict[int, int] = {}
     by_axes: dict[frozenset[str], list[Coordinate]] = {}
     for coordinate in coordinates.found:
         by_axes.setdefault(frozenset(_axes(coordinate, coordinates)), []).append(coordinate)
     for axes, group in by_axes.items():
-        block = domain.block_symbols.get(next(iter(axes))) if len(axes) == 1 else None
-        sizes = None if block is None else reaches_all(domain, group, block)
+        block = integers.table.block_symbols.get(next(iter(axes))) if len(axes) == 1 else None
+        sizes = None if block is None else reaches_all(integers, group, block)
         if sizes is None:
             for coordinate in group:
                 free.pop(coordinate.index, None)
-        elif domain.tiles is not None and block == domain.tiles.symbol:
+        elif integers.tiles is not None and block == integers.tiles.symbol:
             reached = {symbol: group[along].index for symbol, along in sizes.items()}
     return reached
 
@@ -124,23 +115,22 @@ def _untie_numberings(free: dict[int, tuple[int | None, Any]], coordinates: Coor
 def _reach(
     free: Mapping[int, tuple[int | None, Any]],
     reached: Mapping[int, int],
-    coordinates: Coordinates,
+    integers: ParametricIntegers,
     row: int,
     exchanged: bool,
 ) -> hashing.Words:
-    """What says how many tiles a loop over tiles goes through: the sizes that it covers, or else its condition."""
-    domain, total = coordinates.domain, np.zeros((2, 1, 1), dtype=np.uint64)
-    tiles = domain.tiles
+    """The hash of how many tiles a persistent loop computes: the sizes that it covers, or else its condition."""
+    coordinates, tiles, total = integers.coordinates, integers.tiles, np.zeros((2, 1, 1), dtype=np.uint64)
     if tiles is None:
         return total
     along = [each for each in coordinates.found if TILE in _axes(each, coordinates)]
     if along and all(each.index in free for each in along):
         for symbol, index in reached.items():
-            words = domain.atoms[symbol].words
+            words = integers.atoms[symbol].words
             tag = hashing.constant(f"tiles reach along coordinate {coordinates.name(index, exchanged)}")
             total = total + hashing.finalise(words[:, min(row, words.shape[1] - 1)][:, None] + tag)
         return total
-    words = domain.words_of(tiles.condition)
+    words = integers.words_of(tiles.condition)
     return hashing.finalise(words[:, min(row, words.shape[1] - 1)][:, None] + hashing.constant("tiles are those of"))
 
 
@@ -162,7 +152,7 @@ def _total(
             if stride is not None:
                 total = total + hashing.constant(f"coordinate {name} by {STRIDES[stride]}")
         elif not all((whole[:, coordinates.row(coordinate, s)] == whole[:, 0]).all() for s in range(len(STRIDES))):
-            definition = P.words(coordinates.domain.atoms, coordinate.definition)
+            definition = P.words(coordinates.table.atoms, coordinate.definition)
             definition = definition[:, min(row, definition.shape[1] - 1)][:, None]
             total = total + hashing.finalise(definition + hashing.constant(f"coordinate {name} is"))
     if alone is not None:
@@ -174,7 +164,7 @@ def _total(
 
 def _axes(coordinate: Coordinate, coordinates: Coordinates) -> set[str]:
     """The block symbols that a coordinate's definition depends on."""
-    words = P.words(coordinates.domain.atoms, coordinate.definition)
+    words = P.words(coordinates.table.atoms, coordinate.definition)
     inner = [each for each in coordinates.found if each.symbol in coordinate.definition.atoms()]
     found = {name for each in inner for name in _axes(each, coordinates)}
     if words.shape[1] == 1:

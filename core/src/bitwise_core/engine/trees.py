@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bitwise_core.engine.parting import buffer_name
+from bitwise_core.engine.divergence import buffer_name
 from bitwise_core.engine.replay import Part, Replay, Scalar
 from bitwise_core.machine import matrix
 from bitwise_core.machine.launch import POINTER_SHIFT

@@ -1,4 +1,4 @@
-"""Descriptors evaluated on a CPU: the bits that they owe, and the tree of one output element."""
+"""Descriptors evaluated on a CPU: the bits that they determine, and the tree of one output element."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from bitwise_core.evaluation.attention import attention_tree, evaluate_attention
 from bitwise_core.evaluation.gemm import evaluate_gemm
 from bitwise_core.evaluation.reductions import evaluate_reduction
 from bitwise_core.evaluation.trees import gemm_tree, reduction_tree
-from bitwise_core.evaluation.units import Units, unit_of
+from bitwise_core.evaluation.units import unit_of
+from bitwise_core.hardware import IEEE, Hardware, Units
 from bitwise_core.numeric import Bits
 
 __all__ = [
+    "Hardware",
     "Units",
     "attention_tree",
     "evaluate",
@@ -27,11 +29,12 @@ __all__ = [
 ]
 
 
-def evaluate(desc: Record, *operands: npt.ArrayLike, **options: Any) -> Bits:
+def evaluate(desc: Record, *operands: npt.ArrayLike, hardware: Hardware = IEEE, **options: Any) -> Bits:
     """The output's patterns: of a GEMMDesc for a and b, a ReductionDesc for x, an AttentionDesc for q, k and v.
 
     Operands are patterns, unsigned integers of their types' width (fp16, fp32 and fp64 may be NumPy's floats).
-    Options are those of `evaluate_gemm` and `evaluate_attention`.  Raises DescriptorError.
+    `hardware` holds the matrix units and functions that the descriptor may call; `bitwise_core.installed.evaluate`
+    takes those of the installed plugins.  Options are those of `evaluate_gemm`.  Raises DescriptorError.
     """
     counts: dict[type[Record], tuple[str, ...]] = {
         GEMMDesc: ("a", "b"),
@@ -44,8 +47,8 @@ def evaluate(desc: Record, *operands: npt.ArrayLike, **options: Any) -> Bits:
     if len(operands) != len(names):
         raise DescriptorError(f"a {type(desc).__name__} takes {' and '.join(names)}, not {len(operands)} operands")
     if isinstance(desc, GEMMDesc):
-        return evaluate_gemm(desc, *operands, **options)
+        return evaluate_gemm(desc, *operands, hardware=hardware, **options)
     if isinstance(desc, AttentionDesc):
-        return evaluate_attention(desc, *operands, **options)
+        return evaluate_attention(desc, *operands, hardware=hardware, **options)
     assert isinstance(desc, ReductionDesc)
     return evaluate_reduction(desc, *operands, **options)

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_core.descriptors import AttentionDesc, DescriptorError
-from bitwise_core.evaluation.functions import Functions, called, function_of
+from bitwise_core.evaluation.functions import called, function_of
 from bitwise_core.evaluation.gemm import evaluate_gemm
 from bitwise_core.evaluation.patterns import add, convert, fp32, patterns, zeros
 from bitwise_core.evaluation.reductions import evaluate_reduction
 from bitwise_core.evaluation.trees import converted, product_node, sum_node
-from bitwise_core.evaluation.units import Units
+from bitwise_core.hardware import IEEE, Hardware
 from bitwise_core.numeric import FLOAT_FORMATS, Bits, operation
 from bitwise_core.tree.nodes import Constant, Load, Node, Operation
 
@@ -74,17 +74,17 @@ def evaluate_attention(
     k: npt.ArrayLike,
     v: npt.ArrayLike,
     *,
-    units: Units | None = None,
-    functions: Functions | None = None,
+    hardware: Hardware = IEEE,
 ) -> Bits:
     """The patterns of O (queries, width) of one head for q (queries, depth), k (keys, depth) and v (keys, width).
 
-    `functions` are those that `exponential` and `quotient` may name, before all others.  Raises DescriptorError.
+    `hardware.functions` are those that `exponential` and `quotient` may name, before those of numeric.  Raises
+    DescriptorError.
     """
     queries, keys, values = _shapes(desc, q, k, v)
     result = zeros(desc.output_dtype, (len(queries), values.shape[1]))
     for rows in _groups(desc, len(queries)):
-        walk = _Walk(desc, rows.start, queries[rows], values.shape[1], units, functions)
+        walk = _Walk(desc, rows.start, queries[rows], values.shape[1], hardware)
         for block in blocks(desc, rows.start, len(queries), len(keys)):
             walk.turn(block, _padded(keys, block.low, desc.key_block), _padded(values, block.low, desc.key_block),
                       len(keys))  # fmt: skip
@@ -113,13 +113,12 @@ class _Walk:
         first: int,
         queries: Bits,
         width: int,
-        units: Units | None,
-        functions: Functions | None,
+        hardware: Hardware,
     ) -> None:
-        self.desc, self.queries, self.units = desc, queries, units
+        self.desc, self.queries, self.hardware = desc, queries, hardware
         self.rows = first + np.arange(len(queries))[:, None]
-        self.power = function_of(desc.exponential, 1, functions)
-        self.quotient = function_of(desc.quotient, 2, functions)
+        self.power = function_of(desc.exponential, 1, hardware.functions)
+        self.quotient = function_of(desc.quotient, 2, hardware.functions)
         self.scale = fp32("score_scale", desc.score_scale)
         self.top = np.full((len(queries), 1), MINUS_INFINITY, dtype=np.uint32)
         self.total = zeros("fp32", (len(queries), 1))
@@ -128,7 +127,7 @@ class _Walk:
     def turn(self, block: Block, keys: Bits, values: Bits, count: int) -> None:
         """One block of keys, of which there are `count` in all."""
         desc = self.desc
-        raw = evaluate_gemm(desc.scores, self.queries, np.ascontiguousarray(keys.T), units=self.units)
+        raw = evaluate_gemm(desc.scores, self.queries, np.ascontiguousarray(keys.T), hardware=self.hardware)
         scores = _on("mul.rn.fp32", raw, self.scale)
         if block.masked:
             scores = self._masked(scores, block.low + np.arange(desc.key_block)[None, :], count)
@@ -150,9 +149,9 @@ class _Walk:
         carried = _on("mul.rn.fp32", self.output, shrink)
         narrow = convert(weights, "fp32", desc.probabilities_dtype)
         if desc.carry == "accumulator":
-            self.output = evaluate_gemm(desc.values, narrow, values, units=self.units, start=carried)
+            self.output = evaluate_gemm(desc.values, narrow, values, hardware=self.hardware, start=carried)
         else:
-            product = evaluate_gemm(desc.values, narrow, values, units=self.units)
+            product = evaluate_gemm(desc.values, narrow, values, hardware=self.hardware)
             self.output = add(carried, "fp32", product, "fp32", "fp32")
         self.top = top
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Callable
 
-from bitwise_core import registry
 from bitwise_core.descriptors import DescriptorError
+from bitwise_core.hardware import Functions
 from bitwise_core.numeric import Bits, operation
 from bitwise_core.tree.nodes import Instruction, Node, Operation
-
-Functions: TypeAlias = Mapping[str, Callable[..., Bits]]
-"""By full name, such as ex2.approx.ftz.fp32@ARCHITECTURE: arrays of patterns to an array of patterns."""
 
 
 def exact(name: str, arity: int) -> bool:
@@ -24,19 +20,13 @@ def exact(name: str, arity: int) -> bool:
     return meaning.evaluable and meaning.arity == arity and forms == {"fp32"}
 
 
-def function_of(name: str, arity: int, functions: Functions | None = None) -> Callable[..., Bits]:
-    """The function on patterns of fp32, by default of numeric or of an installed plugin.  Raises DescriptorError."""
-    if functions is not None and name in functions:
+def function_of(name: str, arity: int, functions: Functions) -> Callable[..., Bits]:
+    """The function on patterns of fp32, of `functions` before those of numeric.  Raises DescriptorError."""
+    if name in functions:
         return functions[name]
     if exact(name, arity):
         return operation(name).evaluate
-    known: dict[str, Callable[..., Bits]] = {}
-    for arch in registry.default().arches.values():
-        if arch.bits is not None:
-            known |= dict(arch.bits.functions)
-    if name in known:
-        return known[name]
-    listed = ", ".join(sorted(known)) or "install the plugin of an architecture"
+    listed = ", ".join(sorted(functions)) or "install the plugin of an architecture"
     raise DescriptorError(f"{name} has no function that is known to be exact; there are {listed}")
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_core.descriptors import DescriptorError, GEMMDesc
-from bitwise_core.descriptors.cuts import grouped, rounds
 from bitwise_core.descriptors.walk import FILL, Part, first_turn, instructions, parts_of, walked
 from bitwise_core.evaluation.patterns import add, convert, fp32, patterns, zeros
-from bitwise_core.evaluation.units import Units, unit_of
+from bitwise_core.evaluation.units import unit_of
+from bitwise_core.hardware import IEEE, Hardware
 from bitwise_core.mma import MmaSpec, multiply_accumulate
 from bitwise_core.numeric import Bits, operation
 
@@ -25,7 +25,7 @@ def evaluate_gemm(
     a: npt.ArrayLike,
     b: npt.ArrayLike,
     *,
-    units: Units | None = None,
+    hardware: Hardware = IEEE,
     scale_a: float | None = None,
     scale_b: float | None = None,
     start: Bits | None = None,
@@ -38,7 +38,7 @@ def evaluate_gemm(
     left = patterns("a", a, desc.left_dtype, (None, desc.k))
     right = patterns("b", b, desc.right_dtype, (desc.k, None))
     scale = _scale(desc, scale_a, scale_b)
-    unit = unit_of(desc, units)
+    unit = unit_of(desc, hardware.matrix_units)
     if start is not None and desc.k_cuts:
         raise DescriptorError("accumulators to start from go with an axis that is not cut: leave k_cuts out")
     axis = parts_of(desc)
@@ -66,7 +66,7 @@ def _scale(desc: GEMMDesc, scale_a: float | None, scale_b: float | None) -> Bits
 
 def _blocks(desc: GEMMDesc, m: int, n: int, count: int) -> Iterator[tuple[slice, slice]]:
     """Rows and columns whose elements are walked alike, few enough to be held with all their parts."""
-    rotation = desc.turn_rotation
+    rotation = desc.iteration_rotation
     height = rotation.tile if rotation is not None and rotation.axis == "rows" else m
     width = rotation.tile if rotation is not None and rotation.axis == "columns" else n
     columns = max(1, min(n, ELEMENTS // count))
@@ -146,24 +146,15 @@ def _merged(desc: GEMMDesc, part: Part, values: list[Bits]) -> tuple[str, Bits]:
     found = []
     for each in part.parts:
         dtype, value = _merged(desc, each, values)
-        found.append(convert(value, dtype, cut.partial_dtype))
-    if cut.groups:
-        empty, additions, result = grouped(cut, len(found))
-        found += [zeros(cut.merge_dtype, found[0].shape)] * empty
-        for into, other in additions:
-            found[into] = add(found[into], cut.merge_dtype, found[other], cut.merge_dtype, cut.merge_dtype)
-        return cut.merge_dtype, found[result]
-    if cut.merge in ("neighbours", "halves"):
-        for into, other in rounds(cut.merge, len(found)):
-            found[into] = add(found[into], cut.merge_dtype, found[other], cut.merge_dtype, cut.merge_dtype)
-        return cut.merge_dtype, found[0]
-    order = found if cut.merge == "chain" else found[::-1]
-    if cut.start == "zero":
-        order = [zeros(cut.partial_dtype, order[0].shape), *order]
-    total = convert(order[0], cut.partial_dtype, cut.merge_dtype)
-    for other_part in order[1:]:
-        total = add(total, cut.merge_dtype, other_part, cut.partial_dtype, cut.merge_dtype)
-    return cut.merge_dtype, total
+        found.append((cut.partial_dtype, convert(value, dtype, cut.partial_dtype)))
+
+    def plus(left: tuple[str, Bits], right: tuple[str, Bits]) -> tuple[str, Bits]:
+        total = convert(left[1], left[0], cut.merge_dtype)
+        return cut.merge_dtype, add(total, cut.merge_dtype, right[1], right[0], cut.merge_dtype)
+
+    zero = cut.partial_dtype, zeros(cut.partial_dtype, found[0][1].shape)
+    dtype, value = cut.merge_steps(len(found)).run(found, zero, plus)
+    return cut.merge_dtype, convert(value, dtype, cut.merge_dtype)
 
 
 def _stored(desc: GEMMDesc, dtype: str, value: Bits, scale: Bits | None) -> Bits:

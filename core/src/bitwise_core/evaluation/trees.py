@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bitwise_core.descriptors import DescriptorError, GEMMDesc, ReductionDesc
-from bitwise_core.descriptors.cuts import grouped, rounds
 from bitwise_core.descriptors.record import wider
 from bitwise_core.descriptors.walk import FILL, Part, first_turn, instructions, parts_of
 from bitwise_core.evaluation.patterns import conversion, fp32
@@ -73,22 +72,15 @@ def _merged(
     found = []
     for each in part.parts:
         dtype, node = _merged(desc, each, left, right, first)
-        found.append(converted(node, dtype, cut.partial_dtype))
-    if cut.groups:
-        empty, additions, result = grouped(cut, len(found))
-        found += [_zero(cut.merge_dtype)] * empty
-        for into, other in additions:
-            found[into] = added(found[into], cut.merge_dtype, found[other], cut.merge_dtype, cut.merge_dtype)
-        return cut.merge_dtype, found[result]
-    tree = cut.merge in ("neighbours", "halves")
-    if cut.start == "zero":
-        found.insert(0 if cut.merge == "chain" else len(found), _zero(cut.partial_dtype))
-    sums = [converted(node, cut.partial_dtype, cut.merge_dtype) for node in found]
-    last = 0
-    for into, other in rounds(cut.merge, len(found)):
-        kind, node = (cut.merge_dtype, sums[other]) if tree else (cut.partial_dtype, found[other])
-        sums[into], last = added(sums[into], cut.merge_dtype, node, kind, cut.merge_dtype), into
-    return cut.merge_dtype, sums[last]
+        found.append((cut.partial_dtype, converted(node, dtype, cut.partial_dtype)))
+
+    def plus(one: tuple[str, Node], other: tuple[str, Node]) -> tuple[str, Node]:
+        total = converted(one[1], one[0], cut.merge_dtype)
+        return cut.merge_dtype, added(total, cut.merge_dtype, other[1], other[0], cut.merge_dtype)
+
+    zero = cut.partial_dtype, _zero(cut.partial_dtype)
+    dtype, node = cut.merge_steps(len(found)).run(found, zero, plus)
+    return cut.merge_dtype, converted(node, dtype, cut.merge_dtype)
 
 
 def _walk(desc: GEMMDesc, part: Part, left: list[Node], right: list[Node], first: int, start: Node | None) -> Node:

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeAlias
-
-from bitwise_core import registry
 from bitwise_core.descriptors import DescriptorError, GEMMDesc
+from bitwise_core.hardware import Units
 from bitwise_core.mma import MmaSpec
 
-Units: TypeAlias = Mapping[str, MmaSpec]
-"""Rows by their names."""
 
-
-def unit_of(desc: GEMMDesc, units: Units | None = None) -> MmaSpec | None:
-    """The row of a descriptor's instruction among `units`, by default those of all plugins; None on a scalar path.
+def unit_of(desc: GEMMDesc, units: Units) -> MmaSpec | None:
+    """The row of a descriptor's instruction among `units`; None on a scalar path.
 
     Raises DescriptorError, with what there is, where no row has the descriptor's types.
     """
     called = desc.instruction
     if called is None:
         return None
-    known = registry.default().matrix_units if units is None else units
-    if desc.instruction_name in known:
-        return known[desc.instruction_name]
+    if desc.instruction_name in units:
+        return units[desc.instruction_name]
     types = f"{' times '.join(desc.factor_dtypes)} accumulated in {desc.accumulator_dtype}"
-    architectures = sorted({row.architecture for row in known.values()})
+    architectures = sorted({row.architecture for row in units.values()})
     if called.architecture not in architectures:
         there = f"there are {', '.join(architectures)}" if architectures else "install the plugin of an architecture"
         raise DescriptorError(f"no plugin has matrix units of {called.architecture}: {there}")
-    rows = [row for row in known.values() if row.architecture == called.architecture]
+    rows = [row for row in units.values() if row.architecture == called.architecture]
     same = sorted({row.k for row in rows if _types(row) == _wanted(desc) and row.family == called.family})
     if same:
         listed = ", ".join(map(str, same))

@@ -6,10 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from bitwise_core.asm import Instruction, Kernel, Module
+from bitwise_core.asm import Instruction, Kernel, Module, once_a_kernel
+from bitwise_core.machine.instruction_info import (
+    Describe,
+    Effects,
+    InstructionInfo,
+    Operands,
+    described,
+    guarded,
+    undeclared,
+)
 from bitwise_core.machine.lanes import Array
 from bitwise_core.machine.launch import Launch
-from bitwise_core.machine.mnemonics import Mnemonics
 from bitwise_core.machine.state import Machine, Step
 from bitwise_core.mma import MmaSpec
 
@@ -34,36 +42,83 @@ class UnknownInstruction(Exception):
         self.instruction = instruction
 
 
+@dataclass(frozen=True, slots=True)
+class Opcode:
+    """One declared opcode: what its instructions read, write and do, and how their steps are built."""
+
+    describe: Describe
+    build: Builder
+
+
 class OpcodeTable:
-    """Builders by the first component of a mnemonic; tables add up, and no component is stated twice."""
+    """Opcodes by the first component of a mnemonic; tables add up, and no component is stated twice."""
 
     def __init__(self, *tables: OpcodeTable) -> None:
-        self.builders: dict[str, Builder] = {}
+        self.opcodes: dict[str, Opcode] = {}
         for table in tables:
-            for name, builder in table.builders.items():
-                self._add(name, builder)
+            for name, opcode in table.opcodes.items():
+                self._add(name, opcode)
 
-    def _add(self, name: str, builder: Builder) -> None:
-        if name in self.builders:
+    def _add(self, name: str, opcode: Opcode) -> None:
+        if name in self.opcodes:
             raise ValueError(f"the opcode {name} is stated twice")
-        self.builders[name] = builder
+        self.opcodes[name] = opcode
 
-    def opcode(self, *names: str) -> Callable[[Builder], Builder]:
-        """Registers a builder for these mnemonics."""
+    def opcode(
+        self, *names: str, operands: Operands | Describe | None = None, effects: Effects | None = None
+    ) -> Callable[[Builder], Builder]:
+        """Declares these mnemonics and registers the builder of their steps.
+
+        `operands` says which operands are written and read, `effects` what else the instructions do; both may depend on
+        the instruction.  Where that is not enough, `operands` is a function that gives the whole `InstructionInfo`,
+        and `effects` is left out.  Raises TypeError for a declaration that lacks one of them.
+        """
+        stated = " and ".join(names)
+        if operands is None:
+            raise TypeError(
+                f"{stated}: the declaration does not say which operands are written and read; "
+                "give it operands=, for example operands=DESTINATION_FIRST"
+            )
+        if isinstance(operands, Operands):
+            if effects is None:
+                raise TypeError(
+                    f"{stated}: the declaration does not say what the instruction does beside writing registers; "
+                    "give it effects=, for example effects=Effect.NONE"
+                )
+            describe = described(operands, effects)
+        elif effects is not None:
+            raise TypeError(f"{stated}: the function given as operands= states the effects; leave effects= out")
+        else:
+            describe = operands
 
         def register(builder: Builder) -> Builder:
             for name in names:
-                self._add(name, builder)
+                self._add(name, Opcode(describe, builder))
             return builder
 
         return register
 
+    def name_of(self, instruction: Instruction) -> str:
+        """The name under which an instruction is looked up."""
+        return instruction.opcode.split(".", 1)[0]
+
+    def info(self, instruction: Instruction) -> InstructionInfo:
+        """What an instruction reads, writes and does; of an undeclared one, all that it may."""
+        opcode = self.opcodes.get(self.name_of(instruction))
+        return guarded(undeclared(instruction) if opcode is None else opcode.describe(instruction), instruction)
+
     def build(self, instruction: Instruction, context: Context) -> Step:
         """The step of one instruction.  Raises UnknownInstruction."""
-        builder = self.builders.get(instruction.opcode.split(".", 1)[0])
-        if builder is None:
+        opcode = self.opcodes.get(self.name_of(instruction))
+        if opcode is None:
             raise UnknownInstruction(instruction)
-        return builder(instruction, context)
+        return opcode.build(instruction, context)
+
+
+@once_a_kernel
+def infos_of(kernel: Kernel, opcodes: OpcodeTable) -> tuple[InstructionInfo, ...]:
+    """What each instruction of a kernel reads, writes and does."""
+    return tuple(opcodes.info(each) for each in kernel.instructions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +129,6 @@ class EveryLaunch:
     name the special registers that hold a block's place and the grid's extents by axis (x, y, z), `fixed` tells the
     registers that a launch fixes, and `of_grid` those among them that the grid decides in some other way: a kernel that
     reads one of these is not read.
-    `undetermined` says why an instruction's result may depend on the order in which threads run (None: it does not).
     """
 
     layout: Callable[[Machine, Module, Kernel], None]
@@ -82,7 +136,6 @@ class EveryLaunch:
     grid: tuple[str, str, str]
     fixed: Callable[[str], bool]
     of_grid: frozenset[str]
-    undetermined: Callable[[Instruction, Kernel], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +152,26 @@ class BitPatterns:
 
 
 @dataclass(frozen=True, slots=True)
+class ContractionAudit:
+    """A module in which every rounding is stated, and how that was established, for the notes of a verdict."""
+
+    module: Module
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
 class Arch:
     """One architecture.
 
     `targets` are the spellings of the target in the text that mean it, `warp` the threads that run in lockstep.
-    `mnemonics` says what can be told of an instruction before it is run.  `parse` (text, name of the file) raises
-    AssemblyError; `write` gives a text of a module, read back by `parse` as that module but for the numbers of lines.
+    `parse` (text, name of the file) raises AssemblyError; `write` gives a text of a module, read back by `parse` as
+    that module but for the numbers of lines.
     `granule` is the least unit in bytes in which a kernel looks at data; `special` fills the special registers;
-    `prepare` gives arrays their addresses and parameters their values.  `settle` turns a text into one that states
-    every rounding that the machine performs (with a note of how that was established), or raises.
+    `prepare` gives arrays their addresses and parameters their values.  `audit_contraction` (module, text it
+    was parsed from, entry) gives the module that states every rounding that the machine performs, or raises Unreadable;
+    None where the text states them.
+    `storage` names the place of a register, or of a key of the machine's register file; registers that are kept
+    together share one.
     `every_launch` and `bits` are claims: that kernels are read for every launch, and run on bit patterns to the bytes
     that the hardware returns; None claims nothing.
     """
@@ -117,12 +181,15 @@ class Arch:
     targets: tuple[str, ...]
     warp: int
     opcodes: OpcodeTable
-    mnemonics: Mnemonics
     parse: Callable[[str, str], Module]
     granule: Callable[[Kernel], int]
     special: Callable[[Machine, Launch], None]
     prepare: Callable[[Machine, Module, Kernel, Launch], None]
-    settle: Callable[[str, Module, str | None], tuple[str, str]] | None = None
+    audit_contraction: Callable[[Module, str, str | None], ContractionAudit] | None = None
     every_launch: EveryLaunch | None = None
     bits: BitPatterns | None = None
     write: Callable[[Module], str] | None = None
+    storage: Callable[[str], str] = str
+
+    def __repr__(self) -> str:
+        return f"Arch({self.name!r})"

@@ -21,6 +21,7 @@ from bitwise_core.machine.folding import shape
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.matrix import FusedStep, Vectors
 from bitwise_core.machine.pieces import as_lanes, choose
+from bitwise_core.machine.recording import Recorder
 from bitwise_core.mma import MmaSpec, multiply_accumulate
 from bitwise_core.numeric import FLOAT_FORMATS, nan_of, storage
 
@@ -78,6 +79,7 @@ class BitsDomain:
     """
 
     name = "bits"
+    recorder: Recorder | None = None
 
     def __init__(
         self,

@@ -16,6 +16,7 @@ from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lane_hash import term
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.pieces import as_lanes, choose, concat, cut_lanes
+from bitwise_core.machine.recording import Recorder
 
 SHARED_LIMIT = 1 << 20
 """No shared memory has so many bytes."""
@@ -83,15 +84,15 @@ def _with_whole(
     ]
 
 
-def join(cells: Sequence[tuple[hashing.Words, Array]], granule: int) -> Value:
+def join(cells: Sequence[tuple[hashing.Words, Array]], granule: int, recorder: Recorder | None = None) -> Value:
     """Cells read side by side as one value of the same width as all of them."""
     if len(cells) == 1:
-        return _lone(*cells[0], granule * 8)
-    alike = join_alike(cells, granule)
-    return join_by_lane(cells, granule) if alike is None else alike
+        return _lone(*cells[0], granule * 8, recorder)
+    alike = join_alike(cells, granule, recorder)
+    return join_by_lane(cells, granule, recorder) if alike is None else alike
 
 
-def join_by_lane(cells: Sequence[tuple[hashing.Words, Array]], granule: int) -> Value:
+def join_by_lane(cells: Sequence[tuple[hashing.Words, Array]], granule: int, recorder: Recorder | None = None) -> Value:
     """See `join`, of several cells, whatever their lanes hold."""
     count = len(cells)
     bits = count * granule * 8
@@ -121,14 +122,16 @@ def join_by_lane(cells: Sequence[tuple[hashing.Words, Array]], granule: int) -> 
             meta = np.where(known, np.uint32(0) | L.known_meta(number, bits) | sticky, meta)
         return L.settle(Lanes(bits, words, L.uniform(meta)))
     half = count // 2
-    parts = concat([join(cells[:half], granule), join(cells[half:], granule)])
+    parts = concat([join(cells[:half], granule, recorder), join(cells[half:], granule, recorder)])
     if not whole.any():
         return parts
     term_of = Lanes(bits, first_words, L.uniform((first_meta & np.uint32(_MARKED)) | sticky))
     return L.put(whole, term_of, as_lanes(parts))
 
 
-def join_alike(cells: Sequence[tuple[hashing.Words, Array]], granule: int) -> Value | None:
+def join_alike(
+    cells: Sequence[tuple[hashing.Words, Array]], granule: int, recorder: Recorder | None = None
+) -> Value | None:
     """What `join_by_lane` gives, where the lanes of each cell share their properties and are of one kind; else None."""
     count = len(cells)
     bits, log = count * granule * 8, count.bit_length() - 1
@@ -159,13 +162,14 @@ def join_alike(cells: Sequence[tuple[hashing.Words, Array]], granule: int) -> Va
             return L.settle(Lanes(bits, first_words, kept & ~L.QUIET))
     if bits > 64 or not (sticky & L.POISON or forms & {L.LEAF, L.KNOWN}):
         half = count // 2
-        return concat([join(cells[:half], granule), join(cells[half:], granule)])
+        return concat([join(cells[:half], granule, recorder), join(cells[half:], granule, recorder)])
     return None
 
 
-def _lone(words: hashing.Words, meta: Array, bits: int) -> Value:
+def _lone(words: hashing.Words, meta: Array, bits: int, recorder: Recorder | None) -> Value:
     code = meta & np.uint32(PART_CODE)
     value = Lanes(bits, words, L.uniform(meta & np.uint32(_MARKED)))
+    value.recorder = recorder
     if not code.any():
         known = L.known_where(value)
         if known is True:
@@ -179,16 +183,19 @@ def _lone(words: hashing.Words, meta: Array, bits: int) -> Value:
             continue
         part, log = (int(each) >> PART_SHIFT) & 15, int(each) >> COUNT_SHIFT
         whole = Lanes(bits << log, words, value.meta)
-        sliced = term(bits, f"slice {part * bits} {bits} of {bits << log}", [whole], exact=True)
+        sliced = term(bits, f"slice {part * bits} {bits} of {bits << log}", [whole], exact=True, recorder=recorder)
         result = as_lanes(choose(code == each, sliced, result))
     return result
 
 
 class SharedMemory:
-    """`size` bytes for each of `blocks` blocks, in cells of `granule` bytes; all undefined at first."""
+    """`size` bytes for each of `blocks` blocks, in cells of `granule` bytes; all undefined at first.
 
-    def __init__(self, size: int, blocks: int, granule: int) -> None:
-        self.granule, self.blocks, self.version = granule, blocks, 0
+    `recorder` is that of a replay.
+    """
+
+    def __init__(self, size: int, blocks: int, granule: int, recorder: Recorder | None = None) -> None:
+        self.granule, self.blocks, self.version, self.recorder = granule, blocks, 0, recorder
         self.words: hashing.Words = np.empty((2, blocks, 0), dtype=np.uint64)
         self.meta: Array = np.empty((blocks, 0), dtype=np.uint32)
         self._reserve(max(size, 16))
@@ -231,7 +238,7 @@ class SharedMemory:
         for part, (words, meta) in enumerate(split(value, self.granule)):
             found, properties = self._get(cells + part if part else cells)
             same = (found == words).all(axis=0)
-            same &= (properties ^ meta) & ~np.uint32(L.LOOSE | L.QUIET | L.INTEGER) == 0
+            same &= (properties ^ meta) & np.uint32(L.VALUE) == 0
             if not (same if mask is None else same | ~mask).all():
                 return False
         return True
@@ -261,7 +268,8 @@ class SharedMemory:
         if bits % (8 * self.granule):
             raise FinerGranule(max(1, bits // 8))
         count = bits // (8 * self.granule)
-        return join([self._get(cells + part if part else cells) for part in range(count)], self.granule)
+        found = join([self._get(cells + part if part else cells) for part in range(count)], self.granule, self.recorder)
+        return found if self.recorder is None else self.recorder.mark(found)
 
     def _get(self, cells: Array) -> tuple[hashing.Words, Array]:
         if cells.shape[0] == 1:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from bitwise_core.errors import BitwiseError
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.matrix import FusedStep, Vectors
+from bitwise_core.machine.recording import Recorder
 
 
-class Unreadable(Exception):
+class Unreadable(BitwiseError):
     """The reading cannot go on: the reason is a sentence, the line is filled in where it is known."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
@@ -27,6 +29,8 @@ class Domain(Protocol):
     """
 
     name: str
+    recorder: Recorder | None
+    """That of a replay, None in every other run."""
 
     def assumes(self, assumption: str) -> bool:
         """Whether rules that need the assumption may be used."""

@@ -13,11 +13,12 @@ from functools import cache
 import numpy as np
 
 from bitwise_core import numeric
-from bitwise_core.machine import hashing, recording
+from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.folding import evaluated, shape
 from bitwise_core.machine.lane_hash import WIDENING
 from bitwise_core.machine.lanes import Array, Lanes
+from bitwise_core.machine.recording import TermContext
 from bitwise_core.machine.sets import SET_INDEX, is_float, members
 
 _LOW, _HIGH = np.uint64(0xFFFFFFFF), np.uint64(0xFFFFFFFF00000000)
@@ -58,7 +59,9 @@ class _Set:
     flags: L.Meta
 
 
-def extremum(name: str, left: Lanes, right: Lanes, bits: int, *, keeps_neutral: bool = False) -> Lanes:
+def extremum(
+    name: str, left: Lanes, right: Lanes, bits: int, context: TermContext, *, keeps_neutral: bool = False
+) -> Lanes:
     """The set of two values' members under a maximum or minimum of `SET_INDEX`.
 
     `keeps_neutral` says that the infinity which is beyond every number still shows in the result, beside a NaN.
@@ -83,8 +86,8 @@ def extremum(name: str, left: Lanes, right: Lanes, bits: int, *, keeps_neutral: 
             sign = np.uint64(1 << (min(kind.bits, 32) - 1))
             positive = positive | np.where((numbered != 0) & (number < sign), np.uint32(L.NOT_NEGATIVE), np.uint32(0))
     result = Lanes(bits, words, flags | L.SET | kind.index << L.SET_SHIFT | positive | L.implied(positive))
-    recording.note(name, result, [left, right], commutes=True)
-    alike = L.some(same & (one.number == other.number) & np.asarray(one.flags == other.flags))
+    context.note(name, result, [left, right], commutes=True)
+    alike = L.some(same & (one.number == other.number) & np.asarray((one.flags ^ other.flags) & L.VALUE == 0))
     result = L.put(alike, _given_back(kind, left), result)
     if kind.neutral is not None and not keeps_neutral:
         for empty, value in ((left, right), (right, left)):

@@ -1,4 +1,4 @@
-"""Whether an operation on bit patterns makes an infinity or a NaN of finite operands."""
+"""Whether an operation on bit patterns breaks the assumption that all values are finite (see `assumptions`)."""
 
 from __future__ import annotations
 
@@ -6,24 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bitwise_core.assumptions import not_finite
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import as_lanes
 from bitwise_core.mma import MmaSpec
-from bitwise_core.numeric import FLOAT_FORMATS, FloatFormat, nan_of, storage
-
-
-def not_finite(patterns: Array, form: FloatFormat) -> Array:
-    """Which patterns are infinities or NaNs."""
-    found = nan_of(patterns, form)
-    if form.infinity is not None:
-        sign = patterns.dtype.type(1 << (form.bits - 1))
-        found = found | ((patterns & ~sign) == patterns.dtype.type(form.infinity))
-    return np.asarray(found)
+from bitwise_core.numeric import FLOAT_FORMATS, nan_of, storage
 
 
 def overflows(name: str, operands: Sequence[Value], result: Value) -> bool:
-    """Whether a floating-point operation gives an infinity or a NaN in a lane in which no operand is one."""
+    """Whether a floating-point operation makes, in some lane, an infinity of finite numbers or a NaN of no NaN."""
     # A conversion names what it makes before what it takes, every other operation the one format of both.
     last = [FLOAT_FORMATS.get(word) for word in name.split("@")[0].split(".")[-2:]]
     made, taken = last[0] or last[-1], last[-1]
@@ -33,20 +25,24 @@ def overflows(name: str, operands: Sequence[Value], result: Value) -> bool:
     if patterns.dtype != storage(made.bits):
         return False
     bad = not_finite(patterns, made) & bad
+    nan = nan_of(patterns, made) & bad
     for operand in operands:
         given, _ = _patterns(operand)
         if bad.any() and given.dtype == storage(taken.bits):
-            bad = bad & ~not_finite(given, taken)
-    return bool(bad.any())
+            bad, nan = bad & ~not_finite(given, taken), nan & ~nan_of(given, taken)
+    return bool(bad.any() or nan.any())
 
 
 def step_overflows(unit: MmaSpec, left: Array, right: Array, accumulators: Array, result: Array) -> bool:
-    """Whether a step of a matrix unit gives an infinity or a NaN though all that it takes is finite."""
+    """Whether a step of a matrix unit makes an infinity of finite numbers or a NaN of no NaN, in all that it takes."""
     made = FLOAT_FORMATS.get(unit.result)
     if made is None or not not_finite(result, made).any():
         return False
-    taken = ((left, unit.left), (right, unit.right), (accumulators, unit.accumulator))
-    return not any(not_finite(patterns, FLOAT_FORMATS[name]).any() for patterns, name in taken if name in FLOAT_FORMATS)
+    named = ((left, unit.left), (right, unit.right), (accumulators, unit.accumulator))
+    taken = [(patterns, FLOAT_FORMATS[name]) for patterns, name in named if name in FLOAT_FORMATS]
+    if nan_of(result, made).any() and not any(nan_of(patterns, form).any() for patterns, form in taken):
+        return True
+    return not any(not_finite(patterns, form).any() for patterns, form in taken)
 
 
 def _patterns(value: Value) -> tuple[Array, Array]:

@@ -206,7 +206,7 @@ class GlobalMemory:
             near = _near(self.stores.get(buffer, ()), where, bits)
             if near:
                 value = _forwarded(value, near, Access(where, who, epoch, None, bits, line), active)
-        return value
+        return value if self.domain.recorder is None else self.domain.recorder.mark(value)
 
     def _buffers(self, address: Array, mask: Array | None) -> set[int]:
         if mask is not None:
@@ -306,7 +306,9 @@ class GlobalMemory:
             raise Undetermined("a floating-point sum at computed addresses may have several contributors", line)
         if any(other.name != name for other in self.scattered):
             raise Unreadable("different atomic operations at computed addresses", line)
-        contribution = term(64, "contribution " + name, [as_lanes(part) for part in parts], exact=True)
+        contribution = term(
+            64, "contribution " + name, [as_lanes(part) for part in parts], exact=True, recorder=self.domain.recorder
+        )
         active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
         words = np.broadcast_to(contribution.words, (2, *shape))[:, active].sum(axis=1, dtype=np.uint64)
         meta = (

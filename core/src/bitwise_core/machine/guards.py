@@ -32,7 +32,7 @@ MINUS_INFINITY = 0xFF800000
 _KIND = np.uint32(L.KIND | 255 << L.SET_SHIFT)
 _PLAIN = np.uint32(L.KIND | 255 << L.SET_SHIFT | L.NEGATED | L.PLUS_ZERO)
 _TERM, _NUMBER = (L.SET | index << L.SET_SHIFT for index in (L.GUARDED, L.GUARDED_NUMBER))
-_KEPT = L.PLUS_ZERO | L.NEGATED | L.NOT_MINUS_ZERO | L.NOT_NEGATIVE | L.LOOSE | L.STICKY
+_KEPT = L.PLUS_ZERO | L.NEGATED | L.NOT_MINUS_ZERO | L.NOT_NEGATIVE | L.LOOSE | L.INHERITED
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def guarded(parts: Split, result: Lanes) -> Lanes:
         words = np.where(parts.where, words, result.words)
     kept = (np.asarray(result.meta, dtype=np.uint32) & np.uint32(_KEPT)) | np.asarray(parts.sticky, dtype=np.uint32)
     kinds = np.where(
-        known, np.uint32(_NUMBER) | kept & np.uint32(L.STICKY), np.uint32(_TERM) | kept | np.uint32(L.LOOSE)
+        known, np.uint32(_NUMBER) | kept & np.uint32(L.INHERITED), np.uint32(_TERM) | kept | np.uint32(L.LOOSE)
     )
     meta = np.where(parts.where, kinds, np.asarray(result.meta, dtype=np.uint32))
     return Lanes(result.bits, words, L.uniform(meta))

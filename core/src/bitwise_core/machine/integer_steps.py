@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_core.machine import hashing, recording
+from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lanes import Array, Lanes
 from bitwise_core.machine.matrix import MATRIX, FusedStep, Hashed, fused_terms, step_meta, step_words
+from bitwise_core.machine.recording import TermContext
 from bitwise_core.machine.sets import SET_INDEX
 
 OPERATION = "products.b32"
@@ -21,7 +22,7 @@ _LOW = np.uint64(0xFFFF)
 _HIGH = np.uint64(0xFFFFFFFFFFFF0000)
 
 
-def integer_terms(step: FusedStep, accumulator: Lanes, left: Hashed, right: Hashed) -> Lanes:
+def integer_terms(step: FusedStep, accumulator: Lanes, left: Hashed, right: Hashed, context: TermContext) -> Lanes:
     """One step of an integer unit, elementwise over broadcastable shapes: accumulator words (2, blocks, ...).
 
     From zero on, the sum of exact products modulo 2**32 has no order, and knows neither the unit's family nor its k
@@ -45,13 +46,15 @@ def integer_terms(step: FusedStep, accumulator: Lanes, left: Hashed, right: Hash
         before = np.where(inside, accumulator.words, np.uint64(0))
         words = np.stack([((before[0] & _HIGH) + (dot[0] & _HIGH)) | weight, before[1] + dot[1]])
         result = Lanes(accumulator.bits, words, own | step_meta(meta, left, right, words.ndim - 1))
-        recording.note(
+        context.note(
             MATRIX + step.integers.types,
             result,
             lambda: [accumulator, *(Lanes(32, each.words, L.TERM) for each in (left, right))],
         )
     if result is None or not gathered.all():
-        apart = fused_terms(step, accumulator, Hashed(left.words, None, left.sticky), right)
+        apart = fused_terms(
+            step, accumulator, Hashed(left.words, None, left.sticky), right, TermContext(recorder=context.recorder)
+        )
         result = apart if result is None else _chosen(gathered, result, apart)
     zeros = [each.zero for each in (left, right) if each.zero is not None]
     for zero in zeros:

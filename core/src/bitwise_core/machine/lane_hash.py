@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
 
-from bitwise_core.machine import hashing, recording
+from bitwise_core.machine import hashing
 from bitwise_core.machine.lanes import (
     ABSORBED,
     FLOAT_SETS,
@@ -16,6 +15,7 @@ from bitwise_core.machine.lanes import (
     KNOWN,
     LEAF,
     LOOSE,
+    NAN_BITS,
     NEGATED,
     PLUS_ZERO,
     POISON,
@@ -31,6 +31,7 @@ from bitwise_core.machine.lanes import (
     Meta,
     sticky,
 )
+from bitwise_core.machine.recording import Recorder
 
 
 def kind_constant(kind: int, bits: int, operation: int = 0) -> hashing.Words:
@@ -107,52 +108,38 @@ def full_hash(lanes: Lanes) -> hashing.Words:
 
 
 def exact_hash(lanes: Lanes) -> hashing.Words:
-    """The hash for an operation that looks at bits, those of a NaN included."""
-    words = _flagged(full_hash(lanes), lanes.meta, LOOSE, LOOSE_WORDS)
-    return words if nans_of is None else own_nans(words, lanes.meta, nans_of)
+    """The hash for an operation that reads bits, those of a NaN included; its result has `nan_bits` of the operand."""
+    return _flagged(full_hash(lanes), lanes.meta, LOOSE, LOOSE_WORDS)
 
 
-nans_of: str | None = None
-"""The architecture whose NaNs are told from those of others; None, and nothing is told apart, where there is one."""
+def nan_bits(lanes: Lanes) -> Meta:
+    """NAN_BITS for the lanes that may hold a NaN that arithmetic made, else 0.
 
-
-@contextmanager
-def telling_nans(architecture: str | None) -> Iterator[None]:
-    """While kernels of several architectures are compared: the bits of a NaN that one makes are its own."""
-    global nans_of
-    before, nans_of = nans_of, architecture
-    try:
-        yield
-    finally:
-        nans_of = before
-
-
-def nans_told() -> bool:
-    """Whether the NaNs of architectures are told apart now."""
-    return nans_of is not None
-
-
-def same_everywhere(lanes: Lanes) -> bool:
-    """Whether no lane's bits may be those of a NaN that an architecture made."""
-    return bool(np.all(_same_everywhere(np.asarray(lanes.meta, dtype=np.uint32))))
+    Known numbers, what memory held, and what integer operations gave have the same bits on every architecture.
+    """
+    meta = lanes.meta
+    if isinstance(meta, int):
+        return 0 if _same_everywhere(meta) else NAN_BITS
+    shared = _same_everywhere_by_lane(meta)
+    return 0 if shared.all() else np.where(shared, np.uint32(0), np.uint32(NAN_BITS))
 
 
 _PLAIN = KIND | PLUS_ZERO | NEGATED | WIDENED | LOOSE
 
 
-def own_nans(words: hashing.Words, meta: Meta, architecture: str) -> hashing.Words:
-    """The hashes of values whose bits are looked at, those of possible NaNs of arithmetic made the architecture's own.
-
-    Known numbers, what memory held, and what integer operations gave are the same everywhere.
-    """
-    change = hashing.constant(f"the bits of a NaN on {architecture}")
-    if isinstance(meta, int):
-        return words if bool(_same_everywhere(np.array(meta, dtype=np.uint32))) else _changed(words, change)
-    shared = _same_everywhere(meta)
-    return words if shared.all() else np.where(shared, words, _changed(words, change))
+def own_nans(words: hashing.Words, chosen: Array, architecture: str) -> hashing.Words:
+    """The hashes of stored elements, the chosen ones made the architecture's own."""
+    return np.where(chosen, _changed(words, hashing.constant(f"the bits of a NaN on {architecture}")), words)
 
 
-def _same_everywhere(meta: Array) -> Array:
+def _same_everywhere(meta: int) -> bool:
+    form, operation = meta & _PLAIN, meta >> SET_SHIFT & 255
+    if form == SET:
+        return FLOAT_SETS < operation < WINNERS
+    return form in (LEAF, KNOWN) or (form == TERM and meta & INTEGER != 0)
+
+
+def _same_everywhere_by_lane(meta: Array) -> Array:
     form = meta & np.uint32(_PLAIN)
     operation = (meta >> np.uint32(SET_SHIFT)) & np.uint32(255)
     integers = (form == TERM) & ((meta & np.uint32(INTEGER)) != 0)
@@ -179,20 +166,32 @@ def _changed(words: hashing.Words, change: hashing.Words) -> hashing.Words:
 
 
 def term(
-    bits: int, tag: str, operands: Sequence[Lanes], meta: Meta = 0, *, commutes: bool = False, exact: bool = False
+    bits: int,
+    tag: str,
+    operands: Sequence[Lanes],
+    meta: Meta = 0,
+    *,
+    commutes: bool = False,
+    exact: bool = False,
+    recorder: Recorder | None = None,
 ) -> Lanes:
     """An operation's term over its operands in order, or in any order where it commutes.
 
-    `exact` says that the operation looks at its operands' bits, those of a NaN included.
+    `exact` says that the operation reads its operands' bits, those of a NaN included.  `recorder` is that of the replay
+    that goes on, if any.
     """
     total = hashing.constant(tag)
     for position, operand in enumerate(operands):
         words = exact_hash(operand) if exact else full_hash(operand)
         total = total + (words if commutes else words * hashing.multiplier(position + 1))
+        if exact:
+            meta = meta | nan_bits(operand)
     if total.base is None and not operands:
         total = total.copy()
     result = Lanes(bits, hashing.finalise(total), TERM | meta | sticky(*operands))
-    return recording.note(tag, result, operands, commutes=commutes)
+    if recorder is not None:
+        recorder.add(tag, result, operands, commutes)
+    return result
 
 
 def poison(bits: int, reason: str = "undefined") -> Lanes:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_core.machine import hashing
+from bitwise_core.machine.recording import Recorder
 
 Array: TypeAlias = npt.NDArray[Any]
 Meta: TypeAlias = int | Array
@@ -27,6 +28,8 @@ Meta: TypeAlias = int | Array
 KIND = 3
 KNOWN, LEAF, TERM, SET = 0, 1, 2, 3
 
+NAN_BITS = 1 << 2
+"""The value depends on the bits of what may be a NaN that arithmetic made: each architecture has its own."""
 POISON = 1 << 3
 """The lane depends on a register or memory that nothing has written."""
 PLUS_ZERO = 1 << 4
@@ -56,9 +59,12 @@ QUIET = 1 << 15
 """The value, read as a floating-point number, is no signalling NaN."""
 INTEGER = 1 << 31
 """A term of an operation on integers: its bits are those of no NaN that an architecture makes."""
-VALUE = ~(LOOSE | QUIET | INTEGER) & 0xFFFFFFFF
+VALUE = ~(LOOSE | QUIET | INTEGER | NAN_BITS) & 0xFFFFFFFF
 """The properties that decide which number a value is."""
 STICKY = POISON | UNDETERMINED
+"""The properties of a value that is not determined."""
+INHERITED = STICKY | NAN_BITS
+"""The properties that a result has from each of its operands."""
 FORM = KIND | PLUS_ZERO | NEGATED | WIDENED
 SET_SHIFT = 16
 """Bits 16 to 23 number the operation of a set; bits 24 to 30 are free for memory."""
@@ -80,11 +86,13 @@ class Lanes:
     `origin` is the wider value of which this one is the bits from that bit on, `partly` such a one and the lanes in
     which that holds.  `chosen` remembers the value last chosen between this one and another, and by what.  `beside`
     says in which lanes, beside which guard, the value may be taken for another one (`guards`).
-    `extends` is the narrower integer, with its type, of which this one has the sign in front.
+    `extends` is the narrower integer, with its type, of which this one has the sign in front.  `recorder` is that of
+    the replay in which the value was made, None anywhere else.
     """
 
     __slots__ = (
-        "beside", "bits", "bundle", "chosen", "extends", "hashed", "meta", "origin", "partly", "taken", "words",
+        "beside", "bits", "bundle", "chosen", "extends", "hashed", "meta", "origin", "partly", "recorder", "taken",
+        "words",
     )  # fmt: skip
 
     def __init__(self, bits: int, words: hashing.Words, meta: Meta) -> None:
@@ -97,6 +105,7 @@ class Lanes:
         self.taken: tuple[bytes, Lanes] | None = None
         self.hashed: hashing.Words | None = None
         self.extends: tuple[Value, str] | None = None
+        self.recorder: Recorder | None = None
 
     def part(self, low: int, bits: int) -> Value | None:
         """The `bits` bits from bit `low` where the value knows how to cut itself, else None."""
@@ -122,7 +131,7 @@ Value: TypeAlias = Array | Lanes | Pieces
 
 
 class Numbers:
-    """Known numbers kept in another form than one array, standing wherever an array may (`engine.separable`)."""
+    """Known numbers kept in another form than one array, standing wherever an array may (`engine.block_affine`)."""
 
     __slots__ = ()
 
@@ -225,7 +234,7 @@ def sticky(*lanes: Lanes) -> Meta:
     """The properties that every result inherits."""
     result: Meta = 0
     for each in lanes:
-        result = result | (each.meta & STICKY)
+        result = result | (each.meta & INHERITED)
     return result
 
 
@@ -279,17 +288,22 @@ def put(mask: bool | Array, new: Lanes, old: Lanes) -> Lanes:
     if mask.all():
         return new
     meta = uniform(select_meta(mask, new.meta, old.meta))
-    return Lanes(old.bits, np.where(mask, new.words, old.words), meta)
+    return _of(new.recorder or old.recorder, Lanes(old.bits, np.where(mask, new.words, old.words), meta))
+
+
+def _of(recorder: Recorder | None, lanes: Lanes) -> Lanes:
+    lanes.recorder = recorder
+    return lanes
 
 
 def flagged(lanes: Lanes, flags: Meta) -> Lanes:
     """The lanes with more properties."""
-    return Lanes(lanes.bits, lanes.words, lanes.meta | flags)
+    return _of(lanes.recorder, Lanes(lanes.bits, lanes.words, lanes.meta | flags))
 
 
 def bare(lanes: Lanes, flags: int) -> Lanes:
     """The lanes without some of their properties."""
-    return Lanes(lanes.bits, lanes.words, without(lanes.meta, flags))
+    return _of(lanes.recorder, Lanes(lanes.bits, lanes.words, without(lanes.meta, flags)))
 
 
 def without_where(meta: Meta, flag: int, when: int) -> Meta:

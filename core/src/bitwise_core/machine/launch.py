@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from bitwise_core.errors import BitwiseError
+
 POINTER_SHIFT = 40
 """Buffers lie 2**40 bytes apart, so an address tells its buffer; 0 stays the null pointer's."""
 
@@ -17,7 +19,7 @@ _WIDTHS = {
 }  # fmt: skip
 
 
-class ManifestError(ValueError):
+class ManifestError(BitwiseError, ValueError):
     """A manifest does not say what it must: the sentence names the file and what to change."""
 
 

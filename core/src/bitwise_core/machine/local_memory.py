@@ -69,7 +69,13 @@ def load(machine: Machine, address: Value, offset: int, bits: int, line: int) ->
     where = address if not offset else machine.domain.integer("add.b64", [address, shift], 64, np.add, gathers=True)
     cells = [contents[start] for start in sorted(contents)]
     layout = " ".join(str(start) for start in sorted(contents))
-    return term(bits, f"local gather {layout}", [as_lanes(each) for each in (where, *cells)], exact=True)
+    return term(
+        bits,
+        f"local gather {layout}",
+        [as_lanes(each) for each in (where, *cells)],
+        exact=True,
+        recorder=machine.domain.recorder,
+    )
 
 
 def load_constant(machine: Machine, address: Array, bits: int) -> Array | None:

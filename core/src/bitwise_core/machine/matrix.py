@@ -16,10 +16,11 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from bitwise_core.machine import hashing, recording
+from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
-from bitwise_core.machine.lane_hash import exact_hash, full_hash
+from bitwise_core.machine.lane_hash import exact_hash, full_hash, nan_bits
 from bitwise_core.machine.lanes import Array, Lanes
+from bitwise_core.machine.recording import TermContext
 from bitwise_core.machine.zero_signs import ZeroSigns
 
 VECTOR, MATRIX = "vector", "matrix "
@@ -119,14 +120,19 @@ def known_zero(lanes: Lanes) -> Array | None:
 def sticky_of(meta: L.Meta) -> L.Meta:
     """The sticky properties of any lane, one number for each block (a matrix step spreads them over its tile)."""
     if isinstance(meta, int):
-        return meta & L.STICKY
+        return meta & L.INHERITED
     flat = meta.reshape(meta.shape[0], -1)
-    return L.uniform(np.bitwise_or.reduce(flat, axis=1) & np.uint32(L.STICKY))
+    return L.uniform(np.bitwise_or.reduce(flat, axis=1) & np.uint32(L.INHERITED))
 
 
-def hashed_vectors(elements: Lanes, signs: ZeroSigns | None = None) -> Hashed:
+def hashed_vectors(elements: Lanes, context: TermContext, signs: ZeroSigns | None = None) -> Hashed:
     """Vectors along the last axis: elements given as words (2, blocks, rows, k), the `signs` of zeros left out."""
-    hashed = exact_hash(elements) if elements.bits == 32 else full_hash(elements)
+    sticky = sticky_of(elements.meta)
+    if elements.bits == 32:
+        hashed = exact_hash(elements)
+        sticky = sticky | sticky_of(nan_bits(elements))
+    else:
+        hashed = full_hash(elements)
     if signs is not None and elements.bits == 16:
         hashed = signs.without(hashed)
     count = hashed.shape[-1]
@@ -134,9 +140,9 @@ def hashed_vectors(elements: Lanes, signs: ZeroSigns | None = None) -> Hashed:
     total: hashing.Words = np.matmul(hashed, factors)[..., 0]  # modulo 2**64
     zero = known_zero(elements)
     words = hashing.finalise(total + hashing.constant(f"vector {count} of {elements.bits}"))
-    recording.note(VECTOR, Lanes(elements.bits, words, L.TERM), lambda: [_element(elements, k) for k in range(count)])
+    context.note(VECTOR, Lanes(elements.bits, words, L.TERM), lambda: [_element(elements, k) for k in range(count)])
     signed = zero is not None and bool((elements.words[0] != 0)[np.broadcast_to(zero, elements.words.shape[1:])].any())
-    return Hashed(words, None if zero is None else np.all(zero, axis=-1), sticky_of(elements.meta), signed)
+    return Hashed(words, None if zero is None else np.all(zero, axis=-1), sticky, signed)
 
 
 def _element(elements: Lanes, k: int) -> Lanes:
@@ -144,11 +150,11 @@ def _element(elements: Lanes, k: int) -> Lanes:
     return Lanes(elements.bits, elements.words[..., k], meta if isinstance(meta, int) else meta[..., k])
 
 
-def fused_terms(step: FusedStep, accumulator: Lanes, left: Hashed, right: Hashed, *, finite: bool = False) -> Lanes:
+def fused_terms(step: FusedStep, accumulator: Lanes, left: Hashed, right: Hashed, context: TermContext) -> Lanes:
     """One fused step, elementwise over broadcastable shapes: accumulator words (2, blocks, ...).
 
     Where both vectors hold nothing but zeros, the step adds +0 to the accumulator (measured: an accumulator of -0
-    comes back as +0, every other one as it was).  If all operands are `finite`, one vector of zeros is enough.
+    comes back as +0, every other one as it was).  If all values are finite, one vector of zeros is enough.
     """
     name = step.name
     words = _step_hashes(step, full_hash(accumulator), left, right)
@@ -157,13 +163,13 @@ def fused_terms(step: FusedStep, accumulator: Lanes, left: Hashed, right: Hashed
         words,
         L.TERM | step_meta(accumulator.meta, left, right, words.ndim - 1) | (L.NOT_MINUS_ZERO * step.positive_zero),
     )
-    recording.note(
+    context.note(
         MATRIX + name, out, lambda: [accumulator, *(Lanes(out.bits, each.words, L.TERM) for each in (left, right))]
     )
     zeros = [each.zero for each in (left, right) if each.zero is not None]
     if step.signed_zeros and (left.signed or right.signed or len(zeros) < 2):
         return out
-    finite = finite and not step.signed_zeros
+    finite = context.finite and not step.signed_zeros
     if not zeros or (len(zeros) == 1 and not finite):
         return out
     both = zeros[0] if len(zeros) == 1 else zeros[0] | zeros[1] if finite else zeros[0] & zeros[1]
@@ -213,7 +219,7 @@ def step_words(step: FusedStep, left: Hashed, right: Hashed) -> hashing.Words:
 
 def step_meta(meta: L.Meta, left: Hashed, right: Hashed, dimensions: int) -> L.Meta:
     """The sticky properties of a step's accumulator and vectors."""
-    total = meta & L.STICKY
+    total = meta & L.INHERITED
     for each in (left.sticky, right.sticky):
         total = total | (each if isinstance(each, int) else each.reshape(-1, *(1,) * (dimensions - 1)))
     return total

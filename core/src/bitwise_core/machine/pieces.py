@@ -71,6 +71,7 @@ def choose(mask: Array, new: Value, old: Value) -> Value:
     left, right = as_lanes(new), as_lanes(old)
     meta = select_meta(mask, left.meta, right.meta)
     result = Lanes(left.bits, np.where(mask, left.words, right.words), uniform(meta))
+    result.recorder = left.recorder or right.recorder
     _trace(mask, left, right, result)
     return result
 
@@ -202,15 +203,20 @@ def cut_lanes(value: Lanes, low: int, bits: int) -> Lanes:
         elif form == KNOWN:
             result = _cut_known(value, low, bits)
         else:
-            result = term(bits, f"slice {low} {bits} of {value.bits}", [value], INTEGER, exact=True)
+            result = term(
+                bits, f"slice {low} {bits} of {value.bits}", [value], INTEGER, exact=True, recorder=value.recorder
+            )
     else:
         form_array = meta & np.uint32(FORM)
-        result = term(bits, f"slice {low} {bits} of {value.bits}", [value], INTEGER, exact=True)
+        result = term(
+            bits, f"slice {low} {bits} of {value.bits}", [value], INTEGER, exact=True, recorder=value.recorder
+        )
         if low % 8 == 0 and bits % 8 == 0:
             leaf = Lanes(bits, value.words + np.uint64(low // 8), LEAF | (meta & np.uint32(STICKY)))
             result = as_lanes(choose(form_array == LEAF, leaf, result))
         result = as_lanes(choose(form_array == KNOWN, _cut_known(value, low, bits), result))
     result.origin = (value, low)
+    result.recorder = value.recorder
     return result
 
 
@@ -308,8 +314,11 @@ def _join(pieces: Pieces) -> Lanes:
         meta = parts[1].meta & (NOT_MINUS_ZERO | NOT_NEGATIVE)
         zero_safe = parts[1].meta & PLUS_ZERO
         meta = meta | (NOT_MINUS_ZERO if isinstance(zero_safe, int) and zero_safe else 0)
-    joined = term(pieces.bits, f"concat {layout}", parts, meta)
-    return _exact_lanes(parts, pieces.bits, joined)
+    recorder = next((part.recorder for part in parts if part.recorder is not None), None)
+    joined = term(pieces.bits, f"concat {layout}", parts, meta, recorder=recorder)
+    joined = _exact_lanes(parts, pieces.bits, joined)
+    joined.recorder = recorder
+    return joined
 
 
 def _exact_lanes(parts: list[Lanes], bits: int, joined: Lanes) -> Lanes:
@@ -356,6 +365,7 @@ def take_threads(value: Value, index: Array) -> Value:
     meta = value.meta
     words = np.stack([take(value.words[0], index), take(value.words[1], index)])
     result = Lanes(value.bits, words, meta if isinstance(meta, int) else uniform(take(meta, index)))
+    result.recorder = value.recorder
     traced = _slice_of(value)
     if traced is not None:
         whole, low, where = traced

@@ -1,18 +1,20 @@
-"""Remembers how every term came about, for the replay that shows real trees; off unless a recorder is active.
+"""Provenance: how every term of a replay came about, so that a hash leads back to its operation and operands.
 
-The domain of terms keeps hashes only.  While a recorder is active, whoever makes a term says from what; the
-recorder keeps references to the arrays, and afterwards any hash leads back to its operation and operands.
+The domain of terms keeps hashes only.  In a replay it has a `Recorder`: whoever makes a term says from what, and the
+recorder keeps references to the arrays.  Values of a replay carry their recorder (`Lanes.recorder`), since to cut and
+to join values makes terms too and has no domain at hand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from bitwise_core.machine.lanes import Lanes
+    from bitwise_core.machine.lanes import Lanes, Value
+
+AnyValue = TypeVar("AnyValue", bound="Value")
 
 MAXIMUM_BYTES = 2 << 30
 """A replay that makes more terms than this many bytes of hashes is given up."""
@@ -61,27 +63,29 @@ class Recorder:
         line = self.place.line if self.place is not None else 0
         self.made.append(Made(name, result, tuple(operands), commutes, line))
 
-
-active: Recorder | None = None
-"""The recorder of the replay that is going on; None costs nothing."""
+    def mark(self, value: AnyValue) -> AnyValue:
+        """Gives a value back that carries this recorder."""
+        for each in getattr(value, "parts", (value,)):
+            if hasattr(each, "recorder"):
+                each.recorder = self
+        return value
 
 
 Operands: TypeAlias = "Callable[[], Sequence[Lanes]] | Sequence[Lanes]"
 
 
-def note(name: str, result: Lanes, operands: Operands, *, commutes: bool = False) -> Lanes:
-    """Gives `result` back, after telling the active recorder, if any, from what it was made."""
-    if active is not None:
-        active.add(name, result, operands() if callable(operands) else operands, commutes)
-    return result
+@dataclass(frozen=True, slots=True)
+class TermContext:
+    """What a domain of terms hands to its rules.
 
+    `finite`: all values are assumed finite.  `recorder` is that of a replay.
+    """
 
-@contextmanager
-def recording() -> Iterator[Recorder]:
-    """Makes a recorder the active one."""
-    global active
-    before, active = active, Recorder()
-    try:
-        yield active
-    finally:
-        active = before
+    finite: bool = False
+    recorder: Recorder | None = None
+
+    def note(self, name: str, result: Lanes, operands: Operands, *, commutes: bool = False) -> Lanes:
+        """Gives `result` back, after telling the recorder, if there is one, from what it was made."""
+        if self.recorder is not None:
+            self.recorder.add(name, result, operands() if callable(operands) else operands, commutes)
+        return result

@@ -1,4 +1,4 @@
-"""Sets of terms: operations whose operands have no order (`extrema` has maxima and minima, `linear` sums of integers).
+"""Sets of terms: operations whose operands have no order (`extrema`: maxima and minima; `linear_hash`: integer sums).
 
 A set's payload is the sum of its members' hashes, so that a set of sets is the set of all their members.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_core.machine import hashing, recording
+from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
-from bitwise_core.machine.lane_hash import exact_hash, full_hash
+from bitwise_core.machine.lane_hash import exact_hash, full_hash, nan_bits
 from bitwise_core.machine.lanes import Lanes
+from bitwise_core.machine.recording import TermContext
 
 _FORMATS = ("fp64", "fp32", "fp16", "bf16")
 _SIGNED = ("s8", "s16", "s32", "s64")
@@ -37,16 +38,20 @@ def members(name: str, index: int, value: Lanes) -> tuple[hashing.Words, L.Meta]
     """The sum of the hashes of a value's members in a set of `name`, and the flags that the set gets from them."""
     meta = value.meta
     tag = hashing.constant("member of " + name)
-    hash_of = full_hash if is_float(name) else exact_hash
+    floats = is_float(name)
+    hash_of = full_hash if floats else exact_hash
     own = L.SET | index << L.SET_SHIFT
     pattern = L.FORM | 255 << L.SET_SHIFT
     if isinstance(meta, int):
         if meta & pattern == own:
-            return value.words, meta & (L.ABSORBED | L.STICKY)
-        return hashing.finalise(hash_of(value) * hashing.multiplier(3) + tag), meta & L.STICKY
+            return value.words, meta & (L.ABSORBED | L.INHERITED)
+        own_bits = 0 if floats else nan_bits(value)
+        return hashing.finalise(hash_of(value) * hashing.multiplier(3) + tag), meta & L.INHERITED | own_bits
     inside = (meta & np.uint32(pattern)) == own
     words = hashing.finalise(hash_of(value) * hashing.multiplier(3) + tag)
-    flags = (meta & np.uint32(L.STICKY)) | np.where(inside, meta & np.uint32(L.ABSORBED), np.uint32(0))
+    flags = (meta & np.uint32(L.INHERITED)) | np.where(inside, meta & np.uint32(L.ABSORBED), np.uint32(0))
+    if not floats:
+        flags = np.bitwise_or(flags, nan_bits(value))
     return np.where(inside, value.words, words), flags
 
 
@@ -55,17 +60,17 @@ def is_float(name: str) -> bool:
     return name.split(".")[-1].startswith(("fp", "bf"))
 
 
-def union(name: str, left: Lanes, right: Lanes, bits: int) -> Lanes:
+def union(name: str, left: Lanes, right: Lanes, bits: int, context: TermContext) -> Lanes:
     """The set of two values' members under an integer operation that is associative and commutes."""
     index = SET_INDEX[name]
     left_words, left_flags = members(name, index, left)
     right_words, right_flags = members(name, index, right)
     words = left_words + right_words
     meta = left_flags | right_flags | L.SET | index << L.SET_SHIFT
-    result = recording.note(name, Lanes(bits, words, meta), [left, right], commutes=True)
+    result = context.note(name, Lanes(bits, words, meta), [left, right], commutes=True)
     verb = name.split(".")[0]
     if verb in _IDEMPOTENT:
-        twice = L.some((left_words == right_words).all(axis=0) & np.asarray(left_flags == right_flags))
+        twice = L.some((left_words == right_words).all(axis=0) & np.asarray((left_flags ^ right_flags) & L.VALUE == 0))
         result = L.put(twice, left, result)
     if verb in _NEUTRAL:
         neutral = _NEUTRAL[verb] & ((1 << bits) - 1)

@@ -186,6 +186,12 @@ class Machine:
             if old is None or L.width(old) != L.width(value):
                 old = poison(L.width(value))
             value = choose(self.mask, value, old)
+        self.put(name, value)
+
+    def put(self, name: str, value: Value) -> None:
+        """Writes a register in all lanes."""
+        if self.domain.recorder is not None:
+            self.domain.recorder.mark(value)
         self.registers[name] = value
 
     def set_parameter(self, name: str, value: Value) -> None:

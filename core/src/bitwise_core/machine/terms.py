@@ -1,6 +1,6 @@
 """The domain of terms: a floating-point value is a hash of its dependence tree, kept in canonical form.
 
-The rules of floating-point operations are in `float_rules`, those of sets and linear forms in `sets`.
+The rules of floating-point operations are in `float_rules`, of sets in `sets`, of linear forms in `linear_hash`.
 """
 
 from __future__ import annotations
@@ -10,31 +10,37 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bitwise_core.machine import guards, matrix, recording
+from bitwise_core.assumptions import FINITE
+from bitwise_core.machine import guards, matrix
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.extrema import extremum
 from bitwise_core.machine.float_rules import RULES, negated
 from bitwise_core.machine.folding import Shape, fold, shape
 from bitwise_core.machine.integer_steps import integer_terms
-from bitwise_core.machine.lane_hash import WIDENING, nans_told, same_everywhere, term
+from bitwise_core.machine.lane_hash import WIDENING, nan_bits, term
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
-from bitwise_core.machine.linear import linear
+from bitwise_core.machine.linear_hash import linear_form
 from bitwise_core.machine.pieces import as_lanes, choose, concat, cut, ends
+from bitwise_core.machine.recording import Recorder, TermContext
 from bitwise_core.machine.sets import SET_INDEX, union
 from bitwise_core.machine.winners import Winners, beyond
 from bitwise_core.machine.zero_signs import ZeroSigns
 
 
 class TermDomain:
-    """Terms over the initial content of memory; `assumptions` enable rules that need them ("finite")."""
+    """Terms over the initial content of memory; `assumptions` enable rules that need them (see `assumptions.FINITE`).
+
+    `recorder` is that of a replay.
+    """
 
     name = "terms"
 
-    def __init__(self, assumptions: frozenset[str] = frozenset()) -> None:
-        self.assumptions = assumptions
+    def __init__(self, assumptions: frozenset[str] = frozenset(), recorder: Recorder | None = None) -> None:
+        self.assumptions, self.recorder = assumptions, recorder
+        self.context = TermContext(FINITE in assumptions, recorder)
         self.guards = False
         self.zero_signs = ZeroSigns()
-        self.winners = Winners() if "finite" in assumptions else None
+        self.winners = Winners() if self.context.finite else None
 
     def assumes(self, assumption: str) -> bool:
         """See `Domain.assumes`."""
@@ -57,8 +63,7 @@ class TermDomain:
         values = [as_lanes(operand) for operand in operands]
         for value in values:
             value.meta = L.uniform(value.meta)
-        finite = "finite" in self.assumptions
-        if bits == 32 and not finite and info.verb in guards.STRICT and (info.plain or info.verb == "ex2"):
+        if bits == 32 and not self.context.finite and info.verb in guards.STRICT and (info.plain or info.verb == "ex2"):
             parts = guards.split(info.verb, values, self.guards)
             if parts is not None:
                 self.guards = True
@@ -71,32 +76,32 @@ class TermDomain:
         if info.verb == "ex2":
             inner = guards.raised(parts, inner)
         result = guards.guarded(parts, inner)
-        return recording.note(info.name, result, values, commutes=info.verb in ("add", "mul", "fma"))
+        return self.context.note(info.name, result, values, commutes=info.verb in ("add", "mul", "fma"))
 
     def _unguarded(
         self, info: Shape, operands: Sequence[Value], values: list[Lanes], bits: int, properties: int
     ) -> Value:
         """An operation on operands (`values` are they as lanes) none of which is known to be guarded."""
         name = info.name
-        finite = "finite" in self.assumptions
+        finite = self.context.finite
         rule = RULES.get(info.verb) if info.plain else None
-        result = rule(info, values, bits, finite) if rule is not None else None
+        result = rule(info, values, bits, self.context) if rule is not None else None
         if info.verb == "ex2" and finite and result is None and bits == 32:
             low = L.holds(values[0], 0xFF800000)
             if low is not False:
-                powers = term(bits, name, values, properties)
+                powers = term(bits, name, values, properties, recorder=self.recorder)
                 return L.settle(L.put(low, L.known_lanes(np.zeros((1, 1), dtype=np.uint32)), powers))
         if result is None:
             commutes = info.verb in ("add", "mul", "min", "max")
             if info.verb == "fma":
-                product = term(bits, "product", values[:2], commutes=True)
+                product = term(bits, "product", values[:2], commutes=True, recorder=self.recorder)
                 values = [product, values[2]]
             rounds = name.startswith(("convert.rn.", "convert.rz.", "convert.fp"))
             looks = ".tf32" in name or (info.verb == "convert" and not rounds)
             if info.verb == "convert" and _INTEGER.fullmatch(name.split(".")[-2]):
                 # Whatever the bits of a NaN, one integer comes of it.
                 looks, properties = False, properties | L.INTEGER
-            result = term(bits, name, values, properties, commutes=commutes, exact=looks)
+            result = term(bits, name, values, properties, commutes=commutes, exact=looks, recorder=self.recorder)
         if info.verb == "ldexp" and info.plain:
             for zero in (0, 1 << bits - 1):  # whatever the power
                 result = L.put(L.holds(values[0], zero), values[0], result)
@@ -144,7 +149,7 @@ class TermDomain:
         """See `Domain.integer`."""
         if name == "not.pred":
             predicate = as_lanes(operands[0])
-            inverse = L.settle(negated(predicate))
+            inverse = L.settle(negated(predicate, self.context))
             guards.opposite(predicate, inverse)
             return inverse
         extension = _EXTENSION.fullmatch(name)
@@ -152,16 +157,16 @@ class TermDomain:
             inner, narrow = operands[0].extends
             return self.integer(f"convert.{extension[1]}.{narrow}", [inner], bits, _extension(bits))
         values = [as_lanes(operand) for operand in operands]
-        result = linear(name, values, bits)
+        result = linear_form(name, values, bits)
         if result is not None:
-            recording.note(name, result, values, commutes=name.startswith(("add", "mul")))
+            self.context.note(name, result, values, commutes=name.startswith(("add", "mul")))
         if result is None and gathers and len(values) == 2 and name in SET_INDEX:
             together = extremum if name.startswith(("min", "max")) else union
-            result = together(name, values[0], values[1], bits)
+            result = together(name, values[0], values[1], bits, self.context)
         if result is None:
             looks = not name.startswith("compare.") or (".fp" not in name and ".bf" not in name)
             symmetric = name.startswith(("compare.eq.", "compare.ne.", "compare.num.", "mul.hi."))
-            result = term(bits, name, values, L.INTEGER, commutes=symmetric, exact=looks)
+            result = term(bits, name, values, L.INTEGER, commutes=symmetric, exact=looks, recorder=self.recorder)
         notes = self.winners is not None and (name.startswith("compare.") or name in ("and.pred", "or.pred"))
         if notes and name.startswith("compare."):
             result = beyond(name, values, result)
@@ -199,12 +204,12 @@ class TermDomain:
         kept = (left.meta & right.meta & (L.NOT_NEGATIVE | L.HALF_RANGE | L.QUIET)) | _implied_by_both(
             left.meta, right.meta
         )
-        if nans_told() and same_everywhere(left) and same_everywhere(right):
+        if not np.any(nan_bits(left)) and not np.any(nan_bits(right)):
             kept = kept | L.INTEGER
-        result = term(left.bits, "select", [condition, left, right], kept)
+        result = term(left.bits, "select", [condition, left, right], kept, recorder=self.recorder)
         won = self.winners.choose(condition, left, right) if self.winners is not None else None
         if won is not None:
-            result = L.put(won[0], recording.note("select", won[1], [condition, left, right]), result)
+            result = L.put(won[0], self.context.note("select", won[1], [condition, left, right]), result)
         known = L.known_where(condition)
         if known is not False:
             taken = condition.words[0] != 0
@@ -232,7 +237,7 @@ class TermDomain:
 
     def vectors(self, elements: Lanes) -> matrix.Vectors:
         """See `Domain.vectors`."""
-        return matrix.hashed_vectors(elements, self.zero_signs)
+        return matrix.hashed_vectors(elements, self.context, self.zero_signs)
 
     def but_for_zeros(self, value: Value, other: Value) -> None:
         """Two values of 16 bits, of which no matrix step without signed zeros can tell one from the other."""
@@ -244,8 +249,8 @@ class TermDomain:
         assert isinstance(left, matrix.Hashed)
         assert isinstance(right, matrix.Hashed)
         if step.integers is not None:
-            return integer_terms(step, accumulator, left, right)
-        return matrix.fused_terms(step, accumulator, left, right, finite="finite" in self.assumptions)
+            return integer_terms(step, accumulator, left, right, self.context)
+        return matrix.fused_terms(step, accumulator, left, right, self.context)
 
     # -- memory -----------------------------------------------------------------------------------------------------
 
@@ -256,11 +261,15 @@ class TermDomain:
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """See `Domain.gather`."""
         where = as_lanes(address)
-        result = term(bits, f"gather {bits}", [where])
+        result = term(bits, f"gather {bits}", [where], recorder=self.recorder)
         known = L.known_where(where)
         if known is not False and np.any(known):
             result = L.put(known, as_lanes(self.load(where.words[0], bits)), result)
         return result
+
+
+_TELLING = ~L.NAN_BITS & 0xFFFFFFFF
+"""The properties in which two predicates must agree to be one."""
 
 
 def _alike(left: Lanes | Array, right: Lanes) -> bool:
@@ -269,7 +278,7 @@ def _alike(left: Lanes | Array, right: Lanes) -> bool:
         return True
     if not isinstance(left, Lanes) or not np.array_equal(left.words, right.words):
         return False
-    return bool(np.all(np.equal(left.meta, right.meta)))
+    return not np.any((left.meta ^ right.meta) & _TELLING)
 
 
 _INTEGER = re.compile(r"[su]\d+")

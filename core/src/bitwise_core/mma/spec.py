@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from bitwise_core.errors import BitwiseError
 from bitwise_core.numeric import FLOAT_FORMATS, FORMATS, FloatFormat, Format, IntegerFormat
 
 Status: TypeAlias = Literal["checked on vectors", "measured by us", "published only"]
@@ -22,7 +23,7 @@ EXACT_BITS = 53
 """Sums of aligned terms are kept as integers of at most this many bits, so that every one is exact."""
 
 
-class MatrixError(ValueError):
+class MatrixError(BitwiseError, ValueError):
     """A row or an operand that makes no sense: the message says what, where, and what to do."""
 
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from bitwise_core.numeric.floating import relation
 from bitwise_core.numeric.formats import IntegerFormat
+from bitwise_core.numeric.modular import signed
 from bitwise_core.numeric.words import Bits, Words, multiply_high_low, storage, words
 
 Signed: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
@@ -24,8 +25,8 @@ def signed_words(bits: Bits, form: IntegerFormat) -> Signed:
     value = words(bits)
     if not form.signed:
         return value
-    unused = np.uint64(64 - form.bits)
-    return (value << unused).view(np.int64) >> np.int64(64 - form.bits)
+    result: Signed = signed(value, form.bits)
+    return result
 
 
 def cut(value: Words, bits: int) -> Bits:

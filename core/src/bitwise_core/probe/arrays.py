@@ -1,7 +1,8 @@
-"""The operands of an instrument and what comes back: NumPy arrays, PyTorch tensors, or patterns of bits."""
+"""The operands of a probed callable and its results: NumPy arrays, bit patterns, or another distribution's tensors."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,69 +18,97 @@ TYPES = {
     "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float8_e4m3fn": "e4m3",
     "float8_e5m2": "e5m2",
 }  # fmt: skip
-"""Our names of the types that NumPy and PyTorch name."""
+"""Format names by the names that NumPy and PyTorch use."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arrays:
-    """NumPy arrays, or PyTorch tensors on a device, or, with `patterns`, the output's type, unsigned integers."""
+class OperandArrays(ABC):
+    """How operands are made for a callable, and how its results are read.
 
-    device: str | None = None
-    patterns: str | None = None
+    Types have the names that NumPy and PyTorch use (`TYPES`).  A distribution offers arrays of its own in the
+    entry-point group `bitwise.operands`, as a function from a device's name to an instance.
+    """
 
+    @abstractmethod
     def of_patterns(self, bits: Bits, dtype: str) -> Any:
-        """An operand of these bits; NumPy has no arrays of bfloat16 or of 8 bits."""
-        if self.patterns is not None:
-            return bits
-        if self.device is None:
-            return bits.view(dtype)
-        import torch
+        """Return an operand with these bit patterns."""
 
-        size = bits.dtype.itemsize
-        whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size]
-        signed = np.ascontiguousarray(bits).view("u1" if size == 1 else f"i{size}")
-        return torch.from_numpy(signed).to(self.device).view(whole).view(getattr(torch, dtype))
-
+    @abstractmethod
     def to_patterns(self, array: Any) -> Bits:
-        """The bits of what a function returned."""
-        if self.patterns is None and self.device is not None:
-            import torch
+        """Return the bit patterns of a result."""
 
-            size = array.element_size()
-            whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size]
-            array = array.detach().contiguous().view(whole).cpu().numpy()
-        array = np.ascontiguousarray(array)
-        found: Bits = array.view(f"u{array.dtype.itemsize}")
-        return found
+    @abstractmethod
+    def dense(self, array: Any) -> Any:
+        """Return the same numbers in row-major order."""
+
+    @abstractmethod
+    def doubles(self, array: Any, dtype: str) -> Doubles:
+        """Return the numbers of a result of type `dtype`."""
+
+    @abstractmethod
+    def name(self, array: Any) -> str:
+        """Return the type of a result."""
 
     def of_doubles(self, values: Doubles, dtype: str) -> Any:
-        """An operand of these numbers, rounded to its type."""
+        """Return an operand with these numbers, rounded to its type."""
         return self.of_patterns(patterns_of(values, dtype), dtype)
-
-    def dense(self, array: Any) -> Any:
-        """The same numbers, row after row."""
-        return array.contiguous() if self.device is not None and self.patterns is None else np.ascontiguousarray(array)
-
-    def doubles(self, array: Any, dtype: str) -> Doubles:
-        """The numbers of what a function returned."""
-        if self.patterns is not None:
-            return widened(np.asarray(array), dtype)
-        if self.device is not None:
-            array = array.double().cpu().numpy()
-        return np.asarray(array, dtype=np.float64)
-
-    def name(self, array: Any) -> str:
-        """The type of what a function returned, as PyTorch and NumPy call it."""
-        return self.patterns or str(array.dtype).removeprefix("torch.")
 
     def output_type(
         self, function: Callable[[Any, Any], Any], a: tuple[int, int], b: tuple[int, int], dtype: str, b_type: str,
         transpose_b: bool,
     ) -> str:  # fmt: skip
-        """The type of the products that a function returns."""
+        """Return the type of the products that a function computes, from one call with ones."""
         right = self.of_doubles(np.ones(b[::-1]), b_type).T
         left = self.of_doubles(np.ones(a), dtype)
         return self.name(function(left, right if transpose_b else self.dense(right)))
+
+
+@dataclass(frozen=True, slots=True)
+class NumpyArrays(OperandArrays):
+    """NumPy arrays.  NumPy has no bfloat16 and no 8-bit floating-point type."""
+
+    def of_patterns(self, bits: Bits, dtype: str) -> Any:
+        """Return an array of `dtype`."""
+        return bits.view(dtype)
+
+    def to_patterns(self, array: Any) -> Bits:
+        """Return the array as unsigned integers of its width."""
+        array = np.ascontiguousarray(array)
+        found: Bits = array.view(f"u{array.dtype.itemsize}")
+        return found
+
+    def dense(self, array: Any) -> Any:
+        """Return a C-contiguous array."""
+        return np.ascontiguousarray(array)
+
+    def doubles(self, array: Any, dtype: str) -> Doubles:
+        """Return the array in float64."""
+        return np.asarray(array, dtype=np.float64)
+
+    def name(self, array: Any) -> str:
+        """Return the name of the array's dtype."""
+        return str(array.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class PatternArrays(NumpyArrays):
+    """Unsigned integers that hold bit patterns, for a callable whose result has the type `output`."""
+
+    output: str
+
+    def of_patterns(self, bits: Bits, dtype: str) -> Any:
+        """Return the patterns themselves."""
+        return bits
+
+    def doubles(self, array: Any, dtype: str) -> Doubles:
+        """Return the numbers that the patterns encode."""
+        return widened(np.asarray(array), dtype)
+
+    def name(self, array: Any) -> str:
+        """Return the declared output type."""
+        return self.output
+
+
+NUMPY = NumpyArrays()
 
 
 def patterns_of(values: Doubles, dtype: str) -> Bits:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from bitwise_core.descriptors.merge_orders import MERGE_ORDERS, MergeOrder, index_bits
 from bitwise_core.probe.sums import SumTree
 
 
@@ -13,9 +14,10 @@ class Form:
     """How a node adds `terms` positions.
 
     `merge` is `term` (a single position), `together` (all parts in one step), `chain` (into an accumulator, `width`
-    parts at a step) or `balanced` (pairs, pairs of pairs, ...).  `parts` are runs of like parts, first added first, as
-    (count, form).  `layout` says which positions a part holds: `contiguous`, `strided N`, or `mixed`.  A chain is
-    `descending` where every part added later stands before those added earlier.
+    parts at a step), `balanced` (pairs, pairs of pairs, ...) or `tree` (another tree of `MERGE_ORDERS`).  `parts` are
+    runs of like parts, first added first, as (count, form).  `layout` says which positions a part holds: `contiguous`,
+    `strided N`, or `mixed`.  A chain is `descending` where every part added later stands before those added earlier.
+    `order` names the order of a tree, and of a chain that is neither ascending nor descending, in `MERGE_ORDERS`.
     """
 
     merge: str
@@ -24,6 +26,7 @@ class Form:
     parts: tuple[tuple[int, Form], ...] = ()
     layout: str = "contiguous"
     descending: bool = False
+    order: str = ""
 
     def record(self) -> object:
         """As JSON has it; a single position is 1."""
@@ -33,10 +36,22 @@ class Form:
         found: dict[str, object] = {"merge": self.merge, "terms": self.terms, "width": self.width}
         if self.descending:
             found["descending"] = True
+        if self.order:
+            found["order"] = self.order
         return {**found, "layout": self.layout, "parts": parts}
 
 
 TERM = Form("term", 1)
+
+
+def _unnamed(running_sum: bool) -> list[MergeOrder]:
+    """The orders that `chain`, `descending` and `balanced` do not say."""
+    plain = ("chain", "chain-down")
+    return [
+        order
+        for order in MERGE_ORDERS.values()
+        if order.running_sum == running_sum and (order.name not in plain if running_sum else not index_bits(order, 4))
+    ]
 
 
 class _Reader:
@@ -46,6 +61,7 @@ class _Reader:
         self.tree = tree
         known: dict[tuple[int, ...], int] = {}
         self.signatures: list[int] = []
+        self.above = {frozenset(node): ~number for number, node in enumerate(tree.nodes)}
         for node in tree.nodes:
             key = tuple(sorted(self.signature(child) for child in node))
             self.signatures.append(known.setdefault(key, len(known) + 1))
@@ -77,6 +93,11 @@ class _Reader:
     def form(self, child: int) -> Form:
         if child >= 0:
             return TERM
+        for named in _unnamed(running_sum=False):
+            if (parts := self._ordered(child, named)) is not None:
+                return Form(
+                    "tree", self.size(child), 2, self._runs(parts), self.layout(parts), order=named.name
+                )  # fmt: skip
         steps: list[tuple[int, ...]] = []
         current: int = child
         while True:
@@ -100,7 +121,8 @@ class _Reader:
             if len(first) == 2:
                 if down:  # the two that begin a chain commute: the later position stands first where all descend
                     order = (*sorted(first, key=self.lowest, reverse=True), *order[2:])
-                return Form("chain", terms, 1, self._runs(order), self.layout(order), down)
+                name = "" if down else self._running(order)
+                return Form("chain", terms, 1, self._runs(order), self.layout(order), down, name)
         layout = "contiguous" if self._neighbours(child) else "mixed"
         width = widths.pop() if len(widths) == 1 else 0
         return Form("chain", terms, width, self._grouped(steps), layout, down)
@@ -120,6 +142,33 @@ class _Reader:
             only = self.form(step[0]) if len(step) == 1 else None
             found.append((count, only or Form("together", terms, len(step), self._runs(step), self.layout(step))))
         return tuple(found)
+
+    def _ordered(self, child: int, order: MergeOrder) -> tuple[int, ...] | None:
+        """The parts, by their lowest positions, that a tree adds in an order: like ones, more than two, the most."""
+        found: tuple[int, ...] | None = None
+        parts: tuple[int, ...] = (child,)
+
+        def joined(one: int | None, other: int | None) -> int | None:
+            return None if one is None or other is None else self.above.get(frozenset((one, other)))
+
+        while any(each < 0 for each in parts):
+            widest = max(map(self.size, parts))
+            split = (self.tree.nodes[~each] if self.size(each) == widest else (each,) for each in parts)
+            parts = tuple(sorted((inner for each in split for inner in each), key=self.lowest))
+            alike = len(parts) > 2 and len(set(map(self.signature, parts))) == 1
+            if alike and order.takes(len(parts)) and order.steps(len(parts)).run(parts, None, joined) == child:
+                found = parts
+        return found
+
+    def _running(self, parts: tuple[int, ...]) -> str:
+        """The name of an order of a running sum that takes these parts one after the other, empty for none."""
+        places = {each: place for place, each in enumerate(sorted(parts, key=self.lowest))}
+        taken = [places[each] for each in parts]
+        for order in _unnamed(running_sum=True):
+            sequence = order.steps(len(taken)).sequence
+            if sequence[2:] == taken[2:] and taken != sorted(taken):
+                return order.name
+        return ""
 
     def _balanced(self, child: int) -> Form:
         parts: tuple[int, ...] = (child,)
@@ -193,11 +242,17 @@ def words(form: Form) -> str:
         count, part = form.parts[0]
         inner = "" if part.merge == "term" else f", each {words(part)}"
         return f"a balanced tree of {count} {form.layout} {'values' if part.merge == 'term' else 'parts'}{inner}"
+    if form.merge == "tree":
+        kind = "values" if form.parts[0][1].merge == "term" else "parts"
+        return f"{MERGE_ORDERS[form.order].tree} of {sum(count for count, _ in form.parts)} {form.layout} {kind}" + (
+            "" if kind == "values" else f": {_listed(form)}"
+        )
+    order = ", last first" if form.descending else f", {MERGE_ORDERS[form.order].words}" if form.order else ""
     if all(part.merge == "term" for _, part in form.parts):
-        return f"a chain of {form.terms} {form.layout} values{', last first' if form.descending else ''}"
+        return f"a chain of {form.terms} {form.layout} values{order}"
     if form.width != 1:
         return f"a chain of steps that take several values into the accumulator at once: {_listed(form)}"
-    count, order = sum(count for count, _ in form.parts), ", last first" if form.descending else ""
+    count = sum(count for count, _ in form.parts)
     return f"a chain of {count} {form.layout} parts{order}: {_listed(form)}"
 
 

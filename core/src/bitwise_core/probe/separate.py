@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bitwise_core.probe.arrays import NUMPY, OperandArrays
+
 Draw = Callable[[np.random.Generator], tuple[Any, ...]]
 
 
@@ -37,26 +39,18 @@ def wide(random: np.random.Generator, shape: tuple[int, ...], spread: int = 12) 
 
 def separate(
     subject: Callable[..., Any], candidates: Mapping[str, Callable[..., Any]], draw: Draw, draws: int = 10,
-    seed: int = 0,
+    seed: int = 0, arrays: OperandArrays = NUMPY,
 ) -> Separation:  # fmt: skip
     """Runs the subject and every candidate left on fresh draws; a candidate goes at the first byte that differs.
 
-    `draw(random)` returns the arguments; results are NumPy arrays or tensors of one shape and type.
+    `draw(random)` returns the arguments; `arrays` reads the results, which have one shape and type.
     """
     random = np.random.default_rng(seed)
     parted: dict[str, int | None] = dict.fromkeys(candidates)
     for number in range(draws):
         arguments = draw(random)
-        expected = _bytes(subject(*arguments))
+        expected = arrays.to_patterns(subject(*arguments)).tobytes()
         for name, candidate in candidates.items():
-            if parted[name] is None and _bytes(candidate(*arguments)) != expected:
+            if parted[name] is None and arrays.to_patterns(candidate(*arguments)).tobytes() != expected:
                 parted[name] = number
     return Separation(draws, parted)
-
-
-def _bytes(result: Any) -> bytes:
-    if hasattr(result, "cpu"):
-        import torch
-
-        result = result.detach().cpu().contiguous().view(torch.uint8).numpy()
-    return bytes(np.ascontiguousarray(result).tobytes())

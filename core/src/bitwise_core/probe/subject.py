@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bitwise_core.probe.arrays import Arrays, patterns_of
+from bitwise_core.errors import BitwiseError
+from bitwise_core.probe.arrays import NUMPY, OperandArrays, patterns_of
 
 Codes: TypeAlias = npt.NDArray[np.int8]
 Make: TypeAlias = Callable[[int, int], Codes]
@@ -23,7 +24,7 @@ Make: TypeAlias = Callable[[int, int], Codes]
 NOTHING, PLUS, MINUS, SMALL = 0, 1, 2, 3
 
 
-class ProbeError(Exception):
+class ProbeError(BitwiseError):
     """What is wrong with a callable or with what is asked of it; its text is a sentence."""
 
 
@@ -87,17 +88,14 @@ class Subject:
 
 def product_subject(
     function: Callable[[Any, Any], Any], m: int, n: int, k: int, dtype: str = "float32", *, dtype_b: str | None = None,
-    device: str | None = None, accumulator: int | None = None, transpose_b: bool = False, patterns: str | None = None,
+    arrays: OperandArrays = NUMPY, accumulator: int | None = None, transpose_b: bool = False,
 ) -> Subject:  # fmt: skip
-    """The instrument on `c = function(a, b)`, a (m, k) and b (k, n) of `dtype`, as arrays or, with `device`, tensors.
+    """The instrument on `c = function(a, b)`, a (m, k) of `dtype` and b (k, n) of `dtype_b`, made by `arrays`.
 
     The output's longer axis tells the probes apart and every element along the other must agree, so that all m n sums
     take part.  8-bit operands take both axes: the element on the diagonal is the probe.  `transpose_b` gives b as the
-    transpose of a dense (n, k).  With `patterns`, the output's type, the function takes and returns
-    unsigned integers that hold the bits of their types.  Raises ProbeError for a type without extremes or an output of
-    another shape.
+    transpose of a dense (n, k).  Raises ProbeError for a type without extremes or an output of another shape.
     """
-    arrays = Arrays(device, patterns)
     b_type = dtype_b or dtype
     left, right = _extremes(dtype), _extremes(b_type)
     narrow = dtype.startswith("float8") or b_type.startswith("float8")
@@ -132,14 +130,13 @@ def product_subject(
 
 
 def reduction_subject(
-    function: Callable[[Any], Any], rows: int, length: int, dtype: str = "float32", *, device: str | None = None,
-    accumulator: int | None = None, patterns: str | None = None,
+    function: Callable[[Any], Any], rows: int, length: int, dtype: str = "float32", *,
+    arrays: OperandArrays = NUMPY, accumulator: int | None = None,
 ) -> Subject:  # fmt: skip
     """The instrument on `y = function(x)`, x (rows, length) of `dtype` and y (rows,): every row is a probe.
 
     Raises ProbeError as product_subject does.
     """
-    arrays = Arrays(device, patterns)
     extremes = _extremes(dtype)
     output = arrays.name(function(arrays.of_doubles(np.ones((rows, length)), dtype)))
     width = accumulator or (53 if dtype == "float64" else ACCUMULATOR)
@@ -172,7 +169,7 @@ def _capacity(large: int, small: int, accumulator: int, output: str) -> int:
     return int(min(2**drowned, 2 ** PRECISION[output], 2**40))
 
 
-def _values(arrays: Arrays, codes: Codes, extremes: Extremes, dtype: str, *, signed: bool) -> Any:
+def _values(arrays: OperandArrays, codes: Codes, extremes: Extremes, dtype: str, *, signed: bool) -> Any:
     """The operand of codes; without signs both L are positive, for the other factor of a product."""
     large, small = 2.0**extremes.large, 2.0**extremes.small
     table = patterns_of(np.array([0.0, large, -large if signed else large, small]), dtype)

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_core.descriptors import Cut, DescriptorError, Group
-from bitwise_core.descriptors.cuts import Merge, Positions
+from bitwise_core.descriptors.cuts import Positions, dealt
+from bitwise_core.descriptors.merge_orders import MERGE_ORDERS, MergeOrder
 from bitwise_core.probe import SumTree
 from bitwise_core.probe.sums import below
 from bitwise_core.reconstruction.nodes import MASK, Axis, Sum, merged
@@ -22,8 +23,9 @@ W = TypeVar("W")
 DEEPEST = 8
 """Cuts in one another that are tried."""
 
-_CHAINS: tuple[Merge, ...] = ("chain", "chain-down")
-_TREES: tuple[Merge, ...] = ("neighbours", "halves")
+
+def _orders(running_sum: bool) -> list[MergeOrder]:
+    return [order for order in MERGE_ORDERS.values() if order.running_sum == running_sum]
 
 
 @dataclass(frozen=True)
@@ -152,23 +154,21 @@ def _contiguous(seen: Observed, whole: Positions, several: bool) -> Iterator[Cut
     back = (seen.among(last) | (sizes == 1)) & (seen.among(following) | (length - sizes - starts == 1))
     for span in sizes[front].tolist():
         count = -(-length // span)
-        kept = {} if several else {"count": 1 << (count - 1).bit_length()}
-        for merge in _CHAINS:
+        for order in _orders(True):
             if span > 1:
-                yield Cut(span=span, merge=merge)
-        if count > 2:
-            for merge in _TREES:
-                if kept:
-                    yield Cut(span=span, merge=merge, **kept)
+                yield Cut(span=span, merge=order.name)
+        if count > 2 and not several:
+            for order in _orders(False):
+                yield Cut(span=span, merge=order.name, count=order.least(count))
         if several and count > 1:
-            for merge in (*_CHAINS, *_TREES):
-                if merge in _CHAINS or not count & (count - 1):
-                    yield from (Cut(count=count, tile=tile, merge=merge) for tile in _tiles(span))
+            for order in (*_orders(True), *_orders(False)):
+                if order.takes(count):
+                    yield from (Cut(count=count, tile=tile, merge=order.name) for tile in _tiles(span))
         yield from _long_last(length, span)
     for span in sizes[back].tolist():
         if span > 1 and length % span:
-            for merge in _CHAINS:
-                yield Cut(span=span, remainder="short-first", merge=merge)
+            for order in _orders(True):
+                yield Cut(span=span, remainder="short-first", merge=order.name)
     yield from _spread(seen, before, length)
 
 
@@ -213,7 +213,7 @@ def _strided(seen: Observed, whole: Positions) -> Iterator[Cut]:
     deals = []
     codes = seen.axis.codes[whole]
     for tile, count in _deals(seen, whole):
-        owner = np.arange(length) // tile % count
+        owner = dealt(length, tile, count)
         mine = owner == 0
         if int(codes[mine].sum(dtype=np.uint64)) not in seen.nodes:
             continue
@@ -223,11 +223,9 @@ def _strided(seen: Observed, whole: Positions) -> Iterator[Cut]:
         if (seen.among(sums) | (sizes < 2)).all():
             deals.append((tile, count))
     for tile, count in deals:
-        for merge in _CHAINS:
-            yield Cut(layout="strided", count=count, tile=tile, merge=merge)
-        if not count & (count - 1) and count > 2:
-            for merge in _TREES:
-                yield Cut(layout="strided", count=count, tile=tile, merge=merge)
+        for order in (*_orders(True), *_orders(False)):
+            if order.running_sum or (count > 2 and order.takes(count)):
+                yield Cut(layout="strided", count=count, tile=tile, merge=order.name)
     for tile, count in deals:
         for groups in _groups(count):
             yield Cut(layout="strided", count=count, tile=tile, groups=groups)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_core.descriptors import Cut, GEMMDesc
-from bitwise_core.descriptors.cuts import Positions, grouped, rounds
+from bitwise_core.descriptors.cuts import Positions
 from bitwise_core.descriptors.walk import Part, instructions, parts_of
 from bitwise_core.mma import FusedSum, MmaSpec
 from bitwise_core.probe import SumTree
@@ -65,18 +65,13 @@ def joined(one: Sum, other: Sum) -> Sum:
 
 def merged(cut: Cut, parts: list[Sum]) -> tuple[Sum, list[Sum]]:
     """The whole of a cut's parts, and every node made on the way to it."""
-    parts = list(parts)
-    if cut.groups:
-        empty, additions, result = grouped(cut, len(parts))
-        parts += [EMPTY] * empty
-    else:
-        additions = rounds(cut.merge, len(parts))
-        result = additions[-1][0] if additions else 0
-    made = []
-    for into, other in additions:
-        parts[into] = joined(parts[into], parts[other])
-        made.append(parts[into])
-    return parts[result], made
+    made: list[Sum] = []
+
+    def plus(one: Sum, other: Sum) -> Sum:
+        made.append(joined(one, other))
+        return made[-1]
+
+    return cut.part_steps(len(parts)).run(parts, EMPTY, plus), made
 
 
 def walk_nodes(axis: Axis, spec: MmaSpec | None, fast: bool, taken: Positions) -> tuple[Sum, set[int]]:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bitwise_core import registry
 from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Record
-from bitwise_core.evaluation import Units, evaluate_gemm, unit_of
+from bitwise_core.evaluation import evaluate_gemm, unit_of
+from bitwise_core.hardware import Hardware, Units
 from bitwise_core.numeric import FLOAT_FORMATS, Bits
 from bitwise_core.probe import ProbeError, Revealed, product_subject, reveal
-from bitwise_core.probe.arrays import TYPES, Arrays, patterns_of
+from bitwise_core.probe.arrays import NUMPY, TYPES, OperandArrays, patterns_of
 from bitwise_core.probe.separate import flat, wide
 from bitwise_core.reconstruction.cuts import Nest, Observed, nests
 from bitwise_core.reconstruction.nodes import Axis
@@ -55,18 +55,16 @@ class Reconstruction:
 
 def reconstruct_product(
     function: Callable[[Any, Any], Any], m: int, n: int, k: int, dtype: str = "float16", *, dtype_b: str | None = None,
-    device: str | None = None, patterns: str | None = None, transpose_b: bool = False, units: Units | None = None,
+    units: Units, arrays: OperandArrays = NUMPY, transpose_b: bool = False,
     architecture: str | None = None, seed: int = 0, draws: int = DRAWS,
 ) -> Reconstruction:  # fmt: skip
     """The GEMMDesc of `c = function(a, b)`; the first arguments are those of `probe.product_subject`.
 
-    Matrix instructions are taken from `units`, by default those of all plugins, or those of one `architecture`.
+    Matrix instructions are those of `units`, or of one `architecture` among them.
     Raises ProbeError.
     """
     b_type = dtype_b or dtype
-    subject = product_subject(
-        function, m, n, k, dtype, dtype_b=dtype_b, device=device, transpose_b=transpose_b, patterns=patterns
-    )
+    subject = product_subject(function, m, n, k, dtype, dtype_b=dtype_b, arrays=arrays, transpose_b=transpose_b)
     revealed = reveal(subject, seed)
     if revealed.tree is None:
         return Reconstruction(revealed, None, open=revealed.open)
@@ -75,11 +73,9 @@ def reconstruct_product(
         return Reconstruction(
             revealed, None, open=(f"{len(dropped)} positions reach no output and are not the last ones of k",)
         )
-    arrays = Arrays(device, patterns)
     output = TYPES.get(arrays.output_type(function, (m, k), (k, n), dtype, b_type, transpose_b))
     if output is None:
         raise ProbeError("the output's type has no descriptor")
-    known = registry.default().matrix_units if units is None else units
     kinds = TYPES[dtype], TYPES[b_type]
 
     def called(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> Bits:
@@ -89,10 +85,10 @@ def reconstruct_product(
 
     made = Reconstruction(revealed, None, open=("no descriptor has this order: its form is no nest of cuts",))
     tried = 0
-    for skeletons in skeletons_of(revealed, k, kinds, known, architecture):
-        listed = list(typed(skeletons, k, len(dropped), kinds, output, known))
+    for skeletons in skeletons_of(revealed, k, kinds, units, architecture):
+        listed = list(typed(skeletons, k, len(dropped), kinds, output, units))
         tried += len(listed)
-        found = separated(revealed, listed, called, (m, n), (dtype, b_type), known, seed, draws)
+        found = separated(revealed, listed, called, (m, n), (dtype, b_type), units, seed, draws)
         made = replace(found, parted=(*made.parted, *found.parted))
         if made.survivors:
             return made
@@ -147,12 +143,11 @@ def _typed_cuts(cuts: tuple[Cut, ...], wide_type: str, output: str) -> Iterator[
     plain = tuple(kept(cut, wide_type, wide_type) for cut in cuts)
     yield plain
     for place, cut in enumerate(plain):
-        chain = cut.merge in ("chain", "chain-down") and not cut.groups
         narrower = [] if FLOAT_FORMATS[output].holds(FLOAT_FORMATS[wide_type]) else [output]
         for partial, merge in pairs_of([*narrower, wide_type], repeat=2):
-            for start in ("first", "zero") if chain else ("first",):
+            for start in ("first", "zero") if cut.running_sum else ("first",):
                 # One type for both is what trees and groups have.
-                if (chain or partial == merge) and (partial, merge, start) != (wide_type, wide_type, "first"):
+                if (cut.running_sum or partial == merge) and (partial, merge, start) != (wide_type, wide_type, "first"):
                     yield (*plain[:place], kept(cut, partial, merge, start), *plain[place + 1 :])
     yield Cut(count=1, start="zero"), *plain
 
@@ -162,7 +157,7 @@ def separated(
     dtypes: tuple[str, str], units: Units, seed: int, draws: int,
 ) -> Reconstruction:  # fmt: skip
     """Every candidate held against the callable on fresh draws; it goes at the first byte that differs."""
-    m, n = shape
+    (m, n), hardware = shape, Hardware(units)
     across = min(n, max(8, COMPARED // m))
     rows, columns = _spread(m, COMPARED // across), _spread(n, across)
     left = list(range(len(listed)))
@@ -171,7 +166,7 @@ def separated(
         expected = called(a, b)[np.ix_(rows, columns)].tobytes()
         operands = patterns_of(a[rows], dtypes[0]), patterns_of(np.ascontiguousarray(b[:, columns]), dtypes[1])
         for each in list(left):
-            if evaluate_gemm(listed[each][0], *operands, units=units).tobytes() != expected:
+            if evaluate_gemm(listed[each][0], *operands, hardware=hardware).tobytes() != expected:
                 left.remove(each)
                 parted.append((listed[each][0], kind, number))
     survivors = tuple(listed[each][0] for each in left)

@@ -1,15 +1,16 @@
-"""What a descriptor computes, down to every rounding: two that compute the same owe the same bits, however written."""
+"""What a descriptor computes, down to every rounding: two that compute the same return the same bits."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 from bitwise_core.descriptors import Cut, GEMMDesc
-from bitwise_core.descriptors.cuts import grouped, rounds
 from bitwise_core.descriptors.record import wider
 from bitwise_core.descriptors.walk import FILL, Part, instructions, parts_of
-from bitwise_core.evaluation.units import Units, unit_of
+from bitwise_core.evaluation.units import unit_of
+from bitwise_core.hardware import Units
 from bitwise_core.mma import FlooredSum, FusedSum, MmaSpec
 from bitwise_core.numeric import FLOAT_FORMATS
 
@@ -38,10 +39,11 @@ class Table:
         return found
 
 
-def same(one: GEMMDesc, other: GEMMDesc, units: Units | None = None) -> bool:
-    """Whether two descriptors compute one thing: the same roundings of the same sums, so that they owe the same bits.
+def same(one: GEMMDesc, other: GEMMDesc, units: Units) -> bool:
+    """Whether two descriptors make the same roundings of the same sums, so that they return the same bits.
 
-    False says nothing about bits.  Raises DescriptorError for an instruction that no plugin has.
+    `units` holds the rows of their matrix units.  False says nothing about bits.  Raises DescriptorError for an
+    instruction without a row.
     """
     table = Table()
     return structure(one, table, unit_of(one, units)) == structure(other, table, unit_of(other, units))
@@ -51,7 +53,7 @@ def structure(desc: GEMMDesc, table: Table, spec: MmaSpec | None) -> Hashable:
     """What an output element is, by numbers of a table."""
     dtype, value = _part(_Case(desc, table, spec), parts_of(desc))
     value = _Case(desc, table, spec).converted(value, dtype, desc.output_dtype)
-    rotation = desc.turn_rotation
+    rotation = desc.iteration_rotation
     return (
         value, desc.left_dtype, desc.right_dtype, desc.output_dtype, desc.alpha, desc.operand_scales,
         desc.output_satfinite, (rotation, desc.k_loop_step) if rotation is not None else None,
@@ -156,23 +158,20 @@ def _part(case: _Case, part: Part) -> tuple[str, int]:
 
 
 def _merged(case: _Case, cut: Cut, parts: list[tuple[str, int]]) -> int:
-    target = cut.merge_dtype
-    if cut.groups:
-        empty, additions, result = grouped(cut, len(parts))
-        parts = parts + [(target, ZERO)] * empty
+    target, zero = cut.merge_dtype, (cut.partial_dtype, ZERO)
+    steps = cut.merge_steps(len(parts))
+
+    def plus(left: tuple[str, int], right: tuple[str, int]) -> tuple[str, int]:
+        total = case.converted(left[1], left[0], target)
+        return target, case.added((target, total), right, target)
+
+    if cut.running_sum and wider(cut.partial_dtype, target) == target:
+        # An addition alone rounds nothing to -0: +0 anywhere in its chain turns a sum of -0 to +0, and no more.
+        values = [*parts, zero]
+        order = [values[part] for part in steps.sequence]
+        if any(value == ZERO for _, value in order):
+            order = [(target, ZERO), *(each for each in order if each[1] != ZERO)]
+        dtype, value = reduce(plus, order)
     else:
-        order = parts[::-1] if cut.merge == "chain-down" else parts
-        if cut.merge in ("chain", "chain-down"):
-            if cut.start == "zero":
-                order = [(cut.partial_dtype, ZERO), *order]
-            if wider(cut.partial_dtype, target) == target and any(value == ZERO for _, value in order):
-                # An addition alone rounds nothing to -0: +0 anywhere in its chain turns a sum of -0 to +0, and no more.
-                order = [(target, ZERO), *(each for each in order if each[1] != ZERO)]
-            total = case.converted(order[0][1], order[0][0], target)
-            for other in order[1:]:
-                total = case.added((target, total), other, target)
-            return total
-        additions, result = rounds(cut.merge, len(parts)), 0
-    for into, other_part in additions:
-        parts[into] = target, case.added(parts[into], parts[other_part], target)
-    return parts[result][1]
+        dtype, value = steps.run(parts, zero, plus)
+    return case.converted(value, dtype, target)

@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_core.descriptors import DescriptorError, Digit, Fold, ReductionDesc
+from bitwise_core.descriptors.merge_orders import MERGE_ORDERS
 from bitwise_core.evaluation import evaluate_reduction
 from bitwise_core.numeric import Bits
 from bitwise_core.probe import ProbeError, Revealed, SumTree, reduction_subject, reveal
-from bitwise_core.probe.arrays import TYPES, Arrays, patterns_of
+from bitwise_core.probe.arrays import NUMPY, TYPES, OperandArrays, patterns_of
 from bitwise_core.probe.separate import flat, wide
 from bitwise_core.reconstruction.products import DRAWS, SPREAD, Reconstruction
 
@@ -21,14 +22,14 @@ COMPARED = 64
 
 
 def reconstruct_sum(
-    function: Callable[[Any], Any], rows: int, length: int, dtype: str = "float32", *, device: str | None = None,
-    patterns: str | None = None, seed: int = 0, draws: int = DRAWS,
+    function: Callable[[Any], Any], rows: int, length: int, dtype: str = "float32", *, arrays: OperandArrays = NUMPY,
+    seed: int = 0, draws: int = DRAWS,
 ) -> Reconstruction:  # fmt: skip
     """The ReductionDesc of `y = function(x)`; the arguments are those of `probe.reduction_subject`.
 
     Raises ProbeError.
     """
-    revealed = reveal(reduction_subject(function, rows, length, dtype, device=device, patterns=patterns), seed)
+    revealed = reveal(reduction_subject(function, rows, length, dtype, arrays=arrays), seed)
     if revealed.tree is None:
         return Reconstruction(revealed, None, open=revealed.open)
     if len(revealed.tree.leaves) != length:
@@ -36,7 +37,6 @@ def reconstruct_sum(
     folds = folds_of(revealed.tree)
     if folds is None:
         return Reconstruction(revealed, None, open=("no descriptor has this order: it is no folding of index digits",))
-    arrays = Arrays(device, patterns)
     output = TYPES.get(arrays.name(function(arrays.of_doubles(np.ones((rows, length)), dtype))))
     if output is None:
         raise ProbeError("the output's type has no descriptor")
@@ -51,9 +51,11 @@ def folds_of(tree: SumTree) -> tuple[Fold, ...] | None:
     items = {int(leaf): int(leaf) for leaf in tree.leaves}
     folds = []
     while len(items) > 1:
-        fold = _fold(tree, items, above)
-        contracted = None if fold is None else _contracted(fold, items, above)
-        if fold is None or contracted is None:
+        for fold in _folds(tree, items, above):
+            contracted = _contracted(fold, items, above)
+            if contracted is not None:
+                break
+        else:
             return None
         folds.append(fold)
         items = contracted
@@ -72,30 +74,45 @@ def _sibling(child: int, above: Above) -> tuple[int, int] | None:
     return node, other if one == child else one
 
 
-def _fold(tree: SumTree, items: dict[int, int], above: Above) -> Fold | None:
-    """The fold that the chain of index 0 shows."""
+def _folds(tree: SumTree, items: dict[int, int], above: Above) -> Iterator[Fold]:
+    """The folds that the running sum over index 0 may show."""
+    for added in _chains(tree, items, above):
+        for order in MERGE_ORDERS.values():
+            if not order.running_sum:
+                continue
+            sequence = order.steps(len(added)).sequence
+            # An addition commutes: of the first two the lower index has the lower place.
+            first = sorted(added[:2], reverse=sequence[0] > sequence[1])
+            offsets = [0] * len(added)
+            for place, offset in zip(sequence, [*first, *added[2:]], strict=True):
+                offsets[place] = offset
+            fold = None if offsets[0] else _decoded(offsets, order.name)
+            if fold is not None:
+                yield fold
+
+
+def _chains(tree: SumTree, items: dict[int, int], above: Above) -> Iterator[list[int]]:
+    """Indices of a running sum over index 0 in the order they are added: up to index 0, and as far as the sum goes."""
     index = {child: place for place, child in items.items()}
-    offsets, current = [0], items[0]
-    while (found := _sibling(current, above)) is not None and found[1] in index:
-        offsets.append(index[found[1]])
-        current = found[0]
-    if len(offsets) > 1:
-        return _decoded(offsets, "chain")
-    # Index 0 comes last: its sibling is the chain of the others.
+    found = _sibling(items[0], above)
     if found is None:
-        return None
-    other, backwards = found[1], [0]
+        return
+    current, other = found
+    before: list[int] = []  # what is added before index 0, the last first
     while other not in index:
         node = tree.nodes[~other]
         mine = [child for child in node if child in index]
         if len(node) != 2 or not mine:
-            return None
-        if len(mine) == 2:
-            backwards += sorted(index[each] for each in mine)
-            return _decoded(backwards, "chain-down")
-        backwards.append(index[mine[0]])
+            return
+        before.append(index[mine[0]])
         other = node[0] if node[1] == mine[0] else node[1]
-    return None
+    added = [index[other], *reversed(before), 0]
+    if before:
+        yield added
+    while (found := _sibling(current, above)) is not None and found[1] in index:
+        current = found[0]
+        added = [*added, index[found[1]]]
+    yield added
 
 
 def _decoded(offsets: list[int], order: str) -> Fold | None:
@@ -114,7 +131,7 @@ def _decoded(offsets: list[int], order: str) -> Fold | None:
     if places[: len(offsets)] != offsets:
         return None
     first, *within = digits
-    return Fold(stride=first.stride, count=first.count, order="chain" if order == "chain" else "chain-down",
+    return Fold(stride=first.stride, count=first.count, order=order,
                 within=tuple(within))  # fmt: skip
 
 

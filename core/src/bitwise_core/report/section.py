@@ -6,17 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bitwise_core import registry
-from bitwise_core.checker import STANDING_NOTES, Options, Source, Witness, buffer_numbers, prepare
-from bitwise_core.difference import Element, find_element, shown_element, witness
-from bitwise_core.engine.grid import NotTranslations
+from bitwise_core.checker import AnalysisResult, Options, Session, Source, across, prepare
+from bitwise_core.difference import Element, divergence, find_element, session_of, shown_element
+from bitwise_core.engine.grid import NotSymmetric
 from bitwise_core.engine.trees import build_tree
+from bitwise_core.equivalence import Partition
 from bitwise_core.folder import arch_of, targets_of
 from bitwise_core.machine.arch import Arch
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.partition import Partition
 from bitwise_core.report.condense import condense
 from bitwise_core.tree.nodes import descendants
 from bitwise_core.tree.picture import to_svg
+from bitwise_core.verdicts import STANDING_NOTES, Divergence
 
 MAXIMUM_PARTINGS = 8
 """For so many classes the page says where they part from the first."""
@@ -36,11 +37,11 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """A class of proved equals, and where its first kernel parts from that of class 1."""
+    """An equivalence class, and the first divergence of its first kernel from that of class 1."""
 
     number: int
     members: tuple[Member, ...]
-    witness: Witness | None
+    divergence: Divergence | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +100,12 @@ def section(
     numbers = {name: number for number, names in enumerate(proved, 1) for name in names}
     members = {name: Member(name, settings[name], _launch(by_name[name]), numbers.get(name)) for name in by_name}
     columns = _columns(list(settings.values()))
-    classes = []
-    for number, names in enumerate(proved, 1):
-        parts = None
-        if 1 < number <= MAXIMUM_PARTINGS + 1 and not options.every_launch:
-            parts = _witness(by_name[proved[0][0]], by_name[names[0]], arch, options)
-        classes.append(Class(number, tuple(members[name] for name in names), parts))
+    firsts = [by_name[names[0]] for names in proved]
+    seen = {} if options.every_launch else _divergences(firsts[: MAXIMUM_PARTINGS + 1], arch, options)
+    classes = [
+        Class(number, tuple(members[name] for name in names), seen.get(names[0]))
+        for number, names in enumerate(proved, 1)
+    ]
     return Section(
         title=title,
         target=", ".join(targets_of(sources, arch)),
@@ -152,19 +153,30 @@ def _extent(extent: tuple[int, int, int]) -> str:
     return " x ".join(shown)
 
 
-def _witness(first: Source, other: Source, arch: Arch, options: Options) -> Witness | None:
-    launches = [source.launch for source in (first, other) if source.launch is not None]
-    buffers = buffer_numbers({name for launch in launches for name in launch.buffers()})
+def _divergences(firsts: Sequence[Source], arch: Arch, options: Options) -> dict[str, Divergence | None]:
+    """Where the first kernels of classes diverge from that of class 1, by their names."""
     plugins = registry.default()
-    both = arch_of(first, arch, plugins), arch_of(other, arch, plugins)
-    return witness(first, other, both, buffers, options)[0]
+    found: dict[str, Divergence | None] = {}
+    kept: tuple[Session, AnalysisResult] | None = None
+    for other in firsts[1:]:
+        both = arch_of(firsts[0], arch, plugins), arch_of(other, arch, plugins)
+        asked = across(both, options)
+        if kept is None or kept[0].options != asked:
+            session = session_of(tuple(firsts), asked)
+            kept = session, session.read(firsts[0], both[0])
+        session, first = kept
+        second = session.read(other, both[1])
+        if first.unknown is None and second.unknown is None:
+            found[other.name] = divergence(first, second, (firsts[0], other), both, session)[0]
+    return found
 
 
 def _picture(source: Source, arch: Arch, options: Options, element: str | None) -> Picture | None:
     """The tree of an element of one kernel; None where there is no launch or it cannot be shown."""
     if source.launch is None or options.every_launch:
         return None
-    buffers = buffer_numbers(set(source.launch.buffers()))
+    session = session_of((source,), options)
+    buffers = session.buffers
     try:
         arch = arch_of(source, arch, registry.default())
         prepared = prepare(source, arch, options)
@@ -172,15 +184,13 @@ def _picture(source: Source, arch: Arch, options: Options, element: str | None) 
         for name in [element] if element is not None else [f"{buffer}[0]" for buffer in buffers]:
             buffer, _, index = name.rstrip("]").rpartition("[")
             number = buffers.get(buffer, 0)
-            found = find_element(source, prepared, arch, buffers, options, number, int(index))
+            found = find_element(source, prepared, session, number, int(index))
             if isinstance(found, Element):
                 break
         if not isinstance(found, Element):
             return None
-        replayed, scalar, _ = shown_element(
-            prepared, buffers, options, found.address, found.size, found.threads[0] or 0
-        )
-    except (Unreadable, NotTranslations):
+        replayed, scalar, _ = shown_element(prepared, session, found.address, found.size, found.threads[0] or 0)
+    except (Unreadable, NotSymmetric):
         return None
     tree = build_tree(replayed, scalar)
     svg = to_svg(condense(tree.root), max_nodes=MAXIMUM_BOXES)

@@ -1,8 +1,8 @@
-"""A search for an input on which two kernels return different bytes: both are run on it, so that it is a proof."""
+"""A search for a counterexample: an input on which two kernels return different bytes, on which both are run."""
 
 from __future__ import annotations
 
-from bitwise_core.search.distinguish import distinguish
-from bitwise_core.search.pair import Distinction, NotFound
+from bitwise_core.search.distinguish import find_counterexample, search_verdict
+from bitwise_core.search.pair import NotFound
 
-__all__ = ["Distinction", "NotFound", "distinguish"]
+__all__ = ["NotFound", "find_counterexample", "search_verdict"]

@@ -1,22 +1,26 @@
-"""The search itself: whole launches on drawn buffers first, then the trees of the element where the kernels part."""
+"""The search itself: whole launches on drawn buffers first, then the trees of the element where the kernels diverge."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from bitwise_core import numeric
 from bitwise_core.asm import AssemblyError
+from bitwise_core.assumptions import FINITE
 from bitwise_core.buffers import Array, Form, forms
 from bitwise_core.checker import Arches, Options, Source, of_both, prepare
-from bitwise_core.difference import Parted
+from bitwise_core.difference import Comparison, Parted
+from bitwise_core.engine.concrete import Ready
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.launch import POINTER_SHIFT, ManifestError
-from bitwise_core.search.pair import Distinction, NotFound, Pair, extended, pair_of
+from bitwise_core.machine.launch import ManifestError
+from bitwise_core.search.pair import NotFound, Pair, extended, pair_of
 from bitwise_core.search.trees import Evaluator, candidates, trees_of
 from bitwise_core.search.values import TELLING, draw, telling_patterns
+from bitwise_core.verdicts import Counterexample, Outcome, Verdict, different
 
 FEW_SPECIAL = "few special values"
 FIRST_KINDS = ("wide", "normal", "cancelling", "anything", "special", "positive", "subnormal", FEW_SPECIAL, FEW_SPECIAL)
@@ -29,17 +33,18 @@ MAXIMUM_UNSEEN = 8
 """After so many inputs on which the trees differ and the bytes do not, the trees are left alone."""
 
 
-def distinguish(
+def find_counterexample(
     left: Source,
     right: Source,
     arch: Arches,
     options: Options,
-    parted: Parted | None,
+    found: Comparison | None = None,
     seconds: float = 60.0,
     seed: int = 0,
-) -> Distinction | NotFound:
-    """An input on which two kernels with launches return different bytes, or why there is none.
+) -> Counterexample | NotFound:
+    """An input on which two kernels with launches return different bytes, or why none was found.
 
+    `found` is the comparison of the kernels under these options, where there is one: its programs and trees are used.
     Takes about `seconds` at most: a run that has begun is finished.  Never raises for what a text says.
     """
     start = time.monotonic()
@@ -52,28 +57,55 @@ def distinguish(
             if each.kind is not None and each != known[name]:
                 stated = f"{known[name].name} and {each.name}"
                 return NotFound(f"no input was tried: the launches state {stated} of the buffer {name}")
+    parted = None if found is None else found.parted
     try:
-        of_left, of_right = of_both(arch)
-        kernels = prepare(left, of_left, options), prepare(right, of_right, options)
-        two = pair_of(kernels, known, parted, seconds, "finite" in options.assume)
+        kernels = _prepared((left, right), arch, options, found)
+        two = pair_of(kernels, known, parted, seconds, FINITE in options.assume)
         return _found(two, parted, np.random.default_rng(seed), start, seconds)
     except (Unreadable, AssemblyError, ManifestError) as error:
         return NotFound(f"no input was tried: {error}")
     except MemoryError:
         return NotFound("the search for an input ran out of memory")
     except Exception as error:
-        # What was read stands: a fault here may neither take the verdict away nor change it.
+        # A fault here may neither take the verdict of the reading away nor change it.
         return NotFound(
             f"the search for an input failed, which is a fault of the search ({type(error).__name__}: {error})"
         )
 
 
+def search_verdict(
+    left: Source, right: Source, arch: Arches, options: Options, found: Comparison, seconds: float
+) -> Verdict:
+    """The verdict of a comparison after a search for a counterexample of about `seconds` at most (0: no search).
+
+    Kernels that are proved equal are not run, nor kernels without a determined result.
+    """
+    verdict = found.verdict
+    if verdict.outcome is Outcome.EQUAL or seconds <= 0 or any(result.undetermined for result in found.results):
+        return verdict
+    seen = find_counterexample(left, right, arch, options, found, seconds)
+    if isinstance(seen, NotFound):
+        return replace(verdict, notes=(*verdict.notes, seen.sentence))
+    return different(verdict, seen)
+
+
+def _prepared(
+    sources: tuple[Source, Source], arch: Arches, options: Options, found: Comparison | None
+) -> tuple[Ready, Ready]:
+    results = (None, None) if found is None else found.results
+    left, right = (
+        result.prepared if result is not None and result.prepared is not None else prepare(source, own, options)
+        for source, own, result in zip(sources, of_both(arch), results, strict=True)
+    )
+    return left, right
+
+
 def _found(
     two: Pair, parted: Parted | None, random: np.random.Generator, start: float, seconds: float
-) -> Distinction | NotFound:
+) -> Counterexample | NotFound:
     refused = ""
     for found in _whole(two, random, start + FIRST * seconds, FIRST_KINDS):
-        if isinstance(found, Distinction):
+        if isinstance(found, Counterexample):
             return found
         refused = found or refused
     if not two.runs:
@@ -81,12 +113,12 @@ def _found(
     why = ""
     if parted is not None:
         by_trees = _by_trees(two, parted, random, start + TREES * seconds)
-        if isinstance(by_trees, Distinction):
+        if isinstance(by_trees, Counterexample):
             return by_trees
         why = by_trees
     while time.monotonic() < start + seconds:
         for found in _whole(two, random, start + seconds, (*TELLING, *TELLING, *[FEW_SPECIAL] * 6), mixed=True):
-            if isinstance(found, Distinction):
+            if isinstance(found, Counterexample):
                 return found
             refused = found or refused
     passed = time.monotonic() - start
@@ -97,7 +129,7 @@ def _found(
 
 def _whole(
     two: Pair, random: np.random.Generator, deadline: float, kinds: Sequence[str], mixed: bool = False
-) -> Iterator[Distinction | str | None]:
+) -> Iterator[Counterexample | str | None]:
     """Runs on drawn buffers, kind by kind until the deadline; a sentence where a draw could not be run."""
     if not two.sizes:
         try:
@@ -136,20 +168,19 @@ def _place_few(contents: Mapping[str, Array], forms: Mapping[str, Form], random:
         patterns[random.integers(0, patterns.size, count)] = random.choice(telling_patterns(form))
 
 
-def _try(two: Pair, contents: Mapping[str, Array], drawn: str) -> Iterator[Distinction | str | None]:
+def _try(two: Pair, contents: Mapping[str, Array], drawn: str) -> Iterator[Counterexample | str | None]:
     try:
         yield two.run(contents, drawn)
     except Unreadable as error:
         yield str(error)
 
 
-def _by_trees(two: Pair, parted: Parted, random: np.random.Generator, deadline: float) -> Distinction | str:
+def _by_trees(two: Pair, parted: Parted, random: np.random.Generator, deadline: float) -> Counterexample | str:
     """Searches on the trees of the element where the kernels part, and runs what is found."""
     trees = trees_of(parted, two.forms)
     if trees is None:
         return "the trees where they part are too large to be searched"
-    names = tuple(sorted(two.forms))
-    buffer = names[(parted.element.address >> POINTER_SHIFT) - 1]
+    buffer = parted.buffer
     unseen = 0
     try:
         for found in candidates(
@@ -163,9 +194,9 @@ def _by_trees(two: Pair, parted: Parted, random: np.random.Generator, deadline: 
         ):
             if isinstance(found, bool):
                 return "" if found else "no input was found on which even the nodes where they part differ"
-            for distinction in _try(two, _contents(two, found), "values placed where the trees part"):
-                if isinstance(distinction, Distinction):
-                    return distinction
+            for seen in _try(two, _contents(two, found), "values placed where the trees diverge"):
+                if isinstance(seen, Counterexample):
+                    return seen
             unseen += 1
             if unseen == MAXIMUM_UNSEEN:
                 break

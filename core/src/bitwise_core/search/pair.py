@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bitwise_core.assumptions import made_finite
 from bitwise_core.buffers import Array, Form
-from bitwise_core.checker import MAXIMUM_LANES, Prepared
+from bitwise_core.checker import MAXIMUM_LANES
 from bitwise_core.difference import Parted
+from bitwise_core.engine.concrete import LANES, Ready
 from bitwise_core.engine.execution import Execution, execute
-from bitwise_core.engine.launch_exact import LANES
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.finiteness import not_finite
 from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.state import THREAD_SHIFT
 from bitwise_core.numeric import FLOAT_FORMATS, FloatFormat, nan_of, storage
+from bitwise_core.verdicts import Counterexample
 
 WHOLE_LANES = MAXIMUM_LANES >> 3
 """Launches of more threads are not run whole: the blocks that store the element where the kernels part are."""
@@ -30,41 +31,8 @@ FEW_BLOCKS = "of the input's launches only the blocks that store {element} were 
 
 
 @dataclass(frozen=True, slots=True)
-class Distinction:
-    """An input on which two kernels return different bytes, found and run.
-
-    `arrays` holds every buffer before the launch.  The element of the smallest index that differs holds the patterns
-    `left` and `right` of `size` bytes each; `count` elements differ.  `drawn` says what the input was made of.
-    """
-
-    arrays: Mapping[str, Array]
-    buffer: str
-    index: int
-    size: int
-    left: int
-    right: int
-    count: int
-    drawn: str
-    notes: tuple[str, ...] = ()
-
-    @property
-    def element(self) -> str:
-        """The element's name, as in `Y[0]`."""
-        return f"{self.buffer}[{self.index}]"
-
-    @property
-    def sentence(self) -> str:
-        """What was seen, for people."""
-        digits = 2 * self.size
-        return (
-            f"{self.element} is 0x{self.left:0{digits}x} and 0x{self.right:0{digits}x}"
-            f" (elements that differ: {self.count}; {self.drawn})"
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class NotFound:
-    """Why there is no input on which two kernels' bytes differ: a sentence, and how often both were run."""
+    """Why no counterexample was found: a sentence, and how often both kernels were run."""
 
     sentence: str
     runs: int = 0
@@ -81,7 +49,7 @@ class Pair:
     Where `finite`, inputs are made finite, and those on which a number overflows are refused.
     """
 
-    kernels: tuple[Prepared, Prepared]
+    kernels: tuple[Ready, Ready]
     forms: Mapping[str, Form]
     blocks: Blocks = (None, None)
     only: tuple[str, int, int] | None = None
@@ -89,10 +57,10 @@ class Pair:
     sizes: dict[str, int] = field(default_factory=dict)
     runs: int = 0
 
-    def run(self, contents: Mapping[str, Array], drawn: str) -> Distinction | None:
+    def run(self, contents: Mapping[str, Array], drawn: str) -> Counterexample | None:
         """Runs both kernels on the same bytes, zeros beyond them.  Raises Unreadable."""
         if self.finite:
-            contents = {name: made_finite(content, self.forms[name]) for name, content in contents.items()}
+            contents = {name: self._made_finite(name, content) for name, content in contents.items()}
         done = self._executed(contents, self.blocks)
         self.runs += 1
         for name, size in self._reached(done).items():
@@ -110,8 +78,12 @@ class Pair:
             if places.size:
                 place = int(places[0])
                 seen = name, place, width, int(left[place]), int(right[place]), int(places.size), drawn
-                return self._distinction(padded, seen, done)
+                return self._counterexample(padded, seen, done)
         return None
+
+    def _made_finite(self, name: str, content: Array) -> Array:
+        form = self.forms[name].format
+        return content if form is None else made_finite(content, form)
 
     def measure(self) -> None:
         """Learns from the first and the last block, which nearly always tell it, how far the launches reach.
@@ -122,14 +94,14 @@ class Pair:
         self.sizes = self._reached(self._executed(nothing, self._ends()))
 
     def _ends(self) -> Blocks:
-        first, second = (sorted({0, each.ready.launch.blocks - 1}) for each in self.kernels)
+        first, second = (sorted({0, each.launch.blocks - 1}) for each in self.kernels)
         return first, second
 
     def _executed(self, contents: Mapping[str, Array], chosen: Blocks) -> list[Execution]:
         done = []
         for each, blocks in zip(self.kernels, chosen, strict=True):
-            mine = {name: contents[name] for name in each.ready.launch.buffers()}
-            done.append(execute(each.ready, mine, open_ended=True, blocks=blocks, finite=self.finite))
+            mine = {name: contents[name] for name in each.launch.buffers()}
+            done.append(execute(each, mine, open_ended=True, blocks=blocks, finite=self.finite))
         return done
 
     def _reached(self, done: list[Execution]) -> dict[str, int]:
@@ -140,9 +112,9 @@ class Pair:
             found[name] = max(1, -(-size // form.bytes)) * form.bytes
         return found
 
-    def _distinction(
+    def _counterexample(
         self, contents: Mapping[str, Array], seen: tuple[str, int, int, int, int, int, str], done: list[Execution]
-    ) -> Distinction:
+    ) -> Counterexample:
         notes = dict.fromkeys(note for each in done for note in each.notes)
         if self.only is not None:
             notes[FEW_BLOCKS.format(element=f"{seen[0]}[{seen[1]}]")] = None
@@ -155,7 +127,7 @@ class Pair:
         for name, content in contents.items():
             kind = self.forms[name].kind
             typed[name] = content if kind is None else content.view(kind)
-        return Distinction(typed, *seen, tuple(notes))
+        return Counterexample(typed, *seen, tuple(notes))
 
     def differ(self, name: str, left: Array, right: Array) -> Array:
         """Which elements differ, two NaNs counted as one; of an unknown type, which bytes differ in every format."""
@@ -193,19 +165,8 @@ def extended(content: Array, size: int) -> Array:
     return found
 
 
-def made_finite(content: Array, form: Form) -> Array:
-    """Bytes with the largest number in the place of each infinity and each NaN of the format."""
-    if form.format is None:
-        return content
-    patterns = content[: content.size // form.bytes * form.bytes].view(storage(form.format.bits)).copy()
-    sign = patterns.dtype.type(1 << (form.format.bits - 1))
-    largest = patterns.dtype.type(form.format.largest_magnitude << form.format.padding)
-    patterns = np.where(not_finite(patterns, form.format), patterns & sign | largest, patterns)
-    return patterns.view(np.uint8)
-
-
 def pair_of(
-    kernels: tuple[Prepared, Prepared],
+    kernels: tuple[Ready, Ready],
     forms: Mapping[str, Form],
     parted: Parted | None,
     seconds: float,
@@ -215,7 +176,7 @@ def pair_of(
 
     Raises Unreadable where the launches are too large and no such element is known.
     """
-    lanes = max(each.ready.launch.blocks * each.ready.threads for each in kernels)
+    lanes = max(each.launch.blocks * each.threads for each in kernels)
     if lanes <= LANES:
         return Pair(kernels, forms, finite=finite)
     if parted is None or None in parted.element.threads:
@@ -224,7 +185,7 @@ def pair_of(
         return Pair(kernels, forms, finite=finite)
     element = parted.element
     left, right = ([int(thread or 0) >> THREAD_SHIFT] for thread in element.threads)
-    name = sorted(forms)[(element.address >> POINTER_SHIFT) - 1]
+    name = parted.buffer
     offset = element.address & ((1 << POINTER_SHIFT) - 1)
     few = Pair(kernels, forms, (left, right), (name, offset, element.size), finite)
     if lanes > WHOLE_LANES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
+from bitwise_core import assumptions
 from bitwise_core.numeric import FLOAT_FORMATS, FloatFormat
 from bitwise_core.tree.facts import Facts, facts
 from bitwise_core.tree.nodes import Constant, Matrix, Node
@@ -12,7 +13,7 @@ from bitwise_core.tree.patterns import Bindings, Family, Pattern
 
 Assumption: TypeAlias = Literal["finite", "bounded"]
 ASSUMPTIONS: dict[Assumption, str] = {
-    "finite": "no input and no computed value is infinite or NaN",
+    "finite": assumptions.ASSUMPTIONS[assumptions.FINITE],
     "bounded": "no score is as low as the number that stands for a masked one",
 }
 """What a conditional verdict takes for granted."""

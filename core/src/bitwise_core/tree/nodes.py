@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, TypeVar, cast
 
 from bitwise_core import numeric
+from bitwise_core.errors import BitwiseError
 
 N = TypeVar("N", bound="Node")
 
@@ -21,7 +22,7 @@ _LOCK = threading.Lock()
 _WORD = re.compile(r"[\w.:/+-]+", re.ASCII)
 
 
-class TreeError(ValueError):
+class TreeError(BitwiseError, ValueError):
     """A node that makes no sense: the message says which and why."""
 
 

@@ -12,6 +12,7 @@ from bitwise_core.asm import Instruction
 from bitwise_core.machine.arch import Context, OpcodeTable
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.fragments import accumulate, operand_vectors
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.machine.matrix import FusedStep
 from bitwise_core.machine.pieces import cut
 from bitwise_core.machine.state import Machine, Step
@@ -35,7 +36,7 @@ TABLE = OpcodeTable()
 _STEP = FusedStep(MAC.name, positive_zero=True, commutes=True)
 
 
-@TABLE.opcode("mac")
+@TABLE.opcode("mac", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def multiply(instruction: Instruction, context: Context) -> Step:
     """mac r, left, right, accumulator."""
     destination, left, right, accumulator = operands(instruction, "rrrr")

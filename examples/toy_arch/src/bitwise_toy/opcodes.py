@@ -8,6 +8,7 @@ from bitwise_core.asm import Address, Immediate, Instruction, Operand, Register,
 from bitwise_core.machine.access import known_address, load_global, store_global
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
 from bitwise_core.machine.lanes import Array
 from bitwise_core.machine.pieces import take_threads
 from bitwise_core.machine.state import Exit, Machine, Step, literal
@@ -53,14 +54,14 @@ def parameter_of(operand: Operand, instruction: Instruction, context: Context, *
     return operand.name
 
 
-@TABLE.opcode("mov")
+@TABLE.opcode("mov", operands=DESTINATION_FIRST, effects=Effect.MOVE)
 def move(instruction: Instruction, context: Context) -> Step:
     """mov r, (a register or a literal)."""
     destination, source = operands(instruction, "rv")
     return lambda machine: machine.write(destination, machine.read_bits(source, 32))
 
 
-@TABLE.opcode("param")
+@TABLE.opcode("param", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def parameter(instruction: Instruction, context: Context) -> Step:
     """param r, (an i32 parameter)."""
     destination, source = operands(instruction, "rs")
@@ -68,7 +69,7 @@ def parameter(instruction: Instruction, context: Context) -> Step:
     return lambda machine: machine.write(destination, machine.parameters[name])
 
 
-@TABLE.opcode("add", "mul", "fma", "rcp", "less")
+@TABLE.opcode("add", "mul", "fma", "rcp", "less", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def arithmetic(instruction: Instruction, context: Context) -> Step:
     """add.f, mul.f and fma.f round to nearest even; rcp.f is toy1's own; .i wraps; less.i knows no signs."""
     opcode = instruction.opcode
@@ -87,7 +88,7 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("index")
+@TABLE.opcode("index", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def index(instruction: Instruction, context: Context) -> Step:
     """index a, x, r: the address of element r of the buffer x, in elements of four bytes."""
     destination, buffer, number = operands(instruction, "asv")
@@ -102,22 +103,24 @@ def index(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("load", "store")
-def access(instruction: Instruction, context: Context) -> Step:
-    """load r, [a + n] and store [a + n], r: four bytes of global memory."""
+@TABLE.opcode("load", operands=DESTINATION_FIRST, effects=Effect.LOAD)
+def load(instruction: Instruction, context: Context) -> Step:
+    """load r, [a + n]: four bytes of global memory."""
+    destination, source = operands(instruction, "rm")
     line = instruction.line
-    if instruction.opcode == "load":
-        destination, source = operands(instruction, "rm")
-        return lambda machine: machine.write(
-            destination, load_global(machine, known_address(machine, source, 4), 32, line)
-        )
+    return lambda machine: machine.write(destination, load_global(machine, known_address(machine, source, 4), 32, line))
+
+
+@TABLE.opcode("store", operands=NO_DESTINATION, effects=Effect.STORE)
+def store(instruction: Instruction, context: Context) -> Step:
+    """store [a + n], r: four bytes of global memory."""
     target, value = operands(instruction, "mv")
     return lambda machine: store_global(
-        machine, known_address(machine, target, 4), machine.read_bits(value, 32), 32, line
+        machine, known_address(machine, target, 4), machine.read_bits(value, 32), 32, instruction.line
     )
 
 
-@TABLE.opcode("swap")
+@TABLE.opcode("swap", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def swap(instruction: Instruction, context: Context) -> Step:
     """swap r, r, n: the register of the lane whose number differs in the bits of n (1, 2 or 3), within the wave."""
     destination, source, distance = operands(instruction, "rrv")
@@ -134,10 +137,10 @@ def swap(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-TABLE.opcode("jump")(branch)
+TABLE.opcode("jump", operands=NO_DESTINATION, effects=Effect.BRANCH)(branch)
 
 
-@TABLE.opcode("end")
+@TABLE.opcode("end", operands=NO_DESTINATION, effects=Effect.END)
 def end(instruction: Instruction, context: Context) -> Step:
     """The thread is done."""
     operands(instruction, "")

@@ -10,7 +10,6 @@ from bitwise_core.asm import Kernel, Module
 from bitwise_core.hookspecs import hookimpl
 from bitwise_core.machine.arch import Arch, BitPatterns, OpcodeTable
 from bitwise_core.machine.launch import Launch, ManifestError
-from bitwise_core.machine.mnemonics import Mnemonics
 from bitwise_core.machine.parameters import value_of
 from bitwise_core.machine.state import Machine
 from bitwise_core.mma import MmaSpec
@@ -42,7 +41,6 @@ TOY1 = Arch(
     targets=("toy1",),
     warp=4,
     opcodes=OpcodeTable(opcodes.TABLE, matrix.TABLE),
-    mnemonics=Mnemonics(branches=frozenset({"jump"}), ends=frozenset({"end"})),
     parse=parse,
     write=write,
     granule=_granule,

@@ -7,7 +7,6 @@ import numpy as np
 from bitwise_amd_gfx942 import matrix_units
 from bitwise_amd_gfx942.functions import FUNCTIONS
 from bitwise_amd_gfx942.launch_arguments import argument_words
-from bitwise_amd_gfx942.mnemonics import MNEMONICS
 from bitwise_amd_gfx942.opcodes import (
     atomics,
     buffers,
@@ -36,7 +35,7 @@ from bitwise_amd_gfx942.opcodes import (
 )
 from bitwise_amd_gfx942.opcodes.waits import WaitingTable
 from bitwise_amd_gfx942.preloading import check_preloaded
-from bitwise_amd_gfx942.registers import EVERYONE, EXEC, WAVE
+from bitwise_amd_gfx942.registers import EVERYONE, EXEC, WAVE, storage
 from bitwise_amd_gfx942.text.parser import TARGET, parse
 from bitwise_core.asm import Kernel, Module
 from bitwise_core.machine.arch import Arch, BitPatterns
@@ -128,11 +127,11 @@ GFX942 = Arch(
     targets=(TARGET,),
     warp=WAVE,
     opcodes=OPCODES,
-    mnemonics=MNEMONICS,
     parse=parse,
     granule=granule,
     special=special,
     prepare=prepare,
-    settle=matrix.settle,
+    audit_contraction=matrix.audit_contraction,
+    storage=storage,
     bits=BitPatterns(FUNCTIONS, tuple(matrix_units.ROWS)),
 )

@@ -2,50 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from bitwise_amd_gfx942.opcodes.forms import form
-from bitwise_core.asm import Immediate, Instruction, Kernel, Modified, Operand, Vector, registers_of
+from bitwise_core.asm import Immediate, Kernel, Modified, Operand, Vector, registers_of
+from bitwise_core.machine.instruction_info import Effect, InstructionInfo
 
 Identity: TypeAlias = tuple[object, ...]
-
-_NO_RESULT = (
-    "s_cmp", "s_cbranch", "s_branch", "s_waitcnt", "s_nop", "s_barrier", "s_set", "s_bitcmp", "ds_write", "s_endpgm",
-)  # fmt: skip
-_TWO_RESULTS = ("v_div_scale", "v_mad_u64", "v_mad_i64", "v_swap")
-
-
-def results(instruction: Instruction) -> int:
-    """How many of an instruction's operands, from the first on, it may write."""
-    name = form(instruction.opcode).name
-    if name.startswith(_NO_RESULT) or "_store_" in name or not instruction.operands:
-        return 0
-    return 2 if name.startswith(_TWO_RESULTS) or "_co_" in name else 1
-
-
-def written(instruction: Instruction) -> set[str]:
-    """The registers that an instruction may write, of those it names."""
-    name = form(instruction.opcode).name
-    found = registers_of(*instruction.operands[: results(instruction)])
-    if "saveexec" in name or name.startswith("v_cmpx"):
-        found |= {"exec_lo", "exec_hi"}
-    return found
 
 
 class Definitions:
     """The definitions in a kernel's straight runs."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, infos: Sequence[InstructionInfo]) -> None:
         self.instructions = kernel.instructions
-        self.written = [written(each) for each in kernel.instructions]
+        self.written = [info.writes for info in infos]
         heads = set(kernel.labels.values())
         self.start = []
         start = 0
-        for index, each in enumerate(kernel.instructions):
+        for index, info in enumerate(infos):
             if index in heads:
                 start = index
             self.start.append(start)
-            if each.opcode.startswith(("s_cbranch", "s_branch", "s_endpgm", "s_swappc", "s_setpc")):
+            if info.effects & (Effect.BRANCH | Effect.END):
                 start = index + 1
 
     def of(self, name: str, before: int) -> int:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from bitwise_amd_gfx942.definitions import Definitions
 from bitwise_core.asm import Immediate, Kernel, Modified, Operand, Register, Vector, once_a_kernel
+from bitwise_core.machine.arch import OpcodeTable, infos_of
 
 _ONE = 0x3FF0000000000000
 _VCC = Vector((Register("vcc_lo"), Register("vcc_hi")))
@@ -30,13 +31,13 @@ class Divisions:
 
 
 @once_a_kernel
-def divisions_of(kernel: Kernel) -> Divisions:
+def divisions_of(kernel: Kernel, opcodes: OpcodeTable) -> Divisions:
     """The divisions of a kernel."""
     ends, inside = set(), set()
     places = [index for index, each in enumerate(kernel.instructions) if each.opcode.startswith("v_div_fixup_f")]
     if not places:
         return Divisions(frozenset(), frozenset())
-    definitions = Definitions(kernel)
+    definitions = Definitions(kernel, infos_of(kernel, opcodes))
     for place in places:
         name = kernel.instructions[place].opcode
         if not name.startswith(("v_div_fixup_f32", "v_div_fixup_f64")):

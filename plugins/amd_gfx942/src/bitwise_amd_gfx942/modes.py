@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from bitwise_amd_gfx942.flow import successors
 from bitwise_core.asm import Immediate, Instruction, Kernel, Symbol, once_a_kernel
-from bitwise_core.machine.arch import UnknownInstruction
+from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 
 _ROUNDINGS = ("rn", "ru", "rd", "rz")
 KEPT, _FLUSHED = "3", "0"
@@ -52,7 +52,7 @@ def mode_of(kernel: Kernel) -> Mode:
 
 
 @once_a_kernel
-def _overflow(kernel: Kernel) -> tuple[str, frozenset[int], str]:
+def _overflow(kernel: Kernel, opcodes: OpcodeTable) -> tuple[str, frozenset[int], str]:
     """The bit that clamps overflowing results: where it begins, the lines before it is set, and what it is after.
 
     It may be set once, with a constant, before the kernel parts ways; "" stands for what cannot be told.
@@ -64,7 +64,7 @@ def _overflow(kernel: Kernel) -> tuple[str, frozenset[int], str]:
     if not places:
         return begins, frozenset(), begins
     before: list[int] = []
-    index, following = 0, successors(kernel)
+    index, following = 0, successors(kernel, opcodes)
     while index not in places:
         if len(following[index]) != 1 or following[index][0] in before or following[index][0] >= len(following):
             return "", frozenset(), ""
@@ -82,12 +82,12 @@ def _overflow(kernel: Kernel) -> tuple[str, frozenset[int], str]:
     return begins, frozenset(kernel.instructions[each].line for each in before), str(value.value)
 
 
-def clamps_overflow(kernel: Kernel, instruction: Instruction) -> bool:
+def clamps_overflow(context: Context, instruction: Instruction) -> bool:
     """Whether a result in fp16 or in 8 bits that overflows is the greatest number instead, infinities apart.
 
     Raises UnknownInstruction where that cannot be told before the kernel runs.
     """
-    begins, before, after = _overflow(kernel)
+    begins, before, after = _overflow(context.kernel, context.arch.opcodes)
     found = begins if instruction.line in before else after
     if found not in ("0", "1"):
         raise UnknownInstruction(instruction, "gives fp16 or fp8 where it cannot be told whether overflow is clamped")

@@ -8,12 +8,14 @@ empty.  The code may end before a copy of what it would have skipped to.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bitwise_amd_gfx942.definitions import results, written
-from bitwise_amd_gfx942.flow import reads_condition, successors, writes_condition
+from bitwise_amd_gfx942.flow import CONDITION_CODE, successors
 from bitwise_amd_gfx942.opcodes.forms import form
 from bitwise_core.asm import Instruction, Kernel, Operand, Register, Vector, once_a_kernel, registers_of
+from bitwise_core.machine.arch import Context, OpcodeTable, infos_of
+from bitwise_core.machine.instruction_info import InstructionInfo
 
 _ACTS_ALONE = (
     "s_barrier", "s_endpgm", "s_set", "s_swappc", "s_trap", "s_sendmsg", "v_writelane", "v_mfma", "v_smfmac",
@@ -32,13 +34,16 @@ def _is_scalar(name: str) -> bool:
 class Scalars:
     """Which scalar registers of a kernel are read again after each instruction."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, opcodes: OpcodeTable) -> None:
         self.kernel = kernel
         self.numbers: dict[str, int] = {}
-        reads, writes = zip(*(self._uses(each) for each in kernel.instructions), strict=True)
+        reads, writes = zip(
+            *(self._uses(*each) for each in zip(kernel.instructions, infos_of(kernel, opcodes), strict=True)),
+            strict=True,
+        )
         count = len(kernel.instructions)
         self.before = [0] * (count + 1)
-        following = successors(kernel)
+        following = successors(kernel, opcodes)
         changed = True
         while changed:
             changed = False
@@ -53,23 +58,16 @@ class Scalars:
     def _bit(self, name: str) -> int:
         return 1 << self.numbers.setdefault(name, len(self.numbers))
 
-    def _uses(self, instruction: Instruction) -> tuple[int, int]:
+    def _uses(self, instruction: Instruction, info: InstructionInfo) -> tuple[int, int]:
         """The scalar registers that an instruction reads, and those that it writes whole."""
         name = form(instruction.opcode).name
-        given = written(instruction)
-        read = registers_of(*instruction.operands[results(instruction) :])
-        if name.startswith(("s_addk", "s_mulk", "s_cmov", "s_bitset")):
-            read |= given
-        if name.startswith(("v_div_fmas", "s_cbranch_vcc")):
-            read |= {"vcc_lo", "vcc_hi"}
+        read = set(info.reads - CONDITION_CODE)
+        if not info.reads.isdisjoint(CONDITION_CODE):
+            read.add("scc")
         if name in ("s_setpc_b64", "s_swappc_b64"):
             read |= set(self.numbers)
         reads = sum(self._bit(each) for each in read if _is_scalar(each))
-        writes = sum(self._bit(each) for each in given if _is_scalar(each))
-        if reads_condition(instruction):
-            reads |= self._bit("scc")
-        if writes_condition(name):
-            writes |= self._bit("scc")
+        writes = sum(self._bit(each) for each in info.writes if _is_scalar(each))
         return reads, writes
 
     def live(self, names: set[str], place: int) -> bool:
@@ -78,9 +76,9 @@ class Scalars:
 
 
 @once_a_kernel
-def scalars_of(kernel: Kernel) -> Scalars:
+def scalars_of(kernel: Kernel, opcodes: OpcodeTable) -> Scalars:
     """Which scalar registers are read again."""
-    return Scalars(kernel)
+    return Scalars(kernel, opcodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,43 +89,42 @@ class Passage:
     lost: frozenset[str]
 
 
-def passage(kernel: Kernel, branch: int, run: int, skip: int) -> Passage | None:
+def passage(context: Context, branch: int, run: int, skip: int) -> Passage | None:
     """What lies between the instruction `run` and the place that does what is done from `skip` on.
 
     A wave in which no lane runs may go from the branch to either: all is the same in the end, but for the scalar
     registers named.  None where that cannot be told.
     """
-    empty = _Empty()
+    kernel, opcodes = context.kernel, context.arch.opcodes
+    infos = infos_of(kernel, opcodes)
+    empty = _Empty(successors(kernel, opcodes))
     changed: set[str] = set()
     passed = {branch}
     index = run
-    while not alike(kernel, index, skip):
+    while not alike(kernel, successors(kernel, opcodes), index, skip):
         if index in passed or index >= len(kernel.instructions):
             return None
         passed.add(index)
         instruction = kernel.instructions[index]
         name = form(instruction.opcode).name
         if name.startswith(("s_branch", "s_cbranch")):
-            to = empty.goes_to(kernel, index, name)
+            to = empty.goes_to(index, name)
             if to is None:
                 return None
             index = to
             continue
-        if not empty.follows(instruction, name):
+        if not empty.follows(instruction, infos[index], name):
             return None
-        changed |= {each for each in written(instruction) if _is_scalar(each)}
-        if writes_condition(name):
-            changed.add("scc")
+        changed |= {each for each in infos[index].writes if _is_scalar(each)}
         index += 1
-    if not _stays(kernel, branch, run, index):
+    if not _stays(kernel, successors(kernel, opcodes), branch, run, index):
         return None
-    scalars = scalars_of(kernel)
+    scalars = scalars_of(kernel, opcodes)
     return Passage(index, frozenset(each for each in changed if scalars.live({each}, index)))
 
 
-def _stays(kernel: Kernel, branch: int, run: int, meeting: int) -> bool:
+def _stays(kernel: Kernel, following: Sequence[tuple[int, ...]], branch: int, run: int, meeting: int) -> bool:
     """Whether every way on from `run` comes to `meeting`, not by the branch, and nothing there acts without lanes."""
-    following = successors(kernel)
     seen, work = {meeting}, [run]
     while work:
         index = work.pop()
@@ -146,13 +143,13 @@ _FOLLOWED = 32
 """So many instructions of two places are compared at most."""
 
 
-def alike(kernel: Kernel, left: int, right: int) -> bool:
+def alike(kernel: Kernel, following: Sequence[tuple[int, ...]], left: int, right: int) -> bool:
     """Whether what is done from two instructions on is the same: compilers lay out the end of a block twice."""
-    following, instructions = successors(kernel), kernel.instructions
+    instructions = kernel.instructions
     assumed: set[tuple[int, int]] = set()
     work = [(left, right)]
     while work:
-        one, other = (_first(kernel, each) for each in work.pop())
+        one, other = (_first(kernel, following, each) for each in work.pop())
         if one == other or (one, other) in assumed:
             continue
         if len(assumed) >= _FOLLOWED or max(one, other) >= len(instructions):
@@ -188,7 +185,7 @@ _OPPOSITES = {
 """Branches as others that go the other way."""
 
 
-def _first(kernel: Kernel, index: int) -> int:
+def _first(kernel: Kernel, following: Sequence[tuple[int, ...]], index: int) -> int:
     """The first instruction from one on that does something: no plain branch, no pause, no wait."""
     passed = set()
     while index < len(kernel.instructions) and index not in passed:
@@ -196,22 +193,23 @@ def _first(kernel: Kernel, index: int) -> int:
         if name not in ("s_branch", "s_nop", "s_waitcnt"):
             break
         passed.add(index)
-        (index,) = successors(kernel)[index]
+        (index,) = following[index]
     return index
 
 
 class _Empty:
     """The pairs of registers that hold no lane where the execution mask is empty at the start."""
 
-    def __init__(self) -> None:
+    def __init__(self, following: Sequence[tuple[int, ...]]) -> None:
+        self.following = following
         self.pairs: set[Operand] = set()
 
     def _holds(self, operand: Operand) -> bool:
         return _is_exec(operand) or operand in self.pairs
 
-    def goes_to(self, kernel: Kernel, index: int, name: str) -> int | None:
+    def goes_to(self, index: int, name: str) -> int | None:
         """Where a wave without lanes goes from a branch; None where that depends on more."""
-        following = successors(kernel)[index]
+        following = self.following[index]
         if name == "s_branch":
             return following[0]
         if name.startswith("s_cbranch_vcc") and not self._holds(_VCC):
@@ -220,21 +218,21 @@ class _Empty:
             return following[1] if name.endswith("nz") else following[0]
         return None
 
-    def follows(self, instruction: Instruction, name: str) -> bool:
+    def follows(self, instruction: Instruction, info: InstructionInfo, name: str) -> bool:
         """Takes an instruction into account; False where the execution mask may hold a lane after it."""
         operands = instruction.operands
         result = self._result(operands, name)
         target = operands[0] if operands else None
         if "saveexec" in name:
             after = self._holds(operands[1]) or name.startswith(("s_and_save", "s_andn1_save"))
-            self._forget(instruction)
+            self._forget(info)
             self.pairs.add(operands[0])
             return after
         if target is not None and _is_exec(target):
             return result
         if name.startswith("v_cmpx"):
             return False
-        self._forget(instruction)
+        self._forget(info)
         if result and isinstance(target, Vector):
             self.pairs.add(target)
         return True
@@ -250,9 +248,8 @@ class _Empty:
             return self._holds(operands[1])
         return name in ("s_or_b64", "s_xor_b64") and self._holds(operands[1]) and self._holds(operands[2])
 
-    def _forget(self, instruction: Instruction) -> None:
-        gone = written(instruction)
-        self.pairs = {each for each in self.pairs if not registers_of(each) & gone}
+    def _forget(self, info: InstructionInfo) -> None:
+        self.pairs = {each for each in self.pairs if not registers_of(each) & info.writes}
 
 
 def _is_exec(operand: Operand) -> bool:

@@ -40,6 +40,13 @@ def set_key(name: str) -> str | None:
     return None
 
 
+def storage(name: str) -> str:
+    """The key of what a register is kept in: pairs of scalar registers are kept together."""
+    if name.startswith("exec"):
+        return EXEC
+    return SCC if name == "src_scc" else set_key(name) or name
+
+
 def halves(operand: Vector) -> tuple[str, str]:
     """The names of the two registers of a pair.  Raises Unreadable where it is none, or does not begin evenly."""
     names = [each.name for each in operand.items if isinstance(each, Register)]
@@ -159,7 +166,7 @@ def write_word(machine: Machine, name: str, value: Value) -> None:
     if machine.mask is not None:
         old = machine.registers.get(name)
         value = L.settle(choose(machine.mask, value, poison(32) if old is None else old))
-    machine.registers[name] = value
+    machine.put(name, value)
 
 
 def read_set(machine: Machine, operand: Vector) -> Value:

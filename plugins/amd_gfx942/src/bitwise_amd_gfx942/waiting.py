@@ -15,10 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from bitwise_amd_gfx942.definitions import written
 from bitwise_amd_gfx942.flow import successors
 from bitwise_amd_gfx942.opcodes.forms import form
 from bitwise_core.asm import Immediate, Instruction, Kernel, Symbol, once_a_kernel, registers_of
+from bitwise_core.machine.arch import OpcodeTable, infos_of
+from bitwise_core.machine.instruction_info import Effect, InstructionInfo
 
 _COUNT = re.compile(r"(vmcnt|lgkmcnt|expcnt)\((\d{1,4})\)")
 _SHARED_WRITE, _SHARED_READ = "writes of shared memory", "reads of shared memory"
@@ -52,21 +53,21 @@ _SCALAR, _SHARED = ("s_load", "s_buffer_load", "s_memtime"), ("ds_",)
 _MEMORY = (*_SCALAR, *_SHARED, "buffer_", "global_", "scratch_", "flat_")
 
 
-def access_of(instruction: Instruction) -> tuple[Access, ...]:
+def access_of(instruction: Instruction, info: InstructionInfo) -> tuple[Access, ...]:
     """What an instruction asks of memory."""
     if not instruction.opcode.startswith(_MEMORY):
         return ()
     found = form(instruction.opcode)
     name = found.name
     if name.startswith(_SCALAR):
-        return (Access("lgkmcnt", False, frozenset(written(instruction))),)
+        return (Access("lgkmcnt", False, info.writes),)
     if name.startswith(_SHARED):
-        fills = frozenset({_SHARED_WRITE}) if name.startswith("ds_write") else frozenset(written(instruction))
+        fills = frozenset({_SHARED_WRITE}) if name.startswith("ds_write") else info.writes
         return (Access("lgkmcnt", True, fills | {_SHARED_READ} if name.startswith("ds_read") else fills),)
     if name in ("buffer_inv", "buffer_wbl2"):
         return ()
     reads = "_load_" in name or "sc0" in found.modifiers
-    fills = frozenset(written(instruction)) if reads and "_store_" not in name else frozenset()
+    fills = info.writes if reads and "_store_" not in name else frozenset()
     if "_load_" not in name and not name.startswith("scratch_"):
         fills |= {_STORE}
     if name.startswith("flat_"):
@@ -92,14 +93,12 @@ class _Effects:
 
     __slots__ = ("accesses", "barrier", "filled", "names", "returns", "waits")
 
-    def __init__(self, instruction: Instruction) -> None:
+    def __init__(self, instruction: Instruction, info: InstructionInfo) -> None:
         name = form(instruction.opcode).name
         self.waits = _waits(instruction) if name == "s_waitcnt" else {}
-        self.accesses = access_of(instruction)
-        self.barrier = name == "s_barrier"
-        self.names = set() if self.waits else registers_of(*instruction.operands)
-        if name.startswith(("v_div_fmas", "s_cbranch_vcc")):
-            self.names |= {"vcc_lo", "vcc_hi"}
+        self.accesses = access_of(instruction, info)
+        self.barrier = Effect.BARRIER in info.effects
+        self.names = info.reads | info.writes
         self.returns = name == "s_setpc_b64"
         self.filled: frozenset[str] = frozenset()
         if (
@@ -113,16 +112,16 @@ class _Effects:
             self.names -= self.filled
 
 
-def hazards_of(kernel: Kernel) -> Mapping[int, str]:
+def hazards_of(kernel: Kernel, opcodes: OpcodeTable) -> Mapping[int, str]:
     """By the line of an instruction that comes too early: what it does not wait for."""
-    return waiting_of(kernel).hazards
+    return waiting_of(kernel, opcodes).hazards
 
 
 @once_a_kernel
-def waiting_of(kernel: Kernel) -> Waiting:
+def waiting_of(kernel: Kernel, opcodes: OpcodeTable) -> Waiting:
     """What a kernel does not wait for."""
-    effects = [_Effects(each) for each in kernel.instructions]
-    following = successors(kernel)
+    effects = [_Effects(*each) for each in zip(kernel.instructions, infos_of(kernel, opcodes), strict=True)]
+    following = successors(kernel, opcodes)
     entries: dict[int, Pending] = {0: {}}
     found: dict[int, str] = {}
     loose: set[int] = set()

@@ -19,9 +19,10 @@ from bitwise_amd_gfx942 import device, matrix_units
 from bitwise_amd_gfx942.launcher import Products
 from bitwise_core.descriptors import GEMMDesc, read
 from bitwise_core.evaluation import evaluate
+from bitwise_core.hardware import Hardware
 from bitwise_core.numeric import FLOAT_FORMATS, storage
 
-UNITS = {row.name: row for row in matrix_units.ROWS}
+HARDWARE = Hardware({row.name: row for row in matrix_units.ROWS})
 LAUNCH = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint32), ctypes.c_void_p, ctypes.c_uint64
 )
@@ -80,7 +81,7 @@ def main() -> None:
         desc = asked[-1]
         a = array(given.a, desc.left_dtype, (given.m, given.k))
         b = array(given.b, desc.right_dtype, (given.k, given.n))
-        array(given.c, desc.output_dtype, (given.m, given.n))[:] = evaluate(desc, a, b, units=UNITS)
+        array(given.c, desc.output_dtype, (given.m, given.n))[:] = evaluate(desc, a, b, hardware=HARDWARE)
         scratch = given.first_scratch, given.second_scratch
         elf = ctypes.string_at(code, 4) == b"\x7fELF"
         seen["launches"].append([name.decode(), shape[:7], size, given.used, scratch, elf])
@@ -103,7 +104,7 @@ def main() -> None:
             for dtype, shape in ((desc.left_dtype, (int(m), desc.k)), (desc.right_dtype, (desc.k, int(n))))
         )
         out = Products().launch(desc, a, b)
-        seen["equal"].append(bool(out.tobytes() == evaluate(desc, a, b, units=UNITS).tobytes()))
+        seen["equal"].append(bool(out.tobytes() == evaluate(desc, a, b, hardware=HARDWARE).tobytes()))
     for failure in (2, 500):
         driver.test_fail(failure)
         try:

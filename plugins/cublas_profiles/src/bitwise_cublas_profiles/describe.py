@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Group, Instruction
-from bitwise_core.descriptors.cuts import Merge, Start
+from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Instruction, dealt_blocks, dealt_lanes
+from bitwise_core.descriptors.cuts import Start
 from bitwise_core.problems import BiasedProduct
 from bitwise_cublas_profiles.dropped_k import ALGORITHM as SPLIT_K_ALGORITHM
 from bitwise_cublas_profiles.dropped_k import dropped_k
@@ -150,7 +150,7 @@ class _Description:
         return GEMMDesc(
             k=query.k, left_dtype=query.a, right_dtype=query.b, output_dtype=query.c, path="matrix",
             instruction=self._instruction(str(row["family"]), k), instruction_k=k, k_cuts=cuts, k_dropped=dropped,
-            k_loop_step=int(row["k_step"]) if first else None, short_turn="first" if first else "last",
+            k_loop_step=int(row["k_step"]) if first else None, short_iteration="first" if first else "last",
         )  # fmt: skip
 
     def _single(self) -> GEMMDesc:
@@ -254,7 +254,7 @@ class _Description:
         lanes, longest = above[-1] if above else int(row["lanes"]), -(-query.k // split)
         tile = int(row["tile"]) if "tile" in row else min(int(row["tile_at_most"]), -(-longest // lanes))
         outer = (Cut(count=split),) if split > 1 else ()
-        dealt = (interleaved_cut(lanes, tile, row["merge"]),) if lanes > 1 else ()
+        dealt = (dealt_lanes(lanes, tile, row["merge"]),) if lanes > 1 else ()
         chunk = (Cut(span=int(row["chunk_tiles"]) * tile),) if row["chunk_tiles"] else ()
         return self._scalar(*outer, *dealt, *chunk)
 
@@ -272,7 +272,7 @@ class _Description:
         # If k is the dense axis of the matrix, a thread takes two values of k, with one accumulator each.
         dense = query.transpose_b if query.n > 1 else query.m == 1 or not query.transpose_a
         wide = 2 if dense else 1
-        return self._scalar(*dot_cuts(blocks, wide))
+        return self._scalar(*dealt_blocks(blocks, wide))
 
 
 def starting_from_zero(cuts: tuple[Cut, ...]) -> tuple[Cut, ...]:
@@ -281,34 +281,3 @@ def starting_from_zero(cuts: tuple[Cut, ...]) -> tuple[Cut, ...]:
     if outer is not None and outer.layout == "contiguous" and outer.count is not None and outer.merge == "chain":
         return (outer.model_copy(update={"start": "zero"}), *cuts[1:])
     return (Cut(count=1, start="zero"), *cuts)
-
-
-def interleaved_cut(lanes: int, tile: int, merge: Merge) -> Cut:
-    """Tiles of k dealt round-robin to lanes. A lane count that is no power of two uses the next power's tree with empty
-    lanes.
-    """
-    if merge != "halves" or not lanes & (lanes - 1):
-        return Cut(layout="strided", count=lanes, tile=tile, merge=merge)
-    return Cut(layout="strided", count=lanes, tile=tile, groups=(Group(count=2),) * (lanes.bit_length() - 1))
-
-
-def dot_cuts(blocks: int, wide: int) -> tuple[Cut, ...]:
-    """Tiles of 128 * `wide` values of k dealt round-robin to blocks of 128 threads; one more block adds their sums."""
-    inner = (
-        Cut(layout="strided", count=128, tile=wide, merge="halves"),
-        *((Cut(layout="strided", count=wide),) if wide > 1 else ()),
-    )
-    if blocks < 4 or blocks & (blocks - 1):
-        warps = (Group(count=2, merge="halves"),) * ((blocks > 32) + (blocks > 64))
-        groups = (Group(count=4), Group(count=8), *warps)
-        return (Cut(layout="strided", count=blocks, tile=128 * wide, groups=groups), *inner)
-
-    def deal(count: int, merge: Merge = "chain") -> tuple[Cut, ...]:
-        return (Cut(layout="strided", count=count, tile=128 * wide, merge=merge),) if count > 1 else ()
-
-    # The block index is 128 m + 64 i + 32 j + 4 g + h. Sums over m are formed first, then i, j, g and h.
-    above = max(1, blocks // 32)
-    return (
-        *deal(4), *deal(min(8, blocks // 4)), *deal(min(2, above), "halves"),
-        *deal(min(2, max(1, above // 2)), "halves"), *deal(max(1, above // 4)), *inner,
-    )  # fmt: skip

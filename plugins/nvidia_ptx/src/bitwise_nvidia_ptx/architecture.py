@@ -13,11 +13,10 @@ from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.launch import POINTER_SHIFT, Argument, Launch, ManifestError
 from bitwise_core.machine.launch import TensorMap as TensorMapArgument
 from bitwise_core.machine.local_memory import CONSTANT_BASE, LOCAL_BASE
-from bitwise_core.machine.mnemonics import Mnemonics
 from bitwise_core.machine.parameters import value_of
 from bitwise_core.machine.state import Machine, literal
-from bitwise_nvidia_ptx.every_launch import OF_GRID, fixed, undetermined
-from bitwise_nvidia_ptx.mnemonics import MNEMONICS
+from bitwise_nvidia_ptx.contraction.audit import audit_contraction
+from bitwise_nvidia_ptx.every_launch import OF_GRID, fixed
 from bitwise_nvidia_ptx.opcodes import (
     asynchronous,
     atomics,
@@ -49,28 +48,24 @@ def nvidia_arch(
     targets: tuple[str, ...],
     own: OpcodeTable,
     bits: BitPatterns,
-    mnemonics: Mnemonics = MNEMONICS,
     same_steps: Mapping[str, str] | None = None,
 ) -> Arch:
     """An architecture of NVIDIA's with its own opcodes beside the common ones.
 
     `same_steps` names the family whose fused steps mma.sync runs, by result, operand and k: `f32 f16 k16`.
     """
-    from bitwise_nvidia_ptx.settling import settle_text
-
     return Arch(
         name=name,
         extension=".ptx",
         targets=targets,
         warp=32,
         opcodes=OpcodeTable(COMMON, matrix_sync.table(same_steps or {}), own),
-        mnemonics=mnemonics,
         parse=parse,
         write=write,
         granule=granule,
         special=special_registers,
         prepare=prepare,
-        settle=settle_text,
+        audit_contraction=audit_contraction,
         every_launch=EVERY_LAUNCH,
         bits=bits,
     )
@@ -227,5 +222,4 @@ EVERY_LAUNCH = EveryLaunch(
     grid=("%nctaid.x", "%nctaid.y", "%nctaid.z"),
     fixed=fixed,
     of_grid=OF_GRID,
-    undetermined=undetermined,
 )

@@ -24,13 +24,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bitwise_nvidia_ptx.contraction_scan import without_debug
 from bitwise_nvidia_ptx.machine_code import Line, equal_but_for_predicates, listing
 
 NO_FUSION = "--fmad=false"
 _SECTIONS = (".text", ".nv.constant", ".nv.global", ".nv.shared", ".rel", ".nv.local")
 _IGNORED_RELOCATIONS = ("debug", "eh_frame")
 _FUNCTION = ".text."
+_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.S)
 
 
 class PtxasNotFound(RuntimeError):
@@ -201,6 +201,14 @@ def _listing(tool: str, cubin: bytes) -> Mapping[str, tuple[Line, ...]]:
         return listing(done.stdout)
     except ValueError as error:
         raise AssemblyFailed(str(error)) from None
+
+
+def without_debug(text: str) -> str:
+    """The text without what only serves readers and debuggers.  The code ptxas makes is the same."""
+    text = re.sub(r"^[ \t]*\.(?:loc|file)\b[^\n]*", "", text, flags=re.M)
+    text = re.sub(r"^[ \t]*\.section\b[^{]*\{[^}]*\}", "", text, flags=re.M)
+    text = _COMMENT.sub(lambda match: match.group() if match.group().startswith('"') else " ", text)
+    return re.sub(r"[ \t]*\n\s*", "\n", text)
 
 
 def cache_directory() -> Path:

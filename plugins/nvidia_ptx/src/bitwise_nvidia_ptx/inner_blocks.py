@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from bitwise_core.asm import Kernel, Register, Symbol, parts
 
 _INNER = re.compile(r"(?P<name>.+)\$(?P<block>\d+)\$?", re.DOTALL)
+_ADDED = re.compile(r"\$.*\$|\$\d+")
 _NUMBERED = re.compile(r"(?P<family>.*?)(?P<number>\d+)", re.DOTALL)
 
 
@@ -37,10 +38,9 @@ def declared(register: str, kernel: Kernel) -> tuple[str, str]:
     return register, ""
 
 
-def written(name: str, kernel: Kernel) -> str:
+def spelling(register: str) -> str:
     """A register's name inside the block that declares it."""
-    family, number = declared(name, kernel)
-    return split(family)[0] + number
+    return _ADDED.sub("", register) if "$" in register else register
 
 
 def blocks(kernel: Kernel) -> list[Block]:

@@ -86,11 +86,12 @@ def decode(text: str | bytes, file: str) -> str:
     return text
 
 
+_NOT_NEWLINE = re.compile(r"[^\n]")
 _COMMENT = re.compile(rf'//[^\n]*+|{STRING}|/\*(?:[^*]++|\*(?!/))*+(?:\*/)?+|"', re.ASCII | re.DOTALL)
 
 
 def without_comments(text: str, file: str) -> str:
-    """The text with every comment blanked and every line still on its number; strings stay.
+    """The text with spaces in place of every comment, so that lines and offsets stay; strings stay.
 
     Raises AssemblyError for a comment or a string that is not closed.
     """
@@ -98,12 +99,12 @@ def without_comments(text: str, file: str) -> str:
     def blank(match: re.Match[str]) -> str:
         found = match[0]
         if found.startswith("//"):
-            return ""
+            return " " * len(found)
         if found.startswith("/*"):
             if not found.endswith("*/") or len(found) < 4:
                 line = text.count("\n", 0, match.start()) + 1
                 raise AssemblyError(file, line, "this comment is never closed; end it with */")
-            return "\n" * found.count("\n") or " "
+            return _NOT_NEWLINE.sub(" ", found)
         if found == '"':
             line = text.count("\n", 0, match.start()) + 1
             raise AssemblyError(file, line, 'this string is never closed; end it with " on its line')
@@ -135,6 +136,9 @@ _ITEM = re.compile(
 class Item(NamedTuple):
     """One item of a body.  `fields` are the groups of its kind, as text.
 
+    `start` and `end` are the offsets at which the item starts and its last field ends: for an instruction, at the
+    semicolon.
+
     Instruction: negation mark, guard, opcode, operands.  Location: file, line, column.  Table: name, kind,
     entries.  Label: name.  Declaration: state space, the rest.  Blocks and pragmas: nothing of use.
     """
@@ -142,17 +146,20 @@ class Item(NamedTuple):
     kind: int
     line: int
     fields: tuple[str, ...]
+    start: int
+    end: int
 
 
 class Body(NamedTuple):
     """A function's body between its braces, and the labels and tables of each block.
 
-    Blocks are numbered in the order they open, the body itself is 0; `labels` holds name, line and
-    whether the label names a table rather than a place.
+    `span` are the offsets of the text between the braces.  Blocks are numbered in the order they open, the body
+    itself is 0; `labels` holds name, line and whether the label names a table rather than a place.
     """
 
     items: list[Item]
     labels: dict[int, list[tuple[str, int, bool]]]
+    span: tuple[int, int]
 
 
 _FIELDS = {
@@ -172,7 +179,7 @@ def split_body(cursor: Cursor, name: str) -> Body:
 
     `name` is the function's, for messages.  Raises AssemblyError at the first text that is no item.
     """
-    opened = cursor.line
+    opened, opened_at = cursor.line, cursor.position
     items: list[Item] = []
     labels: dict[int, list[tuple[str, int, bool]]] = {}
     blocks, current, count = [0], 0, 0
@@ -186,7 +193,8 @@ def split_body(cursor: Cursor, name: str) -> Body:
         start, position = position, match.end()
         kind = match.lastindex
         assert kind is not None
-        append(Item(kind, line, match.group(*_FIELDS[kind]) if len(_FIELDS[kind]) > 1 else (match[kind],)))
+        fields = match.group(*_FIELDS[kind]) if len(_FIELDS[kind]) > 1 else (match[kind],)
+        append(Item(kind, line, fields, start, match.end(kind)))
         if kind in (LABEL, TABLE):
             labels.setdefault(current, []).append((items[-1].fields[0], line, kind == TABLE))
         elif kind == OPEN:
@@ -200,7 +208,7 @@ def split_body(cursor: Cursor, name: str) -> Body:
             if not blocks:
                 items.pop()
                 cursor.move(position)
-                return Body(items, labels)
+                return Body(items, labels, (opened_at, start))
             current = blocks[-1]
     cursor.move(position)
     if position >= len(text):

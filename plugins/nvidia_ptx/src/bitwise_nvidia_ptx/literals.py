@@ -21,48 +21,27 @@ from bitwise_core.asm import (
     once_a_kernel,
     registers_of,
 )
-from bitwise_core.machine.arch import UnknownInstruction
+from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction, infos_of
+from bitwise_core.machine.instruction_info import Effect
 
-_RUN_TIME = (
-    "ld",
-    "ldu",
-    "atom",
-    "shfl",
-    "vote",
-    "match",
-    "activemask",
-    "elect",
-    "mbarrier",
-    "ldmatrix",
-    "mma",
-    "wgmma",
-    "call",
-    "redux",
-)
-
-
-def run_time_registers(kernel: Kernel) -> frozenset[str]:
-    """Registers that depend on something other than literals: on memory, parameters or special registers."""
-    return _sorted_out(kernel)[0]
+_RUN_TIME = Effect.LOAD | Effect.CROSS_LANE | Effect.CALL
+"""What gives a value that no assembler knows."""
 
 
 @once_a_kernel
-def _sorted_out(kernel: Kernel) -> tuple[frozenset[str], frozenset[str]]:
+def _sorted_out(kernel: Kernel, opcodes: OpcodeTable) -> tuple[frozenset[str], frozenset[str]]:
     """The registers of run time; and those of literals alone that are written more than once, or depend on such."""
-    edges: list[tuple[set[str], set[str]]] = []
+    edges: list[tuple[frozenset[str], frozenset[str]]] = []
     found: set[str] = set()
-    for instruction in kernel.instructions:
-        if not instruction.operands:
+    for instruction, info in zip(kernel.instructions, infos_of(kernel, opcodes), strict=True):
+        if not info.writes:
             continue
-        written = registers_of(instruction.operands[0])
-        read = {name for operand in instruction.operands[1:] for name in registers_of(operand)}
-        if instruction.guard is not None:
-            read.add(instruction.guard.register)
+        read = info.reads - info.writes
         symbols = any(not isinstance(each, Immediate) and not registers_of(each) for each in instruction.operands[1:])
-        root = instruction.opcode.split(".", 1)[0]
-        if root in _RUN_TIME or symbols or any(name.startswith(_SPECIAL) for name in read):
-            found.update(written)
-        edges.append((written, read))
+        run_time = info.effects & _RUN_TIME or info.accumulation is not None
+        if run_time or symbols or any(name.startswith(_SPECIAL) for name in read):
+            found.update(info.writes)
+        edges.append((info.writes, read))
     _spread(edges, found)
     count = Counter(name for written, _ in edges for name in written)
     several = {name for name, times in count.items() if times > 1 and name not in found}
@@ -70,7 +49,7 @@ def _sorted_out(kernel: Kernel) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(found), frozenset(several - found)
 
 
-def _spread(edges: list[tuple[set[str], set[str]]], found: set[str]) -> None:
+def _spread(edges: list[tuple[frozenset[str], frozenset[str]]], found: set[str]) -> None:
     """Adds whatever is computed from the registers in `found`."""
     changed = True
     while changed:
@@ -88,12 +67,12 @@ _SPECIAL = (
 
 
 @once_a_kernel
-def _definitions(kernel: Kernel) -> dict[str, list[Instruction]]:
-    defined: dict[str, list[Instruction]] = {}
-    for instruction in kernel.instructions:
-        if instruction.operands:
-            for name in registers_of(instruction.operands[0]):
-                defined.setdefault(name, []).append(instruction)
+def _definitions(kernel: Kernel, opcodes: OpcodeTable) -> dict[str, list[int]]:
+    """For each register, the places of the instructions that write it."""
+    defined: dict[str, list[int]] = {}
+    for index, info in enumerate(infos_of(kernel, opcodes)):
+        for name in info.writes:
+            defined.setdefault(name, []).append(index)
     return defined
 
 
@@ -103,41 +82,41 @@ def _stores(kernel: Kernel) -> list[Instruction]:
     return [each for each in kernel.instructions if each.opcode.startswith("st.") and ".global" not in each.opcode]
 
 
-def pointer_parameters(kernel: Kernel, register: str) -> frozenset[str] | None:
+def pointer_parameters(kernel: Kernel, register: str, opcodes: OpcodeTable) -> frozenset[str] | None:
     """The kernel parameters from which a pointer register is computed, or None where they cannot be told.
 
     Followed backwards through every instruction but loads from global memory: what is loaded there is no pointer of the
     launch (a table of pointers gives None).  A load from shared or local memory may give whatever is stored there.
     """
-    defined = _definitions(kernel)
+    defined, infos = _definitions(kernel, opcodes), infos_of(kernel, opcodes)
     found: set[str] = set()
     seen, stack = {register}, [register]
 
-    def follow(operands: Iterable[Operand]) -> None:
-        for operand in operands:
-            for name in registers_of(operand):
-                if name not in seen:
-                    seen.add(name)
-                    stack.append(name)
+    def follow(names: Iterable[str]) -> None:
+        for name in names:
+            if name not in seen:
+                seen.add(name)
+                stack.append(name)
 
     while stack:
-        for instruction in defined.get(stack.pop(), ()):
+        for index in defined.get(stack.pop(), ()):
+            instruction = kernel.instructions[index]
             parts = instruction.opcode.split(".")
             if parts[0] == "ld" and "param" in parts:
                 source = instruction.operands[1]
                 if not isinstance(source, Address) or not isinstance(source.base, Symbol):
                     return None
                 found.add(source.base.name)
-                continue
-            if parts[0] in ("ld", "ldu", "atom"):
+            elif Effect.LOAD in infos[index].effects:
                 if not {"global", "const"} & set(parts):
-                    follow(operand for each in _stores(kernel) for operand in each.operands[1:])
-                continue
-            follow(instruction.operands[1:])
+                    for each in _stores(kernel):
+                        follow(registers_of(*each.operands[1:]))
+            else:
+                follow(infos[index].reads - ({instruction.guard.register} if instruction.guard else set()))
     return frozenset(found) if found else None
 
 
-def is_literal(operand: Operand, kernel: Kernel) -> bool | None:
+def is_literal(operand: Operand, kernel: Kernel, opcodes: OpcodeTable) -> bool | None:
     """Whether the assembler knows the operand's value.
 
     None where that cannot be told: a register of literals alone that is written several times, as in a loop, which the
@@ -147,13 +126,13 @@ def is_literal(operand: Operand, kernel: Kernel) -> bool | None:
         return True
     if not isinstance(operand, Register):
         return False
-    run_time, unclear = _sorted_out(kernel)
+    run_time, unclear = _sorted_out(kernel, opcodes)
     return None if operand.name in unclear else operand.name not in run_time
 
 
-def known_suffix(operand: Operand, kernel: Kernel, instruction: Instruction) -> str:
+def known_suffix(operand: Operand, context: Context, instruction: Instruction) -> str:
     """How the name of an approximation says that its operand is a literal.  Raises UnknownInstruction."""
-    known = is_literal(operand, kernel)
+    known = is_literal(operand, context.kernel, context.arch.opcodes)
     if known is None:
         raise UnknownInstruction(instruction, "approximates a number that the assembler may or may not know")
     return ".literal" if known else ""

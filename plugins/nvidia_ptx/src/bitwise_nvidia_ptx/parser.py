@@ -204,10 +204,10 @@ class _Writer:
         scope = self._block(draft.scope, 0)
         blocks, source = 0, None
         instructions, labels = self.instructions, draft.body.labels
-        for kind, line, fields in draft.body.items:
+        for kind, line, fields, start, end in draft.body.items:
             self.line = line
             if kind == lexer.INSTRUCTION:
-                instructions.append(self._instruction(fields, scope, line, source))
+                instructions.append(self._instruction(fields, scope, line, source, (start, end)))
             elif kind == lexer.LOCATION:
                 source = self.sources.get(fields) or self._source(fields)
             elif kind == lexer.LABEL:
@@ -239,6 +239,7 @@ class _Writer:
             shared=tuple(self.shared),
             attributes=draft.attributes,
             local=tuple(self.local),
+            span=draft.body.span,
         )
 
     def _block(self, scope: Scope, number: int) -> Scope:
@@ -279,7 +280,9 @@ class _Writer:
         if not isinstance(target, Symbol) or target.name not in self.known:
             raise RefusedError(f"{what} needs a label of this function, and this is none")
 
-    def _instruction(self, fields: tuple[str, ...], scope: Scope, line: int, source: SourceLine | None) -> Instruction:
+    def _instruction(
+        self, fields: tuple[str, ...], scope: Scope, line: int, source: SourceLine | None, span: tuple[int, int]
+    ) -> Instruction:
         negation, guarding, opcode, text = fields
         guard = None
         if guarding:
@@ -304,7 +307,7 @@ class _Writer:
                 self._label(found[0], opcode)
             elif base == "brx":
                 found = self._indexed(found)
-        return Instruction(opcode, found, guard, line, source)
+        return Instruction(opcode, found, guard, line, source, span)
 
     def _check_call(self, found: tuple[Operand, ...]) -> None:
         target = found[1] if len(found) > 1 else None
@@ -342,7 +345,8 @@ def parse(text: str | bytes, file: str) -> Module:
     Every register, symbol and label that an instruction uses is declared, every name is unique in its
     function, and blocks are gone (the module's docstring says how names change).  A register is found in
     `Kernel.registers` under its own name, else under its name without its final digits.  A function that is
-    declared and not defined is not in `functions`.  `_` is a Register of that name; `symbol+4` outside
+    declared and not defined is not in `functions`.  The span of an instruction ends before its semicolon, that of a
+    function is what stands between its braces.  `_` is a Register of that name; `symbol+4` outside
     brackets is an Address.  `attributes` holds the linkage and the head's directives without their dots.
     Time is linear in the text.
 

@@ -28,7 +28,7 @@ from bitwise_core.asm import (
     parts,
     symbols_of,
 )
-from bitwise_nvidia_ptx.inner_blocks import blocks, declared, split, written
+from bitwise_nvidia_ptx.inner_blocks import blocks, declared, spelling, split
 
 
 def write(module: Module) -> str:
@@ -106,7 +106,7 @@ def _function(kernel: Kernel, context: _Context) -> Iterator[str]:
             if instruction.source is not None and instruction.source != source:
                 source = instruction.source
                 yield f".loc {context.files[source.file]} {source.line} {source.column}"
-            yield from _instruction(instruction, kernel, context, place)
+            yield from _instruction(instruction, context, place)
         while still_open and still_open[-1].last <= place:
             still_open.pop()
             yield "}"
@@ -161,10 +161,20 @@ def _passed(kernel: Kernel) -> set[str]:
     return found
 
 
-def _instruction(instruction: Instruction, kernel: Kernel, context: _Context, place: int) -> Iterator[str]:
-    guard, operands = "", [_operand(each, kernel) for each in instruction.operands]
+def instruction_text(instruction: Instruction) -> str:
+    """An instruction that is neither a call nor an indexed branch, without its semicolon."""
+    return _text(instruction, [_operand(each) for each in instruction.operands])
+
+
+def _text(instruction: Instruction, operands: list[str]) -> str:
+    guard = ""
     if instruction.guard is not None:
-        guard = f"@{'!' * instruction.guard.negated}{written(instruction.guard.register, kernel)} "
+        guard = f"@{'!' * instruction.guard.negated}{spelling(instruction.guard.register)} "
+    return f"{guard}{instruction.opcode} {_listed(operands)}".rstrip()
+
+
+def _instruction(instruction: Instruction, context: _Context, place: int) -> Iterator[str]:
+    operands = [_operand(each) for each in instruction.operands]
     base = instruction.opcode.split(".")[0]
     if base == "brx":
         table = f"$targets_{place}"
@@ -172,7 +182,7 @@ def _instruction(instruction: Instruction, kernel: Kernel, context: _Context, pl
         operands[1] = table
     if base == "call":
         operands = _call(instruction.operands, operands, context)
-    yield f"{guard}{instruction.opcode} {_listed(operands)}".rstrip() + ";"
+    yield f"{_text(instruction, operands)};"
 
 
 def _call(operands: tuple[Operand, ...], texts: list[str], context: _Context) -> list[str]:
@@ -184,10 +194,10 @@ def _call(operands: tuple[Operand, ...], texts: list[str], context: _Context) ->
     return [*given, name, f"({arguments[1:-1]})", *prototype]
 
 
-def _operand(operand: Operand, kernel: Kernel) -> str:
+def _operand(operand: Operand) -> str:
     match operand:
         case Register(name):
-            return written(name, kernel)
+            return spelling(name)
         case Symbol(name):
             return split(name)[0]
         case Immediate(value, "f32"):
@@ -197,14 +207,14 @@ def _operand(operand: Operand, kernel: Kernel) -> str:
         case Immediate(value):
             return str(value)
         case Vector(items):
-            return f"{{{_listed(_operand(each, kernel) for each in items)}}}"
+            return f"{{{_listed(_operand(each) for each in items)}}}"
         case Negated(register):
-            return f"!{_operand(register, kernel)}"
+            return f"!{_operand(register)}"
         case Paired(first, second):
-            return f"{_operand(first, kernel)}|{_operand(second, kernel)}"
+            return f"{_operand(first)}|{_operand(second)}"
         case Address(base, offset, extra):
-            place = "" if base is None else _operand(base, kernel)
+            place = "" if base is None else _operand(base)
             place = f"{place}+{offset}" if place and offset else place or str(offset)
-            return f"[{_listed([place, *(_operand(each, kernel) for each in extra)])}]"
+            return f"[{_listed([place, *(_operand(each) for each in extra)])}]"
         case Modified(changes=changes):
             raise ValueError(f"PTX has no operand changed by {', '.join(changes)}: it cannot be written")

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from bitwise_core.asm import Instruction
 from bitwise_core.hookspecs import hookimpl
 from bitwise_core.machine.arch import Arch, BitPatterns, Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.machine.state import Step
 from bitwise_core.mma import MmaSpec
 from bitwise_nvidia_ptx.architecture import nvidia_arch
@@ -15,7 +16,7 @@ from bitwise_nvidia_sm100 import matrix_units
 TABLE = OpcodeTable()
 
 
-@TABLE.opcode("tcgen05")
+@TABLE.opcode("tcgen05", operands=DESTINATION_FIRST, effects=Effect.LOAD | Effect.STORE | Effect.CROSS_LANE)
 def tensor_memory(instruction: Instruction, context: Context) -> Step:
     """Fifth-generation tensor cores and tensor memory: a kernel that reaches one is Unknown, with its line."""
     raise UnknownInstruction(instruction, "works on tensor memory, which is not modelled")

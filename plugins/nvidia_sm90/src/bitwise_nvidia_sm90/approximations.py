@@ -2,8 +2,9 @@
 
 The multifunction unit computes four functions of a significand; its results are kept as differences, one signed byte
 each, from a number that IEEE arithmetic gives everywhere alike (`NEAR`).  Around them stand the instructions that the
-assembler emits, read from machine code: scaling of subnormal and huge operands.  `approximation_probes` measures the
-tables on a GPU and compares every function here with it, over all 2**32 operands of the forms with .ftz.
+assembler emits, read from machine code: scaling of subnormal and huge operands.  The tables were measured on an H100,
+and every function was compared with the GPU: on all 2**32 operands for the forms with .ftz, on random ones for the rest
+(`records/approximations-sm90-h100.json`).
 """
 
 from __future__ import annotations

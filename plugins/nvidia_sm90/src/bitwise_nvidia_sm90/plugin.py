@@ -19,7 +19,6 @@ SM90 = nvidia_arch(
     ("sm_90", "sm_90a"),
     wgmma.TABLE,
     BitPatterns(approximations.FUNCTIONS, tuple(matrix_units.ROWS)),
-    wgmma.MNEMONICS,
     SAME_STEPS,
 )
 

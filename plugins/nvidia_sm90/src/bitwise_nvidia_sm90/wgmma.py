@@ -20,16 +20,14 @@ from bitwise_core.asm import Immediate, Instruction, Operand, Register, Vector
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import NO_DESTINATION, UPDATED_FIRST, Accumulation, Effect, InstructionInfo
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.matrix import FusedStep, Vectors
-from bitwise_core.machine.mnemonics import Accumulation
 from bitwise_core.machine.pieces import as_lanes, concat, cut
 from bitwise_core.machine.state import Machine, Step
-from bitwise_nvidia_ptx import mnemonics
-from bitwise_nvidia_ptx.mnemonics import depth
 from bitwise_nvidia_ptx.opcodes.fragments import vectors
-from bitwise_nvidia_ptx.opcodes.matrix_sync import ELEMENT_BITS, integer_products, items, step_name
+from bitwise_nvidia_ptx.opcodes.matrix_sync import ELEMENT_BITS, depth_of, integer_products, items, step_name
 from bitwise_nvidia_ptx.opcodes.memory import literal_of
 from bitwise_nvidia_sm90.descriptors import tile_addresses
 
@@ -43,27 +41,20 @@ Measured on an H100: with fp32 results 819,200 each over operands of wide expone
 (records/matrix-probes-sm90-h100.json).
 """
 _WORK = "matrix instructions"
-_MULTIPLY = "wgmma.mma_async"
 _SHAPE = re.compile(r"m64n(\d+)k(\d+)")
 _GROUP = 128
 
 
-def accumulation(instruction: Instruction) -> Accumulation | None:
-    """wgmma.mma_async adds its products to its first operand."""
-    if instruction.opcode.startswith(_MULTIPLY):
-        return Accumulation(instruction.operands[0], instruction.operands[0], depth(instruction.opcode))
-    return mnemonics.accumulation(instruction)
+def warpgroup_info(instruction: Instruction) -> InstructionInfo:
+    """wgmma.mma_async adds its products to its first operand; the other forms write no register."""
+    if not instruction.opcode.startswith("wgmma.mma_async") or not instruction.operands:
+        return NO_DESTINATION.info(instruction, Effect.NONE)
+    info = UPDATED_FIRST.info(instruction, Effect.LOAD | Effect.CROSS_LANE)
+    accumulator = instruction.operands[0]
+    return replace(info, accumulation=Accumulation(accumulator, accumulator, depth_of(instruction.opcode)))
 
 
-MNEMONICS = replace(
-    mnemonics.MNEMONICS,
-    without_result=mnemonics.MNEMONICS.without_result | {"wgmma"},
-    in_place=(_MULTIPLY,),
-    accumulation=accumulation,
-)
-
-
-@TABLE.opcode("wgmma")
+@TABLE.opcode("wgmma", operands=warpgroup_info)
 def warpgroup(instruction: Instruction, context: Context) -> Step:
     """wgmma.mma_async, fence, commit_group and wait_group."""
     parts = instruction.opcode.split(".")

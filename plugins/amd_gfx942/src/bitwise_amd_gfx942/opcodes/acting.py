@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from bitwise_amd_gfx942.opcodes.forms import form
+from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK
 from bitwise_amd_gfx942.opcodes.selections import Choice, choices_of, remember
 from bitwise_amd_gfx942.registers import EVERYONE, EXEC
 from bitwise_amd_gfx942.sets import alike, apart, inside, other_set, whole_of
 from bitwise_core.asm import Instruction, Operand, registers_of
 from bitwise_core.engine.program import merge_local
 from bitwise_core.machine.arch import Builder, Context, OpcodeTable
+from bitwise_core.machine.instruction_info import Describe, Effect, InstructionInfo, Operands, described
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Value, width
 from bitwise_core.machine.pieces import choose
@@ -152,14 +156,25 @@ def kept_elsewhere(machine: Machine, lanes: Value, value: Value, old: Value | No
     return result
 
 
-def vector(table: OpcodeTable, *names: str) -> Callable[[Builder], Builder]:
-    """Registers a builder whose steps act in the lanes of the execution mask."""
+def vector(
+    table: OpcodeTable, *names: str, operands: Operands | Describe, effects: Effect = Effect.NONE
+) -> Callable[[Builder], Builder]:
+    """Declares instructions whose steps act in the lanes of the execution mask; see `OpcodeTable.opcode`.
+
+    They read the mask, and the registers that they leave as they were in other lanes.
+    """
+    inner = described(operands, effects) if isinstance(operands, Operands) else operands
+
+    def describe(instruction: Instruction) -> InstructionInfo:
+        info = inner(instruction)
+        exchanges = Effect.CROSS_LANE if form(instruction.opcode).encoding.endswith("dpp") else Effect.NONE
+        return replace(info, reads=info.reads | info.writes | EXECUTION_MASK, effects=info.effects | exchanges)
 
     def register(builder: Builder) -> Builder:
         def build(instruction: Instruction, context: Context) -> Step:
             return in_active_lanes(builder(instruction, context), instruction.operands)
 
-        table.opcode(*names)(build)
+        table.opcode(*names, operands=describe)(build)
         return builder
 
     return register

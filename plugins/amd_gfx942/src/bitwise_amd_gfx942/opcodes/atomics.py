@@ -16,11 +16,19 @@ from bitwise_amd_gfx942.opcodes.bases import buffers_of
 from bitwise_amd_gfx942.opcodes.buffers import Place, place_reader, within
 from bitwise_amd_gfx942.opcodes.flat import address_reader, plus, unsigned
 from bitwise_amd_gfx942.opcodes.forms import Table, form
+from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK, implicit
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
 from bitwise_core.asm import Instruction, Operand
 from bitwise_core.machine.access import in_a_buffer
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import (
+    DESTINATION_FIRST,
+    NO_DESTINATION,
+    UPDATED_FIRST,
+    Effect,
+    InstructionInfo,
+)
 from bitwise_core.machine.lane_hash import term
 from bitwise_core.machine.lanes import UNDETERMINED, Array, Lanes, Value, known_where
 from bitwise_core.machine.launch import POINTER_SHIFT
@@ -46,7 +54,20 @@ _WHOLE = (1 << 31) - (1 << 13)
 """Fewer bytes than this are a bound of the kernel's own: more than a buffer of 2**31 bytes less a constant offset."""
 
 
-@vector(TABLE, *(f"{space}_atomic_{kind}" for space in ("global", "flat", "buffer") for kind in _KINDS))
+def _atomic_info(instruction: Instruction) -> InstructionInfo:
+    """With sc0 the value found is returned: in the first operand, which for a buffer holds the value added as well."""
+    found = form(instruction.opcode)
+    if "sc0" not in found.modifiers:
+        return NO_DESTINATION.info(instruction, Effect.STORE)
+    operands = UPDATED_FIRST if found.name.startswith("buffer") else DESTINATION_FIRST
+    return operands.info(instruction, Effect.LOAD | Effect.STORE)
+
+
+@vector(
+    TABLE,
+    *(f"{space}_atomic_{kind}" for space in ("global", "flat", "buffer") for kind in _KINDS),
+    operands=_atomic_info,
+)
 def atomic(instruction: Instruction, context: Context) -> Step:
     """Each active lane contributes; with sc0 it is given the value it found, which depends on the order of threads."""
     found = _NAME.fullmatch(form(instruction.opcode).name)
@@ -93,17 +114,23 @@ _EXCHANGES = ("swap", "cmpswap", "inc", "dec")
         for space in ("global", "flat", "buffer")
         for kind in _EXCHANGES
         for wide in ("", "_x2")
-    )
+    ),
+    operands=_atomic_info,
 )
 def exchange(instruction: Instruction, context: Context) -> Step:
     """What such an operation leaves depends on the order of threads, whatever the values."""
     raise UnknownInstruction(instruction, "puts a value in the place of another, in an order that is not determined")
 
 
+def _shared_atomic_info(instruction: Instruction) -> InstructionInfo:
+    operands = DESTINATION_FIRST if "_rtn_" in instruction.opcode else NO_DESTINATION
+    return implicit(operands, Effect.LOAD | Effect.STORE, reads=EXECUTION_MASK)(instruction)
+
+
 @TABLE.opcode(
     *(f"ds_{verb}{back}_{kind}" for verb in ("add", "sub", "min", "max", "and", "or", "xor", "inc", "dec")
       for back in ("", "_rtn") for kind in ("u32", "u64", "i32", "i64", "b32", "b64", "f32", "f64")),
-    *(f"ds_{verb}_rtn_b{bits}" for verb in ("wrxchg", "cmpst") for bits in (32, 64)),
+    *(f"ds_{verb}_rtn_b{bits}" for verb in ("wrxchg", "cmpst") for bits in (32, 64)), operands=_shared_atomic_info
 )  # fmt: skip
 def in_shared_memory(instruction: Instruction, context: Context) -> Step:
     """Lanes of several waves meet in one place of shared memory."""

@@ -22,6 +22,7 @@ from bitwise_core.asm import Immediate, Instruction, Operand, Symbol, Vector
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.comparisons import compare_as_integers
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.pieces import choose, concat, cut
@@ -168,7 +169,7 @@ def _under(machine: Machine, lanes: Array) -> Array | None:
     return machine.mask & lanes
 
 
-@vector(TABLE, *(f"buffer_load_{kind}" for kind in LOADS))
+@vector(TABLE, *(f"buffer_load_{kind}" for kind in LOADS), operands=DESTINATION_FIRST, effects=Effect.LOAD)
 def load(instruction: Instruction, context: Context) -> Step:
     """Loads of 8 to 128 bits; 0 outside of the bounds."""
     width = Width(instruction)
@@ -243,7 +244,7 @@ def _words_at(machine: Machine, address: Value, place: Place, bits: int, line: i
     )
 
 
-@vector(TABLE, *(f"buffer_store_{kind}" for kind in STORES))
+@vector(TABLE, *(f"buffer_store_{kind}" for kind in STORES), operands=NO_DESTINATION, effects=Effect.STORE)
 def store(instruction: Instruction, context: Context) -> Step:
     """Stores of 8 to 128 bits; nothing outside of the bounds."""
     width = Width(instruction)

@@ -8,11 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
+from bitwise_amd_gfx942.opcodes.implicit import CONDITION_CODE, implicit
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
 from bitwise_amd_gfx942.registers import write_scc
 from bitwise_core.asm import Immediate, Instruction, Operand, Symbol
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Value
 from bitwise_core.machine.state import Branch, Control, Machine, Step, literal
@@ -20,7 +22,7 @@ from bitwise_core.machine.state import Branch, Control, Machine, Step, literal
 TABLE = Table()
 
 
-@TABLE.opcode("s_getpc_b64")
+@TABLE.opcode("s_getpc_b64", operands=implicit(DESTINATION_FIRST, writes=CONDITION_CODE))
 def address(instruction: Instruction, context: Context) -> Step:
     """The address of a function; the condition code is that of sums of addresses, which nobody knows."""
     check_modifiers(instruction)
@@ -52,7 +54,7 @@ def _check(machine: Machine, value: Value, number: int, line: int) -> None:
         raise Unreadable("a call or a return goes to an address that is not the one it was given", line)
 
 
-@TABLE.opcode("s_swappc_b64")
+@TABLE.opcode("s_swappc_b64", operands=implicit(DESTINATION_FIRST, Effect.BRANCH, reads=CONDITION_CODE))
 def call(instruction: Instruction, context: Context) -> Step:
     """Goes to a function and leaves the address of the next instruction."""
     check_modifiers(instruction)
@@ -73,7 +75,7 @@ def call(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("s_setpc_b64")
+@TABLE.opcode("s_setpc_b64", operands=implicit(NO_DESTINATION, Effect.BRANCH, reads=CONDITION_CODE))
 def give_back(instruction: Instruction, context: Context) -> Step:
     """Goes back behind the call."""
     check_modifiers(instruction)

@@ -10,6 +10,7 @@ import numpy as np
 from bitwise_amd_gfx942.opcodes.acting import in_active_lanes, values_seen
 from bitwise_amd_gfx942.opcodes.comparisons import put_set
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
+from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK, RESULT_AND_SET, implicit
 from bitwise_amd_gfx942.opcodes.scalar_logic import as_set, pair
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
 from bitwise_amd_gfx942.opcodes.vector_integers import signed, total
@@ -32,7 +33,13 @@ def _wide(a: Array) -> Array:
 _VERBS = ("add", "sub", "subrev")
 
 
-@TABLE.opcode(*(f"v_{verb}_co_u32" for verb in _VERBS), "v_addc_co_u32", "v_subb_co_u32", "v_subbrev_co_u32")
+@TABLE.opcode(
+    *(f"v_{verb}_co_u32" for verb in _VERBS),
+    "v_addc_co_u32",
+    "v_subb_co_u32",
+    "v_subbrev_co_u32",
+    operands=implicit(RESULT_AND_SET, reads=EXECUTION_MASK),
+)
 def add(instruction: Instruction, context: Context) -> Step:
     """A sum or difference, and its carry or borrow in a set of lanes; the carry of another may enter."""
     check_modifiers(instruction)
@@ -81,7 +88,7 @@ def add(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("v_mad_u64_u32", "v_mad_i64_i32")
+@TABLE.opcode("v_mad_u64_u32", "v_mad_i64_i32", operands=implicit(RESULT_AND_SET, reads=EXECUTION_MASK))
 def multiply_add(instruction: Instruction, context: Context) -> Step:
     """A product of two words of 64 bits, and a sum with 64; the carry goes to a set of lanes."""
     check_modifiers(instruction)

@@ -12,6 +12,7 @@ from bitwise_amd_gfx942.opcodes import selected_parts
 from bitwise_amd_gfx942.opcodes.acting import acting, values_seen, vector
 from bitwise_amd_gfx942.opcodes.classes import of_class
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
+from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK, implicit
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
 from bitwise_amd_gfx942.opcodes.roots import chosen_root
 from bitwise_amd_gfx942.opcodes.roundings import chosen_number, note_numbers
@@ -25,6 +26,7 @@ from bitwise_amd_gfx942.sets import both_sets
 from bitwise_core.asm import Instruction, Vector
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.comparisons import compare_as_floats, compare_as_integers
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect, InstructionInfo
 from bitwise_core.machine.lanes import Value
 from bitwise_core.machine.pieces import choose
 from bitwise_core.machine.state import Machine, Step
@@ -56,7 +58,12 @@ def _names() -> list[str]:
     return names + [f"{operator}_{kind}" for operator in (*_FLOATS, "tru", "f") for kind in _FLOAT_KINDS]
 
 
-@TABLE.opcode(*(f"v_cmp{x}_{name}" for x in ("", "x") for name in _names()))
+def _compare_info(instruction: Instruction) -> InstructionInfo:
+    writes = EXECUTION_MASK if instruction.opcode.startswith("v_cmpx") else frozenset()
+    return implicit(DESTINATION_FIRST, reads=EXECUTION_MASK, writes=writes)(instruction)
+
+
+@TABLE.opcode(*(f"v_cmp{x}_{name}" for x in ("", "x") for name in _names()), operands=_compare_info)
 def compare(instruction: Instruction, context: Context) -> Step:
     """The set of active lanes in which a comparison holds; v_cmpx makes it the execution mask too."""
     found = check_modifiers(instruction, "src0_sel", "src1_sel")
@@ -97,7 +104,7 @@ def compare(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode(*(f"v_cmp{x}_class_{kind}" for x in ("", "x") for kind in _FLOAT_KINDS))
+@TABLE.opcode(*(f"v_cmp{x}_class_{kind}" for x in ("", "x") for kind in _FLOAT_KINDS), operands=_compare_info)
 def compare_class(instruction: Instruction, context: Context) -> Step:
     """The set of active lanes whose number is of one of the classes that the second source's bits name."""
     found = check_modifiers(instruction)
@@ -119,7 +126,7 @@ def compare_class(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@vector(TABLE, "v_cndmask_b32")
+@vector(TABLE, "v_cndmask_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def select(instruction: Instruction, context: Context) -> Step:
     """The second source in the lanes of the set, the first in the others."""
     operands = instruction.operands

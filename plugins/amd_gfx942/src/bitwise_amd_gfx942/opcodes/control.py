@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bitwise_amd_gfx942.modes import OVERFLOW
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
+from bitwise_amd_gfx942.opcodes.implicit import CONDITION_CODE, EXECUTION_MASK, VCC, implicit
 from bitwise_amd_gfx942.opcodes.scalar_integers import condition_code
 from bitwise_amd_gfx942.opcodes.scalar_values import some_lane
 from bitwise_amd_gfx942.regions import passage
@@ -15,6 +16,7 @@ from bitwise_amd_gfx942.waiting import waiting_of
 from bitwise_core.asm import Instruction, Register, Symbol, Vector
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import NO_DESTINATION, Effect
 from bitwise_core.machine.state import Barrier, Branch, Control, Exit, Machine, Passage, Step, invert
 
 TABLE = Table()
@@ -31,14 +33,17 @@ def target_of(instruction: Instruction, context: Context) -> int:
     return context.kernel.labels[target.name]
 
 
-@TABLE.opcode("s_branch")
+_CONDITIONAL = Effect.BRANCH | Effect.CONDITIONAL
+
+
+@TABLE.opcode("s_branch", operands=NO_DESTINATION, effects=Effect.BRANCH)
 def branch(instruction: Instruction, context: Context) -> Step:
     """Goes on at a label."""
     control = Branch(target_of(instruction, context))
     return lambda machine: control
 
 
-@TABLE.opcode("s_cbranch_scc0", "s_cbranch_scc1")
+@TABLE.opcode("s_cbranch_scc0", "s_cbranch_scc1", operands=implicit(NO_DESTINATION, _CONDITIONAL, reads=CONDITION_CODE))
 def branch_on_condition(instruction: Instruction, context: Context) -> Step:
     """A wave branches where the condition code is 0, or 1."""
     place = target_of(instruction, context)
@@ -51,7 +56,7 @@ def branch_on_condition(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("s_cbranch_vccz", "s_cbranch_vccnz")
+@TABLE.opcode("s_cbranch_vccz", "s_cbranch_vccnz", operands=implicit(NO_DESTINATION, _CONDITIONAL, reads=VCC))
 def branch_on_set(instruction: Instruction, context: Context) -> Step:
     """A wave branches where vcc holds no lane, or some."""
     place = target_of(instruction, context)
@@ -64,7 +69,9 @@ def branch_on_set(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("s_cbranch_execz", "s_cbranch_execnz")
+@TABLE.opcode(
+    "s_cbranch_execz", "s_cbranch_execnz", operands=implicit(NO_DESTINATION, _CONDITIONAL, reads=EXECUTION_MASK)
+)
 def branch_on_execution(instruction: Instruction, context: Context) -> Step:
     """A wave branches where none of its lanes runs, or some."""
     place = target_of(instruction, context)
@@ -78,7 +85,7 @@ def branch_on_execution(instruction: Instruction, context: Context) -> Step:
         known = machine.known(lanes)
         if known is None:
             run, skip = (machine.pc + 1, place) if opposite else (place, machine.pc + 1)
-            passed = passage(context.kernel, machine.pc, run, skip)
+            passed = passage(context, machine.pc, run, skip)
             if passed is not None:
                 return Passage(passed.meeting, lambda inner: forget(inner, passed.lost), run)
             raise Unreadable("whether any lane runs depends on data", line)
@@ -88,7 +95,7 @@ def branch_on_execution(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("s_endpgm")
+@TABLE.opcode("s_endpgm", operands=NO_DESTINATION, effects=Effect.END)
 def end(instruction: Instruction, context: Context) -> Step:
     """The wave is done, whatever the execution mask."""
     check_modifiers(instruction)
@@ -96,7 +103,7 @@ def end(instruction: Instruction, context: Context) -> Step:
     return lambda machine: control
 
 
-@TABLE.opcode("s_trap")
+@TABLE.opcode("s_trap", operands=NO_DESTINATION, effects=Effect.END)
 def trap(instruction: Instruction, context: Context) -> Step:
     """A trap ends the launch without a result."""
 
@@ -106,11 +113,11 @@ def trap(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("s_barrier")
+@TABLE.opcode("s_barrier", operands=NO_DESTINATION, effects=Effect.BARRIER)
 def barrier(instruction: Instruction, context: Context) -> Step:
     """All waves of the block meet, whatever their execution masks."""
     check_modifiers(instruction)
-    if instruction.line not in waiting_of(context.kernel).loose:
+    if instruction.line not in waiting_of(context.kernel, context.arch.opcodes).loose:
         return lambda machine: Barrier(0)
 
     def step(machine: Machine) -> Control:
@@ -126,6 +133,7 @@ def barrier(instruction: Instruction, context: Context) -> Step:
 @TABLE.opcode(
     "s_nop", "s_setprio", "s_sleep", "s_inst_prefetch", "s_icache_inv", "s_dcache_inv", "s_dcache_wb", "buffer_inv",
     "buffer_wbl2", "buffer_gl0_inv", "v_nop", "s_ttracedata", "s_incperflevel", "s_decperflevel",
+    operands=NO_DESTINATION, effects=Effect.NONE,
 )  # fmt: skip
 def nothing(instruction: Instruction, context: Context) -> Step:
     """Pauses, priorities and caches: nothing is computed."""
@@ -133,7 +141,7 @@ def nothing(instruction: Instruction, context: Context) -> Step:
     return lambda machine: None
 
 
-@TABLE.opcode("s_setreg_imm32_b32", "s_setreg_b32")
+@TABLE.opcode("s_setreg_imm32_b32", "s_setreg_b32", operands=NO_DESTINATION, effects=Effect.NONE)
 def set_mode(instruction: Instruction, context: Context) -> Step:
     """Of the mode register one bit may change: the instructions that look at it are not modelled in such a kernel."""
     if len(instruction.operands) != 2 or instruction.operands[0] != OVERFLOW:

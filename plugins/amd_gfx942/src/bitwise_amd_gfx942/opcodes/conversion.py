@@ -17,6 +17,7 @@ from bitwise_amd_gfx942.opcodes.outputs import overflow
 from bitwise_core.asm import Instruction
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.comparisons import compare_as_floats
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import choose, concat, cut
@@ -52,7 +53,7 @@ _PAIRS = (
 )  # fmt: skip
 
 
-@vector(TABLE, *(f"v_cvt_{pair}" for pair in _PAIRS))
+@vector(TABLE, *(f"v_cvt_{pair}" for pair in _PAIRS), operands=DESTINATION_FIRST, effects=Effect.NONE)
 def convert(instruction: Instruction, context: Context) -> Step:
     """Between formats in the mode's rounding; to integers toward zero, clamped, a NaN as 0."""
     to, source = (_KINDS[each] for each in form(instruction.opcode).name.split("_")[2:])
@@ -85,7 +86,7 @@ def number_or_zero(machine: Machine, value: Value, result: Value) -> Value:
     return machine.domain.select(is_number, result, literal(0, 32))
 
 
-@vector(TABLE, *(f"v_cvt_f32_ubyte{byte}" for byte in range(4)))
+@vector(TABLE, *(f"v_cvt_f32_ubyte{byte}" for byte in range(4)), operands=DESTINATION_FIRST, effects=Effect.NONE)
 def convert_byte(instruction: Instruction, context: Context) -> Step:
     """One byte of a word as a number."""
     low = 8 * int(form(instruction.opcode).name[-1])
@@ -96,7 +97,7 @@ def convert_byte(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, ("b32",), 32, compute)
 
 
-@vector(TABLE, "v_cvt_pkrtz_f16_f32")
+@vector(TABLE, "v_cvt_pkrtz_f16_f32", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def convert_pair(instruction: Instruction, context: Context) -> Step:
     """Two numbers rounded toward zero, side by side."""
     _check_mode(instruction, context, "fp16", "fp32")
@@ -128,7 +129,7 @@ def scaled(kind: str, context: Context, instruction: Instruction) -> Compute:
     return compute
 
 
-@vector(TABLE, "v_ldexp_f16", "v_ldexp_f32", "v_ldexp_f64")
+@vector(TABLE, "v_ldexp_f16", "v_ldexp_f32", "v_ldexp_f64", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def scale(instruction: Instruction, context: Context) -> Step:
     """A number times two to the power of an integer."""
     kind = _KINDS[form(instruction.opcode).name.split("_")[-1]]
@@ -145,6 +146,8 @@ def scale(instruction: Instruction, context: Context) -> Step:
     "v_frexp_exp_i32_f64",
     "v_fract_f32",
     "v_fract_f64",
+    operands=DESTINATION_FIRST,
+    effects=Effect.NONE,
 )
 def part(instruction: Instruction, context: Context) -> Step:
     """The fraction from 1/2 to 1, the power of two that goes with it, and a number less its floor."""
@@ -161,7 +164,7 @@ def part(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, (kind,), bits, compute)
 
 
-@vector(TABLE, "v_trig_preop_f64")
+@vector(TABLE, "v_trig_preop_f64", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def turns(instruction: Instruction, context: Context) -> Step:
     """A segment of the digits of 2 / pi, for a number's exponent and the number of the segment."""
     kind, name = "fp64", f"trig.preop.fp64@{context.arch.name}"
@@ -173,7 +176,7 @@ def turns(instruction: Instruction, context: Context) -> Step:
     return output(instruction, context, (kind, "b32"), kind, compute)
 
 
-@vector(TABLE, "v_sat_pk_u8_i16")
+@vector(TABLE, "v_sat_pk_u8_i16", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def saturate_pair(instruction: Instruction, context: Context) -> Step:
     """Two signed halves as two unsigned bytes, clamped; what the high half is left as is not told."""
 

@@ -13,6 +13,7 @@ from bitwise_amd_gfx942.opcodes.comparisons import put_set
 from bitwise_amd_gfx942.opcodes.constants import BITS
 from bitwise_amd_gfx942.opcodes.floating import operation
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
+from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK, RESULT_AND_SET, VCC, implicit
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
 from bitwise_amd_gfx942.opcodes.outputs import overflow
 from bitwise_amd_gfx942.opcodes.scalar_logic import as_set, pair
@@ -20,6 +21,7 @@ from bitwise_amd_gfx942.opcodes.sources import reader, writer
 from bitwise_amd_gfx942.output_functions import all_ones
 from bitwise_core.asm import Instruction, Register, Vector
 from bitwise_core.machine.arch import Context
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Value
 from bitwise_core.machine.state import Machine, Step
@@ -31,7 +33,7 @@ _VCC = Vector((Register("vcc_lo"), Register("vcc_hi")))
 
 def inside_division(instruction: Instruction, context: Context) -> bool:
     """Whether an instruction serves a division and nothing else that is read of it counts."""
-    return instruction.line in divisions_of(context.kernel).inside
+    return instruction.line in divisions_of(context.kernel, context.arch.opcodes).inside
 
 
 def exact(instruction: Instruction, context: Context, kind: str) -> bool:
@@ -45,7 +47,7 @@ def _flush(instruction: Instruction, context: Context, kind: str) -> str:
     return ".ftz" if flushes(mode_of(context.kernel), kind, instruction) else ""
 
 
-@TABLE.opcode("v_div_scale_f32", "v_div_scale_f64")
+@TABLE.opcode("v_div_scale_f32", "v_div_scale_f64", operands=implicit(RESULT_AND_SET, reads=EXECUTION_MASK))
 def scale(instruction: Instruction, context: Context) -> Step:
     """The numerator or denominator scaled, and the set of lanes whose quotient is to be scaled back."""
     check_modifiers(instruction)
@@ -71,7 +73,7 @@ def scale(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@vector(TABLE, "v_div_fmas_f32", "v_div_fmas_f64")
+@vector(TABLE, "v_div_fmas_f32", "v_div_fmas_f64", operands=implicit(DESTINATION_FIRST, reads=VCC))
 def fused(instruction: Instruction, context: Context) -> Step:
     """The last correction, scaled back in the lanes of vcc."""
     kind = _KINDS[form(instruction.opcode).name[-3:]]
@@ -93,12 +95,14 @@ def _may_be_all_ones(machine: Machine, denominator: Value) -> bool:
     return known is None or bool(all_ones(known).any())
 
 
-@vector(TABLE, "v_div_fixup_f16", "v_div_fixup_f32", "v_div_fixup_f64")
+@vector(TABLE, "v_div_fixup_f16", "v_div_fixup_f32", "v_div_fixup_f64", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def fixup(instruction: Instruction, context: Context) -> Step:
     """The quotient, special cases seen to."""
     kind = _KINDS[form(instruction.opcode).name[-3:]]
     bits = BITS[kind]
-    if instruction.line in divisions_of(context.kernel).ends and exact(instruction, context, kind):
+    if instruction.line in divisions_of(context.kernel, context.arch.opcodes).ends and exact(
+        instruction, context, kind
+    ):
 
         def quotient(machine: Machine, approximate: Value, denominator: Value, numerator: Value) -> Value:
             plain = kind == "fp32" or not _may_be_all_ones(machine, denominator)

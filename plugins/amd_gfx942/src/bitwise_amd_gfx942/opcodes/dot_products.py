@@ -15,6 +15,7 @@ from bitwise_amd_gfx942.opcodes.selected_parts import widened
 from bitwise_amd_gfx942.opcodes.vector_integers import product, total
 from bitwise_core.asm import Instruction
 from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, UPDATED_FIRST, Effect, InstructionInfo
 from bitwise_core.machine.lanes import Value
 from bitwise_core.machine.pieces import cut
 from bitwise_core.machine.state import Machine, Step
@@ -25,10 +26,19 @@ _BYTES = ("v_dot4c_i32_i8", "v_dot4_i32_i8", "v_dot4_u32_u8")
 _HALVES = ("v_dot2c_f32_f16", "v_dot2_f32_f16")
 
 
+def _adds_to_destination(instruction: Instruction) -> bool:
+    return form(instruction.opcode).name.split("_")[1].endswith("c")
+
+
+def _dot_info(instruction: Instruction) -> InstructionInfo:
+    operands = UPDATED_FIRST if _adds_to_destination(instruction) else DESTINATION_FIRST
+    return operands.info(instruction, Effect.NONE)
+
+
 def _with_addend(instruction: Instruction) -> Instruction:
     """The instruction with its addend as an operand of its own: where the name says so it is the destination."""
     found = form(instruction.opcode)
-    if found.name.split("_")[1].endswith("c"):
+    if _adds_to_destination(instruction):
         operands = (*instruction.operands, *instruction.operands[:1])
         return Instruction(instruction.opcode, operands, None, instruction.line, instruction.source)
     if found.modifiers:
@@ -36,7 +46,7 @@ def _with_addend(instruction: Instruction) -> Instruction:
     return instruction
 
 
-@vector(TABLE, *_BYTES)
+@vector(TABLE, *_BYTES, operands=_dot_info)
 def of_bytes(instruction: Instruction, context: Context) -> Step:
     """Four products of bytes, and a sum of 32 bits."""
     signs = form(instruction.opcode).name.endswith("i8")
@@ -51,7 +61,7 @@ def of_bytes(instruction: Instruction, context: Context) -> Step:
     return lanewise(_with_addend(instruction), ("b32",) * 3, 32, compute)
 
 
-@vector(TABLE, *_HALVES)
+@vector(TABLE, *_HALVES, operands=_dot_info)
 def of_halves(instruction: Instruction, context: Context) -> Step:
     """Two products of fp16, and a sum in fp32."""
     flush = ".ftz" if flushes(mode_of(context.kernel), "fp32", instruction) else ""

@@ -14,6 +14,7 @@ from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, offse
 from bitwise_amd_gfx942.opcodes.sources import Reader, half_writer, reader, side_by_side, word_reader, writer
 from bitwise_core.asm import Instruction, Operand, Register, Symbol, Vector
 from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
 from bitwise_core.machine.lanes import Value
 from bitwise_core.machine.pieces import concat
 from bitwise_core.machine.state import Machine, Step, literal
@@ -62,7 +63,12 @@ def unsigned(value: Value) -> Value:
     return concat([value, literal(0, 32)])
 
 
-@vector(TABLE, *(f"{space}_load_{kind}" for space in ("global", "flat") for kind in LOADS))
+@vector(
+    TABLE,
+    *(f"{space}_load_{kind}" for space in ("global", "flat") for kind in LOADS),
+    operands=DESTINATION_FIRST,
+    effects=Effect.LOAD,
+)
 def load(instruction: Instruction, context: Context) -> Step:
     """Loads of 8 to 128 bits; the narrow ones are widened, or go to half a register."""
     width = Width(instruction)
@@ -99,7 +105,12 @@ def load(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@vector(TABLE, *(f"{space}_store_{kind}" for space in ("global", "flat") for kind in STORES))
+@vector(
+    TABLE,
+    *(f"{space}_store_{kind}" for space in ("global", "flat") for kind in STORES),
+    operands=NO_DESTINATION,
+    effects=Effect.STORE,
+)
 def store(instruction: Instruction, context: Context) -> Step:
     """Stores of 8 to 128 bits."""
     width = Width(instruction)

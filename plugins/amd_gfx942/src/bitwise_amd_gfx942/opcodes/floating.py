@@ -21,10 +21,12 @@ from bitwise_amd_gfx942.opcodes.outputs import CLAMP, OMOD, factor_of, overflow,
 from bitwise_amd_gfx942.opcodes.roots import note_large
 from bitwise_amd_gfx942.opcodes.roundings import between_bounds, note_extreme, same_value
 from bitwise_core.asm import Instruction
+from bitwise_core.assumptions import FINITE
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.folding import shape
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, UPDATED_FIRST, Effect
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.pieces import as_lanes, choose, concat
@@ -152,8 +154,18 @@ def _kind(instruction: Instruction) -> tuple[str, str]:
     return verb, FORMATS[kind]
 
 
-@vector(TABLE, *(f"v_{verb}_{kind}" for verb in ("add", "mul") for kind in ("f16", "f32", "f64")))
-@vector(TABLE, *(f"v_{verb}_{kind}" for verb in ("sub", "subrev") for kind in ("f16", "f32")))
+@vector(
+    TABLE,
+    *(f"v_{verb}_{kind}" for verb in ("add", "mul") for kind in ("f16", "f32", "f64")),
+    operands=DESTINATION_FIRST,
+    effects=Effect.NONE,
+)
+@vector(
+    TABLE,
+    *(f"v_{verb}_{kind}" for verb in ("sub", "subrev") for kind in ("f16", "f32")),
+    operands=DESTINATION_FIRST,
+    effects=Effect.NONE,
+)
 def arithmetic(instruction: Instruction, context: Context) -> Step:
     """Sums, differences and products."""
     verb, kind = _kind(instruction)
@@ -168,7 +180,7 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
     return output(instruction, context, (kind, kind), kind, compute, omod=True)
 
 
-@vector(TABLE, "v_fma_f16", "v_fma_f32", "v_fma_f64")
+@vector(TABLE, "v_fma_f16", "v_fma_f32", "v_fma_f64", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def fused(instruction: Instruction, context: Context) -> Step:
     """A product and a sum with one rounding."""
     _, kind = _kind(instruction)
@@ -176,7 +188,7 @@ def fused(instruction: Instruction, context: Context) -> Step:
     return output(instruction, context, (kind,) * 3, kind, compute, keeps_high=True, omod=True)
 
 
-@vector(TABLE, "v_fmac_f16", "v_fmac_f32", "v_fmac_f64")
+@vector(TABLE, "v_fmac_f16", "v_fmac_f32", "v_fmac_f64", operands=UPDATED_FIRST, effects=Effect.NONE)
 def fused_in_place(instruction: Instruction, context: Context) -> Step:
     """The product is added to the destination."""
     _, kind = _kind(instruction)
@@ -186,7 +198,9 @@ def fused_in_place(instruction: Instruction, context: Context) -> Step:
     return output(longer, context, (kind,) * 3, kind, compute, keeps_high=True, omod=True)
 
 
-@vector(TABLE, "v_fmaak_f32", "v_fmamk_f32", "v_fmaak_f16", "v_fmamk_f16")
+@vector(
+    TABLE, "v_fmaak_f32", "v_fmamk_f32", "v_fmaak_f16", "v_fmamk_f16", operands=DESTINATION_FIRST, effects=Effect.NONE
+)
 def fused_with_constant(instruction: Instruction, context: Context) -> Step:
     """fma with a literal: its addend, or its second factor."""
     _, kind = _kind(instruction)
@@ -218,7 +232,7 @@ def extreme(machine: Machine, verb: str, kind: str, values: Sequence[Value], iee
 def where_quiet(machine: Machine, values: Sequence[Value], plain: Callable[[], Value], name: str, bits: int) -> Value:
     """`plain` in the lanes where no value is a signalling NaN, the operation `name` in the others."""
     quiet: bool | Array = True
-    finite = machine.domain.assumes("finite")  # then what is loaded or computed is no NaN
+    finite = machine.domain.assumes(FINITE)  # then what is loaded or computed is no NaN
     for each in values:
         here = quiet_where(each)
         if finite and not isinstance(each, np.ndarray) and L.other_form(each) is None:
@@ -233,7 +247,12 @@ def where_quiet(machine: Machine, values: Sequence[Value], plain: Callable[[], V
     return choose(np.asarray(quiet), plain(), other)
 
 
-@vector(TABLE, *(f"v_{verb}_{kind}" for verb in ("min", "max") for kind in ("f16", "f32", "f64")))
+@vector(
+    TABLE,
+    *(f"v_{verb}_{kind}" for verb in ("min", "max") for kind in ("f16", "f32", "f64")),
+    operands=DESTINATION_FIRST,
+    effects=Effect.NONE,
+)
 def extremum(instruction: Instruction, context: Context) -> Step:
     """The lesser or greater of two numbers; a maximum of a number with itself makes a signalling NaN quiet."""
     verb, kind = _kind(instruction)
@@ -253,7 +272,7 @@ def _plain_mode(instruction: Instruction, context: Context, kind: str) -> bool:
     return mode.ieee
 
 
-@vector(TABLE, "v_min3_f32", "v_max3_f32", "v_min3_f16", "v_max3_f16")
+@vector(TABLE, "v_min3_f32", "v_max3_f32", "v_min3_f16", "v_max3_f16", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def extremum_of_three(instruction: Instruction, context: Context) -> Step:
     """The least or greatest of three numbers, as two of two."""
     verb, kind = _kind(instruction)
@@ -273,7 +292,7 @@ def extremum_of_three(instruction: Instruction, context: Context) -> Step:
     return output(instruction, context, (kind,) * 3, kind, compute, keeps_high=True)
 
 
-@vector(TABLE, "v_med3_f32", "v_med3_f16")
+@vector(TABLE, "v_med3_f32", "v_med3_f16", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def median(instruction: Instruction, context: Context) -> Step:
     """The middle one of three numbers; with a NaN among them their minimum."""
     _, kind = _kind(instruction)
@@ -298,7 +317,12 @@ def _acts_on_quiet(machine: Machine, value: Value) -> bool:
 _INTEGRAL = {"rndne": "rni", "trunc": "rzi", "floor": "rmi", "ceil": "rpi"}
 
 
-@vector(TABLE, *(f"v_{verb}_{kind}" for verb in _INTEGRAL for kind in ("f16", "f32", "f64")))
+@vector(
+    TABLE,
+    *(f"v_{verb}_{kind}" for verb in _INTEGRAL for kind in ("f16", "f32", "f64")),
+    operands=DESTINATION_FIRST,
+    effects=Effect.NONE,
+)
 def integral(instruction: Instruction, context: Context) -> Step:
     """Rounding to an integer, to nearest even, toward zero, down or up."""
     verb, kind = _kind(instruction)
@@ -319,8 +343,15 @@ _FUNCTIONS = {
 }
 
 
-@vector(TABLE, *(f"v_{verb}_{kind}" for verb in _FUNCTIONS if verb != "rcp_iflag" for kind in ("f16", "f32")))
-@vector(TABLE, "v_rcp_iflag_f32", "v_rcp_f64", "v_rsq_f64", "v_sqrt_f64")
+@vector(
+    TABLE,
+    *(f"v_{verb}_{kind}" for verb in _FUNCTIONS if verb != "rcp_iflag" for kind in ("f16", "f32")),
+    operands=DESTINATION_FIRST,
+    effects=Effect.NONE,
+)
+@vector(
+    TABLE, "v_rcp_iflag_f32", "v_rcp_f64", "v_rsq_f64", "v_sqrt_f64", operands=DESTINATION_FIRST, effects=Effect.NONE
+)
 def function(instruction: Instruction, context: Context) -> Step:
     """Approximations, named operations of this architecture; sine and cosine count their operand in turns."""
     verb, kind = form(instruction.opcode).name.removeprefix("v_").rsplit("_", 1)
@@ -333,7 +364,7 @@ def function(instruction: Instruction, context: Context) -> Step:
     name = f"{_FUNCTIONS[verb]}.approx{turns}{flush}{clamps}.{kind}@{context.arch.name}"
     properties = L.NOT_NEGATIVE | L.NOT_MINUS_ZERO if verb == "exp" else 0
     compute = of_name(name, BITS[kind], properties)
-    if instruction.line in divisions_of(context.kernel).inside:
+    if instruction.line in divisions_of(context.kernel, context.arch.opcodes).inside:
         return lanewise(
             instruction, (kind,), BITS[kind], lambda machine, value: poison(BITS[kind], "inside a division")
         )

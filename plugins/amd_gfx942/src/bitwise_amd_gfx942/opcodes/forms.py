@@ -90,12 +90,13 @@ def flags(instruction: Instruction, text: str, count: int) -> tuple[bool, ...]:
 class Table(OpcodeTable):
     """A table that looks a mnemonic up without its encoding."""
 
+    def name_of(self, instruction: Instruction) -> str:
+        """See `OpcodeTable.name_of`."""
+        return form(instruction.opcode).name
+
     def build(self, instruction: Instruction, context: Context) -> Step:
         """See `OpcodeTable.build`."""
-        builder = self.builders.get(form(instruction.opcode).name)
-        if builder is None:
-            raise UnknownInstruction(instruction)
         try:
-            return builder(instruction, context)
+            return super().build(instruction, context)
         except (IndexError, ValueError):  # the builder looks at operands that are not there
             raise UnknownInstruction(instruction, "does not take these operands") from None

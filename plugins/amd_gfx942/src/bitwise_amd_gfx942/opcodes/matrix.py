@@ -14,12 +14,14 @@ import re
 
 from bitwise_amd_gfx942.modes import KEPT, mode_of
 from bitwise_amd_gfx942.opcodes.forms import check_modifiers, number
+from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK, implicit
 from bitwise_amd_gfx942.opcodes.matrix_layouts import Tile, accumulate, vectors
 from bitwise_amd_gfx942.opcodes.sources import Reader, Writer, reader, word_reader, writer
 from bitwise_amd_gfx942.registers import EVERYONE, EXEC
 from bitwise_core.asm import Immediate, Instruction, Module, Operand, Register, Vector
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.arch import Context, ContractionAudit, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.machine.lanes import Value
 from bitwise_core.machine.matrix import FusedStep, IntegerProducts
 from bitwise_core.machine.pieces import choose, concat
@@ -157,15 +159,15 @@ def _writers(operand: Operand, tile: Tile, bits: int, instruction: Instruction) 
     return [writer(Vector(items[each : each + 2]), 64, instruction) for each in range(0, len(items), 2)]
 
 
-TABLE.opcode(*names())(multiply)
+TABLE.opcode(*names(), operands=implicit(DESTINATION_FIRST, Effect.CROSS_LANE, reads=EXECUTION_MASK))(multiply)
 
 
 STATED = "the text is the machine's own code and states every rounding"
 MODELLED = f"{STATED}; its matrix instructions follow a public model (MMA-Sim), of which nothing was measured here"
 
 
-def settle(text: str, module: Module, entry: str | None) -> tuple[str, str]:
-    """See `Arch.settle`: nothing below the text decides bits; what the matrix units do is no more than published."""
+def audit_contraction(module: Module, text: str, entry: str | None) -> ContractionAudit:
+    """See `Arch.audit_contraction`: nothing below the text decides bits; the matrix units are modelled as published."""
     kernels = [module.kernel(entry), *module.functions.values()]
     used = any(each.opcode.startswith("v_mfma") for kernel in kernels for each in kernel.instructions)
-    return text, MODELLED if used else STATED
+    return ContractionAudit(module, MODELLED if used else STATED)

@@ -86,11 +86,14 @@ def accumulate(
     total = _seen_along(_joined([as_lanes(each) for each in old], machine.threads) if total is None else total, axes)
     for one, other in zip(left, right, strict=True):
         total = machine.domain.fused(step, total, one.take(rows), other.take(columns))
+    recorder = total.recorder
     total = _seen_along(total, (tile.accumulators, machine.threads))
     result = []
     for each in range(tile.accumulators):
         meta = total.meta if isinstance(total.meta, int) else total.meta[:, each]
-        result.append(Lanes(total.bits, total.words[:, :, each], meta))
+        part = Lanes(total.bits, total.words[:, :, each], meta)
+        part.recorder = recorder
+        result.append(part)
         result[-1].bundle = (total, each)
     return result
 

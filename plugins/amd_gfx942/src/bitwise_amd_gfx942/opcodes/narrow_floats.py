@@ -17,6 +17,7 @@ from bitwise_amd_gfx942.opcodes.sources import Reader, half_writer, reader, word
 from bitwise_core.asm import Instruction, Register
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Value
 from bitwise_core.machine.pieces import concat, cut
@@ -41,7 +42,7 @@ def _lenient(read: Reader) -> Reader:
 
 def _narrowing(instruction: Instruction, context: Context, verb: str) -> str:
     kind = _KINDS[next(each for each in form(instruction.opcode).name.split("_") if each in _KINDS)]
-    clamps = ".satfinite" if clamps_overflow(context.kernel, instruction) else ""
+    clamps = ".satfinite" if clamps_overflow(context, instruction) else ""
     return f"narrow.{verb}{clamps}.{kind}.fp32@{context.arch.name}"
 
 
@@ -56,7 +57,7 @@ def _selection(instruction: Instruction, count: int) -> tuple[bool, ...]:
     return chosen
 
 
-@vector(TABLE, "v_cvt_pk_fp8_f32", "v_cvt_pk_bf8_f32")
+@vector(TABLE, "v_cvt_pk_fp8_f32", "v_cvt_pk_bf8_f32", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def narrow_pair(instruction: Instruction, context: Context) -> Step:
     """Two numbers in two bytes, the low or (by the last of op_sel) the high half of a register; the other is kept."""
     chosen = _selection(instruction, 3)
@@ -71,7 +72,7 @@ def narrow_pair(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@vector(TABLE, "v_cvt_sr_fp8_f32", "v_cvt_sr_bf8_f32")
+@vector(TABLE, "v_cvt_sr_fp8_f32", "v_cvt_sr_bf8_f32", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def narrow_by_chance(instruction: Instruction, context: Context) -> Step:
     """One number in the byte that op_sel names, rounded by the random bits of the second source; others are kept."""
     chosen = _selection(instruction, 4)
@@ -91,7 +92,12 @@ def narrow_by_chance(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@vector(TABLE, *(f"v_cvt_{count}f32_{kind}" for count in ("", "pk_") for kind in _KINDS))
+@vector(
+    TABLE,
+    *(f"v_cvt_{count}f32_{kind}" for count in ("", "pk_") for kind in _KINDS),
+    operands=DESTINATION_FIRST,
+    effects=Effect.NONE,
+)
 def widen(instruction: Instruction, context: Context) -> Step:
     """The number, or the two numbers, of the bytes that a selector names: at first the lowest."""
     found = check_modifiers(instruction, "src0_sel")

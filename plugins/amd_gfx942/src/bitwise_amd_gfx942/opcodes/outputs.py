@@ -33,7 +33,7 @@ def factor_of(instruction: Instruction) -> str:
 
 def overflow(instruction: Instruction, context: Context, kind: str) -> str:
     """What an operation's name says of results that overflow: nothing, or .satfinite.  Raises UnknownInstruction."""
-    return ".satfinite" if kind == "fp16" and clamps_overflow(context.kernel, instruction) else ""
+    return ".satfinite" if kind == "fp16" and clamps_overflow(context, instruction) else ""
 
 
 def saturation(instruction: Instruction, context: Context, kind: str) -> str:

@@ -22,6 +22,7 @@ from bitwise_amd_gfx942.opcodes.sources import Reader, changed_sign, half_writer
 from bitwise_amd_gfx942.opcodes.vector_integers import by_low_bits, of_two, saturating
 from bitwise_core.asm import Immediate, Instruction, Modified, Operand
 from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.machine.lanes import Value
 from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step, literal
@@ -87,7 +88,12 @@ def _negated(read: Reader, kind: str, bits: int) -> Reader:
     return lambda machine: changed_sign(machine, f"neg.{kind}", read(machine), bits)
 
 
-@vector(TABLE, *(f"v_pk_{verb}_{kind}" for verb in ("add", "mul", "fma") for kind in ("f16", "f32")))
+@vector(
+    TABLE,
+    *(f"v_pk_{verb}_{kind}" for verb in ("add", "mul", "fma") for kind in ("f16", "f32")),
+    operands=DESTINATION_FIRST,
+    effects=Effect.NONE,
+)
 def arithmetic(instruction: Instruction, context: Context) -> Step:
     """Two sums, products or fmas."""
     _, _, verb, kind = form(instruction.opcode).name.split("_")
@@ -101,7 +107,7 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
     return packed(instruction, core, 3 if verb == "fma" else 2, compute, CLAMP)
 
 
-@vector(TABLE, "v_pk_min_f16", "v_pk_max_f16")
+@vector(TABLE, "v_pk_min_f16", "v_pk_max_f16", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def extremum(instruction: Instruction, context: Context) -> Step:
     """Two minima or maxima."""
     verb = form(instruction.opcode).name.split("_")[2]
@@ -148,7 +154,7 @@ _SHIFTS: Mapping[str, Compute] = {
 }
 
 
-@vector(TABLE, *_INTEGERS, *_SHIFTS)
+@vector(TABLE, *_INTEGERS, *_SHIFTS, operands=DESTINATION_FIRST, effects=Effect.NONE)
 def integers(instruction: Instruction, context: Context) -> Step:
     """Two operations on integers of 16 bits; `clamp` saturates unsigned sums and differences."""
     found = form(instruction.opcode)
@@ -159,7 +165,7 @@ def integers(instruction: Instruction, context: Context) -> Step:
     return packed(instruction, "b16", 2, _INTEGERS.get(found.name) or _SHIFTS[found.name])
 
 
-@vector(TABLE, "v_pk_mad_u16", "v_pk_mad_i16")
+@vector(TABLE, "v_pk_mad_u16", "v_pk_mad_i16", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def multiply_add(instruction: Instruction, context: Context) -> Step:
     """Two products and sums of integers of 16 bits."""
 
@@ -169,7 +175,7 @@ def multiply_add(instruction: Instruction, context: Context) -> Step:
     return packed(instruction, "b16", 3, compute)
 
 
-@vector(TABLE, "v_pk_mov_b32")
+@vector(TABLE, "v_pk_mov_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def move(instruction: Instruction, context: Context) -> Step:
     """A word of the first source, and one of the second."""
     found = check_modifiers(instruction, "op_sel", "op_sel_hi")
@@ -219,7 +225,7 @@ def _mixed(operand: Operand, half: bool, high: bool, instruction: Instruction) -
     return read
 
 
-@vector(TABLE, "v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16")
+@vector(TABLE, "v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def fused_mixed(instruction: Instruction, context: Context) -> Step:
     """fma in fp32 of sources in fp32 and fp16; the result in fp32, or rounded once more to half a register's fp16."""
     found = check_modifiers(instruction, "op_sel", "op_sel_hi", CLAMP)

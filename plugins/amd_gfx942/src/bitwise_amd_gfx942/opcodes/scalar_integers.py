@@ -9,6 +9,7 @@ import numpy as np
 
 from bitwise_amd_gfx942.opcodes.bases import remember_multiple
 from bitwise_amd_gfx942.opcodes.forms import Table
+from bitwise_amd_gfx942.opcodes.implicit import CONDITION_CODE, implicit
 from bitwise_amd_gfx942.opcodes.scalar_values import compared, decided, integer, not_zero, scalar
 from bitwise_amd_gfx942.opcodes.sources import reader
 from bitwise_amd_gfx942.opcodes.wide_sums import high_sum, low_sum
@@ -17,6 +18,7 @@ from bitwise_core.asm import Instruction
 from bitwise_core.machine.arch import Context
 from bitwise_core.machine.comparisons import compare_as_integers
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, UPDATED_FIRST, Effect, InstructionInfo
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.logic import combine
@@ -67,7 +69,7 @@ _SUMS = {
 }
 
 
-@TABLE.opcode(*_SUMS)
+@TABLE.opcode(*_SUMS, operands=implicit(DESTINATION_FIRST, writes=CONDITION_CODE))
 def add(instruction: Instruction, context: Context) -> Step:
     """Sums and differences; the condition code is the carry or borrow, or the overflow of signed numbers."""
     name, function, condition, decide = _SUMS[instruction.opcode]
@@ -83,7 +85,9 @@ def add(instruction: Instruction, context: Context) -> Step:
     return scalar(instruction, context, ("b32", "b32"), 32, compute, carries)
 
 
-@TABLE.opcode("s_addc_u32", "s_subb_u32")
+@TABLE.opcode(
+    "s_addc_u32", "s_subb_u32", operands=implicit(DESTINATION_FIRST, reads=CONDITION_CODE, writes=CONDITION_CODE)
+)
 def add_with_carry(instruction: Instruction, context: Context) -> Step:
     """The condition code enters as carry or borrow, and leaves as it."""
     adds = instruction.opcode == "s_addc_u32"
@@ -129,7 +133,7 @@ def _high_signed(a: Array, b: Array) -> Array:
     return (product >> 32).astype(np.int32).view(np.uint32)
 
 
-@TABLE.opcode("s_mul_i32", "s_mul_hi_u32", "s_mul_hi_i32")
+@TABLE.opcode("s_mul_i32", "s_mul_hi_u32", "s_mul_hi_i32", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def multiply(instruction: Instruction, context: Context) -> Step:
     """Products: the low half, or the high one of signed or unsigned numbers."""
     if instruction.opcode == "s_mul_i32":
@@ -141,7 +145,9 @@ def multiply(instruction: Instruction, context: Context) -> Step:
     return scalar(instruction, context, ("b32", "b32"), 32, compute)
 
 
-@TABLE.opcode("s_min_i32", "s_min_u32", "s_max_i32", "s_max_u32")
+@TABLE.opcode(
+    "s_min_i32", "s_min_u32", "s_max_i32", "s_max_u32", operands=implicit(DESTINATION_FIRST, writes=CONDITION_CODE)
+)
 def extremum(instruction: Instruction, context: Context) -> Step:
     """The condition code says that the first source was taken."""
     _, verb, kind = instruction.opcode.split("_")
@@ -165,7 +171,7 @@ def extremum(instruction: Instruction, context: Context) -> Step:
     return scalar(instruction, context, ("b32", "b32"), 32, compute, condition)
 
 
-@TABLE.opcode("s_abs_i32", "s_absdiff_i32")
+@TABLE.opcode("s_abs_i32", "s_absdiff_i32", operands=implicit(DESTINATION_FIRST, writes=CONDITION_CODE))
 def absolute(instruction: Instruction, context: Context) -> Step:
     """The magnitude of a number, or of a difference."""
 
@@ -181,7 +187,15 @@ def absolute(instruction: Instruction, context: Context) -> Step:
     return scalar(instruction, context, ("b32", "b32"), 32, integer("absdiff.s32", 32, difference), not_zero)
 
 
-@TABLE.opcode("s_lshl_b32", "s_lshr_b32", "s_ashr_i32", "s_lshl_b64", "s_lshr_b64", "s_ashr_i64")
+@TABLE.opcode(
+    "s_lshl_b32",
+    "s_lshr_b32",
+    "s_ashr_i32",
+    "s_lshl_b64",
+    "s_lshr_b64",
+    "s_ashr_i64",
+    operands=implicit(DESTINATION_FIRST, writes=CONDITION_CODE),
+)
 def shift(instruction: Instruction, context: Context) -> Step:
     """Shifts by the amount's lowest 5 or 6 bits."""
     _, verb, kind = instruction.opcode.split("_")
@@ -212,13 +226,15 @@ def _lshl_add(instruction: Instruction, context: Context, count: int) -> Step:
 
 for _count in (1, 2, 3, 4):
 
-    @TABLE.opcode(f"s_lshl{_count}_add_u32")
+    @TABLE.opcode(f"s_lshl{_count}_add_u32", operands=implicit(DESTINATION_FIRST, writes=CONDITION_CODE))
     def shift_and_add(instruction: Instruction, context: Context, count: int = _count) -> Step:
         """A shift to the left by 1 to 4 and a sum; the condition code is the carry."""
         return _lshl_add(instruction, context, count)
 
 
-@TABLE.opcode("s_bfe_u32", "s_bfe_i32", "s_bfe_u64", "s_bfe_i64")
+@TABLE.opcode(
+    "s_bfe_u32", "s_bfe_i32", "s_bfe_u64", "s_bfe_i64", operands=implicit(DESTINATION_FIRST, writes=CONDITION_CODE)
+)
 def bit_field(instruction: Instruction, context: Context) -> Step:
     """The field whose offset and width are in the second source's bits 0 to 5 and 16 to 22."""
     kind = instruction.opcode.removeprefix("s_bfe_")
@@ -241,7 +257,7 @@ def bit_field(instruction: Instruction, context: Context) -> Step:
     return scalar(instruction, context, (f"b{bits}", "b32"), bits, compute, not_zero)
 
 
-@TABLE.opcode("s_bfm_b32", "s_bfm_b64")
+@TABLE.opcode("s_bfm_b32", "s_bfm_b64", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def bit_field_mask(instruction: Instruction, context: Context) -> Step:
     """So many ones from an offset on."""
     bits = int(instruction.opcode[-2:])
@@ -253,7 +269,21 @@ def bit_field_mask(instruction: Instruction, context: Context) -> Step:
     return scalar(instruction, context, ("b32", "b32"), bits, integer(f"bit field mask.b{bits}", bits, evaluate))
 
 
-@TABLE.opcode("s_brev_b32", "s_brev_b64", "s_bcnt1_i32_b32", "s_bcnt1_i32_b64", "s_bcnt0_i32_b32", "s_bcnt0_i32_b64")
+def _bit_order_info(instruction: Instruction) -> InstructionInfo:
+    """Counts of bits set the condition code."""
+    writes = CONDITION_CODE if instruction.opcode.startswith("s_bcnt") else frozenset()
+    return implicit(DESTINATION_FIRST, writes=writes)(instruction)
+
+
+@TABLE.opcode(
+    "s_brev_b32",
+    "s_brev_b64",
+    "s_bcnt1_i32_b32",
+    "s_bcnt1_i32_b64",
+    "s_bcnt0_i32_b32",
+    "s_bcnt0_i32_b64",
+    operands=_bit_order_info,
+)
 def bit_order(instruction: Instruction, context: Context) -> Step:
     """Bits in reverse, or how many are set or clear."""
     verb, bits = instruction.opcode.split("_")[1], int(instruction.opcode[-2:])
@@ -272,7 +302,16 @@ def bit_order(instruction: Instruction, context: Context) -> Step:
     return scalar(instruction, context, (f"b{bits}",), out, integer(name, out, evaluate), condition)
 
 
-@TABLE.opcode("s_ff1_i32_b32", "s_ff1_i32_b64", "s_ff0_i32_b32", "s_ff0_i32_b64", "s_flbit_i32_b32", "s_flbit_i32_b64")
+@TABLE.opcode(
+    "s_ff1_i32_b32",
+    "s_ff1_i32_b64",
+    "s_ff0_i32_b32",
+    "s_ff0_i32_b64",
+    "s_flbit_i32_b32",
+    "s_flbit_i32_b64",
+    operands=DESTINATION_FIRST,
+    effects=Effect.NONE,
+)
 def first_bit(instruction: Instruction, context: Context) -> Step:
     """The place of the lowest one or zero, or of the highest one counted from the top; all ones where there is none."""
     verb, bits = instruction.opcode.split("_")[1], int(instruction.opcode[-2:])
@@ -289,7 +328,7 @@ def first_bit(instruction: Instruction, context: Context) -> Step:
     return scalar(instruction, context, (f"b{bits}",), 32, integer(name, 32, evaluate))
 
 
-@TABLE.opcode("s_flbit_i32", "s_flbit_i32_i64")
+@TABLE.opcode("s_flbit_i32", "s_flbit_i32_i64", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def first_unlike_sign(instruction: Instruction, context: Context) -> Step:
     """The place of the highest bit unlike the sign, counted from the top; all ones where there is none."""
     bits = 64 if instruction.opcode.endswith("i64") else 32
@@ -302,7 +341,7 @@ def first_unlike_sign(instruction: Instruction, context: Context) -> Step:
     return scalar(instruction, context, (f"b{bits}",), 32, integer(f"highest unlike the sign.b{bits}", 32, evaluate))
 
 
-@TABLE.opcode("s_sext_i32_i8", "s_sext_i32_i16")
+@TABLE.opcode("s_sext_i32_i8", "s_sext_i32_i16", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def sign_extend(instruction: Instruction, context: Context) -> Step:
     """The lowest byte or half with its sign."""
     bits = int(instruction.opcode.split("_i")[-1])
@@ -317,7 +356,9 @@ def sign_extend(instruction: Instruction, context: Context) -> Step:
     return scalar(instruction, context, ("b32",), 32, compute)
 
 
-@TABLE.opcode("s_pack_ll_b32_b16", "s_pack_lh_b32_b16", "s_pack_hh_b32_b16")
+@TABLE.opcode(
+    "s_pack_ll_b32_b16", "s_pack_lh_b32_b16", "s_pack_hh_b32_b16", operands=DESTINATION_FIRST, effects=Effect.NONE
+)
 def pack(instruction: Instruction, context: Context) -> Step:
     """Two halves side by side."""
     which = instruction.opcode.split("_")[2]
@@ -329,7 +370,7 @@ def pack(instruction: Instruction, context: Context) -> Step:
     return scalar(instruction, context, ("b32", "b32"), 32, compute)
 
 
-@TABLE.opcode("s_bitset0_b32", "s_bitset1_b32")
+@TABLE.opcode("s_bitset0_b32", "s_bitset1_b32", operands=UPDATED_FIRST, effects=Effect.NONE)
 def set_bit(instruction: Instruction, context: Context) -> Step:
     """One bit of the destination is set or cleared."""
     old = reader(instruction.operands[0], "b32", instruction)

@@ -10,8 +10,9 @@ import numpy as np
 from bitwise_amd_gfx942.flow import condition_lives_after
 from bitwise_amd_gfx942.opcodes.constants import pattern
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
+from bitwise_amd_gfx942.opcodes.implicit import CONDITION_CODE, EXECUTION_MASK, implicit
 from bitwise_amd_gfx942.opcodes.scalar_integers import condition_code
-from bitwise_amd_gfx942.opcodes.scalar_moves import chosen
+from bitwise_amd_gfx942.opcodes.scalar_moves import choice_info, chosen
 from bitwise_amd_gfx942.opcodes.scalar_values import not_zero, scalar, some_lane
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
 from bitwise_amd_gfx942.registers import (
@@ -28,6 +29,7 @@ from bitwise_amd_gfx942.registers import (
 from bitwise_amd_gfx942.sets import logic, other_set
 from bitwise_core.asm import Immediate, Instruction, Operand, Register, Vector
 from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, InstructionInfo
 from bitwise_core.machine.lanes import Value
 from bitwise_core.machine.logic import combine
 from bitwise_core.machine.state import Machine, Step, literal
@@ -52,7 +54,7 @@ def _complement(machine: Machine, value: Value, bits: int) -> Value:
     return apply_integer(machine, f"not.b{bits}", [value], bits, np.bitwise_not)
 
 
-@TABLE.opcode(*(f"s_{verb}_b32" for verb in _VERBS))
+@TABLE.opcode(*(f"s_{verb}_b32" for verb in _VERBS), operands=implicit(DESTINATION_FIRST, writes=CONDITION_CODE))
 def of_words(instruction: Instruction, context: Context) -> Step:
     """Logic of two words; the condition code says that the result is not 0."""
     verb = instruction.opcode.split("_")[1]
@@ -63,7 +65,7 @@ def of_words(instruction: Instruction, context: Context) -> Step:
     return scalar(instruction, context, ("b32", "b32"), 32, compute, not_zero)
 
 
-@TABLE.opcode("s_not_b32")
+@TABLE.opcode("s_not_b32", operands=implicit(DESTINATION_FIRST, writes=CONDITION_CODE))
 def complement(instruction: Instruction, context: Context) -> Step:
     """The complement of a word."""
     return scalar(instruction, context, ("b32",), 32, lambda machine, value: _complement(machine, value, 32), not_zero)
@@ -108,7 +110,13 @@ def _simple(operand: Operand, instruction: Instruction) -> None:
     pair(operand, instruction)
 
 
-@TABLE.opcode(*(f"s_{verb}_b64" for verb in _VERBS), "s_not_b64", "s_mov_b64")
+def _pair_info(instruction: Instruction) -> InstructionInfo:
+    """All but a move set the condition code."""
+    writes = frozenset() if instruction.opcode.startswith("s_mov") else CONDITION_CODE
+    return implicit(DESTINATION_FIRST, writes=writes)(instruction)
+
+
+@TABLE.opcode(*(f"s_{verb}_b64" for verb in _VERBS), "s_not_b64", "s_mov_b64", operands=_pair_info)
 def of_pairs(instruction: Instruction, context: Context) -> Step:
     """Logic of pairs: of sets of lanes where one of them is such, else of numbers."""
     check_modifiers(instruction)
@@ -119,7 +127,7 @@ def of_pairs(instruction: Instruction, context: Context) -> Step:
         raise UnknownInstruction(instruction, "does not take these operands")
     readers = [reader(each, "b64", instruction) for each in sources]
     write = writer(destination, 64, instruction) if not is_exec(destination) else None
-    conditional = verb != "mov" and instruction.line in condition_lives_after(context.kernel)
+    conditional = verb != "mov" and instruction.line in condition_lives_after(context.kernel, context.arch.opcodes)
     pairs = all(isinstance(each, Vector) or (isinstance(each, Immediate) and each.kind == "int") for each in sources)
 
     def lanes(machine: Machine) -> None:
@@ -152,7 +160,7 @@ def of_pairs(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("s_cselect_b64", "s_cmov_b64")
+@TABLE.opcode("s_cselect_b64", "s_cmov_b64", operands=choice_info)
 def select(instruction: Instruction, context: Context) -> Step:
     """One of two pairs by the condition code; a choice between all lanes and none by data is a set of lanes."""
     check_modifiers(instruction)
@@ -181,7 +189,10 @@ def select(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode(*(f"s_{verb}_saveexec_b64" for verb in (*_VERBS, "andn1", "orn1")))
+@TABLE.opcode(
+    *(f"s_{verb}_saveexec_b64" for verb in (*_VERBS, "andn1", "orn1")),
+    operands=implicit(DESTINATION_FIRST, reads=EXECUTION_MASK, writes=EXECUTION_MASK | CONDITION_CODE),
+)
 def save_execution_mask(instruction: Instruction, context: Context) -> Step:
     """The execution mask is saved, and becomes a function of the source and of what it was."""
     check_modifiers(instruction)
@@ -191,7 +202,7 @@ def save_execution_mask(instruction: Instruction, context: Context) -> Step:
     target, source = instruction.operands
     saved = pair(target, instruction)
     _simple(source, instruction)
-    conditional = instruction.line in condition_lives_after(context.kernel)
+    conditional = instruction.line in condition_lives_after(context.kernel, context.arch.opcodes)
 
     def step(machine: Machine) -> None:
         given, before = as_set(machine, source), machine.registers[EXEC]

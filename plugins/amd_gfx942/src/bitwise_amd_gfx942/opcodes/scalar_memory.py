@@ -15,6 +15,7 @@ from bitwise_core.asm import Immediate, Instruction, Modified
 from bitwise_core.machine.access import aligned, load_global
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import concat
 from bitwise_core.machine.state import Machine, Step, literal
@@ -48,7 +49,7 @@ def argument_words(machine: Machine, address: Array, count: int, line: int) -> l
     return words[place // 4 : place // 4 + count]
 
 
-@TABLE.opcode(*(f"s_load_dword{count}" for count in _COUNTS))
+@TABLE.opcode(*(f"s_load_dword{count}" for count in _COUNTS), operands=DESTINATION_FIRST, effects=Effect.LOAD)
 def load(instruction: Instruction, context: Context) -> Step:
     """Words from the base address and an offset, a constant or a register's or both."""
     modifiers = check_modifiers(instruction, "glc", "offset").modifiers

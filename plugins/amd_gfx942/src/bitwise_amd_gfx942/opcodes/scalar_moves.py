@@ -9,6 +9,7 @@ import numpy as np
 
 from bitwise_amd_gfx942.candidates import Candidates, applied
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
+from bitwise_amd_gfx942.opcodes.implicit import CONDITION_CODE, implicit
 from bitwise_amd_gfx942.opcodes.scalar_integers import condition_code, overflow_of_sum
 from bitwise_amd_gfx942.opcodes.scalar_values import decided, integer, scalar
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
@@ -16,6 +17,13 @@ from bitwise_amd_gfx942.registers import write_scc
 from bitwise_core.asm import Immediate, Instruction
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.comparisons import compare_as_integers
+from bitwise_core.machine.instruction_info import (
+    DESTINATION_FIRST,
+    NO_DESTINATION,
+    UPDATED_FIRST,
+    Effect,
+    InstructionInfo,
+)
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import choose, cut
 from bitwise_core.machine.state import Machine, Step, literal
@@ -28,7 +36,7 @@ _OPERATORS = {"eq": "eq", "lg": "ne", "gt": "gt", "ge": "ge", "lt": "lt", "le": 
 
 @TABLE.opcode(
     *(f"s_cmp{k}_{operator}_{kind}" for k in ("", "k") for operator in _OPERATORS for kind in ("i32", "u32")),
-    "s_cmp_eq_u64", "s_cmp_lg_u64",
+    "s_cmp_eq_u64", "s_cmp_lg_u64", operands=implicit(NO_DESTINATION, writes=CONDITION_CODE)
 )  # fmt: skip
 def compare(instruction: Instruction, context: Context) -> Step:
     """The condition code is a comparison's result; the constant of s_cmpk has 16 bits, with their sign or without."""
@@ -59,7 +67,13 @@ def short(operand: object, instruction: Instruction, *, is_signed: bool = True) 
     return Immediate(value - (1 << 16) if is_signed and value >> 15 else value)
 
 
-@TABLE.opcode("s_bitcmp0_b32", "s_bitcmp1_b32", "s_bitcmp0_b64", "s_bitcmp1_b64")
+@TABLE.opcode(
+    "s_bitcmp0_b32",
+    "s_bitcmp1_b32",
+    "s_bitcmp0_b64",
+    "s_bitcmp1_b64",
+    operands=implicit(NO_DESTINATION, writes=CONDITION_CODE),
+)
 def compare_bit(instruction: Instruction, context: Context) -> Step:
     """The condition code says whether a bit is 0 or 1."""
     check_modifiers(instruction)
@@ -85,7 +99,21 @@ def compare_bit(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("s_mov_b32", "s_movk_i32", "s_addk_i32", "s_mulk_i32")
+def _constant_info(instruction: Instruction) -> InstructionInfo:
+    """s_addk and s_mulk change their destination, and s_addk sets the condition code."""
+    if instruction.opcode.startswith("s_addk"):
+        return implicit(UPDATED_FIRST, writes=CONDITION_CODE)(instruction)
+    operands = UPDATED_FIRST if instruction.opcode.startswith("s_mulk") else DESTINATION_FIRST
+    return operands.info(instruction, Effect.NONE)
+
+
+def choice_info(instruction: Instruction) -> InstructionInfo:
+    """A choice by the condition code; s_cmov may leave its destination as it was."""
+    operands = UPDATED_FIRST if instruction.opcode.startswith("s_cmov") else DESTINATION_FIRST
+    return implicit(operands, reads=CONDITION_CODE)(instruction)
+
+
+@TABLE.opcode("s_mov_b32", "s_movk_i32", "s_addk_i32", "s_mulk_i32", operands=_constant_info)
 def constants(instruction: Instruction, context: Context) -> Step:
     """Moves, and arithmetic of the destination with a constant of 16 bits."""
     name = form(instruction.opcode).name
@@ -106,7 +134,7 @@ def constants(instruction: Instruction, context: Context) -> Step:
     return scalar(moved, context, ("b32", "b32"), 32, integer("add.b32", 32, np.add, gathers=True), condition)
 
 
-@TABLE.opcode("s_cselect_b32", "s_cmov_b32")
+@TABLE.opcode("s_cselect_b32", "s_cmov_b32", operands=choice_info)
 def select(instruction: Instruction, context: Context) -> Step:
     """One of two sources by the condition code; s_cmov leaves the destination where it is not set."""
     check_modifiers(instruction)

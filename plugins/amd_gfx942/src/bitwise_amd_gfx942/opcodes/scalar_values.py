@@ -42,7 +42,8 @@ def scalar(
         raise UnknownInstruction(instruction, "does not take these operands")
     readers = [reader(each, kind, instruction) for each, kind in zip(operands[first:], kinds, strict=True)]
     write = writer(operands[0], out, instruction) if first else None
-    sets = condition if condition is not None and instruction.line in condition_lives_after(context.kernel) else None
+    read_again = condition_lives_after(context.kernel, context.arch.opcodes)
+    sets = condition if condition is not None and instruction.line in read_again else None
 
     def step(machine: Machine) -> None:
         values = [each(machine) for each in readers]

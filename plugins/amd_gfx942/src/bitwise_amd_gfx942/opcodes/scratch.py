@@ -15,6 +15,7 @@ from bitwise_core.asm import Instruction, Operand, Symbol
 from bitwise_core.machine import local_memory
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step, literal
@@ -53,7 +54,7 @@ def _count(instruction: Instruction) -> int:
     return _COUNTS[found[1]]
 
 
-@vector(TABLE, *(f"scratch_load_{kind}" for kind in _COUNTS))
+@vector(TABLE, *(f"scratch_load_{kind}" for kind in _COUNTS), operands=DESTINATION_FIRST, effects=Effect.LOAD)
 def load(instruction: Instruction, context: Context) -> Step:
     """Words of a lane's own memory."""
     count = _count(instruction)
@@ -68,7 +69,7 @@ def load(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@vector(TABLE, *(f"scratch_store_{kind}" for kind in _COUNTS))
+@vector(TABLE, *(f"scratch_store_{kind}" for kind in _COUNTS), operands=NO_DESTINATION, effects=Effect.STORE)
 def store(instruction: Instruction, context: Context) -> Step:
     """Words to a lane's own memory."""
     count = _count(instruction)

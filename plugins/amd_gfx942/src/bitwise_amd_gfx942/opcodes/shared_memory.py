@@ -20,6 +20,7 @@ from bitwise_core.asm import Instruction
 from bitwise_core.machine.access import read_shared, write_shared
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step
@@ -73,7 +74,13 @@ def _offset(instruction: Instruction, name: str = "offset") -> int:
 _READS = {f"ds_read_b{bits}": bits for bits in (32, 64, 96, 128)}
 
 
-@vector(TABLE, *_READS, *(f"ds_read_{kind}{half}" for kind in _NARROW for half in ("", "_d16", "_d16_hi")))
+@vector(
+    TABLE,
+    *_READS,
+    *(f"ds_read_{kind}{half}" for kind in _NARROW for half in ("", "_d16", "_d16_hi")),
+    operands=DESTINATION_FIRST,
+    effects=Effect.LOAD,
+)
 def read(instruction: Instruction, context: Context) -> Step:
     """Reads of 8 to 128 bits; the narrow ones are widened, or go to half a register."""
     name = form(instruction.opcode).name
@@ -97,7 +104,12 @@ def read(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@vector(TABLE, *(f"ds_read2{stride}_b{bits}" for stride in ("", "st64") for bits in (32, 64)))
+@vector(
+    TABLE,
+    *(f"ds_read2{stride}_b{bits}" for stride in ("", "st64") for bits in (32, 64)),
+    operands=DESTINATION_FIRST,
+    effects=Effect.LOAD,
+)
 def read_two(instruction: Instruction, context: Context) -> Step:
     """Two reads at one base, their offsets in elements, or in 64 elements."""
     bits, factor = _two(instruction)
@@ -127,7 +139,7 @@ def _two(instruction: Instruction) -> tuple[int, int]:
 _WRITES = {"b8": 8, "b16": 16, "b32": 32, "b64": 64, "b96": 96, "b128": 128, "b8_d16_hi": 8, "b16_d16_hi": 16}
 
 
-@vector(TABLE, *(f"ds_write_{kind}" for kind in _WRITES))
+@vector(TABLE, *(f"ds_write_{kind}" for kind in _WRITES), operands=NO_DESTINATION, effects=Effect.STORE)
 def write_one(instruction: Instruction, context: Context) -> Step:
     """Writes of 8 to 128 bits, from the low or the high half of a register where they are narrow."""
     kind = form(instruction.opcode).name.removeprefix("ds_write_")
@@ -148,7 +160,12 @@ def write_one(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@vector(TABLE, *(f"ds_write2{stride}_b{bits}" for stride in ("", "st64") for bits in (32, 64)))
+@vector(
+    TABLE,
+    *(f"ds_write2{stride}_b{bits}" for stride in ("", "st64") for bits in (32, 64)),
+    operands=NO_DESTINATION,
+    effects=Effect.STORE,
+)
 def write_two(instruction: Instruction, context: Context) -> Step:
     """Two writes at one base, their offsets in elements, or in 64 elements."""
     bits, factor = _two(instruction)

@@ -157,7 +157,7 @@ def changed_sign(machine: Machine, name: str, value: Value, bits: int) -> Value:
     changed = machine.domain.floating(name, [value], bits)
     if isinstance(changed, Lanes):
         quiet = value.meta & L.QUIET if isinstance(value, Lanes) else 0
-        changed = Lanes(bits, changed.words, L.without(changed.meta, L.QUIET) | quiet)
+        changed = L.flagged(L.bare(changed, L.QUIET), quiet)
     return changed
 
 

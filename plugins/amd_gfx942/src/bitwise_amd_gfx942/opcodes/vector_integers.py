@@ -18,6 +18,7 @@ from bitwise_amd_gfx942.opcodes.selected_parts import widened_half
 from bitwise_core.asm import Immediate, Instruction
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.logic import combine
 from bitwise_core.machine.pieces import concat, cut
@@ -54,7 +55,7 @@ def _reversed(compute: Compute) -> Compute:
 
 @vector(
     TABLE, "v_add_u32", "v_sub_u32", "v_subrev_u32", "v_add_i32", "v_sub_i32", "v_add_u16", "v_sub_u16",
-    "v_subrev_u16", "v_add_i16", "v_sub_i16",
+    "v_subrev_u16", "v_add_i16", "v_sub_i16", operands=DESTINATION_FIRST, effects=Effect.NONE
 )  # fmt: skip
 def add(instruction: Instruction, context: Context) -> Step:
     """Sums and differences that wrap; `clamp` saturates unsigned ones."""
@@ -91,7 +92,7 @@ _ENCODED = (
 )  # fmt: skip
 
 
-@vector(TABLE, "v_mul_lo_u32", "v_mul_lo_i32", "v_mul_lo_u16")
+@vector(TABLE, "v_mul_lo_u32", "v_mul_lo_i32", "v_mul_lo_u16", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def multiply(instruction: Instruction, context: Context) -> Step:
     """The low half of a product."""
     bits = int(form(instruction.opcode).name[-2:])
@@ -107,7 +108,7 @@ def _high_signed(a: Array, b: Array) -> Array:
     return (found >> 32).astype(np.int32).view(np.uint32)
 
 
-@vector(TABLE, "v_mul_hi_u32", "v_mul_hi_i32")
+@vector(TABLE, "v_mul_hi_u32", "v_mul_hi_i32", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def multiply_high(instruction: Instruction, context: Context) -> Step:
     """The high half of a product."""
     if form(instruction.opcode).name.endswith("u32"):
@@ -125,7 +126,7 @@ def _narrow(is_signed: bool) -> Compute:
     return integer(f"low 24 bits.{'s' if is_signed else 'u'}32", 32, lambda a: _low_24(a, is_signed))
 
 
-@vector(TABLE, "v_mul_hi_u32_u24", "v_mul_hi_i32_i24")
+@vector(TABLE, "v_mul_hi_u32_u24", "v_mul_hi_i32_i24", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def multiply_24_high(instruction: Instruction, context: Context) -> Step:
     """The bits above the low 32 of a product of the sources' low 24, with its sign."""
     is_signed = "_i24" in form(instruction.opcode).name
@@ -138,7 +139,15 @@ def multiply_24_high(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, ("b32", "b32"), 32, compute)
 
 
-@vector(TABLE, "v_mad_u16", "v_mad_i16", "v_mad_legacy_u16", "v_mad_legacy_i16")
+@vector(
+    TABLE,
+    "v_mad_u16",
+    "v_mad_i16",
+    "v_mad_legacy_u16",
+    "v_mad_legacy_i16",
+    operands=DESTINATION_FIRST,
+    effects=Effect.NONE,
+)
 def multiply_add_16(instruction: Instruction, context: Context) -> Step:
     """The low 16 bits of a product and a sum; the legacy forms clear the register's high half, the others keep it."""
 
@@ -149,7 +158,15 @@ def multiply_add_16(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, ("b16",) * 3, 16, compute, keeps_high=keeps)
 
 
-@vector(TABLE, "v_mul_u32_u24", "v_mul_i32_i24", "v_mad_u32_u24", "v_mad_i32_i24")
+@vector(
+    TABLE,
+    "v_mul_u32_u24",
+    "v_mul_i32_i24",
+    "v_mad_u32_u24",
+    "v_mad_i32_i24",
+    operands=DESTINATION_FIRST,
+    effects=Effect.NONE,
+)
 def multiply_24(instruction: Instruction, context: Context) -> Step:
     """The low 32 bits of a product of the sources' low 24, and a sum."""
     name = form(instruction.opcode).name
@@ -164,7 +181,7 @@ def multiply_24(instruction: Instruction, context: Context) -> Step:
 
 @vector(
     TABLE, "v_lshlrev_b32", "v_lshrrev_b32", "v_ashrrev_i32", "v_lshlrev_b64", "v_lshrrev_b64", "v_ashrrev_i64",
-    "v_lshlrev_b16", "v_lshrrev_b16", "v_ashrrev_i16",
+    "v_lshlrev_b16", "v_lshrrev_b16", "v_ashrrev_i16", operands=DESTINATION_FIRST, effects=Effect.NONE
 )  # fmt: skip
 def shift(instruction: Instruction, context: Context) -> Step:
     """Shifts of the second source by the first one's lowest bits."""
@@ -205,7 +222,17 @@ def by_low_bits(machine: Machine, root: str, value: Value, amount: Value, bits: 
     return shifted(machine, root, value, by, bits, is_signed=is_signed)
 
 
-@vector(TABLE, "v_lshl_add_u32", "v_add_lshl_u32", "v_lshl_add_u64", "v_add3_u32", "v_xad_u32", "v_lshl_or_b32")
+@vector(
+    TABLE,
+    "v_lshl_add_u32",
+    "v_add_lshl_u32",
+    "v_lshl_add_u64",
+    "v_add3_u32",
+    "v_xad_u32",
+    "v_lshl_or_b32",
+    operands=DESTINATION_FIRST,
+    effects=Effect.NONE,
+)
 def three(instruction: Instruction, context: Context) -> Step:
     """Two operations of three sources."""
     name = form(instruction.opcode).name
@@ -234,14 +261,31 @@ def three(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, (f"b{bits}", "b32", f"b{bits}"), bits, compute)
 
 
-@vector(TABLE, "v_min_i32", "v_min_u32", "v_max_i32", "v_max_u32", "v_min_i16", "v_min_u16", "v_max_i16", "v_max_u16")
+@vector(
+    TABLE,
+    "v_min_i32",
+    "v_min_u32",
+    "v_max_i32",
+    "v_max_u32",
+    "v_min_i16",
+    "v_min_u16",
+    "v_max_i16",
+    "v_max_u16",
+    operands=DESTINATION_FIRST,
+    effects=Effect.NONE,
+)
 def extremum(instruction: Instruction, context: Context) -> Step:
     """The lesser or the greater of two numbers."""
     verb, kind, bits = _extremum_of(instruction)
     return lanewise(instruction, (f"b{bits}",) * 2, bits, of_two(verb, kind))
 
 
-@vector(TABLE, *(f"v_{verb}3_{kind}" for verb in ("min", "max") for kind in ("i32", "u32", "i16", "u16")))
+@vector(
+    TABLE,
+    *(f"v_{verb}3_{kind}" for verb in ("min", "max") for kind in ("i32", "u32", "i16", "u16")),
+    operands=DESTINATION_FIRST,
+    effects=Effect.NONE,
+)
 def extremum_of_three(instruction: Instruction, context: Context) -> Step:
     """The least or the greatest of three numbers."""
     verb, kind, bits = _extremum_of(instruction)
@@ -253,7 +297,7 @@ def extremum_of_three(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, (f"b{bits}",) * 3, bits, compute, keeps_high=True)
 
 
-@vector(TABLE, "v_med3_i32", "v_med3_u32", "v_med3_i16", "v_med3_u16")
+@vector(TABLE, "v_med3_i32", "v_med3_u32", "v_med3_i16", "v_med3_u16", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def median(instruction: Instruction, context: Context) -> Step:
     """The middle one of three numbers."""
     _, kind, bits = _extremum_of(instruction)

@@ -16,6 +16,7 @@ from bitwise_amd_gfx942.opcodes.selected_parts import widened, widened_half
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
 from bitwise_core.asm import Immediate, Instruction, Modified
 from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect, Operands
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.logic import combine
 from bitwise_core.machine.pieces import choose, concat, cut
@@ -31,7 +32,16 @@ def complement(machine: Machine, value: Value) -> Value:
     return apply_integer(machine, "not.b32", [value], 32, np.bitwise_not)
 
 
-@vector(TABLE, "v_and_b32", "v_or_b32", "v_xor_b32", "v_xnor_b32", "v_not_b32")
+@vector(
+    TABLE,
+    "v_and_b32",
+    "v_or_b32",
+    "v_xor_b32",
+    "v_xnor_b32",
+    "v_not_b32",
+    operands=DESTINATION_FIRST,
+    effects=Effect.NONE,
+)
 def logic(instruction: Instruction, context: Context) -> Step:
     """Logic of words."""
     verb = form(instruction.opcode).name.split("_")[1]
@@ -45,7 +55,7 @@ def logic(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, ("b32", "b32"), 32, compute)
 
 
-@vector(TABLE, "v_or3_b32", "v_and_or_b32", "v_xor3_b32")
+@vector(TABLE, "v_or3_b32", "v_and_or_b32", "v_xor3_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def logic_of_three(instruction: Instruction, context: Context) -> Step:
     """Two logical operations of three words."""
     first, second = {"or3": ("or", "or"), "and": ("and", "or"), "xor3": ("xor", "xor")}[
@@ -58,7 +68,7 @@ def logic_of_three(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, ("b32",) * 3, 32, compute)
 
 
-@vector(TABLE, "v_bfi_b32")
+@vector(TABLE, "v_bfi_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def insert(instruction: Instruction, context: Context) -> Step:
     """Each bit of the second source where the first one's is set, else of the third."""
 
@@ -70,7 +80,7 @@ def insert(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, ("b32",) * 3, 32, compute)
 
 
-@vector(TABLE, "v_bfe_u32", "v_bfe_i32")
+@vector(TABLE, "v_bfe_u32", "v_bfe_i32", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def extract(instruction: Instruction, context: Context) -> Step:
     """A field by its offset and width, the lowest 5 bits of the other sources."""
     is_signed = form(instruction.opcode).name.endswith("i32")
@@ -111,7 +121,7 @@ def _one(value: Value) -> int | None:
     return int(value.flat[0]) & 31 if isinstance(value, np.ndarray) and value.size == 1 else None
 
 
-@vector(TABLE, "v_bfrev_b32")
+@vector(TABLE, "v_bfrev_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def reverse(instruction: Instruction, context: Context) -> Step:
     """The bits in reverse."""
 
@@ -123,7 +133,9 @@ def reverse(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, ("b32",), 32, integer("brev.b32", 32, evaluate))
 
 
-@vector(TABLE, "v_ffbh_u32", "v_ffbh_i32", "v_ffbl_b32", "v_bcnt_u32_b32")
+@vector(
+    TABLE, "v_ffbh_u32", "v_ffbh_i32", "v_ffbl_b32", "v_bcnt_u32_b32", operands=DESTINATION_FIRST, effects=Effect.NONE
+)
 def count_bits(instruction: Instruction, context: Context) -> Step:
     """The place of the highest bit (or of the first unlike the sign) from the top, of the lowest; how many are set."""
     name = form(instruction.opcode).name
@@ -144,7 +156,7 @@ def count_bits(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, kinds, 32, integer(what, 32, evaluate))
 
 
-@vector(TABLE, "v_alignbit_b32", "v_alignbyte_b32")
+@vector(TABLE, "v_alignbit_b32", "v_alignbyte_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def funnel(instruction: Instruction, context: Context) -> Step:
     """A pair of words shifted to the right by bits or bytes, the low word of it."""
     by_bytes = form(instruction.opcode).name == "v_alignbyte_b32"
@@ -178,7 +190,7 @@ def cut_bytes(words: list[Value], places: list[int]) -> Value:
     return concat(parts)
 
 
-@vector(TABLE, "v_perm_b32")
+@vector(TABLE, "v_perm_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def permute(instruction: Instruction, context: Context) -> Step:
     """Four bytes by a selector: 0 to 7 of the second source and then the first, 8 to 11 signs, 12 zeros, above ones."""
 
@@ -229,7 +241,16 @@ def _picked(words: list[Value], places: list[int]) -> Value:
     )
 
 
-@vector(TABLE, "v_mov_b32", "v_mov_b64", "v_accvgpr_mov_b32", "v_accvgpr_read_b32", "v_accvgpr_write_b32")
+@vector(
+    TABLE,
+    "v_mov_b32",
+    "v_mov_b64",
+    "v_accvgpr_mov_b32",
+    "v_accvgpr_read_b32",
+    "v_accvgpr_write_b32",
+    operands=DESTINATION_FIRST,
+    effects=Effect.NONE,
+)
 def move(instruction: Instruction, context: Context) -> Step:
     """Moves, between vector and accumulation registers too."""
     bits = 64 if form(instruction.opcode).name.endswith("64") else 32
@@ -240,7 +261,7 @@ def move(instruction: Instruction, context: Context) -> Step:
     return lanewise(instruction, (f"b{bits}",), bits, lambda machine, value: value)
 
 
-@vector(TABLE, "v_swap_b32")
+@vector(TABLE, "v_swap_b32", operands=Operands(updates=(0, 1)), effects=Effect.NONE)
 def swap(instruction: Instruction, context: Context) -> Step:
     """Two registers change places."""
     left, right = instruction.operands
@@ -255,7 +276,7 @@ def swap(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@vector(TABLE, "v_pack_b32_f16")
+@vector(TABLE, "v_pack_b32_f16", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def pack(instruction: Instruction, context: Context) -> Step:
     """Two halves side by side; a signalling NaN may come out quiet (LLVM packs so what is canonical already)."""
     if any(isinstance(each, Modified) for each in instruction.operands):

@@ -6,6 +6,7 @@ from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
 from bitwise_amd_gfx942.waiting import hazards_of
 from bitwise_core.asm import Instruction
 from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.instruction_info import NO_DESTINATION, Effect
 from bitwise_core.machine.state import Step
 
 TABLE = Table()
@@ -16,13 +17,13 @@ class WaitingTable(Table):
 
     def build(self, instruction: Instruction, context: Context) -> Step:
         """See `OpcodeTable.build`.  Raises UnknownInstruction where the kernel does not wait."""
-        early = hazards_of(context.kernel).get(instruction.line)
+        early = hazards_of(context.kernel, context.arch.opcodes).get(instruction.line)
         if early is not None:
             raise UnknownInstruction(instruction, early)
         return super().build(instruction, context)
 
 
-@TABLE.opcode("s_waitcnt")
+@TABLE.opcode("s_waitcnt", operands=NO_DESTINATION, effects=Effect.NONE)
 def wait(instruction: Instruction, context: Context) -> Step:
     """Values are there as soon as they are asked for in this reading."""
     check_modifiers(instruction)

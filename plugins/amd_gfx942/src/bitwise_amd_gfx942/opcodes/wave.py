@@ -12,12 +12,14 @@ import numpy as np
 
 from bitwise_amd_gfx942.opcodes.acting import acting, vector
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, offset_of
+from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK, implicit
 from bitwise_amd_gfx942.opcodes.lanewise import integer, lanewise
 from bitwise_amd_gfx942.opcodes.sources import Reader, Writer, is_vector, reader, writer
 from bitwise_amd_gfx942.registers import WAVE, agreed, lowest_lane
 from bitwise_core.asm import Instruction
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, UPDATED_FIRST, Effect
 from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Value, settle
 from bitwise_core.machine.pieces import choose, take_threads
@@ -69,7 +71,7 @@ def _exchanged(instruction: Instruction) -> tuple[Callable[[Machine], Array | No
     return addressed, reader(source, "b32", instruction), writer(target, 32, instruction)
 
 
-@vector(TABLE, "ds_bpermute_b32")
+@vector(TABLE, "ds_bpermute_b32", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def permute_back(instruction: Instruction, context: Context) -> Step:
     """Each lane takes the value of the lane whose number times 4 is its address."""
     addressed, value_of, write = _exchanged(instruction)
@@ -84,7 +86,7 @@ def permute_back(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@vector(TABLE, "ds_permute_b32")
+@vector(TABLE, "ds_permute_b32", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def permute_forward(instruction: Instruction, context: Context) -> Step:
     """Each lane sends its value to the lane whose number times 4 is its address; who gets none has 0."""
     addressed, value_of, write = _exchanged(instruction)
@@ -156,7 +158,7 @@ def _by_pattern(offset: int) -> Array:
     raise ValueError(offset)
 
 
-@vector(TABLE, "ds_swizzle_b32")
+@vector(TABLE, "ds_swizzle_b32", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def swizzle(instruction: Instruction, context: Context) -> Step:
     """A fixed exchange within groups of 32 lanes."""
     modifiers = check_modifiers(instruction, "offset").modifiers
@@ -175,7 +177,7 @@ def swizzle(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("v_readlane_b32")
+@TABLE.opcode("v_readlane_b32", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def read_lane(instruction: Instruction, context: Context) -> Step:
     """One lane's value for the whole wave, whether that lane runs or not."""
     check_modifiers(instruction)
@@ -196,7 +198,7 @@ def read_lane(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("v_readfirstlane_b32")
+@TABLE.opcode("v_readfirstlane_b32", operands=implicit(DESTINATION_FIRST, Effect.CROSS_LANE, reads=EXECUTION_MASK))
 def read_first_lane(instruction: Instruction, context: Context) -> Step:
     """The value of the first lane that runs, for the whole wave; of the first of all where none runs."""
     check_modifiers(instruction)
@@ -226,7 +228,7 @@ def one_for_all(value: Value) -> bool:
     return isinstance(value, np.ndarray) and value.shape[1] == 1
 
 
-@TABLE.opcode("v_writelane_b32")
+@TABLE.opcode("v_writelane_b32", operands=UPDATED_FIRST, effects=Effect.CROSS_LANE)
 def write_lane(instruction: Instruction, context: Context) -> Step:
     """One lane's value is replaced, whether that lane runs or not."""
     check_modifiers(instruction)
@@ -245,7 +247,7 @@ def write_lane(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@vector(TABLE, "v_mbcnt_lo_u32_b32", "v_mbcnt_hi_u32_b32")
+@vector(TABLE, "v_mbcnt_lo_u32_b32", "v_mbcnt_hi_u32_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def count_below(instruction: Instruction, context: Context) -> Step:
     """How many bits of a word are set below the lane's own, in the low or the high half of the wave, and a number."""
     high = "_hi_" in instruction.opcode

@@ -15,6 +15,7 @@ from bitwise_core.machine.access import aligned, watched
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.groups import Groups
+from bitwise_core.machine.instruction_info import NO_DESTINATION, Effect
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import choose, concat
 from bitwise_core.machine.state import Machine, Step
@@ -50,7 +51,12 @@ def copies_of(machine: Machine) -> Copies:
     return copies
 
 
-@TABLE.opcode("cp")
+def _effects(instruction: Instruction) -> Effect:
+    copies = Effect.LOAD | Effect.STORE
+    return copies | Effect.ASYNCHRONOUS if instruction.opcode.startswith("cp.async") else copies
+
+
+@TABLE.opcode("cp", operands=NO_DESTINATION, effects=_effects)
 def copy(instruction: Instruction, context: Context) -> Step:
     """cp.async.{ca,cg}, its groups and waits; bulk and tensor copies stand in their own module."""
     parts = instruction.opcode.split(".")

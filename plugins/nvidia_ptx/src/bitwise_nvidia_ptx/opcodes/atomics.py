@@ -6,6 +6,7 @@ Source: PTX ISA 8.7, "Parallel Synchronization and Communication Instructions: a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from bitwise_core.asm import Address, Instruction, Operand, Register, Vector
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.access import in_a_buffer
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
 from bitwise_core.machine.lane_hash import full_hash, term
 from bitwise_core.machine.lanes import Lanes, Value
 from bitwise_core.machine.logic import combine
@@ -28,7 +30,24 @@ TABLE = OpcodeTable()
 _ATOMIC = {"add", "min", "max", "and", "or", "xor"}
 
 
-@TABLE.opcode("atom", "red")
+def atomic_info(instruction: Instruction) -> InstructionInfo:
+    """atom and red: outside shared memory, what threads leave may depend on their order, and what atom returns does."""
+    root, *modifiers = instruction.opcode.split(".")
+    returns = root == "atom"
+    effects = Effect.LOAD | Effect.STORE if returns else Effect.STORE
+    info = (DESTINATION_FIRST if returns else NO_DESTINATION).info(instruction, effects)
+    if "shared" in modifiers:
+        return info
+    floats = modifiers[-1].startswith(("f", "bf")) and "add" in modifiers
+    unordered = floats or not {"exch", "cas", "inc", "dec"}.isdisjoint(modifiers)
+    return replace(
+        info,
+        nondeterminism="an atomic operation's result depends on the order of threads" if unordered else None,
+        nondeterministic_result="an atomic operation gives back a value that depends on the order of threads",
+    )
+
+
+@TABLE.opcode("atom", "red", operands=atomic_info)
 def atomic(instruction: Instruction, context: Context) -> Step:
     """atom and red on global memory: each active lane contributes; the old value depends on the order of threads."""
     root, *modifiers, kind = instruction.opcode.split(".")
@@ -55,7 +74,9 @@ def atomic(instruction: Instruction, context: Context) -> Step:
         address = machine.known(target_address)
         if address is None or machine.condition is not None:
             values = [machine.read_bits(item, bits * packed) for item in items]
-            buffers = buffers_of(machine, pointer_parameters(context.kernel, base)) if base else None
+            buffers = (
+                buffers_of(machine, pointer_parameters(context.kernel, base, context.arch.opcodes)) if base else None
+            )
             _contribute(machine, name, target_address, values, line, buffers)
             _write_old(machine, destination, bits * packed, line)
             return

@@ -5,16 +5,29 @@ Source: PTX ISA 8.7, "Extended-Precision Integer Arithmetic Instructions".
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from bitwise_core.asm import Instruction, Register
 from bitwise_core.machine.arch import Context, UnknownInstruction
+from bitwise_core.machine.instruction_info import Effect, InstructionInfo
 from bitwise_core.machine.lanes import Array
 from bitwise_core.machine.state import Machine, Step
 from bitwise_core.machine.steps import apply_integer
 
 CARRY = Register("%carry flag")
 """The condition code's carry, kept like a register of 32 bits (0 or 1)."""
+
+
+_FLAG = frozenset({CARRY.name})
+
+
+def with_carry_info(info: InstructionInfo, instruction: Instruction) -> InstructionInfo:
+    """The info of a sum or product with the carry flag, which addc and madc read and .cc writes."""
+    if instruction.opcode.startswith(("addc", "madc")):
+        info = replace(info, reads=info.reads | _FLAG, effects=Effect.NONE)
+    return replace(info, writes=info.writes | _FLAG) if ".cc" in instruction.opcode else info
 
 
 def with_carry(instruction: Instruction, context: Context) -> Step:

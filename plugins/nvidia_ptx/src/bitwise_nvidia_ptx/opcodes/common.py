@@ -8,6 +8,7 @@ import numpy as np
 
 from bitwise_core.asm import Instruction, Operand, Paired
 from bitwise_core.machine.arch import UnknownInstruction
+from bitwise_core.machine.instruction_info import Effect
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step
@@ -23,6 +24,14 @@ PACKED = {"f16x2": ("f16", 2), "bf16x2": ("bf16", 2), "f32x2": ("f32", 2), "e4m3
 
 PACKED_INTEGERS = {"u16x2": ("u16", 2), "s16x2": ("s16", 2)}
 """The same of integers, which add, min and max take."""
+
+
+_FLOATS = frozenset({"f16", "f32", "f64", "bf16", "f16x2", "bf16x2", "e4m3x2", "e5m2x2"})
+
+
+def integer_unless_float(instruction: Instruction) -> Effect:
+    """The effects of arithmetic that is plain integer arithmetic unless it names a floating-point type."""
+    return Effect.INTEGER if _FLOATS.isdisjoint(instruction.opcode.split(".")) else Effect.NONE
 
 
 def type_bits(name: str) -> int:

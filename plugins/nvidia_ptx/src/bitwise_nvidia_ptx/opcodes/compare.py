@@ -15,6 +15,7 @@ from bitwise_core.machine.comparisons import (
     compare_as_floats,
     compare_as_integers,
 )
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.machine.lanes import Value
 from bitwise_core.machine.logic import combine
 from bitwise_core.machine.pieces import choose
@@ -23,6 +24,7 @@ from bitwise_nvidia_ptx.opcodes.common import (
     FORMATS,
     PACKED,
     check_modifiers,
+    integer_unless_float,
     is_integer,
     type_bits,
     write_pair,
@@ -42,7 +44,8 @@ def compare(machine: Machine, operator: str, kind: str, left: Value, right: Valu
     return compare_as_floats(machine, operator, FORMATS[kind], left, right, flush=flush)
 
 
-@TABLE.opcode("setp", "set")
+@TABLE.opcode("setp", operands=DESTINATION_FIRST, effects=integer_unless_float)
+@TABLE.opcode("set", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def set_predicate(instruction: Instruction, context: Context) -> Step:
     """setp.op{.bool}{.ftz}.type p{|q}, a, b{, c}, and set with a 32-bit result."""
     root, operator, *modifiers = instruction.opcode.split(".")
@@ -86,7 +89,7 @@ def _set_register(instruction: Instruction, operator: str, modifiers: list[str])
     return step
 
 
-@TABLE.opcode("selp")
+@TABLE.opcode("selp", operands=DESTINATION_FIRST, effects=integer_unless_float)
 def select(instruction: Instruction, context: Context) -> Step:
     """selp.type d, a, b, p."""
     kind = instruction.opcode.split(".")[1]

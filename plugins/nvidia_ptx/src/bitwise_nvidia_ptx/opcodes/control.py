@@ -8,16 +8,23 @@ from __future__ import annotations
 from bitwise_core.asm import Instruction, Symbol, Vector
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
 from bitwise_core.machine.state import Barrier, Call, Control, Exit, Machine, Return, Step
 from bitwise_core.machine.steps import branch
 
 TABLE = OpcodeTable()
 
 
-TABLE.opcode("bra")(branch)
+TABLE.opcode("bra", operands=NO_DESTINATION, effects=Effect.BRANCH)(branch)
 
 
-@TABLE.opcode("ret", "exit")
+@TABLE.opcode("brx", operands=NO_DESTINATION, effects=Effect.BRANCH)
+def indexed_branch(instruction: Instruction, context: Context) -> Step:
+    """A branch to an entry of a list of labels is not modelled."""
+    raise UnknownInstruction(instruction)
+
+
+@TABLE.opcode("ret", "exit", operands=NO_DESTINATION, effects=Effect.END)
 def end(instruction: Instruction, context: Context) -> Step:
     """ret from a function returns to its caller; ret and exit end the thread in an entry."""
     if instruction.opcode.startswith("exit") and not context.kernel.entry:
@@ -30,7 +37,8 @@ def end(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("trap", "brkpt")
+@TABLE.opcode("trap", operands=NO_DESTINATION, effects=Effect.END)
+@TABLE.opcode("brkpt", operands=NO_DESTINATION, effects=Effect.NONE)
 def trap(instruction: Instruction, context: Context) -> Step:
     """A trap ends the launch without a result."""
 
@@ -40,7 +48,7 @@ def trap(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("call")
+@TABLE.opcode("call", operands=DESTINATION_FIRST, effects=Effect.CALL)
 def call(instruction: Instruction, context: Context) -> Step:
     """call of a device function whose body is in the module."""
     returns, function, arguments = instruction.operands
@@ -59,7 +67,14 @@ def call(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("bar", "barrier")
+def barrier_info(instruction: Instruction) -> InstructionInfo:
+    """A barrier that reduces a predicate over the block has a destination and passes values between threads."""
+    if "red" in instruction.opcode.split("."):
+        return DESTINATION_FIRST.info(instruction, Effect.BARRIER | Effect.CROSS_LANE)
+    return NO_DESTINATION.info(instruction, Effect.BARRIER)
+
+
+@TABLE.opcode("bar", "barrier", operands=barrier_info)
 def barrier(instruction: Instruction, context: Context) -> Step:
     """bar.sync, barrier.sync and bar.warp.sync; an arrival that does not wait is not modelled."""
     parts = instruction.opcode.split(".")
@@ -84,7 +99,9 @@ def barrier(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("setmaxnreg", "griddepcontrol", "nanosleep", "pragma", "nop")
+@TABLE.opcode(
+    "setmaxnreg", "griddepcontrol", "nanosleep", "pragma", "nop", operands=NO_DESTINATION, effects=Effect.NONE
+)
 def nothing(instruction: Instruction, context: Context) -> Step:
     """Register budgets, launch dependencies and pauses compute nothing."""
 

@@ -10,6 +10,7 @@ import numpy as np
 from bitwise_core.asm import Instruction
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step
@@ -19,6 +20,7 @@ from bitwise_nvidia_ptx.opcodes.common import (
     FORMATS,
     PACKED,
     check_modifiers,
+    integer_unless_float,
     is_integer,
     signed,
     type_bits,
@@ -33,7 +35,7 @@ _OPTIONS = {"ftz", "sat", "satfinite", "relu"}
 _RANK = {"e4m3": 0, "e5m2": 0, "f16": 1, "bf16": 1, "tf32": 2, "f32": 2, "f64": 3}
 
 
-@TABLE.opcode("cvt")
+@TABLE.opcode("cvt", operands=DESTINATION_FIRST, effects=integer_unless_float)
 def convert(instruction: Instruction, context: Context) -> Step:
     """cvt.{rounding}.{ftz,sat,satfinite,relu}.destination.source; packed forms convert element by element."""
     _, *modifiers, to, source = instruction.opcode.split(".")

@@ -2,7 +2,7 @@
 
 Source: PTX ISA 8.7, sections "Floating Point Instructions", "Half Precision Floating Point Instructions" and "cvt".
 An approximation is an operation of its architecture: its name carries the architecture's.
-add, sub and mul without a rounding mean round to nearest here; whether the assembler fuses them is settled
+add, sub and mul without a rounding mean round to nearest here; which of them the assembler fuses is audited
 before the text is read.
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 from bitwise_core.asm import Instruction, Operand
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.machine.lanes import Array
 from bitwise_core.machine.logic import combine
 from bitwise_core.machine.pieces import concat, cut
@@ -68,7 +69,7 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
     if root == "div" and ("full" in modifiers or "approx" in modifiers):
         check_modifiers(instruction, modifiers, {"full", "approx", "ftz"})
         method = "full" if "full" in modifiers else "approx"
-        known = known_suffix(operands[1], context.kernel, instruction)
+        known = known_suffix(operands[1], context, instruction)
         return _lanewise(
             instruction, f"div.{method}{known}{_suffix(modifiers)}.{form}@{context.arch.name}", kind, operands
         )
@@ -79,7 +80,7 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
     return _lanewise(instruction, f"{root}.{rounding}{_suffix(modifiers)}.{form}", kind, operands)
 
 
-@TABLE.opcode("fma")
+@TABLE.opcode("fma", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def fused(instruction: Instruction, context: Context) -> Step:
     """fma with one rounding."""
     _, *modifiers, kind = instruction.opcode.split(".")
@@ -139,7 +140,9 @@ def _three(instruction: Instruction, name: str, kind: str) -> Step:
 _POSITIVE = L.NOT_NEGATIVE | L.NOT_MINUS_ZERO
 
 
-@TABLE.opcode("ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh")
+@TABLE.opcode(
+    "ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh", operands=DESTINATION_FIRST, effects=Effect.NONE
+)
 def function(instruction: Instruction, context: Context) -> Step:
     """Roots exactly rounded where PTX says so, and named approximations."""
     root, *modifiers, kind = instruction.opcode.split(".")
@@ -151,12 +154,12 @@ def function(instruction: Instruction, context: Context) -> Step:
         return _lanewise(instruction, f"{root}.{rounding}{_suffix(modifiers)}.{form}", kind, operands)
     if "approx" not in modifiers:
         raise UnknownInstruction(instruction)
-    known = known_suffix(operands[0], context.kernel, instruction)
+    known = known_suffix(operands[0], context, instruction)
     name = f"{root}.approx{known}{_suffix(modifiers)}.{form}@{context.arch.name}"
     return _lanewise(instruction, name, kind, operands, _POSITIVE if root == "ex2" else 0)
 
 
-@TABLE.opcode("testp")
+@TABLE.opcode("testp", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def test_property(instruction: Instruction, context: Context) -> Step:
     """testp.{finite,infinite,number,notanumber,normal,subnormal}."""
     _, prop, kind = instruction.opcode.split(".")

@@ -12,16 +12,18 @@ import numpy as np
 from bitwise_core.asm import Instruction
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect, InstructionInfo
 from bitwise_core.machine.lanes import Array
 from bitwise_core.machine.shifts import shifted
 from bitwise_core.machine.state import Machine, Step
 from bitwise_core.machine.steps import apply_integer
 from bitwise_nvidia_ptx.opcodes import floating
-from bitwise_nvidia_ptx.opcodes.carries import with_carry
+from bitwise_nvidia_ptx.opcodes.carries import with_carry, with_carry_info
 from bitwise_nvidia_ptx.opcodes.common import (
     PACKED_INTEGERS,
     check_modifiers,
     integer_step,
+    integer_unless_float,
     is_integer,
     signed,
     type_bits,
@@ -87,7 +89,12 @@ def _remainder(a: Array, b: Array, is_signed: bool) -> Array:
     return found
 
 
-@TABLE.opcode("add", "sub", "mul", "mad", "div", "rem", "addc", "madc")
+def arithmetic_info(instruction: Instruction) -> InstructionInfo:
+    """Two or three sources and a destination; extended precision has a carry flag too."""
+    return with_carry_info(DESTINATION_FIRST.info(instruction, integer_unless_float(instruction)), instruction)
+
+
+@TABLE.opcode("add", "sub", "mul", "mad", "div", "rem", "addc", "madc", operands=arithmetic_info)
 def arithmetic(instruction: Instruction, context: Context) -> Step:
     """add, sub, mul.{lo,hi,wide}, mad, div, rem; floating-point forms go to their own table."""
     root, *modifiers, kind = instruction.opcode.split(".")
@@ -137,7 +144,7 @@ def _product(instruction: Instruction, root: str, part: str, kind: str, bits: in
     return step
 
 
-@TABLE.opcode("neg", "abs", "min", "max")
+@TABLE.opcode("neg", "abs", "min", "max", operands=DESTINATION_FIRST, effects=integer_unless_float)
 def unary_or_extremum(instruction: Instruction, context: Context) -> Step:
     """neg, abs, min, max of integers; floating-point forms go to their own table."""
     root, *modifiers, kind = instruction.opcode.split(".")
@@ -163,7 +170,7 @@ def unary_or_extremum(instruction: Instruction, context: Context) -> Step:
     return integer_step(instruction, f"{root}.{kind}", extremum, (bits, bits), bits, gathers=True, packed=packed)
 
 
-@TABLE.opcode("shl", "shr")
+@TABLE.opcode("shl", "shr", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 def shift(instruction: Instruction, context: Context) -> Step:
     """Shifts; an amount of the width or more clears (or fills with the sign).  Byte shifts move pieces."""
     root, kind = instruction.opcode.split(".")
@@ -184,7 +191,7 @@ def _check_field(bits: int, position: Array, length: Array) -> None:
         raise Unreadable("a bit field's position or length is above 255, which PTX leaves open")
 
 
-@TABLE.opcode("bfe")
+@TABLE.opcode("bfe", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 def bit_field_extract(instruction: Instruction, context: Context) -> Step:
     """bfe: `length` bits from `position`, sign-extended for signed types."""
     kind = instruction.opcode.split(".")[1]
@@ -211,7 +218,7 @@ def bit_field_extract(instruction: Instruction, context: Context) -> Step:
     return integer_step(instruction, f"bfe.{kind}", evaluate, (bits, 32, 32), bits)
 
 
-@TABLE.opcode("bfi")
+@TABLE.opcode("bfi", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 def bit_field_insert(instruction: Instruction, context: Context) -> Step:
     """bfi: the low `length` bits of a put into b at `position`."""
     bits = type_bits(instruction.opcode.split(".")[1])
@@ -228,7 +235,7 @@ def bit_field_insert(instruction: Instruction, context: Context) -> Step:
     return integer_step(instruction, f"bfi.b{bits}", evaluate, (bits, bits, 32, 32), bits)
 
 
-@TABLE.opcode("shf")
+@TABLE.opcode("shf", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 def funnel_shift(instruction: Instruction, context: Context) -> Step:
     """shf.{l,r}.{wrap,clamp}.b32: a 64-bit pair shifted, one word kept."""
     _, direction, mode, kind = instruction.opcode.split(".")
@@ -244,7 +251,7 @@ def funnel_shift(instruction: Instruction, context: Context) -> Step:
     return integer_step(instruction, instruction.opcode, evaluate, (32, 32, 32), 32)
 
 
-@TABLE.opcode("popc", "clz", "brev", "bfind")
+@TABLE.opcode("popc", "clz", "brev", "bfind", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def bit_count(instruction: Instruction, context: Context) -> Step:
     """popc, clz, brev, bfind over the bits of each known number."""
     root, *modifiers, kind = instruction.opcode.split(".")
@@ -272,7 +279,7 @@ def bit_count(instruction: Instruction, context: Context) -> Step:
     return integer_step(instruction, instruction.opcode, evaluate, (bits,), out)
 
 
-@TABLE.opcode("copysign")
+@TABLE.opcode("copysign", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def copy_sign(instruction: Instruction, context: Context) -> Step:
     """copysign.{f32,f64} d, a, b: the sign of a on the magnitude of b."""
     bits = type_bits(instruction.opcode.split(".")[1])
@@ -285,7 +292,22 @@ def copy_sign(instruction: Instruction, context: Context) -> Step:
     return integer_step(instruction, f"copysign.b{bits}", evaluate, (bits, bits), bits)
 
 
-@TABLE.opcode("sad", "mul24", "mad24", "dp4a", "dp2a")
+@TABLE.opcode("sad", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
+def absolute_difference(instruction: Instruction, context: Context) -> Step:
+    """sad.type d, a, b, c: the distance of a and b, added to c."""
+    _, *modifiers, kind = instruction.opcode.split(".")
+    check_modifiers(instruction, modifiers, set())
+    bits, is_signed = type_bits(kind), kind[0] == "s"
+
+    def evaluate(a: Array, b: Array, c: Array) -> Array:
+        less = signed(a) < signed(b) if is_signed else a < b
+        total: Array = c + np.where(less, b - a, a - b)
+        return total
+
+    return integer_step(instruction, f"sad.{kind}", evaluate, (bits, bits, bits), bits)
+
+
+@TABLE.opcode("mul24", "mad24", "dp4a", "dp2a", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def small_products(instruction: Instruction, context: Context) -> Step:
     """dp4a: four byte products added to an accumulator."""
     root, *kinds = instruction.opcode.split(".")

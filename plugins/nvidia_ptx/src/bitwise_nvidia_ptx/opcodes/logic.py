@@ -9,6 +9,7 @@ import numpy as np
 
 from bitwise_core.asm import Immediate, Instruction
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.logic import combine
 from bitwise_core.machine.pieces import choose, concat, cut
@@ -19,7 +20,7 @@ from bitwise_nvidia_ptx.opcodes.common import integer_step, type_bits
 TABLE = OpcodeTable()
 
 
-@TABLE.opcode("and", "or", "xor")
+@TABLE.opcode("and", "or", "xor", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 def bitwise(instruction: Instruction, context: Context) -> Step:
     """Bitwise operations of two operands, predicates included."""
     root, kind = instruction.opcode.split(".")
@@ -33,7 +34,8 @@ def bitwise(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("not", "cnot")
+@TABLE.opcode("not", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
+@TABLE.opcode("cnot", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def complement(instruction: Instruction, context: Context) -> Step:
     """not of bits or of a predicate."""
     root, kind = instruction.opcode.split(".")
@@ -50,7 +52,7 @@ def complement(instruction: Instruction, context: Context) -> Step:
     return integer_step(instruction, f"not.b{bits}", np.bitwise_not, (bits,), bits)
 
 
-@TABLE.opcode("lop3")
+@TABLE.opcode("lop3", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
 def three_operands(instruction: Instruction, context: Context) -> Step:
     """lop3.b32: any function of three bits by its truth table."""
     if instruction.opcode != "lop3.b32" or len(instruction.operands) != 5:
@@ -74,7 +76,7 @@ def three_operands(instruction: Instruction, context: Context) -> Step:
     return integer_step(shorter, f"lop3 {truth}", evaluate, (32, 32, 32), 32)
 
 
-@TABLE.opcode("prmt")
+@TABLE.opcode("prmt", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def permute_bytes(instruction: Instruction, context: Context) -> Step:
     """prmt.b32 in its generic mode: four bytes chosen from eight, or the sign of one."""
     if instruction.opcode != "prmt.b32":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,13 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine.access import read_shared, write_shared
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import (
+    DESTINATION_FIRST,
+    NO_DESTINATION,
+    Accumulation,
+    Effect,
+    InstructionInfo,
+)
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.matrix import FusedStep, IntegerProducts
 from bitwise_core.machine.pieces import concat, cut, take_threads
@@ -25,6 +33,7 @@ from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx.opcodes.common import FORMATS
 from bitwise_nvidia_ptx.opcodes.fragments import accumulate, vectors
 
+_DEPTH = re.compile(r"\.m\d+n\d+k(\d+)\.")
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 ELEMENT_BITS = {"f64": 64, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
 _LARGEST = {"s8": 128, "u8": 255}
@@ -48,10 +57,25 @@ def integer_products(k: int, result: str, left: str, right: str, *, clamps: bool
 def table(same_steps: Mapping[str, str]) -> OpcodeTable:
     """The warp's matrix instructions; `same_steps` as in `architecture.nvidia_arch`."""
     found = OpcodeTable()
-    found.opcode("mma")(partial(_multiply, same_steps))
-    found.opcode("ldmatrix")(load_matrices)
-    found.opcode("stmatrix")(store_matrices)
+    found.opcode("mma", operands=multiply_info)(partial(_multiply, same_steps))
+    found.opcode("ldmatrix", operands=DESTINATION_FIRST, effects=Effect.LOAD | Effect.CROSS_LANE)(load_matrices)
+    found.opcode("stmatrix", operands=NO_DESTINATION, effects=Effect.STORE | Effect.CROSS_LANE)(store_matrices)
     return found
+
+
+def depth_of(opcode: str) -> int:
+    """The k of a matrix instruction's shape (0: it names none)."""
+    found = _DEPTH.search(opcode)
+    return int(found[1]) if found else 0
+
+
+def multiply_info(instruction: Instruction) -> InstructionInfo:
+    """mma.sync adds its products to its fourth operand."""
+    info = DESTINATION_FIRST.info(instruction, Effect.CROSS_LANE)
+    if len(instruction.operands) < 4:
+        return info
+    result, accumulator = instruction.operands[0], instruction.operands[3]
+    return replace(info, accumulation=Accumulation(result, accumulator, depth_of(instruction.opcode)))
 
 
 def _multiply(same_steps: Mapping[str, str], instruction: Instruction, context: Context) -> Step:

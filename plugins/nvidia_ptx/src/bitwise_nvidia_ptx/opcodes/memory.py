@@ -7,6 +7,7 @@ Caching, eviction and volatility hints do not change what is read or written and
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -17,12 +18,13 @@ from bitwise_core.machine import local_memory
 from bitwise_core.machine.access import aligned, load_global, read_shared, store_global, write_shared
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx.literals import pointer_parameters
-from bitwise_nvidia_ptx.opcodes.common import type_bits
+from bitwise_nvidia_ptx.opcodes.common import integer_unless_float, type_bits
 
 TABLE = OpcodeTable()
 
@@ -39,7 +41,14 @@ HINTS = {
 _SPACES = {"global", "shared", "shared::cta", "param", "param::entry", "param::func", "const", "local"}
 
 
-@TABLE.opcode("mov")
+_MOVES_INTEGERS = Effect.MOVE | Effect.INTEGER
+
+
+def _move_effects(instruction: Instruction) -> Effect:
+    return _MOVES_INTEGERS if integer_unless_float(instruction) is Effect.INTEGER else Effect.MOVE
+
+
+@TABLE.opcode("mov", operands=DESTINATION_FIRST, effects=_move_effects)
 def move(instruction: Instruction, context: Context) -> Step:
     """mov of registers, literals, addresses of symbols, and packing or unpacking of vectors."""
     kind = instruction.opcode.split(".")[1]
@@ -62,7 +71,8 @@ def move(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("cvta", "isspacep")
+@TABLE.opcode("cvta", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
+@TABLE.opcode("isspacep", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def convert_address(instruction: Instruction, context: Context) -> Step:
     """Generic addresses of global memory are the global addresses; shared ones keep theirs too (they are small)."""
     if instruction.opcode.startswith("isspacep"):
@@ -115,7 +125,16 @@ def _elements(operand: Operand, count: int, instruction: Instruction) -> tuple[O
     return items
 
 
-@TABLE.opcode("ld", "ldu")
+def load_info(instruction: Instruction) -> InstructionInfo:
+    """A strong load outside shared memory may find what other blocks are writing."""
+    info = DESTINATION_FIRST.info(instruction, Effect.LOAD)
+    root, *modifiers = instruction.opcode.split(".")
+    if root != "ld" or "shared" in modifiers or {"acquire", "relaxed", "volatile"}.isdisjoint(modifiers):
+        return info
+    return replace(info, nondeterminism="memory is read that other blocks may be writing")
+
+
+@TABLE.opcode("ld", "ldu", operands=load_info)
 def load(instruction: Instruction, context: Context) -> Step:
     """ld from parameters, constants, shared and global memory, vectors included."""
     space, count, kind = _access(instruction)
@@ -128,7 +147,7 @@ def load(instruction: Instruction, context: Context) -> Step:
     base = source.base.name if isinstance(source, Address) and isinstance(source.base, Register) else ""
 
     def pointers() -> frozenset[str] | None:
-        return pointer_parameters(context.kernel, base)
+        return pointer_parameters(context.kernel, base, context.arch.opcodes)
 
     def step(machine: Machine) -> None:
         if space not in ("param", "local"):
@@ -227,7 +246,7 @@ def _parameter(machine: Machine, source: Operand, offset: int, bits: int) -> Val
     return cut(value, low, bits)
 
 
-@TABLE.opcode("st")
+@TABLE.opcode("st", operands=NO_DESTINATION, effects=Effect.STORE)
 def store(instruction: Instruction, context: Context) -> Step:
     """st to shared and global memory and to call parameters, vectors included."""
     space, count, kind = _access(instruction)
@@ -282,7 +301,10 @@ def _store_parameter(machine: Machine, target: Operand, value: Value) -> None:
     machine.set_parameter(target.base.name, concat(parts))
 
 
-@TABLE.opcode("prefetch", "prefetchu", "createpolicy", "membar", "discard", "applypriority")
+@TABLE.opcode("createpolicy", operands=DESTINATION_FIRST, effects=Effect.NONE)
+@TABLE.opcode(
+    "prefetch", "prefetchu", "membar", "discard", "applypriority", operands=NO_DESTINATION, effects=Effect.NONE
+)
 def no_value(instruction: Instruction, context: Context) -> Step:
     """Prefetches, cache policies and fences: nothing is computed.  A policy register holds 0."""
     root = instruction.opcode.split(".")[0]

@@ -12,6 +12,7 @@ import numpy as np
 from bitwise_core.asm import Address, Instruction, Operand, Register, Symbol
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.state import Blocked, Control, Machine, Step
 from bitwise_nvidia_ptx.opcodes.acting import acting_lanes, needs_no_data, single_address
@@ -66,7 +67,7 @@ def settle_phase(machine: Machine, barrier: MemoryBarrier) -> None:
     barrier.missing = np.where(done, barrier.count, barrier.missing)
 
 
-@TABLE.opcode("mbarrier")
+@TABLE.opcode("mbarrier", operands=DESTINATION_FIRST, effects=Effect.LOAD | Effect.STORE)
 def memory_barrier(instruction: Instruction, context: Context) -> Step:
     """mbarrier.{init,inval,arrive,arrive.expect_tx,expect_tx,try_wait,test_wait}."""
     parts = instruction.opcode.split(".")

@@ -13,6 +13,7 @@ from bitwise_core.asm import Instruction, Operand
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import NO_DESTINATION, Effect
 from bitwise_core.machine.lanes import Array
 from bitwise_core.machine.state import Machine, Step
 from bitwise_nvidia_ptx.opcodes.acting import of_acting_thread, single_address
@@ -74,7 +75,7 @@ The codes are, in order: u8, u16, u32, s32, u64, s64, f16, f32, f32.ftz, f64, bf
 """
 
 
-@TABLE.opcode("tensormap")
+@TABLE.opcode("tensormap", operands=NO_DESTINATION, effects=Effect.LOAD | Effect.STORE)
 def tensor_map(instruction: Instruction, context: Context) -> Step:
     """tensormap.replace.tile.field in shared memory and tensormap.cp_fenceproxy to global memory."""
     parts = instruction.opcode.split(".")
@@ -107,7 +108,7 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
     return replace
 
 
-@TABLE.opcode("fence")
+@TABLE.opcode("fence", operands=NO_DESTINATION, effects=Effect.NONE)
 def fence(instruction: Instruction, context: Context) -> Step:
     """Fences; that of tensor maps which acquires makes a published map visible."""
     if "proxy.tensormap" not in instruction.opcode or "acquire" not in instruction.opcode:

@@ -13,6 +13,7 @@ from bitwise_core.asm import Instruction, Operand
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import take_threads
 from bitwise_core.machine.state import Machine, Step
@@ -45,7 +46,7 @@ def source_lanes(mode: str, lane: Array, by: Array, clamp: Array) -> tuple[Array
     return np.where(valid, source, lane), valid
 
 
-@TABLE.opcode("shfl")
+@TABLE.opcode("shfl", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def shuffle(instruction: Instruction, context: Context) -> Step:
     """shfl.sync.{up,down,bfly,idx}.b32 d{|p}, a, b, c, membermask."""
     parts = instruction.opcode.split(".")
@@ -137,7 +138,7 @@ def ballot(machine: Machine, predicate: Array) -> Array:
     return _spread(machine, bits)
 
 
-@TABLE.opcode("vote", "activemask", "match")
+@TABLE.opcode("vote", "activemask", "match", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def vote(instruction: Instruction, context: Context) -> Step:
     """vote.sync.{all,any,uni,ballot} and activemask over known predicates."""
     parts = instruction.opcode.split(".")
@@ -172,7 +173,7 @@ def vote(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("elect")
+@TABLE.opcode("elect", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def elect(instruction: Instruction, context: Context) -> Step:
     """elect.sync d|p: the lowest active lane of each warp is the leader."""
     destination, members = instruction.operands
@@ -190,7 +191,7 @@ def elect(instruction: Instruction, context: Context) -> Step:
     return step
 
 
-@TABLE.opcode("redux")
+@TABLE.opcode("redux", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def redux(instruction: Instruction, context: Context) -> Step:
     """redux.sync.op.type over a whole warp: operations that are exact in any order."""
     parts = instruction.opcode.split(".")

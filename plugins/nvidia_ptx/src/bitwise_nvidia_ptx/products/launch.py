@@ -143,17 +143,10 @@ def _lanes(plan: ScalarPlan | BlocksPlan, chosen: Schedule, m: int, n: int, comm
     if isinstance(plan, BlocksPlan):
         zero = zero and plan.blocks == 1  # with more the second kernel adds them to +0
         own = -(-plan.k // (128 * plan.wide * plan.blocks))
-        number, wide, strided, merge, tile, chunk, blocks = (
-            plan.blocks,
-            128 * plan.wide,
-            False,
-            3,
-            own,
-            own,
-            plan.blocks,
-        )
+        number, wide, strided, fold = plan.blocks, 128 * plan.wide, False, plan.fold
+        tile, chunk, blocks = own, own, plan.blocks
     else:
-        number, wide, strided, merge = plan.slices.number, plan.lanes, plan.strided, plan.merge
+        number, wide, strided, fold = plan.slices.number, plan.lanes, plan.strided, plan.fold
         tile, chunk, blocks = plan.tile, plan.chunk, plan.taking or plan.lanes
     given = {name: each for name, each in common.items() if name != "M"}
     return KernelCall(
@@ -161,8 +154,8 @@ def _lanes(plan: ScalarPlan | BlocksPlan, chosen: Schedule, m: int, n: int, comm
         (-(-m * n // chosen.block_m), number),
         {**given, "count": m * n, "tile": tile, "chunk": chunk, "blocks": blocks},
         {
-            "LANES": wide, "STRIDED": strided, "DEALT": isinstance(plan, BlocksPlan), "MERGE": merge,
-            "UNROLL": chosen.block_k, "ZERO": zero, "BLOCK": chosen.block_m,
+            "LANES": wide, "STRIDED": strided, "DEALT": isinstance(plan, BlocksPlan), "SEQUENCE": fold.sequence,
+            "ROUNDS": fold.rounds, "UNROLL": chosen.block_k, "ZERO": zero, "BLOCK": chosen.block_m,
         },
         {"num_warps": chosen.warps, **_EARLY},
     )  # fmt: skip

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Group
-from bitwise_core.descriptors.cuts import Merge
+from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, dealt_blocks, dealt_lanes
+from bitwise_core.descriptors.merge_orders import MERGE_ORDERS, MergeOrder, index_bits
 
-MERGES = {"chain": 0, "halves": 1, "neighbours": 2}
+SLICE_ORDERS = ("chain",)
+"""Merge orders of slices, which a second kernel adds."""
 _CHAIN_LANES = 32
 _UNITS = frozenset({"wgmma", "mma.sync"})
 _FP8 = frozenset({"e4m3", "e5m2"})
@@ -25,8 +26,8 @@ class Refused(DescriptorError):
 class Slices:
     """How k is parted over programs: `number` slices of `span` k, the last one what is left.
 
-    `partial` is the type in which a slice's sum is handed over; `rounded` says that the running sum has the output's
-    type, `zero` that it starts from +0.
+    They are added in an order of SLICE_ORDERS.  `partial` is the type in which a slice's sum is handed over; `rounded`
+    says that the running sum has the output's type, `zero` that it starts from +0.
     """
 
     number: int
@@ -49,6 +50,25 @@ class MatrixPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Fold:
+    """How the sums of lanes are added: a running sum takes the lanes of `sequence`; or round after round of `rounds`
+    halves the lanes, adding to each the one whose number differs in that bit, of the numbers of the lanes left."""
+
+    sequence: tuple[int, ...] = ()
+    rounds: tuple[int, ...] = ()
+
+
+def fold_of(order: MergeOrder, lanes: int) -> Fold | None:
+    """The fold of an order, None where the kernels have none."""
+    if order.running_sum:
+        return Fold(sequence=tuple(order.steps(lanes).sequence))
+    bits = index_bits(order, lanes)
+    if bits is None:
+        return None
+    return Fold(rounds=tuple(sum(later < bit for later in bits[place:]) for place, bit in enumerate(bits)))
+
+
+@dataclass(frozen=True, slots=True)
 class ScalarPlan:
     """Lanes of fused multiply-adds: `strided` deals tiles of `tile` k, otherwise each lane has `tile` k in a row.
 
@@ -61,7 +81,7 @@ class ScalarPlan:
     lanes: int
     strided: bool
     tile: int
-    merge: int
+    fold: Fold
     chunk: int
     taking: int = 0
     zero: bool = False
@@ -76,6 +96,13 @@ class BlocksPlan:
     blocks: int
     wide: int
     zero: bool = False
+
+    @property
+    def fold(self) -> Fold:
+        """How the accumulators of a block are added: those of one thread, then the threads by halves."""
+        own, threads = self.wide.bit_length() - 1, fold_of(MERGE_ORDERS["halves"], 128)
+        assert threads is not None
+        return Fold(rounds=(0,) * own + threads.rounds)
 
     @property
     def threads(self) -> int:
@@ -104,7 +131,7 @@ def _check(desc: GEMMDesc) -> None:
         raise Refused(f"an output of {desc.output_dtype}: these kernels write {_listed(_OUTPUTS)}")
     if desc.accumulator_dtype != "fp32":
         raise Refused(f"accumulator_dtype {desc.accumulator_dtype}: these kernels accumulate in fp32")
-    if desc.turn_rotation is not None or desc.turn_permutation:
+    if desc.iteration_rotation is not None or desc.iteration_permutation:
         raise Refused("turns rotated or permuted: these kernels walk k in ascending order")
     if desc.scaled:
         raise Refused("a scale: these kernels multiply by none")
@@ -140,7 +167,7 @@ def _matrix(desc: GEMMDesc) -> MatrixPlan:
         slices = _sliced(cuts.pop(0), desc, k)
     if cuts:
         raise Refused(f"{len(desc.k_cuts)} cuts of k on a matrix unit: these kernels know slices, and blocks of fp8")
-    first = (desc.k_loop_step or 0) if desc.short_turn == "first" else 0
+    first = (desc.k_loop_step or 0) if desc.short_iteration == "first" else 0
     if desc.k_loop_step is not None and not first:
         raise Refused("turns that part an instruction: these kernels fill up the last one only")
     if first and (fp8 or first % 16 or first & (first - 1) or first > 128):
@@ -162,8 +189,9 @@ def _closes(cut: Cut) -> bool:
 
 
 def _sliced(cut: Cut, desc: GEMMDesc, k: int) -> Slices:
-    if cut.layout != "contiguous" or cut.merge != "chain" or (cut.remainder != "short-last" or cut.groups):
-        raise Refused(f"slices by {cut}: these kernels take contiguous ones, the last one short, added in order")
+    if cut.layout != "contiguous" or cut.merge not in SLICE_ORDERS or (cut.remainder != "short-last" or cut.groups):
+        known = " or ".join(MERGE_ORDERS[name].words for name in SLICE_ORDERS)
+        raise Refused(f"slices by {cut}: these kernels take contiguous ones, the last one short, added {known}")
     if cut.partial_dtype not in ("fp32", desc.output_dtype) or cut.merge_dtype not in ("fp32", desc.output_dtype):
         raise Refused(f"slices of {cut.partial_dtype}, sums of {cut.merge_dtype}: fp32 and the output's type are known")
     lengths = cut.lengths(k)
@@ -183,7 +211,7 @@ def _scalar(desc: GEMMDesc) -> ScalarPlan | BlocksPlan:
         return blocks
     taking = 0
     for place, cut in enumerate(cuts):
-        if (cut.count or 0) > 2 and cut == some_lanes(cut.count or 0, cut.tile):
+        if (cut.count or 0) > 2 and cut == dealt_lanes(cut.count or 0, cut.tile):
             # A tree of so many lanes in which the last ones hold nothing.
             taking, lanes = cut.count or 0, 1 << ((cut.count or 0) - 1).bit_length()
             cuts[place] = Cut(layout="strided", count=lanes, tile=cut.tile, merge="halves")
@@ -201,13 +229,19 @@ def _scalar(desc: GEMMDesc) -> ScalarPlan | BlocksPlan:
         raise Refused(f"{len(desc.k_cuts)} cuts of k: these kernels know slices, lanes, and chunks of a lane")
     whole = slices.number == 1 and slices.zero
     if not cuts:
-        return ScalarPlan(k, slices, 1, False, slices.span, 0, chunk or slices.span, 0, whole)
+        return ScalarPlan(k, slices, 1, False, slices.span, Fold((0,)), chunk or slices.span, 0, whole)
     (cut,) = cuts
     lanes = cut.count or 0
-    if cut.merge not in MERGES or cut.remainder != "short-last":
-        raise Refused(f"lanes by {cut}: these kernels add them in order, by halves or by neighbours")
-    if lanes & (lanes - 1) or lanes > (_CHAIN_LANES if cut.merge == "chain" else 128):
+    if cut.remainder != "short-last":
+        raise Refused(f"lanes by {cut}: these kernels cut the last one short")
+    if lanes & (lanes - 1) or lanes > (_CHAIN_LANES if cut.order.running_sum else 128):
         raise Refused(f"{lanes} lanes: these kernels know powers of two up to {_CHAIN_LANES}, 128 in a tree")
+    fold = fold_of(cut.order, lanes)
+    if fold is None:
+        raise Refused(
+            f"lanes added {cut.order.words}: these kernels add them one after the other, or in rounds over the bits of "
+            "their numbers"
+        )
     if cut.layout == "strided":
         tile = cut.tile
         own = -(-slices.span // (tile * (taking or lanes))) * tile
@@ -217,17 +251,11 @@ def _scalar(desc: GEMMDesc) -> ScalarPlan | BlocksPlan:
             raise Refused("contiguous lanes of slices: these kernels know them of the whole k")
     strided = cut.layout == "strided"
     zero = whole or cut.start == "zero"
-    return ScalarPlan(k, slices, lanes, strided, tile, MERGES[cut.merge], chunk or max(own, 1), taking, zero)
+    return ScalarPlan(k, slices, lanes, strided, tile, fold, chunk or max(own, 1), taking, zero)
 
 
 def _few(cut: Cut) -> bool:
     return cut.count is not None and cut.count <= _CHAIN_LANES and not cut.count & (cut.count - 1)
-
-
-def some_lanes(taking: int, tile: int) -> Cut:
-    """Tiles dealt to lanes that are no power of two: those a power of two apart are added first, as halves are."""
-    halvings = (taking - 1).bit_length() - 1
-    return Cut(layout="strided", count=taking, tile=tile, groups=(Group(count=2),) * halvings)
 
 
 def _blocks(cuts: tuple[Cut, ...], k: int) -> BlocksPlan | None:
@@ -237,32 +265,13 @@ def _blocks(cuts: tuple[Cut, ...], k: int) -> BlocksPlan | None:
     for wide in (1, 2):
         if cuts and cuts[0].groups:
             blocks = cuts[0].count or 0
-            if cuts == block_cuts(blocks, wide):
+            if cuts == dealt_blocks(blocks, wide):
                 return BlocksPlan(k, blocks, wide, zero)
             continue
         blocks, tile = 1, 128 * wide
         for cut in cuts:
             if (cut.layout, cut.tile) == ("strided", tile) and cut.count is not None:
                 blocks *= cut.count
-        if blocks >= 4 and not blocks & (blocks - 1) and cuts == block_cuts(blocks, wide):
+        if blocks >= 4 and not blocks & (blocks - 1) and cuts == dealt_blocks(blocks, wide):
             return BlocksPlan(k, blocks, wide, zero)
     return None
-
-
-def block_cuts(blocks: int, wide: int) -> tuple[Cut, ...]:
-    """The cuts of tiles of 128 `wide` k dealt to `blocks` blocks: a nest of them for a power of two from 4 on."""
-    inner = (
-        Cut(layout="strided", count=128, tile=wide, merge="halves"),
-        *((Cut(layout="strided", count=wide),) if wide > 1 else ()),
-    )
-    if blocks & (blocks - 1) or blocks < 4:
-        warps = (Group(count=2, merge="halves"),) * ((blocks > 32) + (blocks > 64))
-        groups = (Group(count=4), Group(count=8), *warps)
-        return (Cut(layout="strided", count=blocks, tile=128 * wide, groups=groups), *inner)
-    above = max(1, blocks // 32)
-    deals: list[tuple[int, Merge]] = [
-        (4, "chain"), (min(8, blocks // 4), "chain"), (min(2, above), "halves"), (min(2, max(1, above // 2)), "halves"),
-        (max(1, above // 4), "chain"),
-    ]  # fmt: skip
-    dealt = (Cut(layout="strided", count=count, tile=128 * wide, merge=merge) for count, merge in deals if count > 1)
-    return (*dealt, *inner)

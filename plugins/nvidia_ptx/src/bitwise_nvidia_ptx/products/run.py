@@ -7,10 +7,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bitwise_core.descriptors import GEMMDesc
+from bitwise_nvidia_ptx.products.measured import Unequal, candidates
 from bitwise_nvidia_ptx.products.plan import Plan, Refused, plan
 from bitwise_nvidia_ptx.products.prepared import ALIGNMENT, Prepared, by_triton, prepare
 from bitwise_nvidia_ptx.products.schedule import Schedule, default
-from bitwise_nvidia_ptx.products.tuning import Unequal, candidates
 
 if TYPE_CHECKING:
     import torch

@@ -15,56 +15,49 @@ def _nothing():
 
 
 @triton.jit
-def _pairs(x, ELEMENTS: tl.constexpr, LANES: tl.constexpr, HALVES: tl.constexpr):
-    """One round of a balanced tree: lane i and lane i + LANES / 2, or lanes 2 i and 2 i + 1."""
-    if HALVES:
-        x = tl.permute(tl.reshape(x, (ELEMENTS, 2, LANES // 2)), (0, 2, 1))
+def _pairs(x, ELEMENTS: tl.constexpr, LANES: tl.constexpr, BIT: tl.constexpr):
+    """One round of a tree: the lanes whose numbers differ in BIT are added."""
+    HIGH: tl.constexpr = LANES >> (BIT + 1)
+    LOW: tl.constexpr = 1 << BIT
+    if HIGH == 1:
+        x = tl.permute(tl.reshape(x, (ELEMENTS, 2, LOW)), (0, 2, 1))
+    elif LOW == 1:
+        x = tl.reshape(x, (ELEMENTS, HIGH, 2))
     else:
-        x = tl.reshape(x, (ELEMENTS, LANES // 2, 2))
+        x = tl.reshape(tl.permute(tl.reshape(x, (ELEMENTS, HIGH, 2, LOW)), (0, 1, 3, 2)), (ELEMENTS, HIGH * LOW, 2))
     left, right = tl.split(x)
     return left + right
 
 
 @triton.jit
-def _fold(x, ELEMENTS: tl.constexpr, LANES: tl.constexpr, MERGE: tl.constexpr):
-    """The lanes' sums added: MERGE 0 one after the other, 1 halves, 2 neighbours, 3 neighbours, then halves."""
-    if MERGE == 0:
+def _fold(x, ELEMENTS: tl.constexpr, LANES: tl.constexpr, SEQUENCE: tl.constexpr, ROUNDS: tl.constexpr):
+    """The lanes' sums added: one after the other as SEQUENCE names them, or where it is empty round after round, each
+    of ROUNDS the bit in which the numbers of two lanes differ, of the lanes that are left."""
+    if len(SEQUENCE) > 0:
         lane = tl.arange(0, LANES)[None, :]
         # One value among zeros of negative sign: adding -0 changes no value, so the tree of such a sum decides nothing.
-        total = tl.sum(tl.where(lane == 0, x, _nothing()), axis=1)
-        for number in tl.static_range(1, LANES):
-            total += tl.sum(tl.where(lane == number, x, _nothing()), axis=1)
+        total = tl.sum(tl.where(lane == SEQUENCE[0], x, _nothing()), axis=1)
+        for place in tl.static_range(1, len(SEQUENCE)):
+            total += tl.sum(tl.where(lane == SEQUENCE[place], x, _nothing()), axis=1)
         return total
-    if LANES >= 256:
-        x = _pairs(x, ELEMENTS, 256, False)
-    if LANES >= 128:
-        x = _pairs(x, ELEMENTS, 128, MERGE != 2)
-    if LANES >= 64:
-        x = _pairs(x, ELEMENTS, 64, MERGE != 2)
-    if LANES >= 32:
-        x = _pairs(x, ELEMENTS, 32, MERGE != 2)
-    if LANES >= 16:
-        x = _pairs(x, ELEMENTS, 16, MERGE != 2)
-    if LANES >= 8:
-        x = _pairs(x, ELEMENTS, 8, MERGE != 2)
-    if LANES >= 4:
-        x = _pairs(x, ELEMENTS, 4, MERGE != 2)
-    if LANES >= 2:
-        x = _pairs(x, ELEMENTS, 2, MERGE != 2)
-    return tl.reshape(x, (ELEMENTS,))
+    else:
+        for number in tl.static_range(len(ROUNDS)):
+            x = _pairs(x, ELEMENTS, LANES >> number, ROUNDS[number])
+        return tl.reshape(x, (ELEMENTS,))
 
 
 @triton.jit(do_not_specialize=["N", "K", "count", "slice_k", "tile", "chunk", "blocks"])
 def lanes(
     A, B, C, N, K, count, slice_k, tile, chunk, stride_am, stride_ak, stride_bk, stride_bn, stride_cs, stride_cm,
-    stride_cn, blocks, LANES: tl.constexpr, STRIDED: tl.constexpr, DEALT: tl.constexpr, MERGE: tl.constexpr,
-    UNROLL: tl.constexpr, ZERO: tl.constexpr, BLOCK: tl.constexpr,
+    stride_cn, blocks, LANES: tl.constexpr, STRIDED: tl.constexpr, DEALT: tl.constexpr, SEQUENCE: tl.constexpr,
+    ROUNDS: tl.constexpr, UNROLL: tl.constexpr, ZERO: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """C[slice, m, n] = sum over the slice's k of A[m, k] B[k, n], by LANES accumulators of fp32 for each element.
 
     STRIDED deals tiles of `tile` k to the first `blocks` lanes in turn; without it every lane has `tile` k that follow
     one another.  A lane closes its accumulator every `chunk` of its own k and adds the totals in order.  DEALT: a slice
-    is no stretch of k but every `blocks`-th of its tiles of LANES k.  ZERO: the lanes' sum starts from +0.
+    is no stretch of k but every `blocks`-th of its tiles of LANES k.  SEQUENCE and ROUNDS say how `_fold` adds the
+    lanes' sums.  ZERO: the lanes' sum starts from +0.
     """
     gdc_wait()
     gdc_launch_dependents()
@@ -102,7 +95,7 @@ def lanes(
         total = tl.where(begin == 0, accumulator, total + accumulator)
     if STRIDED:
         total = tl.where((lane < blocks)[None, :], total, _nothing())
-    sums = _fold(total, BLOCK, LANES, MERGE)
+    sums = _fold(total, BLOCK, LANES, SEQUENCE, ROUNDS)
     if ZERO:
         sums += 0.0  # a sum from +0 differs from one without in -0 alone
     out = C + number.to(tl.int64) * stride_cs + row * stride_cm + column * stride_cn
@@ -130,9 +123,9 @@ def merge_blocks(
         # A thread without a block of its own adds none: -0 changes no value.
         x += tl.load(first, mask=inside[:, None] & (begin + thread < blocks)[None, :], other=_nothing())
     if THREADS >= 128:
-        x = _pairs(x, BLOCK, 128, True)
+        x = _pairs(x, BLOCK, 128, 6)
     if THREADS >= 64:
-        x = _pairs(x, BLOCK, 64, True)
+        x = _pairs(x, BLOCK, 64, 5)
     LEFT: tl.constexpr = THREADS if THREADS < 32 else 32
     lane = tl.arange(0, LEFT)[None, :]
     total = tl.zeros((BLOCK,), dtype=tl.float32)

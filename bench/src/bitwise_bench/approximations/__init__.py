@@ -1,0 +1,1 @@
+"""Approximate instructions of GPUs against the functions that state them."""

@@ -1,0 +1,1 @@
+"""Kernels of the corpus compiled without a GPU."""

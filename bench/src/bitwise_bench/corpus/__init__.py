@@ -1,0 +1,1 @@
+"""Kernels and the configurations in which they are compiled and launched."""

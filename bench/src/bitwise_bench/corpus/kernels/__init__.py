@@ -1,0 +1,1 @@
+"""Triton kernels by family; only Triton loads these modules."""

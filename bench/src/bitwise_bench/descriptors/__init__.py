@@ -1,0 +1,1 @@
+"""Kernels of the corpus as descriptors, evaluated on a CPU."""

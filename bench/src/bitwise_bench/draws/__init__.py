@@ -1,0 +1,1 @@
+"""Inputs of recorded launches, drawn from a seed."""

@@ -1,0 +1,32 @@
+"""The environment on which measurements depend."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+from pathlib import Path
+
+
+def reading_environment() -> dict[str, str]:
+    """Return the CPU and the versions of Python, NumPy and Triton."""
+    return {
+        "cpu": _cpu(),
+        "python": platform.python_version(),
+        "numpy": _version("numpy"),
+        "triton": _version("triton"),
+    }
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or "unknown"
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())

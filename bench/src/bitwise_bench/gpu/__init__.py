@@ -1,0 +1,1 @@
+"""Launches on a GPU, and the bytes that they return."""

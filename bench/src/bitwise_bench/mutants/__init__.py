@@ -1,0 +1,1 @@
+"""Kernels with one change, and whether the verdicts detect it."""

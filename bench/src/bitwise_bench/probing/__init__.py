@@ -1,0 +1,1 @@
+"""Tests of the instruments that reveal orders of summation."""

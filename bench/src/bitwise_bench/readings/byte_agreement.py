@@ -1,0 +1,96 @@
+"""Equivalence classes of the corpus against recorded bytes: soundness and overpartition."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bitwise_bench.recorded_bytes import CaseRecord
+
+
+@dataclass(frozen=True, slots=True)
+class KernelReading:
+    """The reading of one configuration: its id, the digest of its text, and its signature or the reason of Unknown.
+
+    `nondeterministic`: there is no signature because the kernel was proved to be nondeterministic.
+    """
+
+    id: str
+    digest: str
+    signature: str | None
+    unknown: str | None = None
+    nondeterministic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """The equivalence classes of a set of readings and the byte classes of the same kernels.
+
+    `compared` counts the kernels that were read and have usable recorded bytes, `unknown` those that were not read,
+    `nondeterministic` those proved to be nondeterministic (not included in `unknown`), and `excluded` those whose text
+    differs from the recorded one or whose recorded bytes are not repeatable.  `mixed` holds one pair of kernels with
+    different bytes from each class that has one: every such pair is a wrong Equal.
+    """
+
+    kernels: int
+    compared: int
+    unknown: int
+    excluded: int
+    classes: int
+    byte_classes: int
+    mixed: tuple[tuple[str, str], ...]
+    nondeterministic: int = 0
+
+    @property
+    def ratio(self) -> float:
+        """Equivalence classes over byte classes; 1 is the optimum."""
+        return self.classes / self.byte_classes if self.byte_classes else 1.0
+
+
+def compare(
+    readings: Iterable[KernelReading], recorded: Mapping[str, CaseRecord], draws: Sequence[int] | None = None
+) -> Agreement:
+    """Compare readings with the recorded bytes of kernels of the same text, for some kinds of input (default: all)."""
+
+    def bytes_of(record: CaseRecord) -> object:
+        return record.label if draws is None else tuple(record.hashes[index] for index in draws)
+
+    classes: dict[tuple[str, str], list[CaseRecord]] = {}
+    byte_classes: set[tuple[str, object]] = set()
+    kernels = unknown = nondeterministic = excluded = compared = 0
+    for reading in readings:
+        kernels += 1
+        group = reading.id.rsplit("/", 1)[0]
+        if reading.signature is None:
+            nondeterministic += reading.nondeterministic
+            unknown += not reading.nondeterministic
+            continue
+        record = recorded.get(reading.id)
+        if record is None or not record.usable or record.digest != reading.digest:
+            excluded += 1
+            continue
+        compared += 1
+        classes.setdefault((group, reading.signature), []).append(record)
+        byte_classes.add((group, bytes_of(record)))
+    mixed = []
+    for members in classes.values():
+        other = next((each for each in members if bytes_of(each) != bytes_of(members[0])), None)
+        if other is not None:
+            mixed.append((members[0].id, other.id))
+    return Agreement(
+        kernels, compared, unknown, excluded, len(classes), len(byte_classes), tuple(mixed), nondeterministic
+    )
+
+
+def draw_pair(records: Sequence[CaseRecord], seed: str) -> list[CaseRecord]:
+    """Return two usable configurations of a group chosen by a seed, with different bytes if the group has such."""
+
+    def rank(record: CaseRecord) -> str:
+        return hashlib.sha256(f"{seed}\0{record.id}".encode()).hexdigest()
+
+    ordered = sorted((record for record in records if record.usable), key=rank)
+    if len(ordered) < 2:
+        return ordered
+    other = next((record for record in ordered[1:] if record.label != ordered[0].label), ordered[1])
+    return [ordered[0], other]

@@ -1,0 +1,273 @@
+"""Precision of the verdicts over the whole corpus, against recorded bytes, and the time that they take.
+
+    python -m bitwise_bench.readings.precision --out records/reading-sm90.json
+
+Every kernel is compiled and read for its launch, with and without the assumption that all values are finite, and for
+every launch.  Times are wall-clock seconds of one process on one core.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from bitwise_bench.command_line import command_parser
+from bitwise_bench.compilation.sources import compile_source, group_buffers
+from bitwise_bench.corpus.cases import DEFAULT_TARGET, Argument, Array, Case, Scalar
+from bitwise_bench.draws.inputs import NOT_FINITE
+from bitwise_bench.environment import reading_environment
+from bitwise_bench.readings.byte_agreement import Agreement, KernelReading, compare
+from bitwise_bench.recorded_bytes import Records, load_records
+from bitwise_core import registry
+from bitwise_core.asm import AssemblyError
+from bitwise_core.assumptions import FINITE
+from bitwise_core.checker import Options, read
+from bitwise_core.machine.domain import Unreadable
+
+MODES: Mapping[str, Options] = {
+    "launch": Options(),
+    "finite": Options(assume=frozenset({FINITE})),
+    "every launch": Options(every_launch=True),
+}
+"""The options of each reading."""
+
+ROW_FAMILIES = (
+    "row_",
+    "softmax_row",
+    "layer_norm",
+    "rms_norm",
+    "log_sum_exp",
+    "square_sum",
+    "cross_entropy",
+    "welford",
+)
+
+
+def modes_of(target: str) -> tuple[str, ...]:
+    """Return the readings that an architecture supports."""
+    arch = registry.default().arch(target)
+    return tuple(mode for mode, options in MODES.items() if arch.every_launch is not None or not options.every_launch)
+
+
+def measure(case: Case, modes: Iterable[str] | None = None) -> dict[str, Any]:
+    """Compile and read one configuration: digest, signatures or reasons of Unknown by mode, and seconds by step."""
+    source, digest, compile_seconds = compile_source(case)
+    arch = registry.default().arch(case.target)
+    modes = modes_of(case.target) if modes is None else tuple(modes)
+    assert source.launch is not None
+    seconds = {"compile": compile_seconds}
+    scalars = {each.name: each.value for each in case.arguments if isinstance(each, Scalar)}
+    result: dict[str, Any] = {"id": case.id, "digest": digest, "scalars": repr(scalars), "seconds": seconds}
+    result |= {"signatures": {}, "unknown": {}, "nondeterministic": []}
+    start = time.perf_counter()
+    try:
+        module = arch.parse(source.text, source.name)
+        seconds["parse"] = time.perf_counter() - start
+        start = time.perf_counter()
+        if arch.audit_contraction is not None:
+            audit = arch.audit_contraction(module, source.text, source.launch.entry)
+            arch = replace(arch, audit_contraction=lambda *_: audit)  # every reading takes what was found once
+        seconds["audit"] = time.perf_counter() - start
+    except (AssemblyError, Unreadable) as error:
+        result["unknown"] = {mode: str(error) for mode in modes}
+        return result
+    buffers = group_buffers(case)
+    for mode in modes:
+        found = read(source, arch, buffers, MODES[mode])
+        seconds[mode] = found.seconds
+        if found.signature is None:
+            result["unknown"][mode] = found.unknown
+            result["nondeterministic"] += [mode] * found.undetermined
+        else:
+            result["signatures"][mode] = found.signature.hex()
+    return result
+
+
+def measure_named(job: tuple[str, str]) -> dict[str, Any]:
+    """Return `measure` of the configuration (target, id), with the reason of Unknown for one that fails."""
+    from bitwise_bench.corpus import catalogue
+
+    target, name = job
+    try:
+        return measure(catalogue.by_id(target)[name])
+    except Exception as error:  # a configuration that does not compile is part of the result
+        reason = " ".join(str(error).split())[:300]
+        return {
+            "id": name,
+            "digest": "",
+            "seconds": {},
+            "signatures": {},
+            "unknown": dict.fromkeys(modes_of(target), reason),
+            "nondeterministic": [],
+        }
+
+
+def gemm_cases(target: str = DEFAULT_TARGET, m: int = 256, n: int = 256, k: int = 1024) -> list[Case]:
+    """Return the configurations of one group of the corpus on a larger matrix product."""
+    from bitwise_bench.corpus import catalogue
+
+    numbers = {"m": m, "n": n, "k": k}
+    sizes = {"a": m * k, "b": k * n, "c": m * n}
+    found = []
+    for case in catalogue.cases(target):
+        if (case.family, case.group) != ("gemm", "fp16-128x128x96"):
+            continue
+        strides = {"stride_am": k, "stride_bk": n, "stride_cm": n}
+        arguments: list[Argument] = []
+        for argument in case.arguments:
+            if isinstance(argument, Array):
+                arguments.append(replace(argument, elements=sizes[argument.name]))
+            elif isinstance(argument, Scalar):
+                arguments.append(replace(argument, value={**numbers, **strides}.get(argument.name, argument.value)))
+        blocks = -(-m // case.constants["BM"]) * -(-n // case.constants["BN"])
+        found.append(replace(case, arguments=tuple(arguments), grid=(blocks, 1, 1)))
+    return found
+
+
+def measure_gemm(job: tuple[str, int]) -> dict[str, Any]:
+    """Return `measure` of one of the `gemm_cases`, for its launch."""
+    return measure(gemm_cases(job[0])[job[1]], ("launch",))
+
+
+def quantiles(values: Iterable[float]) -> dict[str, float | int]:
+    """Return number, median, ninth decile and maximum of some durations in seconds."""
+    ordered = sorted(values)
+    if not ordered:
+        return {"kernels": 0}
+    return {
+        "kernels": len(ordered),
+        "median": round(ordered[len(ordered) // 2], 4),
+        "p90": round(ordered[int(0.9 * len(ordered))], 4),
+        "longest": round(ordered[-1], 4),
+    }
+
+
+def agreement_of(results: Sequence[Mapping[str, Any]], mode: str, records: Records) -> Agreement:
+    """Return the agreement of one mode; for `finite`, with the bytes of inputs without infinities and NaNs.
+
+    Equal for every launch means equal for the same arguments, so that mode separates kernels with different scalars.
+    """
+
+    def signature(result: Mapping[str, Any]) -> str | None:
+        found: str | None = result["signatures"].get(mode)
+        return f"{found} {result['scalars']}" if found and mode == "every launch" else found
+
+    readings = [
+        KernelReading(r["id"], r["digest"], signature(r), r["unknown"].get(mode), mode in r["nondeterministic"])
+        for r in results
+    ]
+    finite = [index for index, kind in enumerate(records.draws) if kind not in NOT_FINITE]
+    return compare(readings, records.by_id(), finite if mode == "finite" else None)
+
+
+def draws_run(records: Records) -> dict[str, int]:
+    """Return the numbers of kinds of input and configurations, of those with all kinds, and the fewest kinds of one."""
+    counts = [sum(any(row) for row in case.hashes) for case in records.cases if case.usable]
+    kinds = len(records.draws)
+    whole = sum(count == kinds for count in counts)
+    return {"kinds": kinds, "configurations": len(counts), "on all": whole, "fewest": min(counts, default=0)}
+
+
+def summarise(
+    results: Sequence[Mapping[str, Any]],
+    gemms: Sequence[Mapping[str, Any]],
+    records: Records,
+    modes: Sequence[str] = tuple(MODES),
+    target: str = DEFAULT_TARGET,
+) -> dict[str, Any]:
+    """Return the record: agreement by mode and family, reasons of Unknown, and times."""
+    families = list(dict.fromkeys(str(r["id"]).split("/")[0] for r in results))
+    summary: dict[str, Any] = {
+        "environment": reading_environment(),
+        "target": target,
+        "simulated": "simulated" in records.environment,
+        "draws": draws_run(records),
+        "modes": {},
+        "families": {},
+        "unknown": {},
+        "seconds": {},
+    }
+    for mode in modes:
+        summary["modes"][mode] = _plain(agreement_of(results, mode, records))
+        reasons = Counter(
+            re.sub(r" at line \d+|%\w+", "", str(r["unknown"][mode]))[:160]
+            for r in results
+            if mode in r["unknown"] and mode not in r["nondeterministic"]
+        )
+        summary["unknown"][mode] = dict(reasons.most_common(40))
+    for family in families:
+        members = [r for r in results if str(r["id"]).split("/")[0] == family]
+        summary["families"][family] = {mode: _plain(agreement_of(members, mode, records)) for mode in modes}
+    rows = [r for r in results if str(r["id"]).startswith(ROW_FAMILIES)]
+    sets: dict[str, Sequence[Mapping[str, Any]]] = {"all": results, "rows": rows, "gemm 256x256x1024": gemms}
+    steps = ("compile", "parse", "audit", *modes)
+    for name, measured in sets.items():
+        summary["seconds"][name] = {
+            step: quantiles(r["seconds"][step] for r in measured if step in r["seconds"] and step not in r["unknown"])
+            for step in steps
+        }
+    return summary
+
+
+def _plain(agreement: Agreement) -> dict[str, Any]:
+    return {**asdict(agreement), "mixed": [list(pair) for pair in agreement.mixed], "ratio": round(agreement.ratio, 3)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure; the exit status is 1 where a class read for its launch has two byte patterns."""
+    parser = command_parser("readings.precision", __doc__)
+    parser.add_argument(
+        "--records", type=Path, default=Path("records/bytes-sm90-h100-triton-3.6.0.json"), help="the recorded bytes"
+    )
+    parser.add_argument("--target", default=DEFAULT_TARGET, help="the architecture (default sm_90)")
+    parser.add_argument("--families", nargs="*", default=[], help="these families only")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
+    parser.add_argument("--out", type=Path, help="write the measurements here, as JSON")
+    chosen = parser.parse_args(arguments)
+    from bitwise_bench.corpus import catalogue
+
+    os.environ["TRITON_ALWAYS_COMPILE"] = "1"  # a cache hit has no compile time
+    target = chosen.target
+    names = [case.id for case in catalogue.cases(target) if not chosen.families or case.family in chosen.families]
+    start = time.monotonic()
+    results: list[dict[str, Any]] = []
+    with ProcessPoolExecutor(chosen.workers) as pool:
+        for result in pool.map(measure_named, [(target, name) for name in names], chunksize=4):
+            results.append(result)
+            if len(results) % 100 == 0:
+                print(
+                    f"{len(results)} of {len(names)} after {time.monotonic() - start:.0f} s",
+                    file=sys.stderr,
+                    flush=True,
+                )
+        jobs = [(target, index) for index in range(len(gemm_cases(target)))] if not chosen.families else []
+        gemms = list(pool.map(measure_gemm, jobs))
+    records = load_records(chosen.records)
+    summary = summarise(results, gemms, records, modes_of(target), target)
+    for mode, agreement in summary["modes"].items():
+        print(
+            f"{mode:14} {agreement['classes']} classes, {agreement['byte_classes']} byte classes, "
+            f"ratio {agreement['ratio']}, "
+            f"{agreement['unknown']} of {agreement['kernels']} unknown, "
+            f"{agreement['nondeterministic']} nondeterministic, {len(agreement['mixed'])} mixed"
+        )
+    for pair in summary["modes"]["launch"]["mixed"]:
+        print(f"DIFFERENT BYTES IN ONE CLASS: {pair[0]} and {pair[1]}")
+    for name, steps in summary["seconds"].items():
+        print(name, {step: (each.get("median"), each.get("p90")) for step, each in steps.items()})
+    if chosen.out:
+        chosen.out.write_text(json.dumps(summary, indent=1) + "\n")
+    return 1 if summary["modes"]["launch"]["mixed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

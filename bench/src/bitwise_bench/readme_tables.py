@@ -1,0 +1,296 @@
+"""The tables of README.md, generated from the records.
+
+    python -m bitwise_bench.readme_tables
+
+rewrites the text between `<!-- table: NAME -->` and `<!-- end table -->` in README.md of the working directory.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from bitwise_bench.readings.overpartition_reasons import REASONS
+
+_BLOCK = re.compile(r"<!-- table: ([\w-]+) -->\n.*?<!-- end table -->", re.DOTALL)
+_MODES = MappingProxyType(
+    {"launch": "the launch", "finite": "the launch, all values finite", "every launch": "every launch"}
+)
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def reading(record: Mapping[str, Any]) -> str:
+    """Return equivalence classes, byte classes and Unknown kernels, by kind of reading."""
+    rows = [
+        [
+            _MODES[mode],
+            each["kernels"],
+            f"{each['classes']} / {each['byte_classes']}",
+            f"{each['ratio']:.2f}",
+            _exact(record["families"], mode),
+            f"{100 * each['unknown'] / each['kernels']:.1f} %",
+            f"{100 * each['nondeterministic'] / each['kernels']:.1f} %",
+            len(each["mixed"]),
+        ]
+        for mode, each in record["modes"].items()
+    ]
+    head = (
+        *("read for", "kernels", "classes / byte classes", "ratio", "families exact"),
+        *("Unknown", "nondeterministic", "classes with two byte patterns"),
+    )
+    environment = record["environment"]
+    against = "simulated bytes" if record.get("simulated") else "the bytes of an H100"
+    target = record.get("target", "sm_90")
+    note = f"\n\nTriton {environment['triton']} for {target}, against {against}."
+    if record.get("simulated"):
+        ran = record["draws"]
+        note += (
+            f" {ran['on all']} of {ran['configurations']} configurations were executed on all {ran['kinds']} kinds of"
+            f" input, the others on at least {ran['fewest']}."
+        )
+    return _markdown(head, rows) + note
+
+
+def _exact(families: Mapping[str, Any], mode: str) -> str:
+    return f"{sum(each[mode]['ratio'] <= 1 for each in families.values())} of {len(families)}"
+
+
+def overpartition(record: Mapping[str, Any]) -> str:
+    """Return the families with more equivalence classes than byte classes when read for their launch, and why."""
+    reasons = REASONS[record.get("target", "sm_90")]
+    modes = [mode for mode in ("launch", "finite") if mode in record["modes"]]
+    rows = [
+        [
+            f"`{family}`",
+            *(f"{each[mode]['classes']} / {each[mode]['byte_classes']}" for mode in modes),
+            reasons[family],
+        ]
+        for family, each in record["families"].items()
+        if any(each[mode]["ratio"] > 1 for mode in modes)
+    ]
+    titles = {"launch": "launch", "finite": "all values finite"}
+    return _markdown(("family", *(titles[mode] for mode in modes), "why"), rows)
+
+
+def seconds(record: Mapping[str, Any]) -> str:
+    """Return median and ninth decile of the time per kernel, by step, in milliseconds."""
+    steps = {
+        "compile": "compilation by Triton",
+        "parse": "parsing",
+        "audit": "contraction audit",
+        "launch": "reading for the launch",
+        "every launch": "reading for every launch",
+    }
+    sets = list(record["seconds"])
+
+    def cell(step: Mapping[str, Any]) -> str:
+        return f"{1000 * step['median']:.0f} / {1000 * step['p90']:.0f}" if step["kernels"] else "-"
+
+    rows = [[title, *(cell(record["seconds"][name][step]) for name in sets)] for step, title in steps.items()]
+    environment = record["environment"]
+    head = ("median / ninth decile, ms", *sets)
+    return (
+        _markdown(head, rows)
+        + f"\n\nOne core of {environment['cpu']}, Python {environment['python']}, NumPy {environment['numpy']}."
+    )
+
+
+def mutants(record: Mapping[str, Any]) -> str:
+    """Return the verdicts on mutants, by kind of change."""
+    rows = [
+        [row["kind"], row["mutants"], row["unproved"], row["unknown"], row["equal"]]
+        for row in sorted(record["table"], key=lambda row: bool(row["neutral"]))
+        if not row["neutral"]
+    ]
+    neutral = [row for row in record["table"] if row["neutral"]]
+    total = sum(row["mutants"] for row in neutral)
+    equal = sum(row["equal"] for row in neutral)
+    hardware = record["hardware"]
+    other, not_run = len(hardware["other bytes"]), len(hardware["not run"])
+    gpu = hardware["environment"]["gpu"].split()[1]
+    same = sum(hardware["same bytes"].values())
+    note = (
+        f"\n\nOf the {hardware['equal by text']} Equal mutants, {same} returned the bytes "
+        f"of the original on an {gpu}, {other} returned other bytes, and {not_run} did not run. Of {total} neutral "
+        f"variants, which differ in names, order or debug lines only, {equal} are Equal."
+    )
+    return _markdown(("change", "mutants", "Unproved", "Unknown", "Equal"), rows) + note
+
+
+def matrix_speed(record: Mapping[str, Any]) -> str:
+    """Return millions of multiply-adds per second, by row."""
+    rows = [
+        [f"`{name}`", f"{each['multiply_adds'] / 1e6:.0f}", f"{each['plain_loop'] / 1e6:.2f}"]
+        for name, each in record["rows"].items()
+    ]
+    shape, environment = "x".join(map(str, record["shape"])), record["environment"]
+    head = ("million multiply-adds per second", "vectorised", "scalar loop")
+    return _markdown(head, rows) + (
+        f"\n\nOf a {shape} product; both give the same bits. One core of {environment['cpu']}, "
+        f"Python {environment['python']}, NumPy {environment['numpy']}."
+    )
+
+
+def corpus_descriptors(record: Mapping[str, Any]) -> str:
+    """Return the numbers of kernels with a descriptor, of evaluations, and of kernels with other bytes on the GPU."""
+    kinds = {"products": ("gemm",), "sums": ("row_sum", "split_k_reduce"), "attention": ("attention",)}
+    rows = []
+    for kind, starts in kinds.items():
+        mine = [each for family, each in record["families"].items() if family.startswith(starts)]
+        rows.append([kind, *(sum(each[name] for each in mine) for name in ("configurations", "descriptors", "differ"))])
+    gpu = record["environment"]["gpu"].split()[1]
+    head = ("kernels of the corpus", "configurations", "descriptors", f"bytes differ from an {gpu}")
+    return _markdown(head, rows) + f"\n\nEach descriptor evaluated on a CPU for {len(record['draws'])} kinds of input."
+
+
+def pinned(record: Mapping[str, Any]) -> str:
+    """Return the speed of the pinned order relative to the free one, and the most byte classes of a case, by kernel."""
+    cases, pairs, summary = record["cases"], record["summary"]["pairs"], record["summary"]
+    dtypes = list(dict.fromkeys(case["dtype"] for case in cases))
+    rows = []
+    for kernel in dict.fromkeys(case["kernel"] for case in cases):
+        speeds = [f"{pairs[f'{kernel} {dtype}']:.2f}" if f"{kernel} {dtype}" in pairs else "-" for dtype in dtypes]
+        mine = [case for case in cases if case["kernel"] == kernel]
+        most = [max(case[mode]["classes"] for case in mine) for mode in ("free", "pinned")]
+        rows.append([f"`{kernel}`", *speeds, *most])
+    gpu, (name, slowest) = record["environment"]["gpu"].split()[1], summary["slowest_case"]
+    anew = sum(case["pinned"]["compile_ratio"] is not None for case in cases)
+    head = ("pinned over free speed", *dtypes, "byte classes, free", "pinned")
+    gains, worst = summary.get("layout"), summary.get("slowest_compile")
+    of_pass = ""
+    if gains:
+        (most_name, most_gain), (_, least_gain) = gains["greatest_gain"], gains["least_gain"]
+        of_pass = (
+            f" The layout pass makes pinned kernels {gains['geometric_mean_of_gains']:.3f} times as fast, "
+            f"{least_gain:.2f} to {most_gain:.2f} ({most_name})."
+        )
+    return _markdown(head, rows) + (
+        f"\n\nEach order at its own best configuration, {len(cases)} cases on an {gpu}, "
+        f"Triton {record['environment']['triton']}. Geometric mean {summary['geometric_mean']:.3f}; the slowest case, "
+        f"{name}, {slowest:.2f}. Compiling in the pinned order takes {summary['compile_ratio']:.2f} times as long "
+        f"(geometric mean of the {anew} cases that both orders compiled anew"
+        + (f"; at most {worst[1]:.2f}, {worst[0]}" if worst else "")
+        + f").{of_pass}"
+    )
+
+
+def pinned_proof(record: Mapping[str, Any]) -> str:
+    """Return a sentence on how many cases of pinned reductions are proved one class, and which are not."""
+    summary, environment, cases = record["summary"], record["environment"], record["cases"]
+    free = [case["free"] for case in cases if "free" in case]
+    several = sum(any(one["classes"] > 1 for one in each) for each in free if not any("unread" in one for one in each))
+    left = [f"`{case['name']}`" for case in cases if not case["proved"]]
+    unproved = f" Not proved: {', '.join(left)}." if left else ""
+    passes = " with the layout pass and without" if "layout_pass" in summary else ""
+    return (
+        f"Of {summary['cases']} kernels and types in {summary['configurations']} configurations, compiled{passes} for "
+        f"{environment['target']}, {summary['proved']} are proved one class without a GPU; "
+        f"of the same read in the free order, {several} are several classes.{unproved}"
+    )
+
+
+def unwitnessed_pairs(record: Mapping[str, Any]) -> str:
+    """Return the pairs that were searched for a counterexample, by agreement of their recorded bytes."""
+    rows = [
+        [said, each["tried"], each["witnessed"], each["tried"] - each["witnessed"]]
+        for said, each in record["by bytes"].items()
+        if each["tried"]
+    ]
+    settings, groups = record["settings"], record["groups"]
+    note = (
+        f"\n\nUp to {settings['pairs']} pairs of classes in each of {groups['done']} of {groups['all']} groups of the "
+        f"corpus, pairs with the same recorded bytes first; {settings['seconds']:.0f} s for each pair."
+    )
+    head = ("recorded bytes", "pairs", "counterexample found", "none found")
+    return _markdown(head, rows) + note
+
+
+def travels(record: Mapping[str, Any]) -> str:
+    """Return products locked on one GPU and replayed on another, or with another version of the library."""
+    rows = [
+        [
+            f"{each['locked']['device']}, {each['locked']['library']}",
+            f"{each['replayed']['device']}, {each['replayed']['library']}",
+            each["summary"]["library here, other bytes"],
+            each["summary"]["replayed, same bytes"],
+            each["summary"]["replayed, other bytes"],
+        ]
+        for each in record["travels"]
+    ]
+    head = ("locked on", "replayed on", "that library returns other bytes", "replayed: the same bytes", "other bytes")
+    return _markdown(head, rows)
+
+
+def audits(record: Mapping[str, Any]) -> str:
+    """Return the numbers of shapes of open-weight models whose sums drop elements, by library and GPU."""
+    rows = [
+        [each["library"], each["device"], *(each["summary"][name] for name in ("shapes", "split K",
+         "drop values", "not as predicted"))]
+        for each in record["audits"]
+    ]  # fmt: skip
+    head = ("library", "GPU", "shapes", "split K", "drop values", "run on ones: other than predicted")
+    return _markdown(head, rows)
+
+
+def cross_architecture(record: Mapping[str, Any]) -> str:
+    """Return the pairs of kernels for two architectures by verdict, and whether their bytes differ when executed."""
+    rows = []
+    for verdict in ("equal", "different", "unproved"):
+        mine = [each for each in record["pairs"] if each["verdict"] == verdict]
+        apart = sum(bool(each["different draws"] or each["counterexample"]) for each in mine)
+        rows.append([verdict.capitalize(), len(mine), len(mine) - apart, apart])
+    head = ("the same kernel for sm_90 and gfx942", "pairs", "same bytes on every input", "bytes differ on an input")
+    return _markdown(head, rows) + f"\n\nBoth executed on bit patterns, for {record['draws']} kinds of input."
+
+
+SOURCES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = MappingProxyType(
+    {
+        "reading": ("reading-sm90.json", reading),
+        "overpartition": ("reading-sm90.json", overpartition),
+        "reading-gfx942": ("reading-gfx942.json", reading),
+        "overpartition-gfx942": ("reading-gfx942.json", overpartition),
+        "cross-architecture": ("cross-architecture-sm90-gfx942.json", cross_architecture),
+        "seconds": ("reading-sm90.json", seconds),
+        "mutants": ("mutants.json", mutants),
+        "corpus-descriptors": ("corpus-descriptors-sm90-h100.json", corpus_descriptors),
+        "pinned": ("pinned-reductions-sm90-h100.json", pinned),
+        "pinned-proof": ("pinned-reductions-proof-sm90.json", pinned_proof),
+        "pinned-proof-gfx942": ("pinned-reductions-proof-gfx942.json", pinned_proof),
+        "unwitnessed-pairs": ("unwitnessed-pairs-sm90.json", unwitnessed_pairs),
+        "matrix-speed": ("matrix-speed.json", matrix_speed),
+        "travels": ("cublas-travels-sm90.json", travels),
+        "audits": ("cublas-audit-models-sm90.json", audits),
+    }
+)
+"""The record and the generator of each table."""
+
+
+def rewritten(page: str, records: Path) -> str:
+    """Return the page with every table regenerated.  Raises KeyError for a table without a generator."""
+
+    def fill(found: re.Match[str]) -> str:
+        file, make = SOURCES[found[1]]
+        content = make(json.loads((records / file).read_text(encoding="utf-8")))
+        return f"<!-- table: {found[1]} -->\n{content}\n<!-- end table -->"
+
+    return _BLOCK.sub(fill, page)
+
+
+def main() -> int:
+    """Rewrite README.md in the working directory."""
+    page = Path("README.md")
+    page.write_text(rewritten(page.read_text(encoding="utf-8"), Path("records")), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Launches executed on bit patterns, without a GPU."""

@@ -1,0 +1,81 @@
+"""Surrogates for approximate instructions of gfx942 whose bits are not documented; used for simulated bytes only.
+
+Each is within one ulp of the exact value, as the instruction set documents, and exact where the value is representable.
+Otherwise a hash of the operand chooses between the two neighbouring numbers: two kernels must not agree because an
+approximation happens to be correctly rounded.  `bitwise run` never uses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import product
+
+import numpy as np
+
+from bitwise_core.machine.lanes import Array
+from bitwise_core.numeric import FLOAT_FORMATS, operation
+
+_EXACT: Mapping[str, Callable[[Array], Array]] = {
+    "ex2": np.exp2,
+    "lg2": np.log2,
+    "rcp": lambda x: 1.0 / x,
+    "rsqrt": lambda x: 1.0 / np.sqrt(x),
+    "sqrt": np.sqrt,
+    "sin": lambda x: np.sin(2 * np.pi * np.asarray(x)),
+    "cos": lambda x: np.cos(2 * np.pi * np.asarray(x)),
+}
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+def surrogate(verb: str, kind: str, flushes: bool, patterns: Array) -> Array:
+    """Return the surrogate of an operation on bit patterns of `kind` (fp16, fp32 or fp64)."""
+    form = FLOAT_FORMATS[kind]
+    widen = patterns if kind == "fp64" else operation(f"convert.fp64.{kind}").evaluate(patterns)
+    numbers = np.ascontiguousarray(widen).view(np.float64)
+    if flushes:
+        smallest = 2.0**form.smallest_exponent
+        numbers = np.where(np.abs(numbers) < smallest, np.copysign(0.0, numbers), numbers)
+    with np.errstate(all="ignore"):
+        exact = np.asarray(_EXACT[verb](numbers))
+    if kind == "fp64":
+        return _hash_rounded(exact.view(np.uint64), patterns, exact, form.mantissa_bits)
+    beyond = np.abs(exact) >= 2.0 ** (1 - form.smallest_exponent + 1)
+    nearest, cut = (operation(f"convert.{way}.{kind}.fp64").evaluate(exact.view(np.uint64)) for way in ("rn", "rz"))
+    rounded = np.where(beyond, nearest, cut)
+    back = np.ascontiguousarray(operation(f"convert.fp64.{kind}").evaluate(rounded)).view(np.float64)
+    inexact = (back != exact) & np.isfinite(exact) & ~beyond
+    found = np.where(inexact, _hash_rounded(rounded, patterns, exact, form.mantissa_bits), rounded)
+    if flushes:
+        size = found & found.dtype.type((1 << (form.bits - 1)) - 1)
+        found = np.where(size < found.dtype.type(1 << form.mantissa_bits), found - size, found)
+    return found.astype(patterns.dtype)
+
+
+def _hash_rounded(below: Array, patterns: Array, exact: Array, mantissa: int) -> Array:
+    """Return each pattern or its neighbour away from zero, chosen by a hash of the operand; powers of two are kept."""
+    mixed = (patterns.astype(np.uint64) + np.uint64(1)) * _MIX
+    up = ((mixed >> np.uint64(41)) & np.uint64(1)).astype(bool) & np.isfinite(exact) & (exact != 0)
+    fraction = below & below.dtype.type((1 << mantissa) - 1)
+    inside = (fraction != 0) & (fraction != below.dtype.type((1 << mantissa) - 1))
+    found: Array = np.where(up & inside, below + below.dtype.type(1), below)
+    return found
+
+
+def flushed(verb: str, *patterns: Array) -> Array:
+    """Return an fp32 operation that flushes subnormal operands and results to zeros of their sign."""
+    found: Array = operation(f"{verb}.rn.ftz.fp32").evaluate(*patterns)
+    return found
+
+
+_APPROXIMATIONS: Mapping[str, Callable[..., Array]] = {
+    f"{verb}.approx{'.turns' if verb in ('sin', 'cos') else ''}{'.ftz' * flushes}.{kind}@gfx942": partial(
+        surrogate, verb, kind, flushes
+    )
+    for verb, kind, flushes in product(_EXACT, ("fp16", "fp32", "fp64"), (False, True))
+}
+_FLUSHED: Mapping[str, Callable[..., Array]] = {
+    f"{verb}.rn.ftz.fp32@gfx942": partial(flushed, verb) for verb in ("add", "sub", "mul", "fma")
+}
+SURROGATES: Mapping[str, Callable[..., Array]] = {**_APPROXIMATIONS, **_FLUSHED}
+"""By the operation's full name."""

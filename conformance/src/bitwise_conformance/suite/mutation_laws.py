@@ -1,0 +1,73 @@
+"""The law of mutations: a mutation that changes the bytes of a kernel is not Equal to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+
+from bitwise_conformance.suite import cases
+from bitwise_conformance.suite.cases import over
+from bitwise_conformance.suite.mutations import mutations_of
+from bitwise_conformance.suite.reading import OPTIONS, read_source, reading, run, with_module
+from bitwise_conformance.suite.samples import Kernel
+from bitwise_conformance.suite.suite import Suite
+from bitwise_conformance.suite.time_limit import TimeLimitExceeded, time_limit
+from bitwise_core.asm import Module
+from bitwise_core.checker import Source
+from bitwise_core.machine.arch import Arch
+from bitwise_core.machine.lanes import Array
+from bitwise_core.verdicts import Outcome, verdict
+
+MAX_MUTATIONS, RUN_SECONDS = 40, 20.0
+"""The most mutations tried for each kernel, and the time limit of each run in seconds."""
+
+
+@over(
+    cases.claimed(
+        "execution on bit patterns, which shows whether a mutation changes bytes",
+        lambda arch: arch.bits is not None,
+        lambda kernel: bool(kernel.group.expected.runs),
+        "add a run to an expected.json",
+    )
+)
+def test_changed_kernels_are_not_equal(suite: Suite, kernel: Kernel) -> None:
+    """A mutation of one literal, operand or instruction that changes the bytes of a run is never Equal."""
+    arch = suite.arch(kernel.group.arch)
+    equal, count = [], 0
+    for what, module in _effective_mutations(arch, kernel):
+        count += 1
+        source = replace(kernel.group.source(kernel.file), text=what)
+        found = read_source(with_module(arch, module), kernel.group, source)
+        if verdict(reading(suite, kernel), found, OPTIONS).outcome is Outcome.EQUAL:
+            equal.append(what)
+    assert equal == [], "these mutations change the bytes and are Equal"
+    assert count, "no mutation changes the bytes of the recorded runs; add a run with other inputs"
+
+
+def _effective_mutations(arch: Arch, kernel: Kernel) -> Iterator[tuple[str, Module]]:
+    """Yield the mutations, of those that are tried, that terminate with other bytes."""
+    group, source = kernel.group, kernel.group.source(kernel.file)
+    assert source.launch is not None
+    inputs = [group.contents(each.before) for each in group.expected.runs]
+    plain = [run(arch, source, before) for before in inputs]
+    for what, module in islice(
+        mutations_of(arch.parse(source.text, source.name), source.launch.entry, arch.opcodes, kernel.id), MAX_MUTATIONS
+    ):
+        if any(
+            _differs(with_module(arch, module), replace(source, text=what), *each)
+            for each in zip(inputs, plain, strict=True)
+        ):
+            yield what, module
+
+
+def _differs(arch: Arch, source: Source, before: dict[str, Array], plain: dict[str, Array]) -> bool:
+    """Return whether a run leaves other bytes; False if it fails or exceeds the time limit."""
+    try:
+        with time_limit(RUN_SECONDS):
+            found = run(arch, source, before)
+    except (TimeLimitExceeded, Exception):  # a mutated kernel may fail in any way
+        return False
+    return any(not np.array_equal(found[name], content) for name, content in plain.items())

@@ -1,0 +1,92 @@
+"""Hashes of linear forms: sums of data-dependent integers times known factors, modulo a power of two.
+
+A form is a set of `add`.  Only its hash is kept: one number modulo 2**128 (low word first), the sum of its members'
+hashes times their factors.  Modulo 2**64, a factor of 2**63 would keep one bit of a member's hash, and different forms
+would collide.
+
+Forms with coefficients that can be read back are `engine.polynomial`; integers that are known in every block are
+`engine.block_affine`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from bitwise_core.machine import hashing
+from bitwise_core.machine import lanes as L
+from bitwise_core.machine.lanes import Lanes
+from bitwise_core.machine.sets import SET_INDEX, members
+from bitwise_core.numeric.modular import signed
+from bitwise_core.numeric.words import multiply_high_low
+
+_UNIT = hashing.constant("one in a linear form")
+
+
+def linear_form(name: str, values: list[Lanes], bits: int) -> Lanes | None:
+    """The linear form of a sum, a difference, a negation or a product with a known number, modulo 2**bits.
+
+    None for any other operation, saturating ones included.
+    """
+    verb = name.split(".")[0]
+    if (
+        bits not in (32, 64)
+        or verb not in ("add", "sub", "mul", "shl", "neg")
+        or name.startswith(("mul.wide", "mul.hi"))
+        or ".sat" in name
+    ):
+        return None
+    total = f"add.b{bits}"
+    index = SET_INDEX[total]
+    if verb in ("add", "sub"):
+        (left, left_flags), (right, right_flags) = (_terms(total, index, value) for value in values)
+        words = _sum(left, right if verb == "add" else _opposite(right))
+        return Lanes(bits, words, left_flags | right_flags | L.SET | index << L.SET_SHIFT)
+    if verb == "neg":
+        words, flags = _terms(total, index, values[0])
+        return Lanes(bits, _opposite(words), flags | L.SET | index << L.SET_SHIFT)
+    for value, factor in (values, values[::-1]):
+        if L.known_where(factor) is not True:
+            if verb == "shl":
+                return None
+            continue
+        amount = factor.words[0]
+        if verb == "shl":
+            amount = np.where(
+                amount >= np.uint64(bits), np.uint64(0), np.uint64(1) << np.minimum(amount, np.uint64(63))
+            )
+        words, flags = _terms(total, index, value)
+        return Lanes(bits, _multiple(words, _extended(amount, bits)), flags | L.SET | index << L.SET_SHIFT)
+    return None
+
+
+def _sum(left: hashing.Words, right: hashing.Words) -> hashing.Words:
+    low = left[0] + right[0]
+    return np.stack([low, left[1] + right[1] + (low < left[0])])
+
+
+def _opposite(words: hashing.Words) -> hashing.Words:
+    return np.stack([np.uint64(0) - words[0], ~words[1] + (words[0] == 0)])
+
+
+def _multiple(words: hashing.Words, factor: npt.NDArray[np.uint64]) -> hashing.Words:
+    """The payload times a factor, read as a signed number of 64 bits."""
+    low, high = words[0], words[1]
+    carried, product = multiply_high_low(low, factor)
+    top = high * factor + carried - np.where(factor >> np.uint64(63), low, np.uint64(0))
+    return np.stack([product, top])
+
+
+def _extended(number: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.uint64]:
+    """A number of `bits` bits, sign-extended to 64."""
+    extended: npt.NDArray[np.uint64] = signed(number, bits).view(np.uint64)
+    return extended
+
+
+def _terms(total: str, index: int, value: Lanes) -> tuple[hashing.Words, L.Meta]:
+    """A value as a linear form: a known number is that many times one."""
+    words, flags = members(total, index, value)
+    known = L.known_where(value)
+    if known is not False:
+        words = np.where(known, _multiple(_UNIT, _extended(value.words[0], value.bits)), words)
+    return words, flags

@@ -1,0 +1,173 @@
+"""Numbers of the form block + thread held against NumPy on every block and thread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bitwise_core.engine import block_affine
+from bitwise_core.engine.address_pass import AddressDomain
+from bitwise_core.engine.block_affine import BlockAffine, plain
+from bitwise_core.engine.grid import Column, Grid, Limits, NotSymmetric
+from bitwise_core.machine.lanes import Array
+
+WIDTHS = {32: np.uint32, 64: np.uint64}
+UFUNCS = [
+    np.add, np.subtract, np.multiply, np.bitwise_and, np.bitwise_or, np.bitwise_xor,
+    np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal,
+]  # fmt: skip
+
+
+def numbers(bits: int) -> st.SearchStrategy[int]:
+    edges = [0, 1, 63, 64, (1 << (bits - 1)) - 1, 1 << (bits - 1), (1 << bits) - 1]
+    return st.one_of(st.integers(0, 300), st.integers(0, 40).map(lambda n: 64 * n), st.sampled_from(edges))
+
+
+@st.composite
+def operands(draw: st.DrawFn) -> tuple[Grid, int, list[Array], list[Array]]:
+    """A grid of up to 6 blocks, a width, and two operands' columns and rows (a column of zeros: a plain array)."""
+    bits = draw(st.sampled_from(sorted(WIDTHS)))
+    blocks, threads = draw(st.integers(2, 6)), draw(st.sampled_from([1, 3]))
+    columns, rows = [], []
+    for _ in range(2):
+        fixed = draw(st.booleans())
+        column = [0] * blocks if fixed else draw(st.lists(numbers(bits), min_size=blocks, max_size=blocks))
+        row = draw(st.lists(numbers(bits), min_size=threads, max_size=threads))
+        columns.append(np.array(column, dtype=WIDTHS[bits]))
+        rows.append(np.array([row], dtype=WIDTHS[bits]))
+    return Grid(np.arange(blocks), Limits()), bits, columns, rows
+
+
+def value(grid: Grid, column: Array, row: Array, *, signed: bool) -> object:
+    if column.any():
+        return plain(BlockAffine(grid, Column(column), row, signed))
+    return row.view(f"i{row.itemsize}") if signed else row
+
+
+def whole(column: Array, row: Array, *, signed: bool) -> Array:
+    total = column[:, None] + row
+    return total.view(f"i{total.itemsize}") if signed else total
+
+
+def spread(grid: Grid, result: object, threads: int) -> Array:
+    """The result in every block still in the pass and every thread."""
+    count = grid.blocks.size
+    if isinstance(result, BlockAffine):
+        column = grid.on(result.column)[:, None]
+        full = column if result.bits == 1 else (column + result.thread).view(result.dtype)
+        return np.broadcast_to(full, (count, threads))
+    return np.broadcast_to(np.asarray(result), (count, threads))
+
+
+@given(operands(), st.sampled_from(UFUNCS), st.booleans())
+def test_binary_functions_are_numpys(
+    case: tuple[Grid, int, list[Array], list[Array]], ufunc: np.ufunc, signed: bool
+) -> None:
+    grid, _, columns, rows = case
+    values = [value(grid, column, row, signed=signed) for column, row in zip(columns, rows, strict=True)]
+    result = block_affine.apply_ufunc(grid, ufunc, values)
+    expected = ufunc(*(whole(column, row, signed=signed) for column, row in zip(columns, rows, strict=True)))
+    assert grid.blocks[0] == 0
+    np.testing.assert_array_equal(spread(grid, result, expected.shape[1]), expected[grid.blocks])
+
+
+@given(operands(), st.sampled_from([np.floor_divide, np.remainder, np.left_shift, np.right_shift]), st.integers(1, 31))
+def test_functions_of_one_shared_number_are_numpys(
+    case: tuple[Grid, int, list[Array], list[Array]], ufunc: np.ufunc, by: int
+) -> None:
+    grid, bits, columns, rows = case
+    amount = np.full((1, 1), by, dtype=WIDTHS[bits])
+    result = block_affine.apply_ufunc(grid, ufunc, [value(grid, columns[0], rows[0], signed=False), amount])
+    expected = ufunc(whole(columns[0], rows[0], signed=False), amount)
+    np.testing.assert_array_equal(spread(grid, result, expected.shape[1]), expected[grid.blocks])
+
+
+@given(operands(), st.sampled_from(["uint8", "int16", "uint32", "int32", "uint64", "int64"]), st.booleans())
+def test_conversions_are_numpys(case: tuple[Grid, int, list[Array], list[Array]], to: str, signed: bool) -> None:
+    grid, _, columns, rows = case
+    source = value(grid, columns[0], rows[0], signed=signed)
+    result = source.astype(to)  # type: ignore[attr-defined]
+    expected = whole(columns[0], rows[0], signed=signed).astype(to)
+    np.testing.assert_array_equal(spread(grid, result, expected.shape[1]), expected[grid.blocks])
+
+
+@given(operands(), st.lists(st.booleans(), min_size=3, max_size=3))
+def test_a_choice_by_a_mask_of_threads(case: tuple[Grid, int, list[Array], list[Array]], mask: list[bool]) -> None:
+    grid, _, columns, rows = case
+    values = [value(grid, column, row, signed=False) for column, row in zip(columns, rows, strict=True)]
+    threads = rows[0].shape[1]
+    chosen = np.array([mask[:threads]])
+    result = block_affine.select(grid, chosen, *values)
+    expected = np.where(chosen, *(whole(column, row, signed=False) for column, row in zip(columns, rows, strict=True)))
+    np.testing.assert_array_equal(spread(grid, result, threads), expected[grid.blocks])
+
+
+@given(
+    operands(), st.sampled_from(["min.s", "max.u", "mul.wide.s", "mul.wide.u", "mul.hi.u", "xor.b", "div.s", "rem.u"])
+)
+def test_named_operations_agree_with_their_evaluation(
+    case: tuple[Grid, int, list[Array], list[Array]], name: str
+) -> None:
+    grid, bits, columns, rows = case
+    if bits == 64 and "mul" in name:
+        return
+    verb = name.split(".")[0]
+    is_signed = name.endswith("s")
+
+    def evaluate(a: Array, b: Array) -> Array:
+        x, y = (each.view(f"int{bits}") if is_signed else each for each in (a, b))
+        if verb in ("min", "max"):
+            return np.where((x < y) == (verb == "min"), a, b)
+        if verb == "xor":
+            return a ^ b
+        if verb == "mul":
+            wide = "int64" if is_signed else "uint64"
+            product = (x.astype(wide) * y.astype(wide)).view(np.uint64)
+            high: Array = (product >> np.uint64(32)).astype(np.uint32)
+            return high if "hi" in name else product
+        safe = np.where(y == 0, y.dtype.type(1), y)
+        up = is_signed & (x < 0) & (x % safe != 0)
+        quotient = np.where(up, x // safe + y.dtype.type(1), x // safe)
+        result = quotient if verb == "div" else x - quotient * safe
+        return np.where(y == 0, y.dtype.type(0), result).view(a.dtype)
+
+    by = np.full((1, 1), 7, dtype=WIDTHS[bits]) if verb in ("div", "rem") else None
+    values = [value(grid, column, row, signed=False) for column, row in zip(columns, rows, strict=True)]
+    if by is not None:
+        values[1] = by
+    out = 64 if "wide" in name else bits
+    result = AddressDomain(grid).integer(f"{name}{bits}", values, out, evaluate)  # type: ignore[arg-type]
+    second = whole(columns[1], rows[1], signed=False) if by is None else by
+    expected = np.broadcast_to(
+        evaluate(whole(columns[0], rows[0], signed=False), second), (len(columns[0]), rows[0].shape[1])
+    )
+    np.testing.assert_array_equal(spread(grid, result, rows[0].shape[1]), expected[grid.blocks])
+
+
+def test_nothing_reads_a_separable_by_accident() -> None:
+    grid = Grid(np.arange(3), Limits())
+    number = BlockAffine(grid, Column(np.arange(3, dtype=np.uint32)), np.zeros((1, 4), dtype=np.uint32))
+    functions: tuple[Any, ...] = (bool, int, float, len, list, np.asarray, np.sort, np.sum)
+    for misuse in (*functions, lambda n: n.flat, lambda n: n[0], lambda n: n.meta):
+        with pytest.raises(NotSymmetric):
+            misuse(number)
+
+
+def test_a_mask_at_the_edge_parts_the_grid_once() -> None:
+    grid = Grid(np.arange(10), Limits())
+    thread = np.arange(32, dtype=np.uint32)[None]
+    index = BlockAffine(grid, Column(np.arange(10, dtype=np.uint32) * np.uint32(32)), thread)
+    assert (index < np.uint32(300)).all()
+    assert grid.blocks.tolist() == list(range(9))
+    assert [each.tolist() for each in grid.aside] == [[9]]
+
+
+def test_a_grid_of_too_many_parts_is_given_up() -> None:
+    grid = Grid(np.arange(100), Limits(parts=10))
+    number = BlockAffine(grid, Column(np.arange(100, dtype=np.uint32)), np.arange(200, dtype=np.uint32)[None])
+    with pytest.raises(NotSymmetric, match="more than 10 parts"):
+        _ = number < np.uint32(100)

@@ -1,0 +1,244 @@
+"""The search of `bitwise diff`: a counterexample, which is run, and a sentence where none is found."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from toy_texts import launch, row_sum, write
+from typer.testing import CliRunner
+
+from bitwise_core import registry
+from bitwise_core.checker import Options
+from bitwise_core.cli import app
+from bitwise_core.folder import read_kernel
+from bitwise_core.search import NotFound, find_counterexample, pair
+
+pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
+
+PLAIN = row_sum()
+LAUNCHES = [launch("a.ptx"), launch("b.ptx")]
+ADD, LOADED = "add.rn.f32 %f5, %f1, %f2;", "ld.global.f32 %f2, [%rd4+128];\n"
+STORING = "setp.ne.u32 %p1, %r6, 0;"
+POSITIVE_ZERO = [f"add.rn.f32 {each}, {each}, 0f00000000;\n" for each in ("%f1", "%f2")]
+NARROW = "\ncvt.rn.f16.f32 %h1, %f5;\ncvt.f32.f16 %f5, %h1;"
+
+
+def one_way(instructions: str) -> str:
+    """PLAIN with instructions between the first two loads and their sum."""
+    assert LOADED in PLAIN
+    return PLAIN.replace(LOADED, LOADED + instructions)
+
+
+def summed(instructions: str) -> str:
+    """PLAIN with other instructions in the place of the first sum."""
+    assert ADD in PLAIN
+    return PLAIN.replace(ADD, instructions).replace(".reg .f32", ".reg .b16 %h<2>;\n.reg .f32")
+
+
+DIFFERENT = {
+    "another order": (PLAIN, row_sum(neighbours=True)),
+    "another operation": (PLAIN, summed("max.f32 %f5, %f1, %f2;")),
+    "maxima that part at a NaN": (row_sum(combine="max.f32"), row_sum(combine="max.NaN.f32")),
+    "sums that part at a subnormal": (PLAIN, row_sum(combine="add.rn.ftz.f32")),
+    "minus zero": (
+        row_sum(combine="max.f32"),
+        row_sum(combine="max.f32").replace(LOADED, LOADED + "".join(POSITIVE_ZERO)),
+    ),
+    "a product rounded once or twice": (
+        summed("fma.rn.f32 %f5, %f1, %f1, %f2;"),
+        summed("mul.rn.f32 %f7, %f1, %f1;\nadd.rn.f32 %f5, %f7, %f2;"),
+    ),
+    "a product rounded once or twice, and then to fewer digits": (
+        summed("fma.rn.f32 %f5, %f1, 0f3EBD70A4, %f2;" + NARROW),
+        summed("mul.rn.f32 %f7, %f1, 0f3EBD70A4;\nadd.rn.f32 %f5, %f7, %f2;" + NARROW),
+    ),
+    "a bound that only the largest numbers reach": (PLAIN, one_way("min.f32 %f2, %f2, 0f7E800000;\n")),
+    "one that stores the first row only": (PLAIN, PLAIN.replace(STORING, "add.u32 %r6, %r6, %r2;\n" + STORING)),
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write(tmp_path, {"a.ptx": PLAIN, "b.ptx": row_sum(swapped=True)}, LAUNCHES)
+
+
+def diff(folder: Path, *options: str, seconds: int = 20) -> tuple[int, dict[str, Any]]:
+    arguments = ["diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--json", "--search-seconds", str(seconds)]
+    done = CliRunner().invoke(app, [*arguments, "--out", str(folder / "found.npz"), *options])
+    assert done.stderr == ""
+    return done.exit_code, json.loads(done.stdout)
+
+
+def replayed(folder: Path, name: str) -> dict[str, Any]:
+    """The buffers that `bitwise run` leaves after the input that was found."""
+    out = folder / f"{name}.npz"
+    done = CliRunner().invoke(
+        app, ["run", str(folder / name), "--inputs", str(folder / "found.npz"), "--out", str(out)]
+    )
+    assert (done.exit_code, done.stderr) == (0, "")
+    with np.load(out) as file:
+        return {each: file[each] for each in file.files}
+
+
+@pytest.mark.parametrize(("left", "right"), DIFFERENT.values(), ids=DIFFERENT)
+def test_an_input_is_found_and_replayed(tmp_path: Path, left: str, right: str) -> None:
+    folder = write(tmp_path, {"a.ptx": left, "b.ptx": right}, LAUNCHES)
+    status, found = diff(folder)
+    assert (status, found["outcome"]) == (1, "different")
+    after = [replayed(folder, name)["Y"].view(np.uint32) for name in ("a.ptx", "b.ptx")]
+    seen = found["counterexample"]
+    assert seen["input"] == str(folder / "found.npz")
+    different = np.flatnonzero((after[0] != after[1]) & ~(_nan(after[0]) & _nan(after[1])))
+    place = int(different[0])
+    assert (seen["element"], seen["size"], seen["different"]) == (f"Y[{place}]", 4, different.size)
+    assert [int(each[place]) for each in after] == [int(seen["left"], 16), int(seen["right"], 16)]
+
+
+def _nan(patterns: Any) -> Any:
+    return (patterns & 0x7FFFFFFF) > 0x7F800000
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_equals_are_never_told_apart(folder: Path, seed: int) -> None:
+    left, right = (read_kernel(str(folder / name)) for name in ("a.ptx", "b.ptx"))
+    found = find_counterexample(left, right, registry.default().arch("sm_90"), Options(), None, 1.5, seed)
+    assert isinstance(found, NotFound)
+    assert found.runs > 0
+    assert found.sentence.startswith("no input was found on which the bytes differ, in ")
+
+
+def test_nothing_is_searched_for_equals(folder: Path) -> None:
+    status, found = diff(folder)
+    assert (status, found["outcome"], found["counterexample"]) == (0, "equal", None)
+    assert not (folder / "found.npz").exists()
+
+
+def test_trees_that_part_and_are_one_function(tmp_path: Path) -> None:
+    # Four times a number, at once or by two doublings: both are exact, and both overflow alike.
+    doubled = one_way("add.rn.f32 %f2, %f2, %f2;\nadd.rn.f32 %f2, %f2, %f2;\n")
+    folder = write(tmp_path, {"a.ptx": one_way("mul.rn.f32 %f2, %f2, 0f40800000;\n"), "b.ptx": doubled}, LAUNCHES)
+    status, found = diff(folder, seconds=2)
+    assert (status, found["outcome"], found["counterexample"]) == (4, "unproved", None)
+    assert found["notes"][-1].startswith("no input was found on which the bytes differ, in ")
+    assert not (folder / "found.npz").exists()
+
+
+def test_a_counterexample_as_people_read_it(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": row_sum(neighbours=True)}, LAUNCHES)
+    out = folder / "found.npz"
+    done = CliRunner().invoke(app, ["diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--out", str(out)])
+    lines = done.stdout.splitlines()
+    assert done.exit_code == 1
+    assert lines[0] == "Different for this launch: a counterexample was found, and both kernels were run on it"
+    assert lines[1] == f"counterexample: the input {out}"
+    assert re.fullmatch(
+        r"  on it Y\[[0-3]\] is 0x[0-9a-f]{8} and 0x[0-9a-f]{8} \(elements that differ: [1-4]; .*\)", lines[2]
+    )
+
+
+@pytest.mark.parametrize(
+    ("instruction", "status", "sentence"),
+    [
+        (
+            "frobnicate.b32 %f5, %f5;",
+            3,
+            "no input could be run: the instruction frobnicate.b32 is not modelled at line {line}",
+        ),
+        (
+            "sin.approx.f32 %f5, %f1;",
+            4,
+            "no input could be run: the operation sin.approx.fp32@sm_90 has no function here that is exact for every"
+            " pattern at line {line}",
+        ),
+    ],
+)
+def test_what_cannot_be_run(tmp_path: Path, instruction: str, status: int, sentence: str) -> None:
+    text = summed(instruction)
+    folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": text}, LAUNCHES)
+    line = next(n for n, each in enumerate(text.split("\n"), 1) if each == instruction)
+    found = diff(folder)
+    assert (found[0], found[1]["counterexample"], found[1]["notes"][-1]) == (status, None, sentence.format(line=line))
+
+
+def test_what_is_not_read_may_be_run(tmp_path: Path) -> None:
+    # A loop whose length depends on data: up to four rounds.
+    loop = "mov.f32 %f3, 0f00000000;\nmin.f32 %f4, %f1, 0f40800000;\nAGAIN:\nadd.rn.f32 %f3, %f3, 0f3F800000;\n"
+    loop += "setp.lt.f32 %p2, %f3, %f4;\n@%p2 bra AGAIN;\nadd.rn.f32 %f2, %f2, %f3;\n"
+    folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": one_way(loop)}, LAUNCHES)
+    without = CliRunner().invoke(app, ["diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--json", "--no-search"])
+    assert (without.exit_code, json.loads(without.stdout)["outcome"]) == (3, "unknown")
+    status, found = diff(folder)
+    assert (status, found["outcome"], found["scope"]) == (1, "different", "launch")
+    after = [replayed(folder, name)["Y"] for name in ("a.ptx", "b.ptx")]
+    assert (after[0] != after[1]).any()
+
+
+def test_without_a_launch_there_is_nothing_to_run(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": row_sum(neighbours=True)}, None)
+    status, found = diff(folder)
+    assert (status, found["scope"], found["counterexample"]) == (3, "every launch", None)
+    assert found["notes"][-1] == "no input was tried: a kernel has no launch"
+
+
+def test_under_a_condition_the_input_meets_it(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": row_sum(neighbours=True)}, LAUNCHES)
+    status, found = diff(folder, "--assume", "finite")
+    assert (status, found["conditions"], found["counterexample"]["input"]) == (1, ["finite"], str(folder / "found.npz"))
+    for arrays in (np.load(folder / "found.npz"), replayed(folder, "a.ptx"), replayed(folder, "b.ptx")):
+        assert all(np.isfinite(arrays[name]).all() for name in ("X", "Y"))
+
+
+def test_what_only_an_overflow_tells_apart(tmp_path: Path) -> None:
+    halved = one_way("mul.rn.f32 %f2, %f2, 0f40000000;\nmul.rn.f32 %f2, %f2, 0f3F000000;\n")
+    folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": halved}, LAUNCHES)
+    assert diff(folder)[1]["counterexample"]["input"] == str(folder / "found.npz")
+    status, found = diff(folder, "--assume", "finite", seconds=4)
+    assert (status, found["counterexample"]) == (4, None)
+    assert found["notes"][-1].startswith("no input was found on which the bytes differ, in ")
+    assert "makes an infinity or a NaN of finite numbers" in found["notes"][-1]
+
+
+def test_launches_that_state_different_types(tmp_path: Path) -> None:
+    other = launch("b.ptx", args=[{"buffer": "X", "dtype": "fp32"}, {"buffer": "Y", "dtype": "u32"}])
+    folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": row_sum(neighbours=True)}, [launch("a.ptx"), other])
+    assert diff(folder)[1]["notes"][-1] == "no input was tried: the launches state fp32 and u32 of the buffer Y"
+
+
+@pytest.mark.parametrize("limit", ["WHOLE_LANES", "WHOLE_SHARE"])
+def test_a_large_launch_is_run_where_the_trees_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(pair, "LANES", 1)
+    monkeypatch.setattr(pair, limit, 0)
+    # Only the last row's block takes another second element.
+    own = f"setp.eq.u32 %p2, %r2, 2;\n{LOADED}@%p2 ld.global.f32 %f2, [%rd4+64];\n"
+    folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": PLAIN.replace(LOADED, own)}, LAUNCHES)
+    status, found = diff(folder)
+    assert (status, found["divergence"]["element"], found["counterexample"]["element"]) == (1, "Y[2]", "Y[2]")
+    assert found["notes"][-1] == pair.FEW_BLOCKS.format(element="Y[2]")
+    after = [replayed(folder, name)["Y"].view(np.uint32) for name in ("a.ptx", "b.ptx")]
+    assert np.flatnonzero(after[0] != after[1]).tolist() == [2]
+    assert after[0].size == 4
+
+
+def test_a_launch_too_large_without_a_divergence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair, "LANES", 1)
+    monkeypatch.setattr(pair, "WHOLE_LANES", 0)
+    left, right = (read_kernel(str(folder / name)) for name in ("a.ptx", "b.ptx"))
+    found = find_counterexample(left, right, registry.default().arch("sm_90"), Options(), None, 1.0)
+    sentence = "the launches are too large to be run whole, and no element is known in which they part"
+    assert found == NotFound(f"no input was tried: {sentence}")
+
+
+def test_a_file_that_cannot_be_written_is_a_mistake(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": row_sum(neighbours=True)}, LAUNCHES)
+    out = folder / "gone" / "found.npz"
+    arguments = ["diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--out", str(out)]
+    done = CliRunner().invoke(app, arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == f"bitwise: {out}: cannot be written (there is no folder {out.parent})\n"

@@ -1,0 +1,1 @@
+"""The contraction audit: which products ptxas fused into sums."""

@@ -1,0 +1,279 @@
+"""Which products ptxas fused into sums: the module that states every rounding, proved by machine code.
+
+An `add`, `sub` or `mul` without `.rn` may be fused with others by ptxas (`candidates` says which), so the
+text alone does not fix the bits.  `audit` looks for a rewritten program that does, and whose machine code is that of
+the original.  How it was found is irrelevant; the proof has two premises only:
+
+1. *The rewritten text leaves ptxas no choice.*  Either each of its floating-point adds, subs and muls carries a
+   rounding modifier and it was assembled with `--fmad=false` (both documented to rule fusion out, and seen to
+   rule out the scaled products and the fused divisions too), or the analysis finds no candidate pair in it.
+2. *Equal machine code does equal things*: code, constant banks, initialised memory, shared sizes and relocations are
+   compared byte for byte.  Where no text gives the same bytes, one is enough whose code has the same instructions in
+   the same order and differs in the names of predicate registers only; `machine_code` proves that they carry the same
+   values.
+
+In a text found that way an approximate instruction may be written out as the steps ptxas takes for it; where none
+of them is fused, the returned module has the instruction itself, and where one is, the steps with all range
+checks.  That the checks which ptxas dropped never fire is ptxas's own deduction.
+
+A module without candidate pairs needs no assembler, nor does one assembled with `--fmad=false` (fp fusion off).
+The remaining trust is in ptxas compiling correctly what leaves it no choice, and in it being the ptxas, with the
+options, that made the kernel; hand over the kernel's own object file (`cubin`) to check the latter too, which
+saves one run as well.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bitwise_core.asm import Module
+from bitwise_core.machine.arch import ContractionAudit
+from bitwise_core.machine.domain import Unreadable
+from bitwise_nvidia_ptx.assembler import NO_FUSION, AssemblyFailed, Ptxas, PtxasNotFound, code_digest
+from bitwise_nvidia_ptx.contraction.candidates import Pair, candidate_pairs
+from bitwise_nvidia_ptx.contraction.choices import Fusion, choices
+from bitwise_nvidia_ptx.contraction.program import Program
+from bitwise_nvidia_ptx.contraction.rewrite import Division, Rewriting, expandable, reserved, rewrite
+
+
+class Method(StrEnum):
+    """How it was established which products are fused, if it was."""
+
+    NO_CANDIDATES = "no candidates"
+    EQUAL = "machine code equal, none contracted"
+    EQUAL_FUSED = "machine code equal, pairs contracted"
+    RENAMED = "machine code equal but for names of predicates, none contracted"
+    RENAMED_FUSED = "machine code equal but for names of predicates, pairs contracted"
+    UNRESOLVED = "unresolved"
+
+
+_DIVISIONS = (
+    Division(),
+    Division(tiny_first=True),
+    Division(tiny=False, absolute=False),
+    Division(tiny=False),
+    Division(large=False, tiny=False),
+    Division(large=False),
+)
+_RUNS = 14
+_BATCH = 2
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The outcome for one module.
+
+    `rewriting` states every rounding (nothing is rewritten if the audit is unresolved); `pairs` are the lines
+    (product, sum) that ptxas fused; `reason` says in a sentence why the answer holds, or what prevented one; `seconds`
+    is wall time; `runs` counts assemblies asked for, cached ones included; `ptxas_version` is "" where none was needed.
+    """
+
+    rewriting: Rewriting
+    method: Method
+    pairs: tuple[tuple[int, int], ...]
+    reason: str
+    seconds: float
+    runs: int
+    ptxas_version: str
+    options: tuple[str, ...]
+
+    @property
+    def resolved(self) -> bool:
+        """Whether `rewriting` states what the machine does."""
+        return self.method is not Method.UNRESOLVED
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What is assembled, what is returned should its machine code match, and the fusions that both make."""
+
+    assembled: Rewriting
+    fuse: bool
+    returned: Rewriting
+    fusions: tuple[Fusion, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What the search for a matching program found; `count` assemblies were asked for."""
+
+    method: Method
+    returned: Rewriting
+    fusions: tuple[Fusion, ...]
+    reason: str
+    count: int
+
+
+def audit_contraction(module: Module, text: str, entry: str | None) -> ContractionAudit:
+    """See `Arch.audit_contraction`: all functions of the module are audited together.  Raises Unreadable."""
+    try:
+        found = audit(module, text, arch=module.target)
+    except PtxasNotFound as error:
+        raise Unreadable(f"products may be fused into sums, and no assembler is found to audit that: {error}") from None
+    except AssemblyFailed as error:
+        raise Unreadable(f"the assembler refuses the text: {error}") from None
+    if not found.resolved:
+        raise Unreadable(found.reason)
+    if found.method is Method.NO_CANDIDATES:
+        return ContractionAudit(found.rewriting.module, "no product can be fused into a sum")
+    return ContractionAudit(found.rewriting.module, f"{found.method} ({found.ptxas_version})")
+
+
+def candidates(module: Module) -> tuple[tuple[int, int], ...]:
+    """Lines (product, consumer) of every pair ptxas is free to fuse, as far as can be excluded; () if none."""
+    program = Program(module)
+    return tuple(_lines(program, pair) for pair in candidate_pairs(program))
+
+
+def audit(
+    module: Module,
+    text: str,
+    *,
+    arch: str | None = None,
+    ptxas: Ptxas | None = None,
+    cubin: bytes | None = None,
+    runs: int = _RUNS,
+) -> Audit:
+    """The program that states what the machine code of a module does, or why there is none.
+
+    `text` is what `module` was parsed from.  `ptxas` is located for `arch` if not given, and only once it is needed;
+    `cubin` is the kernel's own object file, if at hand; `runs` bounds the assemblies.
+    Raises PtxasNotFound if there are candidates and no assembler, ValueError if neither `arch` nor `ptxas` is given
+    then, or if `text` is not that of the module.
+    """
+    begin = time.perf_counter()
+    program = Program(module)
+    stated = rewrite(program, text)
+    found = candidate_pairs(program)
+    if not found:
+        reason = "no product can reach an instruction that could be fused with it"
+        return Audit(stated, Method.NO_CANDIDATES, (), reason, time.perf_counter() - begin, 0, "", ())
+    if ptxas is not None and NO_FUSION in ptxas.options:
+        reason = "fp fusion is off: ptxas runs with --fmad=false"
+        return Audit(stated, Method.NO_CANDIDATES, (), reason, time.perf_counter() - begin, 0, "", ptxas.options)
+    if ptxas is None:
+        if arch is None:
+            raise ValueError("the text has pairs that ptxas may fuse; give the architecture or a Ptxas")
+        ptxas = Ptxas.locate(arch)
+    done = _search(stated, found, ptxas, cubin, runs)
+    lines = tuple((program.line(each.product), program.line(each.consumer)) for each in done.fusions)
+    options = (*ptxas.options, ptxas.gpu)
+    seconds = time.perf_counter() - begin
+    return Audit(done.returned, done.method, lines, done.reason, seconds, done.count, ptxas.version, options)
+
+
+def _search(stated: Rewriting, open_pairs: tuple[Pair, ...], ptxas: Ptxas, cubin: bytes | None, runs: int) -> _Outcome:
+    program, text = stated.program, stated.original
+    unchanged = Rewriting(program, text, {})
+    product, consumer = _lines(program, open_pairs[0])
+    count = 0
+    tried: list[Attempt] = []
+    with ThreadPoolExecutor(_BATCH) as pool:
+        try:
+            original = pool.submit(code_digest, cubin) if cubin is not None else pool.submit(ptxas.digest, text)
+            count += cubin is None
+            pending = iter(_distinct(attempts(stated, open_pairs)))
+            while count < runs and (batch := list(itertools.islice(pending, min(_BATCH - (count == 1), runs - count)))):
+                found = [pool.submit(ptxas.digest, attempt.assembled.text, fuse=attempt.fuse) for attempt in batch]
+                wanted = original.result()
+                count += len(batch)
+                for attempt, future in zip(batch, found, strict=True):
+                    try:
+                        equal = future.result() == wanted
+                    except AssemblyFailed:
+                        continue
+                    tried.append(attempt)
+                    if equal and attempt.fusions:
+                        reason = f"{len(attempt.fusions)} products fused by hand give the same machine code"
+                        return _Outcome(Method.EQUAL_FUSED, attempt.returned, attempt.fusions, reason, count)
+                    if equal:
+                        reason = "the text with every rounding stated gives the same machine code"
+                        return _Outcome(Method.EQUAL, attempt.returned, (), reason, count)
+        except AssemblyFailed as error:
+            return _Outcome(Method.UNRESOLVED, unchanged, (), str(error), count)
+    wanted_code = text if cubin is None else cubin
+    renamed = next((attempt for attempt in tried if _like(ptxas, wanted_code, attempt)), None)
+    if renamed is not None and renamed.fusions:
+        reason = f"{len(renamed.fusions)} products fused by hand give the same machine code but for names of predicates"
+        return _Outcome(Method.RENAMED_FUSED, renamed.returned, renamed.fusions, reason, count)
+    if renamed is not None:
+        reason = "the text with every rounding stated gives the same machine code but for names of predicates"
+        return _Outcome(Method.RENAMED, renamed.returned, (), reason, count)
+    reason = (
+        f"ptxas may fuse the product of line {product} into line {consumer}, and none of {count} assemblies shows what "
+        f"it did with this and {len(open_pairs) - 1} other pairs; compile with fp fusion off to be certain"
+    )
+    return _Outcome(Method.UNRESOLVED, unchanged, (), reason, count)
+
+
+def _like(ptxas: Ptxas, original: str | bytes, attempt: Attempt) -> bool:
+    try:
+        return ptxas.like(original, attempt.assembled.text, fuse=attempt.fuse)
+    except AssemblyFailed:
+        return False
+
+
+def attempts(stated: Rewriting, open_pairs: tuple[Pair, ...]) -> Iterator[Attempt]:
+    """Rewritings that leave no choice, in the order in which they are worth assembling."""
+    yield Attempt(stated, False, stated)
+    program, text = stated.program, stated.original
+    if reserved(program):
+        return
+    guesses: list[tuple[Fusion, ...]] = [*choices(program, text), ()]
+    for division in _DIVISIONS:
+        for guess in guesses:
+            returned = rewrite(program, text, guess)
+            if guess:
+                yield Attempt(rewrite(program, text, guess, division=division), False, returned, guess)
+            for products in (True, False):
+                if (assembled := _careful(stated, open_pairs, guess, division, products)) is not None:
+                    yield Attempt(assembled, True, returned, guess)
+
+
+def _careful(
+    stated: Rewriting, open_pairs: tuple[Pair, ...], fusions: tuple[Fusion, ...], division: Division, products: bool
+) -> Rewriting | None:
+    """States only the roundings that matter, of products or else of sums; None if that leaves a pair open.
+
+    ptxas derives ranges from a plain add, not from one with `.rn`, and drops checks of a division that never fire.
+    """
+    program, statements = stated.program, stated.program.statements
+    fused = {fusion.consumer for fusion in fusions}
+    marked = {i for i, s in enumerate(statements) if products and s.contractible and s.base == "mul"}
+    expand: set[int] = set()
+    for pair in open_pairs:
+        if pair.consumer in fused:
+            continue
+        product = statements[pair.product]
+        if not (pair.scale or products) or (product.hidden_product and not expandable(product)):
+            marked.add(pair.consumer)
+        elif product.hidden_product:
+            expand.add(pair.product)
+        else:
+            marked.add(pair.product)
+    assembled = rewrite(
+        program,
+        stated.original,
+        fusions,
+        round_only=frozenset(marked),
+        expand=frozenset(expand),
+        division=division,
+    )
+    return None if candidate_pairs(Program(assembled.module)) else assembled
+
+
+def _distinct(tried: Iterable[Attempt]) -> Iterator[Attempt]:
+    seen: set[tuple[str, bool]] = set()
+    for attempt in tried:
+        if (key := (attempt.assembled.text, attempt.fuse)) not in seen:
+            seen.add(key)
+            yield attempt
+
+
+def _lines(program: Program, pair: Pair) -> tuple[int, int]:
+    return program.line(pair.product), program.line(pair.consumer)

@@ -1,0 +1,279 @@
+"""Which products of a PTX text the assembler may still fuse: candidate pairs.
+
+PTX lets ptxas treat a floating-point `add`, `sub` or `mul` without a rounding modifier "aggressively": a product
+may be fused into a sum (one rounding instead of two), and on some targets a product followed by a
+multiplication with 1/8, 1/4, 1/2, 2, 4 or 8 becomes one scaled product.  Three more products carry no rounding
+modifier at all, because they are inside the expansion of another instruction, and ptxas fuses these too:
+the last step of `div.full` and `div.approx` (reciprocal times numerator), of `rcp.approx`, `sqrt.approx` and
+`rsqrt.approx` (undoing a range scaling), and of `ex2.approx` (a squaring); the last four only without `.ftz`.
+
+The analysis is an over-approximation: flow-insensitive, scopes merged, every definition of a register counts.
+Three assumptions about ptxas enter, each seen to hold in 12.8 and 13.4: a product is scaled only by a constant
+it can derive; the range scalings inside approximate instructions are fused only where it can derive that they
+always act; its ranges of values are sound and not relational, so that a loaded value has none.  Loads from global
+and shared memory are not replaced by what was stored there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bitwise_core.asm import Immediate, Operand, symbols_of
+from bitwise_nvidia_ptx.contraction.program import Program, Statement
+from bitwise_nvidia_ptx.names import SPECIAL
+
+_SIGN = {"f32": 1 << 31, "f64": 1 << 63}
+_FLOAT_SOURCE = re.compile(r"\.(?:b?f16|f32|f64)$")
+
+# Results of these never carry an operand on unchanged, so a product does not flow through them.
+_OPAQUE = frozenset(
+    {"mma", "wgmma", "tcgen05", "ldmatrix", "atom", "red", "vote", "match", "activemask", "setp", "ex2", "lg2", "sin"}
+    | {"cos", "tanh", "sqrt", "rsqrt", "rcp", "div", "cp", "mbarrier", "tex", "suld"}
+)
+# Results of these are the first source where ptxas derives that all lanes hold one value of it.
+_ACROSS_LANES = frozenset({"shfl", "redux"})
+# ptxas cannot know what these return.
+_UNKNOWN_RESULT = _OPAQUE - {"setp", "ex2", "lg2", "sin", "cos", "tanh", "sqrt", "rsqrt", "rcp", "div"}
+_KEEPS_ZERO = frozenset({"mov", "add", "sub", "mul", "fma", "mad", "cvt", "neg", "abs", "shl", "shr", "min", "max"})
+_KEEPS_ZERO_TOO = _KEEPS_ZERO | _ACROSS_LANES | {"and", "or", "xor", "selp", "prmt", "bfe", "ld", "cvta"}
+_ARITHMETIC = frozenset({"add", "sub", "mul", "fma", "mad"})
+_STRICT = _ARITHMETIC | {"div", "ex2", "lg2", "sin", "cos", "tanh", "sqrt", "rsqrt", "rcp", "neg", "abs", "cvt", "mov"}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Indices of a product and of the instruction it may be fused into; `scale` if that is a multiplication."""
+
+    product: int
+    consumer: int
+    scale: bool
+
+
+def _is_zero(operand: Operand) -> bool:
+    """Whether an operand is a literal zero of either sign."""
+    return isinstance(operand, Immediate) and operand.value in (0, _SIGN.get(operand.kind, 0))
+
+
+def _constants(program: Program) -> dict[str, int]:
+    """What ptxas may come to know of a register: 2 it may be a non-zero constant, 1 only a zero, absent nothing.
+
+    A register that is compared for equality counts as constant: behind the branch it may be replaced.
+    """
+    level: dict[str, int] = {}
+
+    def of(names: tuple[str, ...], operand: Operand) -> int:
+        if not names:
+            return 1 if _is_zero(operand) else 2
+        return max(0 if "." in name and name in SPECIAL else level.get(name, 0) for name in names)
+
+    work = [i for i in range(len(program.statements)) if not _overwritten(program, i)]
+    kept = set(work)
+    for statement in program.statements:
+        if statement.base in ("setp", "set") and {"eq", "ne", "equ", "neu"}.intersection(statement.parts):
+            for names in statement.sources:
+                for name in names:
+                    level[name] = 2
+    while work:
+        changed: set[str] = set()
+        for index in work:
+            statement = program.statements[index]
+            if not statement.results or statement.base in _UNKNOWN_RESULT:
+                continue
+            if statement.base == "ld" and "const" not in statement.parts and not _forwards(program, statement):
+                continue
+            levels = [of(names, operand) for names, operand in zip(statement.sources, statement.read, strict=True)]
+            strict = statement.base in _STRICT and not statement.vector
+            if statement.base in _ARITHMETIC and statement.kind is None:
+                strict = False
+            if statement.base in _ACROSS_LANES:
+                value = levels[0]
+            elif strict:
+                value = max(levels, default=2) if all(levels) else 0
+            else:
+                value = max(levels, default=2)
+                named = [names for names in statement.sources if names]
+                if len(set(named)) < len(named) and statement.base not in ("fma", "selp"):
+                    value = 2
+            if value and statement.base not in _KEEPS_ZERO_TOO:
+                value = 2
+            if statement.base == "ld":
+                value = 2
+            for name in statement.results:
+                if value > level.get(name, 0):
+                    level[name] = value
+                    changed.add(name)
+        work = sorted({use for name in changed for use, _ in program.uses.get(name, ())} & kept)
+    return level
+
+
+def _loads_private(statement: Statement) -> bool:
+    """Whether it loads from local memory, from a parameter or through a generic address.
+
+    ptxas may replace such a load by what was stored there.
+    """
+    spaces = {part.split("::")[0] for part in statement.parts}
+    return statement.base == "ld" and not {"global", "shared", "const"} & spaces
+
+
+def _forwards(program: Program, statement: Statement) -> bool:
+    """Whether ptxas may replace a load by what the module stores: as `_loads_private`, but no parameter of a kernel."""
+    if not _loads_private(statement):
+        return False
+    function = program.functions[statement.function]
+    own = {parameter.name for parameter in function.parameters}
+    return not (function.entry and "param" in statement.parts and symbols_of(statement.read[0]) & own)
+
+
+def _overwritten(program: Program, index: int) -> bool:
+    """The literal in front of a masked load: `mov r, 0; @p ld r`.  What is read later is the merge, no constant."""
+    statement = program.statements[index]
+    if statement.base != "mov" or statement.guard or len(statement.results) != 1:
+        return False
+    name = statement.results[0]
+    definitions = program.definitions[name]
+    if len(definitions) != 2 or definitions[0] != index:
+        return False
+    load = program.statements[definitions[1]]
+    if load.base != "ld" or not load.guard or load.block != statement.block or "const" in load.parts:
+        return False
+    return all(not index < use <= definitions[1] for use, _ in program.uses.get(name, ()))
+
+
+def _unbounded(program: Program) -> tuple[frozenset[str], frozenset[str]]:
+    """Registers for which ptxas can derive no upper bound, and no lower bound, as floating-point values."""
+    above: set[str] = set()
+    below: set[str] = set()
+    work: set[int] = set(range(len(program.statements)))
+    while work:
+        changed: set[str] = set()
+        for index in sorted(work):
+            statement = program.statements[index]
+            up, down = (False, False) if _forwards(program, statement) else _free(statement, above, below)
+            for name in statement.results:
+                if (up and name not in above) or (down and name not in below):
+                    changed.add(name)
+                if up:
+                    above.add(name)
+                if down:
+                    below.add(name)
+        work = {use for name in changed for use, _ in program.uses.get(name, ())}
+    return frozenset(above), frozenset(below)
+
+
+def _free(statement: Statement, above: set[str], below: set[str]) -> tuple[bool, bool]:
+    base = statement.base
+    if base in ("mma", "wgmma", "ldmatrix") or (base == "ld" and "const" not in statement.parts):
+        return True, True
+    operands = statement.read
+    ups = [any(name in above for name in names) for names in statement.sources]
+    downs = [any(name in below for name in names) for names in statement.sources]
+    if base == "shfl":
+        return ups[0], downs[0]
+    to_float = statement.kind is not None and "sat" not in statement.parts
+    if base == "mov" or (base == "cvt" and to_float and _FLOAT_SOURCE.search(statement.instruction.opcode)):
+        return any(ups), any(downs)
+    if base == "selp":
+        return any(ups[:2]), any(downs[:2])
+    if not to_float or len(operands) not in (1, 2, 3):
+        return False, False
+    if base == "neg":
+        return downs[0], ups[0]
+    if base == "add":
+        return any(ups), any(downs)
+    if base == "sub":
+        same = operands[0] == operands[1]
+        return not same and (ups[0] or downs[1]), not same and (downs[0] or ups[1])
+    if base == "max":
+        return any(ups), all(downs)
+    if base == "min":
+        return all(ups), any(downs)
+    if base in ("mul", "fma"):
+        up, down = _free_product(operands[:2], ups, downs)
+        return up or (base == "fma" and ups[2]), down or (base == "fma" and downs[2])
+    return False, False
+
+
+def _free_product(operands: tuple[Operand, ...], ups: list[bool], downs: list[bool]) -> tuple[bool, bool]:
+    if operands[0] == operands[1]:
+        return ups[0] or downs[0], False
+    for position in (0, 1):
+        literal = operands[position]
+        if isinstance(literal, Immediate) and literal.kind in _SIGN:
+            other = 1 - position
+            if _is_zero(literal):
+                return False, False
+            negative = literal.value >= _SIGN[literal.kind]
+            return (downs[other], ups[other]) if negative else (ups[other], downs[other])
+    wide = any(ups[i] and downs[i] and (ups[1 - i] or downs[1 - i]) for i in (0, 1))
+    return wide, wide
+
+
+def candidate_pairs(program: Program) -> tuple[Pair, ...]:
+    """Every pair that ptxas is free to fuse, or that cannot be shown not to be one; in order of the text."""
+    return tuple(_pairs(program))
+
+
+def _pairs(program: Program) -> Iterable[Pair]:
+    statements = program.statements
+    products = [i for i, s in enumerate(statements) if s.product]
+    if not products:
+        return
+    if any(statements[i].base == "ex2" for i in products):
+        above = _unbounded(program)[0]
+        products = [
+            i for i in products if statements[i].base != "ex2" or not above.intersection(statements[i].sources[0])
+        ]
+    level = _constants(program)
+
+    def constant(index: int, position: int, least: int = 2) -> bool:
+        """Whether an operand other than `position` may be a constant (a non-zero one unless `least` is 1)."""
+        statement = statements[index]
+        return any(
+            (max((level.get(n, 0) for n in names), default=0) >= least) if names else least < 2 or not _is_zero(operand)
+            for other, (names, operand) in enumerate(zip(statement.sources, statement.read, strict=True))
+            if other != position
+        )
+
+    through_memory = [i for i, s in enumerate(statements) if _loads_private(s)]
+    for product in products:
+        reached: set[str] = set()
+        fresh = list(statements[product].results)
+        own_constant = not statements[product].hidden_product and constant(product, -1)
+        consumers: dict[int, bool] = {}
+        memory = False
+        while fresh:
+            name = fresh.pop()
+            if name in reached:
+                continue
+            reached.add(name)
+            for index, position in program.uses.get(name, ()):
+                statement = statements[index]
+                if index == product and position < 0:
+                    continue
+                if statement.contractible and statement.base != "mul":
+                    consumers[index] = False
+                if statement.base == "mul" and statement.kind is not None:
+                    if constant(index, position) or (own_constant and statement.contractible):
+                        consumers.setdefault(index, True)
+                elif statement.base == "div" and statement.hidden_product and position == 0 and constant(index, 0):
+                    consumers.setdefault(index, True)
+                if statement.base in _OPAQUE or (statement.base in _ACROSS_LANES and position != 0):
+                    continue
+                if statement.base in ("st", "call"):
+                    generic = not {"global", "shared"} & {part.split("::")[0] for part in statement.parts}
+                    if generic and not memory:
+                        memory = True
+                        fresh.extend(n for i in through_memory for n in statements[i].results)
+                        if statement.base == "call":
+                            fresh.extend(statement.results)
+                    continue
+                if statement.base == "ld":
+                    continue
+                arithmetic = statement.base in _ARITHMETIC and statement.kind is not None
+                if arithmetic and not constant(index, position, 2 if statement.base == "mul" else 1):
+                    continue
+                fresh.extend(statement.results)
+        for index in sorted(consumers):
+            yield Pair(product, index, consumers[index])

@@ -1,0 +1,197 @@
+"""The instructions of a module as the contraction audit looks at them: what each one writes and reads."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from bitwise_core.asm import Guard, Immediate, Instruction, Kernel, Module, Operand, Register, Vector, parts, symbols_of
+from bitwise_nvidia_ptx.inner_blocks import spelling
+
+FLOAT_TYPES = frozenset({"f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64"})
+ROUNDINGS = frozenset({"rn", "rz", "rm", "rp", "rna", "rs"})
+_NO_RESULT = frozenset({"st", "bra", "brx", "bar", "barrier", "ret", "exit", "membar", "fence", "trap", "stmatrix"})
+_LEAVES = frozenset({"bra", "brx", "ret", "exit", "call"})
+_READS_ITS_RESULT = frozenset({"wgmma", "tcgen05", "call"})
+
+
+@dataclass(frozen=True, slots=True)
+class Opcode:
+    """What a mnemonic with its modifiers says.
+
+    `parts` are the mnemonic, which is `base`, and its modifiers.  `kind` is the floating-point type of the result, None
+    for anything else.  `contractible`: a floating-point add, sub or mul without a rounding modifier.
+    `hidden_product`: the expansion ends with a product that ptxas may fuse.
+    """
+
+    parts: tuple[str, ...]
+    base: str
+    kind: str | None
+    contractible: bool
+    hidden_product: bool
+
+
+@lru_cache(maxsize=4096)
+def opcode_of(text: str) -> Opcode:
+    """The record of a mnemonic with its modifiers."""
+    found = tuple(text.split("."))
+    base = found[0]
+    kind = next((each for each in found[1:] if each in FLOAT_TYPES), None)
+    contractible = base in ("add", "sub", "mul") and kind is not None and not ROUNDINGS.intersection(found)
+    hidden = False
+    if base == "div":
+        hidden = "full" in found or "approx" in found
+    elif base in ("rcp", "sqrt", "rsqrt", "ex2"):
+        hidden = "approx" in found and "ftz" not in found and kind == "f32"
+    return Opcode(found, base, kind, contractible, hidden)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One instruction of a program.
+
+    `block` numbers the basic block and `function` the function.  `results` are the names that it writes, `sources`
+    those of each operand that it reads: () where the operand is a literal.  Names are spelled as in the text, so that
+    registers of one name in several blocks or functions count as one.
+    """
+
+    instruction: Instruction
+    opcode: Opcode
+    function: int
+    block: int
+    results: tuple[str, ...]
+    sources: tuple[tuple[str, ...], ...]
+
+    @property
+    def base(self) -> str:
+        """See `Opcode`."""
+        return self.opcode.base
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """See `Opcode`."""
+        return self.opcode.parts
+
+    @property
+    def kind(self) -> str | None:
+        """See `Opcode`."""
+        return self.opcode.kind
+
+    @property
+    def contractible(self) -> bool:
+        """See `Opcode`."""
+        return self.opcode.contractible
+
+    @property
+    def hidden_product(self) -> bool:
+        """See `Opcode`."""
+        return self.opcode.hidden_product
+
+    @property
+    def product(self) -> bool:
+        """Whether it multiplies and ptxas may fuse that, written or hidden."""
+        return self.hidden_product or (self.base == "mul" and self.contractible)
+
+    @property
+    def guard(self) -> Guard | None:
+        """The predicate in front of it."""
+        return self.instruction.guard
+
+    @property
+    def read(self) -> tuple[Operand, ...]:
+        """The operands behind the first, which belong to `sources` one by one where there are results."""
+        return self.instruction.operands[1:]
+
+    @property
+    def vector(self) -> bool:
+        """Whether an operand is a vector."""
+        return any(isinstance(each, Vector) for each in self.instruction.operands)
+
+
+class Program:
+    """All instructions of a module in the order of the text.
+
+    `functions` are the kernels and functions in that order.  Raises ValueError for a module whose parser recorded no
+    positions.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.functions = tuple(sorted((*module.kernels, *module.functions.values()), key=_start))
+        statements: list[Statement] = []
+        names: dict[int, tuple[str, ...]] = {}
+        block = 0
+        for number, function in enumerate(self.functions):
+            block += 1
+            entered = _branch_targets(function)
+            for index, instruction in enumerate(function.instructions):
+                if index in entered:
+                    block += 1
+                opcode = opcode_of(instruction.opcode)
+                read = []
+                for operand in instruction.operands:
+                    if (found := names.get(id(operand))) is None:
+                        found = names[id(operand)] = _names(operand)
+                    read.append(found)
+                results: tuple[str, ...] = ()
+                if read and opcode.base not in _NO_RESULT:
+                    results = read.pop(0)
+                statements.append(Statement(instruction, opcode, number, block, results, tuple(read)))
+                if opcode.base in _LEAVES:
+                    block += 1
+        self.statements = tuple(statements)
+
+    @cached_property
+    def definitions(self) -> dict[str, list[int]]:
+        """For each register: the statements that write it."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for index, statement in enumerate(self.statements):
+            for name in statement.results:
+                found[name].append(index)
+        return found
+
+    @cached_property
+    def uses(self) -> dict[str, list[tuple[int, int]]]:
+        """For each register: (statement, position among its sources) of every read; -1 for a result that is read."""
+        found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for index, statement in enumerate(self.statements):
+            for position, names in enumerate(statement.sources):
+                for name in names:
+                    found[name].append((index, position))
+            if statement.base in _READS_ITS_RESULT:
+                for name in statement.results:
+                    found[name].append((index, -1))
+        return found
+
+    def line(self, index: int) -> int:
+        """The line of a statement."""
+        return self.statements[index].instruction.line
+
+
+def span_of(instruction: Instruction) -> tuple[int, int]:
+    """Where an instruction is in the text.  Raises ValueError where the parser did not record it."""
+    if instruction.span is None:
+        raise ValueError(f"the instruction of line {instruction.line} has no position in the text")
+    return instruction.span
+
+
+def _start(function: Kernel) -> int:
+    if function.span is None:
+        raise ValueError(f"the parser recorded no position of {function.name}; give the module that it returned")
+    return function.span[0]
+
+
+def _names(operand: Operand) -> tuple[str, ...]:
+    found = [each for each in parts(operand) if not isinstance(each, Immediate)]
+    return tuple([spelling(each.name) if isinstance(each, Register) else each.name for each in found])
+
+
+def _branch_targets(function: Kernel) -> set[int]:
+    """The indices of the instructions that a branch leads to."""
+    found: set[int] = set()
+    for instruction in function.instructions:
+        if opcode_of(instruction.opcode).base in ("bra", "brx"):
+            names = set[str]().union(*map(symbols_of, instruction.operands))
+            found |= {function.labels[name] for name in names if name in function.labels}
+    return found

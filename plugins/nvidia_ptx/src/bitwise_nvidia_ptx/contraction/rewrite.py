@@ -1,0 +1,306 @@
+"""Rewritten programs that leave ptxas no choice: every rounding stated, chosen products fused by hand.
+
+A rewriting replaces instructions.  It is a module, spliced from the parsed one, and a text, edited at the positions of
+the replaced instructions; parsing the text gives the module.  Nothing else has to be right for the audit to be right: a
+rewriting counts only if it leaves no freedom and its machine code equals that of the original (see `audit`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
+
+from bitwise_core.asm import Guard, Immediate, Instruction, Kernel, Module, Operand, Register
+from bitwise_nvidia_ptx.contraction.choices import Fusion
+from bitwise_nvidia_ptx.contraction.program import Program, Statement, span_of
+from bitwise_nvidia_ptx.writer import instruction_text
+
+_WIDTHS = {"f16": 16, "bf16": 16, "f64": 64, "f32x2": 64}
+_TEMPORARY = "%contraction_"
+
+
+@dataclass(frozen=True)
+class Division:
+    """Which range checks of an expanded division are written, and how.
+
+    `large` divisors are scaled down and `tiny` ones up, unless ptxas knows that there are none; `absolute`
+    is off where it knows the divisor's sign.
+    """
+
+    large: bool = True
+    tiny: bool = True
+    tiny_first: bool = False
+    absolute: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """The instructions that replace one, and the registers that they need, by name with the width in bits."""
+
+    instructions: tuple[Instruction, ...]
+    registers: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """A program and the edits of its statements, by their index; `original` is the text that it was parsed from."""
+
+    program: Program
+    original: str
+    edits: Mapping[int, Edit]
+
+    @cached_property
+    def module(self) -> Module:
+        """The module with these edits; instructions that replace one keep its line."""
+        if not self.edits:
+            return self.program.module
+        edits: dict[int, dict[int, Edit]] = defaultdict(dict)
+        for number, statements in groupby(range(len(self.program.statements)), self._function):
+            first = next(statements)
+            edits[number] = {i - first: self.edits[i] for i in (first, *statements) if i in self.edits}
+        changed = {
+            function.name: _spliced(function, edits[number]) for number, function in enumerate(self.program.functions)
+        }
+        module = self.program.module
+        return replace(
+            module,
+            kernels=tuple(changed[each.name] for each in module.kernels),
+            functions={name: changed[name] for name in module.functions},
+        )
+
+    @cached_property
+    def text(self) -> str:
+        """The text with these edits; every line keeps its number.
+
+        Raises ValueError where `original` is not the text of the program's module.
+        """
+        pieces: list[str] = []
+        position = 0
+        for index in sorted(self.edits):
+            statement, edit = self.program.statements[index], self.edits[index]
+            if (body := self._body(statement.function)) >= position:
+                pieces += [self.original[position:body], *self._declarations(statement.function)]
+                position = body
+            start, end = span_of(statement.instruction)
+            replaced = self.original[start:end]
+            if statement.instruction.opcode not in replaced:
+                raise ValueError(f"line {statement.instruction.line} of the text is not the instruction of the module")
+            steps = "; ".join(map(instruction_text, edit.instructions))
+            pieces += [self.original[position:start], steps, "\n" * replaced.count("\n")]
+            position = end
+        return "".join([*pieces, self.original[position:]])
+
+    def _function(self, index: int) -> int:
+        return self.program.statements[index].function
+
+    def _body(self, function: int) -> int:
+        span = self.program.functions[function].span
+        assert span is not None
+        return span[0]
+
+    def _declarations(self, function: int) -> Iterator[str]:
+        for index, edit in self.edits.items():
+            if self._function(index) == function:
+                for name, width in edit.registers.items():
+                    yield f" .reg .{'pred' if width == 1 else f'b{width}'} {name};"
+
+
+def _spliced(function: Kernel, edits: Mapping[int, Edit]) -> Kernel:
+    if not edits:
+        return function
+    instructions: list[Instruction] = []
+    places: list[int] = []
+    registers: dict[str, int] = {}
+    for index, instruction in enumerate(function.instructions):
+        places.append(len(instructions))
+        if index in edits:
+            instructions += edits[index].instructions
+            registers |= edits[index].registers
+        else:
+            instructions.append(instruction)
+    places.append(len(instructions))
+    return replace(
+        function,
+        instructions=tuple(instructions),
+        labels={name: places[place] for name, place in function.labels.items()},
+        registers={**function.registers, **registers},
+    )
+
+
+def reserved(program: Program) -> bool:
+    """Whether a function has a register whose name is kept for the temporaries of rewritten programs."""
+    return any(_TEMPORARY in name for function in program.functions for name in function.registers)
+
+
+def rewrite(
+    program: Program,
+    text: str,
+    fusions: Iterable[Fusion] = (),
+    *,
+    round_only: frozenset[int] | None = None,
+    expand: frozenset[int] = frozenset(),
+    division: Division | None = None,
+) -> Rewriting:
+    """These products fused into these sums by hand, and `.rn` on every other contractible instruction.
+
+    `text` is what the program was parsed from; `round_only` limits `.rn` to these statements.  The divisions that are
+    fused, and those instructions of `expand` (which must be `expandable`), are written out as the steps ptxas takes for
+    them, a division with the checks of `division`.
+    """
+    statements = program.statements
+    by_consumer = {fusion.consumer: fusion for fusion in fusions}
+    widened = {f.product for f in by_consumer.values() if statements[f.product].base == "div"} | expand
+    edits: dict[int, Edit] = {}
+    for index, statement in enumerate(statements):
+        if index in by_consumer:
+            edits[index] = _fused(statements, by_consumer[index])
+        elif index in widened:
+            exponential = statement.base == "ex2"
+            edits[index] = (
+                _exponential(statement, index) if exponential else _division(program, index, division or Division())
+            )
+        elif statement.contractible and (round_only is None or index in round_only):
+            edits[index] = Edit((_rounded(statement.instruction),), {})
+    return Rewriting(program, text, edits)
+
+
+def _rounded(instruction: Instruction) -> Instruction:
+    """The instruction with an explicit round-to-nearest-even."""
+    base, dot, modifiers = instruction.opcode.partition(".")
+    return Instruction(
+        f"{base}.rn{dot}{modifiers}", instruction.operands, instruction.guard, instruction.line, instruction.source
+    )
+
+
+class _Steps:
+    """The instructions that replace `replaced`, in the making, and the temporary registers that they use."""
+
+    def __init__(self, replaced: Instruction) -> None:
+        self.replaced = replaced
+        self.instructions: list[Instruction] = []
+        self.registers: dict[str, int] = {}
+
+    def temporary(self, letter: str, index: int, width: int = 32) -> Register:
+        """The temporary of that name for the statement of that index, declared."""
+        found = _temporary(letter, index)
+        self.registers[found.name] = width
+        return found
+
+    def add(self, opcode: str, *operands: Operand, guard: Guard | None = None) -> None:
+        """Append an instruction."""
+        self.instructions.append(Instruction(opcode, operands, guard, self.replaced.line, self.replaced.source))
+
+    def edit(self) -> Edit:
+        """The instructions and registers so far."""
+        return Edit(tuple(self.instructions), self.registers)
+
+
+def _temporary(letter: str, index: int) -> Register:
+    return Register(f"{_TEMPORARY}{letter}_{index}")
+
+
+def _single(bits: int) -> Immediate:
+    return Immediate(bits, "f32")
+
+
+def _fused(statements: tuple[Statement, ...], fusion: Fusion) -> Edit:
+    consumer, product = statements[fusion.consumer], statements[fusion.product]
+    kind = consumer.kind or "f32"
+    steps = _Steps(consumer.instruction)
+    left, right = _factors(product, fusion.product)
+    other = consumer.read[1 - fusion.position]
+    if (consumer.base == "sub" and fusion.position == 1) ^ fusion.negated:
+        left = _negated(steps, kind, steps.temporary("product", fusion.consumer, _WIDTHS.get(kind, 32)), left)
+    if consumer.base == "sub" and fusion.position == 0:
+        other = _negated(steps, kind, steps.temporary("other", fusion.consumer, _WIDTHS.get(kind, 32)), other)
+    modifiers = "".join("." + part for part in consumer.parts[1:])
+    steps.add(f"fma.rn{modifiers}", consumer.instruction.operands[0], left, right, other)
+    return steps.edit()
+
+
+def _negated(steps: _Steps, kind: str, result: Register, value: Operand) -> Register:
+    if kind == "f32x2":
+        steps.add("xor.b64", result, value, Immediate(0x8000000080000000))
+    else:
+        steps.add(f"neg.{kind}", result, value)
+    return result
+
+
+def _factors(product: Statement, index: int) -> tuple[Operand, Operand]:
+    if product.base == "div":
+        return _temporary("a", index), _temporary("r", index)
+    return product.read[0], product.read[1]
+
+
+def expandable(statement: Statement) -> bool:
+    """Whether `rewrite` can write out the steps of this instruction."""
+    return statement.hidden_product and statement.base in ("div", "ex2") and not statement.guard
+
+
+def _exponential(statement: Statement, index: int) -> Edit:
+    """The steps of `ex2.approx.f32`: below -126 half the argument is taken and the result squared."""
+    steps = _Steps(statement.instruction)
+    result, argument = statement.instruction.operands
+    p, t, r = steps.temporary("p", index, 1), steps.temporary("t", index), steps.temporary("r", index)
+    low = Guard(p.name, negated=True)
+    steps.add("setp.geu.f32", p, argument, _single(0xC2FC0000))
+    steps.add("mov.b32", t, argument)
+    steps.add("mul.rn.f32", t, t, _single(0x3F000000), guard=low)
+    steps.add("ex2.approx.ftz.f32", r, t)
+    steps.add("mul.rn.f32", r, r, r, guard=low)
+    steps.add("mov.b32", result, r)
+    return steps.edit()
+
+
+def _literal(program: Program, operand: Operand, names: tuple[str, ...]) -> int | None:
+    """The bits of the single-precision literal that an operand is, directly or through one `mov`."""
+    if len(names) == 1:
+        definitions = program.definitions.get(names[0], [])
+        if len(definitions) == 1:
+            statement = program.statements[definitions[0]]
+            if statement.base == "mov" and not statement.guard:
+                operand = statement.instruction.operands[-1]
+    return operand.value if isinstance(operand, Immediate) and operand.kind == "f32" else None
+
+
+def _division(program: Program, index: int, division: Division) -> Edit:
+    """The steps of an approximate single-precision division; factors end up in `_a_` and `_r_`."""
+    statement = program.statements[index]
+    steps = _Steps(statement.instruction)
+    result, numerator, divisor = statement.instruction.operands
+    ftz = ".ftz" if "ftz" in statement.parts else ""
+    a, b, r, t = (steps.temporary(letter, index) for letter in "abrt")
+    p, q = (steps.temporary(letter, index, 1) for letter in "pq")
+    if (literal := _literal(program, divisor, statement.sources[1])) is not None:
+        value = struct.unpack("<f", struct.pack("<I", literal))[0]
+        if value not in (0.0, float("inf"), float("-inf")) and value == value and abs(1 / value) < 3e38:
+            inverse = struct.unpack("<I", struct.pack("<f", 1 / value))[0]
+            steps.add("mov.b32", a, numerator)
+            steps.add("mov.b32", r, _single(inverse))
+            steps.add(f"mul.rn{ftz}.f32", result, a, r)
+            return steps.edit()
+    large = division.large and "full" in statement.parts
+    tiny = division.tiny and not ftz
+    steps.add(f"abs{ftz}.f32" if division.absolute else "mov.b32", t, divisor)
+    steps.add("mov.b32", b, divisor)
+    if tiny and division.tiny_first:
+        steps.add("setp.geu.f32", q, t, _single(0x00800000))
+    if large:
+        steps.add(f"setp.gt{ftz}.f32", p, t, _single(0x7E800000))
+    if tiny and not division.tiny_first:
+        steps.add("setp.geu.f32", q, t, _single(0x00800000))
+    for register in (b, a):
+        if register is a:
+            steps.add("rcp.approx.ftz.f32", r, b)
+            steps.add("mov.b32", a, numerator)
+        if large:
+            steps.add(f"mul.rn{ftz}.f32", register, register, _single(0x3E800000), guard=Guard(p.name))
+        if tiny:
+            scale = _single(0x4B800000)
+            steps.add("mul.rn.f32", register, register, scale, guard=Guard(q.name, negated=True))
+    steps.add(f"mul.rn{ftz}.f32", result, a, r)
+    return steps.edit()

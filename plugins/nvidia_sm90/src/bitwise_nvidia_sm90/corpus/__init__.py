@@ -1,1 +1,0 @@
-"""Kernels written in Triton, which only its compiler loads."""

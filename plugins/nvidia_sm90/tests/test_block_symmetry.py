@@ -1,0 +1,328 @@
+"""Verdicts from few blocks held against verdicts from all blocks, on kernels written for one trap each."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from bitwise_core.engine.block_symmetry import Comparison, Summary, check, compare, offset_in_buffer, summarise
+from bitwise_core.engine.concrete import Ready, ready, results, run_blocks
+from bitwise_core.engine.grid import Limits, NotSymmetric
+from bitwise_core.machine.domain import Unreadable
+from bitwise_core.machine.global_memory import Undetermined
+from bitwise_core.machine.launch import Launch
+from bitwise_core.machine.terms import TermDomain
+from bitwise_nvidia_sm90.plugin import SM90
+
+BUFFERS = {"x": 1, "y": 2}
+
+HEAD = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry kernel(.param .u64 x, .param .u64 y, .param .u32 n)
+.reqntid {threads}
+{{
+.reg .pred %p<9>;
+.reg .b32 %r<20>;
+.reg .b64 %rd<20>;
+.reg .b32 %f<20>;
+ld.param.u64 %rd1, [x];
+ld.param.u64 %rd2, [y];
+ld.param.u32 %r1, [n];
+mov.u32 %r2, %ctaid.x;
+mov.u32 %r3, %tid.x;
+mov.u32 %r4, %ntid.x;
+mad.lo.s32 %r5, %r2, %r4, %r3;
+setp.lt.s32 %p1, %r5, %r1;
+mul.wide.s32 %rd3, %r5, 4;
+add.s64 %rd4, %rd1, %rd3;
+add.s64 %rd5, %rd2, %rd3;
+{body}
+ret;
+}}
+"""
+"""%r2 block, %r3 thread, %r5 element, %p1 inside, %rd4 its address in x, %rd5 its address in y."""
+
+DOUBLE = """@%p1 ld.global.f32 %f1, [%rd4];
+add.f32 %f2, %f1, %f1;
+@%p1 st.global.f32 [%rd5], %f2;"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel's body and its launch over `n` elements."""
+
+    body: str
+    n: int = 300
+    threads: int = 32
+
+
+def prepared(case: Case) -> Ready:
+    module = SM90.parse(HEAD.format(threads=case.threads, body=case.body), "kernel.ptx")
+    launch = Launch.model_validate({
+        "file": "kernel.ptx",
+        "grid": [-(-case.n // case.threads)],
+        "args": [{"buffer": "x"}, {"buffer": "y"}, {"i32": case.n}],
+    })  # fmt: skip
+    return ready(module, SM90, launch)
+
+
+def summary(case: Case, limits: Limits | None = None) -> Summary:
+    return summarise(prepared(case), BUFFERS, limits)
+
+
+def compared(first: Case, second: Case) -> Comparison:
+    return compare(summary(first), summary(second), TermDomain)
+
+
+def whole(case: Case) -> dict[int, list[bytes]]:
+    memory, scratch = run_blocks(prepared(case), TermDomain(), BUFFERS)
+    return {
+        buffer: [np.ascontiguousarray(part).tobytes() for part in (output.address, output.size, output.words)]
+        for buffer, output in results(memory, scratch).items()
+    }
+
+
+def only_in(block: str, then: str) -> str:
+    """DOUBLE with another operation where the block's number is `block`."""
+    return DOUBLE.replace("@%p1 st", f"setp.eq.s32 %p2, %r2, {block};\n{then}\n@%p1 st")
+
+
+SQUARE_IN = "@%p2 mul.f32 %f2, %f1, %f1;"
+EXCHANGE_CHOSEN = "shfl.sync.bfly.b32 %f3, %f2, 1, 31, -1;\nselp.f32 %f2, %f3, %f2, %p2;"
+SQUARE_CHOSEN = "mul.f32 %f3, %f1, %f1;\nselp.f32 %f2, %f3, %f2, %p2;"
+
+NEXT = DOUBLE.replace("[%rd4]", "[%rd4+4]")
+"""Reads the neighbour's element."""
+
+SQUARED_PLACE = """mul.lo.s32 %r6, %r2, %r2;
+mad.lo.s32 %r7, %r6, %r4, %r3;
+mul.wide.s32 %rd6, %r7, 4;
+add.s64 %rd7, %rd1, %rd6;
+@%p1 ld.global.f32 %f1, [%rd7];
+add.f32 %f2, %f1, %f1;
+@%p1 st.global.f32 [%rd5], %f2;"""
+"""Block b reads the elements of block b * b: those of its own in blocks 0 and 1 only."""
+
+LOOP = """mov.u32 %r6, 0;
+mov.b32 %f2, 0f00000000;
+ld.global.f32 %f1, [%rd4];
+again:
+add.f32 %f2, %f2, %f1;
+add.s32 %r6, %r6, 1;
+setp.le.s32 %p2, %r6, %r2;
+@%p2 bra again;
+@%p1 st.global.f32 [%rd5], %f2;"""
+"""Block b adds its elements b + 1 times."""
+
+IN_PLACE = """@%p1 ld.global.f32 %f1, [%rd5];
+add.f32 %f2, %f1, %f1;
+@%p1 st.global.f32 [%rd5], %f2;"""
+
+NEIGHBOUR = IN_PLACE.replace("[%rd5];\nadd", "[%rd5+4];\nadd")
+"""Reads what the neighbour writes: in the last thread of a block, what another block writes."""
+
+CASES = {
+    "itself": Case(DOUBLE),
+    "wider blocks": Case(DOUBLE, threads=64),
+    "narrow blocks": Case(DOUBLE, threads=8),
+    "other operation": Case(DOUBLE.replace("add", "mul")),
+    "last block squares": Case(only_in("9", SQUARE_IN)),
+    "block 5 squares": Case(only_in("5", SQUARE_IN)),
+    "block 0 squares": Case(only_in("0", SQUARE_IN)),
+    "the square is chosen in block 5": Case(only_in("5", SQUARE_CHOSEN)),
+    "the square is chosen in block 3, a wider one": Case(only_in("3", SQUARE_CHOSEN), threads=64),
+    "an exchange is chosen in block 5": Case(only_in("5", EXCHANGE_CHOSEN)),
+    "an exchange is chosen in block 3, a wider one": Case(only_in("3", EXCHANGE_CHOSEN), threads=64),
+    "a block that is not there squares": Case(only_in("10", SQUARE_IN)),
+    "neighbour": Case(NEXT),
+    "place squared": Case(SQUARED_PLACE),
+    "loop": Case(LOOP),
+    "loop in wider blocks": Case(LOOP, threads=64),
+    "in place": Case(IN_PLACE),
+    "in place in wider blocks": Case(IN_PLACE, threads=64),
+    "fewer elements": Case(DOUBLE, n=299),
+    "another mask at the edge": Case(DOUBLE.replace("@%p1 ld", "setp.le.s32 %p1, %r5, 298;\n@%p1 ld")),
+    "zero beyond the edge": Case("mov.b32 %f1, 0;\n" + DOUBLE),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("second", CASES)
+@pytest.mark.parametrize("first", CASES)
+def test_the_verdict_is_that_of_all_blocks(first: str, second: str) -> None:
+    found = compared(CASES[first], CASES[second])
+    assert found.equal == (whole(CASES[first]) == whole(CASES[second]))
+    if first == second:
+        assert found.equal
+
+
+def test_the_cases_are_of_many_classes() -> None:
+    outputs = [whole(case) for case in CASES.values()]
+    assert len({repr(each) for each in outputs}) == 14
+
+
+@pytest.mark.parametrize(("name", "elements"), [
+    ("last block squares", range(288, 300)), ("block 5 squares", range(160, 192)), ("block 0 squares", range(32)),
+])  # fmt: skip
+def test_the_difference_lies_where_the_blocks_differ(name: str, elements: range) -> None:
+    found = compared(CASES["itself"], CASES[name])
+    assert found.buffer == 2
+    assert found.address is not None
+    assert offset_in_buffer(found.address) // 4 in elements
+
+
+def test_equal_first_blocks_do_not_speak_for_blocks_that_shift_otherwise() -> None:
+    found = compared(CASES["itself"], CASES["place squared"])
+    assert not found.equal
+    assert found.address is not None
+    assert offset_in_buffer(found.address) // 4 // 32 >= 2
+
+
+def test_an_element_that_one_kernel_leaves_out() -> None:
+    found = compared(CASES["itself"], CASES["fewer elements"])
+    assert (found.equal, found.buffer, found.address) == (False, 2, (2 << 40) + 4 * 299)
+    assert found.reason == "only one of the kernels stores this element"
+
+
+def test_a_grid_of_a_million_blocks_is_decided_by_three_blocks() -> None:
+    n = 32 << 20
+    first, second = Case(DOUBLE, n), Case(DOUBLE, n, 64)
+    found = compared(first, second)
+    assert found.equal
+    assert (len(found.first), len(found.second)) == (2, 1)
+
+
+def test_a_large_grid_that_differs_in_its_last_block() -> None:
+    n = 32 << 20
+    found = compared(Case(DOUBLE, n), Case(only_in(str((1 << 20) - 1), SQUARE_IN), n))
+    assert not found.equal
+    assert found.address == (2 << 40) + 4 * (n - 32)
+
+
+def test_the_parts_of_a_masked_grid_and_of_a_loop_by_the_blocks_number() -> None:
+    assert [part.blocks.tolist() for part in summary(CASES["itself"]).parts] == [list(range(9)), [9]]
+    assert sorted(part.blocks.size for part in summary(CASES["loop"]).parts) == [1] * 10
+
+
+def test_blocks_that_were_run_are_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = summary(CASES["itself"]), summary(CASES["wider blocks"])
+    assert compare(first, second, TermDomain).equal
+    monkeypatch.setattr("bitwise_core.engine.block_symmetry.run_blocks", None)
+    assert compare(first, second, TermDomain).equal
+
+
+STORE_THREAD = """mul.wide.s32 %rd6, %r3, 4;
+add.s64 %rd7, %rd2, %rd6;
+"""
+
+BRANCH_ON_PRODUCT = """@%p1 ld.global.f32 %f1, [%rd4];
+cvt.rn.f32.s32 %f2, %r2;
+mul.f32 %f3, %f1, %f2;
+setp.gt.f32 %p2, %f3, 0f3F800000;
+add.f32 %f4, %f1, %f1;
+@%p2 bra over;
+mul.f32 %f4, %f1, %f1;
+over:
+@%p1 st.global.f32 [%rd5], %f4;"""
+"""Which of two numbers that the block's number does not enter is stored depends on it."""
+
+BRANCH_OVER_EXCHANGE = BRANCH_ON_PRODUCT.replace("mul.f32 %f4, %f1, %f1;", "shfl.sync.bfly.b32 %f4, %f4, 1, 31, -1;")
+
+GATHER = """@%p1 ld.global.u32 %r6, [{index}];
+mul.wide.u32 %rd8, %r6, 4;
+add.s64 %rd9, {table}, %rd8;
+@%p1 ld.global.f32 %f1, [%rd9];
+@%p1 st.global.f32 [%rd5], %f1;"""
+
+
+@pytest.mark.parametrize(("body", "error", "reason"), [
+    (STORE_THREAD + "ld.global.f32 %f1, [%rd4];\nst.global.f32 [%rd7], %f1;", NotSymmetric, "store to one element"),
+    (STORE_THREAD + "ld.global.f32 %f1, [%rd4];\nred.global.add.f32 [%rd7], %f1;", Undetermined, "in the order"),
+    (STORE_THREAD + "ld.global.u32 %r6, [%rd4];\nred.global.add.u32 [%rd7], %r6;", NotSymmetric, "store to one"),
+    (NEIGHBOUR, Unreadable, "another block of the launch writes"),
+    ("cvt.rn.f32.s32 %f1, %r2;\n@%p1 st.global.f32 [%rd5], %f1;", NotSymmetric, "depends on the block's number"),
+    (BRANCH_ON_PRODUCT, NotSymmetric, "depends on the block's number"),
+    (BRANCH_OVER_EXCHANGE, NotSymmetric, "depends on the block's number"),
+    ("@%p1 st.global.u32 [%rd5], %r2;", NotSymmetric, "depends on the block's number"),
+    (GATHER.format(index="%rd4", table="%rd2"), NotSymmetric, "in a buffer that the launch writes"),
+    ("st.global.f32 [%rd3], %f1;", NotSymmetric, "outside every buffer"),
+])  # fmt: skip
+def test_kernels_whose_blocks_are_no_translations(body: str, error: type[Exception], reason: str) -> None:
+    with pytest.raises(error, match=reason):
+        summary(Case("mov.b32 %f1, 0;\n" + body))
+
+
+def test_a_table_that_is_only_read_may_be_gathered_from() -> None:
+    case = Case(GATHER.format(index="%rd4", table="%rd1"))
+    assert compared(case, Case(case.body, threads=64)).equal
+
+
+def test_adding_atomically_to_an_element_of_its_own_is_determined() -> None:
+    body = "@%p1 ld.global.f32 %f1, [%rd4];\n@%p1 red.global.add.f32 [%rd5], %f1;"
+    assert compared(Case(body), Case(body, threads=64)).equal
+
+
+def test_too_many_blocks_to_run() -> None:
+    limits = Limits(blocks=5)
+    with pytest.raises(NotSymmetric, match="more than 5 blocks"):
+        check(summary(CASES["loop"], limits), TermDomain)
+
+
+def test_kernels_on_other_buffers_are_not_compared() -> None:
+    other = summarise(prepared(CASES["itself"]), {"x": 2, "y": 1})
+    with pytest.raises(ValueError, match="one numbering of buffers"):
+        compare(summary(CASES["itself"]), other, TermDomain)
+
+
+CHOICES = {
+    "a guarded instruction": "@%p2 neg.f32 %f2, %f2;",
+    "a choice": "selp.f32 %f2, %f4, %f2, %p2;",
+    "a branch": "@!%p2 bra over;\nadd.f32 %f2, %f2, %f2;\nover:",
+    "a branch on data as well": "and.pred %p4, %p2, %p3; @!%p4 bra over; add.f32 %f2, %f2, %f2; over:",
+    "a loop": "selp.b32 %r6, 3, 1, %p2; again: add.f32 %f2, %f2, %f2;"
+    "sub.u32 %r6, %r6, 1; setp.ne.u32 %p4, %r6, 0; @%p4 bra again;",
+    "a predicate and data": "and.pred %p4, %p2, %p3; selp.f32 %f2, %f4, %f2, %p4;",
+    "a predicate or data": "or.pred %p4, %p2, %p3; selp.f32 %f2, %f4, %f2, %p4;",
+    "a predicate against data": "xor.pred %p4, %p2, %p3; selp.f32 %f2, %f4, %f2, %p4;",
+    "a comparison of data": "setp.gt.and.f32 %p4, %f2, 0f3F800000, %p2; selp.f32 %f2, %f4, %f2, %p4;",
+    "a vote": "vote.sync.any.pred %p4, %p2, -1; selp.f32 %f2, %f4, %f2, %p4;",
+    "a sign": "selp.b32 %r6, 0x80000000, 0, %p2; xor.b32 %f2, %f2, %r6;",
+    "bits of two numbers": "selp.b32 %r6, -1, 0, %p2; lop3.b32 %f2, %r6, %f4, %f2, 0xCA;",
+    "an order of bytes": "selp.b32 %r6, 0x0123, 0x3210, %p2; prmt.b32 %f2, %f2, %f2, %r6;",
+    "a shift": "selp.b32 %r6, 1, 0, %p2; shl.b32 %f2, %f2, %r6;",
+    "a factor": "selp.f32 %f5, 0f40000000, 0f3F800000, %p2; mul.f32 %f2, %f2, %f5;",
+    "a bound": "selp.f32 %f5, 0f7F000000, 0fFF000000, %p2; max.f32 %f2, %f2, %f5;",
+    "an exchange": "shfl.sync.bfly.b32 %f5, %f2, 1, 31, -1; selp.f32 %f2, %f5, %f2, %p2;",
+    "an exchange's distance": "selp.b32 %r6, 1, 0, %p2; shfl.sync.bfly.b32 %f2, %f2, %r6, 31, -1;",
+    "a register that may keep its number": "mov.b32 %f5, %f4; @%p2 mov.b32 %f5, %f2; mov.b32 %f2, %f5;",
+    "an address": "selp.b64 %rd8, 4, 0, %p2; add.s64 %rd9, %rd4, %rd8; ld.global.f32 %f2, [%rd9];",
+}
+
+
+def choosing(name: str, block: int, threads: int) -> Case:
+    """What is stored is chosen by the block's number: %p2 holds in `block` alone; %p3 is data, %f2 and %f4 are too."""
+    before = f"""@%p1 ld.global.f32 %f1, [%rd4];
+setp.eq.s32 %p2, %r2, {block};
+setp.gt.f32 %p3, %f1, 0f3F800000;
+add.f32 %f2, %f1, %f1;
+mul.f32 %f4, %f1, %f1;
+"""
+    return Case("mov.b32 %f1, 0;\n" + before + CHOICES[name] + "\n@%p1 st.global.f32 [%rd5], %f2;", threads=threads)
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_what_a_block_chooses_by_its_number_is_never_taken_for_another_blocks(name: str) -> None:
+    """Blocks of 32 elements and of 64: one block's choice reaches over two others' elements, or over other elements."""
+    cases = [choosing(name, block, threads) for block, threads in ((3, 32), (3, 64), (1, 64), (9, 32))]
+    assert len({repr(whole(case)) for case in cases}) == len(cases)
+    summaries = []
+    for case in cases:
+        with suppress(NotSymmetric):
+            summaries.append(summary(case))
+    assert [
+        [compare(first, second, TermDomain).equal for second in summaries[:index]]
+        for index, first in enumerate(summaries)
+    ] == [[False] * index for index in range(len(summaries))]

@@ -1,0 +1,108 @@
+"""Global memory within one launch: what is ordered is read, what a race decides never is."""
+
+from __future__ import annotations
+
+import pytest
+
+from bitwise_core import registry
+from bitwise_core.checker import AnalysisResult, Options, Source, buffer_numbers, read
+from bitwise_core.machine.launch import Launch
+
+HEAD = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 .ptr .global .align 16 a, .param .u64 .ptr .global .align 16 b)
+.reqntid 64
+{
+.reg .pred %p<9>; .reg .b32 %r<20>; .reg .b64 %rd<20>;
+ld.param.b64 %rd1, [a]; ld.param.b64 %rd2, [b];
+mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x;
+setp.eq.s32 %p0, %r1, 0; setp.eq.s32 %p1, %r1, 1; setp.lt.s32 %p2, %r1, 2; setp.eq.s32 %p3, %r1, 32;
+mul.wide.u32 %rd3, %r1, 4; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;
+mul.wide.u32 %rd6, %r2, 256; add.s64 %rd5, %rd5, %rd6;
+ld.global.b32 %r3, [%rd1]; ld.global.b32 %r4, [%rd1+4];
+"""
+"""Threads hold two loaded numbers; %rd5 is a place of its own in b; %p0, %p1, %p3 choose one thread, %p2 two."""
+
+
+def reading(body: str, blocks: int = 1) -> AnalysisResult:
+    launch = Launch.model_validate(
+        {"file": "k.ptx", "entry": "k", "grid": [blocks], "block": [64], "args": [{"buffer": "a"}, {"buffer": "b"}]}
+    )
+    text = HEAD + body + "\nret;\n}\n"
+    return read(Source("k.ptx", text, launch), registry.default().arch("sm_90"), buffer_numbers({"a", "b"}), Options())
+
+
+DEFINED = {
+    "two threads store one value": "@%p2 st.global.b32 [%rd2], %r3;",
+    "the later store is ordered": "@%p2 st.global.b32 [%rd2], %r3; bar.sync 0; @%p1 st.global.b32 [%rd2], %r4;",
+    "read after a barrier": "@%p0 st.global.b32 [%rd2], %r3; bar.sync 0; ld.global.b32 %r5, [%rd2]; "
+    "bar.sync 0; st.global.b32 [%rd5], %r5;",
+    "read by its writer": "st.global.b32 [%rd5], %r3; ld.global.b32 %r5, [%rd5]; st.global.b32 [%rd5+16384], %r5;",
+    "sum at a known place": "red.global.relaxed.gpu.add.u32 [%rd2], %r3;",
+    "sum at computed places": "and.b32 %r6, %r3, 7; mul.wide.u32 %rd7, %r6, 4; add.s64 %rd8, %rd2, %rd7; "
+    "red.global.relaxed.gpu.add.u32 [%rd8], %r4;",
+}
+
+
+@pytest.mark.parametrize("body", DEFINED.values(), ids=DEFINED.keys())
+def test_the_defined_ones_are_read(body: str) -> None:
+    assert reading(body).unknown is None
+
+
+SUM = "add.rn.f32 %r5, %r3, %r4; "
+
+
+@pytest.mark.parametrize(
+    ("twice", "once"),
+    [
+        (f"st.global.b32 [%rd5], %r3; {SUM} st.global.b32 [%rd5], %r5;", f"{SUM} st.global.b32 [%rd5], %r5;"),
+        (f"{SUM} st.global.b32 [%rd5], %r5; st.global.b32 [%rd5], %r3;", "st.global.b32 [%rd5], %r3;"),
+        (
+            f"st.global.b32 [%rd5], %r3; {SUM} @%p2 st.global.b32 [%rd5], %r5;",
+            f"{SUM} selp.b32 %r6, %r5, %r3, %p2; st.global.b32 [%rd5], %r6;",
+        ),
+        (f"mov.b32 %r6, 0; st.global.b32 [%rd5], %r6; {SUM} @%p2 st.global.b32 [%rd5], %r5;",
+         f"mov.b32 %r6, 0; {SUM} @!%p2 st.global.b32 [%rd5], %r6; @%p2 st.global.b32 [%rd5], %r5;"),
+    ],
+)  # fmt: skip
+def test_what_is_overwritten_does_not_show(twice: str, once: str) -> None:
+    found = reading(twice)
+    assert found.signature is not None
+    assert found.signature == reading(once).signature
+
+
+SCATTER = DEFINED["sum at computed places"]
+RACES = {
+    "a copy and a sum at one place by two threads": "add.rn.f32 %r5, %r3, %r4; @%p0 st.global.b32 [%rd2], %r3; "
+    "@%p1 st.global.b32 [%rd2], %r5;",
+    "another store of the same instruction may come later": "@%p2 st.global.b32 [%rd2], %r3; "
+    "@%p1 st.global.b32 [%rd2], %r4;",
+    "the race shows in what is read and then overwritten": "selp.b32 %r5, %r3, %r4, %p1; "
+    "@%p2 st.global.b32 [%rd2], %r5; bar.sync 0; ld.global.b32 %r6, [%rd2]; bar.sync 0; "
+    "@%p0 st.global.b32 [%rd2], %r3; st.global.b32 [%rd5+4096], %r6;",
+    "one of two stores is another thread's": "@%p1 ld.global.b32 %r5, [%rd2]; @%p2 st.global.b32 [%rd2], %r3; "
+    "@%p1 st.global.b32 [%rd5+4096], %r5;",
+    "the first thread reads what all add to": "@%p0 ld.global.b32 %r5, [%rd2]; "
+    "red.global.relaxed.gpu.add.u32 [%rd2], %r3; @%p0 st.global.b32 [%rd1+4096], %r5;",
+    "read after a sum at computed places": f"{SCATTER} ld.global.b32 %r5, [%rd2]; st.global.b32 [%rd1+4096], %r5;",
+    "read before a sum at computed places": f"ld.global.b32 %r5, [%rd2]; {SCATTER} and.b32 %r5, %r5, 0; "
+    "red.global.relaxed.gpu.add.u32 [%rd2], %r5;",
+    "gathered beside a sum at computed places": "and.b32 %r9, %r4, 7; mul.wide.u32 %rd9, %r9, 4; "
+    "add.s64 %rd10, %rd2, %rd9; ld.global.b32 %r10, [%rd10]; and.b32 %r6, %r3, 7; mul.wide.u32 %rd7, %r6, 4; "
+    "add.s64 %rd8, %rd2, %rd7; red.global.relaxed.gpu.add.u32 [%rd8], %r10;",
+}
+
+
+@pytest.mark.parametrize("body", RACES.values(), ids=RACES.keys())
+def test_a_race_is_not_read(body: str) -> None:
+    assert reading(body).signature is None
+
+
+def test_a_block_reads_later_what_another_block_adds_to() -> None:
+    body = (
+        "setp.eq.s32 %p4, %r2, 0; and.pred %p5, %p0, %p4; bar.sync 0; @%p5 ld.global.b32 %r5, [%rd2+64]; "
+        "@!%p4 red.global.relaxed.gpu.add.u32 [%rd2+64], %r3; @%p5 st.global.b32 [%rd1+4096], %r5;"
+    )
+    assert reading(body, blocks=2).signature is None
+    assert reading(body.replace("[%rd2+64], %r3", "[%rd2+68], %r3"), blocks=2).unknown is None

@@ -1,0 +1,385 @@
+"""Products of tensors on a CPU: what is evaluated, what is refused, and that traces and gradients see one operation."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bitwise_core import registry
+from bitwise_core.descriptors import Cut, GEMMDesc, index_bits
+from bitwise_core.installed import evaluate
+from bitwise_torch import DroppedWarning, ProductError, Undescribed, describe, dispatch_cache, matmul, tune
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+DESC = GEMMDesc(
+    k=40, left_dtype="fp16", right_dtype="fp16", output_dtype="fp16", path="fma", k_cuts=(Cut(span=16),), k_dropped=3
+)
+
+
+class Toy:
+    """A library that is one descriptor, for fp16 alone."""
+
+    name = library = "toy"
+
+    def describe(self, configuration: Any) -> None:
+        return None
+
+    def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
+        if a.dtype != torch.float16:
+            raise Undescribed(f"toy 1.0 is not measured on {a.dtype}")
+        return DESC
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = replace(registry.default(), profiles=(Toy(),))
+    monkeypatch.setattr(registry, "default", lambda: found)
+    monkeypatch.setattr("bitwise_torch.products._told", set())
+
+
+def drawn(rows: int, columns: int, seed: int = 0) -> Any:
+    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed)).half()
+
+
+def patterns(matrix: Any) -> Any:
+    return matrix.detach().contiguous().view(torch.int16).numpy().view(np.uint16)
+
+
+def test_tensors_of_the_cpu_are_evaluated_whatever_their_strides() -> None:
+    a, b = drawn(5, 40), drawn(40, 7, 1)
+    wanted = evaluate(DESC, patterns(a), patterns(b))
+    assert (patterns(matmul(a, b, desc=DESC)) == wanted).all()
+    assert (patterns(matmul(a.t().contiguous().t(), b[:, ::1], desc=DESC)) == wanted).all()
+    out = torch.empty(7, 5, dtype=torch.float16).t()
+    assert matmul(a, b, desc=DESC, out=out) is out
+    assert (patterns(out) == wanted).all()
+    ones = matmul(torch.ones(2, 40).half(), torch.ones(40, 2).half(), desc=DESC)
+    assert ones.tolist() == [[37.0, 37.0], [37.0, 37.0]]
+
+
+def test_a_library_is_followed_and_what_it_loses_is_told_once(toy: None) -> None:
+    a, b = drawn(5, 40), drawn(40, 7, 1)
+    assert describe(a, b, like="toy") == DESC
+    with pytest.warns(DroppedWarning, match="toy leaves the last 3 of 40 values of k out"):
+        found = matmul(a, b, like="toy")
+    assert (patterns(found) == evaluate(DESC, patterns(a), patterns(b))).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        matmul(a, b, like="toy")
+    with pytest.raises(Undescribed, match=r"toy 1\.0 is not measured on torch\.bfloat16"):
+        matmul(a.bfloat16(), b.bfloat16(), like="toy")
+    with pytest.raises(ProductError, match="no plugin knows the products of a library 'other'; there are: toy"):
+        matmul(a, b, like="other")
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support", "ignore:The PyTorch API of nested tensors")
+def test_what_cannot_be_multiplied_is_refused_with_a_sentence() -> None:
+    a, b = drawn(5, 40), drawn(40, 7, 1)
+    storage = torch.zeros(2000, dtype=torch.float16)
+    held = storage[:200].view(5, 40)
+    refusals: list[tuple[str, Any, Any, dict[str, Any]]] = [
+        ("exactly one of them", a, b, {}),
+        ("exactly one of them", a, b, {"desc": DESC, "like": "toy"}),
+        ("a is of torch.float64; there are float16", a.double(), b, {"desc": DESC}),
+        ("a has 40 columns and b has 39 rows", a, b[:39], {"desc": DESC}),
+        (r"b has the shape \(40, 0\); there is nothing to multiply", a, b[:, :0], {"desc": DESC}),
+        ("a has 3 axes", a[None], b, {"desc": DESC}),
+        ("a is a list", [[1.0]], b, {"desc": DESC}),
+        ("a is on cpu and b on meta", a, b.to("meta"), {"desc": DESC}),
+        ("the descriptor is of k = 40, and a has 39", a[:, :39], b[:39], {"desc": DESC}),
+        ("a is of torch.bfloat16, and the descriptor says fp16", a.bfloat16(), b, {"desc": DESC}),
+        (r"out has the shape \(5, 8\)", a, b, {"desc": DESC, "out": torch.empty(5, 8).half()}),
+        ("out is of torch.float32; the product is of float16", a, b, {"desc": DESC, "out": torch.empty(5, 7)}),
+        ("its elements overlap", a, b, {"desc": DESC, "out": torch.empty(5, 1).half().expand(5, 7)}),
+        ("out overlaps a in memory", held, b, {"desc": DESC, "out": storage[199:234].view(5, 7)}),
+        ("a is of torch.complex64; there are", a.to(torch.complex64), b, {"desc": DESC}),
+        ("b is of torch.int32; there are", a, b.int(), {"desc": DESC}),
+        ("b is of torch.float8_e4m3fnuz; there are", a, b.to(torch.float8_e4m3fnuz), {"desc": DESC}),
+        ("a has 1 axes; both operands have 2", a[0], b, {"desc": DESC}),
+        ("b has 0 axes; both operands have 2", a, torch.tensor(1.0), {"desc": DESC}),
+        (r"a has the shape \(0, 40\); there is nothing to multiply", a[:0], b, {"desc": DESC}),
+        (r"a has the shape \(5, 0\); there is nothing to multiply", a[:, :0], b[:0], {"desc": DESC}),
+        ("a is of the layout sparse_coo; give a dense tensor", a.to_sparse(), b, {"desc": DESC}),
+        ("b is of the layout sparse_csr; give a dense tensor", a, b.float().to_sparse_csr(), {"desc": DESC}),
+        ("a is nested; give a dense tensor", torch.nested.nested_tensor([a[0], a[1]]), b, {"desc": DESC}),
+        ("the output would be of torch.float64; there are", a, b, {"desc": DESC, "out_dtype": torch.float64}),
+        ("out is of torch.float32, and the descriptor says fp16", a, b, {"desc": DESC, "out_dtype": torch.float32}),
+        ("out is a list", a, b, {"desc": DESC, "out": [1]}),
+        (r"out has the shape \(1, 5, 7\)", a, b, {"desc": DESC, "out": torch.empty(1, 5, 7).half()}),
+        (
+            "out has the shape .* on meta; it takes .* on cpu",
+            a,
+            b,
+            {"desc": DESC, "out": torch.empty(5, 7, device="meta").half()},
+        ),
+        ("out is of the layout sparse_coo", a, b, {"desc": DESC, "out": torch.empty(5, 7).half().to_sparse()}),
+        ("desc is a int; give a GEMMDesc", a, b, {"desc": 3}),
+        ("desc is a ReductionDesc; give a GEMMDesc", a, b, {"desc": index_bits(40)}),
+        ("lock is a str; give what read_lock gave", a, b, {"lock": "products.json"}),
+        ("no plugin knows the products of a library 3", a, b, {"like": 3}),
+    ]
+    for why, left, right, options in refusals:
+        with pytest.raises(ProductError, match=why):
+            matmul(left, right, **options)
+        if "desc" in options and why.startswith(("a ", "b ")) and "descriptor" not in why:
+            with pytest.raises(ProductError, match=why):
+                describe(left, right, like="toy")
+
+
+def test_gradients_are_those_of_the_ordinary_product(toy: None) -> None:
+    a, b = drawn(5, 40).requires_grad_(), drawn(40, 7, 1).requires_grad_()
+    with pytest.warns(DroppedWarning):
+        found = matmul(a, b, like="toy")
+    assert (patterns(found) == evaluate(DESC, patterns(a), patterns(b))).all()
+    upstream = drawn(5, 7, 2)
+    found.backward(upstream)
+    assert torch.equal(a.grad, upstream @ b.detach().t())
+    assert torch.equal(b.grad, a.detach().t() @ upstream)
+    with pytest.raises(ProductError, match="out takes no gradients"):
+        matmul(a, b, desc=DESC, out=torch.empty(5, 7).half())
+
+
+def test_a_trace_holds_one_operation() -> None:
+    from bitwise_torch.products import operation
+
+    a, b = drawn(5, 40), drawn(40, 7, 1)
+    torch.library.opcheck(operation(), (a, b, DESC.to_text(), "", "fp16"))
+    graphs = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append([str(node.target) for node in graph.graph.nodes if node.op == "call_function"])
+        return graph.forward
+
+    text = DESC.to_text()
+    traced = torch.compile(lambda x, y: matmul(x, y, desc=text) + 1, backend=backend, fullgraph=True)
+    assert torch.equal(traced(a, b), matmul(a, b, desc=DESC) + 1)
+    assert len(graphs) == 1
+    assert sum("bitwise.matmul" in target for target in graphs[0]) == 1
+
+
+def test_a_trace_of_a_library_holds_one_operation_and_its_gradients(toy: None) -> None:
+    a, b = drawn(5, 40).requires_grad_(), drawn(40, 7, 1).requires_grad_()
+    traced = torch.compile(lambda x, y: matmul(x, y, like="toy") * 2, backend="aot_eager", fullgraph=True)
+    with pytest.warns(DroppedWarning):
+        found = traced(a, b)
+    assert (patterns(found) == patterns(matmul(a, b, like="toy") * 2)).all()
+    found.backward(torch.ones_like(found))
+    upstream = torch.full((5, 7), 2.0).half()
+    assert torch.equal(a.grad, upstream @ b.detach().t())
+    assert torch.equal(b.grad, a.detach().t() @ upstream)
+
+
+def test_a_trace_of_other_types_and_strides_is_evaluated_as_outside() -> None:
+    desc = GEMMDesc(k=40, left_dtype="bf16", right_dtype="bf16", output_dtype="fp32", path="fma").to_text()
+    traced = torch.compile(lambda x, y: matmul(x, y, desc=desc), backend="aot_eager", fullgraph=True)
+    a, b = drawn(40, 5).bfloat16().t(), drawn(80, 14, 1).bfloat16()[::2, ::2]
+    found = traced(a, b)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, matmul(a, b, desc=desc))
+
+
+def test_a_descriptor_that_is_no_text_breaks_a_trace_and_nothing_else() -> None:
+    a, b = drawn(5, 40), drawn(40, 7, 1)
+    traced = torch.compile(lambda x, y: matmul(x, y, desc=DESC) + 1, backend="eager")
+    assert torch.equal(traced(a, b), matmul(a, b, desc=DESC) + 1)
+
+
+class Recorder:
+    """A launcher of the meta device: it notes what it is asked to run."""
+
+    name = "recorder"
+
+    def __init__(self) -> None:
+        self.ran: list[Any] = []
+        self.served = 0
+
+    def missing(self) -> None:
+        return None
+
+    def launch(self, desc: Any, *operands: Any) -> Any:
+        raise AssertionError
+
+    def serves(self, desc: Any, device: Any) -> bool:
+        self.served += 1
+        return bool(device.type == "meta")
+
+    def product(self, desc: Any, a: Any, b: Any, out: Any) -> None:
+        self.ran.append((desc, tuple(a.stride()), tuple(out.shape), out.dtype))
+
+
+@pytest.fixture
+def recorder(toy: None, monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    made = Recorder()
+    found = replace(registry.default(), launchers=(made,))
+    monkeypatch.setattr(registry, "default", lambda: found)
+    monkeypatch.setattr("bitwise_torch.dispatch_cache._kept", {})
+    return made
+
+
+def test_a_product_like_an_earlier_one_is_searched_for_once(recorder: Recorder) -> None:
+    a, b = (torch.empty(shape, dtype=torch.float16, device="meta") for shape in ((5, 40), (40, 7)))
+    for _ in range(3):
+        assert matmul(a, b, desc=DESC).shape == (5, 7)
+    assert (len(recorder.ran), recorder.served) == (3, 1)
+    assert set(recorder.ran) == {(DESC, (40, 1), (5, 7), torch.float16)}
+    matmul(a, b.t().contiguous().t(), desc=DESC)
+    matmul(torch.empty(40, 5, dtype=torch.float16, device="meta").t(), b, desc=DESC.to_text())
+    assert recorder.served == 3
+    other = DESC.model_copy(update={"k_dropped": 2})
+    matmul(a, b, desc=other)
+    assert (recorder.ran[-1][0], recorder.served) == (other, 4)
+    for _ in range(2):
+        with pytest.raises(ProductError, match=r"a is of torch\.bfloat16"):
+            matmul(a.bfloat16(), b, desc=DESC)
+
+
+def test_a_library_is_asked_in_every_call(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = (torch.empty(shape, dtype=torch.float16, device="meta") for shape in ((5, 40), (40, 7)))
+    with pytest.warns(DroppedWarning):
+        matmul(a, b, like="toy")
+    matmul(a, b, like="toy")
+    assert (len(recorder.ran), recorder.served) == (2, 1)
+    monkeypatch.setattr("bitwise_torch.products._told", set())
+    with pytest.warns(DroppedWarning):
+        matmul(a, b, like="toy")
+    other = DESC.model_copy(update={"k_dropped": 0})
+    monkeypatch.setattr(Toy, "product", lambda self, a, b, out: other)
+    matmul(a, b, like="toy")
+    assert recorder.ran[-1][0] is other
+
+    def declined(self: Any, a: Any, b: Any, out: Any) -> Any:
+        raise Undescribed("no longer")
+
+    monkeypatch.setattr(Toy, "product", declined)
+    with pytest.raises(Undescribed, match="no longer"):
+        matmul(a, b, like="toy")
+
+
+def test_what_an_earlier_call_does_not_decide_is_refused_in_a_later_one(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Recorder, "serves", lambda self, desc, device: True)
+    monkeypatch.setattr("bitwise_torch.products._evaluated", None)
+
+    class Elsewhere(torch.Tensor):  # type: ignore[misc, name-defined, unused-ignore]
+        """Memory of the CPU that calls itself another device's."""
+
+        @property
+        def device(self) -> Any:
+            return torch.device("cuda", 0)
+
+    desc = GEMMDesc(k=40, left_dtype="fp32", right_dtype="fp32", output_dtype="fp32", path="fma")
+    memory = torch.zeros(1000)
+    a, b = memory[:200].view(5, 40).as_subclass(Elsewhere), memory[200:480].view(40, 7).as_subclass(Elsewhere)
+    out = memory[480:515].view(5, 7).as_subclass(Elsewhere)
+    for _ in range(2):
+        assert matmul(a, b, desc=desc, out=out) is out
+    for name, start in (("a", 165), ("a", 199), ("b", 200), ("b", 479)):
+        with pytest.raises(ProductError, match=f"out overlaps {name} in memory"):
+            matmul(a, b, desc=desc, out=memory[start : start + 35].view(5, 7).as_subclass(Elsewhere))
+    negated = torch.zeros(5, 7, dtype=torch.complex64).conj().imag
+    plain = torch.zeros(5, 7, dtype=torch.complex64).imag
+    assert negated.is_neg()
+    assert negated.stride() == plain.stride()
+    assert matmul(a, b, desc=desc, out=plain.as_subclass(Elsewhere)) is not None
+    with pytest.raises(ProductError, match="out is a negated view"):
+        matmul(a, b, desc=desc, out=negated.as_subclass(Elsewhere))
+    with pytest.raises(ProductError, match="out takes no gradients"):
+        matmul(a.detach().requires_grad_(), b, desc=desc, out=out)
+    assert len(recorder.ran) == 3
+
+
+class Ways:
+    """A launcher whose ways to run a descriptor are timed."""
+
+    name = "ways"
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    def missing(self) -> None:
+        return None
+
+    def launch(self, desc: Any, *operands: Any) -> Any:
+        raise AssertionError(desc)
+
+    def product(self, desc: Any, a: Any, b: Any, out: Any) -> None:
+        raise AssertionError(desc)
+
+    def serves(self, desc: Any, device: Any) -> bool:
+        return bool(desc == DESC)
+
+    def tune(self, desc: Any, a: Any, b: Any, out: Any, path: Any, most: int) -> tuple[str, float]:
+        self.asked.append((desc, tuple(out.shape), path, most))
+        return "the second way", 2e-6
+
+
+def test_a_launcher_measures_its_ways_to_run_what_matmul_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    ways = Ways()
+    found = replace(registry.default(), profiles=(Toy(),), launchers=(ways,))
+    monkeypatch.setattr(registry, "default", lambda: found)
+    monkeypatch.setattr("bitwise_torch.products._told", {"toy"})
+    a, b = drawn(5, 40), drawn(40, 7, 1)
+    assert tune(a, b, like="toy", most=3) == ("the second way", 2e-6)
+    assert tune(a, b, desc=DESC.to_text()) == ("the second way", 2e-6)
+    assert ways.asked == [(DESC, (5, 7), None, 3), (DESC, (5, 7), None, 32)]
+    with pytest.raises(ProductError, match="no plugin measures products on cpu"):
+        tune(a, b, desc=DESC.model_copy(update={"k_dropped": 0}))
+    with pytest.raises(ProductError, match="exactly one of them"):
+        tune(a, b)
+    with pytest.raises(ProductError, match="a has 40 columns and b has 39 rows"):
+        tune(a, b[1:], like="toy")
+
+
+class Marked(Toy):
+    """A library that is asked once, and says then whether it would answer the same."""
+
+    marks: tuple[int, ...] = (1, 1, 2)
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
+        self.asked += 1
+        return DESC
+
+    def mark(self, a: Any, b: Any, out: Any) -> int:
+        return next(self.given)
+
+    @property
+    def given(self) -> Any:
+        if not hasattr(self, "_given"):
+            self._given = iter(self.marks)
+        return self._given
+
+
+class Here(Ways):
+    """A launcher for tensors that are no longer looked at."""
+
+    def product(self, desc: Any, a: Any, b: Any, out: Any) -> None:
+        self.asked.append(desc)
+        out.fill_(5.0)
+
+
+def test_a_product_like_an_earlier_one_is_asked_for_again_where_its_mark_is_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    library, launcher = Marked(), Here()
+    found = replace(registry.default(), profiles=(library,), launchers=(launcher,))
+    monkeypatch.setattr(registry, "default", lambda: found)
+    monkeypatch.setattr("bitwise_torch.products._told", {"toy"})
+    a, b, out = drawn(5, 40), drawn(40, 7, 1), torch.empty(5, 7, dtype=torch.float16)
+    key = dispatch_cache.key_of(a, b, None, "toy", None, out)
+    assert key is not None
+    earlier = dispatch_cache.Earlier(found, None, library, DESC, launcher, (5, 7), out.dtype, (400, 560, 70), 1)
+    monkeypatch.setattr(dispatch_cache, "_kept", {key: earlier})
+    assert matmul(a, b, like="toy", out=out)[0, 0] == 5
+    assert matmul(a, b, like="toy", out=out)[0, 0] == 5
+    assert (library.asked, launcher.asked) == (0, [DESC, DESC])
+    assert (patterns(matmul(a, b, like="toy", out=out)) == evaluate(DESC, patterns(a), patterns(b))).all()
+    assert (library.asked, len(launcher.asked)) == (1, 2)
