@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bitwise_core import numeric
 from bitwise_core.engine import polynomial as P
 from bitwise_core.engine.polynomial import Polynomial
 from bitwise_core.engine.symbolic import Equality, Predicate, plain
@@ -15,6 +16,7 @@ from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lane_hash import full_hash
 from bitwise_core.machine.lanes import Array, Lanes, Value
+from bitwise_core.numeric import Operation
 
 if TYPE_CHECKING:
     from bitwise_core.engine.symbolic_domain import SymbolicDomain
@@ -24,10 +26,10 @@ _ALL_OF = hashing.constant("all of")
 
 
 def compare(
-    domain: SymbolicDomain, name: str, operands: Sequence[Value], opposite: Callable[[Value], Value]
+    domain: SymbolicDomain, operation: Operation, operands: Sequence[Value], opposite: Callable[[Value], Value]
 ) -> Value | None:
-    """The comparison `name` of two integers; None where nothing is known of one. `opposite` negates a predicate."""
-    _, base, kind = name.split(".")
+    """A comparison of two integers; None where nothing is known of one.  `opposite` negates a predicate."""
+    base, kind = operation.verb, operation.operands[0].name
     left, right = (domain.polynomial(each, L.width(each)) for each in operands)
     if left is None or right is None:
         return None
@@ -43,13 +45,13 @@ def compare(
             difference = P.subtract(second, first)
             return not_negative(domain, P.shifted(difference, -1) if base == "lt" else difference)
     if base == "le":
-        swapped = compare(domain, f"compare.lt.{kind}", operands[::-1], opposite)
+        swapped = compare(domain, numeric.operation(f"lt.{kind}"), operands[::-1], opposite)
         return None if swapped is None else opposite(swapped)
     hashed = [
         hashing.finalise(domain.words_of(each) * hashing.multiplier(31 + index))
         for index, each in enumerate((left, right))
     ]
-    return Lanes(1, hashing.finalise(hashed[0] + hashed[1] + hashing.constant(name)), L.TERM)
+    return Lanes(1, hashing.finalise(hashed[0] + hashed[1] + hashing.constant(operation.name)), L.TERM)
 
 
 def _equality(domain: SymbolicDomain, left: Polynomial, right: Polynomial) -> Value:

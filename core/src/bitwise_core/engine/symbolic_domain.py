@@ -6,7 +6,7 @@ taken to be the integer that its polynomial says: this is the named condition WI
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +25,11 @@ from bitwise_core.machine.lane_hash import exact_hash, full_hash
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.pieces import as_lanes
 from bitwise_core.machine.terms import TermDomain
+from bitwise_core.numeric import Operation, operation
 
 WITHOUT_WRAPPING = "32-bit indices do not wrap around where they are widened or compared"
 
+_NOT, _AND = operation("not.b1"), operation("and.b1")
 _MASKED = hashing.constant("masked content of memory")
 
 
@@ -176,39 +178,38 @@ class SymbolicDomain(TermDomain):
 
     # -- operations -------------------------------------------------------------------------------------------------
 
-    def integer(
-        self, name: str, operands: Sequence[Value], bits: int, evaluate: Callable[..., Array], *, gathers: bool = False
-    ) -> Value:
+    def integer(self, operation: Operation, operands: Sequence[Value]) -> Value:
         """See `Domain.integer`."""
-        if bits == 1 and name in ("not.pred", "and.pred"):
-            if name == "not.pred" and isinstance(operands[0], Equality):
-                return operands[0].inverse()
-            if name == "not.pred" and isinstance(operands[0], Predicate):
-                opposite = predicates.inverse(self, operands[0])
-                if opposite is not None:
-                    return opposite
-            if name == "and.pred" and any(isinstance(each, Predicate) for each in operands):
-                return predicates.all_of(self, operands)
+        if operation is _NOT and isinstance(operands[0], Equality):
+            return operands[0].inverse()
+        if operation is _NOT and isinstance(operands[0], Predicate):
+            opposite = predicates.inverse(self, operands[0])
+            if opposite is not None:
+                return opposite
+        if operation is _AND and any(isinstance(each, Predicate) for each in operands):
+            return predicates.all_of(self, operands)
         if any(isinstance(each, Symbolic) for each in operands):
-            found = self._symbolic(name, operands, bits, gathers)
+            found = self._symbolic(operation, operands)
             if found is not None:
                 return found
-        return super().integer(name, [self._bare(each) for each in operands], bits, evaluate, gathers=gathers)
+        return super().integer(operation, [self._bare(each) for each in operands])
 
-    def floating(self, name: str, operands: Sequence[Value], bits: int, properties: int = 0) -> Value:
+    def floating(self, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
         """See `Domain.floating`."""
-        return super().floating(name, [self._bare(each) for each in operands], bits, properties)
+        return super().floating(operation, [self._bare(each) for each in operands], properties)
 
     @staticmethod
     def _bare(value: Value) -> Value:
         return plain(value) if isinstance(value, Symbolic | Predicate) else value
 
     def _opposite(self, value: Value) -> Value:
-        return super().integer("not.pred", [value], 1, np.logical_not)
+        return super().integer(_NOT, [value])
 
-    def _symbolic(self, name: str, operands: Sequence[Value], bits: int, gathers: bool) -> Value | None:
-        if name.startswith("compare."):
-            return predicates.compare(self, name, operands, self._opposite)
+    def _symbolic(self, operation: Operation, operands: Sequence[Value]) -> Value | None:
+        if operation.is_float:
+            return None
+        if operation.is_comparison:
+            return predicates.compare(self, operation, operands, self._opposite)
         values = []
         for operand in operands:
             width = L.width(operand)
@@ -216,13 +217,14 @@ class SymbolicDomain(TermDomain):
             if value is None:
                 return None
             values.append(value)
-        verb = name.split(".")[0]
-        rule = OPERATIONS.get(verb)
+        rule = OPERATIONS.get(operation.verb)
         if rule is not None:
-            found = rule(self, name, values, bits)
+            found = rule(self, operation, values, operation.bits)
             if found is not None:
                 return self.integer_of(found)
-        return self.opaque(name, values, bits, commutes=gathers, alignment=_cleared(verb, values))
+        commutes = operation.commutative and operation.arity == 2
+        alignment = _cleared(operation.verb, values)
+        return self.opaque(operation.name, values, operation.bits, commutes=commutes, alignment=alignment)
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
         """See `Domain.select`."""

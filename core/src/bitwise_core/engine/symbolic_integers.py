@@ -13,60 +13,65 @@ import numpy as np
 
 from bitwise_core.engine import polynomial as P
 from bitwise_core.engine.polynomial import Polynomial
+from bitwise_core.numeric import Operation
 
 if TYPE_CHECKING:
     from bitwise_core.engine.symbolic_domain import SymbolicDomain
 
-Rule = Callable[["SymbolicDomain", str, list[Polynomial], int], "Polynomial | None"]
+Rule = Callable[["SymbolicDomain", Operation, list[Polynomial], int], "Polynomial | None"]
 
 
-def _add(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
+def _add(domain: SymbolicDomain, operation: Operation, values: list[Polynomial], bits: int) -> Polynomial | None:
     return P.add(values[0], values[1])
 
 
-def _subtract(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
+def _subtract(domain: SymbolicDomain, operation: Operation, values: list[Polynomial], bits: int) -> Polynomial | None:
     return P.subtract(values[0], values[1])
 
 
-def _negate(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
+def _negate(domain: SymbolicDomain, operation: Operation, values: list[Polynomial], bits: int) -> Polynomial | None:
     return P.negate(values[0])
 
 
-def _complement(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
+def _complement(domain: SymbolicDomain, operation: Operation, values: list[Polynomial], bits: int) -> Polynomial | None:
     return P.shifted(P.negate(values[0]), -1)
 
 
-def _multiply(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
-    if name.startswith("mul.hi"):
-        return None
-    if name.startswith("mul.wide"):
-        left, right = domain.widened(values[0], bits), domain.widened(values[1], bits)
-        return None if left is None or right is None else P.multiply(left, right)
+def _multiply(domain: SymbolicDomain, operation: Operation, values: list[Polynomial], bits: int) -> Polynomial | None:
     return P.multiply(values[0], values[1])
+
+
+def _multiply_wide(
+    domain: SymbolicDomain, operation: Operation, values: list[Polynomial], bits: int
+) -> Polynomial | None:
+    left, right = domain.widened(values[0], bits), domain.widened(values[1], bits)
+    return None if left is None or right is None else P.multiply(left, right)
 
 
 def _amount(value: Polynomial) -> int | None:
     return value.constant if not value.terms and isinstance(value.constant, int) else None
 
 
-def _shift_left(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
+def _shift_left(domain: SymbolicDomain, operation: Operation, values: list[Polynomial], bits: int) -> Polynomial | None:
     amount = _amount(values[1])
     if amount is None:
         return None
     return P.scale(values[0], 1 << amount) if amount < bits else Polynomial(bits)
 
 
-def _shift_right(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
+def _shift_right(
+    domain: SymbolicDomain, operation: Operation, values: list[Polynomial], bits: int
+) -> Polynomial | None:
     """2**s * q + c shifted by s is q + floor(c / 2**s), for a number that does not wrap around."""
     amount = _amount(values[1])
     if bits == 32 and amount is not None:
-        found = _sign(domain, name, values[0], amount)
+        found = _sign(domain, operation, values[0], amount)
         if found is not None:
             return found
     if amount is None or not 0 < amount < bits - 1:
         return None
     value, by = values[0], 1 << amount
-    if bits == 32 and name.startswith("shr.s"):
+    if bits == 32 and _is_signed(operation):
         whole = _rounded_toward_zero(domain, value, amount)
         if whole is not None:
             return whole
@@ -78,11 +83,15 @@ def _shift_right(domain: SymbolicDomain, name: str, values: list[Polynomial], bi
     )
 
 
-def _sign(domain: SymbolicDomain, name: str, value: Polynomial, amount: int) -> Polynomial | None:
+def _is_signed(operation: Operation) -> bool:
+    return operation.operands[0].name[0] == "s"
+
+
+def _sign(domain: SymbolicDomain, operation: Operation, value: Polynomial, amount: int) -> Polynomial | None:
     """x >> 31, and that shifted on to the low bits: 2**s - 1 for a negative number, else 0."""
-    if name.startswith("shr.s") and amount == 31:
+    if _is_signed(operation) and amount == 31:
         return domain.defined("sign of", value, ("sign", value))
-    if name.startswith("shr.b") and len(value.terms) == 1 and P.is_zero(value.constant):
+    if not _is_signed(operation) and len(value.terms) == 1 and P.is_zero(value.constant):
         ((monomial, coefficient),) = value.terms.items()
         definition = domain.atoms[monomial[0]].definition if len(monomial) == 1 and P.is_one(coefficient) else None
         if definition is not None and definition[0] == "sign":
@@ -117,9 +126,9 @@ def quotient_of(domain: SymbolicDomain, value: Polynomial, by: int) -> Polynomia
     return domain.quotient(value, by)
 
 
-def _divide(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
+def _divide(domain: SymbolicDomain, operation: Operation, values: list[Polynomial], bits: int) -> Polynomial | None:
     by = _amount(values[1])
-    if name != "div.s32" or by is None or not 1 < by < P.SMALL:
+    if operation.name != "div.s32" or by is None or not 1 < by < P.SMALL:
         return None
     return quotient_of(domain, values[0], by)
 
@@ -134,12 +143,12 @@ def _alignment(domain: SymbolicDomain, value: Polynomial) -> int:
     return 1 << least
 
 
-def _bitwise(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
+def _bitwise(domain: SymbolicDomain, operation: Operation, values: list[Polynomial], bits: int) -> Polynomial | None:
     """With a known number below what the symbols are multiples of (for and: whose clear bits lie below)."""
     value, mask = values if not values[1].terms else values[::-1]
     if mask.terms:
         return None
-    verb = name.split(".")[0]
+    verb = operation.verb
     step = _alignment(domain, value)
     full = (1 << bits) - 1
     number, low = (
@@ -161,16 +170,15 @@ def _bitwise(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: 
     return Polynomial(bits, value.terms, constant)
 
 
-def _convert(domain: SymbolicDomain, name: str, values: list[Polynomial], bits: int) -> Polynomial | None:
-    if name.startswith("convert.sat") or not all(
-        each[0] in "su" and each[1:].isdigit() for each in name.split(".")[1:]
-    ):
+def _convert(domain: SymbolicDomain, operation: Operation, values: list[Polynomial], bits: int) -> Polynomial | None:
+    if operation.modifiers or operation.is_float:
         return None
     value = values[0]
     return P.resized(value, bits) if bits <= value.bits else domain.widened(value, bits)
 
 
 OPERATIONS: dict[str, Rule] = {
-    "add": _add, "sub": _subtract, "neg": _negate, "not": _complement, "mul": _multiply, "shl": _shift_left,
+    "add": _add, "sub": _subtract, "neg": _negate, "not": _complement, "mul": _multiply, "mulwide": _multiply_wide,
+    "shl": _shift_left,
     "shr": _shift_right, "div": _divide, "and": _bitwise, "or": _bitwise, "xor": _bitwise, "convert": _convert,
 }  # fmt: skip

@@ -35,6 +35,7 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
+from bitwise_core import numeric
 from bitwise_core.engine.address_pass import passes
 from bitwise_core.engine.grid import Limits, NotTranslations, distinct_rows
 from bitwise_core.engine.launch_exact import LANES, Ready, results, run_blocks
@@ -137,7 +138,7 @@ def _check_stores(parts: Sequence[Part], buffer: int, own: Owners) -> None:
     if own.overlap() is None:
         return
     names = frozenset[str]().union(*(part.atomics.get(buffer, frozenset()) for part in parts))
-    if any(not exact(name) for name in names):
+    if any(not exact(numeric.operation(name)) for name in names):
         raise Undetermined("several blocks add to one element in the order in which they happen to run")
     raise NotTranslations("several blocks store to one element")
 

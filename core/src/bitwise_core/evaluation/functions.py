@@ -8,7 +8,7 @@ from typing import TypeAlias
 from bitwise_core import registry
 from bitwise_core.descriptors import DescriptorError
 from bitwise_core.numeric import Bits, operation
-from bitwise_core.tree.nodes import Instruction, Node, Operation
+from bitwise_core.tree.nodes import Node, Operation
 
 Functions: TypeAlias = Mapping[str, Callable[..., Bits]]
 """By full name, such as ex2.approx.ftz.fp32@ARCHITECTURE: arrays of patterns to an array of patterns."""
@@ -42,4 +42,4 @@ def function_of(name: str, arity: int, functions: Functions | None = None) -> Ca
 
 def called(name: str, *operands: Node) -> Node:
     """The node of a function."""
-    return Operation(name, operands) if exact(name, len(operands)) else Instruction(name, operands, 32)
+    return Operation(name, operands)

@@ -10,7 +10,7 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import as_lanes
 from bitwise_core.mma import MmaSpec
-from bitwise_core.numeric import FLOAT_FORMATS, FloatFormat, nan_of, storage
+from bitwise_core.numeric import FLOAT_FORMATS, FloatFormat, Operation, nan_of
 
 
 def not_finite(patterns: Array, form: FloatFormat) -> Array:
@@ -22,21 +22,16 @@ def not_finite(patterns: Array, form: FloatFormat) -> Array:
     return np.asarray(found)
 
 
-def overflows(name: str, operands: Sequence[Value], result: Value) -> bool:
+def overflows(operation: Operation, operands: Sequence[Value], result: Value) -> bool:
     """Whether a floating-point operation gives an infinity or a NaN in a lane in which no operand is one."""
-    # A conversion names what it makes before what it takes, every other operation the one format of both.
-    last = [FLOAT_FORMATS.get(word) for word in name.split("@")[0].split(".")[-2:]]
-    made, taken = last[0] or last[-1], last[-1]
-    if made is None or taken is None:
+    made = operation.result
+    if not isinstance(made, FloatFormat) or not operation.is_float:
         return False
     patterns, bad = _patterns(result)
-    if patterns.dtype != storage(made.bits):
-        return False
     bad = not_finite(patterns, made) & bad
-    for operand in operands:
-        given, _ = _patterns(operand)
-        if bad.any() and given.dtype == storage(taken.bits):
-            bad = bad & ~not_finite(given, taken)
+    for operand, form in zip(operands, operation.operands, strict=True):
+        if bad.any() and isinstance(form, FloatFormat):
+            bad = bad & ~not_finite(_patterns(operand)[0], form)
     return bool(bad.any())
 
 

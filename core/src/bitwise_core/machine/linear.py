@@ -13,22 +13,15 @@ from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lanes import Lanes
 from bitwise_core.machine.sets import SET_INDEX, members
+from bitwise_core.numeric import Operation
 
 _UNIT = hashing.constant("one in a linear form")
 
 
-def linear(name: str, values: list[Lanes], bits: int) -> Lanes | None:
-    """Sums, differences and products with known numbers as one linear form modulo 2**bits, or None.
-
-    One that saturates is none.
-    """
-    verb = name.split(".")[0]
-    if (
-        bits not in (32, 64)
-        or verb not in ("add", "sub", "mul", "shl", "neg")
-        or name.startswith(("mul.wide", "mul.hi"))
-        or ".sat" in name
-    ):
+def linear(operation: Operation, values: list[Lanes]) -> Lanes | None:
+    """Sums, differences and products with known numbers as one linear form modulo 2**bits, or None."""
+    verb, bits = operation.verb, operation.bits
+    if bits not in (32, 64) or verb not in ("add", "sub", "mul", "shl", "neg"):
         return None
     total = f"add.b{bits}"
     index = SET_INDEX[total]
