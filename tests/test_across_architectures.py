@@ -22,6 +22,7 @@ from bitwise_core.machine.launch import Launch
 from bitwise_core.machine.pieces import as_lanes
 from bitwise_core.machine.sets import SET_INDEX, is_float
 from bitwise_core.machine.terms import TermDomain
+from bitwise_core.numeric import operation
 from bitwise_core.search import Distinction, distinguish
 from bitwise_nvidia_sm90.plugin import SM90
 from bitwise_toy.plugin import TOY1
@@ -165,11 +166,11 @@ def test_integers_made_of_numbers_are_the_same_everywhere() -> None:
     with telling_nans("one"):
         number = Lanes(32, np.ones((2, 1, 3), dtype=np.uint64), L.TERM)
         domain = TermDomain()
-        converted = as_lanes(domain.floating("convert.rzi.s32.fp32", [number], 32))
-        predicate = as_lanes(domain.integer("compare.lt.fp32", [number, number], 1, np.less))
+        converted = as_lanes(domain.floating(operation("convert.rzi.s32.fp32"), [number]))
+        predicate = as_lanes(domain.integer(operation("lt.fp32"), [number, number]))
         chosen = as_lanes(domain.select(predicate, np.ones((1, 1), np.uint32), np.zeros((1, 1), np.uint32)))
         mixed = as_lanes(domain.select(predicate, number, np.zeros((1, 1), np.uint32)))
-        rounded = as_lanes(domain.floating("convert.rn.fp16.fp32", [number], 16))
+        rounded = as_lanes(domain.floating(operation("convert.rn.fp16.fp32"), [number]))
     assert [same_everywhere(each) for each in (converted, chosen, mixed, rounded)] == [True, True, False, False]
 
 
@@ -178,7 +179,7 @@ def test_a_conversion_to_an_integer_does_not_look_at_a_nan() -> None:
     found = []
     for architecture in ("one", "other"):
         with telling_nans(architecture):
-            converted = as_lanes(TermDomain().floating("convert.rzi.s32.fp32", [number], 32))
+            converted = as_lanes(TermDomain().floating(operation("convert.rzi.s32.fp32"), [number]))
             found.append(exact_hash(converted))
     assert np.array_equal(found[0], found[1])
 

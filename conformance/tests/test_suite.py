@@ -18,6 +18,7 @@ from bitwise_core.machine.arch import BitPatterns, Builder, Context, OpcodeTable
 from bitwise_core.machine.state import Machine, Step
 from bitwise_core.machine.terms import TermDomain
 from bitwise_core.mma import FusedSum
+from bitwise_core.numeric import operation
 from bitwise_toy import plugin
 from toy_plugins import MAC, SAMPLES, TOY1, failing, module, opcode, outcomes
 
@@ -149,11 +150,11 @@ def test_signatures_that_change_are_seen() -> None:
     numbers = count()
 
     def unsteady(old: Builder, instruction: Instruction, context: Context) -> Step:
-        name = f"rcp.approx.fp32@toy1.{next(numbers)}"
+        unsteadily = operation(f"rcp.approx.fp32@toy1.{next(numbers)}")
         destination, source = instruction.operands
 
         def step(machine: Machine) -> None:
-            machine.write(destination, machine.domain.floating(name, [machine.read_bits(source, 32)], 32))
+            machine.write(destination, machine.domain.floating(unsteadily, [machine.read_bits(source, 32)]))
 
         return step
 
@@ -165,13 +166,14 @@ HASHED = """
 from dataclasses import replace
 from bitwise_core.hookspecs import hookimpl
 from bitwise_core.machine.arch import OpcodeTable
+from bitwise_core.numeric import operation
 from bitwise_toy.plugin import TOY1
 
 def rcp(instruction, context):
     destination, source = instruction.operands
-    name = f"rcp.approx.fp32@toy1.{hash('rcp')}"
+    hashed = operation(f"rcp.approx.fp32@toy1.{hash('rcp')}")
     return lambda machine: machine.write(
-        destination, machine.domain.floating(name, [machine.read_bits(source, 32)], 32)
+        destination, machine.domain.floating(hashed, [machine.read_bits(source, 32)])
     )
 
 TABLE = OpcodeTable(TOY1.opcodes)

@@ -373,7 +373,7 @@ def _funnel(direction: str) -> Callable[[IntegerFormat, tuple[str | None, ...]],
 
 
 _BITS, _BOTH = _widths("b"), _widths("su")
-_TRUTHS = tuple(f"{number:#04x}" for number in range(256))
+TRUTH_TABLES = tuple(f"{number:#04x}" for number in range(256))
 
 INTEGER_VERBS: tuple[Verb, ...] = (
     *(
@@ -463,7 +463,7 @@ INTEGER_VERBS: tuple[Verb, ...] = (
         for direction, side, word in (("l", "left", "high"), ("r", "right", "low"))
     ),
     Verb("lop3", ("b32",), ("", "", ""), "bit by bit, bit 4 a + 2 b + c of the truth table that the modifier is",
-         lambda form, given: partial(integer.logic_of_three, int(given[0] or "0", 16)), modifiers=(_TRUTHS,),
+         lambda form, given: partial(integer.logic_of_three, int(given[0] or "0", 16)), modifiers=(TRUTH_TABLES,),
          required=True, signless=True),
     Verb("prmt", ("b32",), ("", "", "b32"), "four bytes of b:a by the nibbles of c: bit 3 fills with the byte's sign",
          _always(integer.permute_bytes), signless=True),
@@ -580,7 +580,7 @@ def _take(name: str, modifiers: Sequence[str], *groups: Sequence[str]) -> tuple[
     rest = list(modifiers)
     taken = [rest.pop(0) if rest and rest[0] in group else None for group in groups]
     if rest:
-        allowed = ", then ".join(" or ".join(group) for group in groups if group is not _TRUTHS) or "none"
+        allowed = ", then ".join(" or ".join(group) for group in groups if group is not TRUTH_TABLES) or "none"
         raise UnknownOperation(name, f"{rest[0]!r} is unknown or out of place; the modifiers here are {allowed}")
     return tuple(taken)
 
@@ -728,7 +728,7 @@ def vocabulary() -> tuple[str, ...]:
 
 def _all() -> Iterator[Operation]:
     for given in (*FLOAT_VERBS, *APPROXIMATIONS, *INTEGER_VERBS):
-        groups = [(each[:1] if each is _TRUTHS else each) for each in given.modifiers]
+        groups = [(each[:1] if each is TRUTH_TABLES else each) for each in given.modifiers]
         for ending, words in product(given.formats, _choices(groups, given.required)):
             yield operation(".".join((given.verb, *words, ending)))
     for (architecture, verb, ending), given in sorted(_DECLARED.items()):
