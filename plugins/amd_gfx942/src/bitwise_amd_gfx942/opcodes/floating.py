@@ -1,4 +1,4 @@
-"""Vector floating-point arithmetic in the mode of the kernel, each form named in core's operation grammar.
+"""Vector floating-point arithmetic in the mode of the kernel, each form as an operation of the vocabulary.
 
 Source: AMD Instinct MI300 ISA, "Vector ALU operations"; LLVM's AMDGPU usage guide for the mode.
 Results are never signalling NaNs.  Which NaN an operation gives is not told apart.

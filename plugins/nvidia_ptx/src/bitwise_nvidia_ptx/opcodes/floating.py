@@ -1,4 +1,4 @@
-"""Floating-point arithmetic and conversions: each PTX form named in core's operation grammar.
+"""Floating-point arithmetic and conversions: each PTX form as an operation of the vocabulary.
 
 Source: PTX ISA 8.7, sections "Floating Point Instructions", "Half Precision Floating Point Instructions" and "cvt".
 An approximation is an operation of its architecture: its name carries the architecture's.
