@@ -54,7 +54,7 @@ def test_every_operation_of_a_sample_is_in_the_vocabulary_and_makes_a_node(
 
 def test_a_plugin_with_a_misspelt_operation_is_refused_with_the_nearest_name() -> None:
     text = Path(next(iter(bitwise_toy.__path__)), "opcodes.py").read_text()
-    misspelt = text.replace('"mul.rn.fp32"', '"mull.rn.fp32"')
+    misspelt = text.replace('"add.b64"', '"addd.b64"')
     assert misspelt != text
-    with pytest.raises(UnknownOperation, match=r"no operation 'mull\.rn\.fp32': .* name is 'mul\.rn\.fp32'"):
+    with pytest.raises(UnknownOperation, match=r"no operation 'addd\.b64': .* name is 'add\.b64'"):
         exec(compile(misspelt, "opcodes.py", "exec"), {"__name__": "misspelt"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bitwise_core.numeric.formats import FORMATS
-from bitwise_core.numeric.operations import (
+from bitwise_core.numeric.verbs import (
     APPROXIMATIONS,
     FLOAT_VERBS,
     INTEGER_VERBS,

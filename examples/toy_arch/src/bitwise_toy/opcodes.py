@@ -17,12 +17,8 @@ from bitwise_core.numeric import operation
 
 TABLE = OpcodeTable()
 
-FLOATS = {
-    "add.f": operation("add.rn.fp32"),
-    "mul.f": operation("mul.rn.fp32"),
-    "fma.f": operation("fma.rn.fp32"),
-    "rcp.f": operation("rcp.approx.fp32@toy1"),
-}
+FLOATS = {f"{verb}.f": operation(f"{verb}.rn.fp32") for verb in ("add", "mul", "fma")}
+FLOATS["rcp.f"] = operation("rcp.approx.fp32@toy1")
 INTEGERS = {"add.i": operation("add.b32"), "mul.i": operation("mul.b32"), "less.i": operation("lt.u32")}
 OFFSET, ADDRESS = operation("mulwide.u32"), operation("add.b64")
 
