@@ -22,6 +22,7 @@ from bitwise_core.machine.launch import Launch
 from bitwise_core.machine.pieces import as_lanes
 from bitwise_core.machine.sets import SET_INDEX, is_float
 from bitwise_core.machine.terms import TermDomain
+from bitwise_core.numeric import operation
 from bitwise_core.search import find_counterexample
 from bitwise_core.verdicts import Counterexample, Outcome
 from bitwise_nvidia_sm90.plugin import SM90
@@ -165,11 +166,11 @@ def test_integers_made_of_numbers_are_the_same_everywhere() -> None:
     """What a conversion or a choice between known integers gives has the bits of no NaN."""
     number = Lanes(32, np.ones((2, 1, 3), dtype=np.uint64), L.TERM)
     domain = TermDomain()
-    converted = as_lanes(domain.floating("convert.rzi.s32.fp32", [number], 32))
-    predicate = as_lanes(domain.integer("compare.lt.fp32", [number, number], 1, np.less))
+    converted = as_lanes(domain.floating(operation("convert.rzi.s32.fp32"), [number]))
+    predicate = as_lanes(domain.integer(operation("lt.fp32"), [number, number]))
     chosen = as_lanes(domain.select(predicate, np.ones((1, 1), np.uint32), np.zeros((1, 1), np.uint32)))
     mixed = as_lanes(domain.select(predicate, number, np.zeros((1, 1), np.uint32)))
-    rounded = as_lanes(domain.floating("convert.rn.fp16.fp32", [number], 16))
+    rounded = as_lanes(domain.floating(operation("convert.rn.fp16.fp32"), [number]))
     found = [bool(np.any(nan_bits(each))) for each in (converted, chosen, mixed, rounded)]
     assert found == [False, False, True, True]
 
@@ -178,13 +179,11 @@ def test_what_reads_the_bits_of_a_nan_is_marked() -> None:
     """The mark goes on to all that is made of the value, and neither changes nor is part of its hash."""
     domain, number = TermDomain(), Lanes(32, np.ones((2, 1, 3), dtype=np.uint64), L.TERM)
     known = np.full((1, 1), 255, np.uint32)
-    converted = as_lanes(domain.floating("convert.rzi.s32.fp32", [number], 32))
-    masked = as_lanes(domain.integer("and.b32", [number, known], 32, np.bitwise_and, gathers=True))
-    summed = as_lanes(domain.floating("add.rn.fp32", [masked, number], 32))
-    chosen = as_lanes(
-        domain.select(as_lanes(domain.integer("compare.lt.u32", [masked, known], 1, np.less)), known, known + 1)
-    )
-    of_integer = as_lanes(domain.integer("and.b32", [converted, known], 32, np.bitwise_and, gathers=True))
+    converted = as_lanes(domain.floating(operation("convert.rzi.s32.fp32"), [number]))
+    masked = as_lanes(domain.integer(operation("and.b32"), [number, known]))
+    summed = as_lanes(domain.floating(operation("add.rn.fp32"), [masked, number]))
+    chosen = as_lanes(domain.select(as_lanes(domain.integer(operation("lt.u32"), [masked, known])), known, known + 1))
+    of_integer = as_lanes(domain.integer(operation("and.b32"), [converted, known]))
     found = [
         bool(np.any(np.bitwise_and(each.meta, L.NAN_BITS))) for each in (converted, masked, summed, chosen, of_integer)
     ]

@@ -27,6 +27,7 @@ from bitwise_core.machine.instruction_info import (
 from bitwise_core.machine.state import Machine, Step
 from bitwise_core.machine.terms import TermDomain
 from bitwise_core.mma import FusedSum
+from bitwise_core.numeric import operation
 from bitwise_toy import plugin
 from toy_plugins import CHANGES, MAC, SAMPLES, TOY1, declared, failing, module, opcode, outcomes
 
@@ -189,11 +190,11 @@ def test_nondeterministic_signatures_are_detected() -> None:
     numbers = count()
 
     def unsteady(old: Builder, instruction: Instruction, context: Context) -> Step:
-        name = f"rcp.approx.fp32@toy1.{next(numbers)}"
+        unsteadily = operation(f"rcp.approx.fp32@toy1.{next(numbers)}")
         destination, source = instruction.operands
 
         def step(machine: Machine) -> None:
-            machine.write(destination, machine.domain.floating(name, [machine.read_bits(source, 32)], 32))
+            machine.write(destination, machine.domain.floating(unsteadily, [machine.read_bits(source, 32)]))
 
         return step
 
@@ -205,13 +206,14 @@ HASHED = """
 from dataclasses import replace
 from bitwise_core.hookspecs import hookimpl
 from bitwise_core.machine.arch import OpcodeTable
+from bitwise_core.numeric import operation
 from bitwise_toy.plugin import TOY1
 
 def rcp(instruction, context):
     destination, source = instruction.operands
-    name = f"rcp.approx.fp32@toy1.{hash('rcp')}"
+    hashed = operation(f"rcp.approx.fp32@toy1.{hash('rcp')}")
     return lambda machine: machine.write(
-        destination, machine.domain.floating(name, [machine.read_bits(source, 32)], 32)
+        destination, machine.domain.floating(hashed, [machine.read_bits(source, 32)])
     )
 
 TABLE = OpcodeTable(TOY1.opcodes)

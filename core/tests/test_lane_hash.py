@@ -17,6 +17,7 @@ from bitwise_core.machine.lane_hash import (
 )
 from bitwise_core.machine.lanes import Array, Lanes
 from bitwise_core.machine.terms import TermDomain
+from bitwise_core.numeric import operation
 
 COUNT = 1 << 12
 
@@ -38,8 +39,8 @@ def words_of(value: object) -> Array:
 def test_a_difference_is_not_its_opposite() -> None:
     left, right = (Lanes(32, words, L.TERM) for words in alike(NEGATED_WORDS))
     domain = TermDomain()
-    one = words_of(domain.floating("sub.rn.fp32", [left, right], 32))
-    other = words_of(domain.floating("sub.rn.fp32", [right, left], 32))
+    one = words_of(domain.floating(operation("sub.rn.fp32"), [left, right]))
+    other = words_of(domain.floating(operation("sub.rn.fp32"), [right, left]))
     assert not (one == other).any()
 
 

@@ -12,7 +12,6 @@ import pytest
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_core import numeric
 from bitwise_core.checker import Options, Source, read
-from bitwise_core.machine.folding import shape
 from gfx942_kernels import DIVISION, launch_of, reading, run, text_of
 
 NAN, QUIET, INFINITY = 0x7F800001, 0x7FC00000, 0x7F800000
@@ -230,7 +229,7 @@ def test_an_approximation_belongs_to_its_architecture() -> None:
 @pytest.mark.parametrize("name", ["add.rn.atomic.fp32@gfx942", "min.signalling.fp32@gfx942"])
 def test_rules_of_plain_operations_do_not_hold_for_what_is_named_otherwise(name: str) -> None:
     """The memory side of a sum may flush a subnormal number, and a signalling NaN does not give way."""
-    assert not shape(name).plain
+    assert not numeric.operation(name).plain
 
 
 @pytest.mark.parametrize("zero", [0, 0x80000000])

@@ -34,7 +34,6 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine import matrix
 from bitwise_core.machine.cells import FinerGranule, SharedMemory
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.folding import shape as floating_shape
 from bitwise_core.machine.global_memory import GlobalMemory
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.launch import POINTER_SHIFT
@@ -42,6 +41,7 @@ from bitwise_core.machine.matrix import FusedStep
 from bitwise_core.machine.pieces import choose
 from bitwise_core.machine.races import RaceDetector, Races
 from bitwise_core.machine.recording import Recorder, TermContext
+from bitwise_core.numeric import Operation
 
 
 def taint_of(*values: Any) -> int:
@@ -78,51 +78,49 @@ class AddressDomain:
         """See `Domain.assumes`: a pass assumes nothing, and so follows at least what a run follows."""
         return False
 
-    def floating(self, name: str, operands: Sequence[Value], bits: int, properties: int = 0) -> Value:
+    def floating(self, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
         """See `Domain.floating`: known numbers are evaluated, everything else is a token."""
         for each in operands:
             if not isinstance(each, np.ndarray):
                 break
         else:
-            evaluate = floating_shape(name).evaluate
-            if evaluate is not None:
-                return evaluate(*operands)
-        return token(bits, taint_of(*operands))
+            if operation.function is not None:
+                return operation.function(*operands)
+        return token(operation.bits, taint_of(*operands))
 
-    def integer(
-        self, name: str, operands: Sequence[Value], bits: int, evaluate: Callable[..., Array], *, gathers: bool = False
-    ) -> Any:
+    def integer(self, operation: Operation, operands: Sequence[Value]) -> Any:
         """See `Domain.integer`."""
+        function = operation.function
+        assert function is not None
         values = [_numbers(each) for each in operands]
         if all(isinstance(each, np.ndarray) for each in values):
-            return evaluate(*values)
+            return function(*values)
         if not all(isinstance(each, np.ndarray | BlockAffine) for each in values):
-            return self._mixed(name, values, bits, evaluate)
+            return self._mixed(operation, function, values)
         if all(block_only(each) for each in values):
-            named = name.partition(".")[0] in _NAMED
-            return by_column(self.grid, (name, bits) if named else (name, evaluate, bits), values, evaluate)
-        result = _by_name(self.grid, name, values, bits)
-        return by_distinct_blocks(self.grid, values, evaluate) if result is None else result
+            return by_column(self.grid, (operation.name, operation.bits), values, function)
+        result = _by_name(self.grid, operation, values)
+        return by_distinct_blocks(self.grid, values, function) if result is None else result
 
-    def _mixed(self, name: str, values: Sequence[Any], bits: int, evaluate: Callable[..., Array]) -> Value:
+    def _mixed(self, operation: Operation, function: Callable[..., Array], values: Sequence[Any]) -> Value:
         """An operation on data and integers; a known predicate decides the lanes in which it absorbs."""
-        if bits == 1 and name in ("and.pred", "or.pred") and len(values) == 2:
+        if operation.name in ("and.b1", "or.b1"):
             for fixed, other in (values, values[::-1]):
                 if isinstance(fixed, np.ndarray | BlockAffine):
                     decided = decide(fixed)
-                    absorbing = decided if name == "or.pred" else ~decided
+                    absorbing = decided if operation.verb == "or" else ~decided
                     if absorbing.all():
                         return decided
                     return choose(absorbing, decided, other) if absorbing.any() else other
         self._note_pointers(values)
-        result = token(bits, taint_of(*values))
+        result = token(operation.bits, taint_of(*values))
         known: Any = True
         for each in values:
             known = known & (isinstance(each, np.ndarray) or (isinstance(each, L.Lanes) and L.known_where(each)))
         if not np.any(known):
             return result
         numbers = [each if isinstance(each, np.ndarray) else L.numbers_of(each) for each in values]
-        return choose(known, evaluate(*numbers), result)
+        return choose(known, function(*numbers), result)
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Any:
         """See `Domain.select`."""
@@ -184,49 +182,40 @@ def _apply(grid: Grid, ufunc: np.ufunc, *values: Any) -> Any:
     return result if result.dtype == np.bool_ else unsigned(result)
 
 
-_NAMED = {"add", "sub", "and", "or", "xor", "mul", "shl", "shr", "not", "neg", "min", "max", "div", "rem", "compare"}
-"""Operations that are determined by their names."""
-
 _WRAPPING = {"add": np.add, "sub": np.subtract, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 _COMPARISONS = {"eq": np.equal, "lt": np.less, "le": np.less_equal}
 
 
-def _by_name(grid: Grid, name: str, values: Sequence[Any], bits: int) -> Any:
-    """The exact rule of an integer operation by its name, None where there is none."""
-    verb, *rest = name.split(".")
-    if (bits == 1 and verb != "compare") or not rest or rest[0] == "sat":
+def _by_name(grid: Grid, operation: Operation, values: Sequence[Any]) -> Any:
+    """The exact rule of an integer operation by its verb, None where there is none."""
+    verb, bits, form = operation.verb, operation.bits, operation.operands[0]
+    if (bits == 1 and not operation.is_comparison) or operation.modifiers or operation.is_float:
         return None
     if verb in _WRAPPING:
         return _apply(grid, _WRAPPING[verb], *values)
     if verb == "mul":
-        return _product(grid, rest, values)
+        return _apply(grid, np.multiply, *values)
     if verb in ("shl", "shr"):
-        return _shift(grid, verb, rest[0], values, bits)
+        return _shift(grid, verb, form.name, values, bits)
     if verb == "not":
         return _apply(grid, np.invert, *values)
     if verb == "neg":
         return _apply(grid, np.subtract, np.zeros((1, 1), dtype=L.UNSIGNED[bits]), *values)
-    if verb == "convert" and len(rest) == 2:
-        source = _signed(values[0]) if rest[1][0] == "s" else values[0]
-        return unsigned(source.astype(np.dtype(f"int{bits}") if rest[0][0] == "s" else L.UNSIGNED[bits]))
-    kind = rest[-1]
-    viewed = [_signed(each) if kind[0] == "s" else each for each in values]
-    if verb == "compare" and len(rest) == 2 and rest[0] in _COMPARISONS and kind[0] in "sub":
-        return _apply(grid, _COMPARISONS[rest[0]], *viewed)
-    if verb in ("min", "max") and len(rest) == 1:
+    is_signed = form.name[0] == "s"
+    viewed = [_signed(each) if is_signed else each for each in values]
+    if verb == "convert":
+        return unsigned(viewed[0].astype(L.UNSIGNED[bits]))
+    if verb == "mulwide":
+        wide = np.dtype(f"{'int' if is_signed else 'uint'}{bits}")
+        return _apply(grid, np.multiply, *(each.astype(wide) for each in viewed))
+    if verb in _COMPARISONS:
+        return _apply(grid, _COMPARISONS[verb], *viewed)
+    if verb in ("min", "max"):
         less = apply_ufunc(grid, np.less, viewed)
         return select(grid, less if verb == "min" else ~less, *values)
-    if verb in ("div", "rem") and len(rest) == 1:
+    if verb in ("div", "rem"):
         return _quotient(grid, verb, viewed)
     return None
-
-
-def _product(grid: Grid, rest: Sequence[str], values: Sequence[Any]) -> Any:
-    if rest[0] == "wide":
-        wide = np.dtype(f"{'int' if rest[1][0] == 's' else 'uint'}{values[0].dtype.itemsize * 16}")
-        viewed = [_signed(each) if rest[1][0] == "s" else each for each in values]
-        return _apply(grid, np.multiply, *(each.astype(wide) for each in viewed))
-    return _apply(grid, np.multiply, *values) if rest[0] != "hi" else None
 
 
 def _shift(grid: Grid, verb: str, kind: str, values: Sequence[Any], bits: int) -> Any:
@@ -303,11 +292,18 @@ class AddressMemory(GlobalMemory):
         self._touch("store", address, L.width(value), mask, line)
 
     def atomic(
-        self, name: str, address: Any, value: Value, mask: Array | None, thread: Array, epoch: int, line: int
+        self,
+        operation: Operation,
+        address: Any,
+        value: Value,
+        mask: Array | None,
+        thread: Array,
+        epoch: int,
+        line: int,
     ) -> None:
         """See `GlobalMemory.atomic`."""
         self._check(value, line)
-        self._touch("atomic", address, L.width(value), mask, line, name)
+        self._touch("atomic", address, L.width(value), mask, line, operation.name)
 
     def _check(self, value: Value, line: int) -> None:
         if taint_of(value):

@@ -35,6 +35,7 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
+from bitwise_core import numeric
 from bitwise_core.engine.address_pass import Pass, Touch, passes
 from bitwise_core.engine.byte_ranges import Owners, Runs, covers, intersection, merged, owners
 from bitwise_core.engine.concrete import LANES, Ready, results, run_blocks
@@ -267,7 +268,7 @@ def _check_stores(parts: Sequence[Part], buffer: int, own: Owners) -> None:
     if own.overlap() is None:
         return
     names = frozenset[str]().union(*(part.atomics.get(buffer, frozenset()) for part in parts))
-    if any(not exact(name) for name in names):
+    if any(not exact(numeric.operation(name)) for name in names):
         raise Undetermined("several blocks add to one element in the order in which they happen to run")
     raise NotSymmetric("several blocks store to one element")
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 from bitwise_core.engine.replay import Part, Replay, Scalar
 from bitwise_core.machine import matrix
 from bitwise_core.machine.launch import POINTER_SHIFT
+from bitwise_core.numeric import UnknownOperation, operation
 
 _LEAVES = {"load": "a value from memory", "constant": "a constant", "undefined": "an undefined value"}
 _NOUNS = {
@@ -103,6 +106,15 @@ def number_text(number: int, bits: int, form: str) -> str:
     return f"{number:#x}"
 
 
+def _formats(part: Part) -> Iterable[str]:
+    """The formats in which an operation reads its operands; the operands of a set all have one."""
+    try:
+        known = operation(part.name).operands
+    except UnknownOperation:
+        return repeat("")
+    return (form.name for form in (known if len(part.operands) == len(known) else repeat(known[0])))
+
+
 def expression_text(replay: Replay, part: Part, form: str = "", depth: int = _DEPTH) -> str:
     """A value as an expression of a few levels; `form` is the format of the operation that uses it."""
     scalar = part.scalar
@@ -115,12 +127,9 @@ def expression_text(replay: Replay, part: Part, form: str = "", depth: int = _DE
     name = part.name.removeprefix(matrix.MATRIX).split("@")[0]
     if depth == 0:
         return "[…]" if name == matrix.VECTOR else f"{name}(…)"
-    inner = name.rsplit(".", 1)[-1]
-    # The second operand of a class test is a bit set.
-    forms = [inner, "" if name.startswith("is of class") else inner, inner, inner]
     shown = [
         expression_text(replay, replay.part(each), read_as, depth - 1)
-        for each, read_as in zip(part.operands[:_WIDTH], forms, strict=False)
+        for each, read_as in zip(part.operands[:_WIDTH], _formats(part), strict=False)
     ]
     if len(part.operands) > _WIDTH:
         shown.append(f"… {len(part.operands) - _WIDTH} more")

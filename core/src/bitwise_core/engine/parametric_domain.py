@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -27,7 +27,9 @@ from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.lane_hash import full_hash
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.terms import TermDomain
+from bitwise_core.numeric import Operation, operation
 
+_NOT, _AND = operation("not.b1"), operation("and.b1")
 _MASKED = hashing.constant("masked content of memory")
 
 
@@ -62,39 +64,38 @@ class ParametricDomain(TermDomain):
 
     # -- operations ---------------------------------------------------------------------------------------------------
 
-    def integer(
-        self, name: str, operands: Sequence[Value], bits: int, evaluate: Callable[..., Array], *, gathers: bool = False
-    ) -> Value:
+    def integer(self, operation: Operation, operands: Sequence[Value]) -> Value:
         """See `Domain.integer`."""
-        if bits == 1 and name in ("not.pred", "and.pred"):
-            if name == "not.pred" and isinstance(operands[0], Equality):
-                return operands[0].inverse()
-            if name == "not.pred" and isinstance(operands[0], Predicate):
-                opposite = inverse(self.integers, operands[0])
-                if opposite is not None:
-                    return opposite
-            if name == "and.pred" and any(isinstance(each, Predicate) for each in operands):
-                return all_of(self.integers, operands)
+        if operation is _NOT and isinstance(operands[0], Equality):
+            return operands[0].inverse()
+        if operation is _NOT and isinstance(operands[0], Predicate):
+            opposite = inverse(self.integers, operands[0])
+            if opposite is not None:
+                return opposite
+        if operation is _AND and any(isinstance(each, Predicate) for each in operands):
+            return all_of(self.integers, operands)
         if any(isinstance(each, ParametricInteger) for each in operands):
-            found = self._symbolic(name, operands, bits, gathers)
+            found = self._symbolic(operation, operands)
             if found is not None:
                 return found
-        return super().integer(name, [self._bare(each) for each in operands], bits, evaluate, gathers=gathers)
+        return super().integer(operation, [self._bare(each) for each in operands])
 
-    def floating(self, name: str, operands: Sequence[Value], bits: int, properties: int = 0) -> Value:
+    def floating(self, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
         """See `Domain.floating`."""
-        return super().floating(name, [self._bare(each) for each in operands], bits, properties)
+        return super().floating(operation, [self._bare(each) for each in operands], properties)
 
     @staticmethod
     def _bare(value: Value) -> Value:
         return plain(value) if isinstance(value, ParametricInteger | Predicate) else value
 
     def _opposite(self, value: Value) -> Value:
-        return super().integer("not.pred", [value], 1, np.logical_not)
+        return super().integer(_NOT, [value])
 
-    def _symbolic(self, name: str, operands: Sequence[Value], bits: int, gathers: bool) -> Value | None:
-        if name.startswith("compare."):
-            return compare(self.integers, name, operands, self._opposite)
+    def _symbolic(self, operation: Operation, operands: Sequence[Value]) -> Value | None:
+        if operation.is_float:
+            return None
+        if operation.is_comparison:
+            return compare(self.integers, operation, operands, self._opposite)
         values = []
         for operand in operands:
             width = L.width(operand)
@@ -102,7 +103,7 @@ class ParametricDomain(TermDomain):
             if value is None:
                 return None
             values.append(value)
-        return integer_of(self.integers, self.integers.operation(name, values, bits, commutes=gathers))
+        return integer_of(self.integers, self.integers.apply(operation, values))
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
         """See `Domain.select`."""

@@ -19,7 +19,7 @@ from bitwise_core.engine import polynomial as P
 from bitwise_core.engine.coordinates import Coordinates
 from bitwise_core.engine.polynomial import AtomTable, Polynomial
 from bitwise_core.machine import hashing
-from bitwise_core.numeric import modular
+from bitwise_core.numeric import Operation, modular
 
 WITHOUT_WRAPPING = "32-bit indices do not wrap around where they are widened or compared"
 
@@ -100,14 +100,15 @@ class ParametricIntegers:
         self.wraps_assumed = True
         return self.opaque(f"quotient by {by} of", [value], 32, definition=("quotient", value, by))
 
-    def operation(self, name: str, values: Sequence[Polynomial], bits: int, *, commutes: bool = False) -> Polynomial:
-        """The result of the integer operation `name`: by its rule where that applies, else an atom."""
-        verb = name.split(".")[0]
-        rule = None if ".sat" in name else _RULES.get(verb)
-        found = None if rule is None else rule(self, name, values, bits)
+    def apply(self, operation: Operation, values: Sequence[Polynomial]) -> Polynomial:
+        """The result of an integer operation: by its rule where that applies, else an atom."""
+        verb, bits = operation.verb, operation.bits
+        rule = None if operation.modifiers else _RULES.get(verb)
+        found = None if rule is None else rule(self, operation, values, bits)
         if found is not None:
             return found
-        return self.opaque(name, values, bits, commutes=commutes, alignment=_cleared(verb, values))
+        commutes = operation.commutative and operation.arity == 2
+        return self.opaque(operation.name, values, bits, commutes=commutes, alignment=_cleared(verb, values))
 
     # -- conditions ---------------------------------------------------------------------------------------------------
 
@@ -175,49 +176,65 @@ def tightened(value: Polynomial) -> Polynomial:
 # -- operations -------------------------------------------------------------------------------------------------------
 
 
-def _add(integers: ParametricIntegers, name: str, values: Sequence[Polynomial], bits: int) -> Polynomial | None:
+def _add(
+    integers: ParametricIntegers, operation: Operation, values: Sequence[Polynomial], bits: int
+) -> Polynomial | None:
     return P.add(values[0], values[1])
 
 
-def _subtract(integers: ParametricIntegers, name: str, values: Sequence[Polynomial], bits: int) -> Polynomial | None:
+def _subtract(
+    integers: ParametricIntegers, operation: Operation, values: Sequence[Polynomial], bits: int
+) -> Polynomial | None:
     return P.subtract(values[0], values[1])
 
 
-def _negate(integers: ParametricIntegers, name: str, values: Sequence[Polynomial], bits: int) -> Polynomial | None:
+def _negate(
+    integers: ParametricIntegers, operation: Operation, values: Sequence[Polynomial], bits: int
+) -> Polynomial | None:
     return P.negate(values[0])
 
 
-def _complement(integers: ParametricIntegers, name: str, values: Sequence[Polynomial], bits: int) -> Polynomial | None:
+def _complement(
+    integers: ParametricIntegers, operation: Operation, values: Sequence[Polynomial], bits: int
+) -> Polynomial | None:
     return P.shifted(P.negate(values[0]), -1)
 
 
-def _multiply(integers: ParametricIntegers, name: str, values: Sequence[Polynomial], bits: int) -> Polynomial | None:
-    if name.startswith("mul.hi"):
-        return None
-    if name.startswith("mul.wide"):
-        left, right = integers.widened(values[0], bits), integers.widened(values[1], bits)
-        return None if left is None or right is None else P.multiply(left, right)
+def _multiply(
+    integers: ParametricIntegers, operation: Operation, values: Sequence[Polynomial], bits: int
+) -> Polynomial | None:
     return P.multiply(values[0], values[1])
 
 
-def _shift_left(integers: ParametricIntegers, name: str, values: Sequence[Polynomial], bits: int) -> Polynomial | None:
+def _multiply_wide(
+    integers: ParametricIntegers, operation: Operation, values: Sequence[Polynomial], bits: int
+) -> Polynomial | None:
+    left, right = integers.widened(values[0], bits), integers.widened(values[1], bits)
+    return None if left is None or right is None else P.multiply(left, right)
+
+
+def _shift_left(
+    integers: ParametricIntegers, operation: Operation, values: Sequence[Polynomial], bits: int
+) -> Polynomial | None:
     amount = values[1].number
     if amount is None:
         return None
     return P.scale(values[0], 1 << amount) if amount < bits else Polynomial(bits)
 
 
-def _shift_right(integers: ParametricIntegers, name: str, values: Sequence[Polynomial], bits: int) -> Polynomial | None:
+def _shift_right(
+    integers: ParametricIntegers, operation: Operation, values: Sequence[Polynomial], bits: int
+) -> Polynomial | None:
     """(2**s * q + c) >> s is q + floor(c / 2**s) if the integer does not wrap."""
     amount = values[1].number
     if bits == 32 and amount is not None:
-        found = _sign(integers, name, values[0], amount)
+        found = _sign(integers, operation, values[0], amount)
         if found is not None:
             return found
     if amount is None or not 0 < amount < bits - 1:
         return None
     value, by = values[0], 1 << amount
-    if bits == 32 and name.startswith("shr.s"):
+    if bits == 32 and _is_signed(operation):
         whole = _rounded_toward_zero(integers, value, amount)
         if whole is not None:
             return whole
@@ -231,11 +248,15 @@ def _shift_right(integers: ParametricIntegers, name: str, values: Sequence[Polyn
     )
 
 
-def _sign(integers: ParametricIntegers, name: str, value: Polynomial, amount: int) -> Polynomial | None:
+def _is_signed(operation: Operation) -> bool:
+    return operation.operands[0].name[0] == "s"
+
+
+def _sign(integers: ParametricIntegers, operation: Operation, value: Polynomial, amount: int) -> Polynomial | None:
     """x >> 31, and its logical shift to the right: 2**s - 1 for a negative number, else 0."""
-    if name.startswith("shr.s") and amount == 31:
+    if _is_signed(operation) and amount == 31:
         return integers.opaque("sign of", [value], 32, definition=("sign", value))
-    if name.startswith("shr.b") and len(value.terms) == 1 and modular.is_zero(value.constant):
+    if not _is_signed(operation) and len(value.terms) == 1 and modular.is_zero(value.constant):
         ((monomial, coefficient),) = value.terms.items()
         definition = integers.table.definition(monomial, coefficient)
         if definition is not None and definition[0] == "sign":
@@ -258,9 +279,11 @@ def _rounded_toward_zero(integers: ParametricIntegers, value: Polynomial, amount
     return None
 
 
-def _divide(integers: ParametricIntegers, name: str, values: Sequence[Polynomial], bits: int) -> Polynomial | None:
+def _divide(
+    integers: ParametricIntegers, operation: Operation, values: Sequence[Polynomial], bits: int
+) -> Polynomial | None:
     by = values[1].number
-    if name != "div.s32" or by is None or not 1 < by < P.SMALL:
+    if operation.name != "div.s32" or by is None or not 1 < by < P.SMALL:
         return None
     return integers.quotient(values[0], by)
 
@@ -275,12 +298,14 @@ def _alignment(integers: ParametricIntegers, value: Polynomial) -> int:
     return 1 << least
 
 
-def _bitwise(integers: ParametricIntegers, name: str, values: Sequence[Polynomial], bits: int) -> Polynomial | None:
+def _bitwise(
+    integers: ParametricIntegers, operation: Operation, values: Sequence[Polynomial], bits: int
+) -> Polynomial | None:
     """With a known number whose set bits (of `and`: whose clear bits) are below the alignment of the symbols."""
     value, mask = values if not values[1].terms else values[::-1]
     if mask.terms:
         return None
-    verb = name.split(".")[0]
+    verb = operation.verb
     step = _alignment(integers, value)
     full = (1 << bits) - 1
     number, low = (
@@ -302,18 +327,21 @@ def _bitwise(integers: ParametricIntegers, name: str, values: Sequence[Polynomia
     return Polynomial(bits, value.terms, constant)
 
 
-def _convert(integers: ParametricIntegers, name: str, values: Sequence[Polynomial], bits: int) -> Polynomial | None:
-    if not all(each[0] in "su" and each[1:].isdigit() for each in name.split(".")[1:]):
+def _convert(
+    integers: ParametricIntegers, operation: Operation, values: Sequence[Polynomial], bits: int
+) -> Polynomial | None:
+    if operation.is_float:
         return None
     value = values[0]
     return P.resized(value, bits) if bits <= value.bits else integers.widened(value, bits)
 
 
-Rule = Callable[[ParametricIntegers, str, Sequence[Polynomial], int], Polynomial | None]
-"""The result of an operation by name, operands and width; None where the rule does not apply."""
+Rule = Callable[[ParametricIntegers, Operation, Sequence[Polynomial], int], Polynomial | None]
+"""The result of an operation, its operands and width; None where the rule does not apply."""
 
 _RULES: dict[str, Rule] = {
-    "add": _add, "sub": _subtract, "neg": _negate, "not": _complement, "mul": _multiply, "shl": _shift_left,
+    "add": _add, "sub": _subtract, "neg": _negate, "not": _complement, "mul": _multiply, "mulwide": _multiply_wide,
+    "shl": _shift_left,
     "shr": _shift_right, "div": _divide, "and": _bitwise, "or": _bitwise, "xor": _bitwise, "convert": _convert,
 }  # fmt: skip
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bitwise_core import numeric
 from bitwise_core.engine.parametric_domain import ParametricDomain
 from bitwise_core.engine.parametric_values import Chosen, ParametricInteger, all_of
 from bitwise_core.machine import hashing
@@ -19,6 +20,7 @@ from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.outputs import stored_hash
 from bitwise_core.machine.pieces import as_lanes, concat, cut
 from bitwise_core.machine.state import Machine
+from bitwise_core.numeric import Operation
 
 COPIED_BITS = 16
 """Copied content is compared in pieces of this width, so that the width of a copy does not show."""
@@ -77,14 +79,21 @@ class ParametricMemory:
         raise Unreadable("memory is written at an absolute address", line)
 
     def atomic(
-        self, name: str, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int
+        self,
+        operation: Operation,
+        address: Array,
+        value: Value,
+        mask: Array | None,
+        thread: Array,
+        epoch: int,
+        line: int,
     ) -> None:
         """Known addresses do not occur here."""
         raise Unreadable("an atomic operation at an absolute address", line)
 
     def contribute(
         self,
-        name: str,
+        operation: Operation,
         parts: Sequence[Value],
         mask: Array | None,
         shape: tuple[int, int],
@@ -116,7 +125,7 @@ class ParametricMemory:
                 raise Unreadable("an asynchronous copy of a computed part of its size", line)
         for low in range(0, bits, 32):
             offset = np.full((1, 1), low // 8, dtype=np.uint64)
-            place = self.domain.integer("add.b64", [address, offset], 64, np.add, gathers=True) if low else address
+            place = self.domain.integer(numeric.operation("add.b64"), [address, offset]) if low else address
             leaf = self.gather(place, 32, machine.mask, line)
             parts.append(
                 leaf if predicate is None else self.domain.select(predicate, leaf, np.zeros((1, 1), dtype=np.uint32))
@@ -129,7 +138,7 @@ class ParametricMemory:
         assert isinstance(address, ParametricInteger)
         if self.written.setdefault(pointer, operation) != operation:
             raise Unreadable("a buffer is written in different ways", line)
-        if operation != "store" and not exact(operation):
+        if operation != "store" and not exact(numeric.operation(operation)):
             raise Unreadable("an atomic operation's result depends on the order of threads", line)
         known: Array | None = machine.mask
         condition: Lanes | None = None

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bitwise_core import numeric
 from bitwise_core.engine import polynomial as P
 from bitwise_core.engine.parametric_integers import ParametricIntegers, tightened
 from bitwise_core.engine.polynomial import Polynomial
@@ -20,7 +21,7 @@ from bitwise_core.machine.domain import Domain
 from bitwise_core.machine.lane_hash import exact_hash, full_hash
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.pieces import as_lanes, cut, cut_lanes, take_threads
-from bitwise_core.numeric import modular
+from bitwise_core.numeric import Operation, modular
 
 
 def plain(value: Value) -> Lanes:
@@ -202,10 +203,10 @@ _ALL_OF = hashing.constant("all of")
 
 
 def compare(
-    integers: ParametricIntegers, name: str, operands: Sequence[Value], opposite: Callable[[Value], Value]
+    integers: ParametricIntegers, operation: Operation, operands: Sequence[Value], opposite: Callable[[Value], Value]
 ) -> Value | None:
-    """The comparison `name` of two integers; None where nothing is known of one. `opposite` negates a predicate."""
-    _, base, kind = name.split(".")
+    """A comparison of two integers; None where nothing is known of one. `opposite` negates a predicate."""
+    base, kind = operation.verb, operation.operands[0].name
     left, right = (polynomial_of(integers, each, L.width(each)) for each in operands)
     if left is None or right is None:
         return None
@@ -221,13 +222,13 @@ def compare(
             difference = P.subtract(second, first)
             return not_negative(integers, P.shifted(difference, -1) if base == "lt" else difference)
     if base == "le":
-        swapped = compare(integers, f"compare.lt.{kind}", operands[::-1], opposite)
+        swapped = compare(integers, numeric.operation(f"lt.{kind}"), operands[::-1], opposite)
         return None if swapped is None else opposite(swapped)
     hashed = [
         hashing.finalise(integers.words_of(each) * hashing.multiplier(31 + index))
         for index, each in enumerate((left, right))
     ]
-    return Lanes(1, hashing.finalise(hashed[0] + hashed[1] + hashing.constant(name)), L.TERM)
+    return Lanes(1, hashing.finalise(hashed[0] + hashed[1] + hashing.constant(operation.name)), L.TERM)
 
 
 def _equality(integers: ParametricIntegers, left: Polynomial, right: Polynomial) -> Value:

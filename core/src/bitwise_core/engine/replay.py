@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -21,6 +21,7 @@ from bitwise_core.machine.pieces import as_lanes, cut
 from bitwise_core.machine.recording import SAME, Made, Recorder, TooManyTerms
 from bitwise_core.machine.state import THREAD_SHIFT
 from bitwise_core.machine.terms import TermDomain
+from bitwise_core.numeric import Operation
 
 _KEPT = L.FORM | L.ABSORBED | 255 << L.SET_SHIFT
 MAXIMUM_ATOMIC_LANES = 1 << 16
@@ -203,15 +204,13 @@ class RecordingDomain(TermDomain):
     def _marked(self, values: Sequence[Value]) -> list[Value]:
         return [self._mark(value) for value in values]
 
-    def floating(self, name: str, operands: Sequence[Value], bits: int, properties: int = 0) -> Value:
+    def floating(self, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
         """See `Domain.floating`."""
-        return self._mark(super().floating(name, self._marked(operands), bits, properties))
+        return self._mark(super().floating(operation, self._marked(operands), properties))
 
-    def integer(
-        self, name: str, operands: Sequence[Value], bits: int, evaluate: Callable[..., Array], *, gathers: bool = False
-    ) -> Value:
+    def integer(self, operation: Operation, operands: Sequence[Value]) -> Value:
         """See `Domain.integer`."""
-        return self._mark(super().integer(name, self._marked(operands), bits, evaluate, gathers=gathers))
+        return self._mark(super().integer(operation, self._marked(operands)))
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
         """See `Domain.select`."""

@@ -20,7 +20,6 @@ from bitwise_core.tree.nodes import (
     Operation,
     Select,
     Slice,
-    TreeError,
     Undefined,
 )
 
@@ -107,10 +106,12 @@ def _node(replay: Replay, part: Part, operands: tuple[Node, ...]) -> Node:
             return Undefined(LEFT_OUT, scalar.bits)
         half = len(factors) // 2
         return Matrix(_one_word(part.name.removeprefix(matrix.MATRIX)), operands[0], factors[:half], factors[half:])
-    try:
-        return _operation(part, operands)
-    except TreeError:
+    verb, *rest = part.name.split()
+    if verb in _STRUCTURE:
+        return _STRUCTURE[verb](operands, [int(each) for each in rest if each.isdigit()], scalar.bits)
+    if rest:
         return Instruction(_one_word(part.name), operands, scalar.bits)
+    return _operation(part, operands)
 
 
 def _one_word(name: str) -> str:
@@ -118,18 +119,13 @@ def _one_word(name: str) -> str:
 
 
 def _operation(part: Part, operands: tuple[Node, ...]) -> Node:
-    verb, *rest = part.name.split()
-    if verb in _STRUCTURE:
-        return _STRUCTURE[verb](operands, [int(each) for each in rest if each.isdigit()], part.scalar.bits)
-    # Approximations carry their architecture, which the whole tree shares.
-    name = verb.removeprefix("compare.").replace(".pred", ".b1").split("@")[0] if not rest else part.name
     if len(operands) > 2 and part.commuting and len(part.commuting) == len(operands):
         # The members of a set, in the order in which they were met: the order does not matter.
         total = operands[0]
         for each in operands[1:]:
-            total = Operation(name, (total, each))
+            total = Operation(part.name, (total, each))
         return total
-    return Operation(name, operands)
+    return Operation(part.name, operands)
 
 
 def _select(operands: tuple[Node, ...], numbers: list[int], bits: int) -> Node:

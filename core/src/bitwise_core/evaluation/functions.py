@@ -7,7 +7,7 @@ from collections.abc import Callable
 from bitwise_core.descriptors import DescriptorError
 from bitwise_core.hardware import Functions
 from bitwise_core.numeric import Bits, operation
-from bitwise_core.tree.nodes import Instruction, Node, Operation
+from bitwise_core.tree.nodes import Node, Operation
 
 
 def exact(name: str, arity: int) -> bool:
@@ -32,4 +32,4 @@ def function_of(name: str, arity: int, functions: Functions) -> Callable[..., Bi
 
 def called(name: str, *operands: Node) -> Node:
     """The node of a function."""
-    return Operation(name, operands) if exact(name, len(operands)) else Instruction(name, operands, 32)
+    return Operation(name, operands)

@@ -20,6 +20,7 @@ from bitwise_core.machine.lanes import Array
 from bitwise_core.machine.launch import Launch
 from bitwise_core.machine.state import Machine, Step
 from bitwise_core.mma import MmaSpec
+from bitwise_core.numeric import Operation, UnknownOperation, operation, verbs
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,20 @@ class UnknownInstruction(Exception):
     def __init__(self, instruction: Instruction, why: str = "is not modelled") -> None:
         super().__init__(f"the instruction {instruction.opcode} {why}")
         self.instruction = instruction
+
+
+def named(instruction: Instruction, name: str) -> Operation:
+    """The operation that an instruction's own modifiers and types name.
+
+    Raises UnknownInstruction where the vocabulary has the verb, but not with these modifiers and formats; and
+    UnknownOperation for a verb that it does not have, which is a mistake of the plugin.
+    """
+    try:
+        return operation(name)
+    except UnknownOperation as error:
+        if name.partition(".")[0] not in verbs():
+            raise
+        raise UnknownInstruction(instruction, f"is not modelled: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +159,17 @@ class BitPatterns:
 
     `functions` gives, by an operation's full name, the operations whose bits the hardware decides: arrays of patterns
     to an array of patterns, right for every one.  `matrix_units` are the rows of fused matrix steps, by whose names
-    instructions call them.
+    instructions call them.  Raises UnknownOperation for a name that is not in the vocabulary, and ValueError for one
+    that has an evaluation there.
     """
 
     functions: Mapping[str, Callable[..., Array]] = field(default_factory=dict)
     matrix_units: tuple[MmaSpec, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.functions:
+            if operation(name).evaluable:
+                raise ValueError(f"{name} has an evaluation in the vocabulary: an architecture gives it no other")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -17,13 +17,12 @@ import numpy as np
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.finiteness import overflows, step_overflows
-from bitwise_core.machine.folding import shape
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.matrix import FusedStep, Vectors
 from bitwise_core.machine.pieces import as_lanes, choose
 from bitwise_core.machine.recording import Recorder
 from bitwise_core.mma import MmaSpec, multiply_accumulate
-from bitwise_core.numeric import FLOAT_FORMATS, nan_of, storage
+from bitwise_core.numeric import FloatFormat, Operation, nan_of
 
 Function = Callable[..., Array]
 """A function on bit patterns: an array for each operand, in the unsigned type of its width, to the array of results."""
@@ -100,25 +99,23 @@ class BitsDomain:
         """See `Domain.assumes`: patterns are what they are."""
         return False
 
-    def floating(self, name: str, operands: Sequence[Value], bits: int, properties: int = 0) -> Value:
+    def floating(self, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
         """See `Domain.floating`.  Raises Unreadable for an operation whose bits are not known here."""
-        function = shape(name.replace(".atomic", "")).evaluate or self.approximations.get(name)
+        name = operation.name
+        function = operation.function or self.approximations.get(name)
         if function is None:
             raise Unreadable(f"the operation {name} has no function here that is exact for every pattern")
-        result = lanewise(function, operands, bits)
-        if self.finite and overflows(name, operands, result):
+        result = lanewise(function, operands, operation.bits)
+        if self.finite and overflows(operation, operands, result):
             raise Unreadable(f"{name} makes an infinity or a NaN of finite numbers")
-        if _nan_is_open(name) and isinstance(result, np.ndarray) and _has_nan(name, result):
+        if _nan_is_open(operation) and isinstance(result, np.ndarray) and _has_nan(operation, result):
             self.notes[f"a NaN that {name} makes has no specified pattern; the canonical one is taken"] = None
         return result
 
-    def integer(
-        self, name: str, operands: Sequence[Value], bits: int, evaluate: Callable[..., Array], *, gathers: bool = False
-    ) -> Value:
+    def integer(self, operation: Operation, operands: Sequence[Value]) -> Value:
         """See `Domain.integer`."""
-        if name in BY_SIGN:
-            evaluate = BY_SIGN[name]
-        return lanewise(evaluate, operands, bits)
+        assert operation.function is not None
+        return lanewise(operation.function, operands, operation.bits)
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
         """See `Domain.select`: undefined where the predicate is."""
@@ -165,29 +162,15 @@ class BitsDomain:
         raise Unreadable("memory is read at an address that depends on a register or on memory that nothing wrote")
 
 
-def _later(verb: str, left: Array, right: Array) -> Array:
-    """The extreme of patterns in the order of their numbers: by sign, then by magnitude, -0 before +0."""
-    sign = left.dtype.type(1 << (8 * left.dtype.itemsize - 1))
-    keys = [np.where(each & sign, ~each, each | sign) for each in (left, right)]
-    chosen: Array = np.where((keys[0] > keys[1]) == (verb == "max"), left, right)
-    return chosen
-
-
-BY_SIGN: Mapping[str, Function] = {
-    f"{verb}.by_sign.b{bits}": partial(_later, verb) for verb in ("max", "min") for bits in (32, 64)
-}
-"""What max.s32 of patterns without the sign bit and min.u32 of those with it take together, and the like for min."""
-
-
 @cache
-def _nan_is_open(name: str) -> bool:
+def _nan_is_open(operation: Operation) -> bool:
     """Whether no document says which NaN an operation gives: sign changes, and arithmetic in fp64."""
-    return name.startswith(("neg.", "abs.")) or name.endswith(".fp64")
+    return not operation.architecture and (operation.verb in ("neg", "abs") or operation.operands[0].name == "fp64")
 
 
-def _has_nan(name: str, result: Array) -> bool:
-    form = FLOAT_FORMATS.get(name.rsplit(".", 1)[-1].split("@")[0])
-    return form is not None and result.dtype == storage(form.bits) and bool(nan_of(result, form).any())
+def _has_nan(operation: Operation, result: Array) -> bool:
+    form = operation.result
+    return isinstance(form, FloatFormat) and form is operation.operands[0] and bool(nan_of(result, form).any())
 
 
 def undefined(bits: int, sticky: L.Meta) -> Lanes:

@@ -163,7 +163,7 @@ def _half_of(name: str, event: Access) -> str | None:
     signs = (value.words[0] >> np.uint64(event.bits - 1)) & np.uint64(1)
     if not np.all(L.known_where(value)) or (signs != (kind[0] == "u")).any():
         return None
-    return f"{verb if kind[0] == 's' else {'max': 'min', 'min': 'max'}[verb]}.by_sign.b{event.bits}"
+    return f"{verb if kind[0] == 's' else {'max': 'min', 'min': 'max'}[verb]}bysign.b{event.bits}"
 
 
 def written(memory: BitsMemory, launches: Sequence[Mapping[int, Array]]) -> list[dict[int, Array]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from bitwise_core.errors import BitwiseError
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.matrix import FusedStep, Vectors
 from bitwise_core.machine.recording import Recorder
+from bitwise_core.numeric import Operation
 
 
 class Unreadable(BitwiseError):
@@ -35,16 +36,11 @@ class Domain(Protocol):
     def assumes(self, assumption: str) -> bool:
         """Whether rules that need the assumption may be used."""
 
-    def floating(self, name: str, operands: Sequence[Value], bits: int, properties: int = 0) -> Value:
-        """The floating-point operation `name` (core's operation grammar) lane by lane."""
+    def floating(self, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
+        """A floating-point operation lane by lane; `properties` are flags (`machine.lanes`) of every result."""
 
-    def integer(
-        self, name: str, operands: Sequence[Value], bits: int, evaluate: Callable[..., Array], *, gathers: bool = False
-    ) -> Value:
-        """The integer operation `name` where some operand is not known; `evaluate` acts on known arrays.
-
-        `gathers` says that the operation is associative and commutes.
-        """
+    def integer(self, operation: Operation, operands: Sequence[Value]) -> Value:
+        """An integer operation, or a comparison of numbers of any kind, where some operand is not known."""
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
         """Lane by lane a choice by a predicate that need not be known."""

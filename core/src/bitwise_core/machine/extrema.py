@@ -15,7 +15,7 @@ import numpy as np
 from bitwise_core import numeric
 from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
-from bitwise_core.machine.folding import evaluated, shape
+from bitwise_core.machine.folding import evaluated
 from bitwise_core.machine.lane_hash import WIDENING
 from bitwise_core.machine.lanes import Array, Lanes
 from bitwise_core.machine.recording import TermContext
@@ -108,7 +108,7 @@ def _number(kind: _Kind, one: _Set, other: _Set) -> Array:
     storage = L.UNSIGNED[kind.bits]
     shift = np.uint64(32) if kind.bits == 64 else np.uint64(0)
     numbers = [(each.number << shift).astype(storage) for each in (one, other)]
-    joined = evaluated(shape(kind.name), numbers, both).astype(np.uint64) >> shift
+    joined = evaluated(numeric.operation(kind.name), numbers, both).astype(np.uint64) >> shift
     return np.where(both, joined, one.number | other.number)
 
 

@@ -11,25 +11,21 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import as_lanes
 from bitwise_core.mma import MmaSpec
-from bitwise_core.numeric import FLOAT_FORMATS, nan_of, storage
+from bitwise_core.numeric import FLOAT_FORMATS, FloatFormat, Operation, nan_of
 
 
-def overflows(name: str, operands: Sequence[Value], result: Value) -> bool:
+def overflows(operation: Operation, operands: Sequence[Value], result: Value) -> bool:
     """Whether a floating-point operation makes, in some lane, an infinity of finite numbers or a NaN of no NaN."""
-    # A conversion names what it makes before what it takes, every other operation the one format of both.
-    last = [FLOAT_FORMATS.get(word) for word in name.split("@")[0].split(".")[-2:]]
-    made, taken = last[0] or last[-1], last[-1]
-    if made is None or taken is None:
+    made = operation.result
+    if not isinstance(made, FloatFormat) or not operation.is_float:
         return False
     patterns, bad = _patterns(result)
-    if patterns.dtype != storage(made.bits):
-        return False
     bad = not_finite(patterns, made) & bad
     nan = nan_of(patterns, made) & bad
-    for operand in operands:
-        given, _ = _patterns(operand)
-        if bad.any() and given.dtype == storage(taken.bits):
-            bad, nan = bad & ~not_finite(given, taken), nan & ~nan_of(given, taken)
+    for operand, form in zip(operands, operation.operands, strict=True):
+        if bad.any() and isinstance(form, FloatFormat):
+            given, _ = _patterns(operand)
+            bad, nan = bad & ~not_finite(given, form), nan & ~nan_of(given, form)
     return bool(bad.any() or nan.any())
 
 

@@ -15,19 +15,21 @@ import numpy as np
 from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.extrema import extremum
-from bitwise_core.machine.folding import Shape, fold, rounded_to_half, shape
+from bitwise_core.machine.folding import fold, rounded_to_half
 from bitwise_core.machine.lane_hash import WIDENING, full_hash, signed_hash, term, unsigned_hash
 from bitwise_core.machine.lanes import Array, Lanes
 from bitwise_core.machine.pieces import as_lanes
 from bitwise_core.machine.recording import SAME, TermContext
 from bitwise_core.machine.sets import SET_INDEX
+from bitwise_core.numeric import Operation, operation
 
+_NEAREST_OR_ZERO = ("rn", "rz")
 _INFINITIES = {64: (0x7FF0000000000000, 0xFFF0000000000000), 32: (0x7F800000, 0xFF800000)}
 _ONE = {"fp64": 0x3FF0000000000000, "fp32": 0x3F800000, "fp16": 0x3C00, "bf16": 0x3F80}
 
 
-def _add(info: Shape, values: list[Lanes], bits: int, context: TermContext) -> Lanes | None:
-    if not info.nearest_or_zero:
+def _add(info: Operation, values: list[Lanes], bits: int, context: TermContext) -> Lanes | None:
+    if info.rounding not in _NEAREST_OR_ZERO:
         return None
     left, right = values
     either = left.meta | right.meta
@@ -44,10 +46,12 @@ def _add(info: Shape, values: list[Lanes], bits: int, context: TermContext) -> L
     return result
 
 
-def _subtract(info: Shape, values: list[Lanes], bits: int, context: TermContext) -> Lanes | None:
-    if not info.nearest_or_zero:
+def _subtract(info: Operation, values: list[Lanes], bits: int, context: TermContext) -> Lanes | None:
+    if info.rounding not in _NEAREST_OR_ZERO:
         return None
-    return _add(shape(info.name.replace("sub.", "add.", 1)), [values[0], negated(values[1], context)], bits, context)
+    return _add(
+        operation(info.name.replace("sub.", "add.", 1)), [values[0], negated(values[1], context)], bits, context
+    )
 
 
 def negated(value: Lanes, context: TermContext) -> Lanes:
@@ -66,11 +70,11 @@ def negated(value: Lanes, context: TermContext) -> Lanes:
     return result
 
 
-def _negate(info: Shape, values: list[Lanes], bits: int, context: TermContext) -> Lanes:
+def _negate(info: Operation, values: list[Lanes], bits: int, context: TermContext) -> Lanes:
     return L.flagged(negated(values[0], context), L.LOOSE)
 
 
-def _absolute(info: Shape, values: list[Lanes], bits: int, context: TermContext) -> Lanes:
+def _absolute(info: Operation, values: list[Lanes], bits: int, context: TermContext) -> Lanes:
     value = values[0]
     inner = Lanes(bits, unsigned_hash(value), L.TERM | L.sticky(value))
     context.note(SAME, inner, lambda: [L.bare(value, L.NEGATED)])
@@ -78,12 +82,14 @@ def _absolute(info: Shape, values: list[Lanes], bits: int, context: TermContext)
     result = L.flagged(result, L.NOT_NEGATIVE | L.NOT_MINUS_ZERO)
     held = L.some(_held_by_half(value)) if info.name == "abs.fp32" else False
     if held is not False:
-        result = L.put(held, _widened(_absolute(shape("abs.fp16"), [_as_half(value)], 16, context), context), result)
+        result = L.put(
+            held, _widened(_absolute(operation("abs.fp16"), [_as_half(value)], 16, context), context), result
+        )
     return L.put(L.has(value, L.NOT_NEGATIVE), L.flagged(value, L.LOOSE), result)
 
 
-def _multiply(info: Shape, values: list[Lanes], bits: int, context: TermContext) -> Lanes | None:
-    if not info.nearest_or_zero:
+def _multiply(info: Operation, values: list[Lanes], bits: int, context: TermContext) -> Lanes | None:
+    if info.rounding not in _NEAREST_OR_ZERO:
         return None
     left, right = _magnitudes(values, context)
     flags = L.sticky(left, right) | ((left.meta ^ right.meta) & L.NEGATED)
@@ -96,7 +102,7 @@ def _multiply(info: Shape, values: list[Lanes], bits: int, context: TermContext)
         zeroed = L.holds(values[0], 0) | L.holds(values[1], 0)
         if zeroed is not False:
             result = L.put(zeroed, L.flagged(result, L.IS_ZERO), result)
-    one = _ONE.get(info.name.rsplit(".", 1)[1])
+    one = _ONE.get(info.result.name)
     if one is not None:
         for unit, other in (values, values[::-1]):
             result = L.put(L.holds(unit, one), L.flagged(other, L.LOOSE), result)
@@ -104,8 +110,8 @@ def _multiply(info: Shape, values: list[Lanes], bits: int, context: TermContext)
     return result
 
 
-def _fused(info: Shape, values: list[Lanes], bits: int, context: TermContext) -> Lanes | None:
-    if not info.nearest_or_zero:
+def _fused(info: Operation, values: list[Lanes], bits: int, context: TermContext) -> Lanes | None:
+    if info.rounding not in _NEAREST_OR_ZERO:
         return None
     (left, right), addend = _magnitudes(values, context), values[2]
     result = _fused_apart(info, values, left, right, bits, context)
@@ -128,18 +134,20 @@ def _adds_plus_zero(zero: Lanes, factor: Lanes, addend: Lanes, context: TermCont
     return L.some(known & (L.has(factor, L.NOT_NEGATIVE) | opposite))
 
 
-def _fused_apart(info: Shape, values: list[Lanes], left: Lanes, right: Lanes, bits: int, context: TermContext) -> Lanes:
+def _fused_apart(
+    info: Operation, values: list[Lanes], left: Lanes, right: Lanes, bits: int, context: TermContext
+) -> Lanes:
     """A product and a sum where the product is exact, else one operation."""
     addend = values[2]
     exact = _half_range(values[0]) & _half_range(values[1]) if bits == 32 else False
     if not np.any(exact):
         return _fused_inexact(info, values, left, right, bits, context)
     modifiers = info.name.split(".", 1)[1]
-    product_of = shape("mul." + modifiers)
+    product_of = operation("mul." + modifiers)
     product = _multiply(product_of, [left, right], bits, context)
     assert product is not None
     product = as_lanes(fold(product_of, values[:2], product))
-    apart = _add(shape("add." + modifiers), [product, addend], bits, context)
+    apart = _add(operation("add." + modifiers), [product, addend], bits, context)
     assert apart is not None
     if np.all(exact):
         return apart
@@ -147,7 +155,7 @@ def _fused_apart(info: Shape, values: list[Lanes], left: Lanes, right: Lanes, bi
 
 
 def _fused_inexact(
-    info: Shape, values: list[Lanes], left: Lanes, right: Lanes, bits: int, context: TermContext
+    info: Operation, values: list[Lanes], left: Lanes, right: Lanes, bits: int, context: TermContext
 ) -> Lanes:
     addend = values[2]
     negative = (left.meta ^ right.meta) & L.NEGATED
@@ -169,7 +177,7 @@ def _fused_inexact(
     return L.put(L.some(first & second), L.plus_zero(addend), result)
 
 
-def _extremum(info: Shape, values: list[Lanes], bits: int, context: TermContext) -> Lanes | None:
+def _extremum(info: Operation, values: list[Lanes], bits: int, context: TermContext) -> Lanes | None:
     if info.name not in SET_INDEX:
         return None
     left, right = values
@@ -182,7 +190,7 @@ def _extremum(info: Shape, values: list[Lanes], bits: int, context: TermContext)
         held = L.some(_held_by_half(left) & _held_by_half(right))
     if held is False:
         return extremum(info.name, left, right, bits, context, keeps_neutral=keeps)
-    inner = _extremum(shape(info.name.replace("fp32", "fp16")), [_as_half(left), _as_half(right)], 16, context)
+    inner = _extremum(operation(info.name.replace("fp32", "fp16")), [_as_half(left), _as_half(right)], 16, context)
     assert inner is not None
     inner = _widened(inner, context)
     return L.put(
@@ -190,7 +198,7 @@ def _extremum(info: Shape, values: list[Lanes], bits: int, context: TermContext)
     )
 
 
-def _convert(info: Shape, values: list[Lanes], bits: int, context: TermContext) -> Lanes | None:
+def _convert(info: Operation, values: list[Lanes], bits: int, context: TermContext) -> Lanes | None:
     value = _sign_inside(values[0], context)
     if info.name in ("convert.rn.fp16.fp32", "convert.rz.fp16.fp32"):
         held = L.some(_held_by_half(value))
@@ -319,20 +327,20 @@ def _magnitudes(values: Sequence[Lanes], context: TermContext) -> tuple[Lanes, L
 
 def _widened(half: Lanes, context: TermContext) -> Lanes:
     """An fp16 as the fp32 that holds it."""
-    info = shape(WIDENING)
+    info = operation(WIDENING)
     half.meta = L.uniform(half.meta)
     result = _convert(info, [half], 32, context)
     assert result is not None
     return as_lanes(fold(info, [half], result))
 
 
-def _divide(info: Shape, values: list[Lanes], bits: int, context: TermContext) -> Lanes | None:
+def _divide(info: Operation, values: list[Lanes], bits: int, context: TermContext) -> Lanes | None:
     """Zero over a known positive number of middling size is that zero, however the quotient is approximated."""
     numerator, divisor = values
     zero = L.holds(numerator, 0)
-    positive = numerator.meta & divisor.meta & L.NOT_NEGATIVE if info.name.startswith("div.rn.") else 0
+    positive = numerator.meta & divisor.meta & L.NOT_NEGATIVE if info.rounding == "rn" else 0
     result = L.flagged(term(bits, info.name, values, recorder=context.recorder), positive)
-    if info.name.split("@")[0].split(".")[-1] != "fp32" or zero is False:
+    if info.result.name != "fp32" or zero is False:
         return result
     size = divisor.words[0]
     middling = L.known_where(divisor) & (size >= np.uint64(_SMALL)) & (size <= np.uint64(_LARGE))
@@ -342,7 +350,7 @@ def _divide(info: Shape, values: list[Lanes], bits: int, context: TermContext) -
 _SMALL, _LARGE = 0x20000000, 0x5F000000
 """2**-63 and 2**63: the reciprocals of what lies between are normal numbers."""
 
-Rule: TypeAlias = Callable[[Shape, list[Lanes], int, TermContext], Lanes | None]
+Rule: TypeAlias = Callable[[Operation, list[Lanes], int, TermContext], Lanes | None]
 
 RULES: Mapping[str, Rule] = {
     "add": _add,

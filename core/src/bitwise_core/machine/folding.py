@@ -2,48 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache, lru_cache
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from bitwise_core import numeric
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lane_hash import WIDENING
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.pieces import as_lanes
+from bitwise_core.numeric import Operation, operation
+
+_NARROW, _WIDEN = operation("convert.rn.fp16.fp32"), operation(WIDENING)
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """A floating-point operation's name, taken apart."""
-
-    name: str
-    verb: str
-    nearest_or_zero: bool
-    plain: bool
-    evaluate: Callable[..., Array] | None
-
-
-@cache
-def shape(name: str) -> Shape:
-    """Takes an operation's name apart once."""
-    verb, *modifiers = name.split(".")
-    evaluate: Callable[..., Array] | None
-    try:
-        evaluate = numeric.operation(name).evaluate
-    except (KeyError, numeric.Unevaluable):
-        evaluate = None
-    plain = not {"ftz", "sat", "satfinite", "relu", "xorsign", "atomic", "signalling"} & set(modifiers)
-    return Shape(name, verb, bool({"rn", "rz"} & set(modifiers)), plain, evaluate)
-
-
-def fold(info: Shape, operands: Sequence[Value], result: Lanes) -> Value:
+def fold(info: Operation, operands: Sequence[Value], result: Lanes) -> Value:
     """Lanes in which every operand is known hold the result's number."""
     result.meta = L.uniform(result.meta)
-    if info.evaluate is None:
+    if info.function is None:
         return result
     known: bool | Array = True
     for operand in operands:
@@ -59,21 +36,19 @@ def fold(info: Shape, operands: Sequence[Value], result: Lanes) -> Value:
     return L.settle(L.put(known, L.known_lanes(evaluated(info, numbers, known)), result))
 
 
-def evaluated(info: Shape, numbers: Sequence[Array], where: bool | Array) -> Array:
+def evaluated(info: Operation, numbers: Sequence[Array], where: bool | Array) -> Array:
     """An operation's results in the lanes of `where`, which is set in some; what other lanes get means nothing.
 
     Where each operand is one number, as in the lanes that a mask fills up, the result is computed once.
     """
-    assert info.evaluate is not None
+    assert info.function is not None
     if isinstance(where, bool):
-        return info.evaluate(*numbers)
+        return info.function(*numbers)
     ones = [one_number(each, where) for each in numbers]
     if any(each is None for each in ones):
-        return info.evaluate(*numbers)
+        return info.function(*numbers)
     alone = [each for each in ones if each is not None]
-    if not info.verb:  # an operation on integers: its name need not say all that it does
-        return info.evaluate(*alone)
-    return _remembered(info.name, *((each.item(), each.dtype) for each in alone))
+    return _remembered(info, *((each.item(), each.dtype) for each in alone))
 
 
 def one_number(numbers: Array, where: Array) -> Array | None:
@@ -86,11 +61,10 @@ def one_number(numbers: Array, where: Array) -> Array | None:
 
 
 @lru_cache(maxsize=1 << 12)
-def _remembered(name: str, *numbers: tuple[int, np.dtype[Any]]) -> Array:
-    """The result of a floating-point operation on one number each, in the shape (1, 1)."""
-    evaluate = shape(name).evaluate
-    assert evaluate is not None
-    found = evaluate(*(np.full((1, 1), number, dtype=kind) for number, kind in numbers))
+def _remembered(info: Operation, *numbers: tuple[int, np.dtype[Any]]) -> Array:
+    """The result of an operation on one number each, in the shape (1, 1)."""
+    assert info.function is not None
+    found = info.function(*(np.full((1, 1), number, dtype=kind) for number, kind in numbers))
     found.setflags(write=False)
     return found
 
@@ -103,9 +77,6 @@ def rounded_to_half(numbers: Array) -> tuple[Array, Array]:
         found, kept = half.view(np.uint16), half.astype(np.float32).view(np.uint32) == numbers
     nans = np.isnan(single)
     if nans.any():
-        narrow, widen = shape("convert.rn.fp16.fp32").evaluate, shape(WIDENING).evaluate
-        assert narrow is not None
-        assert widen is not None
-        of_nans = narrow(numbers)
-        found, kept = np.where(nans, of_nans, found), np.where(nans, widen(of_nans) == numbers, kept)
+        of_nans = _NARROW.evaluate(numbers)
+        found, kept = np.where(nans, of_nans, found), np.where(nans, _WIDEN.evaluate(of_nans) == numbers, kept)
     return found.astype(np.uint64), kept

@@ -14,6 +14,7 @@ from bitwise_core.machine.lane_hash import full_hash, term
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.pieces import as_lanes
+from bitwise_core.numeric import Operation
 
 ANY = -1
 """Stands for a buffer that is not known."""
@@ -290,24 +291,28 @@ class GlobalMemory:
 
     def contribute(
         self,
-        name: str,
+        operation: Operation,
         parts: Sequence[Value],
         mask: Array | None,
         shape: tuple[int, int],
         line: int,
         buffers: Iterable[int] | None = None,
     ) -> None:
-        """Contributions by the operation `name` whose address, value or condition depends on data, in one of `buffers`.
+        """Contributions by an operation whose address, value or condition depends on data, in one of `buffers`.
 
         Where the operation is exact in any order, what they leave is a function of the multiset of contributions.
         Raises Unreadable where it is not, or where operations mix.
         """
-        if not exact(name):
+        if not exact(operation):
             raise Undetermined("a floating-point sum at computed addresses may have several contributors", line)
-        if any(other.name != name for other in self.scattered):
+        if any(other.name != operation.name for other in self.scattered):
             raise Unreadable("different atomic operations at computed addresses", line)
         contribution = term(
-            64, "contribution " + name, [as_lanes(part) for part in parts], exact=True, recorder=self.domain.recorder
+            64,
+            "contribution " + operation.name,
+            [as_lanes(part) for part in parts],
+            exact=True,
+            recorder=self.domain.recorder,
         )
         active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
         words = np.broadcast_to(contribution.words, (2, *shape))[:, active].sum(axis=1, dtype=np.uint64)
@@ -318,25 +323,31 @@ class GlobalMemory:
         )
         if meta & L.STICKY:
             raise Unreadable("a contribution depends on something that is not determined", line)
-        self.scattered.append(Scattered(name, words, line, None if buffers is None else frozenset(buffers)))
+        self.scattered.append(Scattered(operation.name, words, line, None if buffers is None else frozenset(buffers)))
 
     def atomic(
-        self, name: str, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int
+        self,
+        operation: Operation,
+        address: Array,
+        value: Value,
+        mask: Array | None,
+        thread: Array,
+        epoch: int,
+        line: int,
     ) -> None:
-        """Contributes `value` to each active lane's address by the operation `name`."""
+        """Contributes `value` to each active lane's address by an operation."""
         before = {buffer: len(events) for buffer, events in self.stores.items()}
         self.store(address, value, mask, thread, epoch, line)
         for buffer in list(self.stores):
             events = self.stores[buffer]
             fresh = events[before.get(buffer, 0) :]
             if fresh:
-                self.atomics.setdefault(buffer, []).extend((name, event) for event in fresh)
+                self.atomics.setdefault(buffer, []).extend((operation.name, event) for event in fresh)
                 del events[before.get(buffer, 0) :]
                 if not events:
                     del self.stores[buffer]
 
 
-def exact(name: str) -> bool:
+def exact(operation: Operation) -> bool:
     """Whether an atomic operation's result is the same in every order."""
-    verb, last = name.split(".")[0], name.split(".")[-1]
-    return verb in ("max", "min", "and", "or", "xor") or (verb == "add" and not last.startswith(("fp", "bf")))
+    return operation.associative or operation.verb in ("max", "min", "maxbysign", "minbysign")

@@ -14,7 +14,7 @@ known number itself.  Two that differ agree with probability 2**-64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ import numpy as np
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lane_hash import base_hash, full_hash
 from bitwise_core.machine.lanes import Array, Lanes, Value
+from bitwise_core.numeric import Operation
 
 STRICT = frozenset(["add", "sub", "mul", "fma", "ex2", "ldexp"])
 """Operations (without saturation) that give NaN wherever an operand is NaN, through which guards move.
@@ -142,14 +143,15 @@ def raised(parts: Split, result: Lanes) -> Lanes:
     return L.put(low & parts.where, L.known_lanes(np.zeros((1, 1), dtype=np.uint32)), result)
 
 
-def compared(values: Sequence[Lanes], evaluate: Callable[..., Array], result: Value) -> None:
+def compared(operation: Operation, values: Sequence[Lanes], result: Value) -> None:
     """Remembers of a comparison of two fp32 values what guarded numbers among them decide."""
     parts = split("compare", values)
     if parts is None or not isinstance(result, Lanes):
         return
     decided = parts.where & np.asarray(L.known_where(parts.values[0])) & np.asarray(L.known_where(parts.values[1]))
     if decided.any():
-        truth = evaluate(*[L.numbers_of(each) for each in parts.values])
+        assert operation.function is not None
+        truth = operation.function(*[L.numbers_of(each) for each in parts.values])
         result.beside = (decided, parts.guard, L.known_lanes(truth))
 
 

@@ -17,24 +17,20 @@ from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lanes import Lanes
 from bitwise_core.machine.sets import SET_INDEX, members
+from bitwise_core.numeric import Operation
 from bitwise_core.numeric.modular import signed
 from bitwise_core.numeric.words import multiply_high_low
 
 _UNIT = hashing.constant("one in a linear form")
 
 
-def linear_form(name: str, values: list[Lanes], bits: int) -> Lanes | None:
+def linear_form(operation: Operation, values: list[Lanes]) -> Lanes | None:
     """The linear form of a sum, a difference, a negation or a product with a known number, modulo 2**bits.
 
-    None for any other operation, saturating ones included.
+    None for any other operation.
     """
-    verb = name.split(".")[0]
-    if (
-        bits not in (32, 64)
-        or verb not in ("add", "sub", "mul", "shl", "neg")
-        or name.startswith(("mul.wide", "mul.hi"))
-        or ".sat" in name
-    ):
+    verb, bits = operation.verb, operation.bits
+    if bits not in (32, 64) or verb not in ("add", "sub", "mul", "shl", "neg"):
         return None
     total = f"add.b{bits}"
     index = SET_INDEX[total]

@@ -14,6 +14,7 @@ from bitwise_core.machine.lane_hash import poison, term
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import as_lanes, choose
 from bitwise_core.machine.state import Machine
+from bitwise_core.numeric import operation
 
 LOCAL_BASE = 1 << 33
 CONSTANT_BASE = 1 << 34
@@ -66,7 +67,7 @@ def load(machine: Machine, address: Value, offset: int, bits: int, line: int) ->
     if any(L.width(value) != bits for value in contents.values()):
         raise Unreadable("local memory is read at a computed address in another width than it was written", line)
     shift = np.full((1, 1), offset, dtype=np.uint64)
-    where = address if not offset else machine.domain.integer("add.b64", [address, shift], 64, np.add, gathers=True)
+    where = address if not offset else machine.domain.integer(operation("add.b64"), [address, shift])
     cells = [contents[start] for start in sorted(contents)]
     layout = " ".join(str(start) for start in sorted(contents))
     return term(

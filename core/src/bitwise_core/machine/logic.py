@@ -11,6 +11,7 @@ from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.pieces import choose, concat, cut, ends
 from bitwise_core.machine.state import Machine
 from bitwise_core.machine.steps import apply_integer
+from bitwise_core.numeric import operation
 
 _FUNCTIONS: dict[str, Callable[..., Array]] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 _FLOAT = {16: "fp16", 32: "fp32", 64: "fp64"}
@@ -21,14 +22,7 @@ def combine(machine: Machine, root: str, left: Value, right: Value, bits: int) -
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
         return _FUNCTIONS[root](left, right)
     if L.other_form(left) is not None or L.other_form(right) is not None:
-        return apply_integer(
-            machine,
-            f"{root}.{'pred' if bits == 1 else f'b{bits}'}",
-            [left, right],
-            bits,
-            _FUNCTIONS[root],
-            gathers=True,
-        )
+        return apply_integer(machine, operation(f"{root}.b{bits}"), [left, right])
     if bits == 1:
         return _predicates(machine, root, left, right)
     for mask, value in ((left, right), (right, left)):
@@ -45,7 +39,7 @@ def combine(machine: Machine, root: str, left: Value, right: Value, bits: int) -
                     for low, high in spans
                 ]
             )
-    return apply_integer(machine, f"{root}.b{bits}", [left, right], bits, _FUNCTIONS[root], gathers=True)
+    return apply_integer(machine, operation(f"{root}.b{bits}"), [left, right])
 
 
 def _predicates(machine: Machine, root: str, left: Value, right: Value) -> Value:
@@ -57,7 +51,7 @@ def _predicates(machine: Machine, root: str, left: Value, right: Value) -> Value
             if not absorbing.any():
                 return other
             return choose(absorbing, known, other)
-    result = apply_integer(machine, f"{root}.pred", [left, right], 1, _FUNCTIONS[root], gathers=True)
+    result = apply_integer(machine, operation(f"{root}.b1"), [left, right])
     if root not in ("and", "or") or not isinstance(left, Lanes) or not isinstance(right, Lanes):
         return result
     for some, others in ((left, right), (right, left)):
@@ -113,7 +107,7 @@ def sign_change(machine: Machine, root: str, number: int, value: Value, bits: in
         return None
     if (root, number) not in (("xor", sign), ("and", sign - 1)):
         return None
-    changed = machine.domain.floating(f"{'neg' if root == 'xor' else 'abs'}.{_FLOAT[bits]}", [value], bits)
+    changed = machine.domain.floating(operation(f"{'neg' if root == 'xor' else 'abs'}.{_FLOAT[bits]}"), [value])
     known = L.known_where(value)
     if known is False or not np.any(known):
         return changed

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitwise_core import numeric
 from bitwise_core.machine import hashing
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.domain import Domain, Unreadable
@@ -14,6 +13,7 @@ from bitwise_core.machine.global_memory import Access, GlobalMemory, Stored, exa
 from bitwise_core.machine.lane_hash import full_hash
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.pieces import as_lanes, choose, cut
+from bitwise_core.numeric import Operation, operation
 
 _LOADS = 1 << 14
 """So many loaded elements are compared with stores at once."""
@@ -247,8 +247,8 @@ def _accumulated(domain: Domain, atomics: list[tuple[str, Access]]) -> Access:
         present = count > turn
         index = np.minimum(start + turn, address.size - 1)
         value = Lanes(bits, words[:, :, index], meta[:, index])
-        total = choose(present[None], _combine(domain, name, total, value, bits), total)
-        if turn == 0 and not exact(name) and (count > 1).any():
+        total = choose(present[None], _combine(domain, operation(name), total, value), total)
+        if turn == 0 and not exact(operation(name)) and (count > 1).any():
             many = Lanes(
                 bits,
                 np.broadcast_to(hashing.constant("undetermined sum"), (2, 1, unique.size)),
@@ -259,12 +259,7 @@ def _accumulated(domain: Domain, atomics: list[tuple[str, Access]]) -> Access:
     return Access(unique, np.zeros(unique.size, dtype=np.int64), 0, as_lanes(total), bits, events[0].line)
 
 
-def _combine(domain: Domain, name: str, left: Value, right: Value, bits: int) -> Value:
+def _combine(domain: Domain, operation: Operation, left: Value, right: Value) -> Value:
     """One atomic operation's result."""
-    if name.split(".")[-1].startswith(("fp", "bf")):
-        return domain.floating(name, [left, right], bits)
-
-    def evaluate(*operands: Array) -> Array:
-        return numeric.operation(name).evaluate(*operands)
-
-    return domain.integer(name, [left, right], bits, evaluate, gathers=True)
+    act = domain.floating if operation.is_float else domain.integer
+    return act(operation, [left, right])

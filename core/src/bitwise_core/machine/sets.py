@@ -16,7 +16,7 @@ from bitwise_core.machine.recording import TermContext
 _FORMATS = ("fp64", "fp32", "fp16", "bf16")
 _SIGNED = ("s8", "s16", "s32", "s64")
 _UNSIGNED = ("u8", "u16", "u32", "u64")
-_BITS = ("b8", "b16", "b32", "b64", "pred")
+_BITS = ("b8", "b16", "b32", "b64", "b1")
 SET_OPERATIONS: tuple[str, ...] = (
     "",
     *(f"{verb}{nan}.{fmt}" for verb in ("max", "min") for nan in ("", ".nan") for fmt in _FORMATS),

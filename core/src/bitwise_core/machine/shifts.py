@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from bitwise_core.machine import lanes as L
-from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.lanes import Value
 from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine
 from bitwise_core.machine.steps import apply_integer
-
-_SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+from bitwise_core.numeric import operation
 
 
 def shifted(machine: Machine, root: str, value: Value, by: Value, bits: int, *, is_signed: bool = False) -> Value:
@@ -18,26 +17,15 @@ def shifted(machine: Machine, root: str, value: Value, by: Value, bits: int, *, 
 
     An amount of the width or more clears, or fills with the sign where `is_signed`.
     """
-
-    def evaluate(a: Array, b: Array) -> Array:
-        large = b >= np.uint32(bits)
-        count = np.where(large, np.uint32(bits - 1), b).astype(a.dtype)
-        moved: Array
-        if is_signed:
-            kind = _SIGNED[a.dtype.itemsize]
-            moved = a.view(kind) >> count.view(kind)
-            return moved.view(a.dtype)
-        moved = np.where(large, a.dtype.type(0), a << count if root == "shl" else a >> count)
-        return moved
-
+    shift = operation(f"{root}.{'s' if is_signed else 'u'}{bits}")
+    assert shift.function is not None
     number, count = machine.known(value), machine.known(by)
     if number is not None and count is not None:
-        return evaluate(number, count)
+        return shift.function(number, count)
     exact = is_signed or L.other_form(value) is not None
     moved = None if exact else _move_bytes(value, by, bits, root == "shl")
     if moved is None:
-        name = f"{root}.s{bits}" if is_signed else f"{root}.b{bits}"
-        moved = apply_integer(machine, name, [value, by], bits, evaluate)
+        moved = apply_integer(machine, shift, [value, by])
     return moved
 
 

@@ -18,6 +18,7 @@ from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import choose, concat, cut
 from bitwise_core.machine.races import Races
+from bitwise_core.numeric import operation
 
 THREAD_SHIFT = 20
 """A thread's number in the launch is its block's number times 2**20 plus its number in the block."""
@@ -285,6 +286,9 @@ def literal(number: int, bits: int) -> Array:
     return found
 
 
+_NOT, _AND = operation("not.b1"), operation("and.b1")
+
+
 def invert(domain: Domain, predicate: Value) -> Value:
     """The negation of a predicate."""
     if isinstance(predicate, np.ndarray):
@@ -294,7 +298,7 @@ def invert(domain: Domain, predicate: Value) -> Value:
     if opposite is not None:
         found: Value = opposite
         return found
-    return domain.integer("not.pred", [predicate], 1, np.logical_not)
+    return domain.integer(_NOT, [predicate])
 
 
 def both(domain: Domain, left: Value | None, right: Value) -> Value:
@@ -303,4 +307,4 @@ def both(domain: Domain, left: Value | None, right: Value) -> Value:
         return right
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
         return left & right
-    return domain.integer("and.pred", [left, right], 1, np.logical_and, gathers=True)
+    return domain.integer(_AND, [left, right])

@@ -2,41 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from bitwise_core.asm import Instruction, Symbol
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.lanes import Array, Value, other_form
+from bitwise_core.machine.lanes import Value, other_form
 from bitwise_core.machine.state import Branch, Control, Machine, Step, invert
+from bitwise_core.numeric import Operation
 
 
-def apply_integer(
-    machine: Machine,
-    name: str,
-    values: Sequence[Value],
-    bits: int,
-    evaluate: Callable[..., Array],
-    *,
-    gathers: bool = False,
-) -> Value:
-    """`evaluate` where all values are known in the active lanes, else the domain's term."""
+def apply_integer(machine: Machine, operation: Operation, values: Sequence[Value]) -> Value:
+    """The operation's result where all values are known in the active lanes, else the domain's term.
+
+    The operation has a function: it is one on integers, or a comparison.
+    """
+    function = operation.function
+    assert function is not None
     if all(isinstance(value, np.ndarray) for value in values):
-        return evaluate(*values)
+        return function(*values)
     known = [machine.known(value) for value in values]
     if all(each is not None for each in known):
-        return evaluate(*known)
+        return function(*known)
     for value in values:
         special = other_form(value)
         if special is not None:
-            found = special.apply(values, evaluate)
+            found = special.apply(values, function)
             if found is not None:
                 kept: Value = found
                 return kept
             break
-    return machine.domain.integer(name, values, bits, evaluate, gathers=gathers)
+    return machine.domain.integer(operation, values)
 
 
 def branch(instruction: Instruction, context: Context) -> Step:

@@ -5,8 +5,8 @@ The rules of floating-point operations are in `float_rules`, of sets in `sets`, 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from bitwise_core.machine import guards, matrix
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.extrema import extremum
 from bitwise_core.machine.float_rules import RULES, negated
-from bitwise_core.machine.folding import Shape, fold, shape
+from bitwise_core.machine.folding import fold
 from bitwise_core.machine.integer_steps import integer_terms
 from bitwise_core.machine.lane_hash import WIDENING, nan_bits, term
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
@@ -25,6 +25,7 @@ from bitwise_core.machine.recording import Recorder, TermContext
 from bitwise_core.machine.sets import SET_INDEX, union
 from bitwise_core.machine.winners import Winners, beyond
 from bitwise_core.machine.zero_signs import ZeroSigns
+from bitwise_core.numeric import IntegerFormat, Operation, operation
 
 
 class TermDomain:
@@ -48,41 +49,39 @@ class TermDomain:
 
     # -- floating point -------------------------------------------------------------------------------------------
 
-    def floating(self, name: str, operands: Sequence[Value], bits: int, properties: int = 0) -> Value:
+    def floating(self, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
         """See `Domain.floating`."""
-        info = shape(name)
-        if info.evaluate is not None and all(isinstance(operand, np.ndarray) for operand in operands):
-            return info.evaluate(*operands)
-        high = self._in_high_half(info, operands)
+        if operation.function is not None and all(isinstance(operand, np.ndarray) for operand in operands):
+            return operation.function(*operands)
+        high = self._in_high_half(operation, operands)
         if high is not None:
             return high
-        if info.verb == "convert":
-            widened = self._of_wide_source(name, operands[0], bits)
+        if operation.verb == "convert" and not operation.architecture:
+            widened = self._of_wide_source(operation, operands[0])
             if widened is not None:
                 return widened
         values = [as_lanes(operand) for operand in operands]
         for value in values:
             value.meta = L.uniform(value.meta)
-        if bits == 32 and not self.context.finite and info.verb in guards.STRICT and (info.plain or info.verb == "ex2"):
-            parts = guards.split(info.verb, values, self.guards)
+        strict = operation.verb in guards.STRICT and (operation.plain or operation.verb == "ex2")
+        if strict and operation.bits == 32 and not self.context.finite:
+            parts = guards.split(operation.verb, values, self.guards)
             if parts is not None:
                 self.guards = True
-                return self._guarded(info, values, parts, properties)
-        return self._unguarded(info, operands, values, bits, properties)
+                return self._guarded(operation, values, parts, properties)
+        return self._unguarded(operation, operands, values, properties)
 
-    def _guarded(self, info: Shape, values: list[Lanes], parts: guards.Split, properties: int) -> Lanes:
+    def _guarded(self, info: Operation, values: list[Lanes], parts: guards.Split, properties: int) -> Lanes:
         """An operation on guarded fp32 values."""
-        inner = as_lanes(self._unguarded(info, parts.values, list(parts.values), 32, properties))
+        inner = as_lanes(self._unguarded(info, parts.values, list(parts.values), properties))
         if info.verb == "ex2":
             inner = guards.raised(parts, inner)
         result = guards.guarded(parts, inner)
-        return self.context.note(info.name, result, values, commutes=info.verb in ("add", "mul", "fma"))
+        return self.context.note(info.name, result, values, commutes=info.commutative)
 
-    def _unguarded(
-        self, info: Shape, operands: Sequence[Value], values: list[Lanes], bits: int, properties: int
-    ) -> Value:
+    def _unguarded(self, info: Operation, operands: Sequence[Value], values: list[Lanes], properties: int) -> Value:
         """An operation on operands (`values` are they as lanes) none of which is known to be guarded."""
-        name = info.name
+        name, bits = info.name, info.bits
         finite = self.context.finite
         rule = RULES.get(info.verb) if info.plain else None
         result = rule(info, values, bits, self.context) if rule is not None else None
@@ -92,92 +91,102 @@ class TermDomain:
                 powers = term(bits, name, values, properties, recorder=self.recorder)
                 return L.settle(L.put(low, L.known_lanes(np.zeros((1, 1), dtype=np.uint32)), powers))
         if result is None:
-            commutes = info.verb in ("add", "mul", "min", "max")
             if info.verb == "fma":
                 product = term(bits, "product", values[:2], commutes=True, recorder=self.recorder)
                 values = [product, values[2]]
-            rounds = name.startswith(("convert.rn.", "convert.rz.", "convert.fp"))
-            looks = ".tf32" in name or (info.verb == "convert" and not rounds)
-            if info.verb == "convert" and _INTEGER.fullmatch(name.split(".")[-2]):
-                # Whatever the bits of a NaN, one integer comes of it.
-                looks, properties = False, properties | L.INTEGER
+            if info.verb == "convert" and isinstance(info.result, IntegerFormat):
+                properties |= L.INTEGER  # whatever the bits of a NaN, one integer comes of it
+            commutes = info.commutative and info.arity == 2
+            looks = _looks_at_bits(info)
             result = term(bits, name, values, properties, commutes=commutes, exact=looks, recorder=self.recorder)
         if info.verb == "ldexp" and info.plain:
             for zero in (0, 1 << bits - 1):  # whatever the power
                 result = L.put(L.holds(values[0], zero), values[0], result)
         return fold(info, operands, result)
 
-    def _of_wide_source(self, name: str, value: Value, bits: int) -> Value | None:
+    def _of_wide_source(self, info: Operation, value: Value) -> Value | None:
         """A conversion between integers and floating-point numbers, its source of 8 or 16 bits widened to 32 first."""
-        *verb, target, source = name.split(".")
-        if source in ("fp16", "bf16") and _INTEGER.fullmatch(target) and "ftz" not in verb:
+        source, target = info.operands[0], info.result
+        of_integer, to_integer = isinstance(source, IntegerFormat), isinstance(target, IntegerFormat)
+        words = ("convert", *info.modifiers, target.name)
+        if source.name in ("fp16", "bf16") and to_integer and "ftz" not in info.modifiers:
             zeros = np.zeros((1, 1), dtype=np.uint16)
-            wide = self.floating(WIDENING, [value], 32) if source == "fp16" else concat([zeros, value])
-            return self.floating(".".join([*verb, target, "fp32"]), [wide], bits)
-        if not _INTEGER.fullmatch(source) or _INTEGER.fullmatch(target):
+            wide = self.floating(_WIDEN, [value]) if source.name == "fp16" else concat([zeros, value])
+            return self.floating(operation(".".join((*words, "fp32"))), [wide])
+        if not of_integer or to_integer:
             return None
-        exact = {"fp64": 32, "fp32": 16}.get(target, 0) >= int(source[1:])
-        wide_name = ".".join(["convert.rn" if exact else ".".join(verb), target, f"{source[0]}32"])
-        if source in ("s32", "u32") and wide_name != name:
-            return self.floating(wide_name, [value], bits)
-        if source in ("s8", "s16"):
-            return self.floating(wide_name, [self.integer(f"convert.s32.{source}", [value], 32, _extension(32))], bits)
-        if source in ("u8", "u16"):
-            front = (16,) if source == "u16" else (8, 16)
+        exact = {"fp64": 32, "fp32": 16}.get(target.name, 0) >= source.bits
+        if exact:
+            words = ("convert", "rn", target.name)
+        wider = operation(".".join((*words, f"{source.name[0]}32")))
+        if source.bits == 32 and wider is not info:
+            return self.floating(wider, [value])
+        if source.name in ("s8", "s16"):
+            return self.floating(wider, [self.integer(operation(f"convert.b32.{source.name}"), [value])])
+        if source.name in ("u8", "u16"):
+            front = (16,) if source.name == "u16" else (8, 16)
             extended = concat([value, *(np.zeros((1, 1), dtype=L.UNSIGNED[each]) for each in front)])
-            return self.floating(wide_name, [extended], bits)
+            return self.floating(wider, [extended])
         return None
 
-    def _in_high_half(self, info: Shape, operands: Sequence[Value]) -> Value | None:
+    def _in_high_half(self, info: Operation, operands: Sequence[Value]) -> Value | None:
         """max, min, neg and abs of widened bf16 values, and their narrowing, act on the bf16 values."""
-        if info.name in ("convert.rn.bf16.fp32", "convert.rz.bf16.fp32"):
-            narrow = _high_half(operands[0]) if isinstance(operands[0], Pieces) else None
-            return None if narrow is None else L.settle(L.flagged(as_lanes(narrow), L.LOOSE))
-        if info.verb not in ("max", "min", "neg", "abs") or not info.name.endswith(".fp32"):
+        if info in _NARROW_TO_HIGH_HALF:
+            half = _high_half(operands[0]) if isinstance(operands[0], Pieces) else None
+            return None if half is None else L.settle(L.flagged(as_lanes(half), L.LOOSE))
+        if info.verb not in ("max", "min", "neg", "abs") or info.result.name != "fp32" or info.architecture:
             return None
         if not any(isinstance(operand, Pieces) for operand in operands):
             return None
         halves = [_high_half(operand) for operand in operands]
         if any(half is None for half in halves):
             return None
-        inner = self.floating(info.name.replace("fp32", "bf16"), [half for half in halves if half is not None], 16)
+        narrow = operation(info.name.replace("fp32", "bf16"))
+        inner = self.floating(narrow, [half for half in halves if half is not None])
         return concat([np.zeros((1, 1), dtype=np.uint16), inner])
 
-    def integer(
-        self, name: str, operands: Sequence[Value], bits: int, evaluate: Callable[..., Array], *, gathers: bool = False
-    ) -> Value:
+    def integer(self, operation: Operation, operands: Sequence[Value]) -> Value:
         """See `Domain.integer`."""
-        if name == "not.pred":
+        if operation is _NOT:
             predicate = as_lanes(operands[0])
             inverse = L.settle(negated(predicate, self.context))
             guards.opposite(predicate, inverse)
             return inverse
-        extension = _EXTENSION.fullmatch(name)
-        if extension is not None and isinstance(operands[0], Lanes) and operands[0].extends is not None:
+        extends = _extends(operation)
+        if extends and isinstance(operands[0], Lanes) and operands[0].extends is not None:
             inner, narrow = operands[0].extends
-            return self.integer(f"convert.{extension[1]}.{narrow}", [inner], bits, _extension(bits))
+            return self.integer(_extension(narrow, operation.bits), [inner])
         values = [as_lanes(operand) for operand in operands]
-        result = linear_form(name, values, bits)
+        result = linear_form(operation, values)
         if result is not None:
-            self.context.note(name, result, values, commutes=name.startswith(("add", "mul")))
-        if result is None and gathers and len(values) == 2 and name in SET_INDEX:
-            together = extremum if name.startswith(("min", "max")) else union
-            result = together(name, values[0], values[1], bits, self.context)
+            self.context.note(operation.name, result, values, commutes=operation.commutative)
+        if result is None and operation.associative and operation.name in SET_INDEX:
+            together = extremum if operation.verb in ("min", "max") else union
+            result = together(operation.name, values[0], values[1], operation.bits, self.context)
         if result is None:
-            looks = not name.startswith("compare.") or (".fp" not in name and ".bf" not in name)
-            symmetric = name.startswith(("compare.eq.", "compare.ne.", "compare.num.", "mul.hi."))
-            result = term(bits, name, values, L.INTEGER, commutes=symmetric, exact=looks, recorder=self.recorder)
-        notes = self.winners is not None and (name.startswith("compare.") or name in ("and.pred", "or.pred"))
-        if notes and name.startswith("compare."):
-            result = beyond(name, values, result)
-        settled = fold(Shape(name, "", False, False, evaluate), operands, result)
+            looks = not operation.is_comparison or not operation.is_float
+            symmetric = operation.commutative and operation.arity == 2
+            result = term(
+                operation.bits,
+                operation.name,
+                values,
+                L.INTEGER,
+                commutes=symmetric,
+                exact=looks,
+                recorder=self.recorder,
+            )
+        compares = operation.is_comparison
+        notes = self.winners is not None and (compares or operation in _OF_PREDICATES)
+        if notes and compares:
+            result = beyond(operation, values, result)
+        settled = fold(operation, operands, result)
         if isinstance(settled, Lanes):
             if notes and self.winners is not None:
-                self.winners.note(name, values, settled)
-            if extension is not None:
-                settled.extends = operands[0], extension[2]
-            if self.guards and name.startswith("compare.") and name.endswith(".fp32"):
-                guards.compared(values, evaluate, settled)
+                self.winners.note(operation, values, settled)
+            if extends:
+                settled.extends = operands[0], operation.operands[0].name
+            if self.guards and compares and operation.operands[0].name == "fp32":
+                guards.compared(operation, values, settled)
         return settled
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
@@ -281,18 +290,32 @@ def _alike(left: Lanes | Array, right: Lanes) -> bool:
     return not np.any((left.meta ^ right.meta) & _TELLING)
 
 
-_INTEGER = re.compile(r"[su]\d+")
-_EXTENSION = re.compile(r"convert\.(s\d+)\.(s\d+)")
+_WIDEN = operation(WIDENING)
+_NOT = operation("not.b1")
+_OF_PREDICATES = (operation("and.b1"), operation("or.b1"))
+_NARROW_TO_HIGH_HALF = (operation("convert.rn.bf16.fp32"), operation("convert.rz.bf16.fp32"))
 
 
-def _extension(bits: int) -> Callable[[Array], Array]:
-    """The sign extension of known numbers to `bits` bits."""
+@cache
+def _looks_at_bits(info: Operation) -> bool:
+    """Whether a floating-point operation may tell the bits of one NaN from those of another."""
+    if info.verb != "convert" or isinstance(info.result, IntegerFormat):
+        return any(form.name == "tf32" for form in (info.result, *info.operands))
+    rounds = info.rounding in ("rn", "rz") or (not info.modifiers and info.result.name.startswith("fp"))
+    return not rounds or "tf32" in (info.result.name, info.operands[0].name)
 
-    def evaluate(pattern: Array) -> Array:
-        signed: Array = pattern.view(f"i{pattern.dtype.itemsize}").astype(f"i{bits // 8}").view(L.UNSIGNED[bits])
-        return signed
 
-    return evaluate
+@cache
+def _extends(info: Operation) -> bool:
+    """Whether it extends an integer by its sign."""
+    source = info.operands[0]
+    return info.verb == "convert" and not info.modifiers and isinstance(source, IntegerFormat) and bool(source.signed)
+
+
+@cache
+def _extension(narrow: str, bits: int) -> Operation:
+    """The extension of a signed format."""
+    return operation(f"convert.b{bits}.{narrow}")
 
 
 def _high_half(value: Value) -> Value | None:

@@ -24,6 +24,7 @@ from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lane_hash import full_hash
 from bitwise_core.machine.lanes import Array, Lanes, Value
 from bitwise_core.machine.pieces import as_lanes
+from bitwise_core.numeric import Operation
 
 _KIND = np.uint32(L.FORM | 255 << L.SET_SHIFT)
 _ELEMENT = hashing.constant("an element among winners")
@@ -92,12 +93,13 @@ class Winners:
     def __init__(self) -> None:
         self._tests: deque[_Test] = deque(maxlen=_REMEMBERED)
 
-    def note(self, name: str, values: Sequence[Value], result: Lanes) -> None:
+    def note(self, operation: Operation, values: Sequence[Value], result: Lanes) -> None:
         """Remembers a comparison, or a predicate made of remembered ones."""
-        verb, _, rest = name.partition(".")
         words = full_hash(result)
-        if verb == "compare":
-            relation, _, form = rest.partition(".")
+        if operation.is_comparison:
+            relation, form = operation.verb, operation.operands[0].name
+            if operation.modifiers:
+                return
             pair = (as_lanes(values[0]), as_lanes(values[1]))
             everywhere = np.ones((1, 1), dtype=bool)
             if form in _FLOATS and relation in ("lt", "le", "eq"):
@@ -106,19 +108,19 @@ class Winners:
                 self._tests.append(_Test(words, kind, form, pair, everywhere, tie))
             elif relation == "lt" and form in ("s32", "u32"):
                 self._tests.append(_Test(words, "below", form, pair, everywhere))
-        elif name in ("and.pred", "or.pred"):
+        elif operation.name in ("and.b1", "or.b1"):
             for one, other in (values, values[::-1]):
-                for joined in self._joined(name, full_hash(as_lanes(one)), full_hash(as_lanes(other)), words):
+                for joined in self._joined(operation.verb, full_hash(as_lanes(one)), full_hash(as_lanes(other)), words):
                     self._tests.append(joined)
 
-    def _joined(self, name: str, one: hashing.Words, other: hashing.Words, words: hashing.Words) -> Iterator[_Test]:
+    def _joined(self, verb: str, one: hashing.Words, other: hashing.Words, words: hashing.Words) -> Iterator[_Test]:
         tests = tuple(self._tests)
         for first, second in product(tests, tests):
-            if name == "and.pred" and (first.kind, second.kind) == ("equal", "below"):
+            if verb == "and" and (first.kind, second.kind) == ("equal", "below"):
                 kind: Literal["less", "lower of equal"] = "lower of equal"
                 tie: Tie = "false"
                 places: tuple[Lanes, Lanes] | None = second.operands
-            elif name == "or.pred" and (first.kind, first.tie) == ("less", "false") and second.form == first.form:
+            elif verb == "or" and (first.kind, first.tie) == ("less", "false") and second.form == first.form:
                 if second.kind not in ("equal", "lower of equal"):
                     continue
                 kind, tie = "less", "true" if second.kind == "equal" else "lower place"
@@ -152,10 +154,10 @@ class Winners:
         return chosen
 
 
-def beyond(name: str, values: Sequence[Value], result: Lanes) -> Lanes:
+def beyond(operation: Operation, values: Sequence[Value], result: Lanes) -> Lanes:
     """A comparison of a finite number with an infinity is known: of what is loaded, or a winner."""
-    relation, _, form = name.removeprefix("compare.").partition(".")
-    if form not in _FLOATS or relation not in ("lt", "le", "eq"):
+    relation, form = operation.verb, operation.operands[0].name
+    if operation.modifiers or form not in _FLOATS or relation not in ("lt", "le", "eq"):
         return result
     infinity = _FLOATS[form]
     minus = infinity | (0x80000000 if form == "fp32" else 0x8000)

@@ -14,7 +14,8 @@ from bitwise_core.numeric.formats import (
     IntegerFormat,
     float_format,
 )
-from bitwise_core.numeric.operations import Operation, Unevaluable, operation
+from bitwise_core.numeric.operations import UnknownOperation, declare, operation, verbs, vocabulary
+from bitwise_core.numeric.record import Operation, Unevaluable
 from bitwise_core.numeric.softfloat import ROUNDINGS, nan_of
 from bitwise_core.numeric.words import Bits, storage
 
@@ -29,8 +30,12 @@ __all__ = [
     "IntegerFormat",
     "Operation",
     "Unevaluable",
+    "UnknownOperation",
+    "declare",
     "float_format",
     "nan_of",
     "operation",
     "storage",
+    "verbs",
+    "vocabulary",
 ]

@@ -96,12 +96,3 @@ def float_to_integral(form: FloatFormat, rounding: IntegerRounding, mode: Mode, 
         number.infinite,
     )
     return clamp(softfloat.pack(result, form, "rz"), form, mode)
-
-
-def integer_to_integer(target: IntegerFormat, source: IntegerFormat, saturate: bool, operand: Bits) -> Bits:
-    """Extend by the sign of the source, or keep the low bits; with `saturate` clamp to the target's range."""
-    value = signed_words(operand, source)
-    if saturate:
-        value = np.maximum(value, value.dtype.type(max(target.smallest, source.smallest)))
-        value = np.minimum(value, value.dtype.type(min(target.largest, source.largest)))
-    return (words(value) & np.uint64((1 << target.bits) - 1)).astype(storage(target.bits))

@@ -17,6 +17,9 @@ ARITHMETIC: dict[str, int] = {"add": 2, "sub": 2, "mul": 2, "div": 2, "fma": 3, 
 COMPARISONS: tuple[str, ...] = ("eq", "ne", "lt", "le", "gt", "ge")
 """False where an operand is NaN; with the suffix `u` true there.  `ord` and `unord` ask for NaNs only."""
 
+CLASSES: tuple[str, ...] = ("isfinite", "isinfinite", "isnumber", "isnan", "isnormal", "issubnormal")
+"""Which class a number is of; a number is what is no NaN, a zero is neither normal nor subnormal."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mode:
@@ -122,16 +125,33 @@ def change_sign(verb: str, form: FloatFormat, mode: Mode, operand: Bits) -> Bits
     return join(sign, magnitude_of(operand, form), nan_of(operand, form), form)
 
 
-def compare(verb: str, form: FloatFormat, mode: Mode, left: Bits, right: Bits) -> Bits:
-    """A comparison, as 0 or 1; zeros of either sign are equal."""
+def compare(verb: str, form: FloatFormat, mode: Mode, left: Bits, right: Bits) -> Booleans:
+    """A comparison, as a predicate; zeros of either sign are equal."""
     if mode.ftz:
         left, right = softfloat.flush(left, form), softfloat.flush(right, form)
+    if native.compares(form) and native.trusted():
+        return native.compare(verb, form, left, right)
     unordered = nan_of(left, form) | nan_of(right, form)
     if verb in ("ord", "unord"):
-        return (unordered if verb == "unord" else ~unordered).astype(np.uint8)
+        return unordered if verb == "unord" else ~unordered
     first, second = (_signed_magnitude(bits, form) for bits in (left, right))
-    answer = relation(verb.removesuffix("u") if verb.endswith("u") else verb, first, second)
-    return np.where(unordered, np.bool_(verb.endswith("u")), answer).astype(np.uint8)
+    answer = _RELATIONS[verb.removesuffix("u")](first, second)
+    return np.where(unordered, np.bool_(verb.endswith("u")), answer)
+
+
+def classify(verb: str, form: FloatFormat, operand: Bits) -> Booleans:
+    """Whether a number is of one of the classes of CLASSES."""
+    magnitude = magnitude_of(operand, form)
+    smallest, infinity = np.uint64(1 << form.mantissa_bits), np.uint64(form.largest_magnitude + 1)
+    answers: dict[str, Booleans] = {
+        "isfinite": magnitude < infinity,
+        "isinfinite": magnitude == infinity,
+        "isnumber": magnitude <= infinity,
+        "isnan": magnitude > infinity,
+        "isnormal": (magnitude >= smallest) & (magnitude < infinity),
+        "issubnormal": (magnitude != 0) & (magnitude < smallest),
+    }
+    return answers[verb]
 
 
 def _signed_magnitude(bits: Bits, form: FloatFormat) -> Integers:
@@ -139,10 +159,11 @@ def _signed_magnitude(bits: Bits, form: FloatFormat) -> Integers:
     return np.where(sign_of(bits, form), -magnitude, magnitude)
 
 
-def relation(verb: str, left: Integers, right: Integers) -> Booleans:
-    """An integer comparison by name."""
-    if verb in ("eq", "ne"):
-        return np.asarray((left == right) == (verb == "eq"))
-    if verb in ("lt", "ge"):
-        return np.asarray((left < right) == (verb == "lt"))
-    return np.asarray((left > right) == (verb == "gt"))
+_RELATIONS = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_core.numeric.formats import FloatFormat
-from bitwise_core.numeric.words import Bits
+from bitwise_core.numeric.words import Bits, Booleans
 
 Floats: TypeAlias = npt.NDArray[np.floating[Any]]
 
@@ -54,6 +54,43 @@ _FUNCTIONS: dict[str, Callable[..., Floats]] = {
     "sqrt": np.sqrt,
     "fma": _fma32,
 }
+
+
+_COMPARED: dict[str, type[np.floating[Any]]] = {"fp16": np.float16, **_TYPES}
+
+_RELATIONS: dict[str, Callable[..., Any]] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+_OPPOSITES = {"eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
+
+
+def compares(form: FloatFormat) -> bool:
+    """Whether `compare` knows this format."""
+    return form.name in _COMPARED
+
+
+def compare(verb: str, form: FloatFormat, left: Bits, right: Bits) -> Booleans:
+    """A comparison of two numbers, as `floating.COMPARISONS` names it."""
+    kind = _COMPARED[form.name]
+    x, y = (bits.view(kind) for bits in (left, right))
+    with np.errstate(invalid="ignore"):
+        if verb in ("ord", "unord"):
+            unordered = np.isnan(x) | np.isnan(y)
+            return np.asarray(unordered if verb == "unord" else ~unordered)
+        if verb == "ne":
+            return np.asarray((x < y) | (x > y))
+        if verb == "equ":
+            return np.asarray(~((x < y) | (x > y)))
+        if verb == "neu":
+            return np.asarray(x != y)
+        if verb.endswith("u"):
+            return np.asarray(~_RELATIONS[_OPPOSITES[verb[:-1]]](x, y))
+        return np.asarray(_RELATIONS[verb](x, y))
 
 
 def supports(verb: str, form: FloatFormat) -> bool:

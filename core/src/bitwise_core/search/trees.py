@@ -79,7 +79,6 @@ class Evaluator:
         known = parted.replays[0].ready.arch.bits
         self._functions = {} if known is None else known.functions
         self._units = {**matrix_units(parted.replays[0].ready), **matrix_units(parted.replays[1].ready)}
-        self._suffix = f"@{parted.replays[0].ready.arch.name}"
         self._forms = forms
 
     def values(self, root: Node, samples: Samples) -> Values:
@@ -93,7 +92,7 @@ class Evaluator:
         return np.broadcast_to(found, (SAMPLES,))
 
     def _approximate(self, name: str, operands: tuple[Values, ...]) -> Values:
-        function = self._functions.get(name) or self._functions.get(name + self._suffix)
+        function = self._functions.get(name)
         if function is None:
             raise numeric.Unevaluable(f"{name} has no arithmetic here")
         return function(*operands)

@@ -85,10 +85,13 @@ def widening(narrow: str, wide: str, roundings: tuple[str, ...], *variables: str
     return tuple(families)
 
 
-def rings() -> tuple[Family, ...]:
-    """Arithmetic modulo a power of two."""
+def rings(*amounts: str) -> tuple[Family, ...]:
+    """Arithmetic modulo a power of two; the variables in `amounts` are amounts of shifts."""
+    within = dict.fromkeys(amounts, "b32")
     return tuple(
-        Family(f"b{bits}", {verb: f"{verb}.b{bits}" for verb in ("add", "sub", "mul", "neg", "shl")}, None, bits)
+        Family(
+            f"b{bits}", {verb: f"{verb}.b{bits}" for verb in ("add", "sub", "mul", "neg", "shl")}, None, bits, within
+        )
         for bits in (8, 16, 32, 64)
     )
 

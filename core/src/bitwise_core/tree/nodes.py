@@ -143,7 +143,7 @@ class Operation(Node):
         try:
             meaning = numeric.operation(name)
         except KeyError as error:
-            raise TreeError(error.args[0]) from None
+            raise TreeError(str(error)) from None
         widths = [form.bits for form in meaning.operands]
         given = [operand.bits for operand in operands]
         _require(widths == given, f"{name} takes operands of {_listed(widths)} bits and was given {_listed(given)}")
@@ -302,7 +302,7 @@ class Gather(Node):
 
 
 class Instruction(Node):
-    """An exact operation of an architecture that numeric's grammar does not name, under the architecture's name."""
+    """A step that is no operation of the vocabulary, such as a read of a lane's own memory at a computed place."""
 
     __slots__ = ("name", "operands")
     kind = "instruction"

@@ -121,7 +121,7 @@ LINEAR = (
         "integer_shl_distributes",
         "shl(add(x, y), z)",
         "add(shl(x, z), shl(y, z))",
-        rings(),
+        rings("z"),
         "A shift to the left is a product with a power of two, or with zero.",
     ),
     stated(

@@ -13,11 +13,14 @@ from bitwise_core.machine.lanes import Array
 from bitwise_core.machine.pieces import take_threads
 from bitwise_core.machine.state import Exit, Machine, Step, literal
 from bitwise_core.machine.steps import apply_integer, branch
+from bitwise_core.numeric import operation
 
 TABLE = OpcodeTable()
 
-FLOATS = {"add.f": "add.rn.fp32", "mul.f": "mul.rn.fp32", "fma.f": "fma.rn.fp32", "rcp.f": "rcp.approx.fp32@toy1"}
-INTEGERS = {"add.i": ("add.b32", 32, np.add), "mul.i": ("mul.b32", 32, np.multiply), "less.i": ("lt.u32", 1, np.less)}
+FLOATS = {f"{verb}.f": operation(f"{verb}.rn.fp32") for verb in ("add", "mul", "fma")}
+FLOATS["rcp.f"] = operation("rcp.approx.fp32@toy1")
+INTEGERS = {"add.i": operation("add.b32"), "mul.i": operation("mul.b32"), "less.i": operation("lt.u32")}
+OFFSET, ADDRESS = operation("mulwide.u32"), operation("add.b64")
 
 
 def reciprocal(patterns: Array) -> Array:
@@ -80,10 +83,9 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         values = [machine.read_bits(each, 32) for each in sources]
         if opcode in FLOATS:
-            machine.write(destination, machine.domain.floating(FLOATS[opcode], values, 32))
+            machine.write(destination, machine.domain.floating(FLOATS[opcode], values))
         else:
-            name, bits, function = INTEGERS[opcode]
-            machine.write(destination, apply_integer(machine, name, values, bits, function))
+            machine.write(destination, apply_integer(machine, INTEGERS[opcode], values))
 
     return step
 
@@ -96,9 +98,8 @@ def index(instruction: Instruction, context: Context) -> Step:
 
     def step(machine: Machine) -> None:
         factors = [machine.read_bits(number, 32), literal(4, 32)]
-        offset = apply_integer(machine, "mulwide.u32", factors, 64, lambda a, b: a.astype(np.uint64) * b)
-        parts = [machine.parameters[name], offset]
-        machine.write(destination, apply_integer(machine, "add.b64", parts, 64, np.add, gathers=True))
+        parts = [machine.parameters[name], apply_integer(machine, OFFSET, factors)]
+        machine.write(destination, apply_integer(machine, ADDRESS, parts))
 
     return step
 

@@ -135,10 +135,10 @@ FUNCTIONS: Mapping[str, Callable[..., Array]] = {
     },
     "quieted.fp16@gfx942": partial(quieted, "fp16"),
     **{f"ldexp.rn.{form}@gfx942": partial(scaled, form) for form in _FLOATS},
-    **{f"frexp.mantissa.{form}@gfx942": partial(fraction, form) for form in ("fp32", "fp64")},
-    **{f"frexp.exponent.{form}@gfx942": partial(exponent, form) for form in ("fp32", "fp64")},
+    **{f"frexp_mantissa.{form}@gfx942": partial(fraction, form) for form in ("fp32", "fp64")},
+    **{f"frexp_exponent.{form}@gfx942": partial(exponent, form) for form in ("fp32", "fp64")},
     **{f"med3.{form}@gfx942": partial(median, form) for form in ("fp16", "fp32")},
-    "trig.preop.fp64@gfx942": segment,
+    "trig_preop.fp64@gfx942": segment,
     **OUTPUT_FUNCTIONS,
 }
 """By the operation's full name."""

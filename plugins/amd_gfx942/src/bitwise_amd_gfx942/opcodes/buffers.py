@@ -28,6 +28,7 @@ from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.pieces import choose, concat, cut
 from bitwise_core.machine.state import Machine, Step, both, literal
 from bitwise_core.machine.steps import apply_integer
+from bitwise_core.numeric import operation
 
 TABLE = Table()
 
@@ -148,7 +149,7 @@ def _beyond(machine: Machine, value: Value, offset: int, line: int) -> Value:
         total = known.astype(np.uint64) + np.uint64(offset)
         result: Value = np.minimum(total, np.uint64((1 << 32) - 1)).astype(np.uint32)
         return result
-    return apply_integer(machine, "add.b32", [value, literal(offset, 32)], 32, np.add, gathers=True)
+    return apply_integer(machine, operation("add.b32"), [value, literal(offset, 32)])
 
 
 def within(machine: Machine, place: Place, bits: int, line: int) -> Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bitwise_amd_gfx942.modes import flushes, mode_of
 from bitwise_amd_gfx942.opcodes.acting import vector
-from bitwise_amd_gfx942.opcodes.floating import operation
+from bitwise_amd_gfx942.opcodes.floating import perform
 from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
 from bitwise_amd_gfx942.opcodes.selected_parts import widened
@@ -19,6 +19,7 @@ from bitwise_core.machine.instruction_info import DESTINATION_FIRST, UPDATED_FIR
 from bitwise_core.machine.lanes import Value
 from bitwise_core.machine.pieces import cut
 from bitwise_core.machine.state import Machine, Step
+from bitwise_core.numeric import operation
 
 TABLE = Table()
 
@@ -65,10 +66,10 @@ def of_bytes(instruction: Instruction, context: Context) -> Step:
 def of_halves(instruction: Instruction, context: Context) -> Step:
     """Two products of fp16, and a sum in fp32."""
     flush = ".ftz" if flushes(mode_of(context.kernel), "fp32", instruction) else ""
-    name = f"dot2{flush}.fp32.fp16@{context.arch.name}"
+    meaning = operation(f"dot2{flush}.fp32.fp16@{context.arch.name}")
 
     def compute(machine: Machine, left: Value, right: Value, addend: Value) -> Value:
         halves = [cut(each, low, 16) for each in (left, right) for low in (0, 16)]
-        return operation(machine, name, [*halves, addend], 32)
+        return perform(machine, meaning, [*halves, addend])
 
     return lanewise(_with_addend(instruction), ("b32", "b32", "fp32"), 32, compute)

@@ -19,6 +19,7 @@ from bitwise_core.machine.lanes import Value
 from bitwise_core.machine.pieces import concat
 from bitwise_core.machine.state import Machine, Step, literal
 from bitwise_core.machine.steps import apply_integer
+from bitwise_core.numeric import operation
 
 TABLE = Table()
 
@@ -51,7 +52,7 @@ def address_reader(instruction: Instruction, address: Operand, base: Operand | N
 
 def plus(machine: Machine, left: Value, right: Value) -> Value:
     """A sum of 64 bits."""
-    result = apply_integer(machine, "add.b64", [left, right], 64, np.add, gathers=True)
+    result = apply_integer(machine, operation("add.b64"), [left, right])
     remember_base(machine, result, left, right)
     return result
 

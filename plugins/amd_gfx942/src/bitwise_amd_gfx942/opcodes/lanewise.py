@@ -12,10 +12,11 @@ from bitwise_amd_gfx942.opcodes.forms import check_modifiers, flags, form
 from bitwise_amd_gfx942.opcodes.sources import Reader, half_writer, reader, writer
 from bitwise_core.asm import Instruction, Modified, Operand, Register
 from bitwise_core.machine.arch import UnknownInstruction
-from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.lanes import Value
 from bitwise_core.machine.pieces import cut
 from bitwise_core.machine.state import Machine, Step
 from bitwise_core.machine.steps import apply_integer
+from bitwise_core.numeric import operation
 
 _MODIFIERS = ("op_sel", *exchanges.MODIFIERS, *selected_parts.MODIFIERS)
 
@@ -90,13 +91,16 @@ def _high_half(inner: Reader, operand: Operand, kind: str, instruction: Instruct
     return read
 
 
-def integer(name: str, bits: int, evaluate: Callable[..., Array], *, gathers: bool = False) -> Compute:
-    """An integer operation on known numbers, or its term."""
+def integer(name: str) -> Compute:
+    """An operation on integers by its name: on known numbers, or its term."""
+    meaning = operation(name)
+    function = meaning.function
+    assert function is not None
 
     def compute(machine: Machine, *values: Value) -> Value:
         for value in values:
             if type(value) is not np.ndarray:
-                return apply_integer(machine, name, values, bits, evaluate, gathers=gathers)
-        return evaluate(*values)
+                return apply_integer(machine, meaning, values)
+        return function(*values)
 
     return compute

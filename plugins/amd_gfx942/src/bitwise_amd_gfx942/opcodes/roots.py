@@ -19,7 +19,11 @@ from bitwise_amd_gfx942.opcodes.roundings import same_value
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.lanes import Lanes, Value
 from bitwise_core.machine.state import Machine, literal
+from bitwise_core.numeric import operation
 
+_FMA, _MULTIPLY, _NEGATE, _ROOT = (
+    operation(name) for name in ("fma.rn.fp32", "mul.rn.fp32", "neg.fp32", "sqrt.rn.fp32")
+)
 _REMEMBERED = 1024
 _LEAST, _MOST = 0x0F800000, 0x7F7FFFFF
 """2^-96, and the largest number."""
@@ -28,11 +32,10 @@ _CLASSES = (0x260, 0x240, 0x220, 0x200)
 """+infinity and those zeros that may be, as v_cmp_class counts classes."""
 
 
-def note_large(machine: Machine, name: str, values: Sequence[Value], result: Value) -> None:
+def note_large(machine: Machine, verb: str, values: Sequence[Value], result: Value) -> None:
     """Remembers a result that cannot be a number below 2^-96: a sum of what is not negative with a larger number."""
     if machine.domain.name != "terms" or not isinstance(result, Lanes):
         return
-    verb = name.split(".")[0]
     *others, last = values
     if verb != "fma" and not isinstance(last, np.ndarray):
         others, last = [last], values[0]
@@ -66,18 +69,18 @@ def chosen_root(machine: Machine, predicate: Value, if_true: Value, if_false: Va
         return None
 
     def fused(left: Value, right: Value, addend: Value) -> Value:
-        return domain.floating("fma.rn.fp32", [left, right, addend], 32)
+        return domain.floating(_FMA, [left, right, addend])
 
     def negative(value: Value) -> Value:
-        return domain.floating("neg.fp32", [value], 32)
+        return domain.floating(_NEGATE, [value])
 
     half = literal(_HALF, 32)
-    reciprocal = domain.floating(f"rsqrt.approx.fp32@{arch}", [x], 32)
-    root, middle = (domain.floating("mul.rn.fp32", [each, reciprocal], 32) for each in (x, half))
+    reciprocal = domain.floating(operation(f"rsqrt.approx.fp32@{arch}"), [x])
+    root, middle = (domain.floating(_MULTIPLY, [each, reciprocal]) for each in (x, half))
     error = fused(negative(middle), root, half)
     root, middle = fused(root, error, root), fused(middle, error, middle)
     root = fused(fused(negative(root), root, x), middle, root)
     if not same_value(root, if_false):
         return None
-    found = domain.floating("sqrt.rn.fp32", [x], 32)
+    found = domain.floating(_ROOT, [x])
     return L.flagged(found, L.QUIET) if isinstance(found, Lanes) else found

@@ -20,6 +20,7 @@ from bitwise_core.machine.pieces import as_lanes, concat, cut
 from bitwise_core.machine.shifts import shifted
 from bitwise_core.machine.state import Machine, literal
 from bitwise_core.machine.steps import apply_integer
+from bitwise_core.numeric import operation
 
 _REMEMBERED, _LOOKED_AT = 1024, 8
 _NAN, _BF16_NAN = 0x7FC00000, 0x7FFF
@@ -64,7 +65,7 @@ def _rounding(machine: Machine, value: Value) -> Value:
     """The high half of x + (bit 16 of x) + 0x7fff."""
     total = value
     for each in (_lowest_kept(machine, value), literal(0x7FFF, 32)):
-        total = apply_integer(machine, "add.b32", [total, each], 32, np.add, gathers=True)
+        total = apply_integer(machine, operation("add.b32"), [total, each])
     return cut(total, 16, 16)
 
 
@@ -81,7 +82,7 @@ def rounding_sum(machine: Machine, total: Value, value: Value, bit: Value, const
 
 
 def _as_bf16(machine: Machine, value: Value) -> Value:
-    return _quiet(machine.domain.floating("convert.rn.bf16.fp32", [value], 16))
+    return _quiet(machine.domain.floating(operation("convert.rn.bf16.fp32"), [value]))
 
 
 def _quiet(value: Value) -> Value:
@@ -169,8 +170,8 @@ def chosen_number(machine: Machine, predicate: Value, if_true: Value, if_false: 
     if not isinstance(if_true, Lanes) or constant != _NAN:
         return None
     for verb in ("max", "min"):
-        if same_value(machine.domain.floating(f"{verb}.fp32", [left, right], 32), if_true, machine.mask):
-            return _quiet(machine.domain.floating(f"{verb}.nan.fp32", [left, right], 32))
+        if same_value(machine.domain.floating(operation(f"{verb}.fp32"), [left, right]), if_true, machine.mask):
+            return _quiet(machine.domain.floating(operation(f"{verb}.nan.fp32"), [left, right]))
     return _extreme_of_tested(machine, if_true, (left, right))
 
 
@@ -179,20 +180,20 @@ def _extreme_of_tested(machine: Machine, value: Value, tested: tuple[Value, Valu
     found = machine.extra.get("extremes", {}).get(id(value))
     if found is None or found[0] is not value:
         return None
-    _, name, *values = found
+    _, verb, *values = found
     alike = [[same_value(each, other, machine.mask) for other in tested] for each in values]
     told = all(any(row) or _known_number(each) for row, each in zip(alike, values, strict=True))
     if not told or not all(any(row[place] for row in alike) for place in range(len(tested))):
         return None
-    return _quiet(machine.domain.floating(name.replace(".", ".nan.", 1), values, 32))
+    return _quiet(machine.domain.floating(operation(f"{verb}.nan.fp32"), values))
 
 
-def note_extreme(machine: Machine, name: str, values: Sequence[Value], result: Value) -> None:
-    """Remembers of what a result is the maximum or minimum, and whether it is no NaN."""
+def note_extreme(machine: Machine, verb: str, values: Sequence[Value], result: Value) -> None:
+    """Remembers of which fp32 a result is the extreme (max or min), and whether it is no NaN."""
     known = machine.extra.setdefault("extremes", {})
     if len(known) > _REMEMBERED:
         known.clear()
-    known[id(result)] = (result, name, *values)
+    known[id(result)] = (result, verb, *values)
     if any(_known_number(each) for each in values):
         note_number(machine, result)
 

@@ -5,8 +5,6 @@ Source: AMD Instinct MI300 ISA, "Scalar ALU operations" and "Program control: th
 
 from __future__ import annotations
 
-import numpy as np
-
 from bitwise_amd_gfx942.flow import condition_lives_after
 from bitwise_amd_gfx942.opcodes.constants import pattern
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
@@ -34,6 +32,7 @@ from bitwise_core.machine.lanes import Value
 from bitwise_core.machine.logic import combine
 from bitwise_core.machine.state import Machine, Step, literal
 from bitwise_core.machine.steps import apply_integer
+from bitwise_core.numeric import operation
 
 TABLE = Table()
 
@@ -51,7 +50,7 @@ def _numbers(machine: Machine, verb: str, left: Value, right: Value, bits: int) 
 
 
 def _complement(machine: Machine, value: Value, bits: int) -> Value:
-    return apply_integer(machine, f"not.b{bits}", [value], bits, np.bitwise_not)
+    return apply_integer(machine, operation(f"not.b{bits}"), [value])
 
 
 @TABLE.opcode(*(f"s_{verb}_b32" for verb in _VERBS), operands=implicit(DESTINATION_FIRST, writes=CONDITION_CODE))

@@ -13,11 +13,12 @@ from bitwise_amd_gfx942.registers import of_wave, per_wave, write_scc
 from bitwise_core.asm import Instruction
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.comparisons import compare_as_integers
-from bitwise_core.machine.lanes import Array, Lanes, Value, width
+from bitwise_core.machine.lanes import Lanes, Value, width
 from bitwise_core.machine.logic import combine
 from bitwise_core.machine.pieces import take_threads
 from bitwise_core.machine.state import Machine, Step, literal
 from bitwise_core.machine.steps import apply_integer
+from bitwise_core.numeric import operation
 
 Condition = Callable[..., Value]
 """The condition code after an instruction, of the machine, its result and its sources."""
@@ -56,11 +57,12 @@ def scalar(
     return step
 
 
-def integer(name: str, bits: int, evaluate: Callable[..., Array], *, gathers: bool = False) -> Callable[..., Value]:
-    """An integer operation on known numbers, or its term."""
+def integer(name: str) -> Callable[..., Value]:
+    """An operation on integers by its name: on known numbers, or its term."""
+    meaning = operation(name)
 
     def compute(machine: Machine, *values: Value) -> Value:
-        return apply_integer(machine, name, values, bits, evaluate, gathers=gathers)
+        return apply_integer(machine, meaning, values)
 
     return compute
 
@@ -80,11 +82,12 @@ def compared(operator: str, kind: str) -> Condition:
     return condition
 
 
-def decided(name: str, evaluate: Callable[..., Array]) -> Condition:
-    """A condition that is a function of the sources' numbers."""
+def decided(name: str) -> Condition:
+    """A condition that is an operation on the sources."""
+    meaning = operation(name)
 
     def condition(machine: Machine, result: Value, *sources: Value) -> Value:
-        return apply_integer(machine, name, sources, 1, evaluate)
+        return apply_integer(machine, meaning, sources)
 
     return condition
 

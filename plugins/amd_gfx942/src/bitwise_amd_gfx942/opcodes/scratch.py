@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from bitwise_amd_gfx942.opcodes.acting import vector
-from bitwise_amd_gfx942.opcodes.flat import CACHE, wide_reader
+from bitwise_amd_gfx942.opcodes.flat import CACHE, unsigned, wide_reader
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, offset_of
 from bitwise_amd_gfx942.opcodes.sources import Reader, reader, writer
 from bitwise_core.asm import Instruction, Operand, Symbol
@@ -16,10 +16,11 @@ from bitwise_core.machine import local_memory
 from bitwise_core.machine.arch import Context, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
-from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.lanes import Value
 from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step, literal
 from bitwise_core.machine.steps import apply_integer
+from bitwise_core.numeric import operation
 
 TABLE = Table()
 
@@ -34,14 +35,10 @@ def place_reader(instruction: Instruction, address: Operand, base: Operand) -> R
     offset = literal(local_memory.LOCAL_BASE + fixed, 64)
     given = [reader(each, "b32", instruction) for each in (address, base) if each != _OFF]
 
-    def add(a: Array, b: Array) -> Array:
-        total: Array = a + b.astype(a.dtype)
-        return total
-
     def read(machine: Machine) -> Value:
         place: Value = offset
         for each in given:
-            place = apply_integer(machine, "add.b64.b32", [place, each(machine)], 64, add)
+            place = apply_integer(machine, operation("add.b64"), [place, unsigned(each(machine))])
         return place
 
     return read

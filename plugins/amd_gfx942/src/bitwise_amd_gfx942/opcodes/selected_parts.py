@@ -11,12 +11,12 @@ from bitwise_amd_gfx942.opcodes.constants import BITS
 from bitwise_amd_gfx942.opcodes.forms import check_modifiers
 from bitwise_amd_gfx942.opcodes.sources import Reader, Writer, changed_sign, reader, word_reader, writer
 from bitwise_core.asm import Instruction, Modified, Operand, Register
-from bitwise_core.machine import lanes as L
 from bitwise_core.machine.arch import UnknownInstruction
-from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
+from bitwise_core.machine.lanes import Lanes, Pieces, Value
 from bitwise_core.machine.pieces import as_lanes, concat, cut
 from bitwise_core.machine.state import Machine, Step, literal
 from bitwise_core.machine.steps import apply_integer
+from bitwise_core.numeric import operation
 
 MODIFIERS = ("dst_sel", "dst_unused", "src0_sel", "src1_sel")
 
@@ -39,7 +39,7 @@ def part_reader(operand: Operand, selector: str, kind: str, instruction: Instruc
     if bits > 32 or (kind.startswith("fp") and size != bits and selector != "DWORD"):
         raise UnknownInstruction(instruction, f"selects {selector} of a source of {bits} bits, which is not modelled")
     signs = "sext" in changes
-    floats = [f"{change}.{kind}" for change in changes if change != "sext"]
+    floats = [operation(f"{change}.{kind}") for change in changes if change != "sext"]
     if floats and not kind.startswith("fp"):
         raise UnknownInstruction(instruction, f"changes an operand by {changes[-1]}, which is not modelled")
     whole = word_reader(operand.name, instruction) if isinstance(operand, Register) else None
@@ -52,8 +52,8 @@ def part_reader(operand: Operand, selector: str, kind: str, instruction: Instruc
         value = cut(whole(machine), low, min(size, bits))
         if size < bits:
             value = widened(machine, value, size, bits, signs)
-        for name in floats:
-            value = changed_sign(machine, name, value, bits)
+        for sign in floats:
+            value = changed_sign(machine, sign, value)
         return value
 
     return read
@@ -65,11 +65,7 @@ def widened(machine: Machine, value: Value, size: int, bits: int, signs: bool) -
         zeros = {8: [8], 16: [16], 24: [8, 16]}[bits - size]
         return concat([value, *(literal(0, each) for each in zeros)])
 
-    def evaluate(a: Array) -> Array:
-        wide: Array = a.view(f"int{size}").astype(f"int{bits}").view(L.UNSIGNED[bits])
-        return wide
-
-    return apply_integer(machine, f"convert.s{bits}.s{size}", [value], bits, evaluate)
+    return apply_integer(machine, operation(f"convert.b{bits}.s{size}"), [value])
 
 
 def widened_half(machine: Machine, value: Value) -> Value:

@@ -16,6 +16,7 @@ from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
 from bitwise_core.machine.pieces import as_lanes, choose, concat, cut
 from bitwise_core.machine.state import Machine, literal
+from bitwise_core.numeric import Operation, operation
 
 Reader: TypeAlias = Callable[[Machine], Value]
 Writer: TypeAlias = Callable[[Machine, Value], None]
@@ -125,36 +126,35 @@ def _in_acting_lanes(machine: Machine, value: Value) -> Value:
 
 
 def _changed(inner: Reader, operand: Modified, kind: str, instruction: Instruction) -> Reader:
-    bits = BITS[kind]
     if not kind.startswith(("fp", "bf")) or not set(operand.changes) <= {"abs", "neg"}:
         raise UnknownInstruction(instruction, f"changes an operand by {operand.changes[-1]}, which is not modelled")
-    names = [f"{change}.{kind}" for change in operand.changes]
+    signs = [operation(f"{change}.{kind}") for change in operand.changes]
 
     def read(machine: Machine) -> Value:
         value = inner(machine)
-        for name in names:
-            value = changed_sign(machine, name, value, bits)
+        for sign in signs:
+            value = changed_sign(machine, sign, value)
         return value
 
     return read
 
 
-def _flipped(name: str, pattern: Array) -> Array:
+def _flipped(meaning: Operation, pattern: Array) -> Array:
     sign = pattern.dtype.type(1 << (8 * pattern.dtype.itemsize - 1))
-    found: Array = pattern ^ sign if name.startswith("neg") else pattern & ~sign
+    found: Array = pattern ^ sign if meaning.verb == "neg" else pattern & ~sign
     return found
 
 
-def changed_sign(machine: Machine, name: str, value: Value, bits: int) -> Value:
+def changed_sign(machine: Machine, meaning: Operation, value: Value) -> Value:
     """neg or abs, which change no more than the sign bit: of a signalling NaN comes one."""
     if isinstance(value, np.ndarray):
-        return _flipped(name, value)
+        return _flipped(meaning, value)
     followed = L.other_form(value)
     if followed is not None:
-        found: Value | None = followed.apply([value], lambda each: _flipped(name, each))
+        found: Value | None = followed.apply([value], lambda each: _flipped(meaning, each))
         if found is not None:
             return found
-    changed = machine.domain.floating(name, [value], bits)
+    changed = machine.domain.floating(meaning, [value])
     if isinstance(changed, Lanes):
         quiet = value.meta & L.QUIET if isinstance(value, Lanes) else 0
         changed = L.flagged(L.bare(changed, L.QUIET), quiet)

@@ -13,8 +13,9 @@ import numpy as np
 from bitwise_amd_gfx942.opcodes.acting import acting, vector
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, offset_of
 from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK, implicit
-from bitwise_amd_gfx942.opcodes.lanewise import integer, lanewise
+from bitwise_amd_gfx942.opcodes.lanewise import lanewise
 from bitwise_amd_gfx942.opcodes.sources import Reader, Writer, is_vector, reader, writer
+from bitwise_amd_gfx942.opcodes.vector_integers import total
 from bitwise_amd_gfx942.registers import WAVE, agreed, lowest_lane
 from bitwise_core.asm import Instruction
 from bitwise_core.machine.arch import Context, UnknownInstruction
@@ -24,6 +25,7 @@ from bitwise_core.machine.lane_hash import poison
 from bitwise_core.machine.lanes import Array, Value, settle
 from bitwise_core.machine.pieces import choose, take_threads
 from bitwise_core.machine.state import Machine, Step, literal
+from bitwise_core.numeric import operation
 
 TABLE = Table()
 
@@ -255,20 +257,15 @@ def count_below(instruction: Instruction, context: Context) -> Step:
     below = np.clip(lane - 32, 0, 32) if high else np.minimum(lane, 32)
     masks = ((np.uint64(1) << below.astype(np.uint64)) - np.uint64(1)).astype(np.uint32)
 
-    def evaluate(word: Array, start: Array) -> Array:
-        threads = max(word.shape[1], start.shape[1])
-        chosen = word & np.tile(masks, max(1, threads // WAVE))[None]
-        bits = (chosen[..., None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1)
-        found: Array = start + bits.sum(axis=-1, dtype=np.uint32)
-        return found
-
-    compute = integer("count of lanes below", 32, evaluate)
+    ones = operation("popc.b32").function
+    assert ones is not None
 
     def spread(machine: Machine, word: Value, start: Value) -> Value:
         if isinstance(word, np.ndarray):
             word = np.broadcast_to(word, (word.shape[0], machine.threads))
         else:
             raise Unreadable("lanes are counted in a set that depends on data", instruction.line)
-        return compute(machine, word, start)
+        below_own = word & np.tile(masks, max(1, machine.threads // WAVE))[None]
+        return total(machine, ones(below_own), start)
 
     return lanewise(instruction, ("b32", "b32"), 32, spread)

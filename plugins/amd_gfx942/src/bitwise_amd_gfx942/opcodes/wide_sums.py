@@ -10,6 +10,7 @@ from bitwise_core.machine.lanes import Lanes, Value
 from bitwise_core.machine.pieces import choose, concat, cut
 from bitwise_core.machine.state import Machine
 from bitwise_core.machine.steps import apply_integer
+from bitwise_core.numeric import operation
 
 _KEY = "low half of a sum"
 
@@ -31,7 +32,7 @@ def high_sum(machine: Machine, carry: Value, left: Value, right: Value) -> Value
         return None
     _, low_left, low_right, low = found
     sides = [concat([low_left, left]), concat([low_right, right])]
-    whole = apply_integer(machine, "add.b64", sides, 64, np.add, gathers=True)
+    whole = apply_integer(machine, operation("add.b64"), sides)
     remember_base(machine, whole, *sides)
     part = cut(whole, 0, 32)
     for name, value in machine.registers.items():

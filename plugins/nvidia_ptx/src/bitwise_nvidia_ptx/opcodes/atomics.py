@@ -13,13 +13,14 @@ import numpy as np
 from bitwise_core.asm import Address, Instruction, Operand, Register, Vector
 from bitwise_core.machine import lanes as L
 from bitwise_core.machine.access import in_a_buffer
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction, named
 from bitwise_core.machine.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
 from bitwise_core.machine.lane_hash import full_hash, term
 from bitwise_core.machine.lanes import Lanes, Value
 from bitwise_core.machine.logic import combine
 from bitwise_core.machine.pieces import as_lanes, concat, cut
 from bitwise_core.machine.state import Machine, Step, invert, literal
+from bitwise_core.numeric import Operation, operation
 from bitwise_nvidia_ptx.literals import pointer_parameters
 from bitwise_nvidia_ptx.opcodes.common import FORMATS, PACKED, type_bits
 from bitwise_nvidia_ptx.opcodes.compare import compare
@@ -51,21 +52,22 @@ def atomic_info(instruction: Instruction) -> InstructionInfo:
 def atomic(instruction: Instruction, context: Context) -> Step:
     """atom and red on global memory: each active lane contributes; the old value depends on the order of threads."""
     root, *modifiers, kind = instruction.opcode.split(".")
-    operation = next((each for each in modifiers if each in _ATOMIC | {"cas", "exch", "inc", "dec"}), "")
+    verb = next((each for each in modifiers if each in _ATOMIC | {"cas", "exch", "inc", "dec"}), "")
     count = next((int(each[1:]) for each in modifiers if each in ("v2", "v4", "v8")), 1)
-    rest = [each for each in modifiers if each not in HINTS | {operation, "global", "v2", "v4", "v8"}]
-    if rest or operation not in _ATOMIC:
+    rest = [each for each in modifiers if each not in HINTS | {verb, "global", "v2", "v4", "v8"}]
+    if rest or verb not in _ATOMIC:
         raise UnknownInstruction(instruction)
     destination = instruction.operands[0] if root == "atom" else None
     target, source = instruction.operands[1:3] if root == "atom" else instruction.operands[:2]
     items = source.items if isinstance(source, Vector) else (source,)
     element, packed = PACKED.get(kind, (kind, 1))
     bits = type_bits(element)
-    name = f"{operation}.rn.{FORMATS[element]}" if element in FORMATS else _integer_name(operation, element)
-    if element in FORMATS and operation != "add":
-        name = f"{operation}.{FORMATS[element]}"
-    if element == "f32" and operation == "add":
+    name = f"{verb}.rn.{FORMATS[element]}" if element in FORMATS else f"{verb}.{element}"
+    if element in FORMATS and verb != "add":
+        name = f"{verb}.{FORMATS[element]}"
+    if element == "f32" and verb == "add":
         name = "add.rn.ftz.atomic.fp32"  # on global memory it flushes subnormals, whatever the modifiers say
+    meaning = named(instruction, name)
     line = instruction.line
     base = target.base.name if isinstance(target, Address) and isinstance(target.base, Register) else ""
 
@@ -77,7 +79,7 @@ def atomic(instruction: Instruction, context: Context) -> Step:
             buffers = (
                 buffers_of(machine, pointer_parameters(context.kernel, base, context.arch.opcodes)) if base else None
             )
-            _contribute(machine, name, target_address, values, line, buffers)
+            _contribute(machine, meaning, target_address, values, line, buffers)
             _write_old(machine, destination, bits * packed, line)
             return
         where = address.astype(np.uint64, copy=False)
@@ -88,7 +90,7 @@ def atomic(instruction: Instruction, context: Context) -> Step:
             for low in range(0, bits * packed, bits):
                 part = cut(value, low, bits)
                 machine.memory.atomic(
-                    name, where + np.uint64(place), part, machine.mask, machine.thread, machine.epoch, line
+                    meaning, where + np.uint64(place), part, machine.mask, machine.thread, machine.epoch, line
                 )
                 place += bits // 8
         _write_old(machine, destination, bits * packed, line)
@@ -108,12 +110,12 @@ def _write_old(machine: Machine, destination: Operand | None, bits: int, line: i
 
 
 def _contribute(
-    machine: Machine, name: str, address: Value, values: list[Value], line: int, buffers: list[int] | None
+    machine: Machine, meaning: Operation, address: Value, values: list[Value], line: int, buffers: list[int] | None
 ) -> None:
     shape = (machine.blocks, machine.threads)
     condition = machine.condition
     if condition is None:
-        machine.memory.contribute(name, [address, *values], machine.mask, shape, line, buffers)
+        machine.memory.contribute(meaning, [address, *values], machine.mask, shape, line, buffers)
         return
     outer = machine.mask
     holds = as_lanes(condition)
@@ -121,15 +123,15 @@ def _contribute(
     if never is not False:
         machine.mask = machine.active() & ~never
     try:
-        by_sign = _by_sign(machine, name, values[0], holds) if len(values) == 1 else None
+        by_sign = _by_sign(machine, meaning, values[0], holds) if len(values) == 1 else None
         if by_sign is not None:
-            name, holds = by_sign
-        machine.memory.contribute(name, [address, *values, holds], machine.mask, shape, line, buffers)
+            meaning, holds = by_sign
+        machine.memory.contribute(meaning, [address, *values, holds], machine.mask, shape, line, buffers)
     finally:
         machine.mask = outer
 
 
-def _by_sign(machine: Machine, name: str, value: Value, condition: Lanes) -> tuple[str, Lanes] | None:
+def _by_sign(machine: Machine, meaning: Operation, value: Value, condition: Lanes) -> tuple[Operation, Lanes] | None:
     """A contribution to the extreme of floating-point numbers in the order of their bits, and its plain condition.
 
     Compilers make a maximum of floats of two integer operations: max.s32 where the number's sign bit is clear, and
@@ -141,7 +143,7 @@ def _by_sign(machine: Machine, name: str, value: Value, condition: Lanes) -> tup
     the order of contributions does not matter.  A minimum is the same with min.s32 and max.u32.  Each half needs
     its condition: without it max.s32 of a pattern with a sign bit and min.u32 do not commute.
     """
-    verb, kind = name.split(".")
+    verb, kind = meaning.verb, meaning.result.name
     if verb not in ("max", "min") or kind not in ("s32", "u32", "s64", "u64"):
         return None
     bits, clear = int(kind[1:]), kind[0] == "s"
@@ -163,7 +165,7 @@ def _by_sign(machine: Machine, name: str, value: Value, condition: Lanes) -> tup
     active = machine.active()
     if not (np.broadcast_to(proved, active.shape) | ~active).all():
         return None
-    return f"{kept}.by_sign.b{bits}", plain
+    return operation(f"{kept}bysign.b{bits}"), plain
 
 
 def _carried(machine: Machine, predicate: Lanes) -> Iterator[Lanes]:
@@ -174,9 +176,3 @@ def _carried(machine: Machine, predicate: Lanes) -> Iterator[Lanes]:
     for number, bits in ((word, 32), (byte, 16)):
         lowest = combine(machine, "and", number, literal(1, bits), bits)
         yield as_lanes(compare(machine, "ne", f"b{bits}", lowest, literal(0, bits), False))
-
-
-def _integer_name(operation: str, kind: str) -> str:
-    if operation in ("add", "and", "or", "xor"):
-        return f"{operation}.b{kind[1:]}"
-    return f"{operation}.{kind}"

@@ -19,10 +19,11 @@ from bitwise_core.machine.access import aligned, load_global, read_shared, store
 from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
-from bitwise_core.machine.lanes import Array, Value
+from bitwise_core.machine.lanes import Value
 from bitwise_core.machine.launch import POINTER_SHIFT
 from bitwise_core.machine.pieces import concat, cut
 from bitwise_core.machine.state import Machine, Step
+from bitwise_core.numeric import operation
 from bitwise_nvidia_ptx.literals import pointer_parameters
 from bitwise_nvidia_ptx.opcodes.common import integer_unless_float, type_bits
 
@@ -99,7 +100,7 @@ def address_of(machine: Machine, operand: Operand) -> Value:
     if operand.offset:
         bits = L.width(value)
         offset = np.full((1, 1), operand.offset & ((1 << bits) - 1), dtype=L.UNSIGNED[bits])
-        return machine.domain.integer(f"add.b{bits}", [value, offset], bits, np.add, gathers=True)
+        return machine.domain.integer(operation(f"add.b{bits}"), [value, offset])
     return value
 
 
@@ -176,14 +177,14 @@ def extended(machine: Machine, value: Value, bits: int, width: int, signed: bool
     if width == bits:
         return value
 
-    def evaluate(a: Array) -> Array:
-        wide: Array = a.view(f"int{bits}").astype(f"int{width}").view(L.UNSIGNED[width])
-        return wide
-
-    if isinstance(value, np.ndarray):
-        return evaluate(value) if signed else value.astype(L.UNSIGNED[width])
+    if isinstance(value, np.ndarray) and not signed:
+        return value.astype(L.UNSIGNED[width])
     if signed:
-        return machine.domain.integer(f"convert.s{width}.s{bits}", [value], width, evaluate)
+        extension = operation(f"convert.b{width}.s{bits}")
+        if isinstance(value, np.ndarray):
+            assert extension.function is not None
+            return extension.function(value)
+        return machine.domain.integer(extension, [value])
     fill: list[Value] = []
     left = width - bits
     while left:
@@ -221,7 +222,7 @@ def _load_one(
     if known is None:
         if offset:
             amount = np.full((1, 1), offset, dtype=np.uint64)
-            address = machine.domain.integer("add.b64", [address, amount], 64, np.add, gathers=True)
+            address = machine.domain.integer(operation("add.b64"), [address, amount])
         return machine.memory.gather(address, bits, machine.mask, line, buffers_of(machine, pointers()))
     where = known.astype(np.uint64, copy=False)
     where = where + np.uint64(offset) if offset else where

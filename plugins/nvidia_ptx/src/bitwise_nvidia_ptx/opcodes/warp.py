@@ -11,12 +11,13 @@ import numpy as np
 
 from bitwise_core.asm import Instruction, Operand
 from bitwise_core.machine import lanes as L
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction, named
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.machine.lanes import Array, Value
 from bitwise_core.machine.pieces import take_threads
 from bitwise_core.machine.state import Machine, Step
+from bitwise_core.numeric import Operation
 from bitwise_nvidia_ptx.opcodes.common import write_pair
 
 TABLE = OpcodeTable()
@@ -195,18 +196,16 @@ def elect(instruction: Instruction, context: Context) -> Step:
 def redux(instruction: Instruction, context: Context) -> Step:
     """redux.sync.op.type over a whole warp: operations that are exact in any order."""
     parts = instruction.opcode.split(".")
-    operation, kind = parts[2], parts[-1]
-    if parts[1] != "sync" or operation not in ("add", "min", "max", "and", "or", "xor"):
+    verb, kind = parts[2], parts[-1]
+    if parts[1] != "sync" or verb not in ("add", "min", "max", "and", "or", "xor"):
         raise UnknownInstruction(instruction)
-    if kind == "f32" and operation in ("min", "max"):
-        nan = ".nan" if "NaN" in parts else ""
-        name = f"{operation}{nan}.fp32"
+    if kind == "f32" and verb in ("min", "max"):
+        kind = "nan.fp32" if "NaN" in parts else "fp32"
         if "abs" in parts:
             raise UnknownInstruction(instruction)
-    elif kind in ("u32", "s32", "b32"):
-        name = f"{operation}.b32" if operation in ("add", "and", "or", "xor") else f"{operation}.{kind}"
-    else:
+    elif kind not in ("u32", "s32", "b32"):
         raise UnknownInstruction(instruction)
+    meaning = named(instruction, f"{verb}.{kind}")
     destination, source, members = instruction.operands
     line = instruction.line
 
@@ -218,7 +217,7 @@ def redux(instruction: Instruction, context: Context) -> Step:
         thread = np.arange(machine.threads, dtype=np.int64)[None]
         for distance in (1, 2, 4, 8, 16):
             other = take_threads(value, thread ^ distance) if _varies(value) else value
-            value = _exact(machine, name, kind, value, other)
+            value = _exact(machine, meaning, value, other)
         machine.write(destination, value)
 
     return step
@@ -232,17 +231,11 @@ def _full_warps(machine: Machine) -> bool:
     return bool(((lanes == whole).all(axis=2) | ~lanes.any(axis=2)).all())
 
 
-def _exact(machine: Machine, name: str, kind: str, left: Value, right: Value) -> Value:
-    if kind == "f32":
-        return machine.domain.floating(name, [left, right], 32)
-    verb = name.split(".")[0]
-
-    def evaluate(a: Array, b: Array) -> Array:
-        if verb in ("min", "max"):
-            x, y = (a.view(np.int32), b.view(np.int32)) if kind == "s32" else (a, b)
-            return np.where((x < y) == (verb == "min"), a, b)
-        return {"add": np.add, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[verb](a, b)
-
+def _exact(machine: Machine, meaning: Operation, left: Value, right: Value) -> Value:
+    if meaning.is_float:
+        return machine.domain.floating(meaning, [left, right])
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
-        return evaluate(left, right)
-    return machine.domain.integer(name, [left, right], 32, evaluate, gathers=True)
+        assert meaning.function is not None
+        found: Array = meaning.function(left, right)
+        return found
+    return machine.domain.integer(meaning, [left, right])
