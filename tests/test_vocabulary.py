@@ -12,11 +12,11 @@ import bitwise_nvidia_sm90.plugin
 import bitwise_toy.plugin
 from bitwise_conformance.suite import Suite
 from bitwise_conformance.suite.reading import read_again
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.terms import TermDomain
-from bitwise_core.numeric import Operation, UnknownOperation, operation
-from bitwise_core.tree.nodes import Constant, Node
-from bitwise_core.tree.nodes import Operation as OperationNode
+from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.ir.nodes import Constant, Node
+from bitwise_core.ir.nodes import Operation as OperationNode
+from bitwise_core.numerics import Operation, UnknownOperation, operation
 
 ROOT = Path(__file__).parents[1]
 SUITES = (

@@ -13,9 +13,10 @@ import pytest
 from bitwise_conformance import suite as laws
 from bitwise_conformance.suite import Suite
 from bitwise_conformance.suite.cases import LAWS, every_id
-from bitwise_core.asm import Immediate, Instruction, Module
-from bitwise_core.machine.arch import BitPatterns, Builder, Context, OpcodeTable
-from bitwise_core.machine.instruction_info import (
+from bitwise_core.assembly.module import Immediate, Instruction, Module
+from bitwise_core.execution.architecture import BitSupport, Builder, Context, OpcodeTable
+from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.instruction_info import (
     DESTINATION_FIRST,
     NO_DESTINATION,
     Describe,
@@ -24,10 +25,9 @@ from bitwise_core.machine.instruction_info import (
     Operands,
     described,
 )
-from bitwise_core.machine.state import Machine, Step
-from bitwise_core.machine.terms import TermDomain
-from bitwise_core.mma import FusedSum
-from bitwise_core.numeric import operation
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.numerics import operation
+from bitwise_core.numerics.mma import FusedSum
 from bitwise_toy import plugin
 from toy_plugins import CHANGES, MAC, SAMPLES, TOY1, declared, failing, module, opcode, outcomes
 
@@ -204,9 +204,9 @@ def test_nondeterministic_signatures_are_detected() -> None:
 
 HASHED = """
 from dataclasses import replace
-from bitwise_core.hookspecs import hookimpl
-from bitwise_core.machine.arch import OpcodeTable
-from bitwise_core.numeric import operation
+from bitwise_core.plugins.hookspecs import hookimpl
+from bitwise_core.execution.architecture import OpcodeTable
+from bitwise_core.numerics import operation
 from bitwise_toy.plugin import TOY1
 
 def rcp(instruction, context):
@@ -235,7 +235,7 @@ def test_signatures_that_depend_on_string_hashes_are_detected(tmp_path: Path, mo
 
 def test_a_wrong_matrix_row_is_detected() -> None:
     wrong = replace(MAC, arithmetic=FusedSum(products=2, fraction_bits=23, mantissa_bits=23, rounding="rz"))
-    arch = replace(TOY1, bits=BitPatterns(TOY1.bits.functions if TOY1.bits else {}, (wrong,)))
+    arch = replace(TOY1, bits=BitSupport(TOY1.bits.functions if TOY1.bits else {}, (wrong,)))
     assert failing(Suite(module(arch, units=[wrong]), SAMPLES)) == {
         "test_matrix_unit_vectors",
         "test_bytes",

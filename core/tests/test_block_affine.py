@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitwise_core.engine import block_affine
-from bitwise_core.engine.address_pass import AddressDomain
-from bitwise_core.engine.block_affine import BlockAffine, plain
-from bitwise_core.engine.grid import Column, Grid, Limits, NotSymmetric
-from bitwise_core.machine.lanes import Array
-from bitwise_core.numeric import operation
+from bitwise_core.checker.block_symmetry import block_affine
+from bitwise_core.checker.block_symmetry.address_pass import AddressDomain
+from bitwise_core.checker.block_symmetry.block_affine import BlockAffine, plain
+from bitwise_core.checker.block_symmetry.grid import Column, Grid, Limits, NotSymmetric
+from bitwise_core.execution.values.symbolic_vector import Array
+from bitwise_core.numerics import operation
 
 WIDTHS = {32: np.uint32, 64: np.uint64}
 UFUNCS = [
@@ -128,7 +128,7 @@ def test_nothing_reads_a_separable_by_accident() -> None:
     grid = Grid(np.arange(3), Limits())
     number = BlockAffine(grid, Column(np.arange(3, dtype=np.uint32)), np.zeros((1, 4), dtype=np.uint32))
     functions: tuple[Any, ...] = (bool, int, float, len, list, np.asarray, np.sort, np.sum)
-    for misuse in (*functions, lambda n: n.flat, lambda n: n[0], lambda n: n.meta):
+    for misuse in (*functions, lambda n: n.flat, lambda n: n[0], lambda n: n.flags):
         with pytest.raises(NotSymmetric):
             misuse(number)
 

@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from bitwise_core.assumptions import not_finite
-from bitwise_core.machine.bits import lanewise
-from bitwise_core.machine.finiteness import overflows, step_overflows
-from bitwise_core.mma import multiply_accumulate
-from bitwise_core.mma.spec import MmaSpec
-from bitwise_core.numeric import FLOAT_FORMATS, operation
+from bitwise_core.execution.assumptions import not_finite
+from bitwise_core.execution.domains.bits import lanewise
+from bitwise_core.execution.values.finiteness import overflows, step_overflows
+from bitwise_core.numerics import FLOAT_FORMATS, operation
+from bitwise_core.numerics.mma import multiply_accumulate
+from bitwise_core.numerics.mma.spec import MmaSpec
 
 INFINITY, MINUS, NAN, LARGEST, ONE, ZERO = 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F7FFFFF, 0x3F800000, 0
 
@@ -78,7 +78,7 @@ def test_not_finite(name: str) -> None:
 
 def test_matrix_steps() -> None:
     pytest.importorskip("bitwise_nvidia_sm90", reason="needs rows of a matrix unit")
-    from bitwise_core import registry
+    from bitwise_core.plugins import registry
 
     bits = registry.default().arch("sm_90").bits
     assert bits is not None

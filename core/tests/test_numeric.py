@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bitwise_core.numeric import FLOAT_FORMATS, Unevaluable, native, operation
+from bitwise_core.numerics import FLOAT_FORMATS, Unevaluable, native_floats, operation
 
 
 def test_a_format_row_that_contradicts_itself_is_refused() -> None:
@@ -171,9 +171,9 @@ def test_no_operation_changes_its_operands() -> None:
 
 
 def test_the_processor_is_asked_before_it_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert native.trusted()
-    monkeypatch.setattr(native, "_SMALLEST", 0.0)
-    assert not native.trusted()
+    assert native_floats.trusted()
+    monkeypatch.setattr(native_floats, "_SMALLEST", 0.0)
+    assert not native_floats.trusted()
 
 
 def _signed(value: int, bits: int) -> int:

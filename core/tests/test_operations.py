@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitwise_core.asm import Instruction
-from bitwise_core.machine.arch import BitPatterns, UnknownInstruction, named
-from bitwise_core.numeric import Operation, UnknownOperation, declare, operation, reference, storage, vocabulary
-from bitwise_core.numeric.verbs import FLOAT_VERBS, INTEGER_VERBS
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import BitSupport, UnknownInstruction, named
+from bitwise_core.numerics import Operation, UnknownOperation, declare, operation, reference, storage, vocabulary
+from bitwise_core.numerics.verbs import FLOAT_VERBS, INTEGER_VERBS
 
 NAMES = [name for name in vocabulary() if operation(name).evaluable and not operation(name).architecture]
 EVALUATED = [
@@ -113,9 +113,9 @@ def test_an_architecture_declares_what_is_its_own() -> None:
 
 def test_an_architecture_gives_functions_of_known_names_alone() -> None:
     with pytest.raises(UnknownOperation, match=r"nearest name is 'ex2\.approx\.fp32'"):
-        BitPatterns({"ex2.aprox.fp32": np.negative})
+        BitSupport({"ex2.aprox.fp32": np.negative})
     with pytest.raises(ValueError, match="has an evaluation in the vocabulary"):
-        BitPatterns({"add.rn.fp32": np.add})
+        BitSupport({"add.rn.fp32": np.add})
 
 
 def test_the_page_is_current() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bitwise_core.asm import Register
+from bitwise_core.assembly.module import Register
 from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas, without_debug
 from bitwise_nvidia_ptx.contraction.audit import Audit, attempts, audit, candidates
 from bitwise_nvidia_ptx.contraction.candidates import candidate_pairs

@@ -122,8 +122,8 @@ def _callable(task: Task) -> tuple[Callable[..., Any], tuple[Any, ...], GEMMDesc
 
 def read(task: Task) -> dict[str, Any]:
     """The reconstruction of one callable: its descriptor or the open questions, and whether it equals the reference."""
-    from bitwise_core import registry
-    from bitwise_core.reconstruction import reconstruct_product, reconstruct_sum, same
+    from bitwise_core.plugins import registry
+    from bitwise_core.probing.reconstruction import reconstruct_product, reconstruct_sum, same
 
     start, units = time.monotonic(), registry.default().matrix_units
     found: dict[str, Any] = {"task": task[0], "of": list(task[1])}

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_core.asm import Address, Immediate, Instruction, Operand, Register, Symbol
-from bitwise_core.machine.access import known_address, load_global, store_global
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
-from bitwise_core.machine.lanes import Array
-from bitwise_core.machine.pieces import take_threads
-from bitwise_core.machine.state import Exit, Machine, Step, literal
-from bitwise_core.machine.steps import apply_integer, branch
-from bitwise_core.numeric import operation
+from bitwise_core.assembly.module import Address, Immediate, Instruction, Operand, Register, Symbol
+from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
+from bitwise_core.execution.machine import Exit, Machine, Step, literal
+from bitwise_core.execution.memory.access import known_address, load_global, store_global
+from bitwise_core.execution.opcode_steps import apply_integer, branch
+from bitwise_core.execution.values.packing import take_threads
+from bitwise_core.execution.values.symbolic_vector import Array
+from bitwise_core.numerics import operation
 
 TABLE = OpcodeTable()
 
@@ -131,7 +131,7 @@ def swap(instruction: Instruction, context: Context) -> Step:
 
     def step(machine: Machine) -> None:
         if not machine.active().all():
-            raise Unreadable("a swap runs in part of the block", instruction.line)
+            raise Unsupported("a swap runs in part of the block", instruction.line)
         partner = (np.arange(machine.threads) ^ bits)[None]
         machine.write(destination, take_threads(machine.read_bits(source, 32), partner))
 

@@ -9,8 +9,8 @@ from functools import partial
 
 import numpy as np
 
-from bitwise_core.machine.lanes import Array
-from bitwise_core.numeric import declare
+from bitwise_core.execution.values.symbolic_vector import Array
+from bitwise_core.numerics import declare
 
 ARCHITECTURE = "gfx942"
 

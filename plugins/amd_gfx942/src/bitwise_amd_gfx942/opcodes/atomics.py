@@ -19,23 +19,23 @@ from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK, implicit
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
 from bitwise_amd_gfx942.own_operations import ARCHITECTURE
-from bitwise_core.asm import Instruction, Operand
-from bitwise_core.machine.access import in_a_buffer
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import (
+from bitwise_core.assembly.module import Instruction, Operand
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import (
     DESTINATION_FIRST,
     NO_DESTINATION,
     UPDATED_FIRST,
     Effect,
     InstructionInfo,
 )
-from bitwise_core.machine.lane_hash import term
-from bitwise_core.machine.lanes import UNDETERMINED, Array, Lanes, Value, known_where
-from bitwise_core.machine.launch import POINTER_SHIFT
-from bitwise_core.machine.pieces import as_lanes, cut
-from bitwise_core.machine.state import Machine, Step, both
-from bitwise_core.numeric import Operation, operation
+from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.machine import Machine, Step, conjunction
+from bitwise_core.execution.memory.access import in_a_buffer
+from bitwise_core.execution.values.packing import as_symbolic_vector, extract
+from bitwise_core.execution.values.symbolic_vector import NONDETERMINISTIC, Array, SymbolicVector, Value, constant_mask
+from bitwise_core.execution.values.term_hash import term
+from bitwise_core.numerics import Operation, operation
 
 TABLE = Table()
 
@@ -159,7 +159,7 @@ def _to_buffer(instruction: Instruction, meaning: Operation, count: int, returns
         place, value = find(machine), value_of(machine)
         outer = machine.mask, machine.condition
         if place.condition is not None:
-            machine.condition = both(machine.domain, machine.condition, place.condition)
+            machine.condition = conjunction(machine.domain, machine.condition, place.condition)
         try:
             known = machine.known(place.offset)
             if known is not None:
@@ -168,7 +168,7 @@ def _to_buffer(instruction: Instruction, meaning: Operation, count: int, returns
             if known is None:
                 machine.mask = _not_beyond(machine, place)
             if known is None and (place.bound < _WHOLE).any():
-                raise Unreadable("an atomic operation at an offset that depends on data may lie out of bounds", line)
+                raise Unsupported("an atomic operation at an offset that depends on data may lie out of bounds", line)
             if known is None or machine.condition is not None:
                 address = plus(machine, place.base, unsigned(place.offset))
                 _contribute(machine, meaning, address, value, count, line, _buffers(place))
@@ -184,9 +184,9 @@ def _to_buffer(instruction: Instruction, meaning: Operation, count: int, returns
 def _not_beyond(machine: Machine, place: Place) -> Array | None:
     """The active lanes, less those at a known offset out of bounds: compilers put lanes that shall not act there."""
     offset = place.offset
-    if not isinstance(offset, Lanes):
+    if not isinstance(offset, SymbolicVector):
         return machine.mask
-    known = known_where(offset)
+    known = constant_mask(offset)
     if known is False:
         return machine.mask
     inside: Array = np.logical_not(known & (offset.words[0] >= place.bound.astype(np.uint64)))
@@ -207,13 +207,13 @@ def _returning(target: Operand | None, bits: int, instruction: Instruction) -> C
     line = instruction.line
 
     def finish(machine: Machine) -> None:
-        write(machine, term(max(32, bits), f"old value at line {line}", [], UNDETERMINED))
+        write(machine, term(max(32, bits), f"old value at line {line}", [], NONDETERMINISTIC))
 
     return finish
 
 
 def _parts(value: Value, bits: int, count: int) -> Sequence[Value]:
-    return [cut(value, bits * each, bits) for each in range(count)] if count > 1 else [value]
+    return [extract(value, bits * each, bits) for each in range(count)] if count > 1 else [value]
 
 
 def _add(machine: Machine, meaning: Operation, address: Array, value: Value, count: int, line: int) -> None:
@@ -236,5 +236,5 @@ def _contribute(
     shape = (machine.blocks, machine.threads)
     parts: list[Value] = [address, *_parts(value, meaning.bits, count)]
     if machine.condition is not None:
-        parts.append(as_lanes(machine.condition))
+        parts.append(as_symbolic_vector(machine.condition))
     machine.memory.contribute(meaning, parts, machine.mask, shape, line, buffers)

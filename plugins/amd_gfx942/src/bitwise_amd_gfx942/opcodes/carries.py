@@ -13,14 +13,14 @@ from bitwise_amd_gfx942.opcodes.scalar_logic import as_set, pair
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
 from bitwise_amd_gfx942.opcodes.vector_integers import total
 from bitwise_amd_gfx942.opcodes.wide_sums import high_sum, low_sum
-from bitwise_core.asm import Instruction
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Pieces
-from bitwise_core.machine.pieces import concat, cut
-from bitwise_core.machine.state import Machine, Step
-from bitwise_core.machine.steps import apply_integer
-from bitwise_core.numeric import operation
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.packing import concat, extract
+from bitwise_core.execution.values.symbolic_vector import PackedVector
+from bitwise_core.execution.values.term_hash import poison
+from bitwise_core.numerics import operation
 
 TABLE = Table()
 
@@ -89,11 +89,11 @@ def multiply_add(instruction: Instruction, context: Context) -> Step:
         values = values_seen(machine, readers, instruction.operands)
         found = apply_integer(machine, product, values[:2])
         result = total(machine, found, values[2], 64)
-        if isinstance(values[2], Pieces):
+        if isinstance(values[2], PackedVector):
             # The compiler leaves the addend's high word unwritten where it needs the low word of the sum alone.
-            words = [cut(found, 0, 32), cut(values[2], 0, 32)]
+            words = [extract(found, 0, 32), extract(values[2], 0, 32)]
             low = apply_integer(machine, operation("add.b32"), words)
-            result = concat([low, cut(result, 32, 32)])
+            result = concat([low, extract(result, 32, 32)])
         # The carry of signed numbers is not stated here: whoever reads it reads what nothing wrote.
         carries = poison(1) if is_signed else apply_integer(machine, overflow, [found, values[2]])
         put_set(machine, out, carries)

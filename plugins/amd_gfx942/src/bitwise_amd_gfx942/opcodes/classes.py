@@ -12,13 +12,13 @@ import numpy as np
 from bitwise_amd_gfx942.opcodes.constants import BITS
 from bitwise_amd_gfx942.opcodes.sources import changed_sign
 from bitwise_amd_gfx942.own_operations import ARCHITECTURE
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.comparisons import compare_as_floats
-from bitwise_core.machine.lanes import Lanes, Value
-from bitwise_core.machine.pieces import as_lanes
-from bitwise_core.machine.state import Machine, literal
-from bitwise_core.machine.steps import apply_integer
-from bitwise_core.numeric import operation
+from bitwise_core.execution.machine import Machine, literal
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.comparisons import compare_as_floats
+from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
+from bitwise_core.numerics import operation
 
 _CLASSES = (
     "signalling NaN", "quiet NaN", "-infinity", "-normal", "-subnormal", "-0", "+0", "+subnormal", "+normal",
@@ -31,13 +31,13 @@ _MANTISSA = {16: 10, 32: 23, 64: 52}
 def of_class(machine: Machine, kind: str, value: Value, mask: Value) -> Value:
     """Whether numbers of a format are of the classes whose bits the mask has set."""
     bits = BITS[kind]
-    if isinstance(value, Lanes) and isinstance(mask, np.ndarray) and mask.size == 1:
+    if isinstance(value, SymbolicVector) and isinstance(mask, np.ndarray) and mask.size == 1:
         asked = int(mask.flat[0]) & (1 << len(_CLASSES)) - 1
-        if bool(np.all(L.has(value, L.NOT_NEGATIVE))):
+        if bool(np.all(L.has_flag(value, L.NOT_NEGATIVE))):
             asked &= ~_NEGATIVE
         elif asked & _NEGATIVE and asked & _NEGATIVE == _mirrored(asked) & _NEGATIVE:
             value, asked = changed_sign(machine, operation(f"abs.{kind}"), value), asked & ~_NEGATIVE
-        if asked == _FINITE and bool(np.all(L.has(as_lanes(value), L.NOT_NEGATIVE))):
+        if asked == _FINITE and bool(np.all(L.has_flag(as_symbolic_vector(value), L.NOT_NEGATIVE))):
             infinity = ((1 << bits - 1 - _MANTISSA[bits]) - 1) << _MANTISSA[bits]
             return compare_as_floats(machine, "ne", kind, value, literal(infinity, bits))
         mask = literal(asked, 32)

@@ -14,16 +14,16 @@ from bitwise_amd_gfx942.opcodes.floating import output, perform, quieted
 from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.lanewise import Compute, lanewise
 from bitwise_amd_gfx942.opcodes.outputs import overflow
-from bitwise_core.asm import Instruction
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.comparisons import compare_as_floats
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.pieces import choose, concat, cut
-from bitwise_core.machine.state import Machine, Step, literal
-from bitwise_core.machine.steps import apply_integer
-from bitwise_core.numeric import Operation, operation
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
+from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.comparisons import compare_as_floats
+from bitwise_core.execution.values.packing import blend_values, concat, extract
+from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.execution.values.term_hash import poison
+from bitwise_core.numerics import Operation, operation
 
 TABLE = Table()
 
@@ -83,7 +83,7 @@ def number_or_zero(machine: Machine, value: Value, result: Value) -> Value:
     is_number = compare_as_floats(machine, "eq", "fp64", value, value)
     known = machine.known(is_number)
     if known is not None:
-        return choose(known, result, literal(0, 32))
+        return blend_values(known, result, literal(0, 32))
     return machine.domain.select(is_number, result, literal(0, 32))
 
 
@@ -93,7 +93,7 @@ def convert_byte(instruction: Instruction, context: Context) -> Step:
     low, widened = 8 * int(form(instruction.opcode).name[-1]), operation("convert.fp32.u8")
 
     def compute(machine: Machine, value: Value) -> Value:
-        return perform(machine, widened, [cut(value, low, 8)])
+        return perform(machine, widened, [extract(value, low, 8)])
 
     return lanewise(instruction, ("b32",), 32, compute)
 
@@ -185,7 +185,7 @@ def saturate_pair(instruction: Instruction, context: Context) -> Step:
     clamped = operation("convert.sat.u8.s16")
 
     def compute(machine: Machine, value: Value) -> Value:
-        parts = [apply_integer(machine, clamped, [cut(value, low, 16)]) for low in (0, 16)]
+        parts = [apply_integer(machine, clamped, [extract(value, low, 16)]) for low in (0, 16)]
         return concat([*parts, poison(16, "the high half of a pair of bytes")])
 
     return lanewise(instruction, ("b32",), 32, compute)

@@ -19,13 +19,13 @@ from bitwise_amd_gfx942.opcodes.outputs import overflow
 from bitwise_amd_gfx942.opcodes.scalar_logic import as_set, pair
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
 from bitwise_amd_gfx942.output_functions import all_ones
-from bitwise_core.asm import Instruction, Register, Vector
-from bitwise_core.machine.arch import Context
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.state import Machine, Step
-from bitwise_core.numeric import operation
+from bitwise_core.assembly.module import Instruction, Register, Vector
+from bitwise_core.execution.architecture import Context
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.execution.values.term_hash import poison
+from bitwise_core.numerics import operation
 
 TABLE = Table()
 _KINDS = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}

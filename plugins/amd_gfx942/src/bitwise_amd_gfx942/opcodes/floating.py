@@ -20,17 +20,17 @@ from bitwise_amd_gfx942.opcodes.lanewise import Compute, lanewise
 from bitwise_amd_gfx942.opcodes.outputs import CLAMP, OMOD, factor_of, overflow, saturated, saturation
 from bitwise_amd_gfx942.opcodes.roots import note_large
 from bitwise_amd_gfx942.opcodes.roundings import between_bounds, note_extreme, same_value
-from bitwise_core.asm import Instruction
-from bitwise_core.assumptions import FINITE
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, UPDATED_FIRST, Effect
-from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
-from bitwise_core.machine.pieces import as_lanes, choose, concat
-from bitwise_core.machine.state import Machine, Step
-from bitwise_core.numeric import Operation, operation
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.assumptions import FINITE
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, UPDATED_FIRST, Effect
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat
+from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
+from bitwise_core.execution.values.term_hash import poison
+from bitwise_core.numerics import Operation, operation
 
 TABLE = Table()
 
@@ -59,8 +59,8 @@ def _of_candidates(machine: Machine, meaning: Operation, values: Sequence[Value]
     if meaning.function is None:
         return None
 
-    def data() -> Lanes:
-        return as_lanes(machine.domain.floating(meaning, [as_lanes(each) for each in values]))
+    def data() -> SymbolicVector:
+        return as_symbolic_vector(machine.domain.floating(meaning, [as_symbolic_vector(each) for each in values]))
 
     found: Value | None = applied(values, meaning.function, data)
     return found
@@ -68,10 +68,10 @@ def _of_candidates(machine: Machine, meaning: Operation, values: Sequence[Value]
 
 def quieted(value: Value) -> Value:
     """The value of an operation, marked as no signalling NaN."""
-    if isinstance(value, Lanes):
-        return L.flagged(value, L.QUIET)
-    if isinstance(value, Pieces) and isinstance(value.parts[-1], Lanes):
-        return concat([*value.parts[:-1], L.flagged(value.parts[-1], L.QUIET)])
+    if isinstance(value, SymbolicVector):
+        return L.with_flags(value, L.QUIET)
+    if isinstance(value, PackedVector) and isinstance(value.parts[-1], SymbolicVector):
+        return concat([*value.parts[:-1], L.with_flags(value.parts[-1], L.QUIET)])
     return value
 
 
@@ -84,23 +84,23 @@ def quiet_where(value: Value) -> bool | Array:
         infinity, quiet = ((1 << bits - 1 - mantissa) - 1) << mantissa, 1 << mantissa - 1
         found: Array = (size <= value.dtype.type(infinity)) | ((value & value.dtype.type(quiet)) != 0)
         return found
-    if isinstance(value, Pieces):
+    if isinstance(value, PackedVector):
         # The high half of an fp32 that a bf16 made has its exponent and its quiet bit.
         low, high = value.parts[0], value.parts[-1]
         halves = len(value.parts) == 2 and L.width(low) == L.width(high) == 16
-        if halves and isinstance(high, Lanes) and isinstance(low, np.ndarray) and not low.any():
+        if halves and isinstance(high, SymbolicVector) and isinstance(low, np.ndarray) and not low.any():
             return _quiet_lanes(high, widens=True)
-        return _quiet_lanes(as_lanes(value))
-    return False if L.other_form(value) is not None else _quiet_lanes(value)
+        return _quiet_lanes(as_symbolic_vector(value))
+    return False if L.lazy_integers(value) is not None else _quiet_lanes(value)
 
 
-def _quiet_lanes(value: Lanes, *, widens: bool = False) -> bool | Array:
+def _quiet_lanes(value: SymbolicVector, *, widens: bool = False) -> bool | Array:
     """The same of lanes; `widens` says that they are the high half of an fp32 whose low half is zero."""
-    quiet = L.has(value, L.QUIET)
-    known = L.known_where(value)
+    quiet = L.has_flag(value, L.QUIET)
+    known = L.constant_mask(value)
     if quiet is True or known is False:
         return quiet
-    numbers = L.numbers_of(value)
+    numbers = L.constants_of(value)
     if widens:
         numbers = numbers.astype(np.uint32) << np.uint32(16)
     return quiet | (known & quiet_where(numbers))
@@ -235,8 +235,8 @@ def where_quiet(machine: Machine, values: Sequence[Value], plain: Callable[[], V
     finite = machine.domain.assumes(FINITE)  # then what is loaded or computed is no NaN
     for each in values:
         here = quiet_where(each)
-        if finite and not isinstance(each, np.ndarray) and L.other_form(each) is None:
-            here = np.logical_or(here, np.logical_not(L.known_where(as_lanes(each))))
+        if finite and not isinstance(each, np.ndarray) and L.lazy_integers(each) is None:
+            here = np.logical_or(here, np.logical_not(L.constant_mask(as_symbolic_vector(each))))
         quiet = np.logical_and(quiet, here)
     acts = quiet if machine.mask is None else quiet | ~machine.mask
     if np.all(acts):
@@ -244,7 +244,7 @@ def where_quiet(machine: Machine, values: Sequence[Value], plain: Callable[[], V
     other = perform(machine, meaning, values)
     if not np.any(quiet):
         return other
-    return choose(np.asarray(quiet), plain(), other)
+    return blend_values(np.asarray(quiet), plain(), other)
 
 
 @vector(
@@ -388,8 +388,8 @@ def _reciprocal(meaning: Operation) -> Compute:
             return own()
         try:
             result = own()
-        except Unreadable:  # this domain has no function for it
-            return reciprocal(value, lambda: as_lanes(own()))
-        return result if isinstance(result, np.ndarray) else reciprocal(value, lambda: as_lanes(result))
+        except Unsupported:  # this domain has no function for it
+            return reciprocal(value, lambda: as_symbolic_vector(own()))
+        return result if isinstance(result, np.ndarray) else reciprocal(value, lambda: as_symbolic_vector(result))
 
     return compute

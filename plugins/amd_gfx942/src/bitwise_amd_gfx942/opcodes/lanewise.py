@@ -10,13 +10,13 @@ from bitwise_amd_gfx942.opcodes import exchanges, selected_parts
 from bitwise_amd_gfx942.opcodes.constants import BITS
 from bitwise_amd_gfx942.opcodes.forms import check_modifiers, flags, form
 from bitwise_amd_gfx942.opcodes.sources import Reader, half_writer, reader, writer
-from bitwise_core.asm import Instruction, Modified, Operand, Register
-from bitwise_core.machine.arch import UnknownInstruction
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.pieces import cut
-from bitwise_core.machine.state import Machine, Step
-from bitwise_core.machine.steps import apply_integer
-from bitwise_core.numeric import operation
+from bitwise_core.assembly.module import Instruction, Modified, Operand, Register
+from bitwise_core.execution.architecture import UnknownInstruction
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.packing import extract
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.numerics import operation
 
 _MODIFIERS = ("op_sel", *exchanges.MODIFIERS, *selected_parts.MODIFIERS)
 
@@ -84,7 +84,7 @@ def _high_half(inner: Reader, operand: Operand, kind: str, instruction: Instruct
     whole = reader(operand, "b32", instruction)
 
     def read(machine: Machine) -> Value:
-        return cut(whole(machine), 16, 16)
+        return extract(whole(machine), 16, 16)
 
     if changes:
         raise UnknownInstruction(instruction, "selects half of an operand and changes it, which is not modelled")

@@ -14,15 +14,15 @@ from bitwise_amd_gfx942.opcodes.floating import perform
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, flags, form
 from bitwise_amd_gfx942.opcodes.selected_parts import part_reader
 from bitwise_amd_gfx942.opcodes.sources import Reader, half_writer, reader, word_reader, writer
-from bitwise_core.asm import Instruction, Register
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.pieces import concat, cut
-from bitwise_core.machine.state import Machine, Step
-from bitwise_core.numeric import Operation, operation
+from bitwise_core.assembly.module import Instruction, Register
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.values.packing import concat, extract
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.execution.values.term_hash import poison
+from bitwise_core.numerics import Operation, operation
 
 TABLE = Table()
 
@@ -35,7 +35,7 @@ def _lenient(read: Reader) -> Reader:
     def found(machine: Machine) -> Value:
         try:
             return read(machine)
-        except Unreadable:
+        except Unsupported:
             return poison(32, "a set of lanes as a number")
 
     return found
@@ -88,7 +88,7 @@ def narrow_by_chance(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         byte = machine.domain.floating(meaning, [each(machine) for each in readers])
         kept = old(machine)
-        write(machine, concat([byte if each == place else cut(kept, 8 * each, 8) for each in range(4)]))
+        write(machine, concat([byte if each == place else extract(kept, 8 * each, 8) for each in range(4)]))
 
     return step
 
@@ -115,7 +115,7 @@ def widen(instruction: Instruction, context: Context) -> Step:
 
     def step(machine: Machine) -> None:
         value = read(machine)
-        parts = [cut(value, low, 8) for low in range(0, 8 * count, 8)] if count > 1 else [value]
+        parts = [extract(value, low, 8) for low in range(0, 8 * count, 8)] if count > 1 else [value]
         write(machine, concat([perform(machine, meaning, [each]) for each in parts]))
 
     return step

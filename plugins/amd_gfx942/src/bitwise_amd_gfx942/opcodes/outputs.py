@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from bitwise_amd_gfx942.modes import clamps_overflow, mode_of
 from bitwise_amd_gfx942.opcodes.forms import form
-from bitwise_core.asm import Instruction
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.state import Machine
-from bitwise_core.numeric import Operation, operation
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.numerics import Operation, operation
 
 CLAMP = "clamp"
 OMOD = ("mul", "div")

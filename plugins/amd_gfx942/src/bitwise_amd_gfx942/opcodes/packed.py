@@ -20,14 +20,14 @@ from bitwise_amd_gfx942.opcodes.lanewise import Compute, integer
 from bitwise_amd_gfx942.opcodes.outputs import CLAMP, saturated, saturation
 from bitwise_amd_gfx942.opcodes.sources import Reader, changed_sign, half_writer, reader, writer
 from bitwise_amd_gfx942.opcodes.vector_integers import by_low_bits, of_two
-from bitwise_core.asm import Immediate, Instruction, Modified, Operand
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.pieces import concat, cut
-from bitwise_core.machine.state import Machine, Step, literal
-from bitwise_core.machine.terms import TermDomain
-from bitwise_core.numeric import operation
+from bitwise_core.assembly.module import Immediate, Instruction, Modified, Operand
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
+from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.values.packing import concat, extract
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.numerics import operation
 
 TABLE = Table()
 
@@ -83,7 +83,7 @@ def _half(operand: Operand, kind: str, high: bool, instruction: Instruction) -> 
         return lambda machine: constant
     whole = reader(operand, f"b{2 * bits}", instruction)
     low = bits if high else 0
-    return lambda machine: cut(whole(machine), low, bits)
+    return lambda machine: extract(whole(machine), low, bits)
 
 
 def _negated(read: Reader, kind: str, bits: int) -> Reader:
@@ -212,7 +212,7 @@ def _mixed(operand: Operand, half: bool, high: bool, instruction: Instruction) -
         low = 16 if high else 0
 
         def narrow(machine: Machine) -> Value:
-            return cut(whole(machine), low, 16)
+            return extract(whole(machine), low, 16)
 
     signs = [operation(f"{change}.fp32") for change in changes]
 

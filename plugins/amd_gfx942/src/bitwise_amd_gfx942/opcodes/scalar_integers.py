@@ -16,19 +16,19 @@ from bitwise_amd_gfx942.opcodes.scalar_values import compared, decided, integer,
 from bitwise_amd_gfx942.opcodes.sources import reader
 from bitwise_amd_gfx942.opcodes.wide_sums import high_sum, low_sum
 from bitwise_amd_gfx942.registers import SCC
-from bitwise_core.asm import Instruction
-from bitwise_core.machine.arch import Context
-from bitwise_core.machine.comparisons import compare_as_integers
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, UPDATED_FIRST, Effect, InstructionInfo
-from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.logic import combine
-from bitwise_core.machine.pieces import choose, concat, cut
-from bitwise_core.machine.shifts import shifted
-from bitwise_core.machine.state import Machine, Step, literal
-from bitwise_core.machine.steps import apply_integer
-from bitwise_core.numeric import operation
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import Context
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, UPDATED_FIRST, Effect, InstructionInfo
+from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.comparisons import compare_as_integers
+from bitwise_core.execution.values.logic import combine
+from bitwise_core.execution.values.packing import blend_values, concat, extract
+from bitwise_core.execution.values.shifts import shifted
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.execution.values.term_hash import poison
+from bitwise_core.numerics import operation
 
 TABLE = Table()
 
@@ -78,10 +78,10 @@ def add_with_carry(instruction: Instruction, context: Context) -> Step:
 
 
 def condition_code(machine: Machine) -> Value:
-    """The scalar condition code.  Raises Unreadable where nothing has set it."""
+    """The scalar condition code.  Raises Unsupported where nothing has set it."""
     found = machine.registers.get(SCC)
     if found is None:
-        raise Unreadable("the scalar condition code is looked at before it is set")
+        raise Unsupported("the scalar condition code is looked at before it is set")
     return found
 
 
@@ -109,7 +109,7 @@ def extremum(instruction: Instruction, context: Context) -> Step:
         equal = machine.known(compare_as_integers(machine, "eq", "b32", left, right))
         if equal is None:
             return poison(1, "which of two sources was taken")
-        return choose(equal, poison(1, "which of two equal sources was taken"), found) if equal.any() else found
+        return blend_values(equal, poison(1, "which of two equal sources was taken"), found) if equal.any() else found
 
     return scalar(instruction, context, ("b32", "b32"), 32, compute, condition)
 
@@ -254,7 +254,7 @@ def sign_extend(instruction: Instruction, context: Context) -> Step:
     extension = operation(f"convert.b32.s{bits}")
 
     def compute(machine: Machine, value: Value) -> Value:
-        return apply_integer(machine, extension, [cut(value, 0, bits)])
+        return apply_integer(machine, extension, [extract(value, 0, bits)])
 
     return scalar(instruction, context, ("b32",), 32, compute)
 
@@ -268,7 +268,7 @@ def pack(instruction: Instruction, context: Context) -> Step:
     lows = [16 if each == "h" else 0 for each in which]
 
     def compute(machine: Machine, left: Value, right: Value) -> Value:
-        return concat([cut(left, lows[0], 16), cut(right, lows[1], 16)])
+        return concat([extract(left, lows[0], 16), extract(right, lows[1], 16)])
 
     return scalar(instruction, context, ("b32", "b32"), 32, compute)
 

@@ -25,14 +25,14 @@ from bitwise_amd_gfx942.registers import (
     write_set,
 )
 from bitwise_amd_gfx942.sets import logic, other_set
-from bitwise_core.asm import Immediate, Instruction, Operand, Register, Vector
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, InstructionInfo
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.logic import combine
-from bitwise_core.machine.state import Machine, Step, literal
-from bitwise_core.machine.steps import apply_integer
-from bitwise_core.numeric import operation
+from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register, Vector
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, InstructionInfo
+from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.logic import combine
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.numerics import operation
 
 TABLE = Table()
 

@@ -14,21 +14,21 @@ from bitwise_amd_gfx942.opcodes.scalar_integers import condition_code
 from bitwise_amd_gfx942.opcodes.scalar_values import decided, integer, scalar
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
 from bitwise_amd_gfx942.registers import write_scc
-from bitwise_core.asm import Immediate, Instruction
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.comparisons import compare_as_integers
-from bitwise_core.machine.instruction_info import (
+from bitwise_core.assembly.module import Immediate, Instruction
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.instruction_info import (
     DESTINATION_FIRST,
     NO_DESTINATION,
     UPDATED_FIRST,
     Effect,
     InstructionInfo,
 )
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.pieces import choose, cut
-from bitwise_core.machine.state import Machine, Step, invert, literal
-from bitwise_core.machine.steps import apply_integer
-from bitwise_core.numeric import operation
+from bitwise_core.execution.machine import Machine, Step, invert, literal
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.comparisons import compare_as_integers
+from bitwise_core.execution.values.packing import blend_values, extract
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.numerics import operation
 
 TABLE = Table()
 
@@ -88,7 +88,7 @@ def compare_bit(instruction: Instruction, context: Context) -> Step:
         size = bits
         if not isinstance(value, np.ndarray) and isinstance(place, np.ndarray) and place.size == 1:
             low = int(place.flat[0]) % bits & ~7  # one byte decides: what lies beside it does not matter
-            value, place, size = cut(value, low, 8), literal(int(place.flat[0]) & 7, 32), 8
+            value, place, size = extract(value, low, 8), literal(int(place.flat[0]) & 7, 32), 8
         found = apply_integer(machine, operation(f"bittest.b{size}"), [value, place])
         write_scc(machine, found if wanted else invert(machine.domain, found))
 
@@ -165,4 +165,4 @@ def chosen(machine: Machine, predicate: Value, if_true: Value, if_false: Value) 
         if followed is not None:
             return followed
         return machine.domain.select(predicate, if_true, if_false)
-    return choose(known, if_true, if_false)
+    return blend_values(known, if_true, if_false)

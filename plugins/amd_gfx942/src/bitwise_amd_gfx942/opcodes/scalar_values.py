@@ -10,15 +10,15 @@ from bitwise_amd_gfx942.flow import condition_lives_after
 from bitwise_amd_gfx942.opcodes.forms import check_modifiers
 from bitwise_amd_gfx942.opcodes.sources import is_vector, reader, writer
 from bitwise_amd_gfx942.registers import of_wave, per_wave, write_scc
-from bitwise_core.asm import Instruction
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.comparisons import compare_as_integers
-from bitwise_core.machine.lanes import Lanes, Value, width
-from bitwise_core.machine.logic import combine
-from bitwise_core.machine.pieces import take_threads
-from bitwise_core.machine.state import Machine, Step, literal
-from bitwise_core.machine.steps import apply_integer
-from bitwise_core.numeric import operation
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.comparisons import compare_as_integers
+from bitwise_core.execution.values.logic import combine
+from bitwise_core.execution.values.packing import take_threads
+from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value, width
+from bitwise_core.numerics import operation
 
 Condition = Callable[..., Value]
 """The condition code after an instruction, of the machine, its result and its sources."""
@@ -93,7 +93,7 @@ def decided(name: str) -> Condition:
 
 
 def some_lane(machine: Machine, lanes: Value) -> Value:
-    """Whether a set of lanes has any of its wave's.  Raises Unreadable where that cannot be told."""
+    """Whether a set of lanes has any of its wave's.  Raises Unsupported where that cannot be told."""
     if isinstance(lanes, np.ndarray):
         if lanes.shape[1] == 1:
             return lanes
@@ -113,7 +113,7 @@ def some_lane(machine: Machine, lanes: Value) -> Value:
 def _one_for_all(lanes: Value) -> bool:
     """Whether a predicate is one for all lanes."""
     return (
-        isinstance(lanes, Lanes)
+        isinstance(lanes, SymbolicVector)
         and lanes.words.shape[2] == 1
-        and (isinstance(lanes.meta, int) or lanes.meta.shape[1] == 1)
+        and (isinstance(lanes.flags, int) or lanes.flags.shape[1] == 1)
     )

@@ -13,17 +13,17 @@ from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.lanewise import Compute, integer, lanewise
 from bitwise_amd_gfx942.opcodes.roundings import rounding_sum
 from bitwise_amd_gfx942.opcodes.selected_parts import widened_half
-from bitwise_core.asm import Immediate, Instruction
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.machine.lanes import Lanes, Pieces, Value
-from bitwise_core.machine.logic import combine
-from bitwise_core.machine.pieces import concat, cut
-from bitwise_core.machine.shifts import shifted
-from bitwise_core.machine.state import Machine, Step, literal
-from bitwise_core.machine.steps import apply_integer
-from bitwise_core.numeric import operation
+from bitwise_core.assembly.module import Immediate, Instruction
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
+from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.logic import combine
+from bitwise_core.execution.values.packing import concat, extract
+from bitwise_core.execution.values.shifts import shifted
+from bitwise_core.execution.values.symbolic_vector import PackedVector, SymbolicVector, Value
+from bitwise_core.numerics import operation
 
 TABLE = Table()
 
@@ -148,7 +148,7 @@ def shift(instruction: Instruction, context: Context) -> Step:
         if bits == 16:
             amount = concat([amount, literal(0, 16)])
         if verb == "ashrrev" and bits == 32 and is_number(amount, 16) and _has_halves(value):
-            return widened_half(machine, cut(value, 16, 16))
+            return widened_half(machine, extract(value, 16, 16))
         return by_low_bits(machine, "shl" if verb == "lshlrev" else "shr", value, amount, bits, verb == "ashrrev")
 
     return lanewise(instruction, ("b16" if bits == 16 else "b32", f"b{bits}"), bits, compute)
@@ -161,12 +161,12 @@ def is_number(value: Value, number: int) -> bool:
 
 def _has_halves(value: Value) -> bool:
     """Whether a value is made of halves, or was loaded: then its high half is what it is without the low one."""
-    if isinstance(value, Pieces):
+    if isinstance(value, PackedVector):
         return True
-    if not isinstance(value, Lanes) or L.other_form(value) is not None:
+    if not isinstance(value, SymbolicVector) or L.lazy_integers(value) is not None:
         return False
-    form = value.meta & L.FORM
-    return bool(np.all((form == L.LEAF) | (form == L.KNOWN)))
+    form = value.flags & L.FORM
+    return bool(np.all((form == L.LOAD) | (form == L.CONST)))
 
 
 def by_low_bits(machine: Machine, root: str, value: Value, amount: Value, bits: int, is_signed: bool = False) -> Value:

@@ -15,16 +15,16 @@ from bitwise_amd_gfx942.opcodes.lanewise import integer, lanewise
 from bitwise_amd_gfx942.opcodes.selected_parts import widened, widened_half
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
 from bitwise_amd_gfx942.opcodes.vector_integers import total
-from bitwise_core.asm import Immediate, Instruction, Modified
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect, Operands
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.logic import combine
-from bitwise_core.machine.pieces import choose, concat, cut
-from bitwise_core.machine.shifts import shifted
-from bitwise_core.machine.state import Machine, Step, literal
-from bitwise_core.machine.steps import apply_integer
-from bitwise_core.numeric import operation
+from bitwise_core.assembly.module import Immediate, Instruction, Modified
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect, Operands
+from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.logic import combine
+from bitwise_core.execution.values.packing import blend_values, concat, extract
+from bitwise_core.execution.values.shifts import shifted
+from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.numerics import operation
 
 TABLE = Table()
 
@@ -83,7 +83,7 @@ def insert(instruction: Instruction, context: Context) -> Step:
 
 
 @vector(TABLE, "v_bfe_u32", "v_bfe_i32", operands=DESTINATION_FIRST, effects=Effect.NONE)
-def extract(instruction: Instruction, context: Context) -> Step:
+def bit_field_extract(instruction: Instruction, context: Context) -> Step:
     """A field by its offset and width, the lowest 5 bits of the other sources."""
     is_signed = form(instruction.opcode).name.endswith("i32")
 
@@ -100,7 +100,7 @@ def extract(instruction: Instruction, context: Context) -> Step:
                 return moved
             return combine(machine, "and", moved, literal((1 << size) - 1, 32), 32)
         if low == 0 and size in (8, 16):
-            low_bits = cut(value, 0, size)
+            low_bits = extract(value, 0, size)
             return widened(machine, low_bits, size, 32, True) if size == 8 else widened_half(machine, low_bits)
         return compute(machine, value, offset, count)
 
@@ -156,9 +156,9 @@ def cut_bytes(words: list[Value], places: list[int]) -> Value:
     parts: list[Value] = []
     for low, high in ((places[0], places[1]), (places[2], places[3])):
         if high == low + 1 and low % 2 == 0:
-            parts.append(cut(words[low // 4], 8 * (low % 4), 16))
+            parts.append(extract(words[low // 4], 8 * (low % 4), 16))
         else:
-            parts.extend(cut(words[byte // 4], 8 * (byte % 4), 8) for byte in (low, high))
+            parts.extend(extract(words[byte // 4], 8 * (byte % 4), 8) for byte in (low, high))
     return concat(parts)
 
 
@@ -178,7 +178,7 @@ def permute(instruction: Instruction, context: Context) -> Step:
                     found = None
                     break
                 picked = _picked([low, high], places)
-                found = picked if found is None else choose(known == each, picked, found)
+                found = picked if found is None else blend_values(known == each, picked, found)
             if found is not None:
                 return found
         return apply_integer(machine, permutation, [high, low, selector])

@@ -31,9 +31,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bitwise_core.asm import Module
-from bitwise_core.machine.arch import ContractionAudit, OpcodeTable
-from bitwise_core.machine.domain import Unreadable
+from bitwise_core.assembly.module import Module
+from bitwise_core.execution.architecture import ContractionAudit, OpcodeTable
+from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_nvidia_ptx.assembler import NO_FUSION, AssemblyFailed, Ptxas, PtxasNotFound, code_digest
 from bitwise_nvidia_ptx.contraction.candidates import Pair, candidate_pairs
 from bitwise_nvidia_ptx.contraction.choices import Fusion, choices
@@ -110,15 +110,17 @@ class _Outcome:
 
 
 def audit_contraction(opcodes: OpcodeTable, module: Module, text: str, entry: str | None) -> ContractionAudit:
-    """See `Arch.audit_contraction`: all functions of the module are audited together.  Raises Unreadable."""
+    """See `Arch.audit_contraction`: all functions of the module are audited together.  Raises Unsupported."""
     try:
         found = audit(module, text, opcodes, arch=module.target)
     except PtxasNotFound as error:
-        raise Unreadable(f"products may be fused into sums, and no assembler is found to audit that: {error}") from None
+        raise Unsupported(
+            f"products may be fused into sums, and no assembler is found to audit that: {error}"
+        ) from None
     except AssemblyFailed as error:
-        raise Unreadable(f"the assembler refuses the text: {error}") from None
+        raise Unsupported(f"the assembler refuses the text: {error}") from None
     if not found.resolved:
-        raise Unreadable(found.reason)
+        raise Unsupported(found.reason)
     if found.method is Method.NO_CANDIDATES:
         return ContractionAudit(found.rewriting.module, "no product can be fused into a sum")
     return ContractionAudit(found.rewriting.module, f"{found.method} ({found.ptxas_version})")

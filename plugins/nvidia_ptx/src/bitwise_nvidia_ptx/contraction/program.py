@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from bitwise_core.asm import (
+from bitwise_core.assembly.module import (
     Address,
     Guard,
     Immediate,
@@ -19,7 +19,7 @@ from bitwise_core.asm import (
     parts,
     symbols_of,
 )
-from bitwise_core.machine.arch import OpcodeTable
+from bitwise_core.execution.architecture import OpcodeTable
 from bitwise_nvidia_ptx.inner_blocks import spelling
 
 FLOAT_TYPES = frozenset({"f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64"})

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bitwise_core.asm import Instruction, Register
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.instruction_info import Effect, InstructionInfo
-from bitwise_core.machine.state import Machine, Step
-from bitwise_core.machine.steps import apply_integer
-from bitwise_core.numeric import operation
+from bitwise_core.assembly.module import Instruction, Register
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.instruction_info import Effect, InstructionInfo
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.numerics import operation
 
 CARRY = Register("%carry flag")
 """The condition code's carry, kept as a predicate."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bitwise_core.asm import Instruction, Operand, Paired
-from bitwise_core.machine.arch import UnknownInstruction
-from bitwise_core.machine.instruction_info import Effect
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.pieces import concat, cut
-from bitwise_core.machine.state import Machine, Step
-from bitwise_core.machine.steps import apply_integer
-from bitwise_core.numeric import Operation
+from bitwise_core.assembly.module import Instruction, Operand, Paired
+from bitwise_core.execution.architecture import UnknownInstruction
+from bitwise_core.execution.instruction_info import Effect
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.packing import concat, extract
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.numerics import Operation
 
 FORMATS = {"f64": "fp64", "f32": "fp32", "f16": "fp16", "bf16": "bf16", "e4m3": "e4m3", "e5m2": "e5m2", "tf32": "tf32"}
 """PTX's names of the floating-point formats and core's."""
@@ -82,7 +82,7 @@ def integer_step(instruction: Instruction, operation: Operation, *, packed: int 
             machine.write(destination, apply_integer(machine, operation, values))
             return
         parts = [
-            [cut(value, each * width, width) for value, (_, width) in zip(values, pairs, strict=True)]
+            [extract(value, each * width, width) for value, (_, width) in zip(values, pairs, strict=True)]
             for each in range(packed)
         ]
         machine.write(destination, concat([apply_integer(machine, operation, part) for part in parts]))

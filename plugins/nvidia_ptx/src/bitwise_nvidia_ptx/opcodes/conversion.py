@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_core.asm import Instruction
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction, named
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.pieces import concat, cut
-from bitwise_core.machine.state import Machine, Step
-from bitwise_core.machine.steps import apply_integer
-from bitwise_core.numeric import Operation, operation
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction, named
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import concat, extract
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.numerics import Operation, operation
 from bitwise_nvidia_ptx.opcodes.common import (
     BITS,
     FORMATS,
@@ -95,7 +95,7 @@ def _packed(instruction: Instruction, to: str, source: str, rounding: str | None
 
         def unpack(machine: Machine) -> None:
             value = machine.read_bits(operands[0], width * count)
-            parts = [float_conversion(machine, meaning, cut(value, width * i, width)) for i in range(count)]
+            parts = [float_conversion(machine, meaning, extract(value, width * i, width)) for i in range(count)]
             machine.write(destination, concat(parts))
 
         return unpack
@@ -124,7 +124,7 @@ def _integers(instruction: Instruction, context: Context, to: str, source: str, 
         if isinstance(value, np.ndarray):
             return function(value)
         if bits <= wide and not saturates:
-            return cut(value, 0, bits)
+            return extract(value, 0, bits)
         if not from_signed and not saturates:
             return concat([value, *_zeros(bits - wide)])
         return apply_integer(machine, meaning, [value])
@@ -153,7 +153,7 @@ def _pack(instruction: Instruction, modifiers: list[str], to: str, source: str) 
     def step(machine: Machine) -> None:
         parts = [apply_integer(machine, meaning, [machine.read_bits(each, 32)]) for each in (low, high)]
         if rest:
-            parts.append(cut(machine.read_bits(rest[0], 32), 0, 32 - 2 * bits))
+            parts.append(extract(machine.read_bits(rest[0], 32), 0, 32 - 2 * bits))
         machine.write(destination, concat(parts))
 
     return step

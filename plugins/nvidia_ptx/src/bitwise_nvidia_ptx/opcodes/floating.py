@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bitwise_core.asm import Instruction, Operand
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction, named
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.machine.logic import combine
-from bitwise_core.machine.pieces import concat, cut
-from bitwise_core.machine.state import Machine, Step, literal
-from bitwise_core.numeric import operation
+from bitwise_core.assembly.module import Instruction, Operand
+from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction, named
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
+from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.logic import combine
+from bitwise_core.execution.values.packing import concat, extract
+from bitwise_core.numerics import operation
 from bitwise_nvidia_ptx.literals import known_suffix
 from bitwise_nvidia_ptx.opcodes.common import BITS, FORMATS, PACKED, check_modifiers, integer_step
 from bitwise_nvidia_ptx.opcodes.conversion import TABLE as CONVERSIONS
@@ -42,7 +42,7 @@ def _lanewise(instruction: Instruction, name: str, kind: str, sources: Sequence[
             machine.write(destination, machine.domain.floating(meaning, values, properties))
             return
         parts = [
-            machine.domain.floating(meaning, [cut(value, low, bits) for value in values], properties)
+            machine.domain.floating(meaning, [extract(value, low, bits) for value in values], properties)
             for low in range(0, bits * count, bits)
         ]
         machine.write(destination, concat(parts))

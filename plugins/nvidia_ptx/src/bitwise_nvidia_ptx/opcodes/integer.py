@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_core.asm import Instruction
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction, named
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect, InstructionInfo
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.pieces import as_lanes
-from bitwise_core.machine.shifts import shifted
-from bitwise_core.machine.state import Machine, Step
-from bitwise_core.machine.steps import apply_integer
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction, named
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect, InstructionInfo
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.shifts import shifted
+from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes import floating
 from bitwise_nvidia_ptx.opcodes.carries import with_carry, with_carry_info
 from bitwise_nvidia_ptx.opcodes.common import (
@@ -105,7 +105,7 @@ def _field(instruction: Instruction, name: str) -> Step:
 
     def step(machine: Machine) -> None:
         if any(_above_255(machine.read_bits(each, 32)) for each in places):
-            raise Unreadable("a bit field's position or length is above 255, which PTX leaves open")
+            raise Unsupported("a bit field's position or length is above 255, which PTX leaves open")
         inner(machine)
 
     return step
@@ -117,12 +117,12 @@ def _above_255(value: Value) -> bool:
     def above(number: Array) -> Array:
         return np.greater(number, np.uint32(255))
 
-    special = L.other_form(value)
+    special = L.lazy_integers(value)
     if special is not None:
         found = special.apply([value], above)
         return found is not None and bool(found.any())
-    lanes = as_lanes(value)
-    return bool(np.any(L.known_where(lanes) & above(L.numbers_of(lanes))))
+    lanes = as_symbolic_vector(value)
+    return bool(np.any(L.constant_mask(lanes) & above(L.constants_of(lanes))))
 
 
 @TABLE.opcode("bfe", operands=DESTINATION_FIRST, effects=Effect.INTEGER)

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_core.asm import Immediate, Instruction
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction, named
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.logic import combine
-from bitwise_core.machine.pieces import choose, concat, cut
-from bitwise_core.machine.state import Machine, Step, invert
-from bitwise_core.machine.steps import apply_integer
-from bitwise_core.numeric import operation
+from bitwise_core.assembly.module import Immediate, Instruction
+from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction, named
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
+from bitwise_core.execution.machine import Machine, Step, invert
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.logic import combine
+from bitwise_core.execution.values.packing import blend_values, concat, extract
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.numerics import operation
 from bitwise_nvidia_ptx.opcodes.common import integer_step, type_bits
 
 TABLE = OpcodeTable()
@@ -90,7 +90,7 @@ def permute_bytes(instruction: Instruction, context: Context) -> Step:
                 result = apply_integer(machine, _PERMUTE, values)
                 break
             chosen = _pick(values[0], values[1], int(number))
-            result = chosen if result is None else choose((control & np.uint32(0xFFFF)) == number, chosen, result)
+            result = chosen if result is None else blend_values((control & np.uint32(0xFFFF)) == number, chosen, result)
         assert result is not None
         machine.write(destination, result)
 
@@ -103,7 +103,7 @@ def _pick(left: Value, right: Value, selector: int) -> Value:
     parts: list[Value] = []
     for low, high in ((chosen[0], chosen[1]), (chosen[2], chosen[3])):
         if high == low + 1 and low % 2 == 0:
-            parts.append(cut(left if low < 4 else right, 8 * (low % 4), 16))
+            parts.append(extract(left if low < 4 else right, 8 * (low % 4), 16))
         else:
-            parts.extend(cut(left if byte < 4 else right, 8 * (byte % 4), 8) for byte in (low, high))
+            parts.extend(extract(left if byte < 4 else right, 8 * (byte % 4), 8) for byte in (low, high))
     return concat(parts)
