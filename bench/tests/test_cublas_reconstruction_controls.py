@@ -41,7 +41,7 @@ def test_controls_are_other_computations(family: str) -> None:
 def variants(desc: GEMMDesc) -> list[GEMMDesc]:
     """Descriptors that are written otherwise, some of which compute the same."""
     changes: list[dict[str, Any]] = [{"use_fast_accum": False}, {"path": "mul_add"}]
-    changes.append({"k_loop_step": None, "short_turn": "last"})
+    changes.append({"k_loop_step": None, "short_iteration": "last"})
     zero = Cut(count=1, start="zero")
     changes += [{"k_cuts": (*desc.k_cuts[:place], zero, *desc.k_cuts[place:])} for place in range(len(desc.k_cuts) + 1)]
     for place, cut in enumerate(desc.k_cuts):

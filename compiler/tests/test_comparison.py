@@ -38,11 +38,16 @@ def test_configurations_with_the_same_tree_are_equal() -> None:
     assert (found.outcome, found.scope) == ("equal", "launch")
 
 
-def test_another_order_of_the_sum_is_not_equal_and_has_a_witness() -> None:
+def test_another_order_of_the_sum_is_different_by_a_counterexample() -> None:
     found = compare(row_sum, config(1), config(4), ARGUMENTS, grid=GRID)
-    assert found.outcome != "equal"
-    assert found.witness is not None
-    assert found.witness.element == "Y[0]"
+    assert found.outcome == "different"
+    assert found.divergence is not None
+    assert found.divergence.element == "Y[0]"
+    assert found.counterexample is not None
+
+
+def test_without_a_search_another_order_of_the_sum_is_unproved() -> None:
+    assert compare(row_sum, config(1), config(4), ARGUMENTS, grid=GRID, search_seconds=0).outcome == "unproved"
 
 
 def test_a_partition_has_indices_unknowns_and_failures() -> None:

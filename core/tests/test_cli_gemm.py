@@ -152,7 +152,7 @@ def test_what_is_stored_in_a_line() -> None:
         three_level_chain(3000, "fp16", chunks=100),
         three_level_chain(8, "fp16", chunks=4, span=1),
         GEMMDesc(k=70, left_dtype="fp16", right_dtype="bf16", output_dtype="fp32", path="mul_add", k_loop_step=4,
-                 turn_permutation=(3, 1, 2, 0)),
+                 iteration_permutation=(3, 1, 2, 0)),
         GEMMDesc(k=250, left_dtype="fp16", right_dtype="fp16", output_dtype="fp16", path="fma", k_dropped=10, k_cuts=(
             Cut(count=11, tile=8, groups=(Group(count=4), Group(count=2))), Cut(count=8, merge="halves"))),
     ],
@@ -205,7 +205,7 @@ class Known:
         return Explanation(desc, (f"Measured as {'T' if problem.transpose_b else 'N'}.",))
 
 
-LIKE = ["gemm", "4", "4", "16", "--arch", "toy_1", "--like", "toy:2"]
+TOY2 = ["gemm", "4", "4", "16", "--arch", "toy_1", "--library", "toy:2"]
 
 
 @pytest.fixture
@@ -215,12 +215,12 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_a_library_runs_is_explained(known: None) -> None:
-    done = CliRunner().invoke(app, [*LIKE, "--config", "parts=2"])
+    done = CliRunner().invoke(app, [*TOY2, "--config", "parts=2"])
     assert done.stderr == ""
     assert done.stdout.endswith(
         "gemm(k=16 left_dtype=fp16 right_dtype=fp16 output_dtype=fp16 path=fma k_cuts=[cut(count=2)])\nMeasured as N.\n"
     )
-    found = json.loads(CliRunner().invoke(app, [*LIKE, "--config", '{"parts": 2}', "--dtype", "e4m3", "--json"]).stdout)
+    found = json.loads(CliRunner().invoke(app, [*TOY2, "--config", '{"parts": 2}', "--dtype", "e4m3", "--json"]).stdout)
     assert found["notes"] == ["Measured as T."]
     assert read(found["text"]).output_dtype == "bf16"  # type: ignore[attr-defined]
 
@@ -228,19 +228,19 @@ def test_what_a_library_runs_is_explained(known: None) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([*LIKE, "--records", "/nowhere"], "which algorithm runs for 4 is not known; records: None"),
-        ([*LIKE, "--config", "parts=1,tile=3"], "the configuration lacks parts"),
-        ([*LIKE, "--config", "parts"], "--config parts: give NAME=NUMBER pairs, as algorithm=66, or an object of JSON"),
-        ([*LIKE, "--config", "{"], "--config: this is no JSON (Expecting property name enclosed in double quotes: "
+        ([*TOY2, "--records", "/nowhere"], "which algorithm runs for 4 is not known; records: None"),
+        ([*TOY2, "--config", "parts=1,tile=3"], "the configuration lacks parts"),
+        ([*TOY2, "--config", "parts"], "--config parts: give NAME=NUMBER pairs, as algorithm=66, or an object of JSON"),
+        ([*TOY2, "--config", "{"], "--config: this is no JSON (Expecting property name enclosed in double quotes: "
          "line 1 column 2 (char 1))"),
-        ([*LIKE, "--plan", "split-k"], "--like says itself what is computed: leave --plan, --with and --desc out"),
-        ([*LIKE, "--config", "parts=2", "--transposes", "X"], "--transposes: 'X' is none of NN, NT, TN and TT"),
-        ([*LIKE, "--config", "parts=2", "--dtype", "half"], "there is no floating-point type 'half'; there are fp64, "
+        ([*TOY2, "--plan", "split-k"], "--library says itself what is computed: leave --plan, --with and --desc out"),
+        ([*TOY2, "--config", "parts=2", "--transposes", "X"], "--transposes: 'X' is none of NN, NT, TN and TT"),
+        ([*TOY2, "--config", "parts=2", "--dtype", "half"], "there is no floating-point type 'half'; there are fp64, "
          "fp32, tf32, fp16, bf16, e4m3, e5m2, e4m3fnuz, e5m2fnuz, e2m1, ue8m0"),
-        ([*LIKE[:-1], "toy:3"], "toy 3 on toy_1 is not measured: there are toy:2 on toy_1"),
-        ([*LIKE[:-1], "toy"], "--like takes a library and its version, and --arch where it runs: there are toy:2 on "
+        ([*TOY2[:-1], "toy:3"], "toy 3 on toy_1 is not measured: there are toy:2 on toy_1"),
+        ([*TOY2[:-1], "toy"], "--library takes a library and its version, and --arch where it runs: there are toy:2 on "
          "toy_1"),
-        ([*LIKE[:4], "--config", "parts=2"], "--config is the configuration of a library: name it with --like"),
+        ([*TOY2[:4], "--config", "parts=2"], "--config is the configuration of a library: name it with --library"),
     ],
 )  # fmt: skip
 def test_mistakes_about_libraries(known: None, arguments: list[str], sentence: str) -> None:
@@ -249,7 +249,7 @@ def test_mistakes_about_libraries(known: None, arguments: list[str], sentence: s
 
 
 def test_without_a_plugin_no_library_is_known() -> None:
-    done = CliRunner().invoke(app, LIKE)
+    done = CliRunner().invoke(app, TOY2)
     assert (done.exit_code, done.stdout, done.stderr) == (
         2, "", "bitwise: toy 2 on toy_1 is not measured: no installed plugin knows a library's products\n"
     )  # fmt: skip
@@ -275,7 +275,8 @@ def test_a_sum_that_is_added_to_zero_in_words() -> None:
 def test_turns_in_words() -> None:
     desc = GEMMDesc(
         k=70, left_dtype="fp16", right_dtype="bf16", output_dtype="fp32", path="mul_add", k_loop_step=4,
-        turn_permutation=(3, 1, 2, 0), turn_rotation=Rotation(axis="columns", tile=16, period=4, step=2), alpha=0.5,
+        iteration_permutation=(3, 1, 2, 0),
+        iteration_rotation=Rotation(axis="columns", tile=16, period=4, step=2), alpha=0.5,
     )  # fmt: skip
     assert words(desc) == [
         "C = A B over k = 70: fp16 times bf16, accumulated in fp32, stored as fp32.",

@@ -62,8 +62,8 @@ EVERY: dict[str, Record] = {
     "workspace": workspace_gemv(1000, "fp16", slices=4, lanes=8, count_down=False),
     "rotated": GEMMDesc(
         k=256, left_dtype="fp16", right_dtype="fp16", output_dtype="fp16", path="matrix", instruction=UNIT,
-        instruction_k=16, k_loop_step=32, turn_rotation=Rotation(axis="rows", tile=64, period=4, step=2),
-        turn_permutation=tuple(range(31, -1, -1)), alpha=-0.1875,
+        instruction_k=16, k_loop_step=32, iteration_rotation=Rotation(axis="rows", tile=64, period=4, step=2),
+        iteration_permutation=tuple(range(31, -1, -1)), alpha=-0.1875,
     ),
     "reduction": ReductionDesc(
         length=100, dtype="fp16", folds=(Fold(stride=4, count=32), Fold(stride=1, count=4, order="chain-down")),
@@ -154,7 +154,7 @@ def _gemm(**changes: object) -> GEMMDesc:
             "GEMMDesc: k_loop_step = 64 decides no bits: the accumulator is carried across turns and the short one "
             "runs last; leave it out, so that equal bits have equal records",
         ),
-        ({"short_turn": "first"}, "GEMMDesc: where turns decide bits, k_loop_step gives their length: give it"),
+        ({"short_iteration": "first"}, "GEMMDesc: where turns decide bits, k_loop_step gives their length: give it"),
         (
             {"path": "fma"},
             "GEMMDesc: the path fma has no instruction: leave instruction and instruction_k out",
@@ -164,9 +164,9 @@ def _gemm(**changes: object) -> GEMMDesc:
             "GEMMDesc: give alpha or operand_scales: in which order the two multiply is not stated",
         ),
         (
-            {"turn_permutation": (0, 0)},
-            "GEMMDesc: turn_permutation names each of a turn's positions once: a permutation of 0 to 0, and "
-            "k_loop_step gives the turn's length",
+            {"iteration_permutation": (0, 0)},
+            "GEMMDesc: iteration_permutation is a permutation of the positions 0 to 0 of an iteration, whose length is "
+            "k_loop_step",
         ),
     ],
 )

@@ -73,12 +73,12 @@ def products(draw: st.DrawFn) -> GEMMDesc:
     fields["output_satfinite"] = draw(st.booleans())
     step = draw(st.none() | st.integers(1, 9))
     if step is not None:
-        fields["k_loop_step"], fields["short_turn"] = step, "first"
+        fields["k_loop_step"], fields["short_iteration"] = step, "first"
         if draw(st.booleans()):
-            fields["turn_permutation"] = tuple(draw(st.permutations(range(step))))
-            fields["short_turn"] = draw(st.sampled_from(["first", "last"]))
+            fields["iteration_permutation"] = tuple(draw(st.permutations(range(step))))
+            fields["short_iteration"] = draw(st.sampled_from(["first", "last"]))
         if draw(st.booleans()):
-            fields["turn_rotation"] = Rotation(
+            fields["iteration_rotation"] = Rotation(
                 axis=draw(st.sampled_from(["rows", "columns"])), tile=draw(st.integers(1, 2)), period=3, step=2
             )
     fields["k_cuts"] = tuple(draw(st.lists(cuts(types[2]), max_size=2)))
@@ -143,7 +143,7 @@ def test_blocks_of_work_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for axis in ("rows", "columns"):
         desc = GEMMDesc(
             k=60, left_dtype="fp16", right_dtype="fp16", output_dtype="fp32", path="matrix", instruction=MMA,
-            instruction_k=4, k_loop_step=8, turn_rotation=Rotation(axis=axis, tile=3, period=4),
+            instruction_k=4, k_loop_step=8, iteration_rotation=Rotation(axis=axis, tile=3, period=4),
             k_cuts=(Cut(count=2),),
         )  # fmt: skip
         whole = evaluate(desc, a, b, hardware=HARDWARE)

@@ -63,7 +63,7 @@ def test_shapes_are_locked_shown_and_compared() -> None:
     Path("shapes.txt").write_text("1 2 30 # a\n\n4x5x30,fp16 NT out=fp16\n6 7 2\n")
     assert ran("--shapes", "shapes.txt", "--out", "a.json") == (0, "a.json: 3 products, 0 of them declined\n", "")
     Path("shapes.txt").write_text("1 2 30\n4 5 30 NT\n6 7 2\n8 8 8 bf16\n9 9 9 batch=2\n1 1 1 bf16")
-    status, said, _ = ran("--shapes", "shapes.txt", "--out", "b.json", "--library", "other.so", "--like", "toy")
+    status, said, _ = ran("--shapes", "shapes.txt", "--out", "b.json", "--library-file", "other.so", "--library", "toy")
     assert (status, said) == (3, "b.json: 6 products, 3 of them declined\ndeclined, 3 times: it is not measured\n")
     status, said, _ = ran("show", "a.json")
     assert (status, said.splitlines()) == (0, [
@@ -121,16 +121,17 @@ CUT = (
          "bf16, fp32, e4m3, e5m2"),
         (["--shapes", "empty.txt"], "empty.txt: holds no product; write a line M N K, then as needed: a type, NN or "
          "another layout, out=TYPE, batch=B, bias"),
-        (["--shapes", "good.txt", "--like", "other"], "no plugin answers for the products of a library 'other'; there "
-         "are: toy"),
+        (["--shapes", "good.txt", "--library", "other"], "no plugin answers for the products of a library 'other'; "
+         "there are: toy"),
         (["--shapes", "good.txt", "--out", "no/folder.json"], "no/folder.json: cannot be written (No such file or "
          "directory)"),
-        (["script.py", "--library", "x"], "--library goes with --shapes: a script runs the library that it loads"),
+        (["script.py", "--library-file", "x"],
+         "--library-file goes with --shapes: a script runs the library that it loads"),
         (["show", "none.json"], "none.json: cannot be read (No such file or directory)"),
         (["show", "cut.json"], f"cut.json: {CUT}"),
         (["diff", "next.json", "next.json"], "next.json: a lock file of version 9; this bitwise reads version 1: write "
          "the lock again with it, or install the bitwise that wrote the file"),
-        (["use", "cut.json", "script.py"], f"cut.json: {CUT}"),
+        (["apply", "cut.json", "script.py"], f"cut.json: {CUT}"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_a_sentence(arguments: list[str], why: str) -> None:
@@ -185,11 +186,11 @@ def test_a_script_is_recorded_and_run_from_its_lock() -> None:
     locked([(lock.entries[0].problem, dropping)], {}).write("lock.json")
     said = "bitwise: 1 products of 1 problems ran as locked, 0 as the library runs them here\n"
     said += "bitwise: 1 of these problems leave the last values of k out, as the library did\n"
-    assert ran("use", "lock.json", "script.py", "one") == (0, "['one'] [[5.0, 17.0], [17.0, 77.0]]\n", said)
-    status, printed, said = ran("use", "lock.json", "script.py", "more")
+    assert ran("apply", "lock.json", "script.py", "one") == (0, "['one'] [[5.0, 17.0], [17.0, 77.0]]\n", said)
+    status, printed, said = ran("apply", "lock.json", "script.py", "more")
     assert (status, said) == (2, "bitwise: torch.mv: it is not taken over\n")
-    assert ran("use", "lock.json", "script.py", "one", "two")[0] == 1
-    status, printed, said = ran("use", "--pass", "lock.json", "script.py", "more")
+    assert ran("apply", "lock.json", "script.py", "one", "two")[0] == 1
+    status, printed, said = ran("apply", "--pass", "lock.json", "script.py", "more")
     assert (status, said.splitlines()[1]) == (
         0,
         "bitwise: 1 of these problems leave the last values of k out, as the library did",

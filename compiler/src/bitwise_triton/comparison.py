@@ -85,17 +85,21 @@ def compare(
     target: str = "sm_90",
     every_launch: bool = False,
     assume: Sequence[str] = (),
+    search_seconds: float = 5.0,
 ) -> Verdict:
     """The checker's verdict on two configurations of a kernel; the other arguments are as in `capture`.
 
     The verdict holds for this launch, or for every launch with `every_launch`. `assume` names conditions that a proof
-    may use, such as "finite". Raises CaptureError if a configuration does not compile or the target has no checker.
+    may use, such as "finite". Without a proof, a counterexample is searched for about `search_seconds` (0: not at all).
+    Raises CaptureError if a configuration does not compile or the target has no checker.
     """
     from bitwise_core.difference import compare as compare_sources
+    from bitwise_core.search import search_verdict
 
     arch, options = checker(target, every_launch=every_launch, assume=assume)
     left, right = capture(kernel, [config_a, config_b], args, grid=grid, constants=constants, target=target)
-    return compare_sources(source_of(left), source_of(right), arch, options).verdict
+    sources = source_of(left), source_of(right)
+    return search_verdict(*sources, arch, options, compare_sources(*sources, arch, options), search_seconds)
 
 
 def partition(

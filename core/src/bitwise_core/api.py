@@ -29,8 +29,8 @@ from bitwise_core.evaluation import evaluate
 from bitwise_core.folder import InputError, arch_of, extensions, find_arch, read_folder, read_kernel, targeted
 from bitwise_core.machine.domain import Unreadable
 from bitwise_core.machine.launch import Launch, ManifestError
-from bitwise_core.search import find_counterexample
-from bitwise_core.verdicts import Counterexample, Divergence, Outcome, Verdict, different
+from bitwise_core.search import search_verdict
+from bitwise_core.verdicts import Counterexample, Divergence, Outcome, Verdict
 
 __all__ = [
     "BitwiseError",
@@ -103,13 +103,7 @@ def compare(
     both = arch_of(left, arch, plugins), arch_of(right, arch, plugins)
     found = compared(left, right, both, options)
     _refuse(result.unknown or result.name for result in found.results if result.malformed)
-    tried = found.verdict.outcome in (Outcome.UNPROVED, Outcome.UNKNOWN) and search_seconds > 0
-    if not tried or any(result.undetermined for result in found.results):
-        return found.verdict
-    seen = find_counterexample(left, right, both, options, found, search_seconds)
-    if isinstance(seen, Counterexample):
-        return different(found.verdict, seen)
-    return replace(found.verdict, notes=(*found.verdict.notes, seen.sentence))
+    return search_verdict(left, right, both, options, found, search_seconds)
 
 
 def partition(

@@ -43,13 +43,13 @@ def test_a_row_without_provenance_is_refused() -> None:
         ("instruction_k=16)", (64, 64, 1024), {}),
         ("instruction_k=16 k_cuts=[cut(span=1280)] k_dropped=8)", (64, 64, 11528), {"split_k": 9, "reduction": 2}),
         ("instruction_k=16 k_cuts=[cut(span=512)])", (64, 64, 1024), {"split_k": 2, "reduction": 2}),
-        ("instruction_k=8 k_loop_step=32 short_turn=first)", (65, 65, 99), {"algorithm": 24, "stages": 0}),
+        ("instruction_k=8 k_loop_step=32 short_iteration=first)", (65, 65, 99), {"algorithm": 24, "stages": 0}),
         (
-            "k_loop_step=64 short_turn=first k_cuts=[cut(span=72 merge_dtype=fp16)])",
+            "k_loop_step=64 short_iteration=first k_cuts=[cut(span=72 merge_dtype=fp16)])",
             (85, 81, 324), {"algorithm": 24, "stages": 13, "split_k": 5, "reduction": 1},
         ),
         (
-            "k_loop_step=64 short_turn=first k_cuts=[cut(span=72 start=zero partial_dtype=fp16)])",
+            "k_loop_step=64 short_iteration=first k_cuts=[cut(span=72 start=zero partial_dtype=fp16)])",
             (85, 81, 324), {"algorithm": 24, "stages": 13, "split_k": 5, "reduction": 4},
         ),
         (

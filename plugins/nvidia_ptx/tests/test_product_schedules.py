@@ -19,7 +19,8 @@ from bitwise_nvidia_ptx.products.schedule import Schedule, check, default
 
 WGMMA = "instruction=instruction(architecture=sm_90 family=wgmma k=16) instruction_k=16"
 MMA = (
-    "instruction=instruction(architecture=sm_90 family=mma.sync k=16) instruction_k=16 k_loop_step=64 short_turn=first"
+    "instruction=instruction(architecture=sm_90 family=mma.sync k=16) instruction_k=16 k_loop_step=64 "
+    "short_iteration=first"
 )
 FP8 = "instruction=instruction(architecture=sm_90 family=wgmma k=32) instruction_k=32 k_cuts=[cut(span=128)]"
 
@@ -48,7 +49,7 @@ def test_what_is_tried_fits_and_ends_with_what_runs_everywhere(desc: GEMMDesc, m
             assert (each.block_m + each.block_n) * each.block_k * size * each.stages <= SHARED
 
 
-def test_short_turns_first_are_tried_by_pointers_alone() -> None:
+def test_short_iterations_first_are_tried_by_pointers_alone() -> None:
     found = choices(plan(matrix(169, MMA)), 512, 512)
     assert len(found) > 4
     assert not any(each.mapped for each in found)

@@ -108,7 +108,7 @@ def test_sums_of_minus_zeros_start_where_the_descriptor_says(kind: str, start: s
     pytest.importorskip("triton")
     if kind == "slices":  # each of 48 products of -2^-40, which fp16 rounds to -0
         cut = f"k_cuts=[cut(span=48 start={start} partial_dtype=fp16)]"
-        desc, left, right = matrix(169, MMA, f"k_loop_step=64 short_turn=first {cut}"), 0x8010, 0x0010
+        desc, left, right = matrix(169, MMA, f"k_loop_step=64 short_iteration=first {cut}"), 0x8010, 0x0010
     else:  # products of -2^-266, which fp32 rounds to -0
         cut = f"cut(count=4 start={start}) cut(span=33)" if kind == "lanes" else f"cut(count=33 start={start})"
         desc, left, right = scalar(130, cut, "bf16"), 0x8001, 0x0001
@@ -188,13 +188,13 @@ def test_one_slice_alone_starts_where_the_descriptor_says(start: str, chosen: Sc
             matrix(432, "family=wgmma k=32", "k_cuts=[cut(span=256) cut(span=128)]", "e4m3", "bf16"),
             24, 96, Schedule(64, 32, 128, 8, 4, 3, 0, True, True),
         ),
-        (matrix(107, HALF, "k_loop_step=32 short_turn=first"), 16, 16, None),
-        (matrix(169, MMA, "k_loop_step=64 short_turn=first", "bf16"), 16, 16, None),
+        (matrix(107, HALF, "k_loop_step=32 short_iteration=first"), 16, 16, None),
+        (matrix(169, MMA, "k_loop_step=64 short_iteration=first", "bf16"), 16, 16, None),
         (
-            matrix(300, HALF, "k_loop_step=32 short_turn=first k_cuts=[cut(span=104 partial_dtype=bf16)]", "bf16"),
+            matrix(300, HALF, "k_loop_step=32 short_iteration=first k_cuts=[cut(span=104 partial_dtype=bf16)]", "bf16"),
             17, 9, None,
         ),
-        (matrix(300, MMA, "k_loop_step=64 short_turn=first k_cuts=[cut(span=104 merge_dtype=fp16)]"), 17, 9, None),
+        (matrix(300, MMA, "k_loop_step=64 short_iteration=first k_cuts=[cut(span=104 merge_dtype=fp16)]"), 17, 9, None),
         (matrix(432, "family=wgmma k=32", "k_cuts=[cut(span=256) cut(span=128)]", "e4m3", "bf16"), 5, 32, None),
         (scalar(300, "cut(layout=strided count=32 merge=halves)"), 1, 12, None),
         (scalar(300, "cut(layout=strided count=2 tile=64 merge=halves)", "bf16"), 1, 12, Schedule(16, 1, 3)),
@@ -328,7 +328,7 @@ def test_a_schedule_that_would_move_bits_is_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(Refused, match="fp8 takes turns of 128 k"):
             calls(plan(desc), chosen, *sides, workspace)
-    first = matrix(107, MMA, "k_loop_step=32 short_turn=first")
+    first = matrix(107, MMA, "k_loop_step=32 short_iteration=first")
     with pytest.raises(Refused, match="part the turn of 32 evenly"):
         calls(plan(first), Schedule(64, 64, 64), *sides, workspace)
 
@@ -405,7 +405,7 @@ def test_schedules_of_one_descriptor_are_one_class_to_the_checker() -> None:
         Schedule(64, 32, 64, 8, 4, 3, 0, True, True), Schedule(64, 64, 64, 8, 4, 2, 0, True, False, 2),
     )  # fmt: skip
     sources = [captured(matrix(200, WGMMA), 128, 64, chosen) for chosen in schedules]
-    sources.append(captured(matrix(200, HALF, "k_loop_step=32 short_turn=first"), 128, 64, Schedule(64, 32, 64)))
+    sources.append(captured(matrix(200, HALF, "k_loop_step=32 short_iteration=first"), 128, 64, Schedule(64, 32, 64)))
     found = partition(sources, "sm_90", Options(audit_contraction=False))
     assert not found.unknown
     assert [len(each) for each in found.classes] == [7, 1]

@@ -55,12 +55,14 @@ def lock() -> None:
 def write(
     ctx: typer.Context,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write the lock.")] = Path("lock.json"),
-    like: Annotated[str, typer.Option("--like", metavar="LIBRARY", help="Whose; by default the one installed.")] = "",
+    library: Annotated[
+        str, typer.Option("--library", metavar="NAME", help="The library; by default the only one with a profile.")
+    ] = "",
     shapes: Annotated[
         Path | None, typer.Option("--shapes", metavar="FILE", help="A product a line, M N K, instead of a script.")
     ] = None,
-    library: Annotated[
-        Path | None, typer.Option("--library", metavar="PATH", help="A library's file, for --shapes.")
+    library_file: Annotated[
+        Path | None, typer.Option("--library-file", metavar="PATH", help="The library's file, for --shapes.")
     ] = None,
     dtype: Annotated[str, typer.Option("--dtype", help="Of lines that name no type.")] = "fp16",
     out_dtype: Annotated[str | None, typer.Option("--out-dtype", help="Of lines that name no output type.")] = None,
@@ -72,18 +74,18 @@ def write(
     argument.
     """
     with _sentences():
-        like = like or _only_library()
+        library = library or _only_library()
         left: Counter[str] = Counter()
         if (script is None) == (shapes is None):
             raise InputError("give a script, or --shapes with a file: one of them")
         if shapes is not None:
             problems = list(read_problems(shapes, dtype, out_dtype))
-            content = answered(like, problems, library)
+            content = answered(library, problems, library_file)
         else:
-            if library is not None:
-                raise InputError("--library goes with --shapes: a script runs the library that it loads")
+            if library_file is not None:
+                raise InputError("--library-file goes with --shapes: a script runs the library that it loads")
             path = _found(str(script))
-            with recorded_products(like) as recording:
+            with recorded_products(library) as recording:
                 _run(path, ctx.args)
             content, left = recording.lock(), recording.left
         content.write(out)
@@ -149,7 +151,7 @@ def diff(
 
 
 @app.command(context_settings=_SCRIPT)
-def use(
+def apply(
     ctx: typer.Context,
     file: File,
     script: Annotated[str, typer.Argument(metavar="SCRIPT", help="A script, and its own arguments.")],
@@ -170,10 +172,10 @@ def use(
         typer.echo(f"bitwise: {sentence}", err=True)
 
 
-def answered(like: str, problems: list[Problem], library: Path | None) -> Lock:
+def answered(library: str, problems: list[Problem], file: Path | None) -> Lock:
     """The lock of problems as a library answers them here.  Raises LockError."""
-    asked = lockable(like)
-    path = None if library is None else str(library)
+    asked = lockable(library)
+    path = None if file is None else str(file)
 
     def one(problem: Problem) -> What:
         try:
@@ -196,7 +198,7 @@ def _only_library() -> str:
     names = sorted({each.library for each in registry.default().profiles if isinstance(each, LockableProfile)})
     if len(names) != 1:
         listed = ", ".join(names) or "none: install the plugin of one"
-        raise InputError(f"--like names the library whose products are locked; there are {listed}")
+        raise InputError(f"--library names the library whose products are locked; there are {listed}")
     return names[0]
 
 

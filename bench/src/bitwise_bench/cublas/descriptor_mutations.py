@@ -41,12 +41,12 @@ def _matrix(desc: GEMMDesc) -> list[Change]:
     half = desc.instruction_k == 8
     if used > 8:
         unit = Instruction(architecture=desc.instruction.architecture, family="mma.sync", k=16 if half else 8)
-        changes = {"instruction": unit, "instruction_k": unit.k, "k_loop_step": 32, "short_turn": "first"}
+        changes = {"instruction": unit, "instruction_k": unit.k, "k_loop_step": 32, "short_iteration": "first"}
         found.append(("instruction_k", changes))
     if step and not half and used > step and used % step % 16 and not outer:
-        found.append(("short turn", {"k_loop_step": None, "short_turn": "last"}))
+        found.append(("short turn", {"k_loop_step": None, "short_iteration": "last"}))
     if not step and used % 64 % 16 and used > 64 and not outer:
-        found.append(("short turn", {"k_loop_step": 64, "short_turn": "first"}))
+        found.append(("short turn", {"k_loop_step": 64, "short_iteration": "first"}))
     if outer is None and used >= 256:
         found.append(("slices", {"k_cuts": (Cut(span=-(-used // 128) * 64),)}))
     if outer is not None and outer.span is not None and outer.span < used:
@@ -114,9 +114,10 @@ def alternatives(query: GemmQuery, split: int, architecture: str = "sm_90") -> l
 _WALKS: dict[str, dict[str, Any]] = {
     "k16": {"instruction_k": 16},
     **{
-        f"k16 first {step}": {"instruction_k": 16, "k_loop_step": step, "short_turn": "first"} for step in (32, 64, 128)
+        f"k16 first {step}": {"instruction_k": 16, "k_loop_step": step, "short_iteration": "first"}
+        for step in (32, 64, 128)
     },
-    **{f"k8 first {step}": {"instruction_k": 8, "k_loop_step": step, "short_turn": "first"} for step in (32, 64)},
+    **{f"k8 first {step}": {"instruction_k": 8, "k_loop_step": step, "short_iteration": "first"} for step in (32, 64)},
 }
 
 

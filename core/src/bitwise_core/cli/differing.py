@@ -14,8 +14,8 @@ from bitwise_core.cli.buffers import write_buffers
 from bitwise_core.cli.inputs import kernels, print_json
 from bitwise_core.difference import Comparison, compare
 from bitwise_core.folder import InputError, arch_of
-from bitwise_core.search import NotFound, find_counterexample
-from bitwise_core.verdicts import Counterexample, Divergence, Outcome, Side, Verdict, different
+from bitwise_core.search import search_verdict
+from bitwise_core.verdicts import Counterexample, Divergence, Outcome, Side, Verdict
 
 STATUS = {Outcome.EQUAL: 0, Outcome.DIFFERENT: 1, Outcome.UNKNOWN: 3, Outcome.UNPROVED: 4}
 """The exit status of each outcome."""
@@ -60,20 +60,15 @@ def searched(
 ) -> Verdict:
     """The verdict after a search for a counterexample, whose input is written where `searching.out` says.
 
-    Kernels that are proved equal, or whose results are not determined, are not run.  Raises InputError where the input
-    cannot be written.
+    Raises InputError where the input cannot be written.
     """
-    verdict = found.verdict
-    if verdict.outcome is Outcome.EQUAL or any(result.undetermined for result in found.results):
-        return verdict
     with _waiting(f"searching for a counterexample, for {searching.seconds:g} s at most"):
-        seen = find_counterexample(left, right, arch, options, found, searching.seconds)
-    if isinstance(seen, NotFound):
-        return replace(verdict, notes=(*verdict.notes, seen.sentence))
-    if searching.out is not None:
-        write_buffers(searching.out, seen.arrays)
-        seen = replace(seen, path=str(searching.out))
-    return different(verdict, seen)
+        verdict = search_verdict(left, right, arch, options, found, searching.seconds)
+    seen = verdict.counterexample
+    if seen is None or searching.out is None:
+        return verdict
+    write_buffers(searching.out, seen.arrays)
+    return replace(verdict, counterexample=replace(seen, path=str(searching.out)))
 
 
 def _waiting(sentence: str) -> AbstractContextManager[object]:

@@ -146,7 +146,11 @@ def run(
             "text": desc.to_text(), "words": lines, "picture": drawn, **({"notes": list(notes)} if notes else {}),
         })  # fmt: skip
         return
-    alike = "every element of C is computed alike" if desc.turn_rotation is None else "tiles of C differ in their turns"
+    alike = (
+        "every element of C is computed alike"
+        if desc.iteration_rotation is None
+        else "tiles of C differ in their turns"
+    )
     typer.echo(f"({m}, {desc.k}) times ({desc.k}, {n}); {alike}.")
     for line in lines:
         typer.echo(line)
@@ -181,13 +185,17 @@ def command(
     settings: list[str] = typer.Option([], "--with", metavar="NAME=VALUE", help="What the plan takes, as slices=4."),  # noqa: B008
     line: str | None = typer.Option(None, "--desc", metavar="TEXT", help="A descriptor's own line, instead of a plan."),
     element: str | None = typer.Option(None, "--element", metavar="ROW,COLUMN", help="Print this element's tree too."),
-    like: str | None = typer.Option(None, "--like", metavar="NAME:VERSION", help="What a version of a library runs."),
-    configuration: list[str] = typer.Option(  # noqa: B008
-        [], "--config", metavar="NAME=NUMBER", help="With --like: the library's algorithm configuration; JSON too."
+    library: str | None = typer.Option(
+        None, "--library", metavar="NAME:VERSION", help="What a version of a library runs."
     ),
-    transposes: str | None = typer.Option(None, "--transposes", help="With --like: how A and B lie, NN, NT, TN or TT."),
+    configuration: list[str] = typer.Option(  # noqa: B008
+        [], "--config", metavar="NAME=NUMBER", help="With --library: the library's algorithm configuration; JSON too."
+    ),
+    transposes: str | None = typer.Option(
+        None, "--transposes", help="With --library: how A and B lie, NN, NT, TN or TT."
+    ),
     records: Path = typer.Option(  # noqa: B008
-        Path("records"), "--records", metavar="FOLDER", help="With --like and no --config: where recorded ones are."
+        Path("records"), "--records", metavar="FOLDER", help="With --library and no --config: where recorded ones are."
     ),
     svg: Path | None = typer.Option(None, "--svg", metavar="FILE", help="Draw the K axis into this file too."),  # noqa: B008
     width: int = typer.Option(72, "--width", min=40, max=400, help="Characters of the picture."),
@@ -204,17 +212,17 @@ def command(
             raise InputError(f"give three sizes, M N K, not {len(sizes)}")
         m, n, k = sizes
         notes: tuple[str, ...] = ()
-        if like is not None:
+        if library is not None:
             if line is not None or settings or plan != "single-pass":
-                raise InputError("--like says itself what is computed: leave --plan, --with and --desc out")
+                raise InputError("--library says itself what is computed: leave --plan, --with and --desc out")
             folder = records if records.is_dir() else None
             found = libraries.described(
-                like, architecture, (m, n, k), (dtype, right or dtype), output, transposes, configuration, folder
+                library, architecture, (m, n, k), (dtype, right or dtype), output, transposes, configuration, folder
             )
             assert isinstance(found.desc, GEMMDesc)
             desc, notes = found.desc, found.notes
         elif configuration:
-            raise InputError("--config is the configuration of a library: name it with --like")
+            raise InputError("--config is the configuration of a library: name it with --library")
         elif line is None:
             desc = describe(k, dtype, right, architecture, family, plan, settings, output, accumulator)
         else:

@@ -18,14 +18,14 @@ _EIGHT_BITS = frozenset({"e4m3", "e5m2"})
 
 
 def described(
-    like: str, architecture: str | None, sizes: tuple[int, int, int], dtypes: tuple[str, str], output: str | None,
+    library: str, architecture: str | None, sizes: tuple[int, int, int], dtypes: tuple[str, str], output: str | None,
     transposes: str | None, configuration: Iterable[str], records: Path | None,
 ) -> Explanation:  # fmt: skip
     """What a library `NAME:VERSION` runs for a product on an architecture.  Raises InputError.
 
     Operands of 8 bits lie NT and give bf16, where nothing else is said; others lie NN and give their own type.
     """
-    profile = _profile(like, architecture)
+    profile = _profile(library, architecture)
     narrow = dtypes[0] in _EIGHT_BITS
     letters = transposes or ("NT" if narrow else "NN")
     if len(letters) != 2 or set(letters) - {"N", "T"}:
@@ -44,17 +44,17 @@ def described(
     except (DescriptorError, Undescribed) as error:
         raise InputError(str(error)) from None
     if not isinstance(found.desc, GEMMDesc):
-        raise InputError(f"{like} describes this product by a {type(found.desc).__name__}, which is not drawn")
+        raise InputError(f"{library} describes this product by a {type(found.desc).__name__}, which is not drawn")
     return found
 
 
-def _profile(like: str, architecture: str | None) -> ExplainableProfile:
-    name, _, version = like.partition(":")
+def _profile(library: str, architecture: str | None) -> ExplainableProfile:
+    name, _, version = library.partition(":")
     profiles = [each for each in registry.default().profiles if isinstance(each, ExplainableProfile)]
     known = "; ".join(sorted(f"{each.library}:{each.version} on {each.architecture}" for each in profiles))
     there = f"there are {known}" if known else "no installed plugin knows a library's products"
     if not version or architecture is None:
-        raise InputError(f"--like takes a library and its version, and --arch where it runs: {there}")
+        raise InputError(f"--library takes a library and its version, and --arch where it runs: {there}")
     for each in profiles:
         if (each.library, each.version, each.architecture) == (name, version, architecture):
             return each

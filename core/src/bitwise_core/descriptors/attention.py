@@ -75,8 +75,8 @@ class AttentionDesc(Descriptor, word="attention"):
         for name, product in (("scores", self.scores), ("values", self.values)):
             if product.output_dtype != "fp32" or product.operand_scales:
                 raise ValueError(f"{name} hands over fp32 without scales of operands: its output_dtype is fp32")
-            if product.turn_rotation is not None:
-                raise ValueError(f"{name} is one tile of a larger kernel: leave turn_rotation out")
+            if product.iteration_rotation is not None:
+                raise ValueError(f"{name} is one tile of a larger kernel: leave iteration_rotation out")
         carried = not self.values.k_cuts and self.values.accumulator_dtype == "fp32" and not self.values.scaled
         if self.carry == "accumulator" and not carried:
             raise ValueError("an output carried in the accumulator needs values in fp32, without k_cuts and alpha")

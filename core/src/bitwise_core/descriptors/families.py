@@ -109,7 +109,7 @@ def per_mma(
         instruction_k=instruction_k or instruction.k,
         accumulator_dtype=accumulator_dtype,
         k_loop_step=k_loop_step,
-        short_turn="first",
+        short_iteration="first",
         k_dropped=k_dropped,
     )
 
@@ -140,7 +140,7 @@ def split_k_per_mma(
         instruction_k=instruction_k or instruction.k,
         accumulator_dtype=accumulator_dtype,
         k_loop_step=k_loop_step,
-        short_turn="first",
+        short_iteration="first",
         k_cuts=(outer,),
         k_dropped=k_dropped,
     )

@@ -163,7 +163,7 @@ def _walk(page: _Page, desc: GEMMDesc, part: Part) -> None:
     where = "the first innermost part" if desc.k_cuts else "all of k"
     page.sentence(f"walk of {where}: {len(taken)} steps from +0, {name}")
     if desc.k_loop_step is not None:
-        page.sentence(f"turns of {desc.k_loop_step} k, the short one {desc.short_turn}")
+        page.sentence(f"turns of {desc.k_loop_step} k, the short one {desc.short_iteration}")
     if not desc.use_fast_accum:
         page.sentence("each step from +0, then added to the accumulator")
     numbers = list(range(len(taken))) if len(taken) <= 8 else [*range(6), -1, len(taken) - 1]

@@ -40,7 +40,7 @@ class GEMMDesc(Descriptor, word="gemm"):
     """C[m, n] = A[m, k] B[k, n] as one kernel, or one library, computes it.  Equal descriptors owe equal bits.
 
     The first k - k_dropped values of k are cut by `k_cuts`, outermost first.  An innermost part is walked from an
-    accumulator of +0, turn by turn: turns of `k_loop_step` k, the short one where `short_turn` says; in a turn,
+    accumulator of +0, turn by turn: turns of `k_loop_step` k, the short one where `short_iteration` says; in a turn,
     instructions of `instruction_k` k, a short one filled up with zeros.  `k_loop_step` is None where turns decide
     nothing.
 
@@ -50,8 +50,8 @@ class GEMMDesc(Descriptor, word="gemm"):
     nearest even in the accumulator's type, takes its result in.  path `fma`: acc = fma(a, b, acc) for each k; path
     `mul_add`: acc = acc + a b, rounded twice; both in the accumulator's type, to nearest even.
 
-    Turns may be rotated per output tile (`turn_rotation`), and k permuted inside a turn (`turn_permutation`): the i-th
-    position walked is the turn's turn_permutation[i]-th, the short turn being filled up with zeros first.
+    Iterations may be rotated per output tile (`iteration_rotation`), and k permuted inside an iteration: position i of
+    the walk is position `iteration_permutation[i]` of the iteration; a short iteration is filled up with zeros first.
 
     At the end the value is multiplied in fp32 by `alpha` (a number of fp32; 1 multiplies nothing) or, with
     `operand_scales`, by the fp32 product of both operands' scales, which are inputs; and rounded to `output_dtype`, to
@@ -70,11 +70,11 @@ class GEMMDesc(Descriptor, word="gemm"):
     instruction_k: Positive = 1
     use_fast_accum: StrictBool = True
     k_loop_step: Positive | None = None
-    short_turn: Literal["last", "first"] = "last"
+    short_iteration: Literal["last", "first"] = "last"
     k_cuts: tuple[Cut, ...] = ()
     k_dropped: Annotated[StrictInt, Field(ge=0)] = 0
-    turn_rotation: Rotation | None = None
-    turn_permutation: tuple[StrictInt, ...] = ()
+    iteration_rotation: Rotation | None = None
+    iteration_permutation: tuple[StrictInt, ...] = ()
     alpha: float = 1.0
     operand_scales: StrictBool = False
     output_satfinite: StrictBool = False
@@ -115,16 +115,16 @@ class GEMMDesc(Descriptor, word="gemm"):
         step = self.k_loop_step
         if self.k_dropped >= self.k:
             raise DescriptorError(f"k_dropped = {self.k_dropped} leaves nothing of k = {self.k}")
-        if self.turn_permutation and sorted(self.turn_permutation) != list(range(step or 0)):
+        if self.iteration_permutation and sorted(self.iteration_permutation) != list(range(step or 0)):
             raise DescriptorError(
-                f"turn_permutation names each of a turn's positions once: a permutation of 0 to {(step or 1) - 1}, "
-                "and k_loop_step gives the turn's length"
+                f"iteration_permutation is a permutation of the positions 0 to {(step or 1) - 1} of an iteration, "
+                "whose length is k_loop_step"
             )
         if step is None:
-            if self.short_turn == "first" or self.turn_rotation:
+            if self.short_iteration == "first" or self.iteration_rotation:
                 raise DescriptorError("where turns decide bits, k_loop_step gives their length: give it")
             return
-        needed = self.short_turn == "first" or self.turn_rotation or self.turn_permutation
+        needed = self.short_iteration == "first" or self.iteration_rotation or self.iteration_permutation
         if not needed and step % self.instruction_k == 0:
             raise DescriptorError(
                 f"k_loop_step = {step} decides no bits: the accumulator is carried across turns and the short one runs "

@@ -45,16 +45,16 @@ def walked(part: Part) -> Iterator[Part]:
 def turns(desc: GEMMDesc, positions: Positions, first: int = 0) -> list[Positions]:
     """The turns of the loop over an innermost part, in the order they run; `first` of the full ones runs first.
 
-    The short turn stays where `short_turn` says, before or after all others; where k is permuted it is filled up.
+    The short turn stays where `short_iteration` says, before or after all others; where k is permuted it is filled up.
     """
     step = desc.k_loop_step
     if step is None or not len(positions):
         return [positions]
     short = len(positions) % step
-    at_start = short if desc.short_turn == "first" else 0
+    at_start = short if desc.short_iteration == "first" else 0
     rest = positions[:short] if at_start else positions[len(positions) - short :]
     full = positions[at_start : at_start + len(positions) - short].reshape(-1, step)
-    order = desc.turn_permutation
+    order = desc.iteration_permutation
     if order:
         full = full[:, list(order)]
         rest = np.concatenate([rest, np.full(step - short, FILL)])[list(order)]
@@ -82,7 +82,7 @@ def instructions(desc: GEMMDesc, positions: Positions, first: int = 0) -> Positi
 
 def first_turn(desc: GEMMDesc, row: int, column: int) -> int:
     """The turn at which an output element's walk starts, before it is taken modulo the number of full turns."""
-    rotation = desc.turn_rotation
+    rotation = desc.iteration_rotation
     if rotation is None:
         return 0
     place = row if rotation.axis == "rows" else column

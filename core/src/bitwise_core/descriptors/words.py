@@ -111,11 +111,11 @@ def _walk(desc: GEMMDesc, axis: Part) -> list[str]:
     short = len(longest.positions) % step
     lines = [f"{subject} is walked from +0 in turns of {step} k, {count} {unit} one after the other."]
     if short:
-        filled = ", filled up with zeros" if desc.turn_permutation else ""
-        lines.append(f"The short turn, of {short} k{filled}, runs {desc.short_turn}.")
-    if desc.turn_permutation and list(desc.turn_permutation) != list(range(step)):
-        lines.append(f"Inside a turn k runs in the order {_listed(desc.turn_permutation)}.")
-    rotation = desc.turn_rotation
+        filled = ", filled up with zeros" if desc.iteration_permutation else ""
+        lines.append(f"The short turn, of {short} k{filled}, runs {desc.short_iteration}.")
+    if desc.iteration_permutation and list(desc.iteration_permutation) != list(range(step)):
+        lines.append(f"Inside a turn k runs in the order {_listed(desc.iteration_permutation)}.")
+    rotation = desc.iteration_rotation
     if rotation is not None:
         lines.append(
             f"Tiles of {rotation.tile} {rotation.axis} start at different turns: tile t at turn "

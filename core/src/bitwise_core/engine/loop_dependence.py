@@ -1,4 +1,4 @@
-"""How the accumulators of a loop depend on each other, read off its text part by part of each register."""
+"""How the accumulators of a loop depend on each other: a data-flow analysis of its text, by parts of registers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MatrixStep:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An accumulator that a value depends on; `elsewhere` says that it may be another thread's."""
+    """An accumulator that a value depends on; `elsewhere`: it may be that of another thread."""
 
     name: str
     elsewhere: bool = False
@@ -40,9 +40,9 @@ NOTHING: Sources = frozenset()
 class Chains:
     """How the accumulators of a loop depend on each other.
 
-    `pure` are those that nothing but matrix steps touches, and `steps` these steps in order.  In `levels` every
-    accumulator comes after those on whose values at the start of a turn it depends; `depends` says of all registers at
-    the end of a turn on which that is.
+    `pure` are those that only matrix steps use, and `steps` these steps in order.  In `levels` every accumulator comes
+    after those on whose values at the start of an iteration it depends.  `depends` gives the accumulators on which each
+    register depends at the end of an iteration.
     """
 
     pure: frozenset[str]
@@ -59,25 +59,25 @@ class Chains:
 def chains(
     instructions: Sequence[Instruction], infos: Sequence[InstructionInfo], loop: Loop, accumulators: Iterable[str]
 ) -> Chains:
-    """Which accumulators are only ever added to by matrix steps, and the order in which all can be named.
+    """Which accumulators only matrix steps add to, and an order of all by dependence.
 
     Raises Unreadable where accumulators depend on each other in a circle, or on themselves in another thread.
     """
     wanted = frozenset(accumulators)
     pure = wanted
     while True:
-        turn = _Turn.before(wanted, pure)
+        iteration = _Iteration.before(wanted, pure)
         for index in loop.body:
-            turn.take(index, instructions[index], infos[index])
-        turn.end()
-        if not turn.impure & pure:
+            iteration.take(index, instructions[index], infos[index])
+        iteration.end()
+        if not iteration.impure & pure:
             break
-        pure = pure - turn.impure
-    depends = {name: turn.sources([name]) for name in turn.depends}
+        pure = pure - iteration.impure
+    depends = {name: iteration.sources([name]) for name in iteration.depends}
     line = instructions[loop.header].line
     if any(Source(name, True) in depends[name] for name in wanted):
         raise Unreadable("a loop's accumulator is seen by other threads within the loop", line)
-    return Chains(pure, tuple(turn.steps), _levels({name: depends[name] for name in wanted}, line), depends)
+    return Chains(pure, tuple(iteration.steps), _levels({name: depends[name] for name in wanted}, line), depends)
 
 
 def _levels(depends: Mapping[str, Sources], line: int | None) -> tuple[tuple[str, ...], ...]:
@@ -93,8 +93,8 @@ def _levels(depends: Mapping[str, Sources], line: int | None) -> tuple[tuple[str
 
 
 @dataclass(slots=True)
-class _Turn:
-    """What registers hold in the course of a turn.
+class _Iteration:
+    """What registers hold during an iteration.
 
     `depends` gives the sources of each part of a register, `holder` the versions of pure accumulators that a register
     holds side by side, and `shared` what entered memory that other threads may read.
@@ -108,10 +108,10 @@ class _Turn:
     steps: list[MatrixStep] = field(default_factory=list)
 
     @staticmethod
-    def before(wanted: frozenset[str], pure: frozenset[str]) -> _Turn:
+    def before(wanted: frozenset[str], pure: frozenset[str]) -> _Iteration:
         """Each accumulator holds itself."""
         own: dict[str, tuple[Sources, ...]] = {name: (frozenset({Source(name)}),) for name in wanted}
-        return _Turn(own, {name: ((name, 0),) for name in pure}, dict.fromkeys(pure, 0))
+        return _Iteration(own, {name: ((name, 0),) for name in pure}, dict.fromkeys(pure, 0))
 
     def sources(self, names: Iterable[str]) -> Sources:
         """All that registers depend on."""
@@ -158,7 +158,7 @@ class _Turn:
             self.holder.pop(name, None)
 
     def _step(self, index: int, instruction: Instruction, info: InstructionInfo, held: list[tuple[str, str]]) -> bool:
-        """A matrix step of pure accumulators, all of which it takes on from where the step before left them."""
+        """A matrix step of pure accumulators, each of which holds the result of the step before."""
         owners = [each for _, source in held for each in self.holder.get(source, ())]
         if not all(source in self.holder for _, source in held) or self._factors(instruction, info):
             return False

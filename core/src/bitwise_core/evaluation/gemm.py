@@ -66,7 +66,7 @@ def _scale(desc: GEMMDesc, scale_a: float | None, scale_b: float | None) -> Bits
 
 def _blocks(desc: GEMMDesc, m: int, n: int, count: int) -> Iterator[tuple[slice, slice]]:
     """Rows and columns whose elements are walked alike, few enough to be held with all their parts."""
-    rotation = desc.turn_rotation
+    rotation = desc.iteration_rotation
     height = rotation.tile if rotation is not None and rotation.axis == "rows" else m
     width = rotation.tile if rotation is not None and rotation.axis == "columns" else n
     columns = max(1, min(n, ELEMENTS // count))

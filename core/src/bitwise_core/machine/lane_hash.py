@@ -29,9 +29,9 @@ from bitwise_core.machine.lanes import (
     Array,
     Lanes,
     Meta,
+    TermRecorder,
     sticky,
 )
-from bitwise_core.machine.recording import Recorder
 
 
 def kind_constant(kind: int, bits: int, operation: int = 0) -> hashing.Words:
@@ -173,7 +173,7 @@ def term(
     *,
     commutes: bool = False,
     exact: bool = False,
-    recorder: Recorder | None = None,
+    recorder: TermRecorder | None = None,
 ) -> Lanes:
     """An operation's term over its operands in order, or in any order where it commutes.
 

@@ -13,13 +13,12 @@ Arrays have the shape (blocks, threads); either axis may have length 1 where all
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from bitwise_core.machine import hashing
-from bitwise_core.machine.recording import Recorder
 
 Array: TypeAlias = npt.NDArray[Any]
 Meta: TypeAlias = int | Array
@@ -78,6 +77,13 @@ WINNERS = 240
 UNSIGNED: dict[int, Any] = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
+class TermRecorder(Protocol):
+    """What a value carries in a run whose terms are recorded (`recording.Recorder`)."""
+
+    def add(self, name: str, result: Lanes, operands: Sequence[Lanes], commutes: bool) -> None:
+        """Records that the operation `name` made `result` of `operands`."""
+
+
 class Lanes:
     """Lanes of `bits` width: payload words of shape (2, blocks, threads) and properties.
 
@@ -105,7 +111,7 @@ class Lanes:
         self.taken: tuple[bytes, Lanes] | None = None
         self.hashed: hashing.Words | None = None
         self.extends: tuple[Value, str] | None = None
-        self.recorder: Recorder | None = None
+        self.recorder: TermRecorder | None = None
 
     def part(self, low: int, bits: int) -> Value | None:
         """The `bits` bits from bit `low` where the value knows how to cut itself, else None."""
@@ -291,7 +297,7 @@ def put(mask: bool | Array, new: Lanes, old: Lanes) -> Lanes:
     return _of(new.recorder or old.recorder, Lanes(old.bits, np.where(mask, new.words, old.words), meta))
 
 
-def _of(recorder: Recorder | None, lanes: Lanes) -> Lanes:
+def _of(recorder: TermRecorder | None, lanes: Lanes) -> Lanes:
     lanes.recorder = recorder
     return lanes
 

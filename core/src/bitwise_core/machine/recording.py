@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
-if TYPE_CHECKING:
-    from bitwise_core.machine.lanes import Lanes, Value
+from bitwise_core.machine.lanes import Lanes, Value
 
-AnyValue = TypeVar("AnyValue", bound="Value")
+AnyValue = TypeVar("AnyValue", bound=Value)
 
 MAXIMUM_BYTES = 2 << 30
 """A replay that makes more terms than this many bytes of hashes is given up."""
@@ -71,7 +70,7 @@ class Recorder:
         return value
 
 
-Operands: TypeAlias = "Callable[[], Sequence[Lanes]] | Sequence[Lanes]"
+Operands: TypeAlias = Callable[[], Sequence[Lanes]] | Sequence[Lanes]
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def structure(desc: GEMMDesc, table: Table, spec: MmaSpec | None) -> Hashable:
     """What an output element is, by numbers of a table."""
     dtype, value = _part(_Case(desc, table, spec), parts_of(desc))
     value = _Case(desc, table, spec).converted(value, dtype, desc.output_dtype)
-    rotation = desc.turn_rotation
+    rotation = desc.iteration_rotation
     return (
         value, desc.left_dtype, desc.right_dtype, desc.output_dtype, desc.alpha, desc.operand_scales,
         desc.output_satfinite, (rotation, desc.k_loop_step) if rotation is not None else None,

@@ -29,7 +29,7 @@ class Walk:
     unit: MmaSpec | None = None
     use_fast_accum: bool = True
     k_loop_step: int | None = None
-    short_turn: str = "last"
+    short_iteration: str = "last"
     alike: tuple[str, ...] = ()
 
     @property
@@ -40,7 +40,7 @@ class Walk:
         unit = Instruction(architecture=self.unit.architecture, family=self.unit.family, k=self.unit.k)
         return {
             "path": "matrix", "instruction": unit, "instruction_k": unit.k, "use_fast_accum": self.use_fast_accum,
-            "k_loop_step": self.k_loop_step, "short_turn": self.short_turn,
+            "k_loop_step": self.k_loop_step, "short_iteration": self.short_iteration,
         }  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def _turns_of(walk: Walk, ends: list[int], length: int) -> Iterator[Walk]:
         lengths = [step for step in range(unit.k, LONGEST_TURN + 1, unit.k) if length % step == head]
         following = [end for end in short if end > head]
         lengths += [following[0] - head] if following else []
-        yield from (replace(walk, k_loop_step=step, short_turn="first") for step in lengths if step > head)
+        yield from (replace(walk, k_loop_step=step, short_iteration="first") for step in lengths if step > head)
 
 
 def _fits(seen: Observed, walk: Walk, part: Positions, left: str, right: str) -> bool:

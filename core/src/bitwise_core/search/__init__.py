@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bitwise_core.search.distinguish import find_counterexample
+from bitwise_core.search.distinguish import find_counterexample, search_verdict
 from bitwise_core.search.pair import NotFound
 
-__all__ = ["NotFound", "find_counterexample"]
+__all__ = ["NotFound", "find_counterexample", "search_verdict"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from bitwise_core.machine.launch import ManifestError
 from bitwise_core.search.pair import NotFound, Pair, extended, pair_of
 from bitwise_core.search.trees import Evaluator, candidates, trees_of
 from bitwise_core.search.values import TELLING, draw, telling_patterns
-from bitwise_core.verdicts import Counterexample
+from bitwise_core.verdicts import Counterexample, Outcome, Verdict, different
 
 FEW_SPECIAL = "few special values"
 FIRST_KINDS = ("wide", "normal", "cancelling", "anything", "special", "positive", "subnormal", FEW_SPECIAL, FEW_SPECIAL)
@@ -70,6 +71,22 @@ def find_counterexample(
         return NotFound(
             f"the search for an input failed, which is a fault of the search ({type(error).__name__}: {error})"
         )
+
+
+def search_verdict(
+    left: Source, right: Source, arch: Arches, options: Options, found: Comparison, seconds: float
+) -> Verdict:
+    """The verdict of a comparison after a search for a counterexample of about `seconds` at most (0: no search).
+
+    Kernels that are proved equal are not run, nor kernels without a determined result.
+    """
+    verdict = found.verdict
+    if verdict.outcome is Outcome.EQUAL or seconds <= 0 or any(result.undetermined for result in found.results):
+        return verdict
+    seen = find_counterexample(left, right, arch, options, found, seconds)
+    if isinstance(seen, NotFound):
+        return replace(verdict, notes=(*verdict.notes, seen.sentence))
+    return different(verdict, seen)
 
 
 def _prepared(

@@ -150,7 +150,7 @@ class _Description:
         return GEMMDesc(
             k=query.k, left_dtype=query.a, right_dtype=query.b, output_dtype=query.c, path="matrix",
             instruction=self._instruction(str(row["family"]), k), instruction_k=k, k_cuts=cuts, k_dropped=dropped,
-            k_loop_step=int(row["k_step"]) if first else None, short_turn="first" if first else "last",
+            k_loop_step=int(row["k_step"]) if first else None, short_iteration="first" if first else "last",
         )  # fmt: skip
 
     def _single(self) -> GEMMDesc:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
@@ -54,18 +55,19 @@ def nvidia_arch(
 
     `same_steps` names the family whose fused steps mma.sync runs, by result, operand and k: `f32 f16 k16`.
     """
+    opcodes = OpcodeTable(COMMON, matrix_sync.table(same_steps or {}), own)
     return Arch(
         name=name,
         extension=".ptx",
         targets=targets,
         warp=32,
-        opcodes=OpcodeTable(COMMON, matrix_sync.table(same_steps or {}), own),
+        opcodes=opcodes,
         parse=parse,
         write=write,
         granule=granule,
         special=special_registers,
         prepare=prepare,
-        audit_contraction=audit_contraction,
+        audit_contraction=partial(audit_contraction, opcodes),
         every_launch=EVERY_LAUNCH,
         bits=bits,
     )

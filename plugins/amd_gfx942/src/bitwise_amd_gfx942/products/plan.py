@@ -43,7 +43,7 @@ class Plan:
 
 def plan(desc: GEMMDesc) -> Plan:
     """How a descriptor runs.  Raises Refused."""
-    for name in ("k_cuts", "turn_rotation", "turn_permutation", "operand_scales", "output_satfinite"):
+    for name in ("k_cuts", "iteration_rotation", "iteration_permutation", "operand_scales", "output_satfinite"):
         if getattr(desc, name):
             raise Refused(f"products of gfx942 are not run with {name}: leave it out")
     if desc.scaled or desc.k_loop_step is not None or not desc.use_fast_accum or desc.multiplied_as is not None:

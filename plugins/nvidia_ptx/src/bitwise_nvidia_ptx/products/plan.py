@@ -131,7 +131,7 @@ def _check(desc: GEMMDesc) -> None:
         raise Refused(f"an output of {desc.output_dtype}: these kernels write {_listed(_OUTPUTS)}")
     if desc.accumulator_dtype != "fp32":
         raise Refused(f"accumulator_dtype {desc.accumulator_dtype}: these kernels accumulate in fp32")
-    if desc.turn_rotation is not None or desc.turn_permutation:
+    if desc.iteration_rotation is not None or desc.iteration_permutation:
         raise Refused("turns rotated or permuted: these kernels walk k in ascending order")
     if desc.scaled:
         raise Refused("a scale: these kernels multiply by none")
@@ -167,7 +167,7 @@ def _matrix(desc: GEMMDesc) -> MatrixPlan:
         slices = _sliced(cuts.pop(0), desc, k)
     if cuts:
         raise Refused(f"{len(desc.k_cuts)} cuts of k on a matrix unit: these kernels know slices, and blocks of fp8")
-    first = (desc.k_loop_step or 0) if desc.short_turn == "first" else 0
+    first = (desc.k_loop_step or 0) if desc.short_iteration == "first" else 0
     if desc.k_loop_step is not None and not first:
         raise Refused("turns that part an instruction: these kernels fill up the last one only")
     if first and (fp8 or first % 16 or first & (first - 1) or first > 128):
