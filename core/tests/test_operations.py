@@ -165,6 +165,8 @@ def references() -> Iterator[tuple[str, Callable[..., int]]]:
         yield f"suboverflow.s{n}", lambda a, b, n=n: not fits(signed(a, n) - signed(b, n), n)
         yield f"addsat.u{n}", lambda a, b, m=m: min(a + b, m)
         yield f"subsat.u{n}", lambda a, b: max(a - b, 0)
+        yield f"sad.u{n}", lambda a, b, c: abs(a - b) + c
+        yield f"sad.s{n}", lambda a, b, c, n=n: abs(signed(a, n) - signed(b, n)) + c
         yield f"bittest.b{n}", lambda a, b, n=n: a >> b % n & 1
         yield f"popc.b{n}", lambda a: a.bit_count()
         yield f"clz.b{n}", lambda a, n=n: n - a.bit_length()
