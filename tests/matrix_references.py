@@ -6,8 +6,8 @@ import math
 from fractions import Fraction
 from typing import TypeAlias
 
-from bitwise_core.mma import FlooredSum, FusedSum, IntegerSum, MmaSpec, SequentialMultiplyAdd
-from bitwise_core.numeric import FLOAT_FORMATS, FloatFormat, IntegerFormat, operation, storage
+from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, IntegerFormat, operation, storage
+from bitwise_core.numerics.mma import FlooredSum, FusedSum, IntegerSum, MmaSpec, SequentialMultiplyAdd
 
 Number: TypeAlias = Fraction | float
 """An exact number, or an infinity or NaN as a float."""

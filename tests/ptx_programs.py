@@ -8,15 +8,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from bitwise_conformance.suite.declared import observed
-from bitwise_core.engine.concrete import ready, results, run_blocks
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.arch import Arch, BitPatterns, OpcodeTable
-from bitwise_core.machine.global_memory import GlobalMemory
-from bitwise_core.machine.launch import POINTER_SHIFT, Argument, Launch
-from bitwise_core.machine.terms import TermDomain
+from bitwise_core.execution.architecture import Arch, BitSupport, OpcodeTable
+from bitwise_core.execution.concrete import ready, results, run_blocks
+from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.launch import POINTER_SHIFT, Argument, Launch
+from bitwise_core.execution.memory.global_memory import GlobalMemory
+from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_nvidia_ptx.architecture import nvidia_arch
 
-ARCH: Arch = nvidia_arch("sm_90", ("sm_90", "sm_90a"), OpcodeTable(), BitPatterns())
+ARCH: Arch = nvidia_arch("sm_90", ("sm_90", "sm_90a"), OpcodeTable(), BitSupport())
 
 REGISTERS = ".reg .pred %p<40>; .reg .b8 %b<40>; .reg .b16 %h<90>; .reg .b32 %r<90>; .reg .f32 %f<90>; .reg .f64 %g<40>; .reg .b64 %d<90>;"
 HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"
@@ -79,7 +79,7 @@ def known(memory: GlobalMemory) -> dict[int, tuple[int, int]]:
         assert access.value is not None
         shape = (1, access.address.size)
         words = np.broadcast_to(access.value.words, (2, *shape))[0, 0]
-        where = L.known_where(access.value)
+        where = L.constant_mask(access.value)
         mask = np.broadcast_to(where, shape)[0]
         for place, word, good in zip(access.address, words, mask, strict=True):
             offset = int(place) & ((1 << POINTER_SHIFT) - 1)

@@ -11,19 +11,20 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from bitwise_core import registry
-from bitwise_core.checker import Options, Source
+from bitwise_core.checker.analysis import Options, Source
+from bitwise_core.checker.comparison import NAN_BITS_DIFFER, compare
+from bitwise_core.checker.counterexamples import find_counterexample
+from bitwise_core.checker.verdicts import Counterexample, Outcome
 from bitwise_core.cli import app
-from bitwise_core.difference import OWN_NANS, compare
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.lane_hash import exact_hash, full_hash, nan_bits, own_nans
-from bitwise_core.machine.lanes import Lanes
-from bitwise_core.machine.launch import Launch
-from bitwise_core.machine.pieces import as_lanes
-from bitwise_core.machine.sets import SET_INDEX, is_float
-from bitwise_core.machine.terms import TermDomain
-from bitwise_core.search import find_counterexample
-from bitwise_core.verdicts import Counterexample, Outcome
+from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.launch import Launch
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.ac_terms import AC_INDEX, is_float
+from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.symbolic_vector import SymbolicVector
+from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits, own_nans
+from bitwise_core.numerics import operation
+from bitwise_core.plugins import registry
 from bitwise_nvidia_sm90.plugin import SM90
 from bitwise_toy.plugin import TOY1
 
@@ -102,7 +103,7 @@ def test_bits_of_a_nan_are_each_architectures_own() -> None:
     found = compare(*pair(TOY, PTX, "i32"), (TOY1, SM90), Options(audit_contraction=False))
     assert found.verdict.outcome is Outcome.UNPROVED
     assert found.verdict.divergence is not None
-    assert found.verdict.divergence.why_not == OWN_NANS
+    assert found.verdict.divergence.why_not == NAN_BITS_DIFFER
     copies = compare(*pair(COPIED_TOY, COPIED_PTX, "i32"), (TOY1, SM90), Options(audit_contraction=False))
     assert copies.verdict.outcome is Outcome.EQUAL
 
@@ -163,64 +164,66 @@ def test_a_file_of_an_architecture_that_is_not_installed(tmp_path: Path, monkeyp
 
 def test_integers_made_of_numbers_are_the_same_everywhere() -> None:
     """What a conversion or a choice between known integers gives has the bits of no NaN."""
-    number = Lanes(32, np.ones((2, 1, 3), dtype=np.uint64), L.TERM)
+    number = SymbolicVector(32, np.ones((2, 1, 3), dtype=np.uint64), L.TERM)
     domain = TermDomain()
-    converted = as_lanes(domain.floating("convert.rzi.s32.fp32", [number], 32))
-    predicate = as_lanes(domain.integer("compare.lt.fp32", [number, number], 1, np.less))
-    chosen = as_lanes(domain.select(predicate, np.ones((1, 1), np.uint32), np.zeros((1, 1), np.uint32)))
-    mixed = as_lanes(domain.select(predicate, number, np.zeros((1, 1), np.uint32)))
-    rounded = as_lanes(domain.floating("convert.rn.fp16.fp32", [number], 16))
+    converted = as_symbolic_vector(domain.floating(operation("convert.rzi.s32.fp32"), [number]))
+    predicate = as_symbolic_vector(domain.integer(operation("lt.fp32"), [number, number]))
+    chosen = as_symbolic_vector(domain.select(predicate, np.ones((1, 1), np.uint32), np.zeros((1, 1), np.uint32)))
+    mixed = as_symbolic_vector(domain.select(predicate, number, np.zeros((1, 1), np.uint32)))
+    rounded = as_symbolic_vector(domain.floating(operation("convert.rn.fp16.fp32"), [number]))
     found = [bool(np.any(nan_bits(each))) for each in (converted, chosen, mixed, rounded)]
     assert found == [False, False, True, True]
 
 
 def test_what_reads_the_bits_of_a_nan_is_marked() -> None:
     """The mark goes on to all that is made of the value, and neither changes nor is part of its hash."""
-    domain, number = TermDomain(), Lanes(32, np.ones((2, 1, 3), dtype=np.uint64), L.TERM)
+    domain, number = TermDomain(), SymbolicVector(32, np.ones((2, 1, 3), dtype=np.uint64), L.TERM)
     known = np.full((1, 1), 255, np.uint32)
-    converted = as_lanes(domain.floating("convert.rzi.s32.fp32", [number], 32))
-    masked = as_lanes(domain.integer("and.b32", [number, known], 32, np.bitwise_and, gathers=True))
-    summed = as_lanes(domain.floating("add.rn.fp32", [masked, number], 32))
-    chosen = as_lanes(
-        domain.select(as_lanes(domain.integer("compare.lt.u32", [masked, known], 1, np.less)), known, known + 1)
+    converted = as_symbolic_vector(domain.floating(operation("convert.rzi.s32.fp32"), [number]))
+    masked = as_symbolic_vector(domain.integer(operation("and.b32"), [number, known]))
+    summed = as_symbolic_vector(domain.floating(operation("add.rn.fp32"), [masked, number]))
+    chosen = as_symbolic_vector(
+        domain.select(as_symbolic_vector(domain.integer(operation("lt.u32"), [masked, known])), known, known + 1)
     )
-    of_integer = as_lanes(domain.integer("and.b32", [converted, known], 32, np.bitwise_and, gathers=True))
+    of_integer = as_symbolic_vector(domain.integer(operation("and.b32"), [converted, known]))
     found = [
-        bool(np.any(np.bitwise_and(each.meta, L.NAN_BITS))) for each in (converted, masked, summed, chosen, of_integer)
+        bool(np.any(np.bitwise_and(each.flags, L.NAN_BITS))) for each in (converted, masked, summed, chosen, of_integer)
     ]
     assert found == [False, True, True, True, False]
-    assert np.array_equal(full_hash(masked), full_hash(L.bare(masked, L.NAN_BITS)))
+    assert np.array_equal(full_hash(masked), full_hash(L.without_flags(masked, L.NAN_BITS)))
 
 
 def test_the_sets_of_floating_point_come_first() -> None:
-    assert {index for name, index in SET_INDEX.items() if is_float(name)} == set(range(1, L.FLOAT_SETS + 1))
-    assert max(SET_INDEX.values()) < L.WINNERS
+    assert {index for name, index in AC_INDEX.items() if is_float(name)} == set(range(1, L.FLOAT_AC_TERMS + 1))
+    assert max(AC_INDEX.values()) < L.ARGMINMAX
 
 
 @pytest.mark.parametrize(
     ("meta", "shared"),
     [
-        (L.KNOWN, True),
-        (L.LEAF, True),
-        (L.LEAF | L.NOT_NEGATIVE, True),
+        (L.CONST, True),
+        (L.LOAD, True),
+        (L.LOAD | L.NOT_NEGATIVE, True),
         (L.TERM | L.INTEGER, True),
-        (L.SET | SET_INDEX["add.b32"] << L.SET_SHIFT, True),
+        (L.AC_TERMS | AC_INDEX["add.b32"] << L.OPERATION_SHIFT, True),
         (L.TERM, False),
-        (L.LEAF | L.NEGATED, False),
-        (L.LEAF | L.LOOSE, False),
-        (L.LEAF | L.WIDENED, False),
-        (L.LEAF | L.PLUS_ZERO, False),
+        (L.LOAD | L.NEGATED, False),
+        (L.LOAD | L.MODULO_NAN_PAYLOAD, False),
+        (L.LOAD | L.WIDENED, False),
+        (L.LOAD | L.PLUS_ZERO, False),
         (L.TERM | L.INTEGER | L.NEGATED, False),
-        (L.SET | SET_INDEX["max.fp32"] << L.SET_SHIFT, False),
-        (L.SET | L.GUARDED << L.SET_SHIFT, False),
+        (L.AC_TERMS | AC_INDEX["max.fp32"] << L.OPERATION_SHIFT, False),
+        (L.AC_TERMS | L.GUARDED << L.OPERATION_SHIFT, False),
     ],
 )
 def test_which_bits_are_the_same_everywhere(meta: int, shared: bool) -> None:
     words = np.arange(6, dtype=np.uint64).reshape(2, 1, 3)
     for kept in (meta, np.full((1, 3), meta, dtype=np.uint32)):
-        found = nan_bits(Lanes(32, words, kept))
+        found = nan_bits(SymbolicVector(32, words, kept))
         assert np.array_equal(np.broadcast_to(found, (1, 3)), np.full((1, 3), 0 if shared else L.NAN_BITS))
-    assert np.array_equal(exact_hash(Lanes(32, words, meta | L.NAN_BITS)), exact_hash(Lanes(32, words, meta)))
+    assert np.array_equal(
+        exact_hash(SymbolicVector(32, words, meta | L.NAN_BITS)), exact_hash(SymbolicVector(32, words, meta))
+    )
 
 
 def test_the_mark_becomes_the_architectures_own_bits() -> None:

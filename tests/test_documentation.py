@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bitwise_core import hookspecs
+from bitwise_core.plugins import hookspecs
 from workspace import ROOT, distributions
 
 

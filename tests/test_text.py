@@ -31,7 +31,7 @@ FILES = tracked()
 
 
 def test_the_files_are_found() -> None:
-    assert {"README.md", "noxfile.py", "tests/test_text.py", "core/src/bitwise_core/registry.py"} <= set(FILES)
+    assert {"README.md", "noxfile.py", "tests/test_text.py", "core/src/bitwise_core/plugins/registry.py"} <= set(FILES)
 
 
 def faults(text: str) -> list[str]:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
-from bitwise_core.checker import Options, Session, prepare
-from bitwise_core.difference import find_element, session_of, shown_element
-from bitwise_core.engine.trees import build_tree
-from bitwise_core.tree.text import render
+from bitwise_core.checker.analysis import Options, Session, prepare
+from bitwise_core.checker.comparison import find_element, session_of, trace_element
+from bitwise_core.checker.expression_trees import build_tree
+from bitwise_core.ir.text import render
 from bitwise_nvidia_sm90.plugin import SM90
 from bitwise_toy.plugin import TOY1
 from test_across_architectures import PTX, ROUNDED, TOY, pair
@@ -22,7 +22,7 @@ OPTIONS = Options(audit_contraction=False)
 def across() -> list[bytes | None]:
     """The signatures of two kernels that are compared across architectures: one stores what may be a NaN's bits."""
     sources = pair(TOY, PTX, "i32")
-    session = Session({"x": 1, "y": 2, "z": 3}, Options(audit_contraction=False, across=True))
+    session = Session({"x": 1, "y": 2, "z": 3}, Options(audit_contraction=False, cross_architecture=True))
     return [session.read(source, arch).signature for source, arch in zip(sources, (TOY1, SM90), strict=True)]
 
 
@@ -37,7 +37,7 @@ def recorded() -> object:
     session, prepared = session_of((source,), OPTIONS), prepare(source, SM90, OPTIONS)
     element = find_element(source, prepared, session, session.buffers["z"], 3)
     assert not isinstance(element, str)
-    found, scalar, line = shown_element(prepared, session, element.address, element.size, element.threads[0] or 0)
+    found, scalar, line = trace_element(prepared, session, element.address, element.size, element.threads[0] or 0)
     return len(found.made), line, render(build_tree(found, scalar).root)
 
 

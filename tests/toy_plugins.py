@@ -14,12 +14,12 @@ import pytest
 from bitwise_conformance import suite as laws
 from bitwise_conformance.suite import Suite
 from bitwise_conformance.suite.cases import LAWS
-from bitwise_core.asm import Instruction
-from bitwise_core.hookspecs import hookimpl
-from bitwise_core.machine.arch import Arch, Builder, Context, OpcodeTable
-from bitwise_core.machine.instruction_info import Describe
-from bitwise_core.machine.state import Step
-from bitwise_core.mma import MmaSpec
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import Arch, Builder, Context, OpcodeTable
+from bitwise_core.execution.instruction_info import Describe
+from bitwise_core.execution.machine import Step
+from bitwise_core.numerics.mma import MmaSpec
+from bitwise_core.plugins.hookspecs import hookimpl
 from bitwise_toy import plugin
 
 TOY1: Arch = plugin.TOY1

@@ -11,8 +11,8 @@ import pytest
 from bitwise_bench.compilation.sources import compile_source, group_buffers
 from bitwise_bench.readings.byte_agreement import Agreement, KernelReading, compare, draw_pair
 from bitwise_bench.recorded_bytes import CaseRecord, Records, load_records
-from bitwise_core import registry
-from bitwise_core.checker import Options, read
+from bitwise_core.checker.analysis import Options, read
+from bitwise_core.plugins import registry
 
 RECORDS = Path(__file__).parents[2] / "records" / "bytes-sm90-h100-triton-3.6.0.json"
 SEED = "bytes"

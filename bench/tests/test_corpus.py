@@ -82,7 +82,7 @@ def test_unsupported_configurations_are_listed_by_target() -> None:
 def test_an_unknown_target_is_an_error() -> None:
     pytest.importorskip("triton")
     from bitwise_bench.corpus import catalogue
-    from bitwise_core.registry import UnknownArchError
+    from bitwise_core.plugins.registry import UnknownArchError
 
     with pytest.raises(UnknownArchError, match="no plugin models the architecture 'gfx1100'"):
         catalogue.cases("gfx1100")

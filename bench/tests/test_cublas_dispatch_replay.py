@@ -9,10 +9,10 @@ import pytest
 
 from bitwise_bench.cublas import dispatch_replay, unprofiled_features
 from bitwise_bench.cublas.portable_operands import Operands
-from bitwise_core import registry
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.problems import BiasedProduct, Problem
-from bitwise_core.profiles import Undescribed
+from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
+from bitwise_core.plugins import registry
+from bitwise_core.plugins.profiles import NotCovered
 from bitwise_cublas_profiles.query import gemm_query
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -30,12 +30,12 @@ class Library:
     def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
         raise AssertionError
 
-    def answered(self, problem: Problem, **options: Any) -> Any:
+    def answered(self, problem: GEMMProblem, **options: Any) -> Any:
         if problem.n == 7:
-            raise Undescribed(f"{problem.words} is not described: it is odd (algorithm 1)")
+            raise NotCovered(f"{problem.words} is not described: it is odd (algorithm 1)")
         types = {"left_dtype": problem.a, "right_dtype": problem.b, "output_dtype": problem.out}
         desc = GEMMDesc(k=problem.k, **types, path="fma", k_dropped=int(problem.n == 6))
-        return BiasedProduct(product=desc, rounded_first=True) if problem.epilogue == "bias" else desc
+        return BiasedGEMM(product=desc, rounded_first=True) if problem.epilogue == "bias" else desc
 
     def provenance(self, *, library: str | None = None) -> dict[str, str]:
         return {"library": "a library"}

@@ -11,9 +11,9 @@ import pytest
 
 from bitwise_bench.cublas import layer_replay
 from bitwise_bench.cublas.portable_operands import Operands
-from bitwise_core import registry
 from bitwise_core.descriptors import Cut, GEMMDesc
-from bitwise_core.problems import Problem
+from bitwise_core.descriptors.problem import GEMMProblem
+from bitwise_core.plugins import registry
 from bitwise_torch import locked_products
 from bitwise_torch.locks import read_lock
 
@@ -31,7 +31,7 @@ class Library:
     def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
         raise AssertionError
 
-    def answered(self, problem: Problem, **options: Any) -> GEMMDesc:
+    def answered(self, problem: GEMMProblem, **options: Any) -> GEMMDesc:
         types = {"left_dtype": problem.a, "right_dtype": problem.b, "output_dtype": problem.out}
         return GEMMDesc(k=problem.k, **types, path="fma", k_cuts=(Cut(span=5),), k_dropped=1)
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from bitwise_bench.cublas.reconstruction_controls import FAMILIES, TESTS, _bytes, _draws, _wrong, read
-from bitwise_core import registry
 from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Group
-from bitwise_core.reconstruction import same
+from bitwise_core.plugins import registry
+from bitwise_core.probing.reconstruction import same
 
 UNITS = registry.default().matrix_units
 RECORD = Path(__file__).parents[2] / "records" / "probe-controls.json"

@@ -13,11 +13,11 @@ from bitwise_bench.matrix_units import probes
 from bitwise_bench.matrix_units.directed_cases import directed_cases
 from bitwise_bench.matrix_units.fragments import assembly, pack_accumulator, unpack_accumulator
 from bitwise_bench.matrix_units.operands import KINDS, Operands, draw
-from bitwise_core.checker import Options, Source, prepare
-from bitwise_core.engine.execution import execute
-from bitwise_core.machine.launch import Launch
-from bitwise_core.mma import FusedSum, MmaSpec, multiply_accumulate
-from bitwise_core.numeric import Bits
+from bitwise_core.checker.analysis import Options, Source, prepare
+from bitwise_core.execution.launch import Launch
+from bitwise_core.execution.simulation import simulate
+from bitwise_core.numerics import Bits
+from bitwise_core.numerics.mma import FusedSum, MmaSpec, multiply_accumulate
 from bitwise_nvidia_sm90.plugin import SM90
 
 UNITS = {row.name: row for row in probes.rows()}
@@ -41,7 +41,7 @@ def on_patterns(row: MmaSpec, given: Operands) -> tuple[Bits, list[str]]:
     source = Source("probe", captured.assembly, Launch.model_validate({"file": "probe.ptx", **captured.manifest_entry}))
     prepared = prepare(source, SM90, Options(audit_contraction=False))
     contents = {name: array.reshape(-1).view(np.uint8) for name, array in launch.arrays.items()}
-    after = execute(prepared, contents).after
+    after = simulate(prepared, contents).after
     target = launch.arrays["target"]
     words = after["target"].view(target.dtype).reshape(target.shape)
     return launch.unpack(words), instructions(row, captured.assembly)

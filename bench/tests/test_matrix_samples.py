@@ -9,7 +9,7 @@ import pytest
 
 from bitwise_bench.matrix_units.measured_samples import differing, samples
 from bitwise_bench.matrix_units.probes import rows
-from bitwise_core.mma import FusedSum, MmaSpec, SequentialMultiplyAdd
+from bitwise_core.numerics.mma import FusedSum, MmaSpec, SequentialMultiplyAdd
 
 UNITS = {row.name: row for row in rows()}
 MEASURED = samples("sm_90")

@@ -9,8 +9,8 @@ import pytest
 
 from bitwise_bench.matrix_units import throughput
 from bitwise_bench.matrix_units.throughput import ROWS, measure, operands, scalar_element
-from bitwise_core import registry
-from bitwise_core.mma import FusedSum, multiply_accumulate
+from bitwise_core.numerics.mma import FusedSum, multiply_accumulate
+from bitwise_core.plugins import registry
 
 UNITS = registry.default().matrix_units
 

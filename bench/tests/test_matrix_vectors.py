@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from bitwise_bench.matrix_units.published_vectors import VARIABLE, Vectors, differing, published
-from bitwise_core import registry
-from bitwise_core.mma import FusedSum
-from bitwise_core.mma.spec import MmaSpec
+from bitwise_core.numerics.mma import FusedSum
+from bitwise_core.numerics.mma.spec import MmaSpec
+from bitwise_core.plugins import registry
 
 UNITS = registry.load(["nvidia_earlier", "sm90", "sm100"]).matrix_units
 SINCE_READ = pytest.mark.skipif(

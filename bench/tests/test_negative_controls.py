@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from bitwise_bench.probing.negative_controls import FAMILIES, survey, wrong_plans
-from bitwise_core.probe import reduction_subject, reveal
-from bitwise_core.probe.sums import evaluate
+from bitwise_core.probing import reduction_instrument, reveal
+from bitwise_core.probing.summation_tree import evaluate
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_is_revealed(name: str) -> None:
     tree = FAMILIES[name].tree()
-    found = reveal(reduction_subject(lambda x: evaluate(tree, x), 64, FAMILIES[name].length))
+    found = reveal(reduction_instrument(lambda x: evaluate(tree, x), 64, FAMILIES[name].length))
     assert (found.tree, found.open) == (tree, ())
 
 

@@ -13,7 +13,7 @@ from bitwise_bench.readings import precision
 from bitwise_bench.recorded_bytes import load_records
 from bitwise_bench.simulation import recorder
 from bitwise_bench.simulation.gfx942_surrogates import SURROGATES
-from bitwise_core import registry
+from bitwise_core.plugins import registry
 
 
 def test_all_kinds_of_input_are_ordered() -> None:

@@ -10,10 +10,10 @@ import pytest
 triton = pytest.importorskip("triton")
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
 
-from bitwise_core.checker import Options  # noqa: E402
-from bitwise_core.difference import find_element, session_of, shown_element  # noqa: E402
-from bitwise_core.engine.trees import build_tree  # noqa: E402
-from bitwise_core.registry import default  # noqa: E402
+from bitwise_core.checker.analysis import Options  # noqa: E402
+from bitwise_core.checker.comparison import find_element, session_of, trace_element  # noqa: E402
+from bitwise_core.checker.expression_trees import build_tree  # noqa: E402
+from bitwise_core.plugins.registry import default  # noqa: E402
 from bitwise_triton import CaptureError, CompiledKernel, capture, demo  # noqa: E402
 from bitwise_triton.equivalence import compare_with_reference, source_of  # noqa: E402
 from bitwise_triton.samples import Sample, masked_gemm, softmax_rows  # noqa: E402
@@ -63,13 +63,13 @@ def test_the_tree_of_a_matrix_product_is_the_chain_of_its_steps() -> None:
     (one,) = compiled(masked_gemm.SAMPLE, 0)
     arch, options = default().arch("sm_90"), Options()
     source = source_of(one)
-    from bitwise_core.checker import prepare
+    from bitwise_core.checker.analysis import prepare
 
     prepared, session = prepare(source, arch, options), session_of((source,), options)
     index = 3 * masked_gemm.N + 5
     element = find_element(source, prepared, session, 3, index)
     assert not isinstance(element, str)
-    replayed, scalar, _ = shown_element(prepared, session, element.address, element.size, element.threads[0] or 0)
+    replayed, scalar, _ = trace_element(prepared, session, element.address, element.size, element.threads[0] or 0)
     node = build_tree(replayed, scalar).root
     assert (element.size, node.name) == (2, "convert.rn.fp16.fp32")  # type: ignore[attr-defined]
     (step,) = node.children

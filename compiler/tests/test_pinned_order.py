@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitwise_core.evaluation import evaluate_reduction
+from bitwise_core.descriptors.evaluation import evaluate_reduction
 from bitwise_triton.reductions import Chain, Order, OrderError, Pair, evaluate, tree_of
 
 

@@ -15,12 +15,12 @@ pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an archit
 import triton.language as tl  # noqa: E402
 
 from bitwise_bench.pinned_reductions.kernels.small_cases import PinnedCase, cases, sources  # noqa: E402
-from bitwise_core.checker import Options  # noqa: E402
-from bitwise_core.cli.showing import tree_of as dependence_tree  # noqa: E402
-from bitwise_core.equivalence import partition  # noqa: E402
-from bitwise_core.registry import default  # noqa: E402
-from bitwise_core.tree.evaluate import evaluate_many  # noqa: E402
-from bitwise_core.tree.nodes import Load, Operation, descendants  # noqa: E402
+from bitwise_core.checker.analysis import Options  # noqa: E402
+from bitwise_core.checker.partition import partition  # noqa: E402
+from bitwise_core.cli.tree_command import tree_of as dependence_tree  # noqa: E402
+from bitwise_core.ir.evaluation import evaluate_many  # noqa: E402
+from bitwise_core.ir.nodes import Load, Operation, descendants  # noqa: E402
+from bitwise_core.plugins.registry import default  # noqa: E402
 from bitwise_triton import Buffer, CaptureError, compile_configuration  # noqa: E402
 from bitwise_triton.reductions import Order, evaluate, tree_of  # noqa: E402
 from bitwise_triton.reductions.kernels.functions import add_rounded, tree_reduce, tree_sum  # noqa: E402

@@ -17,11 +17,11 @@ pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an archit
 import triton.language as tl  # noqa: E402
 
 from bitwise_bench.pinned_reductions.kernels.small_cases import cases, sources  # noqa: E402
-from bitwise_core.checker import Options  # noqa: E402
-from bitwise_core.cli.showing import tree_of as dependence_tree  # noqa: E402
-from bitwise_core.equivalence import partition  # noqa: E402
-from bitwise_core.registry import default  # noqa: E402
-from bitwise_core.tree.evaluate import evaluate_many  # noqa: E402
+from bitwise_core.checker.analysis import Options  # noqa: E402
+from bitwise_core.checker.partition import partition  # noqa: E402
+from bitwise_core.cli.tree_command import tree_of as dependence_tree  # noqa: E402
+from bitwise_core.ir.evaluation import evaluate_many  # noqa: E402
+from bitwise_core.plugins.registry import default  # noqa: E402
 from bitwise_triton import Buffer, CaptureError, compile_configuration  # noqa: E402
 from bitwise_triton.arguments import to_triton  # noqa: E402
 from bitwise_triton.equivalence import source_of  # noqa: E402

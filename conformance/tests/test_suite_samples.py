@@ -18,9 +18,9 @@ from bitwise_conformance.suite import Suite
 from bitwise_conformance.suite.known_failures import known_failures
 from bitwise_conformance.suite.samples import SampleError
 from bitwise_core.descriptors import Descriptor, GEMMDesc, Record
-from bitwise_core.installed import evaluate
-from bitwise_core.machine.arch import EveryLaunch
-from bitwise_core.numeric import Bits
+from bitwise_core.execution.architecture import ParametricSupport
+from bitwise_core.numerics import Bits
+from bitwise_core.plugins.installed import evaluate
 from bitwise_toy import plugin
 from toy_plugins import MAC, SAMPLES, TOY1, edit, failing, module, outcomes
 
@@ -34,7 +34,7 @@ def test_a_claim_without_a_sample_fails(samples: Path) -> None:
     for path in samples.glob("toy1/*/expected.json"):
         edit(path, lambda content: [content.pop(name) for name in ("runs", "trees", "different", "equal")])
     (samples / "toy1" / "matrix_units" / f"{MAC.name}.json").unlink()
-    every = EveryLaunch(lambda *_: None, ("", "", ""), ("", "", ""), lambda _: False, frozenset())
+    every = ParametricSupport(lambda *_: None, ("", "", ""), ("", "", ""), lambda _: False, frozenset())
     unit = replace(MAC, status="measured by us")
     found = outcomes(
         Suite(module(replace(TOY1, every_launch=every), units=[unit]), samples), "test_signatures_are_stable"

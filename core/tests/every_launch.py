@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bitwise_core.engine.concrete import ready, results, run_blocks
-from bitwise_core.engine.parametric import function_signature, parametric_signature
-from bitwise_core.machine.launch import Argument, Launch
-from bitwise_core.machine.terms import TermDomain
+from bitwise_core.checker.parametric.signature import function_signature, parametric_signature
+from bitwise_core.execution.concrete import ready, results, run_blocks
+from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.launch import Argument, Launch
 
 SM90 = pytest.importorskip("bitwise_nvidia_sm90.plugin").SM90
 

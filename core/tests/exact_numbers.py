@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from hypothesis import strategies as st
 
-from bitwise_core.numeric import operation, storage
+from bitwise_core.numerics import operation, storage
 
 # name: (exponent bits, mantissa bits, bias, padding), written down again so that a wrong row cannot agree with itself.
 LAYOUT = {

@@ -13,12 +13,13 @@ import pytest
 from toy_texts import launch, row_sum, write
 
 import bitwise_core
-from bitwise_core import BitwiseError, Launch, Outcome, Partition, RunResult, Source, Verdict, registry
-from bitwise_core.checker import Options, prepare
+from bitwise_core import BitwiseError, Launch, Outcome, Partition, RunResult, Source, Verdict
+from bitwise_core.checker.analysis import Options, prepare
+from bitwise_core.checker.comparison import compare, session_of
+from bitwise_core.checker.kernel_files import read_kernel
 from bitwise_core.descriptors import Instruction, split_k
-from bitwise_core.difference import compare, session_of
-from bitwise_core.engine.execution import execute
-from bitwise_core.folder import read_kernel
+from bitwise_core.execution.simulation import simulate
+from bitwise_core.plugins import registry
 
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
 
@@ -132,7 +133,7 @@ def test_records_have_short_representations(folder: Path) -> None:
         compared.verdict,
         compared,
         compared.parted,
-        execute(ready, buffers),
+        simulate(ready, buffers),
         session.summary(left, arch),
         bitwise_core.partition(folder, workers=1),
         bitwise_core.compare(PLAIN, NEIGHBOURS, LAUNCH),

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitwise_core.engine.byte_ranges import Runs, covers, intersection, merged, owners
+from bitwise_core.checker.block_symmetry.byte_ranges import Runs, covers, intersection, merged, owners
 
 RANGES = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 6)), max_size=8)
 

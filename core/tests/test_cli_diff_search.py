@@ -12,11 +12,11 @@ import pytest
 from toy_texts import launch, row_sum, write
 from typer.testing import CliRunner
 
-from bitwise_core import registry
-from bitwise_core.checker import Options
+from bitwise_core.checker.analysis import Options
+from bitwise_core.checker.counterexamples import NotFound, find_counterexample, kernel_pair
+from bitwise_core.checker.kernel_files import read_kernel
 from bitwise_core.cli import app
-from bitwise_core.folder import read_kernel
-from bitwise_core.search import NotFound, find_counterexample, pair
+from bitwise_core.plugins import registry
 
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
 
@@ -213,22 +213,22 @@ def test_launches_that_state_different_types(tmp_path: Path) -> None:
 def test_a_large_launch_is_run_where_the_trees_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(pair, "LANES", 1)
-    monkeypatch.setattr(pair, limit, 0)
+    monkeypatch.setattr(kernel_pair, "LANES", 1)
+    monkeypatch.setattr(kernel_pair, limit, 0)
     # Only the last row's block takes another second element.
     own = f"setp.eq.u32 %p2, %r2, 2;\n{LOADED}@%p2 ld.global.f32 %f2, [%rd4+64];\n"
     folder = write(tmp_path, {"a.ptx": PLAIN, "b.ptx": PLAIN.replace(LOADED, own)}, LAUNCHES)
     status, found = diff(folder)
     assert (status, found["divergence"]["element"], found["counterexample"]["element"]) == (1, "Y[2]", "Y[2]")
-    assert found["notes"][-1] == pair.FEW_BLOCKS.format(element="Y[2]")
+    assert found["notes"][-1] == kernel_pair.FEW_BLOCKS.format(element="Y[2]")
     after = [replayed(folder, name)["Y"].view(np.uint32) for name in ("a.ptx", "b.ptx")]
     assert np.flatnonzero(after[0] != after[1]).tolist() == [2]
     assert after[0].size == 4
 
 
 def test_a_launch_too_large_without_a_divergence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pair, "LANES", 1)
-    monkeypatch.setattr(pair, "WHOLE_LANES", 0)
+    monkeypatch.setattr(kernel_pair, "LANES", 1)
+    monkeypatch.setattr(kernel_pair, "WHOLE_LANES", 0)
     left, right = (read_kernel(str(folder / name)) for name in ("a.ptx", "b.ptx"))
     found = find_counterexample(left, right, registry.default().arch("sm_90"), Options(), None, 1.0)
     sentence = "the launches are too large to be run whole, and no element is known in which they part"

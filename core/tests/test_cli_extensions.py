@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from bitwise_core.cli.extensions import GROUP, add_commands
+from bitwise_core.cli.plugin_commands import GROUP, add_commands
 
 
 def application() -> typer.Typer:

@@ -10,15 +10,15 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from bitwise_core import registry
 from bitwise_core.cli import app
 from bitwise_core.descriptors import Cut, GEMMDesc, Group, Rotation, lane_tree_gemv, read, three_level_chain
-from bitwise_core.descriptors.figure import to_svg
-from bitwise_core.descriptors.picture import merge_text, picture, stored_text
-from bitwise_core.descriptors.words import words
-from bitwise_core.mma import FusedSum, MmaSpec
-from bitwise_core.problems import Problem
-from bitwise_core.profiles import Explanation, Undescribed
+from bitwise_core.descriptors.problem import GEMMProblem
+from bitwise_core.descriptors.summary import words
+from bitwise_core.descriptors.svg_figure import to_svg
+from bitwise_core.descriptors.text_figure import merge_text, picture, stored_text
+from bitwise_core.numerics.mma import FusedSum, MmaSpec
+from bitwise_core.plugins import registry
+from bitwise_core.plugins.profiles import Explanation, NotCovered
 
 
 def unit(family: str, kind: str, k: int, fraction_bits: int) -> MmaSpec:
@@ -193,13 +193,13 @@ class Known:
         return None
 
     def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
-        raise Undescribed("there is no device")
+        raise NotCovered("there is no device")
 
-    def explained(self, problem: Problem, configuration: Any, records: Path | None = None) -> Explanation:
+    def explained(self, problem: GEMMProblem, configuration: Any, records: Path | None = None) -> Explanation:
         if configuration is None:
-            raise Undescribed(f"which algorithm runs for {problem.m} is not known; records: {records}")
+            raise NotCovered(f"which algorithm runs for {problem.m} is not known; records: {records}")
         if configuration.keys() != {"parts"}:
-            raise Undescribed("the configuration lacks parts")
+            raise NotCovered("the configuration lacks parts")
         desc = three_level_chain(problem.k, (problem.a, problem.b), chunks=configuration["parts"],
                                  output_dtype=problem.out)  # fmt: skip
         return Explanation(desc, (f"Measured as {'T' if problem.transpose_b else 'N'}.",))

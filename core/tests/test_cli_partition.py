@@ -12,9 +12,9 @@ import pytest
 from toy_texts import launch, row_sum, write
 from typer.testing import CliRunner
 
-from bitwise_core import registry
+from bitwise_core.checker.kernel_files import extensions
 from bitwise_core.cli import app
-from bitwise_core.folder import extensions
+from bitwise_core.plugins import registry
 
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
 

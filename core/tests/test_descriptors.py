@@ -32,7 +32,7 @@ from bitwise_core.descriptors import (
     write,
 )
 from bitwise_core.descriptors.merge_orders import MERGE_ORDERS, MergeSteps
-from bitwise_core.installed import evaluate
+from bitwise_core.plugins.installed import evaluate
 
 UNIT = Instruction(architecture="unit_1", family="mma", k=16)
 PLAIN = single_pass(64, "fp16", UNIT)

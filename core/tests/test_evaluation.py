@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_units import HARDWARE, MMA, UNITS, array, normal, tree_value
 
-from bitwise_core import installed, registry
 from bitwise_core.descriptors import (
     Cut,
     DescriptorError,
@@ -23,8 +22,9 @@ from bitwise_core.descriptors import (
     index_bits,
     single_pass,
 )
-from bitwise_core.evaluation import evaluate, evaluate_gemm, gemm_tree, reduction_tree
-from bitwise_core.hardware import Hardware
+from bitwise_core.descriptors.evaluation import evaluate, evaluate_gemm, gemm_tree, reduction_tree
+from bitwise_core.descriptors.hardware import Hardware
+from bitwise_core.plugins import installed, registry
 
 
 @st.composite
@@ -147,7 +147,7 @@ def test_blocks_of_work_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
             k_cuts=(Cut(count=2),),
         )  # fmt: skip
         whole = evaluate(desc, a, b, hardware=HARDWARE)
-        monkeypatch.setattr("bitwise_core.evaluation.gemm.ELEMENTS", 10)
+        monkeypatch.setattr("bitwise_core.descriptors.evaluation.gemm.ELEMENTS", 10)
         assert np.array_equal(evaluate(desc, a, b, hardware=HARDWARE), whole)
         monkeypatch.undo()
         for row in range(11):

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from toy_units import HARDWARE, MMA, UNITS, array, tree_value
 
 from bitwise_core.descriptors import AttentionDesc, Cut, DescriptorError, GEMMDesc, index_bits, single_pass
-from bitwise_core.evaluation import attention_tree, evaluate
-from bitwise_core.hardware import Hardware
-from bitwise_core.numeric import Bits
+from bitwise_core.descriptors.evaluation import attention_tree, evaluate
+from bitwise_core.descriptors.hardware import Hardware
+from bitwise_core.numerics import Bits
 
 
 @st.composite

@@ -21,9 +21,9 @@ from bitwise_core.descriptors import (
     three_level_chain,
     workspace_gemv,
 )
-from bitwise_core.evaluation import evaluate
-from bitwise_core.mma import multiply_accumulate
-from bitwise_core.numeric import Bits
+from bitwise_core.descriptors.evaluation import evaluate
+from bitwise_core.numerics import Bits
+from bitwise_core.numerics.mma import multiply_accumulate
 
 
 def test_families_by_hand() -> None:

@@ -7,12 +7,12 @@ import numpy.typing as npt
 import pytest
 from toy_texts import launch, row_sum
 
-from bitwise_core import registry
-from bitwise_core.checker import Options, Source, prepare
-from bitwise_core.engine.concrete import LANES, Ready
-from bitwise_core.engine.execution import execute, execute_together
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.launch import Launch
+from bitwise_core.checker.analysis import Options, Source, prepare
+from bitwise_core.execution.concrete import LANES, Ready
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.launch import Launch
+from bitwise_core.execution.simulation import simulate, simulate_batch
+from bitwise_core.plugins import registry
 
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
 
@@ -30,10 +30,10 @@ def drawn(seed: int, rows: int = 4) -> dict[str, npt.NDArray[np.uint8]]:
 @pytest.mark.parametrize("lanes", [LANES, 96])
 def test_every_launch_leaves_what_it_leaves_alone(lanes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Batches of three blocks hold blocks of several launches and cut others in two.
-    monkeypatch.setattr("bitwise_core.engine.execution.LANES", lanes)
+    monkeypatch.setattr("bitwise_core.execution.simulation.LANES", lanes)
     contents = [drawn(seed) for seed in range(5)]
-    together = [dict(one.after) for one in execute_together(kernel(), contents)]
-    alone = [dict(execute(kernel(), one).after) for one in contents]
+    together = [dict(one.after) for one in simulate_batch(kernel(), contents)]
+    alone = [dict(simulate(kernel(), one).after) for one in contents]
     assert [{name: bits.tobytes() for name, bits in one.items()} for one in together] == [
         {name: bits.tobytes() for name, bits in one.items()} for one in alone
     ]
@@ -42,16 +42,16 @@ def test_every_launch_leaves_what_it_leaves_alone(lanes: int, monkeypatch: pytes
 
 def test_some_blocks_of_every_launch() -> None:
     contents = [drawn(seed) for seed in range(3)]
-    for found, before in zip(execute_together(kernel(), contents, blocks=[2]), contents, strict=True):
+    for found, before in zip(simulate_batch(kernel(), contents, blocks=[2]), contents, strict=True):
         changed = found.after["Y"].view(np.uint32) != before["Y"].view(np.uint32)
         assert changed.tolist() == [False, False, True, False]
 
 
 def test_an_access_beyond_a_buffer_is_none_of_the_next_launch() -> None:
     contents = [drawn(seed, rows=3) for seed in range(3)]
-    with pytest.raises(Unreadable, match="holds 768 bytes and is read at byte"):
-        execute_together(kernel(), contents)
-    ends = execute_together(kernel(), contents, open_ended=True)
+    with pytest.raises(Unsupported, match="holds 768 bytes and is read at byte"):
+        simulate_batch(kernel(), contents)
+    ends = simulate_batch(kernel(), contents, open_ended=True)
     nothing = np.zeros(64, dtype=np.float32)
     for found, before in zip(ends, contents, strict=True):
         sizes = {name: bits.size for name, bits in found.after.items()}
@@ -62,11 +62,11 @@ def test_an_access_beyond_a_buffer_is_none_of_the_next_launch() -> None:
 
 def test_launches_of_other_buffers_do_not_run_together() -> None:
     with pytest.raises(ValueError, match="different sizes"):
-        execute_together(kernel(), [drawn(1), drawn(2, rows=5)])
+        simulate_batch(kernel(), [drawn(1), drawn(2, rows=5)])
 
 
 def test_a_launch_beyond_counting_is_not_run() -> None:
     source = Source("a", row_sum(), Launch.model_validate({**launch("a.ptx"), "grid": [2**31 - 1, 2**31 - 1]}))
     ready = prepare(source, registry.default().arch("sm_90"), Options(audit_contraction=False))
-    with pytest.raises(Unreadable, match="a launch of more than 67108864 blocks is not run here"):
-        execute(ready, drawn(0))
+    with pytest.raises(Unsupported, match="a launch of more than 67108864 blocks is not run here"):
+        simulate(ready, drawn(0))

@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from bitwise_core.assumptions import not_finite
-from bitwise_core.machine.bits import lanewise
-from bitwise_core.machine.finiteness import overflows, step_overflows
-from bitwise_core.mma import multiply_accumulate
-from bitwise_core.mma.spec import MmaSpec
-from bitwise_core.numeric import FLOAT_FORMATS, operation
+from bitwise_core.execution.assumptions import not_finite
+from bitwise_core.execution.domains.bits import lanewise
+from bitwise_core.execution.values.finiteness import overflows, step_overflows
+from bitwise_core.numerics import FLOAT_FORMATS, operation
+from bitwise_core.numerics.mma import multiply_accumulate
+from bitwise_core.numerics.mma.spec import MmaSpec
 
 INFINITY, MINUS, NAN, LARGEST, ONE, ZERO = 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F7FFFFF, 0x3F800000, 0
 
@@ -38,14 +38,14 @@ def lanes(*patterns: int, bits: int = 32) -> npt.NDArray[np.unsignedinteger]:
 )
 def test_operations(name: str, operands: tuple[int, ...], answer: bool) -> None:
     arrays = [lanes(each) for each in operands]
-    assert overflows(name, arrays, operation(name).evaluate(*arrays)) is answer
+    assert overflows(operation(name), arrays, operation(name).evaluate(*arrays)) is answer
 
 
 def test_one_lane_is_enough() -> None:
     left, right = lanes(ONE, INFINITY, LARGEST), lanes(ONE, ONE, LARGEST)
     result = operation("add.rn.fp32").evaluate(left, right)
-    assert overflows("add.rn.fp32", [left, right], result)
-    assert not overflows("add.rn.fp32", [left[:2], right[:2]], result[:2])
+    assert overflows(operation("add.rn.fp32"), [left, right], result)
+    assert not overflows(operation("add.rn.fp32"), [left[:2], right[:2]], result[:2])
 
 
 @pytest.mark.parametrize(
@@ -60,12 +60,12 @@ def test_one_lane_is_enough() -> None:
 )
 def test_conversions(name: str, pattern: int, answer: bool) -> None:
     operand = lanes(pattern)
-    assert overflows(name, [operand], operation(name).evaluate(operand)) is answer
+    assert overflows(operation(name), [operand], operation(name).evaluate(operand)) is answer
 
 
 def test_values_of_lanes_that_are_not_known() -> None:
     found = lanewise(lambda each: each, [lanes(LARGEST)], 32)
-    assert not overflows("abs.fp32", [lanes(LARGEST)], found)
+    assert not overflows(operation("abs.fp32"), [lanes(LARGEST)], found)
 
 
 @pytest.mark.parametrize("name", ["fp16", "bf16", "fp32", "fp64", "e5m2", "e4m3"])
@@ -78,7 +78,7 @@ def test_not_finite(name: str) -> None:
 
 def test_matrix_steps() -> None:
     pytest.importorskip("bitwise_nvidia_sm90", reason="needs rows of a matrix unit")
-    from bitwise_core import registry
+    from bitwise_core.plugins import registry
 
     bits = registry.default().arch("sm_90").bits
     assert bits is not None

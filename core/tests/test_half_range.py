@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_core import numeric
-from bitwise_core.machine.folding import rounded_to_half
+from bitwise_core import numerics
+from bitwise_core.execution.values.constant_folding import rounded_to_half
 
-NARROW = numeric.operation("convert.rn.fp16.fp32").evaluate
-WIDEN = numeric.operation("convert.fp32.fp16").evaluate
+NARROW = numerics.operation("convert.rn.fp16.fp32").evaluate
+WIDEN = numerics.operation("convert.fp32.fp16").evaluate
 
 
 def test_rounding_to_half_agrees_with_the_exact_conversion() -> None:

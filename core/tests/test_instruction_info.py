@@ -5,9 +5,19 @@ from typing import Any
 
 import pytest
 
-from bitwise_core.asm import Address, Guard, Immediate, Instruction, Operand, Paired, Register, Symbol, Vector
-from bitwise_core.machine.arch import OpcodeTable
-from bitwise_core.machine.instruction_info import (
+from bitwise_core.assembly.module import (
+    Address,
+    Guard,
+    Immediate,
+    Instruction,
+    Operand,
+    Paired,
+    Register,
+    Symbol,
+    Vector,
+)
+from bitwise_core.execution.architecture import OpcodeTable
+from bitwise_core.execution.instruction_info import (
     DESTINATION_FIRST,
     NO_DESTINATION,
     UPDATED_FIRST,

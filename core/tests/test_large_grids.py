@@ -10,13 +10,14 @@ import pytest
 from toy_texts import launch, row_sum, write
 from typer.testing import CliRunner
 
-from bitwise_core import checker, registry
-from bitwise_core.checker import Options, Source
+from bitwise_core.checker import analysis
+from bitwise_core.checker.analysis import Options, Source
+from bitwise_core.checker.comparison import compare, session_of
+from bitwise_core.checker.kernel_files import read_kernel
 from bitwise_core.cli import app
-from bitwise_core.difference import compare, session_of
-from bitwise_core.engine.concrete import Ready
-from bitwise_core.folder import read_kernel
-from bitwise_core.machine.arch import Arch
+from bitwise_core.execution.architecture import Arch
+from bitwise_core.execution.concrete import Ready
+from bitwise_core.plugins import registry
 
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
 
@@ -38,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture(params=["threads", "work"])
 def nothing_is_small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """No grid is small: for its threads, or for what they do."""
-    monkeypatch.setattr(checker, "MAXIMUM_LANES" if request.param == "threads" else "MAXIMUM_WORK", 0)
+    monkeypatch.setattr(analysis, "MAXIMUM_LANES" if request.param == "threads" else "MAXIMUM_WORK", 0)
 
 
 def answer(*arguments: str) -> tuple[int, Any]:
@@ -53,13 +54,13 @@ def test_the_classes_are_those_of_whole_runs(folder: Path, workers: str) -> None
     _, found = answer("partition", str(folder), "--workers", workers)
     assert found["classes"] == [["a.ptx", "c.ptx", "d.ptx"], ["b.ptx", "e.ptx"]]
     assert found["unknown"] == {}
-    assert checker.LARGE_GRID in found["notes"]
+    assert analysis.LARGE_GRID in found["notes"]
 
 
 def test_whole_runs_find_these_classes(folder: Path) -> None:
     _, found = answer("partition", str(folder), "--workers", "1")
     assert found["classes"] == [["a.ptx", "c.ptx", "d.ptx"], ["b.ptx", "e.ptx"]]
-    assert checker.LARGE_GRID not in found["notes"]
+    assert analysis.LARGE_GRID not in found["notes"]
 
 
 @pytest.mark.usefixtures("nothing_is_small")
@@ -117,7 +118,7 @@ def test_a_session_keeps_the_last_summaries(folder: Path, monkeypatch: pytest.Mo
     assert all(session.read(source, arch).large for source in sources)
     first = session.summary(sources[0], arch)
     assert session.summary(sources[0], arch) is first
-    monkeypatch.setattr(checker, "KEPT", 1)
+    monkeypatch.setattr(analysis, "KEPT", 1)
     session.summary(read_kernel(str(folder / "d.ptx")), arch)
     assert session.summary(sources[0], arch) is not first
 
@@ -130,8 +131,8 @@ def test_a_comparison_prepares_each_kernel_once(folder: Path, monkeypatch: pytes
         prepared.append(source.name)
         return prepare(source, arch, options)
 
-    prepare = checker.prepare
-    monkeypatch.setattr(checker, "prepare", counted)
+    prepare = analysis.prepare
+    monkeypatch.setattr(analysis, "prepare", counted)
     left, right = (read_kernel(str(folder / name)) for name in ("a.ptx", "b.ptx"))
     found = compare(left, right, registry.default().arch("sm_90"), Options())
     assert found.verdict.divergence is not None

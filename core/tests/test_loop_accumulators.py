@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from every_launch import kernel, same_at, signature, symbolic
 
-from bitwise_core.machine.domain import Unreadable
+from bitwise_core.execution.domains.domain import Unsupported
 
 HEAD = """	mul.wide.s32 %rd5, %r4, 4;
 	add.s64 %rd6, %rd1, %rd5;
@@ -131,13 +131,13 @@ def test_an_accumulator_that_sees_another_one_in_other_threads() -> None:
 
 def test_an_accumulator_that_sees_itself_in_other_threads_is_not_read_further() -> None:
     turn = "\tshfl.sync.bfly.b32 %r30, %r20, 1, 31, -1;\n\tadd.rn.f32 %r20, %r20, %r30;\n"
-    with pytest.raises(Unreadable, match="seen by other threads"):
+    with pytest.raises(Unsupported, match="seen by other threads"):
         symbolic(loop(turn))
 
 
 def test_accumulators_in_a_circle_are_not_read_further() -> None:
     turn = "\tadd.rn.f32 %r21, %r21, %r20;\n\tadd.rn.f32 %r20, %r20, %r21;\n"
-    with pytest.raises(Unreadable, match="in a circle"):
+    with pytest.raises(Unsupported, match="in a circle"):
         symbolic(loop(turn))
 
 
@@ -148,7 +148,7 @@ def test_a_register_that_a_turn_overwrites_before_it_matters() -> None:
     first, second = loop(), loop(turn)
     assert symbolic(first) == symbolic(second)
     some = turn.replace("%r4, 0", "%r4, 1")
-    with pytest.raises(Unreadable, match="nothing has written"):
+    with pytest.raises(Unsupported, match="nothing has written"):
         symbolic(loop(some))
 
 
@@ -192,7 +192,7 @@ def test_shared_memory_that_a_loop_does_not_touch() -> None:
     assert symbolic(first) == symbolic(own)
     assert same_at(first, own, (1, 1), 3, 0)
     other = remembering(ONLINE + "\tst.shared.b32 [%r42], %r8;\n")
-    with pytest.raises(Unreadable, match="nothing has written"):
+    with pytest.raises(Unsupported, match="nothing has written"):
         symbolic(other)
 
 

@@ -26,17 +26,17 @@ from bitwise_core.descriptors import (
     three_level_chain,
     write,
 )
-from bitwise_core.descriptors.figure import to_svg
+from bitwise_core.descriptors.evaluation import evaluate, gemm_tree, reduction_tree
 from bitwise_core.descriptors.merge_orders import MERGE_ORDERS, Addition, MergeOrder
 from bitwise_core.descriptors.merge_orders import index_bits as bits_of
-from bitwise_core.descriptors.picture import merge_text, picture
-from bitwise_core.descriptors.words import words
-from bitwise_core.evaluation import evaluate, gemm_tree, reduction_tree
-from bitwise_core.numeric import Bits
-from bitwise_core.probe import form_of
-from bitwise_core.probe import words as form_words
-from bitwise_core.probe.sums import nested
-from bitwise_core.reconstruction import reconstruct_product, reconstruct_sum, same
+from bitwise_core.descriptors.summary import words
+from bitwise_core.descriptors.svg_figure import to_svg
+from bitwise_core.descriptors.text_figure import merge_text, picture
+from bitwise_core.numerics import Bits
+from bitwise_core.probing import describe_shape as form_words
+from bitwise_core.probing import tree_shape
+from bitwise_core.probing.reconstruction import reconstruct_product, reconstruct_sum, same
+from bitwise_core.probing.summation_tree import nested
 
 
 def _ends(count: int) -> list[Addition]:
@@ -257,7 +257,7 @@ def test_an_added_order_is_written_in_words_and_drawn(added: MergeOrder) -> None
 def test_a_revealed_order_that_was_added_is_named(added: MergeOrder) -> None:
     parts = [tuple(range(low, low + 4)) for low in range(0, 24, 4)]
     made = MERGE_ORDERS[added.name].steps(6).run(parts, None, lambda one, other: (one, other))  # type: ignore[arg-type]
-    form = form_of(nested(made))
+    form = tree_shape(nested(made))
     assert form.order == added.name
     start = "a tree of outer pairs of 6 contiguous parts" if added is ENDS else (
         "a chain of 6 contiguous parts, one after the other, the odd ones last"

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bitwise_core.mma import (
+from bitwise_core.numerics import FORMATS, FloatFormat, operation, storage
+from bitwise_core.numerics.mma import (
     Arithmetic,
     FlooredSum,
     FusedSum,
@@ -18,11 +19,10 @@ from bitwise_core.mma import (
     MatrixError,
     MmaSpec,
     SequentialMultiplyAdd,
-    exact,
+    exact_values,
     multiply_accumulate,
 )
-from bitwise_core.mma.multiply_add import multiply_add
-from bitwise_core.numeric import FORMATS, FloatFormat, operation, storage
+from bitwise_core.numerics.mma.fused_multiply_add import multiply_add
 from matrix_references import reference
 
 SOURCE = "https://example.org/rows"
@@ -136,7 +136,7 @@ def test_conversions_by_the_processor_are_those_by_integers(spec: MmaSpec, monke
 
     operands = drawn("left", 40, 20, 2 * spec.k), drawn("right", 40, 2 * spec.k, 20), drawn("accumulator", 40, 20, 20)
     found = multiply_accumulate(spec, *operands)
-    monkeypatch.setattr(exact, "trusted", lambda: False)
+    monkeypatch.setattr(exact_values, "trusted", lambda: False)
     assert np.array_equal(multiply_accumulate(spec, *operands), found)
 
 

@@ -21,7 +21,7 @@ from exact_numbers import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bitwise_core.numeric import FLOAT_FORMATS, native, operation, storage
+from bitwise_core.numerics import FLOAT_FORMATS, native_floats, operation, storage
 
 
 @pytest.mark.parametrize("name", ARITHMETIC_FORMATS)
@@ -56,7 +56,7 @@ def test_all_pairs_of_e4m3(verb: str) -> None:
 @pytest.mark.parametrize("name", ["fp32", "fp64"])
 def test_the_processor_agrees_with_the_integers(verb: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the operands share their exponents, so that sums cancel and products meet addends."""
-    if not native.supports(verb, FLOAT_FORMATS[name]):
+    if not native_floats.supports(verb, FLOAT_FORMATS[name]):
         pytest.skip("always done with integers")
     generator = np.random.default_rng(7)
     columns = [
@@ -69,7 +69,7 @@ def test_the_processor_agrees_with_the_integers(verb: str, name: str, monkeypatc
         )
         column[:10_000] ^= (generator.integers(0, 2, 10_000) << (WIDTH[name] - 1)).astype(column.dtype)
     fast = operation(f"{verb}.rn.{name}").evaluate(*columns)
-    monkeypatch.setattr(native, "trusted", lambda: False)
+    monkeypatch.setattr(native_floats, "trusted", lambda: False)
     assert np.array_equal(fast, operation(f"{verb}.rn.{name}").evaluate(*columns))
 
 

@@ -10,7 +10,7 @@ from exact_numbers import LAYOUT, ROUNDINGS, WIDTH, array, decode, encode, patte
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bitwise_core.numeric import INTEGER_FORMATS, operation, storage
+from bitwise_core.numerics import INTEGER_FORMATS, operation, storage
 
 PAIRS = [(target, source) for target in LAYOUT for source in LAYOUT]
 

@@ -24,7 +24,7 @@ from exact_numbers import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bitwise_core.numeric import operation
+from bitwise_core.numerics import operation
 
 
 def exact(verb: str, name: str, rounding: str, patterns: tuple[int, ...]) -> Number | None:

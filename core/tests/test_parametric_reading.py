@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from every_launch import kernel, notes, program_only, same_at, signature, symbolic
 
-from bitwise_core.machine.domain import Unreadable
+from bitwise_core.execution.domains.domain import Unsupported
 
 
 def elementwise(
@@ -72,7 +72,7 @@ def test_names_comments_and_debug_lines_do_not_matter() -> None:
 
 
 def test_a_kernel_without_a_block_size_is_refused() -> None:
-    with pytest.raises(Unreadable, match="number of threads"):
+    with pytest.raises(Unsupported, match="number of threads"):
         signature(kernel("", None))
 
 
@@ -214,13 +214,13 @@ def test_the_order_of_two_stores_to_one_address_is_not_lost() -> None:
         kernel(TWICE.format(first="%r2", second="%r1"), 1),
     )
     assert signature(first) != signature(second)
-    with pytest.raises(Unreadable, match="written twice"):
+    with pytest.raises(Unsupported, match="written twice"):
         symbolic(first)
 
 
 def test_sums_by_atomic_operations_are_refused() -> None:
     body = "\tred.global.add.f32 [%rd2], 0f3F800000;\n"
-    with pytest.raises(Unreadable, match="depends on the order of threads"):
+    with pytest.raises(Unsupported, match="depends on the order of threads"):
         signature(kernel(body))
 
 
@@ -235,7 +235,7 @@ def test_a_value_that_an_atomic_operation_gives_back_is_refused_where_it_is_used
     body = "\tmov.b32 %r7, 0;\n\tmov.b32 %r8, 0;\n"
     body += f"\tatom.global.gpu.relaxed.min{noftz}.{kind} {result}, [%rd1], {source};\n"
     assert signature(kernel(body))
-    with pytest.raises(Unreadable, match="gives back a value that depends on the order of threads"):
+    with pytest.raises(Unsupported, match="gives back a value that depends on the order of threads"):
         signature(kernel(body + "\tst.global.b32 [%rd2], %r5;\n"))
 
 
@@ -246,7 +246,7 @@ def test_a_buffer_read_after_it_was_written_is_not_read_further() -> None:
 	ld.global.b32 %r5, [%rd2];
 	st.global.b32 [%rd4+4096], %r5;
 """
-    with pytest.raises(Unreadable, match="after the kernel has written it"):
+    with pytest.raises(Unsupported, match="after the kernel has written it"):
         symbolic(kernel(body))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from every_launch import kernel, notes, program_only, same_at, signature, symbolic
 
-from bitwise_core.machine.domain import Unreadable
+from bitwise_core.execution.domains.domain import Unsupported
 
 BODY = """	add.s32 %r5, %r1, {last};
 	div.s32 %r6, %r5, {tile};
@@ -90,7 +90,7 @@ $skip:
 	setp.lt.s32 %p4, %r30, %r2;
 	@%p4 bra $inner;
 """
-    with pytest.raises(Unreadable, match="control flow depends on the launch"):
+    with pytest.raises(Unsupported, match="control flow depends on the launch"):
         symbolic(tiles(iteration=inner))
 
 
@@ -130,7 +130,7 @@ def test_tiles_that_are_left_out_tie_the_others() -> None:
     ],
 )
 def test_iterations_that_do_not_depend_on_their_tile_alone_are_not_read_further(text: str, reason: str) -> None:
-    with pytest.raises(Unreadable, match=reason):
+    with pytest.raises(Unsupported, match=reason):
         symbolic(text)
     assert signature(text) != signature(tiles())
     assert program_only(text) is not None
@@ -152,5 +152,5 @@ def test_shared_memory_passes_nothing_between_iterations() -> None:
     store, meet, load = "st.shared.b32 [%r42], %r10", "bar.sync 0", "ld.shared.b32 %r10, [%r43]"
     within = shared(store, meet, load, meet)
     assert symbolic(within) != symbolic(tiles())
-    with pytest.raises(Unreadable, match="nothing has written"):
+    with pytest.raises(Unsupported, match="nothing has written"):
         symbolic(shared("mov.b32 %r44, %r10", load, meet, "st.shared.b32 [%r42], %r44", meet))

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitwise_core.probe import (
+from bitwise_core.probing import (
     ProbeError,
     SumTree,
-    form_of,
-    product_subject,
-    reduction_subject,
+    describe_shape,
+    eliminate,
+    product_instrument,
+    reduction_instrument,
     reveal,
-    separate,
-    words,
+    tree_shape,
 )
-from bitwise_core.probe.separate import flat, wide
-from bitwise_core.probe.sums import evaluate, in_order, nested
+from bitwise_core.probing.elimination import normal_draw, wide_draw
+from bitwise_core.probing.summation_tree import evaluate, in_order, nested
 
 Floats = npt.NDArray[np.float32]
 
@@ -75,14 +75,14 @@ def pairwise(x: Floats) -> Floats:
 def test_orders_that_numpy_was_told_are_read_back(
     function: Callable[[Floats], Floats], length: int, expected: str
 ) -> None:
-    found = reveal(reduction_subject(function, 64, length))
+    found = reveal(reduction_instrument(function, 64, length))
     assert found.tree is not None
-    assert words(form_of(found.tree)) == expected
+    assert describe_shape(tree_shape(found.tree)) == expected
     assert (found.open, found.dropped) == ((), ())
 
 
 def test_positions_that_reach_no_output_are_found() -> None:
-    found = reveal(reduction_subject(lambda x: chain(x[:, :-8]), 32, 72))
+    found = reveal(reduction_instrument(lambda x: chain(x[:, :-8]), 32, 72))
     assert found.tree == nested(left_to_right(range(64)))
     assert found.dropped == tuple(range(64, 72))
 
@@ -113,7 +113,7 @@ def blocked(length: int, span: int, width: int = 1) -> SumTree:
 @pytest.mark.parametrize(("seed", "walk"), [(0, None), (0, "pivots"), (1, "pivots"), (2, "pivots")])
 def test_the_walks_agree(seed: int, walk: str | None) -> None:
     tree = blocked(200, 64, 16)
-    found = reveal(reduction_subject(lambda x: evaluate(tree, x), 64, 200), seed, walk)
+    found = reveal(reduction_instrument(lambda x: evaluate(tree, x), 64, 200), seed, walk)
     assert (found.tree, found.walk) == (tree, walk or "neighbours")
 
 
@@ -130,7 +130,7 @@ def trees(draw: st.DrawFn) -> SumTree:
 
 @given(trees())
 def test_any_tree_is_read_back(tree: SumTree) -> None:
-    found = reveal(reduction_subject(lambda x: evaluate(tree, x), 16, len(tree.leaves)))
+    found = reveal(reduction_instrument(lambda x: evaluate(tree, x), 16, len(tree.leaves)))
     assert (found.tree, found.open) == (tree, ())
 
 
@@ -158,7 +158,7 @@ def test_a_tree_foretells_its_experiments(tree: SumTree) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_plain_sum_stays_open(function: Callable[[Floats], Floats], sentence: str) -> None:
-    found = reveal(reduction_subject(function, 16, 40))
+    found = reveal(reduction_instrument(function, 16, 40))
     assert (found.tree, found.open) == (None, (sentence,))
 
 
@@ -168,7 +168,7 @@ def test_an_order_that_depends_on_the_row_stays_open() -> None:
         total[::2] = chain(np.ascontiguousarray(x[:, ::-1]))[::2]
         return total
 
-    found = reveal(reduction_subject(by_row, 16, 40))
+    found = reveal(reduction_instrument(by_row, 16, 40))
     assert found.tree is None
     assert len(found.open) == 1
 
@@ -183,7 +183,7 @@ def test_elements_of_a_product_that_disagree_stay_open() -> None:
         total[:, -1] = other[:, -1]
         return total
 
-    found = reveal(product_subject(product, 16, 4, 24))
+    found = reveal(product_instrument(product, 16, 4, 24))
     assert found.tree is None
     assert "do not return one count from every output" in found.open[0]
 
@@ -194,11 +194,11 @@ def test_products_are_read_along_the_longer_axis(m: int, n: int) -> None:
         halves = [chain_product(a[:, part], b[part]) for part in (slice(0, 20), slice(20, 36))]
         return halves[0] + halves[1]
 
-    subject = product_subject(product, m, n, 36)
+    subject = product_instrument(product, m, n, 36)
     found = reveal(subject)
     assert subject.lanes == max(m, n)
     assert found.tree is not None
-    assert words(form_of(found.tree)) == (
+    assert describe_shape(tree_shape(found.tree)) == (
         "a chain of 2 contiguous parts: 1 of 20 (a chain of 20 contiguous values), "
         "then 1 of 16 (a chain of 16 contiguous values)"
     )
@@ -213,7 +213,7 @@ def chain_product(a: Floats, b: Floats) -> Floats:
 
 def test_an_output_of_few_bits_is_read_in_pieces() -> None:
     tree = SumTree(((0, 1), *((-k, k + 1) for k in range(1, 2999))))
-    subject = product_subject(lambda a, b: chain_product(a, b).astype(np.float16), 64, 1, 3000, "float16")
+    subject = product_instrument(lambda a, b: chain_product(a, b).astype(np.float16), 64, 1, 3000, "float16")
     assert subject.capacity == 2048
     found = reveal(subject)
     assert found.tree == tree
@@ -223,11 +223,13 @@ def test_an_output_of_few_bits_is_read_in_pieces() -> None:
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: reduction_subject(chain, 4, 8, "int32"), "operands of int32 are not probed; there are float64"),
-        (lambda: reduction_subject(lambda x: x.sum(axis=1).astype(np.int64), 4, 8), "an output of int64 is not read"),
-        (lambda: reduction_subject(chain, 4, 8, "float16", accumulator=53),
+        (lambda: reduction_instrument(chain, 4, 8, "int32"), "operands of int32 are not probed; there are float64"),
+        (lambda: reduction_instrument(lambda x: x.sum(axis=1).astype(np.int64), 4, 8), "an output of int64 "
+         "is not read"),
+        (lambda: reduction_instrument(chain, 4, 8, "float16", accumulator=53),
          "2\\*\\*-24 is not lost beside 2\\*\\*15 in an accumulator of 53 bits"),
-        (lambda: reveal(reduction_subject(lambda x: x, 4, 8)), r"the callable returned the shape \(4, 8\), not \(4,\)"),
+        (lambda: reveal(reduction_instrument(lambda x: x, 4, 8)), r"the callable returned the shape \(4, 8\), not "
+         r"\(4,\)"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_probed(make: Callable[[], object], sentence: str) -> None:
@@ -237,16 +239,16 @@ def test_what_cannot_be_probed(make: Callable[[], object], sentence: str) -> Non
 
 def test_candidates_part_on_fresh_draws() -> None:
     right, other = blocked(96, 24), blocked(96, 32)
-    found = separate(
+    found = eliminate(
         lambda x: evaluate(right, x),
         {"spans of 24": lambda x: evaluate(right, x), "spans of 32": lambda x: evaluate(other, x)},
-        lambda random: (flat(random, (8, 96)).astype(np.float32),),
+        lambda random: (normal_draw(random, (8, 96)).astype(np.float32),),
     )
     assert found.survivors == ("spans of 24",)
     assert found.parted == {"spans of 24": None, "spans of 32": 0}
 
 
 def test_draws_are_seeded_and_wide_ones_are_wide() -> None:
-    one, two = (wide(np.random.default_rng(3), (50,)) for _ in range(2))
+    one, two = (wide_draw(np.random.default_rng(3), (50,)) for _ in range(2))
     assert one.tobytes() == two.tobytes()
     assert np.ptp(np.frexp(one)[1]) >= 20

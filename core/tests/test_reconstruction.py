@@ -25,11 +25,11 @@ from bitwise_core.descriptors import (
     three_level_chain,
     workspace_gemv,
 )
-from bitwise_core.evaluation import evaluate
-from bitwise_core.hardware import Hardware, Units
-from bitwise_core.mma import FlooredSum, FusedSum, MmaSpec
-from bitwise_core.probe.arrays import TYPES, PatternArrays
-from bitwise_core.reconstruction import Reconstruction, reconstruct_product, reconstruct_sum, same
+from bitwise_core.descriptors.evaluation import evaluate
+from bitwise_core.descriptors.hardware import Hardware, Units
+from bitwise_core.numerics.mma import FlooredSum, FusedSum, MmaSpec
+from bitwise_core.probing.operand_arrays import TYPES, PatternArrays
+from bitwise_core.probing.reconstruction import Reconstruction, reconstruct_product, reconstruct_sum, same
 
 NAMES = {ours: theirs for theirs, ours in TYPES.items()}
 

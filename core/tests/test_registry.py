@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 import pytest
 
-from bitwise_core import hookspecs, registry
+from bitwise_core.plugins import hookspecs, registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PLUGIN = """
 from types import SimpleNamespace
-from bitwise_core.hookspecs import hookimpl
+from bitwise_core.plugins.hookspecs import hookimpl
 """
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bitwise_core.buffers import form
-from bitwise_core.search.samples import SAMPLES, Place, elsewhere, fed_back, near, with_special
-from bitwise_core.search.values import telling_patterns
+from bitwise_core.checker.counterexamples.memory_contents import SAMPLES, Place, elsewhere, fed_back, near, with_special
+from bitwise_core.checker.counterexamples.value_distributions import telling_patterns
+from bitwise_core.execution.buffers import form
 
 FORMS = {"X": form("fp32"), "H": form("fp16"), "N": form("i32"), "B": form("bf16")}
 PLACES: list[Place] = [(name, index) for name in FORMS for index in range(5)]

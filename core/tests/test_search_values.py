@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bitwise_core.buffers import form
-from bitwise_core.numeric import nan_of
-from bitwise_core.search.values import KINDS, draw, integers
+from bitwise_core.checker.counterexamples.value_distributions import KINDS, draw, integers
+from bitwise_core.execution.buffers import form
+from bitwise_core.numerics import nan_of
 
 TYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8e4nv", "fp8e5", "fp8e4b8", "fp8e5b16")
 COUNT = 4096

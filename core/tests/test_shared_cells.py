@@ -7,9 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.cells import COUNT_SHIFT, PART_SHIFT, join, join_alike, join_by_lane
-from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
+from bitwise_core.execution.memory.shared_memory import COUNT_SHIFT, PART_SHIFT, join, join_alike, join_by_lane
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 
 SHAPE = (2, 4)
 KINDS = ("known", "leaf", "other leaf", "whole", "other whole", "term", "poison", "undetermined")
@@ -21,24 +21,24 @@ def cell(kind: str, part: int, count: int, granule: int) -> tuple[Array, Array]:
     words = np.stack([lanes * np.uint64(977), lanes * np.uint64(977)])
     code = part << PART_SHIFT | (count.bit_length() - 1) << COUNT_SHIFT
     if kind == "known":
-        return (words >> np.uint64(1)) % np.uint64(256**granule), np.full(SHAPE, L.KNOWN | L.NOT_NEGATIVE, np.uint32)
+        return (words >> np.uint64(1)) % np.uint64(256**granule), np.full(SHAPE, L.CONST | L.NOT_NEGATIVE, np.uint32)
     if kind in ("leaf", "other leaf"):
         place = np.uint64(part * granule + 3 * (kind == "other leaf"))
-        return words + place, np.full(SHAPE, L.LEAF | L.QUIET, np.uint32)
+        return words + place, np.full(SHAPE, L.LOAD | L.QUIET, np.uint32)
     if kind in ("whole", "other whole"):
         words[1] += np.uint64(kind == "other whole")
         return words, np.full(SHAPE, L.TERM | L.QUIET | code, np.uint32)
-    flag = {"term": 0, "poison": L.POISON, "undetermined": L.UNDETERMINED}[kind]
-    return words + np.uint64(part), np.full(SHAPE, (L.KNOWN if kind == "undetermined" else L.TERM) | flag, np.uint32)
+    flag = {"term": 0, "poison": L.POISON, "undetermined": L.NONDETERMINISTIC}[kind]
+    return words + np.uint64(part), np.full(SHAPE, (L.CONST if kind == "undetermined" else L.TERM) | flag, np.uint32)
 
 
 def parts(value: Value) -> list[tuple[int, bytes, bytes]]:
     """All that a value is, part by part."""
-    if isinstance(value, Pieces):
+    if isinstance(value, PackedVector):
         return [each for part in value.parts for each in parts(part)]
-    if isinstance(value, Lanes):
+    if isinstance(value, SymbolicVector):
         words = np.broadcast_to(value.words, (2, *SHAPE))
-        return [(value.bits, words.tobytes(), np.broadcast_to(np.uint32(value.meta), SHAPE).tobytes())]
+        return [(value.bits, words.tobytes(), np.broadcast_to(np.uint32(value.flags), SHAPE).tobytes())]
     return [(L.width(value), np.broadcast_to(value, SHAPE).astype(np.uint64).tobytes(), b"")]
 
 

@@ -7,9 +7,9 @@ import struct
 import numpy as np
 import pytest
 
-from bitwise_core.numeric import Unevaluable
-from bitwise_core.tree.evaluate import evaluate, evaluate_many
-from bitwise_core.tree.nodes import Concat, Constant, Gather, Load, Matrix, Node, Operation, Select, Slice, Undefined
+from bitwise_core.ir.evaluation import evaluate, evaluate_many
+from bitwise_core.ir.nodes import Concat, Constant, Gather, Load, Matrix, Node, Operation, Select, Slice, Undefined
+from bitwise_core.numerics import Unevaluable
 
 DATA = struct.pack("<4f", 1.5, -2.0, 0.25, 3.0) + bytes(range(16))
 

@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from bitwise_core.tree import nodes
-from bitwise_core.tree.nodes import (
+from bitwise_core.ir import nodes
+from bitwise_core.ir.nodes import (
     Concat,
     Constant,
     Gather,

@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bitwise_core.tree.nodes import Constant, Load, Matrix, Node, Operation, Undefined
-from bitwise_core.tree.picture import COLOURS, to_svg
+from bitwise_core.ir.nodes import Constant, Load, Matrix, Node, Operation, Undefined
+from bitwise_core.ir.svg import COLOURS, to_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 

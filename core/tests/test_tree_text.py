@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitwise_core.numeric import operation
-from bitwise_core.tree.nodes import (
+from bitwise_core.ir.nodes import (
     Concat,
     Constant,
     Gather,
@@ -21,7 +20,8 @@ from bitwise_core.tree.nodes import (
     Undefined,
     descendants,
 )
-from bitwise_core.tree.text import read, render, write
+from bitwise_core.ir.text import read, render, write
+from bitwise_core.numerics import operation
 
 NAMES = ["add.rn.fp32", "fma.rn.ftz.fp32", "neg.fp32", "max.nan.fp16", "convert.rn.fp16.fp32", "lt.fp32", "and.b8"]
 NAMES += ["ex2.approx.ftz.fp32", "convert.fp64.fp32", "add.b64", "xor.b1", "mulwide.u32"]

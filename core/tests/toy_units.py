@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from bitwise_core.descriptors import (
     Instruction,
 )
-from bitwise_core.hardware import Hardware
-from bitwise_core.mma import FusedSum, MmaSpec, SequentialMultiplyAdd, multiply_accumulate
-from bitwise_core.numeric import FLOAT_FORMATS, Bits, operation, storage
-from bitwise_core.tree.evaluate import evaluate_many
-from bitwise_core.tree.nodes import Node
+from bitwise_core.descriptors.hardware import Hardware
+from bitwise_core.ir.evaluation import evaluate_many
+from bitwise_core.ir.nodes import Node
+from bitwise_core.numerics import FLOAT_FORMATS, Bits, operation, storage
+from bitwise_core.numerics.mma import FusedSum, MmaSpec, SequentialMultiplyAdd, multiply_accumulate
 
 SOURCE = "https://example.org/rows"
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bitwise_core import registry
 from bitwise_core.descriptors import Cut, GEMMDesc
-from bitwise_core.problems import Problem
-from bitwise_core.profiles import Undescribed
+from bitwise_core.descriptors.problem import GEMMProblem
+from bitwise_core.plugins import registry
+from bitwise_core.plugins.profiles import NotCovered
 from bitwise_torch.lock_command import app
 from bitwise_torch.locks import locked, read_lock
 from bitwise_torch.locks.shape_file import problem_of_line
@@ -37,10 +37,10 @@ class Toy:
         raise AssertionError
 
     def answered(
-        self, problem: Problem, *, alignment: Any = None, library: str | None = None, device: Any = None
+        self, problem: GEMMProblem, *, alignment: Any = None, library: str | None = None, device: Any = None
     ) -> GEMMDesc:
         if problem.a != "fp16" or problem.batch:
-            raise Undescribed(f"{problem.words} by toy is not described: it is not measured (m {problem.m})")
+            raise NotCovered(f"{problem.words} by toy is not described: it is not measured (m {problem.m})")
         return descriptor(problem.k, Cut(count=3 if library else 2))
 
     def provenance(self, *, library: str | None = None) -> dict[str, str]:
@@ -90,7 +90,7 @@ def test_shapes_are_locked_shown_and_compared() -> None:
 
 
 def test_descriptors_are_compared_by_what_they_compute() -> None:
-    problems = [Problem(m=m, n=2, k=30, a="fp16", b="fp16", out="fp16") for m in (1, 2, 3)]
+    problems = [GEMMProblem(m=m, n=2, k=30, a="fp16", b="fp16", out="fp16") for m in (1, 2, 3)]
     locked([(problems[0], descriptor(30, Cut(count=3))), (problems[1], "no row")], {}).write("a.json")
     locked([(problems[0], descriptor(30, Cut(span=10))), (problems[1], descriptor(30)), (problems[2], descriptor(30))],
            {}).write("b.json")  # fmt: skip
@@ -149,8 +149,8 @@ def test_what_is_wrong_is_a_sentence(arguments: list[str], why: str) -> None:
 
 
 def test_lines_of_shape_files() -> None:
-    def problem(**fields: Any) -> Problem:
-        return Problem(**{"m": 1, "n": 2, "k": 3, "a": "fp16", "b": "fp16", "out": "fp16", **fields})
+    def problem(**fields: Any) -> GEMMProblem:
+        return GEMMProblem(**{"m": 1, "n": 2, "k": 3, "a": "fp16", "b": "fp16", "out": "fp16", **fields})
 
     cases = {
         "1 2 3": problem(), "1x2x3, bf16": problem(a="bf16", b="bf16", out="bf16"),

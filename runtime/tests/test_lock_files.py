@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bitwise_core.descriptors import Cut, GEMMDesc
-from bitwise_core.problems import BiasedProduct, Problem
+from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
 from bitwise_torch.locks import Entry, Lock, LockError, differences, locked, read_lock
 
 
@@ -18,8 +18,8 @@ def descriptor(k: int, span: int = 3) -> GEMMDesc:
     )
 
 
-def problem(m: int, n: int, k: int, **more: Any) -> Problem:
-    return Problem(m=m, n=n, k=k, a="fp16", b="fp16", out="fp16", **more)
+def problem(m: int, n: int, k: int, **more: Any) -> GEMMProblem:
+    return GEMMProblem(m=m, n=n, k=k, a="fp16", b="fp16", out="fp16", **more)
 
 
 def test_a_file_reads_back_and_bad_ones_are_refused_with_a_sentence(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_file_reads_back_and_bad_ones_are_refused_with_a_sentence(tmp_path: Pa
 def test_when_a_sum_is_rounded_is_part_of_an_entry() -> None:
     biased = problem(4, 5, 20, epilogue="bias")
     once, twice = (
-        locked([(biased, BiasedProduct(product=descriptor(20), rounded_first=each))], {}) for each in (False, True)
+        locked([(biased, BiasedGEMM(product=descriptor(20), rounded_first=each))], {}) for each in (False, True)
     )
     assert Lock.from_text(twice.to_text()) == twice
     assert once == locked([(biased, descriptor(20))], {})

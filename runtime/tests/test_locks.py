@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitwise_core import registry
 from bitwise_core.descriptors import Cut, GEMMDesc
-from bitwise_core.installed import evaluate
-from bitwise_core.problems import BiasedProduct, Problem
-from bitwise_torch import ProductError, Undescribed, locked_products, matmul, recorded_products
+from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
+from bitwise_core.plugins import registry
+from bitwise_core.plugins.installed import evaluate
+from bitwise_torch import NotCovered, ProductError, locked_products, matmul, recorded_products
 from bitwise_torch.locks import LockError, locked
 from bitwise_torch.tensor_problems import problem_of
 
@@ -37,11 +37,11 @@ class Toy:
         return self.answered(problem_of(a, b, out.dtype))
 
     def answered(
-        self, problem: Problem, *, alignment: Any = None, library: str | None = None, device: Any = None
+        self, problem: GEMMProblem, *, alignment: Any = None, library: str | None = None, device: Any = None
     ) -> GEMMDesc:
         assert device is None or device.type == "cpu"
         if (problem.a, problem.out) != ("fp16", "fp16"):
-            raise Undescribed(f"toy 1.0 is not measured on {problem.a}")
+            raise NotCovered(f"toy 1.0 is not measured on {problem.a}")
         return descriptor(problem.k, 4 if problem.n == 5 else 3)
 
     def provenance(self, *, library: str | None = None) -> dict[str, str]:
@@ -66,8 +66,8 @@ def owed(desc: GEMMDesc, a: Any, b: Any) -> Any:
     return evaluate(desc, patterns(a), patterns(b))
 
 
-def problem(m: int, n: int, k: int, **more: Any) -> Problem:
-    return Problem(m=m, n=n, k=k, a="fp16", b="fp16", out="fp16", **more)
+def problem(m: int, n: int, k: int, **more: Any) -> GEMMProblem:
+    return GEMMProblem(m=m, n=n, k=k, a="fp16", b="fp16", out="fp16", **more)
 
 
 def test_a_model_is_recorded_and_replayed_with_its_gradients(toy: None) -> None:
@@ -129,7 +129,7 @@ def test_a_bias_is_added_where_the_lock_says(toy: None) -> None:
     a, b, bias = drawn(9, 40), drawn(40, 33, seed=1), drawn(33, seed=3)
     desc, found = descriptor(40), {}
     for rounded_first in (False, True):
-        what = BiasedProduct(product=desc, rounded_first=rounded_first)
+        what = BiasedGEMM(product=desc, rounded_first=rounded_first)
         lock = locked([(problem(9, 33, 40, epilogue="bias"), what)], {})
         with locked_products(lock):
             found[rounded_first] = torch.nn.functional.linear(a, b.t(), bias)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitwise_core import registry
 from bitwise_core.descriptors import Cut, GEMMDesc, index_bits
-from bitwise_core.installed import evaluate
-from bitwise_torch import DroppedWarning, ProductError, Undescribed, describe, dispatch_cache, matmul, tune
+from bitwise_core.plugins import registry
+from bitwise_core.plugins.installed import evaluate
+from bitwise_torch import DroppedWarning, NotCovered, ProductError, describe, dispatch_cache, matmul, tune
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -31,7 +31,7 @@ class Toy:
 
     def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
         if a.dtype != torch.float16:
-            raise Undescribed(f"toy 1.0 is not measured on {a.dtype}")
+            raise NotCovered(f"toy 1.0 is not measured on {a.dtype}")
         return DESC
 
 
@@ -71,7 +71,7 @@ def test_a_library_is_followed_and_what_it_loses_is_told_once(toy: None) -> None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         matmul(a, b, like="toy")
-    with pytest.raises(Undescribed, match=r"toy 1\.0 is not measured on torch\.bfloat16"):
+    with pytest.raises(NotCovered, match=r"toy 1\.0 is not measured on torch\.bfloat16"):
         matmul(a.bfloat16(), b.bfloat16(), like="toy")
     with pytest.raises(ProductError, match="no plugin knows the products of a library 'other'; there are: toy"):
         matmul(a, b, like="other")
@@ -253,10 +253,10 @@ def test_a_library_is_asked_in_every_call(recorder: Recorder, monkeypatch: pytes
     assert recorder.ran[-1][0] is other
 
     def declined(self: Any, a: Any, b: Any, out: Any) -> Any:
-        raise Undescribed("no longer")
+        raise NotCovered("no longer")
 
     monkeypatch.setattr(Toy, "product", declined)
-    with pytest.raises(Undescribed, match="no longer"):
+    with pytest.raises(NotCovered, match="no longer"):
         matmul(a, b, like="toy")
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bitwise_core import numeric
+from bitwise_core import numerics
 
 LANES = 4
 Bits: TypeAlias = npt.NDArray[Any]
@@ -99,7 +99,7 @@ def spelled(kind: str, literal: int) -> str:
 def evaluate(name: str, *operands: Value | Bits) -> Bits:
     """An operation of core's grammar on patterns."""
     arrays = [each.bits if isinstance(each, Value) else each for each in operands]
-    return numeric.operation(name).evaluate(*np.broadcast_arrays(*arrays))
+    return numerics.operation(name).evaluate(*np.broadcast_arrays(*arrays))
 
 
 def operands(program: Program, kind: str, numbers: Sequence[int]) -> list[Value] | None:

@@ -13,7 +13,7 @@ from bitwise_triton.errors import CaptureError
 from bitwise_triton.tensor_stand_ins import stand_ins
 
 if TYPE_CHECKING:
-    from bitwise_core.verdicts import Verdict
+    from bitwise_core.checker.verdicts import Verdict
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -93,8 +93,8 @@ def compare(
     may use, such as "finite". Without a proof, a counterexample is searched for about `search_seconds` (0: not at all).
     Raises CaptureError if a configuration does not compile or the target has no checker.
     """
-    from bitwise_core.difference import compare as compare_sources
-    from bitwise_core.search import search_verdict
+    from bitwise_core.checker.comparison import compare as compare_sources
+    from bitwise_core.checker.counterexamples import search_verdict
 
     arch, options = checker(target, every_launch=every_launch, assume=assume)
     left, right = capture(kernel, [config_a, config_b], args, grid=grid, constants=constants, target=target)
@@ -120,7 +120,7 @@ def partition(
     The arguments are as in `capture` and `compare`; `workers` processes compile and analyse (default: all cores), and
     `progress` gets the number of finished and of all compiles. Raises CaptureError if the target has no checker.
     """
-    from bitwise_core.equivalence import partition as partition_sources
+    from bitwise_core.checker.partition import partition as partition_sources
 
     _, options = checker(target, every_launch=every_launch, assume=assume)
     outcomes = compile_configurations(

@@ -20,7 +20,7 @@ from bitwise_triton.errors import CaptureError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from bitwise_core.equivalence import Partition
+    from bitwise_core.checker.partition import Partition
     from bitwise_core.report import Section
     from bitwise_triton.samples import Sample
 
@@ -68,10 +68,10 @@ def _run(names: Sequence[str], html: Path, workers: int | None) -> int:
 
 def _show(sample: Sample, workers: int | None, console: Console) -> Section:
     """Compile and partition one sample, print its classes, and return its section of the page."""
-    from bitwise_core import registry
-    from bitwise_core.checker import Options
-    from bitwise_core.cli.partitioning import progress
-    from bitwise_core.equivalence import partition
+    from bitwise_core.checker.analysis import Options
+    from bitwise_core.checker.partition import partition
+    from bitwise_core.cli.partition_command import progress
+    from bitwise_core.plugins import registry
     from bitwise_core.report import section
 
     console.print(f"\n[bold]{sample.title}[/bold]: {len(sample.configurations)} configurations for {TARGET}")

@@ -11,8 +11,8 @@ from bitwise_triton.compilation import CompiledKernel
 from bitwise_triton.errors import CaptureError
 
 if TYPE_CHECKING:
-    from bitwise_core.checker import Options, Source
-    from bitwise_core.machine.arch import Arch
+    from bitwise_core.checker.analysis import Options, Source
+    from bitwise_core.execution.architecture import Arch
 
 Outcome = Literal["equal", "different", "unproved", "unknown"]
 
@@ -30,8 +30,8 @@ def checker(target: str, *, every_launch: bool, assume: Sequence[str]) -> tuple[
 
     Raises CaptureError if no plugin has the target, or for an unknown assumption.
     """
-    from bitwise_core import registry
-    from bitwise_core.checker import Options
+    from bitwise_core.checker.analysis import Options
+    from bitwise_core.plugins import registry
 
     try:
         return registry.default().arch(target), Options(every_launch=every_launch, assume=frozenset(assume))
@@ -57,7 +57,7 @@ def compare_with_reference(
     `every_launch` requires a proof for every launch instead of the captured one. `assume` names conditions that a proof
     may use ("finite"). Raises CaptureError if the target has no checker, or for an unknown assumption.
     """
-    from bitwise_core.equivalence import verdicts
+    from bitwise_core.checker.partition import verdicts
 
     _, options = checker(reference.target, every_launch=every_launch, assume=assume)
     places = {_identity(reference): 0}
@@ -86,8 +86,8 @@ def _identity(one: CompiledKernel) -> tuple[str, str]:
 
 def source_of(one: CompiledKernel, name: str | None = None) -> Source:
     """A compiled configuration as the checker's `Source`, named `name` or by its own name."""
-    from bitwise_core.checker import Source
-    from bitwise_core.machine.launch import Launch
+    from bitwise_core.checker.analysis import Source
+    from bitwise_core.execution.launch import Launch
 
     name = one.name if name is None else name
     return Source(name, one.assembly, Launch.model_validate({"file": name, **one.manifest_entry}))

@@ -17,20 +17,29 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 
-from bitwise_core import equivalence, registry
-from bitwise_core.buffers import Array, arrays_of, contents, fault_of, forms
-from bitwise_core.checker import Options, Source, prepare
+from bitwise_core.checker import partition as equivalence
+from bitwise_core.checker.analysis import Options, Source, prepare
+from bitwise_core.checker.comparison import compare as compared
+from bitwise_core.checker.counterexamples import search_verdict
+from bitwise_core.checker.kernel_files import (
+    InputError,
+    arch_of,
+    extensions,
+    find_arch,
+    read_folder,
+    read_kernel,
+    targeted,
+)
+from bitwise_core.checker.partition import Partition
+from bitwise_core.checker.verdicts import Counterexample, Divergence, Outcome, Verdict
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.difference import compare as compared
-from bitwise_core.engine.execution import execute
-from bitwise_core.equivalence import Partition
+from bitwise_core.descriptors.evaluation import evaluate
 from bitwise_core.errors import BitwiseError
-from bitwise_core.evaluation import evaluate
-from bitwise_core.folder import InputError, arch_of, extensions, find_arch, read_folder, read_kernel, targeted
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.launch import Launch, ManifestError
-from bitwise_core.search import search_verdict
-from bitwise_core.verdicts import Counterexample, Divergence, Outcome, Verdict
+from bitwise_core.execution.buffers import Array, arrays_of, contents, fault_of, forms
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.launch import Launch, ManifestError
+from bitwise_core.execution.simulation import simulate
+from bitwise_core.plugins import registry
 
 __all__ = [
     "BitwiseError",
@@ -160,11 +169,11 @@ def run(
     arch = find_arch((source,), registry.default(), target)
     try:
         prepared = prepare(source, arch, _options(False, (), audit_contraction))
-        done = execute(prepared, contents(before))
+        done = simulate(prepared, contents(before))
     except ManifestError as error:
         raise InputError(f"{source.name}: {error}") from None
-    except Unreadable as error:
-        raise Unreadable(f"{source.name} is not run: {error}") from None
+    except Unsupported as error:
+        raise Unsupported(f"{source.name} is not run: {error}") from None
     return RunResult(arrays_of(done.after, before, source.launch), (*prepared.notes, *done.notes))
 
 

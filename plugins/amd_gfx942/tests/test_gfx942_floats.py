@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
-from bitwise_core import numeric
-from bitwise_core.checker import Options, Source, read
-from bitwise_core.machine.folding import shape
+from bitwise_core import numerics
+from bitwise_core.checker.analysis import Options, Source, read
 from gfx942_kernels import DIVISION, launch_of, reading, run, text_of
 
 NAN, QUIET, INFINITY = 0x7F800001, 0x7FC00000, 0x7F800000
@@ -33,10 +32,10 @@ def words(seed: int) -> tuple[Any, ...]:
 
 def same(found: Any, expected: Any, form: str = "fp32") -> bool:
     """Whether patterns are equal, all NaNs counted as one."""
-    kind = numeric.FLOAT_FORMATS[form]
+    kind = numerics.FLOAT_FORMATS[form]
     width = {"fp16": np.uint16, "fp32": np.uint32}[form]
     left, right = np.asarray(found).astype(width), np.asarray(expected).astype(width)
-    nans = numeric.nan_of(left, kind) & numeric.nan_of(right, kind)
+    nans = numerics.nan_of(left, kind) & numerics.nan_of(right, kind)
     return bool((nans | (left == right)).all())
 
 
@@ -60,7 +59,7 @@ def same(found: Any, expected: Any, form: str = "fp32") -> bool:
 )
 def test_arithmetic(body: str, name: str, count: int) -> None:
     given = words(len(body))
-    expected = numeric.operation(name).evaluate(*given[:count])
+    expected = numerics.operation(name).evaluate(*given[:count])
     found = run(body, *given, threads=256)
     assert (
         same(found, expected) if not name.startswith(("convert.rzi.s", "convert.rzi.u")) else (found == expected).all()
@@ -70,7 +69,7 @@ def test_arithmetic(body: str, name: str, count: int) -> None:
 def test_operands_change_their_signs() -> None:
     a, b, c = words(1)
     flip, drop = np.uint32(1 << 31), np.uint32((1 << 31) - 1)
-    expected = numeric.operation("fma.rn.fp32").evaluate(a ^ flip, b & drop, (c & drop) | flip)
+    expected = numerics.operation("fma.rn.fp32").evaluate(a ^ flip, b & drop, (c & drop) | flip)
     assert same(run("v_fma_f32 v5, -v2, |v3|, -|v4|", a, b, c, threads=256), expected)
 
 
@@ -81,7 +80,7 @@ def test_halves() -> None:
         [(x & np.uint32(0xFFFF)).astype(np.uint16) for x in (a, b, c)],
         [(x >> np.uint32(16)).astype(np.uint16) for x in (a, b, c)],
     )
-    add, mul, fma = (numeric.operation(f"{verb}.rn.fp16").evaluate for verb in ("add", "mul", "fma"))
+    add, mul, fma = (numerics.operation(f"{verb}.rn.fp16").evaluate for verb in ("add", "mul", "fma"))
     whole = run("v_add_f16_e32 v5, v2, v3", a, b, threads=256)
     assert same(whole & np.uint32(0xFFFF), add(low[0], low[1]), "fp16")
     assert not (whole >> np.uint32(16)).any()
@@ -91,13 +90,13 @@ def test_halves() -> None:
     crossed = run("v_pk_fma_f16 v5, v2, v3, v4 op_sel:[1,0,0] op_sel_hi:[0,1,1] neg_lo:[0,0,1]", a, b, c, threads=256)
     assert same(crossed & np.uint32(0xFFFF), fma(high[0], low[1], low[2] ^ np.uint16(0x8000)), "fp16")
     assert same(crossed >> np.uint32(16), fma(low[0], high[1], high[2]), "fp16")
-    widen = numeric.operation("convert.fp32.fp16").evaluate
+    widen = numerics.operation("convert.fp32.fp16").evaluate
     chosen = run("v_cvt_f32_f16_sdwa v5, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1", a, threads=256)
     assert same(chosen, widen(high[0]))
-    fused = numeric.operation("fma.rn.fp32").evaluate
+    fused = numerics.operation("fma.rn.fp32").evaluate
     mixed = run("v_fma_mix_f32 v5, v2, v3, v4 op_sel:[1,0,0] op_sel_hi:[1,0,0]", a, b, c, threads=256)
     assert same(mixed, fused(widen(high[0]), b, c))
-    narrow = numeric.operation("convert.rn.fp16.fp32").evaluate
+    narrow = numerics.operation("convert.rn.fp16.fp32").evaluate
     half = run("v_mov_b32_e32 v5, v4\nv_fma_mixlo_f16 v5, v2, v3, v4", a, b, c, threads=256)
     assert same(half & np.uint32(0xFFFF), narrow(fused(a, b, c)), "fp16")
     assert ((half ^ c) >> np.uint32(16) == 0).all()
@@ -192,7 +191,7 @@ def test_flushing_is_part_of_the_meaning() -> None:
 
 def test_a_division_is_the_rounded_quotient() -> None:
     a, b, _ = words(5)
-    assert same(run(DIVISION, a, b, threads=256), numeric.operation("div.rn.fp32").evaluate(a, b))
+    assert same(run(DIVISION, a, b, threads=256), numerics.operation("div.rn.fp32").evaluate(a, b))
 
 
 @pytest.mark.parametrize(
@@ -230,7 +229,7 @@ def test_an_approximation_belongs_to_its_architecture() -> None:
 @pytest.mark.parametrize("name", ["add.rn.atomic.fp32@gfx942", "min.signalling.fp32@gfx942"])
 def test_rules_of_plain_operations_do_not_hold_for_what_is_named_otherwise(name: str) -> None:
     """The memory side of a sum may flush a subnormal number, and a signalling NaN does not give way."""
-    assert not shape(name).plain
+    assert not numerics.operation(name).plain
 
 
 @pytest.mark.parametrize("zero", [0, 0x80000000])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bitwise_amd_gfx942.matrix_units import ROWS
-from bitwise_core import registry
-from bitwise_core.mma import FlooredSum, multiply_accumulate
+from bitwise_core.numerics.mma import FlooredSum, multiply_accumulate
+from bitwise_core.plugins import registry
 from gfx942_kernels import run
 
 

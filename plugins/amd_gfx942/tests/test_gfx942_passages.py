@@ -7,10 +7,10 @@ import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_conformance.suite.values import value_of
-from bitwise_core.checker import Options, Source
-from bitwise_core.cli.showing import tree_of
-from bitwise_core.engine.concrete import ready
-from bitwise_core.engine.execution import execute
+from bitwise_core.checker.analysis import Options, Source
+from bitwise_core.cli.tree_command import tree_of
+from bitwise_core.execution.concrete import ready
+from bitwise_core.execution.simulation import simulate
 from gfx942_kernels import launch_of, reading, run, text_of
 
 START = """v_mov_b32_e32 v5, v4
@@ -62,7 +62,7 @@ def test_code_behind_the_end_is_code_in_line(outside: str) -> None:
     for text in (inline(), apart(outside)):
         prepared = ready(GFX942.parse(text, "kernel.amdgcn"), GFX942, launch_of())
         given = {"out": np.zeros(256, dtype=np.uint8), **{name: each.copy() for name, each in contents.items()}}
-        results.append(execute(prepared, given).after["out"].view(np.uint32))
+        results.append(simulate(prepared, given).after["out"].view(np.uint32))
     assert (results[0] == results[1]).all()
     a, b, c = (each.view(np.float32) for each in words)
     with np.errstate(all="ignore"):

@@ -15,14 +15,14 @@ import pytest
 from bitwise_amd_gfx942 import matrix_units
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_amd_gfx942.products.plan import compiled, plan
-from bitwise_core.checker import Options, Source, prepare
+from bitwise_core.checker.analysis import Options, Source, prepare
 from bitwise_core.descriptors import GEMMDesc, read
-from bitwise_core.engine.execution import execute
-from bitwise_core.evaluation import evaluate
-from bitwise_core.hardware import Hardware
-from bitwise_core.machine.launch import Launch
-from bitwise_core.mma import multiply_accumulate
-from bitwise_core.numeric import FLOAT_FORMATS, storage
+from bitwise_core.descriptors.evaluation import evaluate
+from bitwise_core.descriptors.hardware import Hardware
+from bitwise_core.execution.launch import Launch
+from bitwise_core.execution.simulation import simulate
+from bitwise_core.numerics import FLOAT_FORMATS, storage
+from bitwise_core.numerics.mma import multiply_accumulate
 
 pytest.importorskip("triton", reason="the kernels are compiled here")
 
@@ -62,7 +62,7 @@ def run(desc: GEMMDesc, a: np.ndarray, b: np.ndarray) -> tuple[bytes, str]:
     prepared = prepare(Source("k.amdgcn", assembly, launch), GFX942, Options())
     size = m * n * FLOAT_FORMATS[desc.output_dtype].bits // 8
     contents = {name: np.ascontiguousarray(each).reshape(-1).view(np.uint8) for name, each in (("a", a), ("b", b))}
-    return execute(prepared, {**contents, "c": np.zeros(size, np.uint8)}).after["c"].tobytes(), assembly
+    return simulate(prepared, {**contents, "c": np.zeros(size, np.uint8)}).after["c"].tobytes(), assembly
 
 
 @pytest.mark.parametrize(
@@ -126,5 +126,5 @@ def test_a_tile_has_its_rows_bytes(
     launch = Launch.model_validate({"file": "k.amdgcn", "grid": [1], "block": [64], "args": arguments})
     prepared = prepare(Source("k.amdgcn", text, launch), GFX942, Options())
     contents = {name: np.ascontiguousarray(each).reshape(-1).view(np.uint8) for name, each in (("a", a), ("b", b))}
-    found = execute(prepared, {**contents, "c": np.zeros(m * n * 4, np.uint8)}).after["c"]
+    found = simulate(prepared, {**contents, "c": np.zeros(m * n * 4, np.uint8)}).after["c"]
     assert found.tobytes() == multiply_accumulate(unit, a, b, np.zeros((m, n), np.uint32)).tobytes()

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
-from bitwise_core import numeric
-from bitwise_core.checker import Options, Source
-from bitwise_core.cli.showing import tree_of
-from bitwise_core.tree.text import render
+from bitwise_core import numerics
+from bitwise_core.checker.analysis import Options, Source
+from bitwise_core.cli.tree_command import tree_of
+from bitwise_core.ir.text import render
 from gfx942_kernels import launch_of, reading, run, text_of
 
 SUM = """s_movk_i32 s20, 0x7fff
@@ -44,10 +44,10 @@ def test_the_sum_rounds_to_nearest_even() -> None:
     """Every high half of a number, with low halves around a half."""
     low = np.array([0, 1, 2, 0x7FFE, 0x7FFF, 0x8000, 0x8001, 0xFFFE, 0xFFFF], dtype=np.uint32)
     patterns = (np.arange(1 << 16, dtype=np.uint32)[:, None] << np.uint32(16) | low).ravel()
-    patterns = patterns[~numeric.nan_of(patterns, numeric.FLOAT_FORMATS["fp32"])]
+    patterns = patterns[~numerics.nan_of(patterns, numerics.FLOAT_FORMATS["fp32"])]
     assert len(patterns) > 580_000
     total = patterns + ((patterns >> np.uint32(16)) & np.uint32(1)) + np.uint32(0x7FFF)
-    expected = numeric.operation(ROUNDED).evaluate(patterns)
+    expected = numerics.operation(ROUNDED).evaluate(patterns)
     assert ((total >> np.uint32(16)).astype(np.uint16) == expected).all()
 
 
@@ -58,8 +58,8 @@ def test_a_rounding_to_bf16_is_read_as_one(body: str) -> None:
     words[:6] = [0x7F800001, 0xFFFFFFFF, 0x7F7FFFFF, 0x3F808000, 0x3F818000, 0x7F800000]
     left = run(body, words, threads=256)
     halves = (left >> np.uint32(16) if body is IN_FRONT else left).astype(np.uint16)
-    expected = numeric.operation(ROUNDED).evaluate(words)
-    nans = numeric.nan_of(words, numeric.FLOAT_FORMATS["fp32"])
+    expected = numerics.operation(ROUNDED).evaluate(words)
+    nans = numerics.nan_of(words, numerics.FLOAT_FORMATS["fp32"])
     assert nans[:2].all()
     assert (halves[nans] == 0x7FFF).all()
     assert (halves[~nans] == expected[~nans]).all()
@@ -199,8 +199,8 @@ v_cndmask_b32_e32 v5, v9, v6, vcc"""
 def test_the_steps_of_a_root_round_once_from_their_least_operand_on() -> None:
     """Significands of both parities of the exponent, each reciprocal root within one unit in its last place."""
     random = np.random.default_rng(11)
-    fused = numeric.operation("fma.rn.fp32").evaluate
-    product = numeric.operation("mul.rn.fp32").evaluate
+    fused = numerics.operation("fma.rn.fp32").evaluate
+    product = numerics.operation("mul.rn.fp32").evaluate
     sign, half = np.uint32(1 << 31), np.uint32(0x3F000000)
     for exponent in (31, 32, 126, 127, 253, 254):
         edges = np.array([0, 1, 2, (1 << 23) - 1, (1 << 23) - 2, 1 << 22, 0x3504F3, 0x3504F4], dtype=np.uint32)
@@ -216,7 +216,7 @@ def test_the_steps_of_a_root_round_once_from_their_least_operand_on() -> None:
             error = fused(middle ^ sign, root, np.broadcast_to(half, x.shape))
             root, middle = fused(root, error, root), fused(middle, error, middle)
             root = fused(fused(root ^ sign, root, x), middle, root)
-            expected = numeric.operation("sqrt.rn.fp32").evaluate(x)
+            expected = numerics.operation("sqrt.rn.fp32").evaluate(x)
             assert (root[within] == expected[within]).all()
             told += int(within.sum())
         assert told > 30_000

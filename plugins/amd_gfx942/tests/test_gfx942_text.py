@@ -8,7 +8,7 @@ import re
 import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
-from bitwise_core.asm import AssemblyError, Immediate, Modified, Module, Register, Symbol, Vector
+from bitwise_core.assembly.module import AssemblyError, Immediate, Modified, Module, Register, Symbol, Vector
 from gfx942_kernels import reading, text_of
 
 BODY = """v_fma_f32 v5, -v2, |v3|, -|v4|

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bitwise_amd_gfx942.matrix_units import ROWS
-from bitwise_core.mma import multiply_accumulate
+from bitwise_core.numerics.mma import multiply_accumulate
 from gfx942_kernels import reading, run
 
 HALVES = [row for row in ROWS if row.left in ("fp16", "bf16")]

@@ -7,7 +7,7 @@ import pytest
 
 from bitwise_core.descriptors import Cut
 from bitwise_cublas_profiles.describe import biased_product_of, descriptor_of
-from bitwise_cublas_profiles.profile import OPTIONAL, SECTIONS, NotCovered, profile, profiles, read
+from bitwise_cublas_profiles.profile import OPTIONAL, SECTIONS, RowNotCovered, profile, profiles, read
 from bitwise_cublas_profiles.query import Configuration, gemm_query
 
 H100 = profile("13.1.0", "9.0")
@@ -19,7 +19,7 @@ def described(m: int, n: int, k: int, dtype: str = "fp16", **fields: int) -> str
 
 
 def test_an_unknown_key_is_not_covered_and_is_named() -> None:
-    with pytest.raises(NotCovered, match=r"cuBLASLt 11\.8 on compute capability 9\.0 is not measured"):
+    with pytest.raises(RowNotCovered, match=r"cuBLASLt 11\.8 on compute capability 9\.0 is not measured"):
         profile("11.8.1", "9.0")
 
 
@@ -118,7 +118,7 @@ def test_fp8_promotes_its_accumulator_every_step_on_sm_90_only() -> None:
     ],
 )
 def test_queries_that_are_not_covered(why: str, shape: tuple[int, int, int], fields: dict[str, int]) -> None:
-    with pytest.raises(NotCovered, match=why):
+    with pytest.raises(RowNotCovered, match=why):
         described(*shape, **fields)
 
 
@@ -150,7 +150,7 @@ def test_slices_of_two_transposed_operands_have_the_small_granularity() -> None:
 def test_queries_that_are_only_extrapolated(why: str, fields: dict[str, Any], configuration: dict[str, int]) -> None:
     options = {name: value for name, value in fields.items() if name not in ("m", "n")}
     query = gemm_query(fields.get("m", 64), fields.get("n", 64), 64, **options)
-    with pytest.raises(NotCovered, match=why):
+    with pytest.raises(RowNotCovered, match=why):
         descriptor_of(query, replace(NVJET, **configuration), H100)
     if not configuration and query.a == "fp16":
         assert descriptor_of(query, NVJET, H100, extrapolate=True).k == 64
@@ -166,7 +166,7 @@ def test_measured_features_have_the_descriptor_of_the_plain_product() -> None:
         for split, configuration in ((False, NVJET), (True, sliced)):
             assert descriptor_of(gemm_query(64, 64, 640, **fields), configuration, H100) == plain[split]
     assert descriptor_of(gemm_query(64, 64, 640, batch=7), NVJET, H100) == plain[False]
-    with pytest.raises(NotCovered, match="the epilogue relu is not measured"):
+    with pytest.raises(RowNotCovered, match="the epilogue relu is not measured"):
         descriptor_of(gemm_query(64, 64, 640, epilogue="relu"), NVJET, H100)
 
 
@@ -181,9 +181,13 @@ def test_a_bias_is_added_before_or_after_the_sum_is_rounded() -> None:
     assert biased_product_of(query, split, H100).product == plain
     once = biased_product_of(query, NVJET, H100)
     assert (once.product, once.rounded_first) == (descriptor_of(gemm_query(64, 64, 640), NVJET, H100), False)
-    with pytest.raises(NotCovered, match="biases are not measured for this shape by algorithm 24 with slices on fp16"):
+    with pytest.raises(
+        RowNotCovered, match="biases are not measured for this shape by algorithm 24 with slices on fp16"
+    ):
         biased_product_of(query, replace(split, reduction=1), H100)
-    with pytest.raises(NotCovered, match="biases are not measured for this shape by algorithm 24 with slices on fp16"):
+    with pytest.raises(
+        RowNotCovered, match="biases are not measured for this shape by algorithm 24 with slices on fp16"
+    ):
         biased_product_of(replace(query, n=1), split, H100)
 
 
@@ -199,7 +203,7 @@ def test_a_bias_is_added_before_or_after_the_sum_is_rounded() -> None:
 def test_unsupported_queries_are_not_covered_with_the_key(
     dtype: str, fields: dict[str, Any], words: str, why: str
 ) -> None:
-    with pytest.raises(NotCovered) as raised:
+    with pytest.raises(RowNotCovered) as raised:
         descriptor_of(gemm_query(64, 64, 64, dtype, **fields), NVJET, H100, extrapolate=True)
     assert str(raised.value) == (
         f"{words} by cuBLASLt 13.1 on compute capability 9.0 is not described: {why} (algorithm 66, tile 10, "

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from bitwise_core.problems import Problem
-from bitwise_core.profiles import ExplainableProfile, Undescribed
+from bitwise_core.descriptors.problem import GEMMProblem
+from bitwise_core.plugins.profiles import ExplainableProfile, NotCovered
 from bitwise_cublas_profiles.explanation import configuration_of
 from bitwise_cublas_profiles.plugin import bitwise_profiles
 
@@ -15,8 +15,8 @@ KNOWN = {each.name: each for each in bitwise_profiles() if isinstance(each, Expl
 HOPPER = KNOWN["cublaslt_13.1_sm_90"]
 
 
-def problem(m: int, n: int, k: int, dtype: str = "fp16", **options: Any) -> Problem:
-    return Problem(**{"m": m, "n": n, "k": k, "a": dtype, "b": dtype, "out": dtype, **options})
+def problem(m: int, n: int, k: int, dtype: str = "fp16", **options: Any) -> GEMMProblem:
+    return GEMMProblem(**{"m": m, "n": n, "k": k, "a": dtype, "b": dtype, "out": dtype, **options})
 
 
 def test_a_profile_has_its_version_and_architecture() -> None:
@@ -54,7 +54,7 @@ def test_records_of_another_version_or_kind_are_ignored(tmp_path: Path) -> None:
         (HOPPER, problem(11, 64, 768), tmp_path / "none"), (HOPPER, problem(11, 64, 768, batch=2), RECORDS),
         (HOPPER, problem(11, 64, 768), None), (HOPPER, problem(11, 64, 768, transpose_a=True), RECORDS),
     ):  # fmt: skip
-        with pytest.raises(Undescribed, match=r"does not follow from the shape: .* bitwise cublas ask 11 64 768 "):
+        with pytest.raises(NotCovered, match=r"does not follow from the shape: .* bitwise cublas ask 11 64 768 "):
             known.explained(query, None, records)
 
 
@@ -69,13 +69,13 @@ def test_records_of_another_version_or_kind_are_ignored(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_configurations(given: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(Undescribed, match=sentence):
+    with pytest.raises(NotCovered, match=sentence):
         configuration_of(given)
 
 
 def test_unmeasured_configurations_are_declined_with_the_key() -> None:
-    with pytest.raises(Undescribed, match=r"16x16x16 fp16 NN to fp16 by cuBLASLt 13\.1 .* algorithm 99 has no row"):
+    with pytest.raises(NotCovered, match=r"16x16x16 fp16 NN to fp16 by cuBLASLt 13\.1 .* algorithm 99 has no row"):
         HOPPER.explained(problem(16, 16, 16), dict.fromkeys(("stages", "split_k", "reduction", "custom"), 1)
                          | {"algorithm": 99})  # fmt: skip
-    with pytest.raises(Undescribed, match="'fp64' is not an element type of a"):
+    with pytest.raises(NotCovered, match="'fp64' is not an element type of a"):
         HOPPER.explained(problem(16, 16, 16, "fp64"), None)

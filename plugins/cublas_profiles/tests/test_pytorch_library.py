@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.problems import BiasedProduct, Problem
-from bitwise_core.profiles import LockableProfile, Undescribed
+from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
+from bitwise_core.plugins.profiles import LockableProfile, NotCovered
 from bitwise_cublas_profiles import driver, library, plugin, pytorch_library, tensors
 from bitwise_cublas_profiles.query import Configuration, GemmQuery, HeuristicResult, gemm_query, query_of_problem
 
@@ -40,7 +40,7 @@ def test_any_other_setting_is_declined_with_its_name(settings: SimpleNamespace, 
     setattr(settings.matmul, name, not pytorch_library.SETTINGS[name])
     operand: Any = None
     with pytest.raises(
-        Undescribed, match=rf"matmul\.{name} is {not pytorch_library.SETTINGS[name]}: products were measured"
+        NotCovered, match=rf"matmul\.{name} is {not pytorch_library.SETTINGS[name]}: products were measured"
     ):
         pytorch_library.PyTorchLibrary().product(operand, operand, operand)
 
@@ -124,7 +124,7 @@ def test_problems_are_queried_from_the_library_at_a_path(
     profile = next(each for each in plugin.bitwise_profiles() if isinstance(each, LockableProfile))
     known = pytorch_library.PyTorchLibrary()
     monkeypatch.setattr(plugin, "PYTORCH_LIBRARY", known)
-    problem = Problem(m=16, n=24, k=640, a="fp16", b="fp16", out="fp16", transpose_b=True)
+    problem = GEMMProblem(m=16, n=24, k=640, a="fp16", b="fp16", out="fp16", transpose_b=True)
     for path in (None, None, "other.so"):
         found = profile.answered(problem, library=path, alignment=(64, 64, 16))
         assert isinstance(found, GEMMDesc)
@@ -137,7 +137,7 @@ def test_problems_are_queried_from_the_library_at_a_path(
     }  # fmt: skip
     biased = problem.model_copy(update={"epilogue": "bias"})
     assert query_of_problem(biased).workspace == 1 << 20
-    assert profile.answered(biased) == BiasedProduct(product=profile.answered(problem))
+    assert profile.answered(biased) == BiasedGEMM(product=profile.answered(problem))
     declined = [
         (biased.model_copy(update={"n": 1}), {}, "PyTorch adds a bias on one column with kernels of its own"),
         (problem, {"device": SimpleNamespace(type="cpu")}, "and cuBLAS runs on a GPU"),
@@ -145,14 +145,14 @@ def test_problems_are_queried_from_the_library_at_a_path(
         (problem.model_copy(update={"a": "fp32"}), {}, "are not measured|have no rows"),
     ]
     for other, options, why in declined:
-        with pytest.raises(Undescribed, match=why):
+        with pytest.raises(NotCovered, match=why):
             profile.answered(other, **options)
     monkeypatch.setenv("CUBLASLT_WORKSPACE_SIZE", "4096")
-    with pytest.raises(Undescribed, match="CUBLASLT_WORKSPACE_SIZE is set: biases were measured without it"):
+    with pytest.raises(NotCovered, match="CUBLASLT_WORKSPACE_SIZE is set: biases were measured without it"):
         profile.answered(biased)
     assert profile.answered(problem) == found
     settings.is_available = lambda: False
-    with pytest.raises(Undescribed, match="there is no GPU: the kernel that cuBLAS selects depends on the GPU model"):
+    with pytest.raises(NotCovered, match="there is no GPU: the kernel that cuBLAS selects depends on the GPU model"):
         profile.answered(problem)
 
 

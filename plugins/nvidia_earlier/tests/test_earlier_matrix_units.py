@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from bitwise_core import registry
-from bitwise_core.mma import FusedSum
+from bitwise_core.numerics.mma import FusedSum
+from bitwise_core.plugins import registry
 from bitwise_nvidia_earlier.matrix_units import ROWS
 
 

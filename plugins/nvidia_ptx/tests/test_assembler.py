@@ -13,6 +13,7 @@ from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas, PtxasNotFound, c
 from bitwise_nvidia_ptx.contraction.audit import audit
 from bitwise_nvidia_ptx.parser import parse
 from contraction_kernels import ADD, MUL, STORE, kernel
+from ptx_programs import ARCH
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -51,11 +52,11 @@ def test_a_missing_assembler_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path:
     text = kernel(MUL, ADD, STORE)
     module = parse(text, "kernel.ptx")
     with pytest.raises(PtxasNotFound, match="set BITWISE_PTXAS"):
-        audit(module, text, arch="sm_90")
+        audit(module, text, ARCH.opcodes, arch="sm_90")
     with pytest.raises(ValueError, match="not of the form"):
         Ptxas.locate("hopper")
     with pytest.raises(ValueError, match="give the architecture"):
-        audit(module, text)
+        audit(module, text, ARCH.opcodes)
 
 
 def test_environment_names_the_assembler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bitwise_core.asm import Register
+from bitwise_core.assembly.module import Register
 from bitwise_nvidia_ptx.assembler import AssemblyFailed, Ptxas, without_debug
 from bitwise_nvidia_ptx.contraction.audit import Audit, attempts, audit, candidates
 from bitwise_nvidia_ptx.contraction.candidates import candidate_pairs
@@ -19,17 +19,18 @@ from bitwise_nvidia_ptx.contraction.program import Program, opcode_of
 from bitwise_nvidia_ptx.contraction.rewrite import Rewriting, rewrite
 from bitwise_nvidia_ptx.parser import parse
 from contraction_kernels import ADD, FIRST, MUL, STORE, kernel
+from ptx_programs import ARCH
 
 pytestmark = pytest.mark.usefixtures("cache")
 NONE, EQUAL, FUSED = "no candidates", "machine code equal, none contracted", "machine code equal, pairs contracted"
 
 
 def program(text: str) -> Program:
-    return Program(parse(text, "kernel.ptx"))
+    return Program(parse(text, "kernel.ptx"), ARCH.opcodes)
 
 
 def audited(text: str, ptxas: Ptxas, cubin: bytes | None = None) -> Audit:
-    return audit(parse(text, "kernel.ptx"), text, ptxas=ptxas, cubin=cubin)
+    return audit(parse(text, "kernel.ptx"), text, ARCH.opcodes, ptxas=ptxas, cubin=cubin)
 
 
 def is_what_it_parses_to(rewriting: Rewriting) -> bool:
@@ -102,7 +103,7 @@ def rows(*pairs: tuple[int, int]) -> tuple[tuple[int, int], ...]:
     ],
 )  # fmt: skip
 def test_candidates(lines: tuple[str, ...], expected: tuple[tuple[int, int], ...]) -> None:
-    assert candidates(parse(kernel(*lines), "kernel.ptx")) == expected
+    assert candidates(parse(kernel(*lines), "kernel.ptx"), ARCH.opcodes) == expected
 
 
 DEBUG = ".section .debug_info\n{\n.b8 1\n.b8 2\n}\n"
@@ -151,9 +152,9 @@ def test_a_text_that_is_not_that_of_the_module_is_refused() -> None:
     text = kernel(MUL, ADD, STORE)
     module = parse(text, "kernel.ptx")
     with pytest.raises(ValueError, match="is not the instruction of the module"):
-        _ = rewrite(Program(module), text.replace("mul.f32", "mul.f64")).text
+        _ = rewrite(Program(module, ARCH.opcodes), text.replace("mul.f32", "mul.f64")).text
     with pytest.raises(ValueError, match="recorded no position"):
-        Program(replace(module, kernels=(replace(module.kernels[0], span=None),)))
+        Program(replace(module, kernels=(replace(module.kernels[0], span=None),)), ARCH.opcodes)
 
 
 HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"
@@ -202,7 +203,7 @@ SAMPLES = sorted(Path(__file__).parents[2].glob("*/tests/samples/**/*.ptx"))
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_rewritten_samples_are_what_their_texts_parse_to(path: Path) -> None:
     text = path.read_text()
-    found = Program(parse(text, path.name))
+    found = Program(parse(text, path.name), ARCH.opcodes)
     stated, pairs = rewrite(found, text), candidate_pairs(found)
     assert is_what_it_parses_to(stated)
     assert not any(opcode_of(each.opcode).contractible for each in stated.module.kernels[0].instructions)
@@ -214,7 +215,7 @@ def test_rewritten_samples_are_what_their_texts_parse_to(path: Path) -> None:
 def test_no_assembler_is_needed_without_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ptxas, "locate", classmethod(lambda *_, **__: pytest.fail("asked for ptxas")))
     text = kernel("add.f32 %r4, %r0, %r1;", "mul.f32 %r10, %r4, %r2;", STORE)
-    found = audit(parse(text, "kernel.ptx"), text, arch="sm_90")
+    found = audit(parse(text, "kernel.ptx"), text, ARCH.opcodes, arch="sm_90")
     assert (found.method, found.runs, found.resolved) == (NONE, 0, True)
     assert "add.rn.f32" in found.rewriting.text
     assert "mul.rn.f32" in found.rewriting.text
@@ -291,7 +292,7 @@ def test_audit(ptxas: Ptxas, lines: tuple[str, ...], method: str, pairs: tuple[t
     assert (found.method, found.pairs) == (method, pairs), found.reason
     if method == "unresolved":
         assert found.rewriting.text == text
-        assert f"line {candidates(parse(text, 'kernel.ptx'))[0][0]}" in found.reason
+        assert f"line {candidates(parse(text, 'kernel.ptx'), ARCH.opcodes)[0][0]}" in found.reason
     else:
         assert not any(statement.contractible for statement in program(found.rewriting.text).statements)
         assert ptxas.digest(found.rewriting.text, fuse=False) == ptxas.digest(text)

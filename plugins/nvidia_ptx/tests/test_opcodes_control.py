@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from bitwise_core.machine.domain import Unreadable
+from bitwise_core.execution.domains.domain import Unsupported
 from ptx_programs import hashes, known, run, store, stored
 
 ROOM = ".shared .align 16 .b8 room[4096];"
@@ -142,7 +142,7 @@ def test_an_exchange_across_a_barrier_is_read(barrier: str) -> None:
     ],
 )
 def test_what_has_no_defined_result_is_refused(body: str, reason: str) -> None:
-    with pytest.raises(Unreadable, match=reason):
+    with pytest.raises(Unsupported, match=reason):
         hashes(PLACES + body, threads=64, shared=ROOM)
 
 
@@ -157,12 +157,12 @@ def test_a_barrier_of_two_warps_orders_no_third() -> None:
         st.global.b32 [%d7], %r0; setp.ge.u32 %p1, %r0, 64; @%p1 bra J; bar.sync 1, 64;
         J: xor.b32 %r2, %r1, 256; cvt.u64.u32 %d12, %r2; add.s64 %d12, %d0, %d12; ld.global.b32 %r3, [%d12]; st.global.b32 [%d7+1024], %r3;
     """
-    with pytest.raises(Unreadable, match="a race"):
+    with pytest.raises(Unsupported, match="a race"):
         hashes(PLACES + body, threads=128, shared=ROOM)
 
 
 def test_an_end_inside_a_function_is_refused() -> None:
-    with pytest.raises(Unreadable, match="inside a function"):
+    with pytest.raises(Unsupported, match="inside a function"):
         hashes("call f, (); st.global.b32 [%d0], %r0;", threads=1, before=".func f() { exit; }\n")
 
 
@@ -175,7 +175,7 @@ def test_an_end_inside_a_function_is_refused() -> None:
 )
 def test_contributions_that_stores_may_meet_are_refused(order: str) -> None:
     body = "ld.global.b32 %r5, [%d6]; and.b32 %r5, %r5, 31; mul.wide.u32 %d12, %r5, 4; add.s64 %d12, %d0, %d12; mov.b32 %r6, 0;"
-    with pytest.raises(Unreadable, match="stores that they may meet"):
+    with pytest.raises(Unsupported, match="stores that they may meet"):
         hashes(PLACES + body + order, shared=ROOM)
 
 

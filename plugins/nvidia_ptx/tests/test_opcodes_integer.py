@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from bitwise_core.machine.domain import Unreadable
+from bitwise_core.execution.domains.domain import Unsupported
 from integer_references import Case, cases, edges, positions
 from ptx_programs import known, run, store, table
 
@@ -137,5 +137,5 @@ def test_by_zero_all_bits_are_set_as_an_h100_sets_them(root: str, kind: str) -> 
 
 
 def test_a_field_of_64_bits_at_a_position_that_ptx_leaves_open_is_refused() -> None:
-    with pytest.raises(Unreadable, match="above 255"):
+    with pytest.raises(Unsupported, match="above 255"):
         run("mov.b32 %r1, 256; bfe.u64 %d5, %d1, %r1, 8;" + store("%d5", 64), threads=1)

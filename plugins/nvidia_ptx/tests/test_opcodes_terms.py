@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from bitwise_core.engine.concrete import results
-from bitwise_core.machine.domain import Unreadable
+from bitwise_core.execution.concrete import results
+from bitwise_core.execution.domains.domain import Unsupported
 from ptx_programs import hashes, known, run
 
 LOADS = """
@@ -345,7 +345,7 @@ def test_an_approximation_of_a_number_that_a_loop_counts_is_refused() -> None:
         Q: ex2.approx.ftz.f32 %f2, %f1; add.f32 %f1, %f1, 0f3F000000; add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 2; @%p2 bra Q;
         st.global.f32 [%d0], %f2;
     """
-    with pytest.raises(Unreadable, match="may or may not know"):
+    with pytest.raises(Unsupported, match="may or may not know"):
         hashes(body, threads=1)
 
 

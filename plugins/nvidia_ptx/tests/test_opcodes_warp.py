@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from bitwise_core.machine.domain import Unreadable
+from bitwise_core.execution.domains.domain import Unsupported
 from ptx_programs import known, run, store, stored, table
 
 FULL = 0xFFFFFFFF
@@ -69,13 +69,13 @@ def test_each_lane_may_name_a_lane_of_its_own() -> None:
     ],
 )
 def test_exchanges_without_a_defined_result_are_refused(body: str, reason: str) -> None:
-    with pytest.raises(Unreadable, match=reason):
+    with pytest.raises(Unsupported, match=reason):
         run("mov.b32 %r2, 0;" + body + store("%r2", 32))
 
 
 @pytest.mark.parametrize("threads", [20, 36])
 def test_a_shuffle_from_a_lane_that_the_block_lacks_is_refused(threads: int) -> None:
-    with pytest.raises(Unreadable, match="does not have"):
+    with pytest.raises(Unsupported, match="does not have"):
         run("shfl.sync.down.b32 %r2, %r0, 1, 31, -1;" + store("%r2", 32), threads=threads)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from bitwise_core.engine.concrete import results
-from bitwise_core.machine.launch import POINTER_SHIFT
+from bitwise_core.execution.concrete import results
+from bitwise_core.execution.launch import POINTER_SHIFT
 from ptx_programs import run
 
 FINITE = frozenset({"finite"})

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bitwise_core.asm import (
+from bitwise_core.assembly.module import (
     Address,
     Guard,
     Immediate,

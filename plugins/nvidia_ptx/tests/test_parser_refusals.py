@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bitwise_core.asm import AssemblyError, Module
+from bitwise_core.assembly.module import AssemblyError, Module
 from bitwise_nvidia_ptx import lexer
 from bitwise_nvidia_ptx.parser import parse
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.races import HISTORIES, RaceDetector, Races
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.memory.race_detector import HISTORIES, RaceDetector, RaceDetectors
 from ptx_programs import hashes, stored
 
 BLOCKS = 16
@@ -26,7 +26,7 @@ def test_one_block_that_skips_the_barrier_is_noticed(block: int) -> None:
         bar.sync 0;
         SKIP: ld.shared.b32 %r2, [%d11]; st.global.b32 [%d7], %r2;
     """
-    with pytest.raises(Unreadable, match="no barrier between"):
+    with pytest.raises(Unsupported, match="no barrier between"):
         hashes(PLACES + body, threads=64, blocks=BLOCKS, shared=ROOM)
 
 
@@ -42,7 +42,7 @@ def test_one_block_that_skips_the_barrier_of_one_turn_is_noticed(block: int) -> 
         add.u32 %r7, %r7, 1; setp.lt.u32 %p3, %r7, %r8; @%p3 bra TURN;
         mul.lo.u32 %r6, %r9, 256; cvt.u64.u32 %d12, %r6; add.s64 %d12, %d12, %d7; st.global.b32 [%d12], %r2;
     """
-    with pytest.raises(Unreadable, match="no barrier between"):
+    with pytest.raises(Unsupported, match="no barrier between"):
         hashes(PLACES + body, threads=64, blocks=BLOCKS, shared=ROOM)
 
 
@@ -52,7 +52,7 @@ def test_one_block_that_reads_another_place_is_noticed(block: int) -> None:
         setp.eq.u32 %p1, %r9, {block}; selp.b64 %d12, %d11, %d9, %p1;
         st.shared.b32 [%d9], %r0; ld.shared.b32 %r2, [%d12]; st.global.b32 [%d7], %r2;
     """
-    with pytest.raises(Unreadable, match="no barrier between"):
+    with pytest.raises(Unsupported, match="no barrier between"):
         hashes(PLACES + body, threads=64, blocks=BLOCKS, shared=ROOM)
 
 
@@ -94,7 +94,7 @@ def test_what_is_written_before_a_phase_ends_is_read_after_it() -> None:
 
 
 def test_what_is_written_in_the_next_phase_is_not_ordered_by_the_one_before() -> None:
-    with pytest.raises(Unreadable, match="no barrier between"):
+    with pytest.raises(Unsupported, match="no barrier between"):
         hashes(phases("", "st.shared.b32 [%d9], %r0;"), threads=64, shared=ROOM)
 
 
@@ -113,7 +113,7 @@ END = "@%p1 mbarrier.inval.shared.b64 [%d15]; st.global.b32 [%d7], %r0;"
     ],
 )
 def test_an_mbarrier_that_is_used_out_of_its_order(body: str, reason: str) -> None:
-    with pytest.raises(Unreadable, match=reason):
+    with pytest.raises(Unsupported, match=reason):
         hashes(PLACES + body, threads=64, shared=ROOM)
 
 
@@ -158,7 +158,7 @@ def test_a_tensor_map_that_the_kernel_made_is_used_after_its_fence() -> None:
 
 @pytest.mark.parametrize("fence", ["", "fence.proxy.async.shared::cta;", ACQUIRE.replace("%d16", "%d8")])
 def test_a_tensor_map_that_no_fence_made_visible_is_refused(fence: str) -> None:
-    with pytest.raises(Unreadable, match="no fence has made visible"):
+    with pytest.raises(Unsupported, match="no fence has made visible"):
         hashes(through_a_map(fence), shared=ROOM)
 
 
@@ -169,7 +169,7 @@ def test_a_copy_is_visible_to_the_warps_that_waited_for_it() -> None:
     watch.arrived(cells, barrier)
     watch.acquire(barrier, np.array([0]))
     watch.reads(cells, np.full(8, 5))
-    with pytest.raises(Unreadable, match="no barrier between"):
+    with pytest.raises(Unsupported, match="no barrier between"):
         watch.reads(cells, np.full(8, 40))
     watch.acquire(barrier, np.array([1]))
     watch.reads(cells, np.full(8, 40))
@@ -180,14 +180,14 @@ def test_a_copy_is_visible_to_the_warps_that_waited_for_it() -> None:
 
 
 def test_an_instruction_that_parts_blocks_again_and_again_is_followed_twice() -> None:
-    races = Races(16, 32, 32, 64)
+    races = RaceDetectors(16, 32, 32, 64)
     for block in range(64):
         races.of_blocks(np.arange(64) == block)
     assert len(races.all()) == 3
 
 
 def test_blocks_are_watched_in_so_many_histories_at_most() -> None:
-    races = Races(16, 32, 32, 64)
+    races = RaceDetectors(16, 32, 32, 64)
     for place in range(6):
         races.place = place
         races.of_blocks(np.arange(64) >> place & 1 == 0)

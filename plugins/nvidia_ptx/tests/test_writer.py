@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bitwise_core.asm import Kernel, Module
+from bitwise_core.assembly.module import Kernel, Module
 from bitwise_nvidia_ptx.assembler import Ptxas
 from bitwise_nvidia_ptx.parser import parse
 from bitwise_nvidia_ptx.writer import write

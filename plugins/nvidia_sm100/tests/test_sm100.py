@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bitwise_core import registry
-from bitwise_core.checker import Options, Source, read
-from bitwise_core.machine.launch import Launch
+from bitwise_core.checker.analysis import Options, Source, read
+from bitwise_core.execution.launch import Launch
+from bitwise_core.plugins import registry
 
 KERNEL = """
 .version 8.7

@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from bitwise_core import registry
-from bitwise_core.checker import AnalysisResult, Options, Source, buffer_numbers, read
-from bitwise_core.machine.launch import Launch
+from bitwise_core.checker.analysis import AnalysisResult, Options, Source, buffer_numbers, read
+from bitwise_core.execution.launch import Launch
+from bitwise_core.plugins import registry
 
 HEAD = """.version 8.7
 .target sm_90a
@@ -128,9 +128,9 @@ def test_one_half_alone_is_another_kernel() -> None:
 def test_what_an_atomic_operation_found_depends_on_the_order() -> None:
     body = "atom.global.relaxed.gpu.add.u32 %r6, [%rd2], %r3; "
     assert reading("red.global.relaxed.gpu.add.u32 [%rd2], %r3;").unknown is None
-    assert reading(body + "st.global.b32 [%rd4+4096], %r6;").undetermined
+    assert reading(body + "st.global.b32 [%rd4+4096], %r6;").nondeterministic
 
 
 def test_a_sum_of_floats_at_computed_addresses_is_undetermined() -> None:
-    assert reading("red.global.relaxed.gpu.add.f32 [%rd6], %r3;").undetermined
+    assert reading("red.global.relaxed.gpu.add.f32 [%rd6], %r3;").nondeterministic
     assert reading("red.global.relaxed.gpu.add.u32 [%rd6], %r3;").unknown is None

@@ -8,13 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from bitwise_core.engine.block_symmetry import Comparison, Summary, check, compare, offset_in_buffer, summarise
-from bitwise_core.engine.concrete import Ready, ready, results, run_blocks
-from bitwise_core.engine.grid import Limits, NotSymmetric
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.global_memory import Undetermined
-from bitwise_core.machine.launch import Launch
-from bitwise_core.machine.terms import TermDomain
+from bitwise_core.checker.block_symmetry.grid import Limits, NotSymmetric
+from bitwise_core.checker.block_symmetry.symmetry import (
+    Comparison,
+    Summary,
+    check,
+    compare,
+    offset_in_buffer,
+    summarise,
+)
+from bitwise_core.execution.concrete import Ready, ready, results, run_blocks
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.launch import Launch
+from bitwise_core.execution.memory.global_memory import Nondeterministic
 from bitwise_nvidia_sm90.plugin import SM90
 
 BUFFERS = {"x": 1, "y": 2}
@@ -210,7 +217,7 @@ def test_the_parts_of_a_masked_grid_and_of_a_loop_by_the_blocks_number() -> None
 def test_blocks_that_were_run_are_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = summary(CASES["itself"]), summary(CASES["wider blocks"])
     assert compare(first, second, TermDomain).equal
-    monkeypatch.setattr("bitwise_core.engine.block_symmetry.run_blocks", None)
+    monkeypatch.setattr("bitwise_core.checker.block_symmetry.symmetry.run_blocks", None)
     assert compare(first, second, TermDomain).equal
 
 
@@ -240,9 +247,9 @@ add.s64 %rd9, {table}, %rd8;
 
 @pytest.mark.parametrize(("body", "error", "reason"), [
     (STORE_THREAD + "ld.global.f32 %f1, [%rd4];\nst.global.f32 [%rd7], %f1;", NotSymmetric, "store to one element"),
-    (STORE_THREAD + "ld.global.f32 %f1, [%rd4];\nred.global.add.f32 [%rd7], %f1;", Undetermined, "in the order"),
+    (STORE_THREAD + "ld.global.f32 %f1, [%rd4];\nred.global.add.f32 [%rd7], %f1;", Nondeterministic, "in the order"),
     (STORE_THREAD + "ld.global.u32 %r6, [%rd4];\nred.global.add.u32 [%rd7], %r6;", NotSymmetric, "store to one"),
-    (NEIGHBOUR, Unreadable, "another block of the launch writes"),
+    (NEIGHBOUR, Unsupported, "another block of the launch writes"),
     ("cvt.rn.f32.s32 %f1, %r2;\n@%p1 st.global.f32 [%rd5], %f1;", NotSymmetric, "depends on the block's number"),
     (BRANCH_ON_PRODUCT, NotSymmetric, "depends on the block's number"),
     (BRANCH_OVER_EXCHANGE, NotSymmetric, "depends on the block's number"),

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from bitwise_core.descriptors import DescriptorError, GEMMDesc, index_bits, read, write
-from bitwise_core.evaluation import evaluate
-from bitwise_core.hardware import Hardware
-from bitwise_core.numeric import FLOAT_FORMATS, storage
-from bitwise_nvidia_ptx.products.plan import plan
+from bitwise_core.descriptors.evaluation import evaluate
+from bitwise_core.descriptors.hardware import Hardware
+from bitwise_core.numerics import FLOAT_FORMATS, storage
 from bitwise_nvidia_sm90 import launcher, matrix_units
+from bitwise_nvidia_sm90.gemm.plan import plan
 
 RUNS = json.loads((Path(__file__).parent / "samples" / "launchers" / "products_sm_90.json").read_text())["runs"]
 HARDWARE = Hardware({row.name: row for row in matrix_units.ROWS})
@@ -76,7 +76,7 @@ def test_a_product_runs_on_the_device_of_its_operands(monkeypatch: pytest.Monkey
 
     cuda = SimpleNamespace(current_device=lambda: current[0], device=device)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
-    monkeypatch.setattr("bitwise_nvidia_ptx.products.run.run", lambda *matrices: ran.append(current[0]))
+    monkeypatch.setattr("bitwise_nvidia_sm90.gemm.run.run", lambda *matrices: ran.append(current[0]))
     desc = GEMMDesc(k=4, left_dtype="fp16", right_dtype="fp16", output_dtype="fp16", path="fma")
     for index in (0, 1):
         a = SimpleNamespace(device=SimpleNamespace(index=index))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bitwise_core.machine.domain import Unreadable
+from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_nvidia_sm90.descriptors import tile_addresses
 
 MODES = {128: 1, 64: 2, 32: 3}
@@ -68,5 +68,5 @@ def test_no_two_elements_of_a_tile_share_a_byte() -> None:
 
 
 def test_a_base_offset_is_refused() -> None:
-    with pytest.raises(Unreadable, match="base offset"):
+    with pytest.raises(Unsupported, match="base offset"):
         tile_addresses(descriptor(1024, 16, 1024, 128) | 1 << 49, 64, 16, 2, True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bitwise_core import registry
-from bitwise_core.mma import FusedSum, MmaSpec, multiply_accumulate
-from bitwise_core.numeric import FORMATS
+from bitwise_core.numerics import FORMATS
+from bitwise_core.numerics.mma import FusedSum, MmaSpec, multiply_accumulate
+from bitwise_core.plugins import registry
 from bitwise_nvidia_sm90.matrix_units import ROWS, SHARED
 from bitwise_nvidia_sm90.plugin import SAME_STEPS
 from bitwise_nvidia_sm90.wgmma import FAMILY

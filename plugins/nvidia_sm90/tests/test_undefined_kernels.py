@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from bitwise_core import registry
-from bitwise_core.checker import AnalysisResult, Options, Source, buffer_numbers, read
-from bitwise_core.machine.launch import Launch
+from bitwise_core.checker.analysis import AnalysisResult, Options, Source, buffer_numbers, read
+from bitwise_core.execution.launch import Launch
+from bitwise_core.plugins import registry
 
 HEAD = """.version 8.7
 .target sm_90a

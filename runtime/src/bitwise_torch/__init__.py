@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bitwise_torch.dispatch_mode import locked_products, recorded_products
-from bitwise_torch.products import DroppedWarning, ProductError, Undescribed, describe, matmul
+from bitwise_torch.products import DroppedWarning, NotCovered, ProductError, describe, matmul
 from bitwise_torch.tuning import tune
 
 __all__ = [
     "DroppedWarning",
+    "NotCovered",
     "ProductError",
-    "Undescribed",
     "describe",
     "locked_products",
     "matmul",

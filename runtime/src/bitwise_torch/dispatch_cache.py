@@ -10,10 +10,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bitwise_core import registry
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.launchers import ProductLauncher
-from bitwise_core.profiles import ProductProfile
+from bitwise_core.plugins import registry
+from bitwise_core.plugins.launchers import ProductLauncher
+from bitwise_core.plugins.profiles import ProductProfile
 
 if TYPE_CHECKING:
     import torch

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from bitwise_core import registry
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.problems import DTYPES, BiasedProduct, Epilogue, Problem, ProblemError
-from bitwise_core.profiles import LockableProfile, ProductProfile, Undescribed
+from bitwise_core.descriptors.problem import DTYPES, BiasedGEMM, Epilogue, GEMMProblem, ProblemError
+from bitwise_core.plugins import registry
+from bitwise_core.plugins.profiles import LockableProfile, NotCovered, ProductProfile
 from bitwise_torch.locks import Entry, Lock, LockError, What, locked
 from bitwise_torch.products import ProductError, run
 from bitwise_torch.tensor_problems import dense, problem_of
@@ -56,7 +56,7 @@ class Product:
     a: torch.Tensor
     b: torch.Tensor
     bias: torch.Tensor | None
-    problem: Problem
+    problem: GEMMProblem
 
 
 def product_of(name: str, overload: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Product:
@@ -147,16 +147,16 @@ class Recording:
     """What ran: a descriptor for each problem, or why there is none, and what multiplied and is in no lock."""
 
     like: str
-    found: list[tuple[Problem, What]] = field(default_factory=list)
+    found: list[tuple[GEMMProblem, What]] = field(default_factory=list)
     left: Counter[str] = field(default_factory=Counter)
     products: int = 0
-    _known: dict[tuple[Problem, tuple[int, int, int]], None] = field(default_factory=dict)
+    _known: dict[tuple[GEMMProblem, tuple[int, int, int]], None] = field(default_factory=dict)
 
     def lock(self) -> Lock:
         """The lock of all that ran so far.  Raises LockError."""
         try:
             return locked(self.found, lockable(self.like).provenance())
-        except Undescribed as error:
+        except NotCovered as error:
             raise LockError(str(error)) from None
 
     def meet(self, func: Any, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -179,9 +179,9 @@ class Recording:
     def _descriptor(self, product: Product, alignment: tuple[int, int, int]) -> What:
         try:
             desc = lockable(self.like).answered(product.problem, alignment=alignment, device=product.a.device)
-        except Undescribed as error:
+        except NotCovered as error:
             return str(error)
-        if isinstance(desc, GEMMDesc | BiasedProduct):
+        if isinstance(desc, GEMMDesc | BiasedGEMM):
             return desc
         return f"it is described by a {type(desc).__name__}, not by a GEMMDesc"
 
@@ -205,7 +205,7 @@ class Replayed:
 
     lock: Lock
     missing: Literal["error", "pass"]
-    replayed: Counter[Problem] = field(default_factory=Counter)
+    replayed: Counter[GEMMProblem] = field(default_factory=Counter)
     passed: Counter[str] = field(default_factory=Counter)
     _known: dict[tuple[Any, ...], Entry] = field(default_factory=dict)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bitwise_core.probe.subject import ProbeError
+from bitwise_core.probing.instrument import ProbeError
 
 
 @dataclass(frozen=True, slots=True)

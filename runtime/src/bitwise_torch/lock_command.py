@@ -13,11 +13,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from bitwise_core.cli.inputs import as_errors, print_json
+from bitwise_core.checker.kernel_files import InputError
+from bitwise_core.cli.common import as_errors, print_json
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.folder import InputError
-from bitwise_core.problems import BiasedProduct, Problem
-from bitwise_core.profiles import Undescribed
+from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
+from bitwise_core.plugins.profiles import NotCovered
 from bitwise_torch.dispatch_mode import lockable, locked_products, recorded_products
 from bitwise_torch.locks import Entry, Lock, LockError, What, differences, locked, read_lock
 from bitwise_torch.locks.shape_file import read_problems
@@ -172,28 +172,28 @@ def apply(
         typer.echo(f"bitwise: {sentence}", err=True)
 
 
-def answered(library: str, problems: list[Problem], file: Path | None) -> Lock:
+def answered(library: str, problems: list[GEMMProblem], file: Path | None) -> Lock:
     """The lock of problems as a library answers them here.  Raises LockError."""
     asked = lockable(library)
     path = None if file is None else str(file)
 
-    def one(problem: Problem) -> What:
+    def one(problem: GEMMProblem) -> What:
         try:
             desc = asked.answered(problem, library=path)
-        except Undescribed as error:
+        except NotCovered as error:
             return str(error)
-        return desc if isinstance(desc, GEMMDesc | BiasedProduct) else f"it is described by a {type(desc).__name__}"
+        return desc if isinstance(desc, GEMMDesc | BiasedGEMM) else f"it is described by a {type(desc).__name__}"
 
     try:
         provenance = asked.provenance(library=path)
-    except Undescribed as error:
+    except NotCovered as error:
         raise LockError(str(error)) from None
     return locked([(problem, one(problem)) for problem in problems], provenance)
 
 
 def _only_library() -> str:
-    from bitwise_core import registry
-    from bitwise_core.profiles import LockableProfile
+    from bitwise_core.plugins import registry
+    from bitwise_core.plugins.profiles import LockableProfile
 
     names = sorted({each.library for each in registry.default().profiles if isinstance(each, LockableProfile)})
     if len(names) != 1:

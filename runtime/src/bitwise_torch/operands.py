@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bitwise_core.numeric import Bits
-from bitwise_core.probe.arrays import Doubles, OperandArrays
+from bitwise_core.numerics import Bits
+from bitwise_core.probing.operand_arrays import Doubles, OperandArrays
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,13 @@ import warnings
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from bitwise_core import registry
 from bitwise_core.descriptors import GEMMDesc
+from bitwise_core.descriptors.problem import DTYPES, NAMES, ProblemError
 from bitwise_core.errors import BitwiseError
-from bitwise_core.installed import evaluate
-from bitwise_core.launchers import ProductLauncher
-from bitwise_core.problems import DTYPES, NAMES, ProblemError
-from bitwise_core.profiles import MarkedProfile, ProductProfile, Undescribed
+from bitwise_core.plugins import registry
+from bitwise_core.plugins.installed import evaluate
+from bitwise_core.plugins.launchers import ProductLauncher
+from bitwise_core.plugins.profiles import CacheableProfile, NotCovered, ProductProfile
 from bitwise_torch import dispatch_cache
 from bitwise_torch.locks import Lock
 from bitwise_torch.tensor_problems import problem_of
@@ -26,7 +26,7 @@ from bitwise_torch.tensor_problems import problem_of
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DroppedWarning", "ProductError", "Undescribed", "describe", "matmul"]
+__all__ = ["DroppedWarning", "NotCovered", "ProductError", "describe", "matmul"]
 
 _FP8 = frozenset({"e4m3", "e5m2"})
 _told: set[str] = set()
@@ -44,7 +44,7 @@ def describe(a: torch.Tensor, b: torch.Tensor, *, like: str, out_dtype: torch.dt
     """The descriptor of what a library runs for a[m, k] b[k, n], for tensors as they lie on the device.
 
     `like` is the name of a library's profile.  The output has the type of `a`, bf16 for fp8, unless `out_dtype` gives
-    one.  Raises ProductError for operands that do not fit, and Undescribed, with the key, for what is not measured.
+    one.  Raises ProductError for operands that do not fit, and NotCovered, with the key, for what is not measured.
     """
     _check(a, b)
     return _described(a, b, _empty(a, b, _output(a, out_dtype)), like)[1]
@@ -61,7 +61,7 @@ def matmul(
     stream by a plugin's launcher; those of the CPU are evaluated, slowly.  Any strides are read as they are; `like` may
     decline some.  Gradients are taken by the ordinary products of PyTorch, whose bits nothing decides; `out` takes
     none.  Where a descriptor leaves values of k out (`k_dropped`), `like` warns once in a process, by DroppedWarning.
-    Raises ProductError, Undescribed, LockError or DescriptorError.
+    Raises ProductError, NotCovered, LockError or DescriptorError.
     """
     if sum(each is not None for each in (desc, like, lock)) != 1:
         raise ProductError(
@@ -97,7 +97,7 @@ def matmul(
     if ran is not None and key is not None:
         shape = (int(a.shape[0]), int(b.shape[1]))
         lengths = [last - first for first, last in map(_span, (a, b, target))]
-        mark = ran[0].mark(a, b, target) if isinstance(ran[0], MarkedProfile) else None
+        mark = ran[0].mark(a, b, target) if isinstance(ran[0], CacheableProfile) else None
         earlier = dispatch_cache.Earlier(
             registry.default(), asked, *ran, shape, target.dtype, (lengths[0], lengths[1], lengths[2]), mark
         )
@@ -166,7 +166,7 @@ def _described(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, like: str) -
         if isinstance(each, ProductProfile) and each.library == like:
             found = each.product(a, b, out)
             if not isinstance(found, GEMMDesc):
-                raise Undescribed(f"{like} describes this product by a {type(found).__name__}, not by a GEMMDesc")
+                raise NotCovered(f"{like} describes this product by a {type(found).__name__}, not by a GEMMDesc")
             return each, found
     known = ", ".join(sorted({each.library for each in profiles if isinstance(each, ProductProfile)})) or "none"
     raise ProductError(f"no plugin knows the products of a library {like!r}; there are: {known}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bitwise_core.problems import DTYPES, NAMES, Epilogue, Problem, ProblemError
+from bitwise_core.descriptors.problem import DTYPES, NAMES, Epilogue, GEMMProblem, ProblemError
 
 if TYPE_CHECKING:
     import torch
@@ -14,7 +14,7 @@ __all__ = ["dense", "lies", "problem_of"]
 
 def problem_of(
     a: torch.Tensor, b: torch.Tensor, out: torch.dtype | None = None, epilogue: Epilogue = "none"
-) -> Problem:
+) -> GEMMProblem:
     """The problem that two tensors are, with an output of a type, that of `a` by default (bf16 for fp8).
 
     Both have 2 axes, or 3 with a batch.  A matrix of which neither rows nor columns are dense is one without gaps: a
@@ -33,7 +33,7 @@ def problem_of(
     transpose_a, ld_a, stride_a = lies(a)
     transpose_b, ld_b, stride_b = lies(b)
     batch = int(a.shape[0]) if a.dim() == 3 else None
-    return Problem(
+    return GEMMProblem(
         m=int(a.shape[-2]), n=int(b.shape[-1]), k=int(a.shape[-1]), a=names[0], b=names[1], out=names[2],
         transpose_a=transpose_a, transpose_b=transpose_b, ld_a=ld_a, ld_b=ld_b, batch=batch, stride_a=stride_a,
         stride_b=stride_b, epilogue=epilogue,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bitwise_core import registry
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.launchers import TunableLauncher
+from bitwise_core.plugins import registry
+from bitwise_core.plugins.launchers import TunableLauncher
 from bitwise_torch import products as tensors
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from bitwise_bench.compilation.text_digest import normalised_digest
 from bitwise_bench.corpus.cases import Case
-from bitwise_core.checker import Source, buffer_numbers
-from bitwise_core.machine.launch import Launch, ManifestError, read_manifest
+from bitwise_core.checker.analysis import Source, buffer_numbers
+from bitwise_core.execution.launch import Launch, ManifestError, read_manifest
 
 
 @cache

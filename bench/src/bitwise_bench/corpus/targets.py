@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from bitwise_bench.corpus import gfx942_options
 from bitwise_bench.corpus.cases import Case
-from bitwise_core import registry
+from bitwise_core.plugins import registry
 
 CompileOptions: TypeAlias = tuple[Mapping[str, Any], ...]
 

@@ -24,9 +24,9 @@ import numpy.typing as npt
 
 from bitwise_bench.cublas.random_queries import random_query
 from bitwise_bench.cublas.row_evidence import query_and_configuration
-from bitwise_core.numeric import FLOAT_FORMATS, storage
+from bitwise_core.numerics import FLOAT_FORMATS, storage
 from bitwise_cublas_profiles.describe import descriptor_of
-from bitwise_cublas_profiles.profile import NotCovered, profile
+from bitwise_cublas_profiles.profile import RowNotCovered, profile
 from bitwise_cublas_profiles.query import CublasError, GemmQuery, HeuristicResult
 
 MAXIMUM_PRODUCTS = 1 << 20
@@ -123,7 +123,7 @@ def record(library: Any, seed: int, count: int, numbers: int) -> dict[str, Any]:
 
 def checked(content: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
     """Each shape and its outcome: `equal`, `different`, or the reason why it is not covered."""
-    from bitwise_core.installed import evaluate
+    from bitwise_core.plugins.installed import evaluate
 
     known = profile(content["library"], content["capability"])
     for row in content["rows"]:
@@ -131,7 +131,7 @@ def checked(content: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
         query, configuration = query_and_configuration(line)
         try:
             desc = descriptor_of(query, configuration, known)
-        except NotCovered as error:
+        except RowNotCovered as error:
             yield line, str(error)
             continue
         same = hashed(evaluate(desc, *operands(query, line["number"]))) == line["sha256"]

@@ -31,7 +31,7 @@ from bitwise_bench.cublas.portable_operands import DRAWS, Operands
 from bitwise_bench.cublas.random_queries import REGIMES, random_query
 from bitwise_bench.cublas.worker_processes import run_workers
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.problems import Problem
+from bitwise_core.descriptors.problem import GEMMProblem
 from bitwise_cublas_profiles.profile import Profile, profile
 from bitwise_cublas_profiles.query import CublasError, GemmQuery, HeuristicResult, query_of_problem
 from bitwise_torch.locks import Lock, locked, read_lock
@@ -48,9 +48,9 @@ same descriptor. `replayed`: the locked GEMM returned the locked bytes. `about`:
 """
 
 
-def problem_of(query: GemmQuery) -> Problem:
+def problem_of(query: GemmQuery) -> GEMMProblem:
     """The problem of a query without padding."""
-    return Problem(
+    return GEMMProblem(
         m=query.m, n=query.n, k=query.k, a=query.a, b=query.b, out=query.c, transpose_a=query.transpose_a,
         transpose_b=query.transpose_b,
     )  # fmt: skip
@@ -59,7 +59,7 @@ def problem_of(query: GemmQuery) -> Problem:
 def chosen(seed: int, count: int) -> Iterator[tuple[int, GemmQuery]]:
     """The first `count` small shapes of a seed, each a different problem."""
     number = -1
-    seen: set[Problem] = set()
+    seen: set[GEMMProblem] = set()
     while len(seen) < count:
         number += 1
         query = random_query(seed, number, 0.2).query
@@ -134,7 +134,7 @@ def lock(given: argparse.Namespace) -> int:
     from bitwise_cublas_profiles.plugin import PYTORCH_LIBRARY
 
     machine = machine_here(given.library, given.seed)
-    found: list[tuple[Problem, GEMMDesc | str]] = []
+    found: list[tuple[GEMMProblem, GEMMDesc | str]] = []
     rows: list[list[Any]] = []
     deadline = time.time() + given.seconds
     declined: Counter[str] = Counter()
@@ -201,7 +201,7 @@ def recorded_query(row: dict[str, Any]) -> GemmQuery:
     b = "e4m3" if row["a"] == "e5m2" else row["a"]
     first, second = (letter == "T" for letter in row["transposes"])
     return query_of_problem(
-        Problem(
+        GEMMProblem(
             m=row["m"], n=row["n"], k=row["k"], a=row["a"], b=b, out=row["c"], transpose_a=first, transpose_b=second
         )
     )
@@ -268,14 +268,14 @@ def _why(about: str) -> str:
 
 def archive(given: argparse.Namespace) -> int:
     """Add a replay to the record, and write its lock, hashes and rows to a compressed file."""
-    travelled = json.loads(given.out.read_text(encoding="utf-8"))
-    travelled["summary"] = summary(travelled["rows"])
+    replayed = json.loads(given.out.read_text(encoding="utf-8"))
+    replayed["summary"] = summary(replayed["rows"])
     whole = {
-        "travel": travelled, "bytes": json.loads(given.bytes.read_text(encoding="utf-8")),
+        "travel": replayed, "bytes": json.loads(given.bytes.read_text(encoding="utf-8")),
         "lock": json.loads(given.lock.read_text(encoding="utf-8")),
     }  # fmt: skip
     given.rows.write_bytes(lzma.compress(json.dumps(whole, separators=(",", ":")).encode(), preset=9))
-    counted = {name: travelled[name] for name in ("locked", "replayed", "summary")} | {"rows": given.rows.name}
+    counted = {name: replayed[name] for name in ("locked", "replayed", "summary")} | {"rows": given.rows.name}
     before = json.loads(given.record.read_text(encoding="utf-8"))["travels"] if given.record.exists() else []
     content = {"travels": [*(each for each in before if each["rows"] != given.rows.name), counted]}
     given.record.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -108,7 +108,7 @@ def bytes_of_answers(library: Library, chosen: argparse.Namespace) -> dict[str, 
     picked = [row for row in rows if row[0] * row[1] * row[2] < 1 << 34 and (row[0] + row[1]) * row[2] < 1 << 28]
     random.Random(1).shuffle(picked)
     counts: Counter[str] = Counter()
-    parted: list[dict[str, Any]] = []
+    unequal: list[dict[str, Any]] = []
     for m, n, k, dtype, *_ in picked[: chosen.samples]:
         query = gemm_query(m, n, k, dtype)
         result = library.heuristic(query)[0]
@@ -126,8 +126,8 @@ def bytes_of_answers(library: Library, chosen: argparse.Namespace) -> dict[str, 
         counts.update(name for name, equal in same.items() if equal)
         counts["shapes"] += 1
         if not all(same.values()):
-            parted.append({"shape": [m, n, k, dtype], **same, **result.configuration.record()})
-    return {"equal": dict(counts), "parted": parted}
+            unequal.append({"shape": [m, n, k, dtype], **same, **result.configuration.record()})
+    return {"equal": dict(counts), "parted": unequal}
 
 
 def _same(left: Any, right: Any) -> bool:
@@ -190,7 +190,7 @@ def orders(library: Library, chosen: argparse.Namespace) -> list[dict[str, Any]]
 def _order(library: Library, query: GemmQuery, result: HeuristicResult) -> dict[str, Any]:
     import torch
 
-    from bitwise_core.probe import form_of, product_subject, reveal, words
+    from bitwise_core.probing import describe_shape, product_instrument, reveal, tree_shape
     from bitwise_cublas_profiles.tensors import operands, run, torch_type
     from bitwise_torch.kernel_launches import profile
 
@@ -209,15 +209,15 @@ def _order(library: Library, query: GemmQuery, result: HeuristicResult) -> dict[
         entry["kernels"] = f"{type(error).__name__}: {error}"
     try:
         names = [str(torch_type(each)).removeprefix("torch.") for each in (query.a, query.b)]
-        subject = product_subject(
+        subject = product_instrument(
             multiply, query.m, query.n, query.k, names[0], dtype_b=names[1], arrays=TensorArrays("cuda"),
             transpose_b=query.transpose_b,
         )  # fmt: skip
         start = time.monotonic()
         revealed = reveal(subject)
-        form = form_of(revealed.tree) if revealed.tree is not None else None
+        form = tree_shape(revealed.tree) if revealed.tree is not None else None
         entry |= {
-            "words": words(form)[:2000] if form else None, "form": form.record() if form else None,
+            "words": describe_shape(form)[:2000] if form else None, "form": form.record() if form else None,
             "open": list(revealed.open), "dropped": list(revealed.dropped), "walk": revealed.walk,
             "probes": revealed.probes, "launches": revealed.launches, "seconds": round(time.monotonic() - start, 2),
         }  # fmt: skip
@@ -232,7 +232,7 @@ def callables(library: Library, _: argparse.Namespace) -> dict[str, Any]:
     """PyTorch's own sums and products, measured by the same instruments."""
     import torch
 
-    from bitwise_core.probe import form_of, product_subject, reduction_subject, reveal, words
+    from bitwise_core.probing import describe_shape, product_instrument, reduction_instrument, reveal, tree_shape
 
     sums: dict[str, tuple[Callable[[Any], Any], int, int, str]] = {
         "sum": (lambda x: torch.sum(x, dim=1), 256, 1000, "float32"),
@@ -248,12 +248,12 @@ def callables(library: Library, _: argparse.Namespace) -> dict[str, Any]:
     }
     found: dict[str, Any] = {}
     for name, subject in [
-        *((name, partial(reduction_subject, *given, arrays=TensorArrays("cuda"))) for name, given in sums.items()),
-        *((name, partial(product_subject, *given, arrays=TensorArrays("cuda"))) for name, given in products.items()),
+        *((name, partial(reduction_instrument, *given, arrays=TensorArrays("cuda"))) for name, given in sums.items()),
+        *((name, partial(product_instrument, *given, arrays=TensorArrays("cuda"))) for name, given in products.items()),
     ]:
         try:
             revealed = reveal(subject())
-            text = words(form_of(revealed.tree))[:2000] if revealed.tree is not None else None
+            text = describe_shape(tree_shape(revealed.tree))[:2000] if revealed.tree is not None else None
             found[name] = {"words": text, "open": list(revealed.open), "dropped": list(revealed.dropped),
                            "probes": revealed.probes, "launches": revealed.launches}  # fmt: skip
         except Exception as error:

@@ -24,7 +24,7 @@ from typing import Any
 
 from bitwise_bench.cublas.library_measurements import environment
 from bitwise_bench.cublas.summation_trees import digest
-from bitwise_core.probe.sums import SumTree
+from bitwise_core.probing.summation_tree import SumTree
 from bitwise_cublas_profiles.library import Library
 from bitwise_cublas_profiles.query import Configuration, CublasError, GemmQuery, HeuristicResult, gemm_query
 from bitwise_torch.operands import TensorArrays
@@ -97,7 +97,7 @@ def read(library: Library, query: GemmQuery, result: HeuristicResult, trees: boo
     """The summation order of a result: the tree's digest (and the tree, with `trees`), or the open questions."""
     import torch
 
-    from bitwise_core.probe import form_of, product_subject, reveal, words
+    from bitwise_core.probing import describe_shape, product_instrument, reveal, tree_shape
     from bitwise_cublas_profiles.tensors import run, torch_type
 
     out = torch.empty((query.m, query.n), dtype=torch_type(query.c), device="cuda")
@@ -110,13 +110,13 @@ def read(library: Library, query: GemmQuery, result: HeuristicResult, trees: boo
         return out
 
     names = [str(torch_type(each)).removeprefix("torch.") for each in (query.a, query.b)]
-    subject = product_subject(
+    subject = product_instrument(
         multiply, query.m, query.n, query.k, names[0], dtype_b=names[1], arrays=TensorArrays("cuda")
     )
     found = reveal(subject)
     entry: dict[str, Any] = {"open": list(found.open), "dropped": len(found.dropped)}
     if found.tree is not None:
-        entry |= {"words": words(form_of(found.tree))[:120], "digest": digest(found.tree)}
+        entry |= {"words": describe_shape(tree_shape(found.tree))[:120], "digest": digest(found.tree)}
         if trees:
             entry["tree"] = packed(found.tree)
     return entry

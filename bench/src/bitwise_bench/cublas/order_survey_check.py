@@ -17,7 +17,7 @@ from typing import Any
 
 from bitwise_bench.cublas.summation_trees import digest, tree_of
 from bitwise_cublas_profiles.describe import descriptor_of
-from bitwise_cublas_profiles.profile import NotCovered, Profile, profile
+from bitwise_cublas_profiles.profile import Profile, RowNotCovered, profile
 from bitwise_cublas_profiles.query import Configuration, GemmQuery
 
 Case = tuple[GemmQuery, Configuration, dict[str, Any]]
@@ -47,7 +47,7 @@ def cases(lines: Iterable[dict[str, Any]]) -> Iterator[Case]:
 def agrees(case: Case, known: Profile) -> bool:
     """Whether the descriptor's tree is the surveyed one. Layouts without rows are extrapolated.
 
-    Raises NotCovered.
+    Raises RowNotCovered.
     """
     query, configuration, line = case
     return digest(tree_of(descriptor_of(query, configuration, known, extrapolate=True))) == str(line["digest"])
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         query, configuration, line = case
         try:
             outcome = "equal" if agrees(case, known) else "different"
-        except NotCovered as error:
+        except RowNotCovered as error:
             outcome = str(error).split(" is not described: ")[-1].split(" (algorithm")[0]
         outcomes[configuration.algorithm, outcome] += 1
         if outcome == "different":

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from bitwise_core.numeric import FLOAT_FORMATS
+from bitwise_core.numerics import FLOAT_FORMATS
 from bitwise_cublas_profiles.query import GemmQuery
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from bitwise_bench.cublas.descriptor_mutations import mutated
-from bitwise_core import registry
 from bitwise_core.descriptors import (
     Cut,
     DescriptorError,
@@ -35,12 +34,13 @@ from bitwise_core.descriptors import (
     three_level_chain,
     workspace_gemv,
 )
-from bitwise_core.evaluation import unit_of
-from bitwise_core.installed import evaluate
-from bitwise_core.probe.arrays import PatternArrays, patterns_of
-from bitwise_core.reconstruction import reconstruct_product, same
-from bitwise_core.reconstruction.nodes import Axis, nodes_of
-from bitwise_core.reconstruction.products import COMPARED, DRAWS, drawn
+from bitwise_core.descriptors.evaluation import unit_of
+from bitwise_core.plugins import registry
+from bitwise_core.plugins.installed import evaluate
+from bitwise_core.probing.operand_arrays import PatternArrays, patterns_of
+from bitwise_core.probing.reconstruction import reconstruct_product, same
+from bitwise_core.probing.reconstruction.partial_sums import Axis, nodes_of
+from bitwise_core.probing.reconstruction.products import COMPARED, DRAWS, drawn
 
 ARCHITECTURE = "sm_90"
 SINGLE = Instruction(architecture=ARCHITECTURE, family="wgmma", k=16)

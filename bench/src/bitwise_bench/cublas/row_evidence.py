@@ -23,7 +23,7 @@ from typing import Any
 from bitwise_bench.cublas.order_survey_check import Case, agrees, cases, read
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_cublas_profiles.describe import descriptor_of
-from bitwise_cublas_profiles.profile import OPTIONAL, SECTIONS, NotCovered, Profile, Row, profiles
+from bitwise_cublas_profiles.profile import OPTIONAL, SECTIONS, Profile, Row, RowNotCovered, profiles
 from bitwise_cublas_profiles.query import Configuration, GemmQuery
 
 BY_LAYOUT = ("chains", "lanes", "slices")
@@ -92,7 +92,7 @@ def count_evidence(
             if not agrees(case, counter):
                 wrong.append(f"a surveyed order: {query.description} by {configuration.record()}")
                 continue
-        except NotCovered:
+        except RowNotCovered:
             continue
         for each in set(counter.about["rows"]):
             orders[each] += 1
@@ -105,7 +105,7 @@ def count_evidence(
         rows.clear()
         try:
             desc = descriptor_of(query, configuration, counter)
-        except NotCovered:
+        except RowNotCovered:
             continue
         if line.get("descriptor") not in (None, digest(desc)):
             continue

@@ -260,8 +260,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--seconds", type=float, default=120.0, help="start no new shape after this many seconds (default 120)"
     )
     parser.add_argument("--library", help="path of a libcublasLt (default: PyTorch's)")
-    parser.add_argument("--launcher", default="bitwise_nvidia_ptx.products.run", help="module with run and planned")
-    parser.add_argument("--schedules", default="bitwise_nvidia_ptx.products.measured", help="module with candidates")
+    parser.add_argument("--launcher", default="bitwise_nvidia_sm90.gemm.run", help="module with run and planned")
+    parser.add_argument(
+        "--schedules", default="bitwise_nvidia_sm90.gemm.measured_schedules", help="module with candidates"
+    )
     given = parser.parse_args(arguments)
     import torch
     import triton

@@ -6,8 +6,8 @@ import hashlib
 import json
 
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.descriptors.walk import FILL, Part, instructions, parts_of
-from bitwise_core.probe.sums import SumTree, in_order
+from bitwise_core.descriptors.k_axis import FILL, Part, instructions, parts_of
+from bitwise_core.probing.summation_tree import SumTree, in_order
 
 Child = int | None
 """A position, a node (numbered as in SumTree), or None for a part without positions: adding +0 does not affect the

@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="frequency of each operand type (default: fp16=60 bf16=20 e4m3=15 e5m2=5)",
     )  # fmt: skip
     parser.add_argument("--library", help="path of a libcublasLt (default: PyTorch's)")
-    parser.add_argument("--launcher", default="bitwise_nvidia_ptx.products.run:run", help="module:function to run one")
+    parser.add_argument("--launcher", default="bitwise_nvidia_sm90.gemm.run:run", help="module:function to run one")
     chosen = parser.parse_args(arguments)
 
     now = environment(chosen)

@@ -12,7 +12,7 @@ import random
 from typing import Any
 
 from bitwise_bench.cublas.random_queries import MAXIMUM_OPERAND
-from bitwise_core.numeric import FLOAT_FORMATS
+from bitwise_core.numerics import FLOAT_FORMATS
 from bitwise_cublas_profiles.query import FP8, GemmQuery
 
 KINDS = ("flat", "wide") * 5 + ("zeros", "tiny", "flat, cancelling", "wide, cancelling")

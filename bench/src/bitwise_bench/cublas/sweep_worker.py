@@ -14,7 +14,7 @@ from bitwise_bench.cublas.random_queries import REGIMES, RandomQuery, random_que
 from bitwise_bench.cublas.sweep_operands import CANCELLING, DRAWS, PLAIN, Pools
 from bitwise_bench.cublas.sweep_records import COLUMNS
 from bitwise_cublas_profiles.library import Library, Pointers
-from bitwise_cublas_profiles.profile import NotCovered, Profile, profile
+from bitwise_cublas_profiles.profile import Profile, RowNotCovered, profile
 from bitwise_cublas_profiles.query import CublasError, GemmQuery, HeuristicResult
 
 CONTROL = 16
@@ -141,14 +141,14 @@ class Sweep:
         try:
             try:
                 desc = descriptor_of(query, found, self.profile)
-            except NotCovered:
+            except RowNotCovered:
                 desc = descriptor_of(query, found, self.profile, extrapolate=True)
                 row[COLUMNS.index("candidate")] = 1
             ran = digest(desc)
             outcome, about = self.compare(each, result, desc)
             if number % (CONTROL * len(REGIMES)) < len(REGIMES):
                 control = self.control(each, result, desc)
-        except NotCovered as error:
+        except RowNotCovered as error:
             outcome, about = "declined", str(error).split(" is not described: ")[-1].split(" (algorithm")[0]
         except ValueError as error:
             outcome, about = "declined", f"the launcher does not support it: {error}"

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_bench.cublas.random_queries import random_query
-from bitwise_torch import DroppedWarning, Undescribed, describe, matmul, tune
+from bitwise_torch import DroppedWarning, NotCovered, describe, matmul, tune
 
-LAUNCHER = "bitwise_nvidia_ptx.products.run"
+LAUNCHER = "bitwise_nvidia_sm90.gemm.run"
 """The module whose `bare` launches a product through Triton's own dispatch."""
 
 
@@ -48,7 +48,7 @@ def compared(seed: int, count: int) -> dict[str, Any]:
         a, b = operand(query.m, query.k, query.transpose_a), operand(query.k, query.n, query.transpose_b)
         try:
             ours = matmul(a, b, like="cublas")
-        except Undescribed as error:
+        except NotCovered as error:
             outcomes["declined"] += 1
             outcomes["declined: " + str(error).split(" is not described: ")[-1].split(" (algorithm")[0][:90]] += 1
             continue
@@ -151,8 +151,8 @@ def overheads() -> dict[str, float]:
     import torch
 
     from bitwise_bench.cublas.kernels import gemm_baseline
-    from bitwise_core import registry
-    from bitwise_core.launchers import ProductLauncher
+    from bitwise_core.plugins import registry
+    from bitwise_core.plugins.launchers import ProductLauncher
 
     a, b = (torch.randn(64, 64, device="cuda", dtype=torch.float16) for _ in range(2))
     out = torch.empty(64, 64, device="cuda", dtype=torch.float16)

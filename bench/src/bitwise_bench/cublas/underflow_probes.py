@@ -29,7 +29,7 @@ import numpy.typing as npt
 from bitwise_bench.cublas.order_survey import DOT, SCALAR, TRANSPOSES, VECTOR, Case, cases
 from bitwise_bench.cublas.worker_processes import run_workers
 from bitwise_cublas_profiles.describe import descriptor_of
-from bitwise_cublas_profiles.profile import NotCovered, Profile, profile
+from bitwise_cublas_profiles.profile import Profile, RowNotCovered, profile
 from bitwise_cublas_profiles.query import Configuration, CublasError, GemmQuery, gemm_query
 
 DRAWS = ("vanishing", "halves", "halves of both signs")
@@ -131,12 +131,12 @@ def query_and_configuration(line: dict[str, Any]) -> tuple[GemmQuery, Configurat
 
 def outcome(line: dict[str, Any], known: Profile) -> str:
     """`equal`, `different`, or why there is no descriptor. Layouts without rows are extrapolated."""
-    from bitwise_core.installed import evaluate
+    from bitwise_core.plugins.installed import evaluate
 
     query, configuration = query_and_configuration(line)
     try:
         desc = descriptor_of(query, configuration, known, extrapolate=True)
-    except NotCovered as error:
+    except RowNotCovered as error:
         return "declined: " + str(error).split(" is not described: ")[-1].split(" (algorithm")[0]
     left, right = operands(query, line["draw"])
     ours = evaluate(desc, left[[0, -1]], right[:, [0, -1]])

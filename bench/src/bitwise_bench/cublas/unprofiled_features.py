@@ -25,7 +25,7 @@ from bitwise_bench.cublas.portable_operands import DRAWS, Operands
 from bitwise_bench.cublas.random_queries import random_query
 from bitwise_bench.cublas.worker_processes import run_workers
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.descriptors.walk import parts_of
+from bitwise_core.descriptors.k_axis import parts_of
 from bitwise_cublas_profiles.profile import profile
 from bitwise_cublas_profiles.query import MEBIBYTE, WORKSPACE, CublasError, GemmQuery, HeuristicResult
 

@@ -19,7 +19,7 @@ from typing import Any
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.corpus.cases import DEFAULT_TARGET
 from bitwise_bench.recorded_bytes import label_cases, save_records
-from bitwise_core.registry import UnknownArchError
+from bitwise_core.plugins.registry import UnknownArchError
 
 _BATCH = 12
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from bitwise_bench.gpu import launching
 from bitwise_bench.matrix_units import fragments
 from bitwise_bench.matrix_units.operands import Operands
-from bitwise_core.mma import MmaSpec
-from bitwise_core.numeric import Bits
+from bitwise_core.numerics import Bits
+from bitwise_core.numerics.mma import MmaSpec
 
 Words: TypeAlias = npt.NDArray[Any]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitwise_bench.matrix_units.operands import Operands, compose
-from bitwise_core.mma import MmaSpec
-from bitwise_core.numeric import FloatFormat, storage
+from bitwise_core.numerics import FloatFormat, storage
+from bitwise_core.numerics.mma import MmaSpec
 
 
 @dataclass(frozen=True, slots=True)

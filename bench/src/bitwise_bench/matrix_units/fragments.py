@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bitwise_core.mma import IntegerSum, MmaSpec
+from bitwise_core.numerics.mma import IntegerSum, MmaSpec
 
 Words: TypeAlias = npt.NDArray[Any]
 

@@ -14,8 +14,8 @@ from importlib.resources import as_file, files
 
 import numpy as np
 
-from bitwise_core.mma import MmaSpec, multiply_accumulate
-from bitwise_core.numeric import Bits
+from bitwise_core.numerics import Bits
+from bitwise_core.numerics.mma import MmaSpec, multiply_accumulate
 
 FILES: Mapping[str, str] = {"sm_90": "matrix-units-sm90-h100.npz"}
 """The files of `bitwise_bench/matrix_units/measured`, by architecture."""

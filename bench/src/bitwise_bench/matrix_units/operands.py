@@ -13,8 +13,8 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from bitwise_core.mma import IntegerSum, MmaSpec
-from bitwise_core.numeric import Bits, FloatFormat, storage
+from bitwise_core.numerics import Bits, FloatFormat, storage
+from bitwise_core.numerics.mma import IntegerSum, MmaSpec
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Drawer: TypeAlias = Callable[["_Draw"], tuple[Bits, Bits, Bits]]

@@ -27,9 +27,9 @@ import numpy as np
 
 from bitwise_bench.matrix_units.directed_cases import directed_cases, tiles
 from bitwise_bench.matrix_units.operands import Operands, draw, kinds_of
-from bitwise_core import registry
-from bitwise_core.mma import FusedSum, IntegerSum, MmaSpec, SequentialMultiplyAdd, multiply_accumulate
-from bitwise_core.numeric import Bits
+from bitwise_core.numerics import Bits
+from bitwise_core.numerics.mma import FusedSum, IntegerSum, MmaSpec, SequentialMultiplyAdd, multiply_accumulate
+from bitwise_core.plugins import registry
 
 Device: TypeAlias = Callable[[MmaSpec, Operands], tuple[Bits, list[str]]]
 """Runs tiles through the instruction of a row; returns the results and the instructions in the compiled text."""

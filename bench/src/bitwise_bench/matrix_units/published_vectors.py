@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bitwise_core.mma import MmaSpec, multiply_accumulate
-from bitwise_core.numeric import Bits, operation
+from bitwise_core.numerics import Bits, operation
+from bitwise_core.numerics.mma import MmaSpec, multiply_accumulate
 
 VARIABLE = "BITWISE_MATRIX_VECTORS"
 """The environment variable with the path of the folder."""

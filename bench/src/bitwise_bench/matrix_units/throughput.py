@@ -18,9 +18,9 @@ import numpy as np
 
 from bitwise_bench.command_line import command_parser
 from bitwise_bench.environment import reading_environment
-from bitwise_core import registry
-from bitwise_core.mma import FusedSum, MmaSpec, multiply_accumulate
-from bitwise_core.numeric import Bits, FloatFormat, operation
+from bitwise_core.numerics import Bits, FloatFormat, operation
+from bitwise_core.numerics.mma import FusedSum, MmaSpec, multiply_accumulate
+from bitwise_core.plugins import registry
 
 ROWS = (
     "wgmma_k16_fp32_fp16_fp16_fp32_sm_90",

@@ -27,10 +27,10 @@ from bitwise_bench.mutants.generation import Mutant, mutants, variants
 from bitwise_bench.mutants.ptx_mutations import KINDS
 from bitwise_bench.mutants.ptx_neutral_variants import VARIANTS
 from bitwise_conformance.suite.time_limit import TimeLimitExceeded, time_limit
-from bitwise_core import registry
-from bitwise_core.checker import AnalysisResult, Options, Source, buffer_numbers, read
-from bitwise_core.machine.launch import Launch, read_manifest
-from bitwise_core.verdicts import Outcome, verdict
+from bitwise_core.checker.analysis import AnalysisResult, Options, Source, buffer_numbers, read
+from bitwise_core.checker.verdicts import Outcome, verdict
+from bitwise_core.execution.launch import Launch, read_manifest
+from bitwise_core.plugins import registry
 
 OPTIONS = Options(audit_contraction=False)
 """Mutants are read without the contraction audit, since a change does not concern the assembler."""

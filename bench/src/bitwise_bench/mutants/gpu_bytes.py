@@ -25,7 +25,7 @@ from bitwise_bench.corpus.cases import Case
 from bitwise_bench.draws.inputs import digest_of
 from bitwise_bench.gpu.launching import cached_draw, download, upload
 from bitwise_bench.worker_pool import PoisonedProcess, run_all
-from bitwise_core.machine.launch import Launch, TensorMap, scalar_bits
+from bitwise_core.execution.launch import Launch, TensorMap, scalar_bits
 
 DRAWS = ("normal", "wide", "zeros", "special")
 SHARED_BYTES = 227 * 1024
@@ -153,7 +153,7 @@ def launch_bytes(path: str, launch: Launch, parameters: int, case: Case, kind: s
 def compare_bytes(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Compare the bytes of one survivor, given by its index, with those of its original; a job for `run_all`."""
     from bitwise_bench.corpus import catalogue
-    from bitwise_core import registry
+    from bitwise_core.plugins import registry
 
     folder = Path(settings["folder"])
     entry = json.loads((folder / "survivors.json").read_text())[int(name)]

@@ -56,8 +56,8 @@ def prove(
     class without unknowns. Raises CaptureError if a configuration does not compile; those that exceed the limits of a
     block are left out and named.
     """
-    from bitwise_core.checker import Options
-    from bitwise_core.equivalence import partition
+    from bitwise_core.checker.analysis import Options
+    from bitwise_core.checker.partition import partition
     from bitwise_triton.equivalence import source_of
 
     start = time.monotonic()
@@ -102,7 +102,7 @@ def _title(build: Build) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prove the suite. The exit status is 1 if a case is not one class."""
-    from bitwise_core import registry
+    from bitwise_core.plugins import registry
 
     parser = argparse.ArgumentParser(
         prog="bitwise_bench.pinned_reductions.proof", description=(__doc__ or "").split("\n")[0]

@@ -19,10 +19,10 @@ from bitwise_bench.command_line import command_parser
 from bitwise_core.descriptors import Cut
 from bitwise_core.descriptors.cuts import Positions
 from bitwise_core.descriptors.merge_orders import MERGE_ORDERS
-from bitwise_core.probe.reveal import reveal
-from bitwise_core.probe.separate import flat, separate, wide
-from bitwise_core.probe.subject import reduction_subject
-from bitwise_core.probe.sums import SumTree, evaluate, nested
+from bitwise_core.probing.accumulation_order import reveal
+from bitwise_core.probing.elimination import eliminate, normal_draw, wide_draw
+from bitwise_core.probing.instrument import reduction_instrument
+from bitwise_core.probing.summation_tree import SumTree, evaluate, nested
 
 DRAWS = 10
 
@@ -111,14 +111,14 @@ def survey(seed: int = 0, rows: int = 1) -> dict[str, Any]:
     families: dict[str, dict[str, Any]] = {}
     for name, plan in FAMILIES.items():
         tree = plan.tree()
-        revealed = reveal(reduction_subject(partial(evaluate, tree), 64, plan.length), seed)
+        revealed = reveal(reduction_instrument(partial(evaluate, tree), 64, plan.length), seed)
         controls: dict[str, dict[str, bool]] = {}
         for change, other in wrong_plans(plan):
             candidates = {change: partial(evaluate, other.tree())}  # unlike the right tree, or it would not be here
             controls[change] = {"experiments": revealed.tree == tree}
-            for kind, draw in (("flat", flat), ("wide", wide)):
+            for kind, draw in (("flat", normal_draw), ("wide", wide_draw)):
                 arguments = partial(_arguments, draw, (rows, plan.length))
-                parted = separate(partial(evaluate, tree), candidates, arguments, DRAWS, seed).parted
+                parted = eliminate(partial(evaluate, tree), candidates, arguments, DRAWS, seed).parted
                 controls[change][kind] = parted[change] is not None
         families[name] = {
             "plan": asdict(plan), "read back": revealed.tree == tree, "probes": revealed.probes,

@@ -22,13 +22,13 @@ from bitwise_bench.draws.inputs import DRAWS
 from bitwise_bench.environment import reading_environment
 from bitwise_bench.simulation.execution import outputs
 from bitwise_bench.simulation.recorder import with_surrogates
-from bitwise_core import registry
-from bitwise_core.checker import Options, Source, prepare
-from bitwise_core.difference import compare
-from bitwise_core.machine.arch import Arch
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.search import find_counterexample
-from bitwise_core.verdicts import Counterexample, Outcome, Verdict
+from bitwise_core.checker.analysis import Options, Source, prepare
+from bitwise_core.checker.comparison import compare
+from bitwise_core.checker.counterexamples import find_counterexample
+from bitwise_core.checker.verdicts import Counterexample, Outcome, Verdict
+from bitwise_core.execution.architecture import Arch
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.plugins import registry
 
 if TYPE_CHECKING:
     from bitwise_bench.corpus.kernels.cross_architecture import Pair
@@ -96,7 +96,7 @@ def compare_pair(pair: Pair, draws: Iterable[str] = DRAWS, seconds: float = 0.0)
         chosen = tuple(draws)
         left, right = (outputs(case, one, chosen) for case, one in zip((pair.left, pair.right), ready, strict=True))
         different = tuple(draw for draw in chosen if left[draw] != right[draw])
-    except Unreadable as error:
+    except Unsupported as error:
         return PairResult(pair.name, found.verdict, (), str(error))
     if different or found.verdict.outcome is not Outcome.UNPROVED or not seconds:
         return PairResult(pair.name, found.verdict, different)

@@ -27,11 +27,11 @@ from bitwise_bench.draws.inputs import NOT_FINITE
 from bitwise_bench.environment import reading_environment
 from bitwise_bench.readings.byte_agreement import Agreement, KernelReading, compare
 from bitwise_bench.recorded_bytes import Records, load_records
-from bitwise_core import registry
-from bitwise_core.asm import AssemblyError
-from bitwise_core.assumptions import FINITE
-from bitwise_core.checker import Options, read
-from bitwise_core.machine.domain import Unreadable
+from bitwise_core.assembly.module import AssemblyError
+from bitwise_core.checker.analysis import Options, read
+from bitwise_core.execution.assumptions import FINITE
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.plugins import registry
 
 MODES: Mapping[str, Options] = {
     "launch": Options(),
@@ -77,7 +77,7 @@ def measure(case: Case, modes: Iterable[str] | None = None) -> dict[str, Any]:
             audit = arch.audit_contraction(module, source.text, source.launch.entry)
             arch = replace(arch, audit_contraction=lambda *_: audit)  # every reading takes what was found once
         seconds["audit"] = time.perf_counter() - start
-    except (AssemblyError, Unreadable) as error:
+    except (AssemblyError, Unsupported) as error:
         result["unknown"] = {mode: str(error) for mode in modes}
         return result
     buffers = group_buffers(case)
@@ -86,7 +86,7 @@ def measure(case: Case, modes: Iterable[str] | None = None) -> dict[str, Any]:
         seconds[mode] = found.seconds
         if found.signature is None:
             result["unknown"][mode] = found.unknown
-            result["nondeterministic"] += [mode] * found.undetermined
+            result["nondeterministic"] += [mode] * found.nondeterministic
         else:
             result["signatures"][mode] = found.signature.hex()
     return result

@@ -27,13 +27,13 @@ from bitwise_bench.compilation.text_digest import normalised_digest
 from bitwise_bench.environment import reading_environment
 from bitwise_bench.recorded_bytes import CaseRecord, load_records
 from bitwise_bench.worker_pool import run_all
-from bitwise_core import registry
-from bitwise_core.checker import Options, Source
-from bitwise_core.difference import compare
-from bitwise_core.equivalence import partition
-from bitwise_core.folder import find_arch, read_folder
-from bitwise_core.search import NotFound, find_counterexample
-from bitwise_core.verdicts import Counterexample, Outcome
+from bitwise_core.checker.analysis import Options, Source
+from bitwise_core.checker.comparison import compare
+from bitwise_core.checker.counterexamples import NotFound, find_counterexample
+from bitwise_core.checker.kernel_files import find_arch, read_folder
+from bitwise_core.checker.partition import partition
+from bitwise_core.checker.verdicts import Counterexample, Outcome
+from bitwise_core.plugins import registry
 
 AGREE, DIFFER, NOT_RECORDED = "agree", "differ", "not recorded"
 """Whether the recorded bytes of a pair are the same for every kind of input."""

@@ -23,12 +23,12 @@ from bitwise_bench.corpus.cases import DTYPE_BYTES, Case
 from bitwise_bench.draws.formats import Bits
 from bitwise_bench.draws.inputs import digest_of, inputs_of
 from bitwise_bench.recorded_bytes import CaseRecord, Records, load_records
-from bitwise_core import registry
-from bitwise_core.asm import AssemblyError
-from bitwise_core.checker import Options, prepare
-from bitwise_core.engine.concrete import Ready
-from bitwise_core.engine.execution import execute_together
-from bitwise_core.machine.domain import Unreadable
+from bitwise_core.assembly.module import AssemblyError
+from bitwise_core.checker.analysis import Options, prepare
+from bitwise_core.execution.concrete import Ready
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.simulation import simulate_batch
+from bitwise_core.plugins import registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +61,18 @@ def run_case(case: Case, record: CaseRecord, recorded: Records, draws: Iterable[
         prepared = prepare(source, registry.default().arch(recorded.environment["architecture"]), Options())
         expected = {draw: record.hashes[recorded.draws.index(draw)] for draw in draws or recorded.draws}
         found = outputs(case, prepared, tuple(expected))
-    except (Unreadable, AssemblyError) as error:
+    except (Unsupported, AssemblyError) as error:
         return Run(case.id, digest, (), str(error))
     return Run(case.id, digest, tuple(draw for draw, hashes in expected.items() if found[draw] != hashes))
 
 
 def outputs(case: Case, prepared: Ready, draws: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the hashes of the outputs for each kind of input.  Raises Unreadable."""
+    """Return the hashes of the outputs for each kind of input.  Raises Unsupported."""
     launch = prepared.launch
     inputs = [inputs_of(case, draw) for draw in draws]
     offsets = {array.name: array.offset * DTYPE_BYTES[array.dtype] for array in case.arrays}
     before = [{name: _allocation(bits[name], offsets[name]) for name in launch.buffers()} for bits in inputs]
-    runs = execute_together(prepared, before) if before else []
+    runs = simulate_batch(prepared, before) if before else []
     found = {}
     for draw, bits, run in zip(draws, inputs, runs, strict=True):
         hashes = []

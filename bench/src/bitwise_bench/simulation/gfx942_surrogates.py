@@ -13,8 +13,8 @@ from itertools import product
 
 import numpy as np
 
-from bitwise_core.machine.lanes import Array
-from bitwise_core.numeric import FLOAT_FORMATS, operation
+from bitwise_core.execution.values.symbolic_vector import Array
+from bitwise_core.numerics import FLOAT_FORMATS, operation
 
 _EXACT: Mapping[str, Callable[[Array], Array]] = {
     "ex2": np.exp2,

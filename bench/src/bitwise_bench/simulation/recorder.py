@@ -26,8 +26,8 @@ from bitwise_bench.environment import reading_environment
 from bitwise_bench.recorded_bytes import save_records
 from bitwise_bench.simulation import gfx942_surrogates
 from bitwise_bench.simulation.execution import outputs, size
-from bitwise_core import registry
-from bitwise_core.machine.arch import Arch, BitPatterns
+from bitwise_core.execution.architecture import Arch, BitSupport
+from bitwise_core.plugins import registry
 
 FIRST = ("normal", "wide", "special", "subnormal", "negative_zero", "zeros")
 ORDER = (*FIRST, *(kind for kind in DRAWS if kind not in FIRST))
@@ -56,7 +56,7 @@ def with_surrogates(arch: Arch) -> Arch:
     if arch.bits is None:
         raise ValueError(f"the plugin of {arch.name} does not execute kernels on bit patterns")
     functions = {**SURROGATES.get(arch.name, {}), **arch.bits.functions}
-    return replace(arch, bits=BitPatterns(functions, arch.bits.matrix_units))
+    return replace(arch, bits=BitSupport(functions, arch.bits.matrix_units))
 
 
 def simulate_case(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def simulate_case(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """
     from bitwise_bench.compilation.sources import compile_source, stored_source
     from bitwise_bench.corpus import catalogue
-    from bitwise_core.checker import Options, prepare
+    from bitwise_core.checker.analysis import Options, prepare
 
     case = catalogue.by_id(settings["target"])[name]
     folder = settings.get("folder")

@@ -18,8 +18,8 @@ from pathlib import Path
 from bitwise_conformance.suite.reading import OPTIONS, reading, tree
 from bitwise_conformance.suite.samples import Group, Kernel, SampleError
 from bitwise_conformance.suite.suite import Suite
-from bitwise_core.tree import text as tree_text
-from bitwise_core.verdicts import Outcome, verdict
+from bitwise_core.checker.verdicts import Outcome, verdict
+from bitwise_core.ir import text as tree_text
 
 
 def proposal(suite: Suite, group: Group) -> dict[str, object]:

@@ -16,7 +16,7 @@ import pytest
 from bitwise_conformance.suite.known_failures import known_failures
 from bitwise_conformance.suite.samples import MATRIX_UNITS, Kernel
 from bitwise_conformance.suite.suite import Suite
-from bitwise_core.machine.arch import Arch
+from bitwise_core.execution.architecture import Arch
 
 
 @dataclass(frozen=True, slots=True)

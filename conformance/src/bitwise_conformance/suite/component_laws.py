@@ -22,12 +22,12 @@ from bitwise_conformance.suite.samples import (
 )
 from bitwise_conformance.suite.suite import Suite
 from bitwise_core.descriptors import read, write
-from bitwise_core.installed import evaluate
-from bitwise_core.launchers import Launcher
-from bitwise_core.machine.lanes import Array
-from bitwise_core.mma import MmaSpec, multiply_accumulate
-from bitwise_core.numeric import FLOAT_FORMATS, storage
-from bitwise_core.profiles import Profile
+from bitwise_core.execution.values.symbolic_vector import Array
+from bitwise_core.numerics import FLOAT_FORMATS, storage
+from bitwise_core.numerics.mma import MmaSpec, multiply_accumulate
+from bitwise_core.plugins.installed import evaluate
+from bitwise_core.plugins.launchers import Launcher
+from bitwise_core.plugins.profiles import Profile
 
 
 @over(cases.matrix_units)

@@ -10,8 +10,8 @@ from bitwise_conformance.suite.declared import observed
 from bitwise_conformance.suite.reading import OPTIONS
 from bitwise_conformance.suite.samples import Kernel
 from bitwise_conformance.suite.suite import Suite
-from bitwise_core.checker import prepare
-from bitwise_core.engine.execution import execute
+from bitwise_core.checker.analysis import prepare
+from bitwise_core.execution.simulation import simulate
 
 
 @over(
@@ -28,8 +28,8 @@ def test_instructions_do_what_they_declare(suite: Suite, kernel: Kernel) -> None
     ready, found = observed(prepare(group.source(kernel.file), arch, OPTIONS))
     if group.expected.runs:
         for recorded in group.expected.runs:
-            execute(ready, group.contents(recorded.before))
+            simulate(ready, group.contents(recorded.before))
     else:
-        execute(ready, {name: np.zeros(0, np.uint8) for name in group.buffers}, open_ended=True)
+        simulate(ready, {name: np.zeros(0, np.uint8) for name in group.buffers}, open_ended=True)
     differences = found.differences()
     assert differences == [], "\n".join(differences)

@@ -7,31 +7,31 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from bitwise_core.asm import Instruction
-from bitwise_core.engine.concrete import Ready
-from bitwise_core.engine.program import Program
-from bitwise_core.machine.arch import Arch
-from bitwise_core.machine.cells import SharedMemory
-from bitwise_core.machine.global_memory import GlobalMemory
-from bitwise_core.machine.instruction_info import Effect, InstructionInfo
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.state import (
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import Arch
+from bitwise_core.execution.concrete import Ready
+from bitwise_core.execution.instruction_info import Effect, InstructionInfo
+from bitwise_core.execution.machine import (
     Barrier,
     Blocked,
     Branch,
     Call,
     Control,
     Exit,
-    Guarded,
     Machine,
-    Passage,
+    Predicated,
     Return,
+    SkippableRegion,
     Step,
 )
+from bitwise_core.execution.memory.global_memory import GlobalMemory
+from bitwise_core.execution.memory.shared_memory import SharedMemory
+from bitwise_core.execution.program import Program
+from bitwise_core.execution.values.symbolic_vector import Value
 
 _EFFECTS: Mapping[type, Effect] = {
     Branch: Effect.BRANCH,
-    Passage: Effect.BRANCH,
+    SkippableRegion: Effect.BRANCH,
     Exit: Effect.END,
     Return: Effect.END,
     Call: Effect.CALL,
@@ -186,5 +186,5 @@ def _observing(
 
 
 def _effect(control: Control | None) -> Effect:
-    inner = control.control if isinstance(control, Guarded) else control
+    inner = control.control if isinstance(control, Predicated) else control
     return _EFFECTS.get(type(inner), Effect.NONE)

@@ -15,11 +15,11 @@ from bitwise_conformance.suite.reading import OPTIONS, read_source, reading, run
 from bitwise_conformance.suite.samples import Kernel
 from bitwise_conformance.suite.suite import Suite
 from bitwise_conformance.suite.time_limit import TimeLimitExceeded, time_limit
-from bitwise_core.asm import Module
-from bitwise_core.checker import Source
-from bitwise_core.machine.arch import Arch
-from bitwise_core.machine.lanes import Array
-from bitwise_core.verdicts import Outcome, verdict
+from bitwise_core.assembly.module import Module
+from bitwise_core.checker.analysis import Source
+from bitwise_core.checker.verdicts import Outcome, verdict
+from bitwise_core.execution.architecture import Arch
+from bitwise_core.execution.values.symbolic_vector import Array
 
 MAX_MUTATIONS, RUN_SECONDS = 40, 20.0
 """The most mutations tried for each kernel, and the time limit of each run in seconds."""

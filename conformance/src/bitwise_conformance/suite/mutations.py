@@ -9,8 +9,8 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from bitwise_core.asm import Address, Immediate, Instruction, Kernel, Module, Operand, Register
-from bitwise_core.machine.arch import OpcodeTable
+from bitwise_core.assembly.module import Address, Immediate, Instruction, Kernel, Module, Operand, Register
+from bitwise_core.execution.architecture import OpcodeTable
 
 
 def mutations_of(module: Module, entry: str | None, opcodes: OpcodeTable, seed: str) -> Iterator[tuple[str, Module]]:

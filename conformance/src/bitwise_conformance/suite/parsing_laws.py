@@ -10,9 +10,9 @@ from bitwise_conformance.suite.cases import over
 from bitwise_conformance.suite.known_failures import KNOWN_FAILURES, known_failures
 from bitwise_conformance.suite.samples import LAUNCHERS, PROFILES, Group, Kernel
 from bitwise_conformance.suite.suite import Suite
-from bitwise_core.asm import AssemblyError, Module
-from bitwise_core.asm import Kernel as Entry
-from bitwise_core.machine.arch import Arch, Context, UnknownInstruction
+from bitwise_core.assembly.module import AssemblyError, Module
+from bitwise_core.assembly.module import Kernel as Entry
+from bitwise_core.execution.architecture import Arch, Context, UnknownInstruction
 
 
 @over(cases.once)

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from bitwise_conformance.suite.samples import Group, Kernel
 from bitwise_conformance.suite.suite import Suite
-from bitwise_core.asm import Module
-from bitwise_core.checker import AnalysisResult, Options, Source, prepare, read
-from bitwise_core.cli.showing import tree_of
-from bitwise_core.engine.execution import execute
-from bitwise_core.machine.arch import Arch
-from bitwise_core.machine.lanes import Array
-from bitwise_core.tree.nodes import Node
+from bitwise_core.assembly.module import Module
+from bitwise_core.checker.analysis import AnalysisResult, Options, Source, prepare, read
+from bitwise_core.cli.tree_command import tree_of
+from bitwise_core.execution.architecture import Arch
+from bitwise_core.execution.simulation import simulate
+from bitwise_core.execution.values.symbolic_vector import Array
+from bitwise_core.ir.nodes import Node
 
 OPTIONS = Options(audit_contraction=False)
 """Samples are read without the contraction audit, since the suite does not concern the assembler."""
@@ -44,13 +44,13 @@ def signatures(suite: Suite) -> dict[str, str]:
 
 
 def tree(arch: Arch, kernel: Kernel, element: str) -> Node:
-    """Return the complete tree of an element.  Raises InputError and Unreadable."""
+    """Return the complete tree of an element.  Raises InputError and Unsupported."""
     return tree_of(kernel.group.source(kernel.file), arch, OPTIONS, element, None)[0].root
 
 
 def run(arch: Arch, source: Source, before: dict[str, Array]) -> dict[str, Array]:
-    """Return the bytes of every buffer after a launch.  Raises AssemblyError and Unreadable."""
-    return dict(execute(prepare(source, arch, OPTIONS), before).after)
+    """Return the bytes of every buffer after a launch.  Raises AssemblyError and Unsupported."""
+    return dict(simulate(prepare(source, arch, OPTIONS), before).after)
 
 
 def with_module(arch: Arch, module: Module) -> Arch:

@@ -21,9 +21,9 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from bitwise_core.checker import Source, buffer_numbers
-from bitwise_core.machine.lanes import Array
-from bitwise_core.machine.launch import Launch, ManifestError, read_manifest
+from bitwise_core.checker.analysis import Source, buffer_numbers
+from bitwise_core.execution.launch import Launch, ManifestError, read_manifest
+from bitwise_core.execution.values.symbolic_vector import Array
 
 MATRIX_UNITS, PROFILES, LAUNCHERS = "matrix_units", "profiles", "launchers"
 """Folders of samples without kernels."""
@@ -74,7 +74,7 @@ class Expected(Record):
 
     `classes` partitions the files of the manifest into equivalence classes.  `every_launch` partitions the files that
     are read for every launch: those of one class are Equal for every launch.  `trees` gives, for a file and an element
-    (`y[0]`), the lines of the tree as `bitwise_core.tree.text` writes it.  `different` are changes that must not be
+    (`y[0]`), the lines of the tree as `bitwise_core.ir.text` writes it.  `different` are changes that must not be
     Equal to the original, `equal` changes that must be.
     """
 

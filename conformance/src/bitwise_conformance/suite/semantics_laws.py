@@ -25,10 +25,10 @@ from bitwise_conformance.suite.reading import (
 from bitwise_conformance.suite.samples import Change, Group, Kernel
 from bitwise_conformance.suite.suite import Suite
 from bitwise_conformance.suite.values import place_of, value_of
-from bitwise_core.checker import AnalysisResult, Options, Source
-from bitwise_core.numeric import Unevaluable
-from bitwise_core.tree import text as tree_text
-from bitwise_core.verdicts import Outcome, verdict
+from bitwise_core.checker.analysis import AnalysisResult, Options, Source
+from bitwise_core.checker.verdicts import Outcome, verdict
+from bitwise_core.ir import text as tree_text
+from bitwise_core.numerics import Unevaluable
 
 
 @over(cases.kernels)

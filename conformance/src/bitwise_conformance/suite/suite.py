@@ -11,12 +11,12 @@ from typing import Any
 import pluggy
 
 from bitwise_conformance.suite.samples import Group, Kernel, groups
-from bitwise_core import hookspecs
-from bitwise_core.checker import AnalysisResult
-from bitwise_core.launchers import Launcher
-from bitwise_core.machine.arch import Arch
-from bitwise_core.mma import MmaSpec
-from bitwise_core.profiles import Profile
+from bitwise_core.checker.analysis import AnalysisResult
+from bitwise_core.execution.architecture import Arch
+from bitwise_core.numerics.mma import MmaSpec
+from bitwise_core.plugins import hookspecs
+from bitwise_core.plugins.launchers import Launcher
+from bitwise_core.plugins.profiles import Profile
 
 
 @dataclass(frozen=True)

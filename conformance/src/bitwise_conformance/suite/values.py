@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bitwise_core.machine.lanes import Array
-from bitwise_core.mma import MmaSpec, multiply_accumulate
-from bitwise_core.numeric import Unevaluable, storage
-from bitwise_core.tree.evaluate import evaluate
-from bitwise_core.tree.nodes import Node
+from bitwise_core.execution.values.symbolic_vector import Array
+from bitwise_core.ir.evaluation import evaluate
+from bitwise_core.ir.nodes import Node
+from bitwise_core.numerics import Unevaluable, storage
+from bitwise_core.numerics.mma import MmaSpec, multiply_accumulate
 
 
 def place_of(element: str, root: Node) -> tuple[str, int]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bitwise_core.cli.application import app
-from bitwise_core.cli.extensions import add_commands
+from bitwise_core.cli.commands import app
+from bitwise_core.cli.plugin_commands import add_commands
 
 
 def main() -> None:

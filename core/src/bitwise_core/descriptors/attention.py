@@ -30,7 +30,7 @@ class AttentionDesc(Descriptor, word="attention"):
 
     `fused_sum` says that l is one multiply-add; `fused_exponent` that s - m' is one multiply-add of the unscaled score
     in blocks that are walked without a mask.  `exponential` and `quotient` name the functions that compute 2^x and
-    x / y: operations of `bitwise_core.numeric`, or an architecture's own, as `name@architecture`.
+    x / y: operations of `bitwise_core.numerics`, or an architecture's own, as `name@architecture`.
     """
 
     key_block: Positive

@@ -11,7 +11,7 @@ from pydantic import Field, StrictBool, StrictInt, field_validator, model_valida
 from bitwise_core.descriptors.cuts import Cut, FloatName, Positions, Positive
 from bitwise_core.descriptors.record import DescriptorError, single
 from bitwise_core.descriptors.text import Descriptor, TextRecord
-from bitwise_core.numeric import FLOAT_FORMATS
+from bitwise_core.numerics import FLOAT_FORMATS
 
 _NAME = r"^[A-Za-z0-9._-]+$"
 

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bitwise_core.errors import BitwiseError
-from bitwise_core.numeric import FLOAT_FORMATS
+from bitwise_core.numerics import FLOAT_FORMATS
 
 R = TypeVar("R", bound="Record")
 
@@ -68,7 +68,7 @@ def sentences(error: ValidationError, name: str) -> str:
 
 
 def float_name(value: str) -> str:
-    """A field's type, checked: the name of a signed floating-point format of `bitwise_core.numeric`."""
+    """A field's type, checked: the name of a signed floating-point format of `bitwise_core.numerics`."""
     form = FLOAT_FORMATS.get(value)
     if form is None or not form.signed:
         known = ", ".join(name for name, each in FLOAT_FORMATS.items() if each.signed)

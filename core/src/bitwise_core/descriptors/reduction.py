@@ -11,7 +11,7 @@ from bitwise_core.descriptors.cuts import FloatName, Positive
 from bitwise_core.descriptors.merge_orders import MERGE_ORDERS, RunningSumName
 from bitwise_core.descriptors.record import DescriptorError
 from bitwise_core.descriptors.text import Descriptor, TextRecord
-from bitwise_core.numeric import FLOAT_FORMATS
+from bitwise_core.numerics import FLOAT_FORMATS
 
 
 class Digit(TextRecord, word="digit"):

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bitwise_core import registry
-from bitwise_core.checker import AnalysisResult, Options, Session, Source, across, prepare
-from bitwise_core.difference import Element, divergence, find_element, session_of, shown_element
-from bitwise_core.engine.grid import NotSymmetric
-from bitwise_core.engine.trees import build_tree
-from bitwise_core.equivalence import Partition
-from bitwise_core.folder import arch_of, targets_of
-from bitwise_core.machine.arch import Arch
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.report.condense import condense
-from bitwise_core.tree.nodes import descendants
-from bitwise_core.tree.picture import to_svg
-from bitwise_core.verdicts import STANDING_NOTES, Divergence
+from bitwise_core.checker.analysis import AnalysisResult, Options, Session, Source, prepare, with_cross_architecture
+from bitwise_core.checker.block_symmetry.grid import NotSymmetric
+from bitwise_core.checker.comparison import Element, divergence, find_element, session_of, trace_element
+from bitwise_core.checker.expression_trees import build_tree
+from bitwise_core.checker.kernel_files import arch_of, targets_of
+from bitwise_core.checker.partition import Partition
+from bitwise_core.checker.verdicts import STANDING_NOTES, Divergence
+from bitwise_core.execution.architecture import Arch
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.ir.nodes import descendants
+from bitwise_core.ir.svg import to_svg
+from bitwise_core.plugins import registry
+from bitwise_core.report.condensed_tree import condense
 
 MAXIMUM_PARTINGS = 8
 """For so many classes the page says where they part from the first."""
@@ -160,7 +160,7 @@ def _divergences(firsts: Sequence[Source], arch: Arch, options: Options) -> dict
     kept: tuple[Session, AnalysisResult] | None = None
     for other in firsts[1:]:
         both = arch_of(firsts[0], arch, plugins), arch_of(other, arch, plugins)
-        asked = across(both, options)
+        asked = with_cross_architecture(both, options)
         if kept is None or kept[0].options != asked:
             session = session_of(tuple(firsts), asked)
             kept = session, session.read(firsts[0], both[0])
@@ -189,8 +189,8 @@ def _picture(source: Source, arch: Arch, options: Options, element: str | None) 
                 break
         if not isinstance(found, Element):
             return None
-        replayed, scalar, _ = shown_element(prepared, session, found.address, found.size, found.threads[0] or 0)
-    except (Unreadable, NotSymmetric):
+        replayed, scalar, _ = trace_element(prepared, session, found.address, found.size, found.threads[0] or 0)
+    except (Unsupported, NotSymmetric):
         return None
     tree = build_tree(replayed, scalar)
     svg = to_svg(condense(tree.root), max_nodes=MAXIMUM_BOXES)

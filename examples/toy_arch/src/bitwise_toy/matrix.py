@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_core.asm import Instruction
-from bitwise_core.machine.arch import Context, OpcodeTable
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.fragments import accumulate, operand_vectors
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.machine.matrix import FusedStep
-from bitwise_core.machine.pieces import cut
-from bitwise_core.machine.state import Machine, Step
-from bitwise_core.mma import FusedSum, MmaSpec
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import Context, OpcodeTable
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.values.mma_fragments import accumulate, operand_vectors
+from bitwise_core.execution.values.mma_steps import MmaStep
+from bitwise_core.execution.values.packing import extract
+from bitwise_core.numerics.mma import FusedSum, MmaSpec
 from bitwise_toy.opcodes import operands
 
 MAC = MmaSpec(
@@ -33,7 +33,7 @@ MAC = MmaSpec(
 )
 
 TABLE = OpcodeTable()
-_STEP = FusedStep(MAC.name, positive_zero=True, commutes=True)
+_STEP = MmaStep(MAC.name, positive_zero=True, commutes=True)
 
 
 @TABLE.opcode("mac", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
@@ -43,7 +43,7 @@ def multiply(instruction: Instruction, context: Context) -> Step:
 
     def step(machine: Machine) -> None:
         if not machine.active().all():
-            raise Unreadable("a matrix instruction runs in part of the block", instruction.line)
+            raise Unsupported("a matrix instruction runs in part of the block", instruction.line)
         thread = np.arange(machine.threads)
         wave, row, column = thread // 4, thread // 2 % 2, thread % 2
         first = 4 * np.arange(machine.threads // 4)[:, None]
@@ -51,7 +51,9 @@ def multiply(instruction: Instruction, context: Context) -> Step:
         for operand, places in ((left, [0, 2]), (right, [0, 1])):
             value = machine.read_bits(operand, 32)
             holders = (first + np.array(places)).reshape(-1, 1)
-            vectors.append(operand_vectors(machine, [cut(value, 0, 16), cut(value, 16, 16)], holders.repeat(2, axis=1)))
+            vectors.append(
+                operand_vectors(machine, [extract(value, 0, 16), extract(value, 16, 16)], holders.repeat(2, axis=1))
+            )
         old = machine.read_bits(accumulator, 32)
         machine.write(
             destination, accumulate(machine, _STEP, old, vectors[0], vectors[1], 2 * wave + row, 2 * wave + column)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_core.asm import Address, Immediate, Instruction, Operand, Register, Symbol
-from bitwise_core.machine.access import known_address, load_global, store_global
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
-from bitwise_core.machine.lanes import Array
-from bitwise_core.machine.pieces import take_threads
-from bitwise_core.machine.state import Exit, Machine, Step, literal
-from bitwise_core.machine.steps import apply_integer, branch
+from bitwise_core.assembly.module import Address, Immediate, Instruction, Operand, Register, Symbol
+from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
+from bitwise_core.execution.machine import Exit, Machine, Step, literal
+from bitwise_core.execution.memory.access import known_address, load_global, store_global
+from bitwise_core.execution.opcode_steps import apply_integer, branch
+from bitwise_core.execution.values.packing import take_threads
+from bitwise_core.execution.values.symbolic_vector import Array
+from bitwise_core.numerics import operation
 
 TABLE = OpcodeTable()
 
-FLOATS = {"add.f": "add.rn.fp32", "mul.f": "mul.rn.fp32", "fma.f": "fma.rn.fp32", "rcp.f": "rcp.approx.fp32@toy1"}
-INTEGERS = {"add.i": ("add.b32", 32, np.add), "mul.i": ("mul.b32", 32, np.multiply), "less.i": ("lt.u32", 1, np.less)}
+FLOATS = {f"{verb}.f": operation(f"{verb}.rn.fp32") for verb in ("add", "mul", "fma")}
+FLOATS["rcp.f"] = operation("rcp.approx.fp32@toy1")
+INTEGERS = {"add.i": operation("add.b32"), "mul.i": operation("mul.b32"), "less.i": operation("lt.u32")}
+OFFSET, ADDRESS = operation("mulwide.u32"), operation("add.b64")
 
 
 def reciprocal(patterns: Array) -> Array:
@@ -80,10 +83,9 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         values = [machine.read_bits(each, 32) for each in sources]
         if opcode in FLOATS:
-            machine.write(destination, machine.domain.floating(FLOATS[opcode], values, 32))
+            machine.write(destination, machine.domain.floating(FLOATS[opcode], values))
         else:
-            name, bits, function = INTEGERS[opcode]
-            machine.write(destination, apply_integer(machine, name, values, bits, function))
+            machine.write(destination, apply_integer(machine, INTEGERS[opcode], values))
 
     return step
 
@@ -96,9 +98,8 @@ def index(instruction: Instruction, context: Context) -> Step:
 
     def step(machine: Machine) -> None:
         factors = [machine.read_bits(number, 32), literal(4, 32)]
-        offset = apply_integer(machine, "mulwide.u32", factors, 64, lambda a, b: a.astype(np.uint64) * b)
-        parts = [machine.parameters[name], offset]
-        machine.write(destination, apply_integer(machine, "add.b64", parts, 64, np.add, gathers=True))
+        parts = [machine.parameters[name], apply_integer(machine, OFFSET, factors)]
+        machine.write(destination, apply_integer(machine, ADDRESS, parts))
 
     return step
 
@@ -130,7 +131,7 @@ def swap(instruction: Instruction, context: Context) -> Step:
 
     def step(machine: Machine) -> None:
         if not machine.active().all():
-            raise Unreadable("a swap runs in part of the block", instruction.line)
+            raise Unsupported("a swap runs in part of the block", instruction.line)
         partner = (np.arange(machine.threads) ^ bits)[None]
         machine.write(destination, take_threads(machine.read_bits(source, 32), partner))
 

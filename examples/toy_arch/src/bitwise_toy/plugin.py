@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from bitwise_core.asm import Kernel, Module
-from bitwise_core.hookspecs import hookimpl
-from bitwise_core.machine.arch import Arch, BitPatterns, OpcodeTable
-from bitwise_core.machine.launch import Launch, ManifestError
-from bitwise_core.machine.parameters import value_of
-from bitwise_core.machine.state import Machine
-from bitwise_core.mma import MmaSpec
+from bitwise_core.assembly.module import Kernel, Module
+from bitwise_core.execution.architecture import Arch, BitSupport, OpcodeTable
+from bitwise_core.execution.launch import Launch, ManifestError
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.memory.kernel_parameters import value_of
+from bitwise_core.numerics.mma import MmaSpec
+from bitwise_core.plugins.hookspecs import hookimpl
 from bitwise_toy import matrix, opcodes
 from bitwise_toy.text import parse, write
 
@@ -46,7 +46,7 @@ TOY1 = Arch(
     granule=_granule,
     special=_special,
     prepare=_prepare,
-    bits=BitPatterns({"rcp.approx.fp32@toy1": opcodes.reciprocal}, (matrix.MAC,)),
+    bits=BitSupport({"rcp.approx.fp32@toy1": opcodes.reciprocal}, (matrix.MAC,)),
 )
 
 

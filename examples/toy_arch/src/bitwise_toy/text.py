@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import re
 
-from bitwise_core import asm
-from bitwise_core.asm import AssemblyError, Operand, Register, Symbol
+from bitwise_core.assembly import module as asm
+from bitwise_core.assembly.module import AssemblyError, Operand, Register, Symbol
 
 REGISTERS = {"r": 32, "a": 64, "p": 1}
 SPECIAL = {"lane", "block"}

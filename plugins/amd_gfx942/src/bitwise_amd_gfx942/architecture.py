@@ -37,12 +37,12 @@ from bitwise_amd_gfx942.opcodes.waits import WaitingTable
 from bitwise_amd_gfx942.preloading import check_preloaded
 from bitwise_amd_gfx942.registers import EVERYONE, EXEC, WAVE, storage
 from bitwise_amd_gfx942.text.parser import TARGET, parse
-from bitwise_core.asm import Kernel, Module
-from bitwise_core.machine.arch import Arch, BitPatterns
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.launch import Launch
-from bitwise_core.machine.state import Machine, literal
+from bitwise_core.assembly.module import Kernel, Module
+from bitwise_core.execution.architecture import Arch, BitSupport
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.launch import Launch
+from bitwise_core.execution.machine import Machine, literal
+from bitwise_core.execution.values.symbolic_vector import Array, Value
 
 OPCODES = WaitingTable(
     atomics.TABLE, buffers.TABLE, calls.TABLE, carries.TABLE, comparisons.TABLE, control.TABLE, conversion.TABLE,
@@ -60,10 +60,10 @@ def granule(kernel: Kernel) -> int:
 def special(machine: Machine, launch: Launch) -> None:
     """The number of each thread and block; `machine.special["block"]` holds the blocks' numbers.
 
-    Raises Unreadable for a block that is not made of whole waves.
+    Raises Unsupported for a block that is not made of whole waves.
     """
     if machine.threads % WAVE:
-        raise Unreadable(f"a block of {machine.threads} threads is not made of whole waves of {WAVE}")
+        raise Unsupported(f"a block of {machine.threads} threads is not made of whole waves of {WAVE}")
     block = machine.special["block"].astype(np.uint32)
     machine.special["block"] = block
 
@@ -77,10 +77,10 @@ def _coordinates(number: Array, extent: tuple[int, int, int]) -> list[Array]:
 def prepare(machine: Machine, module: Module, kernel: Kernel, launch: Launch) -> None:
     """Fills the registers that hardware and runtime set before a kernel's first instruction.
 
-    Raises ManifestError where the launch does not fit, Unreadable for a descriptor that is not modelled.
+    Raises ManifestError where the launch does not fit, Unsupported for a descriptor that is not modelled.
     """
     if kernel.attributes.get("ieee_mode", "1") != "1" or kernel.attributes.get("dx10_clamp", "1") != "1":
-        raise Unreadable("the descriptor turns the IEEE mode or the clamping of NaNs off, which is not modelled")
+        raise Unsupported("the descriptor turns the IEEE mode or the clamping of NaNs off, which is not modelled")
     machine.extra[scalar_memory.ARGUMENTS] = words = argument_words(machine, kernel, launch)
     machine.registers[EXEC] = EVERYONE
     place = _user_registers(machine, kernel, words)
@@ -133,5 +133,5 @@ GFX942 = Arch(
     prepare=prepare,
     audit_contraction=matrix.audit_contraction,
     storage=storage,
-    bits=BitPatterns(FUNCTIONS, tuple(matrix_units.ROWS)),
+    bits=BitSupport(FUNCTIONS, tuple(matrix_units.ROWS)),
 )

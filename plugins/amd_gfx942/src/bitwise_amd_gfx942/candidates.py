@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Array, Lanes, Value
-from bitwise_core.machine.pieces import as_lanes, choose, concat, cut, take
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract, take
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
+from bitwise_core.execution.values.term_hash import poison
 
 _KEYS = count()
 
@@ -38,7 +38,7 @@ _MOST = 3
 """So many reciprocals meet in one number at most."""
 
 
-class Candidates(L.Numbers):
+class Candidates(L.LazyIntegers):
     """Known numbers for each assignment of an option to every source (a reciprocal); `fallback` gives them as data."""
 
     __slots__ = ("fallback", "options", "sources")
@@ -47,7 +47,7 @@ class Candidates(L.Numbers):
         self,
         sources: tuple[Source, ...],
         options: Mapping[tuple[int, ...], Array],
-        fallback: Callable[[], Lanes] | None,
+        fallback: Callable[[], SymbolicVector] | None,
     ) -> None:
         self.sources, self.options, self.fallback = sources, options, fallback
 
@@ -60,7 +60,7 @@ class Candidates(L.Numbers):
         """See `Numbers.settled`: nothing is known while the options differ."""
         return None
 
-    def lanes(self) -> Lanes:
+    def lanes(self) -> SymbolicVector:
         """See `Numbers.lanes`."""
         return poison(self.bits, "computed from an approximation") if self.fallback is None else self.fallback()
 
@@ -72,11 +72,11 @@ class Candidates(L.Numbers):
         """See `Numbers.cut`."""
 
         def part(number: Array) -> Array:
-            found = cut(number, low, bits)
+            found = extract(number, low, bits)
             assert isinstance(found, np.ndarray)
             return found
 
-        found: Value = applied([self], part, lambda: as_lanes(cut(self.lanes(), low, bits)))
+        found: Value = applied([self], part, lambda: as_symbolic_vector(extract(self.lanes(), low, bits)))
         return found
 
     def choose(self, mask: Array, new: Any, old: Any) -> Value:
@@ -86,7 +86,7 @@ class Candidates(L.Numbers):
             return np.where(mask, left, right)
 
         found: Value | None = applied([new, old], one, None)
-        return choose(mask, as_lanes(new), as_lanes(old)) if found is None else found
+        return blend_values(mask, as_symbolic_vector(new), as_symbolic_vector(old)) if found is None else found
 
     def join(self, parts: Sequence[Any]) -> Any:
         """See `Numbers.join`."""
@@ -112,7 +112,9 @@ def _shape(source: Source, index: Array) -> tuple[int, int]:
     return (max(rows, index.shape[0]) if columns > 1 else rows, columns)
 
 
-def applied(values: Sequence[Any], evaluate: Callable[..., Array], fallback: Callable[[], Lanes] | None) -> Any:
+def applied(
+    values: Sequence[Any], evaluate: Callable[..., Array], fallback: Callable[[], SymbolicVector] | None
+) -> Any:
     """The function for each assignment of options; a plain array where all agree.
 
     None where a value is data, or too many sources meet.  `fallback` gives the result as data (None: it has none).
@@ -137,7 +139,7 @@ def applied(values: Sequence[Any], evaluate: Callable[..., Array], fallback: Cal
     return Candidates(sources, options, fallback)
 
 
-def reciprocal(number: Array, data: Callable[[], Lanes]) -> Value:
+def reciprocal(number: Array, data: Callable[[], SymbolicVector]) -> Value:
     """What the machine's reciprocal of known fp32 numbers may be: the floats less than a unit from it.
 
     They are its neighbours on both sides, and where it is a power of two that float and the one below.

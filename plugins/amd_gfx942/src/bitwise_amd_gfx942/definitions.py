@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from bitwise_amd_gfx942.opcodes.forms import form
-from bitwise_core.asm import Immediate, Kernel, Modified, Operand, Vector, registers_of
-from bitwise_core.machine.instruction_info import Effect, InstructionInfo
+from bitwise_core.assembly.module import Immediate, Kernel, Modified, Operand, Vector, registers_of
+from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 
 Identity: TypeAlias = tuple[object, ...]
 

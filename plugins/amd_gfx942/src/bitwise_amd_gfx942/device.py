@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bitwise_core.numeric import Bits
+from bitwise_core.numerics import Bits
 
 
 class DeviceError(RuntimeError):

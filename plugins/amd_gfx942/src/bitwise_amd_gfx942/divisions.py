@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bitwise_amd_gfx942.definitions import Definitions
-from bitwise_core.asm import Immediate, Kernel, Modified, Operand, Register, Vector, once_a_kernel
-from bitwise_core.machine.arch import OpcodeTable, infos_of
+from bitwise_core.assembly.module import Immediate, Kernel, Modified, Operand, Register, Vector, once_a_kernel
+from bitwise_core.execution.architecture import OpcodeTable, infos_of
 
 _ONE = 0x3FF0000000000000
 _VCC = Vector((Register("vcc_lo"), Register("vcc_hi")))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bitwise_core.asm import Kernel, once_a_kernel
-from bitwise_core.engine import program
-from bitwise_core.engine.flow import EXIT
-from bitwise_core.machine.arch import OpcodeTable, infos_of
-from bitwise_core.machine.instruction_info import Effect
+from bitwise_core.assembly.module import Kernel, once_a_kernel
+from bitwise_core.execution import program
+from bitwise_core.execution.architecture import OpcodeTable, infos_of
+from bitwise_core.execution.control_flow import EXIT
+from bitwise_core.execution.instruction_info import Effect
 
 CONDITION_CODE = frozenset({"scc", "src_scc"})
 """The names of the scalar condition code: as a register, and as a source operand."""

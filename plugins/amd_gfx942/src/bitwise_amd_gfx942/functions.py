@@ -8,8 +8,8 @@ from functools import cache, partial
 import numpy as np
 
 from bitwise_amd_gfx942.output_functions import OUTPUT_FUNCTIONS
-from bitwise_core import numeric
-from bitwise_core.machine.lanes import Array
+from bitwise_core import numerics
+from bitwise_core.execution.values.symbolic_vector import Array
 
 
 def _signalling(pattern: Array, form: str) -> Array:
@@ -25,7 +25,7 @@ def extremum(verb: str, form: str, *patterns: Array) -> Array:
 
     The NaN of the first two is a quiet one, which gives way to the third.
     """
-    function = numeric.operation(f"{verb}.{form}").evaluate
+    function = numerics.operation(f"{verb}.{form}").evaluate
     result = patterns[0]
     for each in patterns[1:]:
         signals = _signalling(result, form) | _signalling(each, form)
@@ -74,7 +74,7 @@ def median(form: str, *patterns: Array) -> Array:
     Zeros of both signs are equal, so that which one remains depends on the order of the operands.
     """
     kind = _FLOATS[form]
-    greatest = numeric.operation(f"max.{form}").evaluate
+    greatest = numerics.operation(f"max.{form}").evaluate
     a, b, c = np.broadcast_arrays(*patterns)
     nans = np.isnan(a.view(kind)) | np.isnan(b.view(kind)) | np.isnan(c.view(kind))
     most = greatest(greatest(a, b), c).view(kind)
@@ -135,10 +135,10 @@ FUNCTIONS: Mapping[str, Callable[..., Array]] = {
     },
     "quieted.fp16@gfx942": partial(quieted, "fp16"),
     **{f"ldexp.rn.{form}@gfx942": partial(scaled, form) for form in _FLOATS},
-    **{f"frexp.mantissa.{form}@gfx942": partial(fraction, form) for form in ("fp32", "fp64")},
-    **{f"frexp.exponent.{form}@gfx942": partial(exponent, form) for form in ("fp32", "fp64")},
+    **{f"frexp_mantissa.{form}@gfx942": partial(fraction, form) for form in ("fp32", "fp64")},
+    **{f"frexp_exponent.{form}@gfx942": partial(exponent, form) for form in ("fp32", "fp64")},
     **{f"med3.{form}@gfx942": partial(median, form) for form in ("fp16", "fp32")},
-    "trig.preop.fp64@gfx942": segment,
+    "trig_preop.fp64@gfx942": segment,
     **OUTPUT_FUNCTIONS,
 }
 """By the operation's full name."""

@@ -5,27 +5,27 @@ Source: LLVM's AMDGPU usage guide, "Code object V5 metadata: hidden arguments".
 
 from __future__ import annotations
 
-from bitwise_core.asm import Kernel
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Value, width
-from bitwise_core.machine.launch import POINTER_SHIFT, Launch, ManifestError
-from bitwise_core.machine.parameters import POINTER_BYTES, value_of
-from bitwise_core.machine.pieces import concat, cut
-from bitwise_core.machine.state import Machine, literal
+from bitwise_core.assembly.module import Kernel
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.launch import POINTER_SHIFT, Launch, ManifestError
+from bitwise_core.execution.machine import Machine, literal
+from bitwise_core.execution.memory.kernel_parameters import POINTER_BYTES, value_of
+from bitwise_core.execution.values.packing import concat, extract
+from bitwise_core.execution.values.symbolic_vector import Value, width
+from bitwise_core.execution.values.term_hash import poison
 
 _POINTER_BITS = 48 - POINTER_SHIFT
 """A buffer's descriptor holds 48 bits of an address."""
 
 
 def argument_words(machine: Machine, kernel: Kernel, launch: Launch) -> list[Value]:
-    """The segment of arguments as words of 32 bits.  Raises ManifestError, Unreadable."""
+    """The segment of arguments as words of 32 bits.  Raises ManifestError, Unsupported."""
     if len(launch.args) > len(kernel.parameters):
         raise ManifestError(
             f"the launch gives {len(launch.args)} arguments and the entry {kernel.name} takes {len(kernel.parameters)}"
         )
     if len(machine.buffers) + len(kernel.parameters) >= 1 << _POINTER_BITS:
-        raise Unreadable("more buffers are given than addresses of 48 bits tell apart")
+        raise Unsupported("more buffers are given than addresses of 48 bits tell apart")
     words: list[Value] = [poison(32) for _ in range(-(-int(kernel.attributes.get("kernarg_size", "0")) // 4))]
     offsets = [int(each) for each in kernel.attributes["offsets"].split()]
     for index, (offset, parameter) in enumerate(zip(offsets, kernel.parameters, strict=True)):
@@ -52,13 +52,13 @@ def _place(words: list[Value], value: Value, offset: int, name: str) -> None:
     while len(words) * 4 < offset + size:
         words.append(poison(32))
     if offset % min(size, 4):
-        raise Unreadable(f"the argument {name} does not lie at a multiple of its size")
+        raise Unsupported(f"the argument {name} does not lie at a multiple of its size")
     if size >= 4:
         for index in range(size // 4):
-            words[offset // 4 + index] = cut(value, 32 * index, 32)
+            words[offset // 4 + index] = extract(value, 32 * index, 32)
         return
     unit = 8 * size
-    parts = [cut(words[offset // 4], low, unit) for low in range(0, 32, unit)]
+    parts = [extract(words[offset // 4], low, unit) for low in range(0, 32, unit)]
     parts[offset % 4 // size] = value
     words[offset // 4] = concat(parts)
 

@@ -10,14 +10,14 @@ import numpy as np
 from bitwise_amd_gfx942.device import missing_device, run_kernel
 from bitwise_amd_gfx942.products.plan import ARCHITECTURE, compiled, plan
 from bitwise_core.descriptors import DescriptorError, GEMMDesc, Record
-from bitwise_core.numeric import FLOAT_FORMATS, Bits, storage
+from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
 
 SCRATCH = 2
 """Triton's kernels end with two addresses of scratch memory, null where they need none."""
 
 
 class Products:
-    """Runs a GEMMDesc on a gfx942; see `bitwise_core.launchers.Launcher`."""
+    """Runs a GEMMDesc on a gfx942; see `bitwise_core.plugins.launchers.Launcher`."""
 
     name = "products_gfx942"
 

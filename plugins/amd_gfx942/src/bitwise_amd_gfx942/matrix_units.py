@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from bitwise_core.mma import Arithmetic, FlooredSum, IntegerSum, MmaSpec, SequentialMultiplyAdd
+from bitwise_core.numerics.mma import Arithmetic, FlooredSum, IntegerSum, MmaSpec, SequentialMultiplyAdd
 
 MODELS = "https://github.com/microsoft/MMA-Sim"
 FP8 = tuple(product(("e4m3fnuz", "e5m2fnuz"), repeat=2))

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bitwise_amd_gfx942.flow import successors
-from bitwise_core.asm import Immediate, Instruction, Kernel, Symbol, once_a_kernel
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.assembly.module import Immediate, Instruction, Kernel, Symbol, once_a_kernel
+from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
 
 _ROUNDINGS = ("rn", "ru", "rd", "rz")
 KEPT, _FLUSHED = "3", "0"

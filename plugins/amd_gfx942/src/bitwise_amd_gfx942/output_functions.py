@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 
-from bitwise_core import numeric
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.lanes import Array
+from bitwise_core import numerics
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.values.symbolic_vector import Array
 
 _ONE = {"fp16": 0x3C00, "fp32": 0x3F800000, "fp64": 0x3FF << 52}
 _INFINITY = {"fp16": 0x7C00, "fp32": 0x7F800000, "fp64": 0x7FF << 52}
@@ -27,7 +27,7 @@ def saturated(form: str, keeps_nan: bool, pattern: Array) -> Array:
 
 def bounded(name: str, source: str, *patterns: Array) -> Array:
     """The fp16 result of an operation: where it overflows the greatest number; infinite operands make infinities."""
-    result = numeric.operation(name).evaluate(*patterns)
+    result = numerics.operation(name).evaluate(*patterns)
     largest = result - np.uint16(1)
     overflows = (result & np.uint16(0x7FFF)) == 0x7C00
     if source in _INFINITY:
@@ -41,7 +41,7 @@ def bounded(name: str, source: str, *patterns: Array) -> Array:
 def narrowed(form: str, clamps: bool, pattern: Array) -> Array:
     """fp32 in a format of 8 bits; what is too large is the NaN, or the greatest number; an infinity is the NaN."""
     modifier = ".satfinite" if clamps else ""
-    result = numeric.operation(f"convert.rn{modifier}.{form}.fp32").evaluate(pattern)
+    result = numerics.operation(f"convert.rn{modifier}.{form}.fp32").evaluate(pattern)
     infinite = (pattern & np.uint32(0x7FFFFFFF)) == np.uint32(_INFINITY["fp32"])
     return np.where(infinite, np.uint8(0x80), result)
 
@@ -54,10 +54,10 @@ def all_ones(pattern: Array) -> Array:
 
 
 def quotient(numerator: Array, denominator: Array) -> Array:
-    """A division's sequence in fp64, where its result is known (see `divisions`).  Raises Unreadable elsewhere."""
+    """A division's sequence in fp64, where its result is known (see `divisions`).  Raises Unsupported elsewhere."""
     if all_ones(denominator).any():
-        raise Unreadable("what a division in fp64 by a number whose digits are all ones gives is not established")
-    return numeric.operation("div.rn.fp64").evaluate(numerator, denominator)
+        raise Unsupported("what a division in fp64 by a number whose digits are all ones gives is not established")
+    return numerics.operation("div.rn.fp64").evaluate(numerator, denominator)
 
 
 OUTPUT_FUNCTIONS: Mapping[str, Callable[..., Array]] = {
@@ -72,7 +72,7 @@ OUTPUT_FUNCTIONS: Mapping[str, Callable[..., Array]] = {
         for source in ("fp32", "u16")
     },
     "div.sequence.fp64@gfx942": quotient,
-    "convert.rn.satfinite.fp16.s16@gfx942": numeric.operation("convert.rn.fp16.s16").evaluate,
+    "convert.rn.satfinite.fp16.s16@gfx942": numerics.operation("convert.rn.fp16.s16").evaluate,
     **{f"narrow.rn.{form}.fp32@gfx942": partial(narrowed, form, False) for form in ("e4m3fnuz", "e5m2fnuz")},
     **{f"narrow.rn.satfinite.{form}.fp32@gfx942": partial(narrowed, form, True) for form in ("e4m3fnuz", "e5m2fnuz")},
 }

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_amd_gfx942.launcher import Products
 from bitwise_amd_gfx942.matrix_units import ROWS
-from bitwise_core.hookspecs import hookimpl
-from bitwise_core.launchers import Launcher
-from bitwise_core.machine.arch import Arch
-from bitwise_core.mma import MmaSpec
+from bitwise_core.execution.architecture import Arch
+from bitwise_core.numerics.mma import MmaSpec
+from bitwise_core.plugins.hookspecs import hookimpl
+from bitwise_core.plugins.launchers import Launcher
 
 
 @hookimpl

@@ -10,8 +10,8 @@ Source: LLVM's AMDGPU usage guide, "Preloaded kernel arguments".
 from __future__ import annotations
 
 from bitwise_amd_gfx942.opcodes.forms import form
-from bitwise_core.asm import Immediate, Kernel, Operand, Register, Symbol, Vector
-from bitwise_core.machine.domain import Unreadable
+from bitwise_core.assembly.module import Immediate, Kernel, Operand, Register, Symbol, Vector
+from bitwise_core.execution.domains.domain import Unsupported
 
 _WORD = 4
 
@@ -19,7 +19,7 @@ _WORD = 4
 def check_preloaded(kernel: Kernel, base: str, preloaded: dict[str, int]) -> None:
     """Holds the beginning of a kernel against the words of its arguments that registers hold when it starts.
 
-    `base` is the first register of the pair that points to the arguments.  Raises Unreadable where they differ.
+    `base` is the first register of the pair that points to the arguments.  Raises Unsupported where they differ.
     """
     loaded: dict[str, int] = {}
     for index, each in enumerate(kernel.instructions):
@@ -36,7 +36,7 @@ def check_preloaded(kernel: Kernel, base: str, preloaded: dict[str, int]) -> Non
             if isinstance(label, Symbol) and kernel.labels.get(label.name) == index + 1:
                 return
         break
-    raise Unreadable("a kernel whose arguments are preloaded does not begin by loading the same ones")
+    raise Unsupported("a kernel whose arguments are preloaded does not begin by loading the same ones")
 
 
 def _names(operand: Operand) -> list[str]:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from bitwise_amd_gfx942.flow import CONDITION_CODE, successors
 from bitwise_amd_gfx942.opcodes.forms import form
-from bitwise_core.asm import Instruction, Kernel, Operand, Register, Vector, once_a_kernel, registers_of
-from bitwise_core.machine.arch import Context, OpcodeTable, infos_of
-from bitwise_core.machine.instruction_info import InstructionInfo
+from bitwise_core.assembly.module import Instruction, Kernel, Operand, Register, Vector, once_a_kernel, registers_of
+from bitwise_core.execution.architecture import Context, OpcodeTable, infos_of
+from bitwise_core.execution.instruction_info import InstructionInfo
 
 _ACTS_ALONE = (
     "s_barrier", "s_endpgm", "s_set", "s_swappc", "s_trap", "s_sendmsg", "v_writelane", "v_mfma", "v_smfmac",

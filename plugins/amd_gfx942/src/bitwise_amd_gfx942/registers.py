@@ -13,13 +13,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from bitwise_core.asm import Register, Vector
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.pieces import as_lanes, choose, concat, cut
-from bitwise_core.machine.state import Machine
+from bitwise_core.assembly.module import Register, Vector
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract
+from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.execution.values.term_hash import poison
 
 WAVE = 64
 
@@ -48,10 +48,10 @@ def storage(name: str) -> str:
 
 
 def halves(operand: Vector) -> tuple[str, str]:
-    """The names of the two registers of a pair.  Raises Unreadable where it is none, or does not begin evenly."""
+    """The names of the two registers of a pair.  Raises Unsupported where it is none, or does not begin evenly."""
     names = [each.name for each in operand.items if isinstance(each, Register)]
     if len(names) != 2 or (names[0][0] == "s" and names[0][1:].isdigit() and int(names[0][1:]) % 2):
-        raise Unreadable(f"the registers {' and '.join(names)} are no pair")
+        raise Unsupported(f"the registers {' and '.join(names)} are no pair")
     return names[0], names[1]
 
 
@@ -100,10 +100,10 @@ def dissolve(machine: Machine, key: str) -> None:
     lanes = machine.registers.pop(key)
     low, high = ("vcc_lo", "vcc_hi") if key == "vcc set" else (key[:-4], f"s{int(key[1:-4]) + 1}")
     known = np.ones((1, 1), dtype=bool)
-    if isinstance(lanes, L.Lanes):
-        every = np.broadcast_to(L.known_where(lanes), lanes.words.shape[1:])
+    if isinstance(lanes, L.SymbolicVector):
+        every = np.broadcast_to(L.constant_mask(lanes), lanes.words.shape[1:])
         known = of_wave(np.all(per_wave(every, machine.threads), axis=2))
-        lanes = L.numbers_of(lanes)
+        lanes = L.constants_of(lanes)
     if not isinstance(lanes, np.ndarray) or not known.any():
         machine.registers[low] = machine.registers[high] = poison(32, "a set of lanes as a number")
         return
@@ -111,7 +111,7 @@ def dissolve(machine: Machine, key: str) -> None:
     for name, shift in ((low, 0), (high, 32)):
         word: Value = (number >> np.uint64(shift)).astype(np.uint32)
         if not known.all():  # in other waves it depends on data, or nothing wrote it
-            word = choose(known, word, poison(32, "a set of lanes as a number"))
+            word = blend_values(known, word, poison(32, "a set of lanes as a number"))
         machine.registers[name] = word
 
 
@@ -125,12 +125,12 @@ def forget(machine: Machine, names: Iterable[str]) -> None:
 
 
 def read_word(machine: Machine, name: str) -> Value:
-    """The 32 bits of a register.  Raises Unreadable for a set of lanes that depends on data."""
+    """The 32 bits of a register.  Raises Unsupported for a set of lanes that depends on data."""
     key = set_key(name)
     if key is not None and key in machine.registers:
         known = machine.known(machine.registers[key])
         if known is None:
-            raise Unreadable("a set of lanes that depends on data is read as a number")
+            raise Unsupported("a set of lanes that depends on data is read as a number")
         number = ballot(known, machine.threads)
         high = name == "vcc_hi" or (name[0] == "s" and int(name[1:]) % 2)
         return (number >> np.uint64(32) if high else number).astype(np.uint32)
@@ -139,7 +139,7 @@ def read_word(machine: Machine, name: str) -> Value:
         if name in ("exec_lo", "exec_hi"):
             known = machine.known(machine.registers[EXEC])
             if known is None:
-                raise Unreadable("the execution mask depends on data and is read as a number")
+                raise Unsupported("the execution mask depends on data and is read as a number")
             number = ballot(known, machine.threads)
             return (number >> np.uint64(32) if name == "exec_hi" else number).astype(np.uint32)
         return poison(32)
@@ -148,7 +148,7 @@ def read_word(machine: Machine, name: str) -> Value:
 
 def in_active_lanes(machine: Machine, value: Value, mask: Array) -> Value:
     """A value as one number where all lanes that run hold the same known one; those that do not hold anything."""
-    if L.other_form(value) is not None or (isinstance(value, np.ndarray) and value.size == 1):
+    if L.lazy_integers(value) is not None or (isinstance(value, np.ndarray) and value.size == 1):
         return value
     known = machine.known(value)
     if known is None or known.size == 1:
@@ -165,25 +165,25 @@ def write_word(machine: Machine, name: str, value: Value) -> None:
         dissolve(machine, key)
     if machine.mask is not None:
         old = machine.registers.get(name)
-        value = L.settle(choose(machine.mask, value, poison(32) if old is None else old))
+        value = L.as_array_if_constant(blend_values(machine.mask, value, poison(32) if old is None else old))
     machine.put(name, value)
 
 
 def read_set(machine: Machine, operand: Vector) -> Value:
-    """A pair of scalar registers as a set of lanes.  Raises Unreadable where its numbers depend on data."""
+    """A pair of scalar registers as a set of lanes.  Raises Unsupported where its numbers depend on data."""
     low, high = halves(operand)
     if low == "exec_lo":
         return machine.registers[EXEC]
     key = set_key(low)
     if key is None:
-        raise Unreadable(f"the register {low} holds no set of lanes")
+        raise Unsupported(f"the register {low} holds no set of lanes")
     found = machine.registers.get(key)
     if found is not None:
         return found
     number = concat([read_word(machine, low), read_word(machine, high)])
     known = machine.known(number)
     if known is None:
-        raise Unreadable("a number that depends on data is read as a set of lanes")
+        raise Unsupported("a number that depends on data is read as a set of lanes")
     return bits_of_lanes(known, machine.threads)
 
 
@@ -195,12 +195,12 @@ def write_set(machine: Machine, operand: Vector, value: Value) -> None:
         return
     key = set_key(low)
     if key is None:
-        raise Unreadable(f"the register {low} takes no set of lanes")
+        raise Unsupported(f"the register {low} takes no set of lanes")
     if machine.mask is not None:
         old = machine.registers.get(key)
         if old is None:
             old = _old_set(machine, low, high)
-        value = choose(machine.mask, value, old)
+        value = blend_values(machine.mask, value, old)
     machine.registers[key] = value
 
 
@@ -212,17 +212,21 @@ def _old_set(machine: Machine, low: str, high: str) -> Value:
     number = concat([words[0], words[1]])
     if isinstance(number, np.ndarray):
         return bits_of_lanes(number, machine.threads)
-    if L.other_form(number) is not None:
+    if L.lazy_integers(number) is not None:
         return poison(1)
-    found = as_lanes(number)
-    where = np.broadcast_to(np.asarray(L.known_where(found)), found.words.shape[1:])
-    return choose(where, bits_of_lanes(L.numbers_of(found), machine.threads), poison(1)) if where.any() else poison(1)
+    found = as_symbolic_vector(number)
+    where = np.broadcast_to(np.asarray(L.constant_mask(found)), found.words.shape[1:])
+    return (
+        blend_values(where, bits_of_lanes(L.constants_of(found), machine.threads), poison(1))
+        if where.any()
+        else poison(1)
+    )
 
 
 def write_exec(machine: Machine, value: Value) -> None:
     """Sets the execution mask of the active waves."""
     if machine.mask is not None:
-        value = choose(machine.mask, value, machine.registers[EXEC])
+        value = blend_values(machine.mask, value, machine.registers[EXEC])
     if isinstance(value, np.ndarray) and value.all():
         value = EVERYONE
     machine.registers[EXEC] = value
@@ -232,7 +236,7 @@ def write_scc(machine: Machine, value: Value) -> None:
     """Sets the scalar condition code of the active waves."""
     if machine.mask is not None:
         old = machine.registers.get(SCC)
-        value = choose(machine.mask, value, poison(1) if old is None else old)
+        value = blend_values(machine.mask, value, poison(1) if old is None else old)
     machine.registers[SCC] = value
 
 
@@ -245,7 +249,7 @@ def agreed(value: Value, threads: int) -> Value:
 
 def word(value: Value, index: int) -> Value:
     """The 32-bit word of that number."""
-    return cut(value, 32 * index, 32)
+    return extract(value, 32 * index, 32)
 
 
 def width_of(value: Value) -> int:

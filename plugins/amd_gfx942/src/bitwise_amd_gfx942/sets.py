@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from bitwise_amd_gfx942.registers import EVERYONE, NOBODY
-from bitwise_core.machine.lane_hash import full_hash
-from bitwise_core.machine.lanes import Array, Lanes, Value
-from bitwise_core.machine.logic import combine
-from bitwise_core.machine.state import Machine, invert
+from bitwise_core.execution.machine import Machine, invert
+from bitwise_core.execution.values.logic import combine
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
+from bitwise_core.execution.values.term_hash import full_hash
 
 _REMEMBERED = 512
 
@@ -31,7 +31,7 @@ def alike(left: Value, right: Value) -> bool:
         return True
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
         return bool(np.all(left == right))
-    if not isinstance(left, Lanes) or not isinstance(right, Lanes):
+    if not isinstance(left, SymbolicVector) or not isinstance(right, SymbolicVector):
         return False
     return bool((full_hash(left) == full_hash(right)).all())
 

@@ -17,9 +17,9 @@ from typing import TypeAlias
 
 from bitwise_amd_gfx942.flow import successors
 from bitwise_amd_gfx942.opcodes.forms import form
-from bitwise_core.asm import Immediate, Instruction, Kernel, Symbol, once_a_kernel, registers_of
-from bitwise_core.machine.arch import OpcodeTable, infos_of
-from bitwise_core.machine.instruction_info import Effect, InstructionInfo
+from bitwise_core.assembly.module import Immediate, Instruction, Kernel, Symbol, once_a_kernel, registers_of
+from bitwise_core.execution.architecture import OpcodeTable, infos_of
+from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 
 _COUNT = re.compile(r"(vmcnt|lgkmcnt|expcnt)\((\d{1,4})\)")
 _SHARED_WRITE, _SHARED_READ = "writes of shared memory", "reads of shared memory"

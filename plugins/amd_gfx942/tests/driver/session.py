@@ -18,9 +18,9 @@ import numpy as np
 from bitwise_amd_gfx942 import device, matrix_units
 from bitwise_amd_gfx942.launcher import Products
 from bitwise_core.descriptors import GEMMDesc, read
-from bitwise_core.evaluation import evaluate
-from bitwise_core.hardware import Hardware
-from bitwise_core.numeric import FLOAT_FORMATS, storage
+from bitwise_core.descriptors.evaluation import evaluate
+from bitwise_core.descriptors.hardware import Hardware
+from bitwise_core.numerics import FLOAT_FORMATS, storage
 
 HARDWARE = Hardware({row.name: row for row in matrix_units.ROWS})
 LAUNCH = ctypes.CFUNCTYPE(

@@ -7,10 +7,10 @@ from typing import Any
 
 from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Instruction, dealt_blocks, dealt_lanes
 from bitwise_core.descriptors.cuts import Start
-from bitwise_core.problems import BiasedProduct
+from bitwise_core.descriptors.problem import BiasedGEMM
 from bitwise_cublas_profiles.dropped_k import ALGORITHM as SPLIT_K_ALGORITHM
 from bitwise_cublas_profiles.dropped_k import dropped_k
-from bitwise_cublas_profiles.profile import NotCovered, Profile, Row
+from bitwise_cublas_profiles.profile import Profile, Row, RowNotCovered
 from bitwise_cublas_profiles.query import FP8, Configuration, GemmQuery
 
 
@@ -21,21 +21,21 @@ def descriptor_of(
 
     With a bias it describes the product whose fp32 sum the bias is added to before the single rounding. `extrapolate`
     applies the rows of other layouts and output types to those without rows: a candidate for measurements, not a
-    measured fact. Raises NotCovered, with the key, for everything else that is not measured.
+    measured fact. Raises RowNotCovered, with the key, for everything else that is not measured.
     """
     return _Description(query, configuration, known, extrapolate).descriptor()
 
 
-def biased_product_of(query: GemmQuery, configuration: Configuration, known: Profile) -> BiasedProduct:
+def biased_product_of(query: GemmQuery, configuration: Configuration, known: Profile) -> BiasedGEMM:
     """As `descriptor_of` for a query with a bias: the product's descriptor, and whether its sum is rounded first."""
     try:
-        return BiasedProduct(product=descriptor_of(query, configuration, known))
-    except NotCovered as once:
+        return BiasedGEMM(product=descriptor_of(query, configuration, known))
+    except RowNotCovered as once:
         try:
             found = _Description(query, configuration, known, False, rounded_first=True).descriptor()
-        except NotCovered:
+        except RowNotCovered:
             raise once from None
-        return BiasedProduct(product=found, rounded_first=True)
+        return BiasedGEMM(product=found, rounded_first=True)
 
 
 class _Description:
@@ -52,10 +52,10 @@ class _Description:
         self.query, self.configuration, self.known, self.extrapolate = query, configuration, known, extrapolate
         self.rounded_first = rounded_first
 
-    def not_covered(self, why: str) -> NotCovered:
+    def not_covered(self, why: str) -> RowNotCovered:
         """The error for a missing measurement, with the key."""
         fields = ", ".join(f"{name} {value}" for name, value in self.configuration.record().items())
-        return NotCovered(f"{self.query.description} by {self.known.description} is not described: {why} ({fields})")
+        return RowNotCovered(f"{self.query.description} by {self.known.description} is not described: {why} ({fields})")
 
     def descriptor(self) -> GEMMDesc:
         query, configuration = self.query, self.configuration
@@ -110,7 +110,7 @@ class _Description:
             raise self.not_covered("pointers without 16-byte alignment are not measured")
 
     def _check_feature(self, feature: str, *, measured: bool, **more: Any) -> None:
-        """Raise NotCovered unless a product with this feature was measured to have the plain product's descriptor."""
+        """Raise RowNotCovered unless products with this feature were measured to have the plain descriptor."""
         sliced = self.configuration.split_k > 1
         row = self.known.row("features", feature=feature, algorithm=self.configuration.algorithm, sliced=sliced, **more)
         if row is None or not measured or self.query.a not in row["dtypes"]:
@@ -118,7 +118,7 @@ class _Description:
             raise self.not_covered(f"{feature} are not measured for this shape by {how}")
 
     def _check_layout(self, row: Row, what: str) -> None:
-        """Raise NotCovered if a row was measured for some layouts and not for the query's."""
+        """Raise RowNotCovered if a row was measured for some layouts and not for the query's."""
         if not self.extrapolate and self.query.transposes not in row.get("transposes", (self.query.transposes,)):
             raise self.not_covered(f"{what} is not measured on operands stored {self.query.transposes}")
 

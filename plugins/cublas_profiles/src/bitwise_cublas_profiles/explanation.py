@@ -9,8 +9,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from bitwise_core.problems import Problem
-from bitwise_core.profiles import Explanation, Undescribed
+from bitwise_core.descriptors.problem import GEMMProblem
+from bitwise_core.plugins.profiles import Explanation, NotCovered
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.profile import Profile, Row
 from bitwise_cublas_profiles.query import MEBIBYTE, Configuration, CublasError, GemmQuery, query_of_problem
@@ -35,18 +35,18 @@ class _RecordingProfile(Profile):
 
 
 def explain(
-    known: Profile, problem: Problem, configuration: Mapping[str, Any] | None, records: Path | None
+    known: Profile, problem: GEMMProblem, configuration: Mapping[str, Any] | None, records: Path | None
 ) -> Explanation:
-    """See `bitwise_core.profiles.ExplainableProfile`. Raises Undescribed."""
+    """See `bitwise_core.plugins.profiles.ExplainableProfile`. Raises NotCovered."""
     try:
         query = query_of_problem(problem)
     except CublasError as error:
-        raise Undescribed(str(error)) from None
+        raise NotCovered(str(error)) from None
     notes: list[str] = []
     if configuration is None:
         found = next(_recorded(known, query, records), None)
         if found is None:
-            raise Undescribed(_missing_configuration(known, query, records))
+            raise NotCovered(_missing_configuration(known, query, records))
         chosen, where = found
         listed = ", ".join(f"{name}={getattr(chosen, name)}" for name in (*DECIDING, "tile", "cluster_shape"))
         notes.append(f"The configuration is the one recorded in {where}: {listed}.")
@@ -56,7 +56,7 @@ def explain(
     try:
         desc = descriptor_of(query, chosen, recording)
     except CublasError as error:
-        raise Undescribed(str(error)) from None
+        raise NotCovered(str(error)) from None
     for section, row in recording.about["used"].items():
         notes.append(f"{_row(section, row)}: {_provenance(row)}.")
     return Explanation(desc, tuple(notes))
@@ -76,20 +76,20 @@ def _provenance(row: Row) -> str:
 
 
 def configuration_of(given: Mapping[str, Any]) -> Configuration:
-    """An algorithm configuration from its attributes, by our names or the library's. Raises Undescribed."""
+    """An algorithm configuration from its attributes, by our names or the library's. Raises NotCovered."""
     names = [each.name for each in fields(Configuration)]
     known = ", ".join(f"{ours} ({theirs})" for theirs, ours in ATTRIBUTES.items())
     values: dict[str, int] = {}
     for name, value in given.items():
         ours = ATTRIBUTES.get(name, ATTRIBUTES.get(name.removeprefix("CUBLASLT_ALGO_CONFIG_"), name))
         if ours not in names:
-            raise Undescribed(f"an algorithm configuration has no attribute {name!r}; it has {known}")
+            raise NotCovered(f"an algorithm configuration has no attribute {name!r}; it has {known}")
         if type(value) is not int or value < 0:
-            raise Undescribed(f"the attribute {name} is a whole number of 0 or more, not {value!r}")
+            raise NotCovered(f"the attribute {name} is a whole number of 0 or more, not {value!r}")
         values[ours] = value
     missing = [name for name in DECIDING if name not in values]
     if missing:
-        raise Undescribed(f"the configuration lacks {', '.join(missing)}, which decide bits: give them all")
+        raise NotCovered(f"the configuration lacks {', '.join(missing)}, which decide bits: give them all")
     return Configuration(**{name: values.get(name, 0) for name in names})
 
 

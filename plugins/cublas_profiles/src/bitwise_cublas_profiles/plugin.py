@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.hookspecs import hookimpl
-from bitwise_core.problems import BiasedProduct, Problem
-from bitwise_core.profiles import Explanation, Profile
+from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
+from bitwise_core.plugins.hookspecs import hookimpl
+from bitwise_core.plugins.profiles import Explanation, Profile
 from bitwise_cublas_profiles import profile
 from bitwise_cublas_profiles.describe import descriptor_of
 from bitwise_cublas_profiles.explanation import explain
@@ -40,13 +40,13 @@ class CublasProfile:
         return PYTORCH_LIBRARY.product(a, b, out)
 
     def mark(self, a: Any, b: Any, out: Any) -> Hashable:
-        """See `bitwise_core.profiles.MarkedProfile`."""
+        """See `bitwise_core.plugins.profiles.MarkedProfile`."""
         return PYTORCH_LIBRARY.mark(a, b, out)
 
     def answered(
-        self, problem: Problem, *, alignment: tuple[int, int, int] = (256, 256, 256), library: str | None = None,
+        self, problem: GEMMProblem, *, alignment: tuple[int, int, int] = (256, 256, 256), library: str | None = None,
         device: Any = None,
-    ) -> GEMMDesc | BiasedProduct:  # fmt: skip
+    ) -> GEMMDesc | BiasedGEMM:  # fmt: skip
         """The descriptor of what cuBLASLt runs for a problem on the current GPU; see `LockableProfile`."""
         return PYTORCH_LIBRARY.answered(problem, alignment, library, device)
 
@@ -55,7 +55,7 @@ class CublasProfile:
         return PYTORCH_LIBRARY.provenance(library)
 
     def explained(
-        self, problem: Problem, configuration: Mapping[str, Any] | None, records: Path | None = None
+        self, problem: GEMMProblem, configuration: Mapping[str, Any] | None, records: Path | None = None
     ) -> Explanation:
         """The descriptor of a given algorithm configuration, without a GPU; see `ExplainableProfile`."""
         return explain(self.known, problem, configuration, records)
@@ -76,7 +76,7 @@ class CublasProfile:
         return f"cublaslt_{self.known.key[0]}_{self.known.architecture}"
 
     def describe(self, configuration: Mapping[str, Any]) -> GEMMDesc | None:
-        """See `bitwise_core.profiles.Profile`."""
+        """See `bitwise_core.plugins.profiles.Profile`."""
         if configuration.keys() != {*STRING_KEYS, *INTEGER_KEYS}:
             return None
         words = {name: configuration[name] for name in STRING_KEYS}

@@ -24,7 +24,7 @@ K.
 """
 
 
-class NotCovered(CublasError):
+class RowNotCovered(CublasError):
     """No measurement covers this configuration. The message has the key and the missing row."""
 
 
@@ -86,13 +86,13 @@ def profiles() -> Mapping[Key, Profile]:
 def profile(version: str, capability: str) -> Profile:
     """The profile of a library version on a compute capability. A patch number in `version` is ignored.
 
-    Raises NotCovered if there is none.
+    Raises RowNotCovered if there is none.
     """
     key = (".".join(version.split(".")[:2]), capability)
     found = profiles().get(key)
     if found is None:
         known = ", ".join(" on ".join(each) for each in profiles())
-        raise NotCovered(
+        raise RowNotCovered(
             f"cuBLASLt {key[0]} on compute capability {key[1]} is not measured; there are profiles of {known}"
         )
     return found

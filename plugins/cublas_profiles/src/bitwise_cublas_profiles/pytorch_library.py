@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import Any
 
 from bitwise_core.descriptors import GEMMDesc
-from bitwise_core.problems import BiasedProduct, Problem
-from bitwise_core.profiles import Undescribed
+from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
+from bitwise_core.plugins.profiles import NotCovered
 from bitwise_cublas_profiles.describe import biased_product_of, descriptor_of
-from bitwise_cublas_profiles.profile import NotCovered, profile
+from bitwise_cublas_profiles.profile import profile
 from bitwise_cublas_profiles.query import Configuration, CublasError, GemmQuery, query_of_problem
 
 CACHE_SIZE = 65536
@@ -81,13 +81,13 @@ class PyTorchLibrary:
 
     def __init__(self) -> None:
         self._libraries: dict[tuple[int, str | None], tuple[Any, str]] = {}
-        self._known: OrderedDict[tuple[Any, ...], GEMMDesc | Undescribed] = OrderedDict()
+        self._known: OrderedDict[tuple[Any, ...], GEMMDesc | NotCovered] = OrderedDict()
 
     def product(self, a: Any, b: Any, out: Any) -> GEMMDesc:
-        """The descriptor of what `torch.mm` runs for these tensors. Raises Undescribed with the key or the setting."""
+        """The descriptor of what `torch.mm` runs for these tensors. Raises NotCovered with the key or the setting."""
         setting = unmeasured_setting()
         if setting is not None:
-            raise Undescribed(setting)
+            raise NotCovered(setting)
         at_a, at_b, at_out = a.data_ptr(), b.data_ptr(), out.data_ptr()
         key = (
             a.device.index, a.dtype, b.dtype, out.dtype, a.shape, b.shape, a.stride(), b.stride(), out.stride(),
@@ -99,16 +99,16 @@ class PyTorchLibrary:
             self._known[key] = found
             if len(self._known) > CACHE_SIZE:
                 self._known.popitem(last=False)
-        if isinstance(found, Undescribed):
-            raise Undescribed(*found.args)
+        if isinstance(found, NotCovered):
+            raise NotCovered(*found.args)
         return found
 
     def mark(self, a: Any, b: Any, out: Any) -> tuple[Hashable, int, int, int]:
-        """Settings and alignments; see `bitwise_core.profiles.MarkedProfile`."""
+        """Settings and alignments; see `bitwise_core.plugins.profiles.MarkedProfile`."""
         at_a, at_b, at_out = a.data_ptr(), b.data_ptr(), out.data_ptr()
         return _settings(), at_a & -at_a & 255, at_b & -at_b & 255, at_out & -at_out & 255
 
-    def _described(self, a: Any, b: Any, out: Any) -> GEMMDesc | Undescribed:
+    def _described(self, a: Any, b: Any, out: Any) -> GEMMDesc | NotCovered:
         from bitwise_cublas_profiles.tensors import query_of_tensors
 
         try:
@@ -116,13 +116,13 @@ class PyTorchLibrary:
             library, capability = self._library(a.device)
             known = profile(library.version, capability)
             return descriptor_of(query, self._query_heuristic(library, query, a.device), known)
-        except (NotCovered, CublasError) as error:
-            return Undescribed(str(error))
+        except CublasError as error:
+            return NotCovered(str(error))
 
     def answered(
-        self, problem: Problem, alignment: tuple[int, int, int], path: str | None, device: Any = None
-    ) -> GEMMDesc | BiasedProduct:
-        """See `LockableProfile`. One library is loaded for each path. Raises Undescribed."""
+        self, problem: GEMMProblem, alignment: tuple[int, int, int], path: str | None, device: Any = None
+    ) -> GEMMDesc | BiasedGEMM:
+        """See `LockableProfile`. One library is loaded for each path. Raises NotCovered."""
         try:
             if device is not None and device.type != "cuda":
                 raise CublasError(f"{problem.words} is not described: it is on {device}, and cuBLAS runs on a GPU")
@@ -131,7 +131,7 @@ class PyTorchLibrary:
             if setting is None and path is None and problem.epilogue == "bias":
                 setting = unmeasured_bias_setting()
             if setting is not None:
-                raise Undescribed(setting)
+                raise NotCovered(setting)
             library, capability = self._library(_device(index), path)
             query = query_of_problem(problem, alignment)
             configuration = self._query_heuristic(library, query, _device(index))
@@ -139,18 +139,18 @@ class PyTorchLibrary:
             if query.epilogue == "bias":
                 return biased_product_of(query, configuration, known)
             return descriptor_of(query, configuration, known)
-        except (NotCovered, CublasError) as error:
-            raise Undescribed(str(error)) from None
+        except CublasError as error:
+            raise NotCovered(str(error)) from None
 
     def provenance(self, path: str | None) -> dict[str, str]:
-        """See `LockableProfile`. Raises Undescribed."""
+        """See `LockableProfile`. Raises NotCovered."""
         from bitwise_cublas_profiles.driver import driver_version
 
         try:
             index = _current()
             library, capability = self._library(_device(index), path)
         except CublasError as error:
-            raise Undescribed(str(error)) from None
+            raise NotCovered(str(error)) from None
         import torch
 
         properties = torch.cuda.get_device_properties(index)

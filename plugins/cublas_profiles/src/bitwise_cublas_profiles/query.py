@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from bitwise_core.problems import Problem
+from bitwise_core.descriptors.problem import GEMMProblem
 
 MEBIBYTE = 1 << 20
 
@@ -169,7 +169,7 @@ def gemm_query(m: int, n: int, k: int, dtype: str = "fp16", out: str | None = No
     return replace(base, **options)
 
 
-def query_of_problem(problem: Problem, alignment: tuple[int, int, int] = (256, 256, 256)) -> GemmQuery:
+def query_of_problem(problem: GEMMProblem, alignment: tuple[int, int, int] = (256, 256, 256)) -> GemmQuery:
     """The query of a problem with PyTorch's workspace limit, which is smaller for a GEMM with a bias.
 
     Raises CublasError, also for a bias on a single column: PyTorch adds it with kernels of its own.

@@ -5,7 +5,7 @@ The vectors reach one step of 8 products (4 of tf32); that a longer instruction 
 
 from __future__ import annotations
 
-from bitwise_core.mma import FusedSum, MmaSpec
+from bitwise_core.numerics.mma import FusedSum, MmaSpec
 from bitwise_nvidia_ptx.matrix_rows import CHECKED, FP8, PUBLISHED, fp64, fused, integers
 
 FAMILY = "mma.sync"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bitwise_core.hookspecs import hookimpl
-from bitwise_core.mma import MmaSpec
+from bitwise_core.numerics.mma import MmaSpec
+from bitwise_core.plugins.hookspecs import hookimpl
 from bitwise_nvidia_earlier.matrix_units import ROWS
 
 

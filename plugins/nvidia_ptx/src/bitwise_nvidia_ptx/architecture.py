@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
-from bitwise_core.asm import Kernel, Module, Parameter
-from bitwise_core.machine.arch import Arch, BitPatterns, EveryLaunch, OpcodeTable
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.launch import POINTER_SHIFT, Argument, Launch, ManifestError
-from bitwise_core.machine.launch import TensorMap as TensorMapArgument
-from bitwise_core.machine.local_memory import CONSTANT_BASE, LOCAL_BASE
-from bitwise_core.machine.parameters import value_of
-from bitwise_core.machine.state import Machine, literal
+from bitwise_core.assembly.module import Kernel, Module, Parameter
+from bitwise_core.execution.architecture import Arch, BitSupport, OpcodeTable, ParametricSupport
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.launch import POINTER_SHIFT, Argument, Launch, ManifestError
+from bitwise_core.execution.launch import TensorMap as TensorMapArgument
+from bitwise_core.execution.machine import Machine, literal
+from bitwise_core.execution.memory.kernel_parameters import value_of
+from bitwise_core.execution.memory.local_memory import CONSTANT_BASE, LOCAL_BASE
+from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.contraction.audit import audit_contraction
 from bitwise_nvidia_ptx.every_launch import OF_GRID, fixed
 from bitwise_nvidia_ptx.opcodes import (
@@ -47,25 +48,26 @@ def nvidia_arch(
     name: str,
     targets: tuple[str, ...],
     own: OpcodeTable,
-    bits: BitPatterns,
+    bits: BitSupport,
     same_steps: Mapping[str, str] | None = None,
 ) -> Arch:
     """An architecture of NVIDIA's with its own opcodes beside the common ones.
 
     `same_steps` names the family whose fused steps mma.sync runs, by result, operand and k: `f32 f16 k16`.
     """
+    opcodes = OpcodeTable(COMMON, matrix_sync.table(same_steps or {}), own)
     return Arch(
         name=name,
         extension=".ptx",
         targets=targets,
         warp=32,
-        opcodes=OpcodeTable(COMMON, matrix_sync.table(same_steps or {}), own),
+        opcodes=opcodes,
         parse=parse,
         write=write,
         granule=granule,
         special=special_registers,
         prepare=prepare,
-        audit_contraction=audit_contraction,
+        audit_contraction=partial(audit_contraction, opcodes),
         every_launch=EVERY_LAUNCH,
         bits=bits,
     )
@@ -126,7 +128,7 @@ def _coordinates(number: Array, extent: tuple[int, int, int]) -> list[Array]:
 
 
 def prepare(machine: Machine, module: Module, kernel: Kernel, launch: Launch) -> None:
-    """Lays out shared arrays and gives every kernel parameter its value.  Raises Unreadable."""
+    """Lays out shared arrays and gives every kernel parameter its value.  Raises Unsupported."""
     _layout(machine, module, kernel)
     if len(launch.args) > len(kernel.parameters):
         raise ManifestError(
@@ -173,7 +175,7 @@ def host_tensor_map(argument: TensorMapArgument, buffers: Mapping[str, int]) -> 
     element = argument.element_bytes or _WIDTH.get(argument.dtype, 1)
     modes = {0: 0, 32: 1, 64: 2, 128: 3}
     if argument.padding != "zero" or argument.swizzle not in modes:
-        raise Unreadable("a tensor map with this padding or swizzle is not modelled")
+        raise Unsupported("a tensor map with this padding or swizzle is not modelled")
     rank = len(argument.shape)
     numbers = {"address": (buffers[argument.buffer] << POINTER_SHIFT) + argument.offset, "element bytes": element,
                "swizzle": modes[argument.swizzle]}  # fmt: skip
@@ -216,7 +218,7 @@ def _layout_shared(machine: Machine, module: Module, kernel: Kernel) -> None:
             machine.symbols[array.name] = place
 
 
-EVERY_LAUNCH = EveryLaunch(
+EVERY_LAUNCH = ParametricSupport(
     layout=_layout,
     block=("%ctaid.x", "%ctaid.y", "%ctaid.z"),
     grid=("%nctaid.x", "%nctaid.y", "%nctaid.z"),

@@ -6,7 +6,7 @@ import re
 import struct
 from typing import NamedTuple
 
-from bitwise_core.asm import Parameter, SharedArray
+from bitwise_core.assembly.module import Parameter, SharedArray
 from bitwise_nvidia_ptx.lexer import NAME, RefusedError, snippet
 from bitwise_nvidia_ptx.names import Scope
 from bitwise_nvidia_ptx.operands import integer, number

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bitwise_core.asm import Kernel, Register, Symbol, parts
+from bitwise_core.assembly.module import Kernel, Register, Symbol, parts
 
 _INNER = re.compile(r"(?P<name>.+)\$(?P<block>\d+)\$?", re.DOTALL)
 _ADDED = re.compile(r"\$.*\$|\$\d+")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, NoReturn
 
-from bitwise_core.asm import AssemblyError
+from bitwise_core.assembly.module import AssemblyError
 
 LIMIT = 32 * 1024 * 1024
 """The largest text that is read: bytes, or characters of a str."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from bitwise_core.asm import (
+from bitwise_core.assembly.module import (
     Address,
     Immediate,
     Instruction,
@@ -21,8 +21,8 @@ from bitwise_core.asm import (
     once_a_kernel,
     registers_of,
 )
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction, infos_of
-from bitwise_core.machine.instruction_info import Effect
+from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction, infos_of
+from bitwise_core.execution.instruction_info import Effect
 
 _RUN_TIME = Effect.LOAD | Effect.CROSS_LANE | Effect.CALL
 """What gives a value that no assembler knows."""

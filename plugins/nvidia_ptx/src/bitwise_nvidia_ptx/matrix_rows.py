@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
 
-from bitwise_core.mma import FusedSum, IntegerSum, MmaSpec, SequentialMultiplyAdd
-from bitwise_core.mma.spec import Status
+from bitwise_core.numerics.mma import FusedSum, IntegerSum, MmaSpec, SequentialMultiplyAdd
+from bitwise_core.numerics.mma.spec import Status
 
 VECTORS = "https://github.com/north-numerical-computing/MATLAB-tensor-core"
 """Public vectors of hardware (Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor Cores", arXiv 2512.07004)."""

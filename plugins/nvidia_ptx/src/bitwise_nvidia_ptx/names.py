@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container
 
-from bitwise_core.asm import Immediate, Operand, Register, Symbol, Vector
+from bitwise_core.assembly.module import Immediate, Operand, Register, Symbol, Vector
 from bitwise_nvidia_ptx.lexer import RefusedError, snippet
 
 _TRIPLES = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")

@@ -6,7 +6,7 @@ import math
 import re
 import struct
 
-from bitwise_core.asm import Address, Immediate, Negated, Operand, Paired, Register, Symbol, Vector
+from bitwise_core.assembly.module import Address, Immediate, Negated, Operand, Paired, Register, Symbol, Vector
 from bitwise_nvidia_ptx.lexer import NAME, RefusedError, snippet
 from bitwise_nvidia_ptx.names import Scope
 

@@ -1,4 +1,4 @@
-"""PTX text to `bitwise_core.asm.Module`.
+"""PTX text to `bitwise_core.assembly.module.Module`.
 
     parse(text, file) -> Module
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from bitwise_core.asm import (
+from bitwise_core.assembly.module import (
     AssemblyError,
     Guard,
     Instruction,

@@ -1,4 +1,4 @@
-"""A `bitwise_core.asm.Module` as PTX text: what `parser.parse` reads as the same module, but for the numbers of lines.
+"""A parsed module written as PTX text, which `parser.parse` reads back as the same module except for line numbers.
 
 Registers, whose types the record does not keep, are declared untyped; inner blocks span the names that they hold.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from bitwise_core.asm import (
+from bitwise_core.assembly.module import (
     Address,
     Immediate,
     Instruction,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bitwise_core.mma import FusedSum, MmaSpec
-from bitwise_core.mma.spec import Status
+from bitwise_core.numerics.mma import FusedSum, MmaSpec
+from bitwise_core.numerics.mma.spec import Status
 from bitwise_nvidia_ptx.matrix_rows import CHECKED, FP8, PUBLISHED, fp64, fused, integers
 
 WARP, TENSOR = "mma.sync", "tcgen05"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bitwise_core.asm import Instruction
-from bitwise_core.hookspecs import hookimpl
-from bitwise_core.machine.arch import Arch, BitPatterns, Context, OpcodeTable, UnknownInstruction
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.machine.state import Step
-from bitwise_core.mma import MmaSpec
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import Arch, BitSupport, Context, OpcodeTable, UnknownInstruction
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
+from bitwise_core.execution.machine import Step
+from bitwise_core.numerics.mma import MmaSpec
+from bitwise_core.plugins.hookspecs import hookimpl
 from bitwise_nvidia_ptx.architecture import nvidia_arch
 from bitwise_nvidia_sm100 import matrix_units
 
@@ -22,7 +22,7 @@ def tensor_memory(instruction: Instruction, context: Context) -> Step:
     raise UnknownInstruction(instruction, "works on tensor memory, which is not modelled")
 
 
-BITS = BitPatterns(matrix_units=tuple(matrix_units.ROWS))
+BITS = BitSupport(matrix_units=tuple(matrix_units.ROWS))
 SM100 = nvidia_arch("sm_100", ("sm_100", "sm_100a", "sm_100f"), TABLE, BITS)
 SM103 = nvidia_arch("sm_103", ("sm_103", "sm_103a", "sm_103f"), TABLE, BITS)
 

@@ -10,8 +10,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.lanes import Array
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.values.symbolic_vector import Array
 
 
 @lru_cache(maxsize=512)
@@ -26,7 +26,7 @@ def tile_addresses(descriptor: int, rows: int, k: int, size: int, k_major: bool)
     stride = (descriptor >> 32 & 0x3FFF) << 4
     mode = descriptor >> 62 & 3
     if descriptor >> 49 & 7:
-        raise Unreadable("a matrix descriptor with a base offset is not modelled")
+        raise Unsupported("a matrix descriptor with a base offset is not modelled")
     pitch = {0: 16, 1: 128, 2: 64, 3: 32}[mode]
     row, column = np.arange(rows, dtype=np.int64)[:, None], np.arange(k, dtype=np.int64)[None]
     if k_major:

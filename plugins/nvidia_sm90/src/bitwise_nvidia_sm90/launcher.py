@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bitwise_core.descriptors import DescriptorError, GEMMDesc, Record
-from bitwise_core.numeric import FLOAT_FORMATS, Bits, storage
+from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
 
 _TORCH = {
     "fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
@@ -17,7 +17,7 @@ _TORCH = {
 
 
 class Products:
-    """Runs a GEMMDesc on a GPU of compute capability 9.0; see `bitwise_core.launchers.Launcher`."""
+    """Runs a GEMMDesc on a GPU of compute capability 9.0; see `bitwise_core.plugins.launchers.Launcher`."""
 
     name = "products_sm_90"
 
@@ -34,12 +34,12 @@ class Products:
         return None if found == (9, 0) else f"the GPU has compute capability {found[0]}.{found[1]}, not 9.0"
 
     def serves(self, desc: Record, device: Any) -> bool:
-        """Whether it runs this descriptor on this device; see `bitwise_core.launchers.ProductLauncher`."""
+        """Whether it runs this descriptor on this device; see `bitwise_core.plugins.launchers.ProductLauncher`."""
         if device.type != "cuda" or not isinstance(desc, GEMMDesc):
             return False
         import torch
 
-        from bitwise_nvidia_ptx.products.run import planned
+        from bitwise_nvidia_sm90.gemm.run import planned
 
         try:
             planned(desc)
@@ -53,7 +53,7 @@ class Products:
             raise DescriptorError(f"{self.name} runs a GEMMDesc on a and b")
         import torch
 
-        from bitwise_nvidia_ptx.products.run import run
+        from bitwise_nvidia_sm90.gemm.run import run
 
         if torch.cuda.current_device() == a.device.index:
             run(desc, a, b, out)
@@ -62,12 +62,12 @@ class Products:
             run(desc, a, b, out)
 
     def tune(self, desc: Record, a: Any, b: Any, out: Any, path: Path | None, most: int) -> tuple[str, float]:
-        """See `bitwise_core.launchers.TunableLauncher`."""
+        """See `bitwise_core.plugins.launchers.TunableLauncher`."""
         if not isinstance(desc, GEMMDesc):
             raise DescriptorError(f"{self.name} runs a GEMMDesc on a and b")
         import torch
 
-        from bitwise_nvidia_ptx.products.tuning import tune
+        from bitwise_nvidia_sm90.gemm.tuning import tune
 
         with torch.cuda.device(a.device):
             chosen, seconds = tune(desc, a, b, out, path=path, most=most)
@@ -79,7 +79,7 @@ class Products:
             raise DescriptorError(f"{self.name} runs a GEMMDesc on a and b")
         import torch
 
-        from bitwise_nvidia_ptx.products.run import run
+        from bitwise_nvidia_sm90.gemm.run import run
 
         a, b = (_on_device(*each) for each in zip(operands, (desc.left_dtype, desc.right_dtype), strict=True))
         out = torch.empty((a.shape[0], b.shape[1]), dtype=getattr(torch, _TORCH[desc.output_dtype]), device=a.device)

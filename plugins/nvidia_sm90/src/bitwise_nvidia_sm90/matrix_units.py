@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bitwise_core.mma import FusedSum, MmaSpec, SequentialMultiplyAdd
+from bitwise_core.numerics.mma import FusedSum, MmaSpec, SequentialMultiplyAdd
 from bitwise_nvidia_ptx.matrix_rows import CHECKED, FP8, MEASURED, fp64, fused, integers
 
 NAME = "sm_90"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bitwise_core.hookspecs import hookimpl
-from bitwise_core.launchers import Launcher
-from bitwise_core.machine.arch import Arch, BitPatterns
-from bitwise_core.mma import MmaSpec
+from bitwise_core.execution.architecture import Arch, BitSupport
+from bitwise_core.numerics.mma import MmaSpec
+from bitwise_core.plugins.hookspecs import hookimpl
+from bitwise_core.plugins.launchers import Launcher
 from bitwise_nvidia_ptx.architecture import nvidia_arch
 from bitwise_nvidia_sm90 import approximations, matrix_units, wgmma
 from bitwise_nvidia_sm90.launcher import Products
@@ -18,7 +18,7 @@ SM90 = nvidia_arch(
     "sm_90",
     ("sm_90", "sm_90a"),
     wgmma.TABLE,
-    BitPatterns(approximations.FUNCTIONS, tuple(matrix_units.ROWS)),
+    BitSupport(approximations.FUNCTIONS, tuple(matrix_units.ROWS)),
     SAME_STEPS,
 )
 

@@ -16,16 +16,16 @@ from functools import cache
 
 import numpy as np
 
-from bitwise_core.asm import Immediate, Instruction, Operand, Register, Vector
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import NO_DESTINATION, UPDATED_FIRST, Accumulation, Effect, InstructionInfo
-from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Array, Lanes, Value
-from bitwise_core.machine.matrix import FusedStep, Vectors
-from bitwise_core.machine.pieces import as_lanes, concat, cut
-from bitwise_core.machine.state import Machine, Step
+from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register, Vector
+from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import NO_DESTINATION, UPDATED_FIRST, Accumulation, Effect, InstructionInfo
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
+from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
+from bitwise_core.execution.values.term_hash import poison
 from bitwise_nvidia_ptx.opcodes.fragments import vectors
 from bitwise_nvidia_ptx.opcodes.matrix_sync import ELEMENT_BITS, depth_of, integer_products, items, step_name
 from bitwise_nvidia_ptx.opcodes.memory import literal_of
@@ -97,7 +97,7 @@ def _multiply(instruction: Instruction, context: Context, n: int, k: int, result
     line = instruction.line
 
     products = integer_products(k, result, left, right, clamps=False)
-    fused = FusedStep(name, positive_zero=result in ("f32", "f16"), commutes=left == right, integers=products)
+    fused = MmaStep(name, positive_zero=result in ("f32", "f16"), commutes=left == right, integers=products)
 
     def step(machine: Machine) -> None:
         groups = _groups(machine, line)
@@ -118,9 +118,9 @@ def _multiply(instruction: Instruction, context: Context, n: int, k: int, result
 
 
 def _groups(machine: Machine, line: int) -> list[int]:
-    """The warpgroups that take part.  Raises Unreadable."""
+    """The warpgroups that take part.  Raises Unsupported."""
     if machine.condition is not None:
-        raise Unreadable("a warpgroup instruction depends on data", line)
+        raise Unsupported("a warpgroup instruction depends on data", line)
     active = machine.active_threads()
     if machine.threads % _GROUP:
         padded = np.zeros(-(-machine.threads // _GROUP) * _GROUP, dtype=bool)
@@ -128,17 +128,17 @@ def _groups(machine: Machine, line: int) -> list[int]:
         active = padded
     by_group = active.reshape(-1, _GROUP)
     if (by_group.any(axis=1) != by_group.all(axis=1)).any():
-        raise Unreadable("a warpgroup instruction runs in part of a warpgroup", line)
+        raise Unsupported("a warpgroup instruction runs in part of a warpgroup", line)
     return [int(each) for each in np.flatnonzero(by_group.any(axis=1))]
 
 
 def _tile_rows(
     machine: Machine, operand: Operand, rows: int, k: int, size: int, k_major: bool, groups: list[int]
-) -> list[Vectors]:
+) -> list[OperandVectors]:
     """Per warpgroup, the vectors of a tile."""
     value = machine.known(machine.read_bits(operand, 64))
     if value is None:
-        raise Unreadable("a matrix descriptor depends on data")
+        raise Unsupported("a matrix descriptor depends on data")
     result = []
     for group in groups:
         number = _uniform(machine, value, group)
@@ -152,13 +152,13 @@ def _uniform(machine: Machine, value: Array, group: int) -> int:
         active = np.broadcast_to(machine.mask, (part.shape[0], machine.mask.shape[1])).any(axis=1)
         part = part[active]
     if part.size == 0 or (part != part.flat[0]).any():
-        raise Unreadable("a matrix descriptor differs between threads")
+        raise Unsupported("a matrix descriptor differs between threads")
     return int(part.flat[0])
 
 
-def _tile(machine: Machine, descriptor: int, rows: int, k: int, size: int, k_major: bool, group: int) -> Vectors:
+def _tile(machine: Machine, descriptor: int, rows: int, k: int, size: int, k_major: bool, group: int) -> OperandVectors:
     shared = machine.shared
-    cache: dict[object, tuple[int, Vectors]] = machine.extra.setdefault("tiles", {})
+    cache: dict[object, tuple[int, OperandVectors]] = machine.extra.setdefault("tiles", {})
     key = (descriptor, rows, k, size, k_major)
     version = shared.version
     address = tile_addresses(descriptor, rows, k, size, k_major).reshape(1, -1)
@@ -170,18 +170,20 @@ def _tile(machine: Machine, descriptor: int, rows: int, k: int, size: int, k_maj
     found = cache.get(key)
     if found is not None and found[0] == version:
         return found[1]
-    value = as_lanes(shared.load(cells, size * 8))
+    value = as_symbolic_vector(shared.load(cells, size * 8))
     blocks = value.words.shape[1]
-    meta = value.meta if isinstance(value.meta, int) else value.meta.reshape(value.meta.shape[0], rows, k)
+    flags = value.flags if isinstance(value.flags, int) else value.flags.reshape(value.flags.shape[0], rows, k)
     words = np.broadcast_to(value.words, (2, blocks, rows * k)).reshape(2, blocks, rows, k)
-    result = machine.domain.vectors(Lanes(size * 8, words, meta))
+    result = machine.domain.vectors(SymbolicVector(size * 8, words, flags))
     if len(cache) > 64:
         cache.clear()
     cache[key] = (version, result)
     return result
 
 
-def _register_rows(machine: Machine, registers: Sequence[Operand], bits: int, groups: list[int]) -> list[Vectors]:
+def _register_rows(
+    machine: Machine, registers: Sequence[Operand], bits: int, groups: list[int]
+) -> list[OperandVectors]:
     """A's fragment in registers: per half, eight vectors of each warp of the warpgroups."""
     values = [machine.read_bits(each, 32) for each in registers]
     first = np.array(groups)[:, None] * _GROUP // 4
@@ -211,37 +213,37 @@ def _by_column(groups: int, n: int) -> Array:
 
 def _accumulator(
     machine: Machine, registers: Sequence[Operand], bits: int, n: int, scale: Operand, groups: list[int]
-) -> Lanes:
+) -> SymbolicVector:
     """The accumulator in its axes, or +0 where scale-d says so."""
     shape = (n // 8, 2, 2, len(groups), 4, 8, 4)
     keep = machine.known(
         machine.read_bits(scale, 1) if not isinstance(scale, Immediate) else np.full((1, 1), bool(scale.value))
     )
     if keep is None or (keep != keep.flat[0]).any():
-        raise Unreadable("a matrix instruction's scale-d varies")
+        raise Unsupported("a matrix instruction's scale-d varies")
     if not keep.flat[0]:
-        zero = L.known_lanes(np.zeros((1, 1), dtype=L.UNSIGNED[bits]))
-        return Lanes(bits, zero.words.reshape(2, *(1,) * 8), zero.meta)
+        zero = L.constant_vector(np.zeros((1, 1), dtype=L.UNSIGNED[bits]))
+        return SymbolicVector(bits, zero.words.reshape(2, *(1,) * 8), zero.flags)
     values = [_raw(machine, each) for each in registers]
     bundled = _bundle(values)
     if bundled is not None and bundled.words.shape[2:] == shape:
         return bundled
     if bits == 16:
-        values = [cut(value, low, 16) for value in values for low in (0, 16)]
+        values = [extract(value, low, 16) for value in values for low in (0, 16)]
         order = [2 * (2 * j + half) + e for j in range(n // 8) for half in range(2) for e in range(2)]
         values = [values[index] for index in order]
-    lanes = [as_lanes(value) for value in values]
+    lanes = [as_symbolic_vector(value) for value in values]
     blocks = max(each.words.shape[1] for each in lanes)
     chosen = [thread for group in groups for thread in range(group * _GROUP, (group + 1) * _GROUP)]
     whole = len(chosen) == machine.threads
     words = np.empty((2, blocks, len(lanes), len(chosen)), dtype=np.uint64)
-    metas = [each.meta for each in lanes]
+    metas = [each.flags for each in lanes]
     for index, each in enumerate(lanes):
         full = np.broadcast_to(each.words, (2, blocks, machine.threads))
         words[:, :, index] = full if whole else full[:, :, chosen]
-    meta: L.Meta
+    flags: L.Flags
     if all(isinstance(each, int) and each == metas[0] for each in metas):
-        meta = metas[0]
+        flags = metas[0]
     else:
         table = np.empty((blocks, len(lanes), len(chosen)), dtype=np.uint32)
         for index, each_meta in enumerate(metas):
@@ -249,8 +251,8 @@ def _accumulator(
                 np.uint32(each_meta) if isinstance(each_meta, int) else each_meta, (blocks, machine.threads)
             )
             table[:, index] = full_meta if whole else full_meta[:, chosen]
-        meta = table.reshape(blocks, *shape)
-    return Lanes(bits, words.reshape(2, blocks, *shape), meta)
+        flags = table.reshape(blocks, *shape)
+    return SymbolicVector(bits, words.reshape(2, blocks, *shape), flags)
 
 
 def _raw(machine: Machine, operand: Operand) -> Value:
@@ -259,14 +261,14 @@ def _raw(machine: Machine, operand: Operand) -> Value:
     return poison(32) if value is None else value
 
 
-def _bundle(values: list[Value]) -> Lanes | None:
+def _bundle(values: list[Value]) -> SymbolicVector | None:
     first = values[0]
-    if not isinstance(first, Lanes) or first.bundle is None:
+    if not isinstance(first, SymbolicVector) or first.bundle is None:
         return None
     whole = first.bundle[0]
     for index, value in enumerate(values):
         if (
-            not isinstance(value, Lanes)
+            not isinstance(value, SymbolicVector)
             or value.bundle is None
             or value.bundle[0] is not whole
             or value.bundle[1] != index
@@ -275,19 +277,19 @@ def _bundle(values: list[Value]) -> Lanes | None:
     return whole
 
 
-def _write(machine: Machine, registers: Sequence[Operand], value: Lanes, bits: int, groups: list[int]) -> None:
+def _write(machine: Machine, registers: Sequence[Operand], value: SymbolicVector, bits: int, groups: list[int]) -> None:
     blocks, count = value.words.shape[1], len(registers) * (32 // bits)
     shape = (count // 4, 2, 2, len(groups), 4, 8, 4)
     words = np.broadcast_to(value.words, (2, blocks, *shape)).reshape(2, blocks, count, -1)
     threads = words.shape[-1]
-    meta = value.meta
-    if not isinstance(meta, int):
-        meta = np.broadcast_to(meta, (meta.shape[0], *shape)).reshape(meta.shape[0], count, threads)
+    flags = value.flags
+    if not isinstance(flags, int):
+        flags = np.broadcast_to(flags, (flags.shape[0], *shape)).reshape(flags.shape[0], count, threads)
     if threads != machine.threads:
-        words, meta = _placed(machine, words, meta, groups)
+        words, flags = _placed(machine, words, flags, groups)
     lanes = []
     for index in range(count):
-        each = Lanes(bits, words[:, :, index], meta if isinstance(meta, int) else meta[:, index])
+        each = SymbolicVector(bits, words[:, :, index], flags if isinstance(flags, int) else flags[:, index])
         each.bundle = (
             (value, index) if bits == 32 and threads == machine.threads and value.words.shape[2:] == shape else None
         )
@@ -300,14 +302,14 @@ def _write(machine: Machine, registers: Sequence[Operand], value: Lanes, bits: i
         machine.write(register, result)
 
 
-def _placed(machine: Machine, words: Array, meta: L.Meta, groups: list[int]) -> tuple[Array, L.Meta]:
+def _placed(machine: Machine, words: Array, flags: L.Flags, groups: list[int]) -> tuple[Array, L.Flags]:
     chosen = [thread for group in groups for thread in range(group * _GROUP, (group + 1) * _GROUP)]
     full = np.zeros((*words.shape[:-1], machine.threads), dtype=np.uint64)
     full[..., chosen] = words
-    if isinstance(meta, int):
-        return full, meta
-    spread = np.zeros((*meta.shape[:-1], machine.threads), dtype=np.uint32)
-    spread[..., chosen] = meta
+    if isinstance(flags, int):
+        return full, flags
+    spread = np.zeros((*flags.shape[:-1], machine.threads), dtype=np.uint32)
+    spread[..., chosen] = flags
     return full, spread
 
 

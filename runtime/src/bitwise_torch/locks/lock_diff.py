@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bitwise_core import registry
 from bitwise_core.descriptors import DescriptorError
-from bitwise_core.problems import Problem
-from bitwise_core.reconstruction.structure import same
+from bitwise_core.descriptors.problem import GEMMProblem
+from bitwise_core.plugins import registry
+from bitwise_core.probing.reconstruction.equivalence import same
 from bitwise_torch.locks.lock_file import Entry, Lock
 
 Change = Literal["moved", "same", "only in a", "only in b", "unknown"]
@@ -21,7 +21,7 @@ class Difference:
     `unknown` where one of them has no descriptor, or where no plugin knows an instruction of two that differ.
     """
 
-    problem: Problem
+    problem: GEMMProblem
     change: Change
     a: Entry | None
     b: Entry | None

@@ -14,9 +14,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from bitwise_core.descriptors import DescriptorError, GEMMDesc
+from bitwise_core.descriptors.problem import BiasedGEMM, GEMMProblem
 from bitwise_core.descriptors.record import sentences
 from bitwise_core.errors import BitwiseError
-from bitwise_core.problems import BiasedProduct, Problem
 
 FORMAT, VERSION = "bitwise-lock", 1
 
@@ -33,7 +33,7 @@ class Entry(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    problem: Problem
+    problem: GEMMProblem
     descriptor: str | None = None
     rounded_first: bool = False
     declined: str | None = None
@@ -75,7 +75,7 @@ class Lock(BaseModel):
     @field_validator("entries")
     @classmethod
     def _once(cls, value: tuple[Entry, ...]) -> tuple[Entry, ...]:
-        seen: set[Problem] = set()
+        seen: set[GEMMProblem] = set()
         for each in value:
             if each.problem in seen:
                 raise ValueError(f"{each.problem.words} stands there twice: leave one out")
@@ -83,7 +83,7 @@ class Lock(BaseModel):
         return value
 
     @cached_property
-    def by_problem(self) -> Mapping[Problem, Entry]:
+    def by_problem(self) -> Mapping[GEMMProblem, Entry]:
         """The entries by their problems."""
         return {each.problem: each for each in self.entries}
 
@@ -92,7 +92,7 @@ class Lock(BaseModel):
         """What products of tensors were found to be, kept by whoever looks problems of tensors up."""
         return {}
 
-    def entry(self, problem: Problem) -> Entry:
+    def entry(self, problem: GEMMProblem) -> Entry:
         """The entry of a problem.  Raises LockError where there is none."""
         found = self.by_problem.get(problem)
         if found is None:
@@ -105,7 +105,7 @@ class Lock(BaseModel):
             )
         return found
 
-    def described(self, problem: Problem) -> GEMMDesc:
+    def described(self, problem: GEMMProblem) -> GEMMDesc:
         """The descriptor of a problem.  Raises LockError where the lock has none."""
         return self.entry(problem).desc
 
@@ -171,11 +171,11 @@ def parsed(text: str) -> GEMMDesc:
         raise LockError(f"{text!r} is no descriptor of a product: {error}") from None
 
 
-What = GEMMDesc | BiasedProduct | str
+What = GEMMDesc | BiasedGEMM | str
 """What is found of a problem: a descriptor, one with a bias, or why there is none."""
 
 
-def locked(found: Iterable[tuple[Problem, What]], provenance: Mapping[str, str]) -> Lock:
+def locked(found: Iterable[tuple[GEMMProblem, What]], provenance: Mapping[str, str]) -> Lock:
     """The lock of problems, each with its descriptor, or with a sentence on why there is none.
 
     A problem that comes twice with different descriptors is declined: its key does not tell the two apart.
@@ -183,15 +183,15 @@ def locked(found: Iterable[tuple[Problem, What]], provenance: Mapping[str, str])
     return Lock(provenance=dict(provenance), entries=tuple(_merged(found)))
 
 
-def _merged(found: Iterable[tuple[Problem, What]]) -> Iterator[Entry]:
-    entries: dict[Problem, What] = {}
+def _merged(found: Iterable[tuple[GEMMProblem, What]]) -> Iterator[Entry]:
+    entries: dict[GEMMProblem, What] = {}
     for problem, what in found:
         if problem in entries and entries[problem] != what:
             what = "it ran with several descriptors, which its shapes, types and strides do not tell apart"
         entries[problem] = what
     for problem, what in entries.items():
         fields: dict[str, Any]
-        if isinstance(what, BiasedProduct):
+        if isinstance(what, BiasedGEMM):
             fields = {"descriptor": what.product.to_text(), "rounded_first": what.rounded_first}
         else:
             fields = {"declined": what} if isinstance(what, str) else {"descriptor": what.to_text()}

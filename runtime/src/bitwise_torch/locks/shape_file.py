@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bitwise_core.descriptors import DescriptorError
-from bitwise_core.problems import DTYPES, Problem
+from bitwise_core.descriptors.problem import DTYPES, GEMMProblem
 from bitwise_torch.locks.lock_file import LockError
 
 _SIZES = re.compile(r"(\d{1,10})[\s,x]+(\d{1,10})[\s,x]+(\d{1,10})(?:[\s,]+(.*))?\Z")
 _FORM = "M N K, then as needed: a type, NN or another layout, out=TYPE, batch=B, bias"
 
 
-def read_problems(path: Path, dtype: str = "fp16", out: str | None = None) -> Iterator[Problem]:
+def read_problems(path: Path, dtype: str = "fp16", out: str | None = None) -> Iterator[GEMMProblem]:
     """The problems of a file, a line each: `M N K`, with a type, a layout, `out=fp32`, `batch=8` or `bias` after it.
 
     `dtype` and `out` stand for those that a line does not name; out is the operands' type, bf16 for fp8, where nobody
@@ -39,7 +39,7 @@ def read_problems(path: Path, dtype: str = "fp16", out: str | None = None) -> It
         raise LockError(f"{path}: holds no product; write a line {_FORM}")
 
 
-def problem_of_line(line: str, dtype: str = "fp16", out: str | None = None) -> Problem:
+def problem_of_line(line: str, dtype: str = "fp16", out: str | None = None) -> GEMMProblem:
     """The problem of one line.  Raises LockError and DescriptorError."""
     sizes = _SIZES.match(line)
     if sizes is None:
@@ -68,4 +68,4 @@ def problem_of_line(line: str, dtype: str = "fp16", out: str | None = None) -> P
         # 8-bit operands are multiplied by e4m3, with k dense in both, where a line says nothing else.
         right, out = "e4m3", out or "bf16"
         fields.setdefault("transpose_b", True)
-    return Problem(m=m, n=n, k=k, a=dtype, b=right, out=out or dtype, **fields)
+    return GEMMProblem(m=m, n=n, k=k, a=dtype, b=right, out=out or dtype, **fields)

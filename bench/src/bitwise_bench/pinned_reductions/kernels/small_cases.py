@@ -118,11 +118,11 @@ class PinnedCase:
     axis: int = 1
     chunked: bool = False
 
-    def grid(self, meta: Mapping[str, Any]) -> tuple[int]:
+    def grid(self, flags: Mapping[str, Any]) -> tuple[int]:
         """The programs of a launch."""
         if self.axis == 0:
-            return (-(-self.columns // int(meta["BLOCK"])),)
-        return (-(-self.rows // int(meta["ROW_BLOCK"])),)
+            return (-(-self.columns // int(flags["BLOCK"])),)
+        return (-(-self.rows // int(flags["ROW_BLOCK"])),)
 
 
 FLOATS = (("x", "fp32"), ("y", "fp32"))

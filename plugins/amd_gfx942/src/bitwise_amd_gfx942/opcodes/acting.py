@@ -12,14 +12,14 @@ from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK
 from bitwise_amd_gfx942.opcodes.selections import Choice, choices_of, remember
 from bitwise_amd_gfx942.registers import EVERYONE, EXEC
 from bitwise_amd_gfx942.sets import alike, apart, inside, other_set, whole_of
-from bitwise_core.asm import Instruction, Operand, registers_of
-from bitwise_core.engine.program import merge_local
-from bitwise_core.machine.arch import Builder, Context, OpcodeTable
-from bitwise_core.machine.instruction_info import Describe, Effect, InstructionInfo, Operands, described
-from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Array, Value, width
-from bitwise_core.machine.pieces import choose
-from bitwise_core.machine.state import Control, Machine, Step, both
+from bitwise_core.assembly.module import Instruction, Operand, registers_of
+from bitwise_core.execution.architecture import Builder, Context, OpcodeTable
+from bitwise_core.execution.instruction_info import Describe, Effect, InstructionInfo, Operands, described
+from bitwise_core.execution.machine import Control, Machine, Step, conjunction
+from bitwise_core.execution.program import merge_local
+from bitwise_core.execution.values.packing import blend_values
+from bitwise_core.execution.values.symbolic_vector import Array, Value, width
+from bitwise_core.execution.values.term_hash import poison
 
 
 def acting(machine: Machine) -> Array | None:
@@ -76,7 +76,7 @@ def _under_condition(machine: Machine, step: Step, operands: Sequence[Operand]) 
     seen = _seen(machine, lanes, operands)
     machine.registers.update(seen)
     outer = machine.condition
-    machine.condition = both(machine.domain, outer, lanes)
+    machine.condition = conjunction(machine.domain, outer, lanes)
     try:
         control = step(machine)
     finally:
@@ -145,7 +145,7 @@ def kept_elsewhere(machine: Machine, lanes: Value, value: Value, old: Value | No
         if whole is not None:
             inner = machine.domain.select(lanes, value, if_true)
             if isinstance(whole, np.ndarray):
-                result = inner if whole.all() else choose(whole, inner, if_false)
+                result = inner if whole.all() else blend_values(whole, inner, if_false)
             else:
                 result = kept_elsewhere(machine, whole, inner, if_false)
                 others = choices_of(machine, result)

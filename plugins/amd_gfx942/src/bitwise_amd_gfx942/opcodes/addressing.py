@@ -8,13 +8,13 @@ import numpy as np
 
 from bitwise_amd_gfx942.opcodes.forms import form
 from bitwise_amd_gfx942.opcodes.selected_parts import widened
-from bitwise_core.asm import Instruction
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.access import load_global, store_global
-from bitwise_core.machine.arch import UnknownInstruction
-from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
-from bitwise_core.machine.pieces import concat, cut
-from bitwise_core.machine.state import Machine
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import UnknownInstruction
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.memory.access import load_global, store_global
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import concat, extract
+from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 
 _SIZES = {
     "ubyte": (8, False), "sbyte": (8, True), "byte": (8, False), "ushort": (16, False), "sshort": (16, True),
@@ -51,7 +51,7 @@ class Width:
 
     def stored(self, value: Value) -> Value:
         """What a store takes of its registers."""
-        return cut(value, 16 if self.high else 0, self.bits) if self.bits < 32 else value
+        return extract(value, 16 if self.high else 0, self.bits) if self.bits < 32 else value
 
 
 def unit(machine: Machine, address: Array, bits: int, most: int = 32) -> int:
@@ -68,7 +68,7 @@ def unit(machine: Machine, address: Array, bits: int, most: int = 32) -> int:
 
 
 def load_words(machine: Machine, address: Array, bits: int, line: int) -> Value:
-    """So many bits of global memory from each active lane's address on.  Raises Unreadable."""
+    """So many bits of global memory from each active lane's address on.  Raises Unsupported."""
     size = unit(machine, address, bits)
     parts = []
     for low in range(0, bits, size):
@@ -79,24 +79,24 @@ def load_words(machine: Machine, address: Array, bits: int, line: int) -> Value:
 
 def is_one(value: Value) -> bool:
     """Whether two registers hold, in some lanes, one computed value of 64 bits, such as a number of fp64."""
-    if isinstance(value, Pieces):
+    if isinstance(value, PackedVector):
         return value.whole is not None and bool(value.whole.any())
-    if not isinstance(value, Lanes):
+    if not isinstance(value, SymbolicVector):
         return False
-    kind = value.meta & L.KIND
-    return bool(np.any((kind == L.TERM) | (kind == L.SET)) and not np.any(kind == L.LEAF))
+    kind = value.flags & L.KIND
+    return bool(np.any((kind == L.TERM) | (kind == L.AC_TERMS)) and not np.any(kind == L.LOAD))
 
 
 def store_words(machine: Machine, address: Array, value: Value, bits: int, line: int) -> None:
-    """Stores so many bits from each active lane's address on.  Raises Unreadable."""
+    """Stores so many bits from each active lane's address on.  Raises Unsupported."""
     size = unit(machine, address, bits)
     if (
         bits % 64 == 0
         and size == 32
         and unit(machine, address, 64, 64) == 64
-        and all(is_one(cut(value, low, 64)) for low in range(0, bits, 64))
+        and all(is_one(extract(value, low, 64)) for low in range(0, bits, 64))
     ):
         size = 64
     for low in range(0, bits, size):
         place = address + np.uint64(low // 8) if low else address
-        store_global(machine, place, cut(value, low, size), size, line)
+        store_global(machine, place, extract(value, low, size), size, line)

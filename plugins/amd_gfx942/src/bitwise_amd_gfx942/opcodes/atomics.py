@@ -7,7 +7,7 @@ What the memory side of a sum does with subnormal numbers is not documented: suc
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -18,35 +18,42 @@ from bitwise_amd_gfx942.opcodes.flat import address_reader, plus, unsigned
 from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK, implicit
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
-from bitwise_core.asm import Instruction, Operand
-from bitwise_core.machine.access import in_a_buffer
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import (
+from bitwise_amd_gfx942.own_operations import ARCHITECTURE
+from bitwise_core.assembly.module import Instruction, Operand
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import (
     DESTINATION_FIRST,
     NO_DESTINATION,
     UPDATED_FIRST,
     Effect,
     InstructionInfo,
 )
-from bitwise_core.machine.lane_hash import term
-from bitwise_core.machine.lanes import UNDETERMINED, Array, Lanes, Value, known_where
-from bitwise_core.machine.launch import POINTER_SHIFT
-from bitwise_core.machine.pieces import as_lanes, cut
-from bitwise_core.machine.state import Machine, Step, both
+from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.machine import Machine, Step, conjunction
+from bitwise_core.execution.memory.access import in_a_buffer
+from bitwise_core.execution.values.packing import as_symbolic_vector, extract
+from bitwise_core.execution.values.symbolic_vector import NONDETERMINISTIC, Array, SymbolicVector, Value, constant_mask
+from bitwise_core.execution.values.term_hash import term
+from bitwise_core.numerics import Operation, operation
 
 TABLE = Table()
 
-_KINDS = {
-    "add": ("add.b32", 32, 1), "add_x2": ("add.b64", 64, 1), "and": ("and.b32", 32, 1), "and_x2": ("and.b64", 64, 1),
-    "or": ("or.b32", 32, 1), "or_x2": ("or.b64", 64, 1), "xor": ("xor.b32", 32, 1), "xor_x2": ("xor.b64", 64, 1),
-    "smin": ("min.s32", 32, 1), "smin_x2": ("min.s64", 64, 1), "smax": ("max.s32", 32, 1),
-    "smax_x2": ("max.s64", 64, 1), "umin": ("min.u32", 32, 1), "umin_x2": ("min.u64", 64, 1),
-    "umax": ("max.u32", 32, 1), "umax_x2": ("max.u64", 64, 1), "add_f32": ("add.rn.atomic.fp32@gfx942", 32, 1),
-    "add_f64": ("add.rn.fp64", 64, 1), "pk_add_f16": ("add.rn.atomic.fp16@gfx942", 16, 2),
-    "pk_add_bf16": ("add.rn.atomic.bf16@gfx942", 16, 2),
+_KINDS: Mapping[str, tuple[Operation, int]] = {
+    **{
+        f"{word}{ending}": (operation(f"{verb}{bits}"), 1)
+        for word, verb in (
+            ("add", "add.b"), ("and", "and.b"), ("or", "or.b"), ("xor", "xor.b"), ("smin", "min.s"),
+            ("smax", "max.s"), ("umin", "min.u"), ("umax", "max.u"),
+        )
+        for ending, bits in (("", 32), ("_x2", 64))
+    },
+    "add_f32": (operation(f"add.rn.atomic.fp32@{ARCHITECTURE}"), 1),
+    "add_f64": (operation("add.rn.fp64"), 1),
+    "pk_add_f16": (operation(f"add.rn.atomic.fp16@{ARCHITECTURE}"), 2),
+    "pk_add_bf16": (operation(f"add.rn.atomic.bf16@{ARCHITECTURE}"), 2),
 }  # fmt: skip
-"""By the end of the mnemonic: core's operation, its width, how many elements side by side."""
+"""By the end of the mnemonic: the operation, how many elements side by side."""
 
 _NAME = re.compile(r"(global|flat|buffer)_atomic_(\w+)")
 
@@ -72,7 +79,8 @@ def atomic(instruction: Instruction, context: Context) -> Step:
     """Each active lane contributes; with sc0 it is given the value it found, which depends on the order of threads."""
     found = _NAME.fullmatch(form(instruction.opcode).name)
     assert found is not None
-    name, bits, count = _KINDS[found[2]]
+    meaning, count = _KINDS[found[2]]
+    bits = meaning.bits
     modifiers = form(instruction.opcode).modifiers
     if "glc" in modifiers:
         raise UnknownInstruction(instruction, "has the modifier glc, which this machine does not have")
@@ -80,7 +88,7 @@ def atomic(instruction: Instruction, context: Context) -> Step:
     operands = instruction.operands
     line = instruction.line
     if found[1] == "buffer":
-        return _to_buffer(instruction, name, bits, count, returns)
+        return _to_buffer(instruction, meaning, count, returns)
     target: Operand | None = None
     if returns:
         target, *rest = operands
@@ -97,9 +105,9 @@ def atomic(instruction: Instruction, context: Context) -> Step:
         address, value = where(machine), value_of(machine)
         known = machine.known(address)
         if known is None or machine.condition is not None:
-            _contribute(machine, name, address, value, bits, count, line, buffers_of(machine, address))
+            _contribute(machine, meaning, address, value, count, line, buffers_of(machine, address))
         else:
-            _add(machine, name, known, value, bits, count, line)
+            _add(machine, meaning, known, value, count, line)
         finish(machine)
 
     return step
@@ -137,7 +145,8 @@ def in_shared_memory(instruction: Instruction, context: Context) -> Step:
     raise UnknownInstruction(instruction, "is an atomic operation on shared memory, which is not modelled")
 
 
-def _to_buffer(instruction: Instruction, name: str, bits: int, count: int, returns: bool) -> Step:
+def _to_buffer(instruction: Instruction, meaning: Operation, count: int, returns: bool) -> Step:
+    bits = meaning.bits
     if len(instruction.operands) != 4:
         raise UnknownInstruction(instruction, "does not take these operands")
     source = instruction.operands[0]
@@ -150,7 +159,7 @@ def _to_buffer(instruction: Instruction, name: str, bits: int, count: int, retur
         place, value = find(machine), value_of(machine)
         outer = machine.mask, machine.condition
         if place.condition is not None:
-            machine.condition = both(machine.domain, machine.condition, place.condition)
+            machine.condition = conjunction(machine.domain, machine.condition, place.condition)
         try:
             known = machine.known(place.offset)
             if known is not None:
@@ -159,12 +168,12 @@ def _to_buffer(instruction: Instruction, name: str, bits: int, count: int, retur
             if known is None:
                 machine.mask = _not_beyond(machine, place)
             if known is None and (place.bound < _WHOLE).any():
-                raise Unreadable("an atomic operation at an offset that depends on data may lie out of bounds", line)
+                raise Unsupported("an atomic operation at an offset that depends on data may lie out of bounds", line)
             if known is None or machine.condition is not None:
                 address = plus(machine, place.base, unsigned(place.offset))
-                _contribute(machine, name, address, value, bits, count, line, _buffers(place))
+                _contribute(machine, meaning, address, value, count, line, _buffers(place))
             elif machine.mask is None or machine.mask.any():
-                _add(machine, name, place.base + known.astype(np.uint64), value, bits, count, line)
+                _add(machine, meaning, place.base + known.astype(np.uint64), value, count, line)
         finally:
             machine.mask, machine.condition = outer
         finish(machine)
@@ -175,9 +184,9 @@ def _to_buffer(instruction: Instruction, name: str, bits: int, count: int, retur
 def _not_beyond(machine: Machine, place: Place) -> Array | None:
     """The active lanes, less those at a known offset out of bounds: compilers put lanes that shall not act there."""
     offset = place.offset
-    if not isinstance(offset, Lanes):
+    if not isinstance(offset, SymbolicVector):
         return machine.mask
-    known = known_where(offset)
+    known = constant_mask(offset)
     if known is False:
         return machine.mask
     inside: Array = np.logical_not(known & (offset.words[0] >= place.bound.astype(np.uint64)))
@@ -198,34 +207,34 @@ def _returning(target: Operand | None, bits: int, instruction: Instruction) -> C
     line = instruction.line
 
     def finish(machine: Machine) -> None:
-        write(machine, term(max(32, bits), f"old value at line {line}", [], UNDETERMINED))
+        write(machine, term(max(32, bits), f"old value at line {line}", [], NONDETERMINISTIC))
 
     return finish
 
 
 def _parts(value: Value, bits: int, count: int) -> Sequence[Value]:
-    return [cut(value, bits * each, bits) for each in range(count)] if count > 1 else [value]
+    return [extract(value, bits * each, bits) for each in range(count)] if count > 1 else [value]
 
 
-def _add(machine: Machine, name: str, address: Array, value: Value, bits: int, count: int, line: int) -> None:
+def _add(machine: Machine, meaning: Operation, address: Array, value: Value, count: int, line: int) -> None:
     in_a_buffer(machine, address, line)
+    bits = meaning.bits
     for index, part in enumerate(_parts(value, bits, count)):
         place = address + np.uint64(index * bits // 8) if index else address
-        machine.memory.atomic(name, place, part, machine.mask, machine.thread, machine.epoch, line)
+        machine.memory.atomic(meaning, place, part, machine.mask, machine.thread, machine.epoch, line)
 
 
 def _contribute(
     machine: Machine,
-    name: str,
+    meaning: Operation,
     address: Value,
     value: Value,
-    bits: int,
     count: int,
     line: int,
     buffers: list[int] | None,
 ) -> None:
     shape = (machine.blocks, machine.threads)
-    parts: list[Value] = [address, *_parts(value, bits, count)]
+    parts: list[Value] = [address, *_parts(value, meaning.bits, count)]
     if machine.condition is not None:
-        parts.append(as_lanes(machine.condition))
-    machine.memory.contribute(name, parts, machine.mask, shape, line, buffers)
+        parts.append(as_symbolic_vector(machine.condition))
+    machine.memory.contribute(meaning, parts, machine.mask, shape, line, buffers)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitwise_core.machine.lane_hash import full_hash
-from bitwise_core.machine.lanes import Array, Value, other_form
-from bitwise_core.machine.launch import POINTER_SHIFT
-from bitwise_core.machine.pieces import as_lanes
-from bitwise_core.machine.state import Machine
+from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.symbolic_vector import Array, Value, lazy_integers
+from bitwise_core.execution.values.term_hash import full_hash
 
 _REMEMBERED = 1024
 _KEY = "bases"
@@ -110,7 +110,7 @@ def _found(machine: Machine, what: str, value: Value) -> object | None:
     if found is not None and found[0] is value:
         same: object = found[1]
         return same
-    if other_form(value) is not None:
+    if lazy_integers(value) is not None:
         return None
     wanted = _words(value, machine.mask)
     for earlier, note, mask, words in reversed(list(known.values())):
@@ -125,7 +125,7 @@ def _found(machine: Machine, what: str, value: Value) -> object | None:
 
 def _words(value: Value, mask: Array | None) -> Array:
     """The hashes of a value in the active lanes, shape (2, lanes)."""
-    words = full_hash(as_lanes(value))
+    words = full_hash(as_symbolic_vector(value))
     if mask is not None and words.shape[1:] != (1, 1):
         shape = np.broadcast_shapes(words.shape[1:], mask.shape)
         kept: Array = np.broadcast_to(words, (2, *shape))[:, np.broadcast_to(mask, shape)]

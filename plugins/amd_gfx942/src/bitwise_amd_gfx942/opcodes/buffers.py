@@ -18,16 +18,17 @@ from bitwise_amd_gfx942.opcodes.flat import CACHE, LOADS, STORES, plus, unsigned
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, offset_of
 from bitwise_amd_gfx942.opcodes.selections import without_choice
 from bitwise_amd_gfx942.opcodes.sources import Reader, half_writer, reader, writer
-from bitwise_core.asm import Immediate, Instruction, Operand, Symbol, Vector
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.comparisons import compare_as_integers
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
-from bitwise_core.machine.lanes import Array, Lanes, Value
-from bitwise_core.machine.launch import POINTER_SHIFT
-from bitwise_core.machine.pieces import choose, concat, cut
-from bitwise_core.machine.state import Machine, Step, both, literal
-from bitwise_core.machine.steps import apply_integer
+from bitwise_core.assembly.module import Immediate, Instruction, Operand, Symbol, Vector
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
+from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.machine import Machine, Step, conjunction, literal
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.comparisons import compare_as_integers
+from bitwise_core.execution.values.packing import blend_values, concat, extract
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
+from bitwise_core.numerics import operation
 
 TABLE = Table()
 
@@ -81,24 +82,24 @@ def place_reader(
 
     def read(machine: Machine) -> Place:
         descriptor = words(machine)
-        low, high = machine.known(cut(descriptor, 0, 64)), machine.known(cut(descriptor, 64, 64))
+        low, high = machine.known(extract(descriptor, 0, 64)), machine.known(extract(descriptor, 64, 64))
         begins = None
         if low is None and by_data and added is None:
-            begins, low = _by_data(machine, cut(descriptor, 0, 64))
+            begins, low = _by_data(machine, extract(descriptor, 0, 64))
         if low is None or high is None:
-            raise Unreadable("a buffer's descriptor depends on data", line)
+            raise Unsupported("a buffer's descriptor depends on data", line)
         if _somewhere(machine, (low >> np.uint64(48)) != 0):
-            raise Unreadable("a buffer's descriptor has a stride or swizzles, which is not modelled", line)
+            raise Unsupported("a buffer's descriptor has a stride or swizzles, which is not modelled", line)
         if _somewhere(machine, (high >> np.uint64(32)) != _RAW):
-            raise Unreadable("a buffer's descriptor is not of the raw kind that compilers make", line)
+            raise Unsupported("a buffer's descriptor is not of the raw kind that compilers make", line)
         base, bound = low, high.astype(np.uint32)
         start = None if added is None else machine.known(added(machine))
         if start is not None:
             if _somewhere(machine, start > bound):
-                raise Unreadable("a buffer's scalar offset lies outside of it", line)
+                raise Unsupported("a buffer's scalar offset lies outside of it", line)
             base, bound = base + start.astype(np.uint64), bound - start
         elif added is not None:
-            raise Unreadable("a buffer's scalar offset depends on data", line)
+            raise Unsupported("a buffer's scalar offset depends on data", line)
         value: Value = literal(offset, 32)
         condition = None
         if more is not None:
@@ -118,18 +119,18 @@ def _by_data(machine: Machine, word: Value) -> tuple[Value | None, Array | None]
 
     Compilers clear these bits, which no address has that lies in a buffer; a descriptor keeps other things there.
     """
-    upper = machine.known(cut(word, 48, 16))
-    middle = cut(word, 32, 16)
-    if upper is None or upper.any() or not isinstance(middle, Lanes) or middle.origin is None:
+    upper = machine.known(extract(word, 48, 16))
+    middle = extract(word, 32, 16)
+    if upper is None or upper.any() or not isinstance(middle, SymbolicVector) or middle.origin is None:
         return None, None
     high, place = middle.origin
     if place == 32 and high.bits == 64:
-        above = cut(high, 32, 32)
+        above = extract(high, 32, 32)
     elif place == 0 and high.bits == 32:
         above = high
     else:
         return None, None
-    whole = concat([cut(word, 0, 32), above])  # the low word may have been changed since
+    whole = concat([extract(word, 0, 32), above])  # the low word may have been changed since
     found = base_of(machine, whole)
     if found is None or len(found.buffers) != 1:
         return None, None
@@ -148,17 +149,17 @@ def _beyond(machine: Machine, value: Value, offset: int, line: int) -> Value:
         total = known.astype(np.uint64) + np.uint64(offset)
         result: Value = np.minimum(total, np.uint64((1 << 32) - 1)).astype(np.uint32)
         return result
-    return apply_integer(machine, "add.b32", [value, literal(offset, 32)], 32, np.add, gathers=True)
+    return apply_integer(machine, operation("add.b32"), [value, literal(offset, 32)])
 
 
 def within(machine: Machine, place: Place, bits: int, line: int) -> Array:
-    """The lanes whose access lies inside the bounds, all of it.  Raises Unreadable where one lies inside in part."""
+    """The lanes whose access lies inside the bounds, all of it.  Raises Unsupported where one lies inside in part."""
     known = machine.known(place.offset)
     assert known is not None
     wide, bound = known.astype(np.uint64), place.bound.astype(np.uint64)
     inside, whole = wide < bound, wide + np.uint64(bits // 8) <= bound
     if _somewhere(machine, inside & ~whole):
-        raise Unreadable("an access lies inside the bounds of a buffer's descriptor in part", line)
+        raise Unsupported("an access lies inside the bounds of a buffer's descriptor in part", line)
     return whole
 
 
@@ -215,7 +216,7 @@ def _loaded(machine: Machine, place: Place, bits: int, line: int) -> Value:
             value = load_words(machine, place.base + known.astype(np.uint64), bits, line)
     finally:
         machine.mask = outer
-    return value if inside.all() else choose(inside, value, _zero(bits))
+    return value if inside.all() else blend_values(inside, value, _zero(bits))
 
 
 def _gathered(machine: Machine, place: Place, bits: int, line: int) -> Value:
@@ -225,7 +226,7 @@ def _gathered(machine: Machine, place: Place, bits: int, line: int) -> Value:
     first, more = place.moved or (place.offset, 0)
     beside = more + bits // 8
     if _somewhere(machine, place.bound < beside):
-        raise Unreadable("a buffer has fewer bytes than one access at an offset that depends on data", line)
+        raise Unsupported("a buffer has fewer bytes than one access at an offset that depends on data", line)
     inside = compare_as_integers(machine, "le", "u32", first, (place.bound - np.uint32(beside)).astype(np.uint32))
     return machine.domain.select(inside, value, _zero(bits))
 
@@ -260,14 +261,14 @@ def store(instruction: Instruction, context: Context) -> Step:
         value = width.stored(value_of(machine))
         known = machine.known(place.offset)
         if known is None:
-            raise Unreadable("memory is written at a computed address", line)
+            raise Unsupported("memory is written at a computed address", line)
         lanes = _under(machine, within(machine, place, width.bits, line))
         if lanes is not None and not lanes.any():
             return
         mask, condition = machine.mask, machine.condition
         machine.mask = lanes
         if place.condition is not None:
-            machine.condition = both(machine.domain, condition, place.condition)
+            machine.condition = conjunction(machine.domain, condition, place.condition)
         try:
             store_words(machine, place.base + known.astype(np.uint64), value, width.bits, line)
         finally:

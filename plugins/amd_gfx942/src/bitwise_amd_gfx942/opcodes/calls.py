@@ -11,13 +11,13 @@ from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
 from bitwise_amd_gfx942.opcodes.implicit import CONDITION_CODE, implicit
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
 from bitwise_amd_gfx942.registers import write_scc
-from bitwise_core.asm import Immediate, Instruction, Operand, Symbol
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
-from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.state import Branch, Control, Machine, Step, literal
+from bitwise_core.assembly.module import Immediate, Instruction, Operand, Symbol
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
+from bitwise_core.execution.machine import Branch, Control, Machine, Step, literal
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.execution.values.term_hash import poison
 
 TABLE = Table()
 
@@ -45,13 +45,13 @@ def _place(instruction: Instruction, context: Context, operand: Operand) -> int:
 
 
 def _check(machine: Machine, value: Value, number: int, line: int) -> None:
-    """Raises Unreadable where a jump does not go where the text says."""
+    """Raises Unsupported where a jump does not go where the text says."""
     known = machine.known(value)
     astray = None if known is None else known != np.uint64(number)
     if astray is not None and machine.mask is not None:
         astray = astray & machine.mask
     if astray is None or astray.any():
-        raise Unreadable("a call or a return goes to an address that is not the one it was given", line)
+        raise Unsupported("a call or a return goes to an address that is not the one it was given", line)
 
 
 @TABLE.opcode("s_swappc_b64", operands=implicit(DESTINATION_FIRST, Effect.BRANCH, reads=CONDITION_CODE))

@@ -5,29 +5,24 @@ Source: AMD Instinct MI300 ISA, "Vector ALU operations" (VOP2 and VOP3 with a sc
 
 from __future__ import annotations
 
-import numpy as np
-
 from bitwise_amd_gfx942.opcodes.acting import in_active_lanes, values_seen
 from bitwise_amd_gfx942.opcodes.comparisons import put_set
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK, RESULT_AND_SET, implicit
 from bitwise_amd_gfx942.opcodes.scalar_logic import as_set, pair
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
-from bitwise_amd_gfx942.opcodes.vector_integers import signed, total
+from bitwise_amd_gfx942.opcodes.vector_integers import total
 from bitwise_amd_gfx942.opcodes.wide_sums import high_sum, low_sum
-from bitwise_core.asm import Instruction
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Array, Pieces
-from bitwise_core.machine.pieces import concat, cut
-from bitwise_core.machine.state import Machine, Step
-from bitwise_core.machine.steps import apply_integer
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.packing import concat, extract
+from bitwise_core.execution.values.symbolic_vector import PackedVector
+from bitwise_core.execution.values.term_hash import poison
+from bitwise_core.numerics import operation
 
 TABLE = Table()
-
-
-def _wide(a: Array) -> Array:
-    return a.astype(np.uint64)
 
 
 _VERBS = ("add", "sub", "subrev")
@@ -55,31 +50,19 @@ def add(instruction: Instruction, context: Context) -> Step:
     adds = verb.startswith("add")
     readers, write = [reader(each, "b32", instruction) for each in sources], writer(target, 32, instruction)
 
-    def low(a: Array, b: Array, *carried: Array) -> Array:
-        more = carried[0].astype(np.uint32) if carried else np.uint32(0)
-        return a + b + more if adds else a - b - more
-
-    def high(a: Array, b: Array, *carried: Array) -> Array:
-        more = _wide(carried[0]) if carried else np.uint64(0)
-        if adds:
-            result: Array = (_wide(a) + _wide(b) + more) >> np.uint64(32) != 0
-            return result
-        return _wide(b) + more > _wide(a)
-
-    what = "add" if adds else "sub"
+    verb = "add" if adds else "sub"
+    total = operation(f"{verb}c.b32" if enters else f"{verb}.b32")
+    overflow = operation(f"{'carry' if adds else 'borrow'}{'c' if enters else ''}.u32")
 
     def step(machine: Machine) -> None:
         values = values_seen(machine, readers, instruction.operands)
         if entering is not None:
             values.append(as_set(machine, entering))
-            name = f"{what} with carry"
-        else:
-            name = f"{what}.b32"
-        result = apply_integer(machine, name, values, 32, low, gathers=name == "add.b32")
+        result = apply_integer(machine, total, values)
         if adds and entering is not None:
             whole = high_sum(machine, values[2], values[0], values[1])
             result = result if whole is None else whole
-        lanes = apply_integer(machine, f"{what} with carry out", values, 1, high)
+        lanes = apply_integer(machine, overflow, values)
         if adds and entering is None:
             low_sum(machine, lanes, values[0], values[1], result)
         put_set(machine, out, lanes)
@@ -100,29 +83,20 @@ def multiply_add(instruction: Instruction, context: Context) -> Step:
     readers = [reader(each, kind, instruction) for each, kind in ((left, "b32"), (right, "b32"), (addend, "b64"))]
     write = writer(target, 64, instruction)
 
-    def product(a: Array, b: Array) -> Array:
-        if is_signed:
-            return (signed(a).astype(np.int64) * signed(b).astype(np.int64)).view(np.uint64)
-        return _wide(a) * _wide(b)
-
-    def over(a: Array, b: Array, c: Array) -> Array:
-        found = product(a, b)
-        return found + c < found
-
-    kind = "s32" if is_signed else "u32"
+    product, overflow = operation(f"mulwide.{'s32' if is_signed else 'u32'}"), operation("carry.u64")
 
     def step(machine: Machine) -> None:
         values = values_seen(machine, readers, instruction.operands)
-        found = apply_integer(machine, f"mul.wide.{kind}", values[:2], 64, product)
+        found = apply_integer(machine, product, values[:2])
         result = total(machine, found, values[2], 64)
-        if isinstance(values[2], Pieces):
+        if isinstance(values[2], PackedVector):
             # The compiler leaves the addend's high word unwritten where it needs the low word of the sum alone.
-            words = [cut(found, 0, 32), cut(values[2], 0, 32)]
-            low = apply_integer(machine, "add.b32", words, 32, np.add, gathers=True)
-            result = concat([low, cut(result, 32, 32)])
+            words = [extract(found, 0, 32), extract(values[2], 0, 32)]
+            low = apply_integer(machine, operation("add.b32"), words)
+            result = concat([low, extract(result, 32, 32)])
         # The carry of signed numbers is not stated here: whoever reads it reads what nothing wrote.
-        name = "carry of product and sum"
-        put_set(machine, out, poison(1) if is_signed else apply_integer(machine, name, values, 1, over))
+        carries = poison(1) if is_signed else apply_integer(machine, overflow, [found, values[2]])
+        put_set(machine, out, carries)
         in_active_lanes(lambda inner: write(inner, result))(machine)
 
     return step

@@ -11,12 +11,14 @@ import numpy as np
 
 from bitwise_amd_gfx942.opcodes.constants import BITS
 from bitwise_amd_gfx942.opcodes.sources import changed_sign
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.comparisons import compare_as_floats
-from bitwise_core.machine.lanes import Array, Lanes, Value
-from bitwise_core.machine.pieces import as_lanes
-from bitwise_core.machine.state import Machine, literal
-from bitwise_core.machine.steps import apply_integer
+from bitwise_amd_gfx942.own_operations import ARCHITECTURE
+from bitwise_core.execution.machine import Machine, literal
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.comparisons import compare_as_floats
+from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
+from bitwise_core.numerics import operation
 
 _CLASSES = (
     "signalling NaN", "quiet NaN", "-infinity", "-normal", "-subnormal", "-0", "+0", "+subnormal", "+normal",
@@ -26,38 +28,21 @@ _NEGATIVE, _FINITE = 0b0000111100, 0b0111000000
 _MANTISSA = {16: 10, 32: 23, 64: 52}
 
 
-def classes_of(pattern: Array, bits: int) -> Array:
-    """The number of the class (see `_CLASSES`) of each pattern."""
-    mantissa = _MANTISSA[bits]
-    top = (1 << bits - 1 - mantissa) - 1
-    exponent = (pattern >> pattern.dtype.type(mantissa)) & pattern.dtype.type(top)
-    fraction = pattern & pattern.dtype.type((1 << mantissa) - 1)
-    negative = (pattern >> pattern.dtype.type(bits - 1)) != 0
-    quiet = (pattern >> pattern.dtype.type(mantissa - 1)) & pattern.dtype.type(1) != 0
-    size = np.where(exponent == top, 3, np.where(exponent != 0, 2, np.where(fraction != 0, 1, 0)))
-    nan = (exponent == top) & (fraction != 0)
-    return np.where(nan, np.where(quiet, 1, 0), np.where(negative, 5 - size, 6 + size))
-
-
 def of_class(machine: Machine, kind: str, value: Value, mask: Value) -> Value:
     """Whether numbers of a format are of the classes whose bits the mask has set."""
     bits = BITS[kind]
-    if isinstance(value, Lanes) and isinstance(mask, np.ndarray) and mask.size == 1:
+    if isinstance(value, SymbolicVector) and isinstance(mask, np.ndarray) and mask.size == 1:
         asked = int(mask.flat[0]) & (1 << len(_CLASSES)) - 1
-        if bool(np.all(L.has(value, L.NOT_NEGATIVE))):
+        if bool(np.all(L.has_flag(value, L.NOT_NEGATIVE))):
             asked &= ~_NEGATIVE
         elif asked & _NEGATIVE and asked & _NEGATIVE == _mirrored(asked) & _NEGATIVE:
-            value, asked = changed_sign(machine, f"abs.{kind}", value, bits), asked & ~_NEGATIVE
-        if asked == _FINITE and bool(np.all(L.has(as_lanes(value), L.NOT_NEGATIVE))):
+            value, asked = changed_sign(machine, operation(f"abs.{kind}"), value), asked & ~_NEGATIVE
+        if asked == _FINITE and bool(np.all(L.has_flag(as_symbolic_vector(value), L.NOT_NEGATIVE))):
             infinity = ((1 << bits - 1 - _MANTISSA[bits]) - 1) << _MANTISSA[bits]
             return compare_as_floats(machine, "ne", kind, value, literal(infinity, bits))
         mask = literal(asked, 32)
 
-    def evaluate(pattern: Array, wanted: Array) -> Array:
-        holds: Array = wanted >> classes_of(pattern, bits).astype(np.uint32) & np.uint32(1) != 0
-        return holds
-
-    return apply_integer(machine, f"is of class.{kind}", [value, mask], 1, evaluate)
+    return apply_integer(machine, operation(f"class.{kind}@{ARCHITECTURE}"), [value, mask])
 
 
 def _mirrored(mask: int) -> int:

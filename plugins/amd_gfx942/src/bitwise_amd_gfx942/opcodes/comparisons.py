@@ -23,13 +23,13 @@ from bitwise_amd_gfx942.opcodes.sources import Reader, reader
 from bitwise_amd_gfx942.opcodes.wide_extremes import chosen_extreme, note_order
 from bitwise_amd_gfx942.registers import EVERYONE, EXEC, NOBODY, write_exec, write_set
 from bitwise_amd_gfx942.sets import both_sets
-from bitwise_core.asm import Instruction, Vector
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.comparisons import compare_as_floats, compare_as_integers
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect, InstructionInfo
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.pieces import choose
-from bitwise_core.machine.state import Machine, Step
+from bitwise_core.assembly.module import Instruction, Vector
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect, InstructionInfo
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.values.comparisons import compare_as_floats, compare_as_integers
+from bitwise_core.execution.values.packing import blend_values
+from bitwise_core.execution.values.symbolic_vector import Value
 
 TABLE = Table()
 
@@ -138,10 +138,10 @@ def select(instruction: Instruction, context: Context) -> Step:
     def compute(machine: Machine, if_false: Value, if_true: Value) -> Value:
         predicate = as_set(machine, lanes)
         if isinstance(predicate, np.ndarray):
-            return choose(predicate, if_true, if_false)
+            return blend_values(predicate, if_true, if_false)
         known = machine.known(predicate)
         if known is not None:
-            return choose(known, if_true, if_false)
+            return blend_values(known, if_true, if_false)
         followed = by_candidates(predicate, if_true, if_false)
         if followed is not None:
             return followed

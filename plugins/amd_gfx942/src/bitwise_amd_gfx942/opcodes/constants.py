@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import struct
 
-from bitwise_core.asm import Immediate, Instruction
-from bitwise_core.machine.arch import UnknownInstruction
+from bitwise_core.assembly.module import Immediate, Instruction
+from bitwise_core.execution.architecture import UnknownInstruction
 
 BITS = {"b1": 1, "b8": 8, "b16": 16, "b32": 32, "b64": 64, "fp16": 16, "bf16": 16, "fp32": 32, "fp64": 64}
 """The width of an operand's type."""

@@ -13,11 +13,11 @@ from bitwise_amd_gfx942.opcodes.scalar_values import some_lane
 from bitwise_amd_gfx942.regions import passage
 from bitwise_amd_gfx942.registers import EVERYONE, EXEC, forget, read_set
 from bitwise_amd_gfx942.waiting import waiting_of
-from bitwise_core.asm import Instruction, Register, Symbol, Vector
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import NO_DESTINATION, Effect
-from bitwise_core.machine.state import Barrier, Branch, Control, Exit, Machine, Passage, Step, invert
+from bitwise_core.assembly.module import Instruction, Register, Symbol, Vector
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
+from bitwise_core.execution.machine import Barrier, Branch, Control, Exit, Machine, SkippableRegion, Step, invert
 
 TABLE = Table()
 _HELD = "the epoch that a barrier does not end"
@@ -87,8 +87,8 @@ def branch_on_execution(instruction: Instruction, context: Context) -> Step:
             run, skip = (machine.pc + 1, place) if opposite else (place, machine.pc + 1)
             passed = passage(context, machine.pc, run, skip)
             if passed is not None:
-                return Passage(passed.meeting, lambda inner: forget(inner, passed.lost), run)
-            raise Unreadable("whether any lane runs depends on data", line)
+                return SkippableRegion(passed.meeting, lambda inner: forget(inner, passed.lost), run)
+            raise Unsupported("whether any lane runs depends on data", line)
         found = some_lane(machine, known)
         return Branch(place, invert(machine.domain, found) if opposite else found)
 
@@ -108,7 +108,7 @@ def trap(instruction: Instruction, context: Context) -> Step:
     """A trap ends the launch without a result."""
 
     def step(machine: Machine) -> Control | None:
-        raise Unreadable("the kernel traps on this launch", instruction.line)
+        raise Unsupported("the kernel traps on this launch", instruction.line)
 
     return step
 

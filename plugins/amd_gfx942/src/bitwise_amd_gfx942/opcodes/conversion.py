@@ -10,19 +10,20 @@ import numpy as np
 from bitwise_amd_gfx942.modes import flushes, mode_of, rounding_of
 from bitwise_amd_gfx942.opcodes.acting import vector
 from bitwise_amd_gfx942.opcodes.constants import BITS
-from bitwise_amd_gfx942.opcodes.floating import operation, output, quieted
+from bitwise_amd_gfx942.opcodes.floating import output, perform, quieted
 from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.lanewise import Compute, lanewise
 from bitwise_amd_gfx942.opcodes.outputs import overflow
-from bitwise_core.asm import Instruction
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.comparisons import compare_as_floats
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.pieces import choose, concat, cut
-from bitwise_core.machine.state import Machine, Step, literal
-from bitwise_core.machine.steps import apply_integer
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
+from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.comparisons import compare_as_floats
+from bitwise_core.execution.values.packing import blend_values, concat, extract
+from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.execution.values.term_hash import poison
+from bitwise_core.numerics import Operation, operation
 
 TABLE = Table()
 
@@ -37,14 +38,14 @@ def _check_mode(instruction: Instruction, context: Context, *kinds: str) -> None
             raise UnknownInstruction(instruction, "flushes subnormal numbers, which is not modelled")
 
 
-def rounded(to: str, source: str, instruction: Instruction, context: Context) -> str:
-    """The conversion that rounds in the kernel's mode, by name.  Raises UnknownInstruction."""
+def rounded(to: str, source: str, instruction: Instruction, context: Context) -> Operation:
+    """The conversion that rounds in the kernel's mode.  Raises UnknownInstruction."""
     mode = mode_of(context.kernel)
     if source.startswith("fp") and mode.rounding != mode.rounding_of_others:
         raise UnknownInstruction(instruction, "converts between formats that round in two ways")
     rounding, clamps = rounding_of(mode, to, instruction), overflow(instruction, context, to)
     suffix = f"@{context.arch.name}" if clamps else ""
-    return f"convert.{rounding}{clamps}.{to}.{source}{suffix}"
+    return operation(f"convert.{rounding}{clamps}.{to}.{source}{suffix}")
 
 
 _PAIRS = (
@@ -60,15 +61,15 @@ def convert(instruction: Instruction, context: Context) -> Step:
     _check_mode(instruction, context, to, source)
     bits = _WIDTHS[to]
     if to[0] in "su":
-        name = f"convert.rzi.{to}.{source}"
+        meaning = operation(f"convert.rzi.{to}.{source}")
     elif (to, source) in (("fp32", "fp16"), ("fp64", "fp32"), ("fp64", "s32"), ("fp64", "u32")):
-        name = f"convert.{to}.{source}"
+        meaning = operation(f"convert.{to}.{source}")
     else:
-        name = rounded(to, source, instruction, context)
+        meaning = rounded(to, source, instruction, context)
     taken = source if source.startswith("fp") else f"b{_WIDTHS[source]}"
 
     def compute(machine: Machine, value: Value) -> Value:
-        result = operation(machine, name, [value], bits)
+        result = perform(machine, meaning, [value])
         # Core's conversion of such a NaN gives the most negative number, as PTX has it.
         return number_or_zero(machine, value, result) if to in ("s32", "u32") and source == "fp64" else result
 
@@ -82,17 +83,17 @@ def number_or_zero(machine: Machine, value: Value, result: Value) -> Value:
     is_number = compare_as_floats(machine, "eq", "fp64", value, value)
     known = machine.known(is_number)
     if known is not None:
-        return choose(known, result, literal(0, 32))
+        return blend_values(known, result, literal(0, 32))
     return machine.domain.select(is_number, result, literal(0, 32))
 
 
 @vector(TABLE, *(f"v_cvt_f32_ubyte{byte}" for byte in range(4)), operands=DESTINATION_FIRST, effects=Effect.NONE)
 def convert_byte(instruction: Instruction, context: Context) -> Step:
     """One byte of a word as a number."""
-    low = 8 * int(form(instruction.opcode).name[-1])
+    low, widened = 8 * int(form(instruction.opcode).name[-1]), operation("convert.fp32.u8")
 
     def compute(machine: Machine, value: Value) -> Value:
-        return operation(machine, "convert.fp32.u8", [cut(value, low, 8)], 32)
+        return perform(machine, widened, [extract(value, low, 8)])
 
     return lanewise(instruction, ("b32",), 32, compute)
 
@@ -101,9 +102,10 @@ def convert_byte(instruction: Instruction, context: Context) -> Step:
 def convert_pair(instruction: Instruction, context: Context) -> Step:
     """Two numbers rounded toward zero, side by side."""
     _check_mode(instruction, context, "fp16", "fp32")
+    narrowed = operation("convert.rz.fp16.fp32")
 
     def compute(machine: Machine, low: Value, high: Value) -> Value:
-        return concat([operation(machine, "convert.rz.fp16.fp32", [each], 16) for each in (low, high)])
+        return concat([perform(machine, narrowed, [each]) for each in (low, high)])
 
     return lanewise(instruction, ("fp32", "fp32"), 32, compute)
 
@@ -116,15 +118,16 @@ def scaled(kind: str, context: Context, instruction: Instruction) -> Compute:
     rounding = rounding_of(mode_of(context.kernel), kind, instruction)
     bias, mantissa = _BIAS[kind]
     bits, clamps = BITS[kind], overflow(instruction, context, kind)
+    product = operation(f"mul.{rounding}{clamps}.{kind}{f'@{context.arch.name}' if clamps else ''}")
+    power_of_two = operation(f"ldexp.{rounding}{clamps}.{kind}@{context.arch.name}")
 
     def compute(machine: Machine, value: Value, power: Value) -> Value:
         if isinstance(power, np.ndarray):
             exponent = power.view(f"int{8 * power.dtype.itemsize}").astype(np.int64)
             if ((exponent > -bias) & (exponent <= bias)).all():
                 factor: Array = ((exponent + bias).astype(np.uint64) << np.uint64(mantissa)).astype(f"uint{bits}")
-                suffix = f"@{context.arch.name}" if clamps else ""
-                return operation(machine, f"mul.{rounding}{clamps}.{kind}{suffix}", [value, factor], bits)
-        return operation(machine, f"ldexp.{rounding}{clamps}.{kind}@{context.arch.name}", [value, power], bits)
+                return perform(machine, product, [value, factor])
+        return perform(machine, power_of_two, [value, power])
 
     return compute
 
@@ -154,24 +157,24 @@ def part(instruction: Instruction, context: Context) -> Step:
     name = form(instruction.opcode).name
     kind = _KINDS[name.split("_")[-1]]
     _check_mode(instruction, context, kind)
-    bits = 32 if "_exp_" in name else BITS[kind]
-    what = {"exp": "frexp.exponent", "mant": "frexp.mantissa"}.get(name.split("_")[2], "fract")
+    verb = {"exp": "frexp_exponent", "mant": "frexp_mantissa"}.get(name.split("_")[2], "fract")
+    meaning = operation(f"{verb}.{kind}@{context.arch.name}")
 
     def compute(machine: Machine, value: Value) -> Value:
-        result = machine.domain.floating(f"{what}.{kind}@{context.arch.name}", [value], bits)
-        return result if what.endswith("exponent") else quieted(result)
+        result = machine.domain.floating(meaning, [value])
+        return result if verb == "frexp_exponent" else quieted(result)
 
-    return lanewise(instruction, (kind,), bits, compute)
+    return lanewise(instruction, (kind,), meaning.bits, compute)
 
 
 @vector(TABLE, "v_trig_preop_f64", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def turns(instruction: Instruction, context: Context) -> Step:
     """A segment of the digits of 2 / pi, for a number's exponent and the number of the segment."""
-    kind, name = "fp64", f"trig.preop.fp64@{context.arch.name}"
+    kind, meaning = "fp64", operation(f"trig_preop.fp64@{context.arch.name}")
     _check_mode(instruction, context, kind)
 
     def compute(machine: Machine, value: Value, segment: Value) -> Value:
-        return operation(machine, name, [value, segment], 64)
+        return perform(machine, meaning, [value, segment])
 
     return output(instruction, context, (kind, "b32"), kind, compute)
 
@@ -179,12 +182,10 @@ def turns(instruction: Instruction, context: Context) -> Step:
 @vector(TABLE, "v_sat_pk_u8_i16", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def saturate_pair(instruction: Instruction, context: Context) -> Step:
     """Two signed halves as two unsigned bytes, clamped; what the high half is left as is not told."""
-
-    def evaluate(a: Array) -> Array:
-        return np.clip(a.view(np.int16), 0, 255).astype(np.uint8)
+    clamped = operation("convert.sat.u8.s16")
 
     def compute(machine: Machine, value: Value) -> Value:
-        parts = [apply_integer(machine, "convert.sat.u8.s16", [cut(value, low, 16)], 8, evaluate) for low in (0, 16)]
+        parts = [apply_integer(machine, clamped, [extract(value, low, 16)]) for low in (0, 16)]
         return concat([*parts, poison(16, "the high half of a pair of bytes")])
 
     return lanewise(instruction, ("b32",), 32, compute)

@@ -11,7 +11,7 @@ from bitwise_amd_gfx942.modes import flushes, mode_of, rounding_of
 from bitwise_amd_gfx942.opcodes.acting import in_active_lanes, values_seen, vector
 from bitwise_amd_gfx942.opcodes.comparisons import put_set
 from bitwise_amd_gfx942.opcodes.constants import BITS
-from bitwise_amd_gfx942.opcodes.floating import operation
+from bitwise_amd_gfx942.opcodes.floating import perform
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK, RESULT_AND_SET, VCC, implicit
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
@@ -19,12 +19,13 @@ from bitwise_amd_gfx942.opcodes.outputs import overflow
 from bitwise_amd_gfx942.opcodes.scalar_logic import as_set, pair
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
 from bitwise_amd_gfx942.output_functions import all_ones
-from bitwise_core.asm import Instruction, Register, Vector
-from bitwise_core.machine.arch import Context
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.state import Machine, Step
+from bitwise_core.assembly.module import Instruction, Register, Vector
+from bitwise_core.execution.architecture import Context
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.execution.values.term_hash import poison
+from bitwise_core.numerics import operation
 
 TABLE = Table()
 _KINDS = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
@@ -57,7 +58,8 @@ def scale(instruction: Instruction, context: Context) -> Step:
     out = pair(flag, instruction)
     readers, write = [reader(each, kind, instruction) for each in sources], writer(target, bits, instruction)
     serves = inside_division(instruction, context)
-    arch, flush = context.arch.name, _flush(instruction, context, kind)
+    ending = f"{_flush(instruction, context, kind)}.{kind}@{context.arch.name}"
+    scaling, scaled = operation(f"divscale{ending}"), operation(f"divscaled{ending}")
 
     def step(machine: Machine) -> None:
         if serves:
@@ -65,8 +67,8 @@ def scale(instruction: Instruction, context: Context) -> Step:
             lanes: Value = poison(1, "inside a division")
         else:
             values = values_seen(machine, readers, instruction.operands)
-            result = operation(machine, f"divscale{flush}.{kind}@{arch}", values, bits)
-            lanes = machine.domain.floating(f"divscaled{flush}.{kind}@{arch}", values, 1)
+            result = perform(machine, scaling, values)
+            lanes = machine.domain.floating(scaled, values)
         put_set(machine, out, lanes)
         in_active_lanes(lambda inner: write(inner, result))(machine)
 
@@ -78,13 +80,13 @@ def fused(instruction: Instruction, context: Context) -> Step:
     """The last correction, scaled back in the lanes of vcc."""
     kind = _KINDS[form(instruction.opcode).name[-3:]]
     bits = BITS[kind]
-    name = f"divfmas{_flush(instruction, context, kind)}.{kind}@{context.arch.name}"
+    meaning = operation(f"divfmas{_flush(instruction, context, kind)}.{kind}@{context.arch.name}")
     if inside_division(instruction, context):
         write = writer(instruction.operands[0], bits, instruction)
         return lambda machine: write(machine, poison(bits, "inside a division"))
 
     def compute(machine: Machine, *values: Value) -> Value:
-        return operation(machine, name, [*values, as_set(machine, _VCC)], bits)
+        return perform(machine, meaning, [*values, as_set(machine, _VCC)])
 
     return lanewise(instruction, (kind,) * 3, bits, compute)
 
@@ -103,17 +105,18 @@ def fixup(instruction: Instruction, context: Context) -> Step:
     if instruction.line in divisions_of(context.kernel, context.arch.opcodes).ends and exact(
         instruction, context, kind
     ):
+        rounded = operation(f"div.rn.{kind}")
+        sequence = operation(f"div.sequence.{kind}@{context.arch.name}") if kind == "fp64" else rounded
 
         def quotient(machine: Machine, approximate: Value, denominator: Value, numerator: Value) -> Value:
             plain = kind == "fp32" or not _may_be_all_ones(machine, denominator)
-            name = f"div.rn.{kind}" if plain else f"div.sequence.{kind}@{context.arch.name}"
-            return operation(machine, name, [numerator, denominator], bits)
+            return perform(machine, rounded if plain else sequence, [numerator, denominator])
 
         return lanewise(instruction, (kind,) * 3, bits, quotient, keeps_high=True)
     flush = _flush(instruction, context, kind)
-    name = f"divfixup{flush}{overflow(instruction, context, kind)}.{kind}@{context.arch.name}"
+    meaning = operation(f"divfixup{flush}{overflow(instruction, context, kind)}.{kind}@{context.arch.name}")
 
     def compute(machine: Machine, *values: Value) -> Value:
-        return operation(machine, name, values, bits)
+        return perform(machine, meaning, values)
 
     return lanewise(instruction, (kind,) * 3, bits, compute, keeps_high=True)

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from bitwise_amd_gfx942.modes import flushes, mode_of
 from bitwise_amd_gfx942.opcodes.acting import vector
-from bitwise_amd_gfx942.opcodes.floating import operation
+from bitwise_amd_gfx942.opcodes.floating import perform
 from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
 from bitwise_amd_gfx942.opcodes.selected_parts import widened
 from bitwise_amd_gfx942.opcodes.vector_integers import product, total
-from bitwise_core.asm import Instruction
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, UPDATED_FIRST, Effect, InstructionInfo
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.pieces import cut
-from bitwise_core.machine.state import Machine, Step
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, UPDATED_FIRST, Effect, InstructionInfo
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.values.packing import extract
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.numerics import operation
 
 TABLE = Table()
 
@@ -54,7 +55,7 @@ def of_bytes(instruction: Instruction, context: Context) -> Step:
     def compute(machine: Machine, left: Value, right: Value, addend: Value) -> Value:
         found = addend
         for low in range(0, 32, 8):
-            one, other = (widened(machine, cut(each, low, 8), 8, 32, signs) for each in (left, right))
+            one, other = (widened(machine, extract(each, low, 8), 8, 32, signs) for each in (left, right))
             found = total(machine, found, product(machine, one, other))
         return found
 
@@ -65,10 +66,10 @@ def of_bytes(instruction: Instruction, context: Context) -> Step:
 def of_halves(instruction: Instruction, context: Context) -> Step:
     """Two products of fp16, and a sum in fp32."""
     flush = ".ftz" if flushes(mode_of(context.kernel), "fp32", instruction) else ""
-    name = f"dot2{flush}.fp32.fp16@{context.arch.name}"
+    meaning = operation(f"dot2{flush}.fp32.fp16@{context.arch.name}")
 
     def compute(machine: Machine, left: Value, right: Value, addend: Value) -> Value:
-        halves = [cut(each, low, 16) for each in (left, right) for low in (0, 16)]
-        return operation(machine, name, [*halves, addend], 32)
+        halves = [extract(each, low, 16) for each in (left, right) for low in (0, 16)]
+        return perform(machine, meaning, [*halves, addend])
 
     return lanewise(_with_addend(instruction), ("b32", "b32", "fp32"), 32, compute)

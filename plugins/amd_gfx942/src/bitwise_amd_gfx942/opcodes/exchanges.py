@@ -16,13 +16,13 @@ from bitwise_amd_gfx942.opcodes.acting import acting
 from bitwise_amd_gfx942.opcodes.forms import form, number
 from bitwise_amd_gfx942.opcodes.sources import Reader, Writer
 from bitwise_amd_gfx942.registers import WAVE
-from bitwise_core.asm import Instruction
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.arch import UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.pieces import choose, take_threads
-from bitwise_core.machine.state import Machine, Step
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import blend_values, take_threads
+from bitwise_core.execution.values.symbolic_vector import Array, Value
 
 _CONTROLS = (
     "quad_perm", "row_shl", "row_shr", "row_ror", "wave_shl", "wave_rol", "wave_shr", "wave_ror", "row_mirror",
@@ -94,7 +94,7 @@ def moved(
 
     def step(machine: Machine) -> None:
         if machine.condition is not None:
-            raise Unreadable("lanes exchange values under an execution mask that depends on data", line)
+            raise Unsupported("lanes exchange values under an execution mask that depends on data", line)
         waves = machine.threads // WAVE
         index = (source[None] + WAVE * np.arange(waves)[:, None]).reshape(1, -1)
         valid = np.tile(exists, waves)[None]
@@ -110,7 +110,7 @@ def moved(
         writes = np.tile(chosen, waves)[None]
         if zeros:
             if not valid.all():
-                taken = choose(valid, taken, np.zeros((1, 1), dtype=L.UNSIGNED[L.width(taken)]))
+                taken = blend_values(valid, taken, np.zeros((1, 1), dtype=L.UNSIGNED[L.width(taken)]))
         else:
             writes = writes & valid
         values[0] = taken

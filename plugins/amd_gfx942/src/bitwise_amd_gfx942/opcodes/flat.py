@@ -12,13 +12,14 @@ from bitwise_amd_gfx942.opcodes.addressing import Width, load_words, store_words
 from bitwise_amd_gfx942.opcodes.bases import buffers_of, remember_base
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, offset_of
 from bitwise_amd_gfx942.opcodes.sources import Reader, half_writer, reader, side_by_side, word_reader, writer
-from bitwise_core.asm import Instruction, Operand, Register, Symbol, Vector
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.pieces import concat
-from bitwise_core.machine.state import Machine, Step, literal
-from bitwise_core.machine.steps import apply_integer
+from bitwise_core.assembly.module import Instruction, Operand, Register, Symbol, Vector
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
+from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.packing import concat
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.numerics import operation
 
 TABLE = Table()
 
@@ -51,7 +52,7 @@ def address_reader(instruction: Instruction, address: Operand, base: Operand | N
 
 def plus(machine: Machine, left: Value, right: Value) -> Value:
     """A sum of 64 bits."""
-    result = apply_integer(machine, "add.b64", [left, right], 64, np.add, gathers=True)
+    result = apply_integer(machine, operation("add.b64"), [left, right])
     remember_base(machine, result, left, right)
     return result
 

@@ -1,4 +1,4 @@
-"""Vector floating-point arithmetic in the mode of the kernel, each form named in core's operation grammar.
+"""Vector floating-point arithmetic in the mode of the kernel, each form as an operation of the vocabulary.
 
 Source: AMD Instinct MI300 ISA, "Vector ALU operations"; LLVM's AMDGPU usage guide for the mode.
 Results are never signalling NaNs.  Which NaN an operation gives is not told apart.
@@ -20,17 +20,17 @@ from bitwise_amd_gfx942.opcodes.lanewise import Compute, lanewise
 from bitwise_amd_gfx942.opcodes.outputs import CLAMP, OMOD, factor_of, overflow, saturated, saturation
 from bitwise_amd_gfx942.opcodes.roots import note_large
 from bitwise_amd_gfx942.opcodes.roundings import between_bounds, note_extreme, same_value
-from bitwise_core.asm import Instruction
-from bitwise_core.assumptions import FINITE
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.folding import shape
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, UPDATED_FIRST, Effect
-from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
-from bitwise_core.machine.pieces import as_lanes, choose, concat
-from bitwise_core.machine.state import Machine, Step
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.assumptions import FINITE
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, UPDATED_FIRST, Effect
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat
+from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
+from bitwise_core.execution.values.term_hash import poison
+from bitwise_core.numerics import Operation, operation
 
 TABLE = Table()
 
@@ -38,41 +38,40 @@ FORMATS = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "bf16": "bf16"}
 """The ISA's names of formats and core's."""
 
 
-def operation(machine: Machine, name: str, values: Sequence[Value], bits: int, properties: int = 0) -> Value:
+def perform(machine: Machine, meaning: Operation, values: Sequence[Value], properties: int = 0) -> Value:
     """A floating-point operation; its result is no signalling NaN."""
     for value in values:
         if isinstance(value, Candidates):
-            found = _of_candidates(machine, name, values, bits)
+            found = _of_candidates(machine, meaning, values)
             if found is not None:
                 return found
             break
-    result = quieted(machine.domain.floating(name, values, bits, properties))
-    if name in _GROWING:
-        note_large(machine, name, values, result)
+    result = quieted(machine.domain.floating(meaning, values, properties))
+    if meaning in _GROWING:
+        note_large(machine, meaning.verb, values, result)
     return result
 
 
-_GROWING = ("add.rn.fp32", "fma.rn.fp32", "max.fp32")
+_GROWING = frozenset(operation(name) for name in ("add.rn.fp32", "fma.rn.fp32", "max.fp32"))
 
 
-def _of_candidates(machine: Machine, name: str, values: Sequence[Value], bits: int) -> Value | None:
-    evaluate = shape(name).evaluate
-    if evaluate is None:
+def _of_candidates(machine: Machine, meaning: Operation, values: Sequence[Value]) -> Value | None:
+    if meaning.function is None:
         return None
 
-    def data() -> Lanes:
-        return as_lanes(machine.domain.floating(name, [as_lanes(each) for each in values], bits))
+    def data() -> SymbolicVector:
+        return as_symbolic_vector(machine.domain.floating(meaning, [as_symbolic_vector(each) for each in values]))
 
-    found: Value | None = applied(values, evaluate, data)
+    found: Value | None = applied(values, meaning.function, data)
     return found
 
 
 def quieted(value: Value) -> Value:
     """The value of an operation, marked as no signalling NaN."""
-    if isinstance(value, Lanes):
-        return L.flagged(value, L.QUIET)
-    if isinstance(value, Pieces) and isinstance(value.parts[-1], Lanes):
-        return concat([*value.parts[:-1], L.flagged(value.parts[-1], L.QUIET)])
+    if isinstance(value, SymbolicVector):
+        return L.with_flags(value, L.QUIET)
+    if isinstance(value, PackedVector) and isinstance(value.parts[-1], SymbolicVector):
+        return concat([*value.parts[:-1], L.with_flags(value.parts[-1], L.QUIET)])
     return value
 
 
@@ -85,43 +84,44 @@ def quiet_where(value: Value) -> bool | Array:
         infinity, quiet = ((1 << bits - 1 - mantissa) - 1) << mantissa, 1 << mantissa - 1
         found: Array = (size <= value.dtype.type(infinity)) | ((value & value.dtype.type(quiet)) != 0)
         return found
-    if isinstance(value, Pieces):
+    if isinstance(value, PackedVector):
         # The high half of an fp32 that a bf16 made has its exponent and its quiet bit.
         low, high = value.parts[0], value.parts[-1]
         halves = len(value.parts) == 2 and L.width(low) == L.width(high) == 16
-        if halves and isinstance(high, Lanes) and isinstance(low, np.ndarray) and not low.any():
+        if halves and isinstance(high, SymbolicVector) and isinstance(low, np.ndarray) and not low.any():
             return _quiet_lanes(high, widens=True)
-        return _quiet_lanes(as_lanes(value))
-    return False if L.other_form(value) is not None else _quiet_lanes(value)
+        return _quiet_lanes(as_symbolic_vector(value))
+    return False if L.lazy_integers(value) is not None else _quiet_lanes(value)
 
 
-def _quiet_lanes(value: Lanes, *, widens: bool = False) -> bool | Array:
+def _quiet_lanes(value: SymbolicVector, *, widens: bool = False) -> bool | Array:
     """The same of lanes; `widens` says that they are the high half of an fp32 whose low half is zero."""
-    quiet = L.has(value, L.QUIET)
-    known = L.known_where(value)
+    quiet = L.has_flag(value, L.QUIET)
+    known = L.constant_mask(value)
     if quiet is True or known is False:
         return quiet
-    numbers = L.numbers_of(value)
+    numbers = L.constants_of(value)
     if widens:
         numbers = numbers.astype(np.uint32) << np.uint32(16)
     return quiet | (known & quiet_where(numbers))
 
 
-def named(verb: str, kind: str, instruction: Instruction, context: Context) -> str:
-    """The operation's name in the kernel's mode, with what omod does to it.  Raises UnknownInstruction."""
+def in_mode(verb: str, kind: str, instruction: Instruction, context: Context) -> Operation:
+    """The operation in the kernel's mode, with what omod does to it.  Raises UnknownInstruction."""
     mode = mode_of(context.kernel)
     rounding = rounding_of(mode, kind, instruction)
     clamps, factor = overflow(instruction, context, kind), factor_of(instruction)
     if factor:
         verb = f"{verb}_{factor}"
     if flushes(mode, kind, instruction):
-        return f"{verb}.{rounding}.ftz{clamps}.{kind}@{context.arch.name}"
-    return f"{verb}.{rounding}{clamps}.{kind}@{context.arch.name}" if clamps or factor else f"{verb}.{rounding}.{kind}"
+        return operation(f"{verb}.{rounding}.ftz{clamps}.{kind}@{context.arch.name}")
+    suffix = f"@{context.arch.name}" if clamps or factor else ""
+    return operation(f"{verb}.{rounding}{clamps}.{kind}{suffix}")
 
 
-def of_name(name: str, bits: int, properties: int = 0) -> Compute:
-    """The operation of a name on all sources."""
-    return lambda machine, *values: operation(machine, name, values, bits, properties)
+def computing(meaning: Operation, properties: int = 0) -> Compute:
+    """The operation on all sources."""
+    return lambda machine, *values: perform(machine, meaning, values, properties)
 
 
 def output(
@@ -138,13 +138,13 @@ def output(
 
     `omod` says that the caller has looked at that modifier.  Raises UnknownInstruction.
     """
-    name = saturation(instruction, context, kind)
+    clamp = saturation(instruction, context, kind)
     also = (CLAMP, *OMOD) if omod else (CLAMP,)
-    if name:
-        inner = compute
+    if clamp is not None:
+        inner, taken = compute, clamp
 
         def compute(machine: Machine, *values: Value) -> Value:
-            return saturated(machine, name, inner(machine, *values), BITS[kind])
+            return saturated(machine, taken, inner(machine, *values))
 
     return lanewise(instruction, kinds, BITS[kind], compute, also=also, keeps_high=keeps_high)
 
@@ -169,8 +169,7 @@ def _kind(instruction: Instruction) -> tuple[str, str]:
 def arithmetic(instruction: Instruction, context: Context) -> Step:
     """Sums, differences and products."""
     verb, kind = _kind(instruction)
-    name = named(verb.removesuffix("rev"), kind, instruction, context)
-    compute = of_name(name, BITS[kind])
+    compute = computing(in_mode(verb.removesuffix("rev"), kind, instruction, context))
     if verb == "subrev":
         forward = compute
 
@@ -184,7 +183,7 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
 def fused(instruction: Instruction, context: Context) -> Step:
     """A product and a sum with one rounding."""
     _, kind = _kind(instruction)
-    compute = of_name(named("fma", kind, instruction, context), BITS[kind])
+    compute = computing(in_mode("fma", kind, instruction, context))
     return output(instruction, context, (kind,) * 3, kind, compute, keeps_high=True, omod=True)
 
 
@@ -194,7 +193,7 @@ def fused_in_place(instruction: Instruction, context: Context) -> Step:
     _, kind = _kind(instruction)
     operands = instruction.operands
     longer = Instruction(instruction.opcode, (*operands, *operands[:1]), None, instruction.line, instruction.source)
-    compute = of_name(named("fma", kind, instruction, context), BITS[kind])
+    compute = computing(in_mode("fma", kind, instruction, context))
     return output(longer, context, (kind,) * 3, kind, compute, keeps_high=True, omod=True)
 
 
@@ -204,7 +203,7 @@ def fused_in_place(instruction: Instruction, context: Context) -> Step:
 def fused_with_constant(instruction: Instruction, context: Context) -> Step:
     """fma with a literal: its addend, or its second factor."""
     _, kind = _kind(instruction)
-    compute = of_name(named("fma", kind, instruction, context), BITS[kind])
+    compute = computing(in_mode("fma", kind, instruction, context))
     return lanewise(instruction, (kind,) * 3, BITS[kind], compute, keeps_high=True)
 
 
@@ -214,37 +213,38 @@ def extreme(machine: Machine, verb: str, kind: str, values: Sequence[Value], iee
     A quiet NaN gives way to the other operand.  In IEEE mode a signalling one does not: the result is a NaN then.
     """
 
+    plainly = operation(f"{verb}.{kind}")
     alone = same_value(values[0], values[1])
     if alone:
         values = (values[0], values[0])
 
     def plain() -> Value:
-        result = operation(machine, f"{verb}.{kind}", values, BITS[kind])
+        result = perform(machine, plainly, values)
         if kind == "fp32":
-            note_extreme(machine, f"{verb}.{kind}", values, result)
+            note_extreme(machine, verb, values, result)
         return result
 
     if not ieee or alone:
         return plain()
-    return where_quiet(machine, values, plain, f"{verb}.signalling.{kind}@{arch}", BITS[kind])
+    return where_quiet(machine, values, plain, operation(f"{verb}.signalling.{kind}@{arch}"))
 
 
-def where_quiet(machine: Machine, values: Sequence[Value], plain: Callable[[], Value], name: str, bits: int) -> Value:
-    """`plain` in the lanes where no value is a signalling NaN, the operation `name` in the others."""
+def where_quiet(machine: Machine, values: Sequence[Value], plain: Callable[[], Value], meaning: Operation) -> Value:
+    """`plain` in the lanes where no value is a signalling NaN, `meaning` in the others."""
     quiet: bool | Array = True
     finite = machine.domain.assumes(FINITE)  # then what is loaded or computed is no NaN
     for each in values:
         here = quiet_where(each)
-        if finite and not isinstance(each, np.ndarray) and L.other_form(each) is None:
-            here = np.logical_or(here, np.logical_not(L.known_where(as_lanes(each))))
+        if finite and not isinstance(each, np.ndarray) and L.lazy_integers(each) is None:
+            here = np.logical_or(here, np.logical_not(L.constant_mask(as_symbolic_vector(each))))
         quiet = np.logical_and(quiet, here)
     acts = quiet if machine.mask is None else quiet | ~machine.mask
     if np.all(acts):
         return plain()
-    other = operation(machine, name, values, bits)
+    other = perform(machine, meaning, values)
     if not np.any(quiet):
         return other
-    return choose(np.asarray(quiet), plain(), other)
+    return blend_values(np.asarray(quiet), plain(), other)
 
 
 @vector(
@@ -278,16 +278,17 @@ def extremum_of_three(instruction: Instruction, context: Context) -> Step:
     verb, kind = _kind(instruction)
     verb = verb.removesuffix("3")
     ieee = _plain_mode(instruction, context, kind)
-    bits, arch = BITS[kind], context.arch.name
+    extreme_of_two = operation(f"{verb}.{kind}")
+    signalling = operation(f"{verb}3.signalling.{kind}@{context.arch.name}")
 
     def compute(machine: Machine, first: Value, second: Value, third: Value) -> Value:
         def plain() -> Value:
-            inner = operation(machine, f"{verb}.{kind}", (first, second), bits)
-            return operation(machine, f"{verb}.{kind}", (inner, third), bits)
+            inner = perform(machine, extreme_of_two, (first, second))
+            return perform(machine, extreme_of_two, (inner, third))
 
         if not ieee:
             return plain()
-        return where_quiet(machine, (first, second, third), plain, f"{verb}3.signalling.{kind}@{arch}", bits)
+        return where_quiet(machine, (first, second, third), plain, signalling)
 
     return output(instruction, context, (kind,) * 3, kind, compute, keeps_high=True)
 
@@ -296,14 +297,17 @@ def extremum_of_three(instruction: Instruction, context: Context) -> Step:
 def median(instruction: Instruction, context: Context) -> Step:
     """The middle one of three numbers; with a NaN among them their minimum."""
     _, kind = _kind(instruction)
-    ieee, bits = _plain_mode(instruction, context, kind), BITS[kind]
+    ieee = _plain_mode(instruction, context, kind)
+    middle, least, greatest = (
+        operation(name) for name in (f"med3.{kind}@{context.arch.name}", f"min.{kind}", f"max.{kind}")
+    )
 
     def compute(machine: Machine, *values: Value) -> Value:
         clamped = between_bounds(values) if ieee and kind == "fp32" else None
         if clamped is None or not _acts_on_quiet(machine, clamped[0]):
-            return operation(machine, f"med3.{kind}@{context.arch.name}", values, bits)
+            return perform(machine, middle, values)
         value, low, high = clamped
-        return operation(machine, f"min.{kind}", [operation(machine, f"max.{kind}", [value, low], bits), high], bits)
+        return perform(machine, least, [perform(machine, greatest, [value, low]), high])
 
     return output(instruction, context, (kind,) * 3, kind, compute, keeps_high=True)
 
@@ -327,7 +331,7 @@ def integral(instruction: Instruction, context: Context) -> Step:
     """Rounding to an integer, to nearest even, toward zero, down or up."""
     verb, kind = _kind(instruction)
     _plain_mode(instruction, context, kind)
-    compute = of_name(f"convert.{_INTEGRAL[verb]}.{kind}.{kind}", BITS[kind])
+    compute = computing(operation(f"convert.{_INTEGRAL[verb]}.{kind}.{kind}"))
     return output(instruction, context, (kind,), kind, compute)
 
 
@@ -361,31 +365,31 @@ def function(instruction: Instruction, context: Context) -> Step:
     turns = ".turns" if verb in ("sin", "cos") else ""
     flush = ".ftz" if flushes(mode_of(context.kernel), kind, instruction) else ""
     clamps = overflow(instruction, context, kind)
-    name = f"{_FUNCTIONS[verb]}.approx{turns}{flush}{clamps}.{kind}@{context.arch.name}"
+    meaning = operation(f"{_FUNCTIONS[verb]}.approx{turns}{flush}{clamps}.{kind}@{context.arch.name}")
     properties = L.NOT_NEGATIVE | L.NOT_MINUS_ZERO if verb == "exp" else 0
-    compute = of_name(name, BITS[kind], properties)
+    compute = computing(meaning, properties)
     if instruction.line in divisions_of(context.kernel, context.arch.opcodes).inside:
         return lanewise(
             instruction, (kind,), BITS[kind], lambda machine, value: poison(BITS[kind], "inside a division")
         )
     if verb in ("rcp", "rcp_iflag") and kind == "fp32":
-        compute = _reciprocal(name)
+        compute = _reciprocal(meaning)
     return output(instruction, context, (kind,), kind, compute)
 
 
-def _reciprocal(name: str) -> Compute:
+def _reciprocal(meaning: Operation) -> Compute:
     """The reciprocal: of known numbers what it may be, unless the domain knows the machine's own result."""
 
     def compute(machine: Machine, value: Value) -> Value:
         def own() -> Value:
-            return operation(machine, name, [value], 32)
+            return perform(machine, meaning, [value])
 
         if not isinstance(value, np.ndarray):
             return own()
         try:
             result = own()
-        except Unreadable:  # this domain has no function for it
-            return reciprocal(value, lambda: as_lanes(own()))
-        return result if isinstance(result, np.ndarray) else reciprocal(value, lambda: as_lanes(result))
+        except Unsupported:  # this domain has no function for it
+            return reciprocal(value, lambda: as_symbolic_vector(own()))
+        return result if isinstance(result, np.ndarray) else reciprocal(value, lambda: as_symbolic_vector(result))
 
     return compute

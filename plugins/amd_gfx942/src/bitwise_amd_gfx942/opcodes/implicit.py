@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bitwise_core.asm import Instruction
-from bitwise_core.machine.instruction_info import Describe, Effect, InstructionInfo, Operands
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.instruction_info import Describe, Effect, InstructionInfo, Operands
 
 EXECUTION_MASK = frozenset({"exec_lo", "exec_hi"})
 CONDITION_CODE = frozenset({"scc"})

@@ -10,12 +10,13 @@ from bitwise_amd_gfx942.opcodes import exchanges, selected_parts
 from bitwise_amd_gfx942.opcodes.constants import BITS
 from bitwise_amd_gfx942.opcodes.forms import check_modifiers, flags, form
 from bitwise_amd_gfx942.opcodes.sources import Reader, half_writer, reader, writer
-from bitwise_core.asm import Instruction, Modified, Operand, Register
-from bitwise_core.machine.arch import UnknownInstruction
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.pieces import cut
-from bitwise_core.machine.state import Machine, Step
-from bitwise_core.machine.steps import apply_integer
+from bitwise_core.assembly.module import Instruction, Modified, Operand, Register
+from bitwise_core.execution.architecture import UnknownInstruction
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.packing import extract
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.numerics import operation
 
 _MODIFIERS = ("op_sel", *exchanges.MODIFIERS, *selected_parts.MODIFIERS)
 
@@ -83,20 +84,23 @@ def _high_half(inner: Reader, operand: Operand, kind: str, instruction: Instruct
     whole = reader(operand, "b32", instruction)
 
     def read(machine: Machine) -> Value:
-        return cut(whole(machine), 16, 16)
+        return extract(whole(machine), 16, 16)
 
     if changes:
         raise UnknownInstruction(instruction, "selects half of an operand and changes it, which is not modelled")
     return read
 
 
-def integer(name: str, bits: int, evaluate: Callable[..., Array], *, gathers: bool = False) -> Compute:
-    """An integer operation on known numbers, or its term."""
+def integer(name: str) -> Compute:
+    """An operation on integers by its name: on known numbers, or its term."""
+    meaning = operation(name)
+    function = meaning.function
+    assert function is not None
 
     def compute(machine: Machine, *values: Value) -> Value:
         for value in values:
             if type(value) is not np.ndarray:
-                return apply_integer(machine, name, values, bits, evaluate, gathers=gathers)
-        return evaluate(*values)
+                return apply_integer(machine, meaning, values)
+        return function(*values)
 
     return compute

@@ -18,14 +18,14 @@ from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK, implicit
 from bitwise_amd_gfx942.opcodes.matrix_layouts import Tile, accumulate, vectors
 from bitwise_amd_gfx942.opcodes.sources import Reader, Writer, reader, word_reader, writer
 from bitwise_amd_gfx942.registers import EVERYONE, EXEC
-from bitwise_core.asm import Immediate, Instruction, Module, Operand, Register, Vector
-from bitwise_core.machine.arch import Context, ContractionAudit, OpcodeTable, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.matrix import FusedStep, IntegerProducts
-from bitwise_core.machine.pieces import choose, concat
-from bitwise_core.machine.state import Machine, Step, literal
+from bitwise_core.assembly.module import Immediate, Instruction, Module, Operand, Register, Vector
+from bitwise_core.execution.architecture import Context, ContractionAudit, OpcodeTable, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
+from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.values.mma_steps import IntegerProducts, MmaStep
+from bitwise_core.execution.values.packing import blend_values, concat
+from bitwise_core.execution.values.symbolic_vector import Value
 
 TABLE = OpcodeTable()
 
@@ -86,7 +86,7 @@ def multiply(instruction: Instruction, context: Context) -> Step:
     # Whether the mode counts here is documented for no type: such a step is one of its own.
     mode = mode_of(context.kernel)
     flushed = result != "s32" and not (mode.denormals == mode.denormals_of_others == KEPT)
-    step = FusedStep(
+    step = MmaStep(
         step_name(part, result, left, right, context.arch.name) + (" flushing" if flushed else ""),
         positive_zero=result == "fp32" and left != "fp32",
         commutes=left == right,
@@ -112,18 +112,18 @@ def multiply(instruction: Instruction, context: Context) -> Step:
 
 
 def _check_lanes(machine: Machine, instruction: Instruction) -> None:
-    """All lanes of the waves that run are on.  Raises Unreadable."""
+    """All lanes of the waves that run are on.  Raises Unsupported."""
     lanes = machine.registers[EXEC]
     if lanes is EVERYONE:
         return
     known = machine.known(lanes)
     if known is None or not (known if machine.mask is None else known | ~machine.mask).all():
-        raise Unreadable("a matrix instruction runs with lanes off", instruction.line)
+        raise Unsupported("a matrix instruction runs with lanes off", instruction.line)
 
 
 def _of_running(machine: Machine, value: Value) -> Value:
     """An operand in the waves that run: what other waves hold, be it undefined, must not show in these."""
-    return value if machine.mask is None else choose(machine.mask, value, literal(0, 32))
+    return value if machine.mask is None else blend_values(machine.mask, value, literal(0, 32))
 
 
 def _registers(operand: Operand, count: int, instruction: Instruction) -> tuple[Register, ...]:

@@ -17,11 +17,11 @@ from functools import cache
 import numpy as np
 
 from bitwise_amd_gfx942.registers import WAVE
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.lanes import Array, Lanes, Value
-from bitwise_core.machine.matrix import FusedStep, Vectors
-from bitwise_core.machine.pieces import as_lanes, concat, cut
-from bitwise_core.machine.state import Machine
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
+from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 
 _KEPT = 512
 """Operands whose vectors are kept: an operand serves several instructions in a row."""
@@ -47,9 +47,11 @@ class Tile:
         return self.side * self.side * self.blocks // WAVE
 
 
-def vectors(machine: Machine, registers: Sequence[Value], bits: int, tile: Tile, step: int) -> list[Vectors]:
+def vectors(machine: Machine, registers: Sequence[Value], bits: int, tile: Tile, step: int) -> list[OperandVectors]:
     """The operand vectors of a fragment by wave, block and row, one part of `step` k after the other."""
-    cache: dict[tuple[object, ...], tuple[tuple[Value, ...], list[Vectors]]] = machine.extra.setdefault("fragments", {})
+    cache: dict[tuple[object, ...], tuple[tuple[Value, ...], list[OperandVectors]]] = machine.extra.setdefault(
+        "fragments", {}
+    )
     key = (bits, tile, step, *(id(register) for register in registers))
     found = cache.get(key)
     if found is not None:
@@ -59,39 +61,41 @@ def vectors(machine: Machine, registers: Sequence[Value], bits: int, tile: Tile,
     elements = _elements(registers, bits)
     axes = len(elements), machine.threads // WAVE, tile.blocks, tile.groups, tile.side
     joined = _moved(_joined(elements, machine.threads), axes, (1, 2, 4, 3, 0), (-1, tile.k))
-    meta = joined.meta
+    flags = joined.flags
     result = []
     for low in range(0, tile.k, step):
-        part = meta if isinstance(meta, int) else L.uniform(meta[..., low : low + step])
-        result.append(machine.domain.vectors(Lanes(bits, joined.words[..., low : low + step], part)))
+        part = flags if isinstance(flags, int) else L.uniform_flags(flags[..., low : low + step])
+        result.append(machine.domain.vectors(SymbolicVector(bits, joined.words[..., low : low + step], part)))
     cache[key] = (tuple(registers), result)
     return result
 
 
 def accumulate(
     machine: Machine,
-    step: FusedStep,
-    left: Sequence[Vectors],
-    right: Sequence[Vectors],
+    step: MmaStep,
+    left: Sequence[OperandVectors],
+    right: Sequence[OperandVectors],
     old: Sequence[Value],
     tile: Tile,
     taken: Sequence[int],
-) -> list[Lanes]:
+) -> list[SymbolicVector]:
     """A lane's new accumulators: the `old` ones and, one after the other, the products of the parts.
 
     `taken` says for each block of the result which block of A it multiplies.
     """
     rows, columns, axes = _places(tile, machine.threads // WAVE, tuple(taken))
     total = _bundle(old)
-    total = _seen_along(_joined([as_lanes(each) for each in old], machine.threads) if total is None else total, axes)
+    total = _seen_along(
+        _joined([as_symbolic_vector(each) for each in old], machine.threads) if total is None else total, axes
+    )
     for one, other in zip(left, right, strict=True):
         total = machine.domain.fused(step, total, one.take(rows), other.take(columns))
     recorder = total.recorder
     total = _seen_along(total, (tile.accumulators, machine.threads))
     result = []
     for each in range(tile.accumulators):
-        meta = total.meta if isinstance(total.meta, int) else total.meta[:, each]
-        part = Lanes(total.bits, total.words[:, :, each], meta)
+        flags = total.flags if isinstance(total.flags, int) else total.flags[:, each]
+        part = SymbolicVector(total.bits, total.words[:, :, each], flags)
         part.recorder = recorder
         result.append(part)
         result[-1].bundle = (total, each)
@@ -113,11 +117,11 @@ def _places(tile: Tile, waves: int, taken: tuple[int, ...]) -> tuple[Array, Arra
     return rows, columns, axes
 
 
-def _bundle(values: Sequence[Value]) -> Lanes | None:
+def _bundle(values: Sequence[Value]) -> SymbolicVector | None:
     """The accumulators that one instruction gave, all of them and in order, as they were then."""
     whole = None
     for index, value in enumerate(values):
-        if not isinstance(value, Lanes) or value.bundle is None or value.bundle[1] != index:
+        if not isinstance(value, SymbolicVector) or value.bundle is None or value.bundle[1] != index:
             return None
         if whole is not None and value.bundle[0] is not whole:
             return None
@@ -125,44 +129,46 @@ def _bundle(values: Sequence[Value]) -> Lanes | None:
     return whole if whole is not None and whole.words.shape[2] == len(values) else None
 
 
-def _seen_along(value: Lanes, axes: tuple[int, ...]) -> Lanes:
+def _seen_along(value: SymbolicVector, axes: tuple[int, ...]) -> SymbolicVector:
     """Words (2, blocks, ...) with other axes for the same elements in the same order."""
-    meta, shape = value.meta, value.words.shape
-    if not isinstance(meta, int):
-        meta = np.broadcast_to(meta, (meta.shape[0], *shape[2:])).reshape(-1, *axes)
-    return Lanes(value.bits, value.words.reshape(*shape[:2], *axes), meta)
+    flags, shape = value.flags, value.words.shape
+    if not isinstance(flags, int):
+        flags = np.broadcast_to(flags, (flags.shape[0], *shape[2:])).reshape(-1, *axes)
+    return SymbolicVector(value.bits, value.words.reshape(*shape[:2], *axes), flags)
 
 
-def _moved(value: Lanes, axes: tuple[int, ...], order: tuple[int, ...], shape: tuple[int, ...]) -> Lanes:
+def _moved(
+    value: SymbolicVector, axes: tuple[int, ...], order: tuple[int, ...], shape: tuple[int, ...]
+) -> SymbolicVector:
     """Words (2, blocks, ...) seen along these axes, brought into another order, and then into a shape."""
     blocks = value.words.shape[1]
     words = np.broadcast_to(value.words, (2, blocks, *value.words.shape[2:])).reshape(2, blocks, *axes)
     moved = words.transpose(0, 1, *(each + 2 for each in order)).reshape(2, blocks, *shape)
-    meta = value.meta
-    if not isinstance(meta, int):
-        spread = np.broadcast_to(meta, (meta.shape[0], *value.words.shape[2:])).reshape(-1, *axes)
-        meta = L.uniform(spread.transpose(0, *(each + 1 for each in order)).reshape(spread.shape[0], *shape))
-    return Lanes(value.bits, moved, meta)
+    flags = value.flags
+    if not isinstance(flags, int):
+        spread = np.broadcast_to(flags, (flags.shape[0], *value.words.shape[2:])).reshape(-1, *axes)
+        flags = L.uniform_flags(spread.transpose(0, *(each + 1 for each in order)).reshape(spread.shape[0], *shape))
+    return SymbolicVector(value.bits, moved, flags)
 
 
-def _elements(registers: Sequence[Value], bits: int) -> list[Lanes]:
+def _elements(registers: Sequence[Value], bits: int) -> list[SymbolicVector]:
     if bits == 64:
-        return [as_lanes(concat(registers[each : each + 2])) for each in range(0, len(registers), 2)]
+        return [as_symbolic_vector(concat(registers[each : each + 2])) for each in range(0, len(registers), 2)]
     if bits == 32:
-        return [as_lanes(each) for each in registers]
-    return [as_lanes(cut(each, low, bits)) for each in registers for low in range(0, 32, bits)]
+        return [as_symbolic_vector(each) for each in registers]
+    return [as_symbolic_vector(extract(each, low, bits)) for each in registers for low in range(0, 32, bits)]
 
 
-def _joined(values: Sequence[Lanes], threads: int) -> Lanes:
+def _joined(values: Sequence[SymbolicVector], threads: int) -> SymbolicVector:
     """Values of all threads beside one another: words (2, blocks, values, threads)."""
     blocks = max(each.words.shape[1] for each in values)
     words = np.empty((2, blocks, len(values), threads), dtype=np.uint64)
     for index, each in enumerate(values):
         words[:, :, index] = each.words
-    first = values[0].meta
-    if all(isinstance(each.meta, int) and each.meta == first for each in values):
-        return Lanes(values[0].bits, words, first)
-    meta = np.empty((blocks, len(values), threads), dtype=np.uint32)
+    first = values[0].flags
+    if all(isinstance(each.flags, int) and each.flags == first for each in values):
+        return SymbolicVector(values[0].bits, words, first)
+    flags = np.empty((blocks, len(values), threads), dtype=np.uint32)
     for index, each in enumerate(values):
-        meta[:, index] = each.meta
-    return Lanes(values[0].bits, words, meta)
+        flags[:, index] = each.flags
+    return SymbolicVector(values[0].bits, words, flags)

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 from bitwise_amd_gfx942.modes import clamps_overflow
 from bitwise_amd_gfx942.opcodes.acting import vector
-from bitwise_amd_gfx942.opcodes.floating import operation
+from bitwise_amd_gfx942.opcodes.floating import perform
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, flags, form
 from bitwise_amd_gfx942.opcodes.selected_parts import part_reader
 from bitwise_amd_gfx942.opcodes.sources import Reader, half_writer, reader, word_reader, writer
-from bitwise_core.asm import Instruction, Register
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.pieces import concat, cut
-from bitwise_core.machine.state import Machine, Step
+from bitwise_core.assembly.module import Instruction, Register
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.values.packing import concat, extract
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.execution.values.term_hash import poison
+from bitwise_core.numerics import Operation, operation
 
 TABLE = Table()
 
@@ -34,16 +35,16 @@ def _lenient(read: Reader) -> Reader:
     def found(machine: Machine) -> Value:
         try:
             return read(machine)
-        except Unreadable:
+        except Unsupported:
             return poison(32, "a set of lanes as a number")
 
     return found
 
 
-def _narrowing(instruction: Instruction, context: Context, verb: str) -> str:
+def _narrowing(instruction: Instruction, context: Context, verb: str) -> Operation:
     kind = _KINDS[next(each for each in form(instruction.opcode).name.split("_") if each in _KINDS)]
     clamps = ".satfinite" if clamps_overflow(context, instruction) else ""
-    return f"narrow.{verb}{clamps}.{kind}.fp32@{context.arch.name}"
+    return operation(f"{verb}{clamps}.{kind}.fp32@{context.arch.name}")
 
 
 def _selection(instruction: Instruction, count: int) -> tuple[bool, ...]:
@@ -61,13 +62,13 @@ def _selection(instruction: Instruction, count: int) -> tuple[bool, ...]:
 def narrow_pair(instruction: Instruction, context: Context) -> Step:
     """Two numbers in two bytes, the low or (by the last of op_sel) the high half of a register; the other is kept."""
     chosen = _selection(instruction, 3)
-    name = _narrowing(instruction, context, "rn")
+    meaning = _narrowing(instruction, context, "narrow.rn")
     target, *sources = instruction.operands
     readers = [_lenient(reader(each, "fp32", instruction)) for each in sources]
     write = half_writer(target, chosen[2], instruction)
 
     def step(machine: Machine) -> None:
-        write(machine, concat([machine.domain.floating(name, [each(machine)], 8) for each in readers]))
+        write(machine, concat([machine.domain.floating(meaning, [each(machine)]) for each in readers]))
 
     return step
 
@@ -76,7 +77,7 @@ def narrow_pair(instruction: Instruction, context: Context) -> Step:
 def narrow_by_chance(instruction: Instruction, context: Context) -> Step:
     """One number in the byte that op_sel names, rounded by the random bits of the second source; others are kept."""
     chosen = _selection(instruction, 4)
-    name = _narrowing(instruction, context, "stochastic")
+    meaning = _narrowing(instruction, context, "narrow_stochastic")
     target, number, chance = instruction.operands
     if not isinstance(target, Register):
         raise UnknownInstruction(instruction, "takes one register for its result")
@@ -85,9 +86,9 @@ def narrow_by_chance(instruction: Instruction, context: Context) -> Step:
     place = chosen[2] + 2 * chosen[3]
 
     def step(machine: Machine) -> None:
-        byte = machine.domain.floating(name, [each(machine) for each in readers], 8)
+        byte = machine.domain.floating(meaning, [each(machine) for each in readers])
         kept = old(machine)
-        write(machine, concat([byte if each == place else cut(kept, 8 * each, 8) for each in range(4)]))
+        write(machine, concat([byte if each == place else extract(kept, 8 * each, 8) for each in range(4)]))
 
     return step
 
@@ -103,7 +104,7 @@ def widen(instruction: Instruction, context: Context) -> Step:
     found = check_modifiers(instruction, "src0_sel")
     if len(instruction.operands) != 2:
         raise UnknownInstruction(instruction, "takes two operands")
-    name = f"convert.fp32.{_KINDS[found.name[-3:]]}"
+    meaning = operation(f"convert.fp32.{_KINDS[found.name[-3:]]}")
     target, source = instruction.operands
     count = 2 if "_pk_" in found.name else 1
     part, wanted = ("WORD", 16) if count == 2 else ("BYTE", 8)
@@ -114,7 +115,7 @@ def widen(instruction: Instruction, context: Context) -> Step:
 
     def step(machine: Machine) -> None:
         value = read(machine)
-        parts = [cut(value, low, 8) for low in range(0, 8 * count, 8)] if count > 1 else [value]
-        write(machine, concat([operation(machine, name, [each], 32) for each in parts]))
+        parts = [extract(value, low, 8) for low in range(0, 8 * count, 8)] if count > 1 else [value]
+        write(machine, concat([perform(machine, meaning, [each]) for each in parts]))
 
     return step

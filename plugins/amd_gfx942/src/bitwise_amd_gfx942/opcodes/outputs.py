@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from bitwise_amd_gfx942.modes import clamps_overflow, mode_of
 from bitwise_amd_gfx942.opcodes.forms import form
-from bitwise_core.asm import Instruction
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.state import Machine
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.numerics import Operation, operation
 
 CLAMP = "clamp"
 OMOD = ("mul", "div")
@@ -36,14 +37,14 @@ def overflow(instruction: Instruction, context: Context, kind: str) -> str:
     return ".satfinite" if kind == "fp16" and clamps_overflow(context, instruction) else ""
 
 
-def saturation(instruction: Instruction, context: Context, kind: str) -> str:
-    """The operation that the modifier clamp is, on a result of that format; "" where it is not there."""
+def saturation(instruction: Instruction, context: Context, kind: str) -> Operation | None:
+    """The operation that the modifier clamp is, on a result of that format; None where it is not there."""
     if CLAMP not in form(instruction.opcode).modifiers:
-        return ""
+        return None
     nan = "" if mode_of(context.kernel).clamps_nan else ".nan"
-    return f"saturate{nan}.{kind}@{context.arch.name}"
+    return operation(f"saturate{nan}.{kind}@{context.arch.name}")
 
 
-def saturated(machine: Machine, name: str, value: Value, bits: int) -> Value:
+def saturated(machine: Machine, clamp: Operation | None, value: Value) -> Value:
     """A result after `saturation`."""
-    return machine.domain.floating(name, [value], bits) if name else value
+    return value if clamp is None else machine.domain.floating(clamp, [value])

@@ -14,22 +14,24 @@ from bitwise_amd_gfx942.modes import flushes, mode_of, rounding_of
 from bitwise_amd_gfx942.opcodes.acting import vector
 from bitwise_amd_gfx942.opcodes.constants import BITS, pattern
 from bitwise_amd_gfx942.opcodes.conversion import rounded
-from bitwise_amd_gfx942.opcodes.floating import extreme, named, of_name, operation
+from bitwise_amd_gfx942.opcodes.floating import computing, extreme, in_mode, perform
 from bitwise_amd_gfx942.opcodes.forms import Form, Table, check_modifiers, flags, form
 from bitwise_amd_gfx942.opcodes.lanewise import Compute, integer
 from bitwise_amd_gfx942.opcodes.outputs import CLAMP, saturated, saturation
 from bitwise_amd_gfx942.opcodes.sources import Reader, changed_sign, half_writer, reader, writer
-from bitwise_amd_gfx942.opcodes.vector_integers import by_low_bits, of_two, saturating
-from bitwise_core.asm import Immediate, Instruction, Modified, Operand
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.pieces import concat, cut
-from bitwise_core.machine.state import Machine, Step, literal
-from bitwise_core.machine.terms import TermDomain
+from bitwise_amd_gfx942.opcodes.vector_integers import by_low_bits, of_two
+from bitwise_core.assembly.module import Immediate, Instruction, Modified, Operand
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
+from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.values.packing import concat, extract
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.numerics import operation
 
 TABLE = Table()
 
+_WIDEN = operation("convert.fp32.fp16")
 _LISTS = ("op_sel", "op_sel_hi", "neg_lo", "neg_hi")
 
 
@@ -81,11 +83,11 @@ def _half(operand: Operand, kind: str, high: bool, instruction: Instruction) -> 
         return lambda machine: constant
     whole = reader(operand, f"b{2 * bits}", instruction)
     low = bits if high else 0
-    return lambda machine: cut(whole(machine), low, bits)
+    return lambda machine: extract(whole(machine), low, bits)
 
 
 def _negated(read: Reader, kind: str, bits: int) -> Reader:
-    return lambda machine: changed_sign(machine, f"neg.{kind}", read(machine), bits)
+    return lambda machine: changed_sign(machine, operation(f"neg.{kind}"), read(machine))
 
 
 @vector(
@@ -98,11 +100,11 @@ def arithmetic(instruction: Instruction, context: Context) -> Step:
     """Two sums, products or fmas."""
     _, _, verb, kind = form(instruction.opcode).name.split("_")
     core = {"f16": "fp16", "f32": "fp32"}[kind]
-    result = of_name(named(verb, core, instruction, context), BITS[core])
+    result = computing(in_mode(verb, core, instruction, context))
     clamp = saturation(instruction, context, core)
 
     def compute(machine: Machine, *values: Value) -> Value:
-        return saturated(machine, clamp, result(machine, *values), BITS[core])
+        return saturated(machine, clamp, result(machine, *values))
 
     return packed(instruction, core, 3 if verb == "fma" else 2, compute, CLAMP)
 
@@ -122,11 +124,11 @@ def extremum(instruction: Instruction, context: Context) -> Step:
 
 
 _INTEGERS: Mapping[str, Compute] = {
-    "v_pk_add_u16": integer("add.b16", 16, np.add, gathers=True),
-    "v_pk_add_i16": integer("add.b16", 16, np.add, gathers=True),
-    "v_pk_sub_u16": integer("sub.b16", 16, np.subtract),
-    "v_pk_sub_i16": integer("sub.b16", 16, np.subtract),
-    "v_pk_mul_lo_u16": integer("mul.b16", 16, np.multiply, gathers=True),
+    "v_pk_add_u16": integer("add.b16"),
+    "v_pk_add_i16": integer("add.b16"),
+    "v_pk_sub_u16": integer("sub.b16"),
+    "v_pk_sub_i16": integer("sub.b16"),
+    "v_pk_mul_lo_u16": integer("mul.b16"),
     **{
         f"v_pk_{verb}_{letter}16": of_two(verb, f"{core}16")
         for verb in ("min", "max")
@@ -135,9 +137,7 @@ _INTEGERS: Mapping[str, Compute] = {
 }
 
 
-_SATURATING: Mapping[str, Compute] = {
-    f"v_pk_{verb}_u16": integer(f"{verb}.sat.u16", 16, saturating(verb)) for verb in ("add", "sub")
-}
+_SATURATING: Mapping[str, Compute] = {f"v_pk_{verb}_u16": integer(f"{verb}sat.u16") for verb in ("add", "sub")}
 
 
 def _shift(root: str, is_signed: bool) -> Compute:
@@ -212,14 +212,14 @@ def _mixed(operand: Operand, half: bool, high: bool, instruction: Instruction) -
         low = 16 if high else 0
 
         def narrow(machine: Machine) -> Value:
-            return cut(whole(machine), low, 16)
+            return extract(whole(machine), low, 16)
 
-    names = [f"{change}.fp32" for change in changes]
+    signs = [operation(f"{change}.fp32") for change in changes]
 
     def read(machine: Machine) -> Value:
-        value = operation(machine, "convert.fp32.fp16", [narrow(machine)], 32)
-        for name in names:
-            value = changed_sign(machine, name, value, 32)
+        value = perform(machine, _WIDEN, [narrow(machine)])
+        for sign in signs:
+            value = changed_sign(machine, sign, value)
         return value
 
     return read
@@ -237,9 +237,10 @@ def fused_mixed(instruction: Instruction, context: Context) -> Step:
     for kind in ("fp16", "fp32"):
         if flushes(mode, kind, instruction):
             raise UnknownInstruction(instruction, "flushes subnormal numbers, which is not modelled")
-    name = f"fma.{rounding_of(mode, 'fp32', instruction)}.fp32"
+    rounding = rounding_of(mode, "fp32", instruction)
+    fused, multiplied = operation(f"fma.{rounding}.fp32"), operation(f"mul.{rounding}.fp32")
     narrow = None if found.name == "v_fma_mix_f32" else rounded("fp16", "fp32", instruction, context)
-    clamp, bits = saturation(instruction, context, "fp32" if narrow is None else "fp16"), 32 if narrow is None else 16
+    clamp = saturation(instruction, context, "fp32" if narrow is None else "fp16")
     write: Callable[[Machine, Value], None] = (
         writer(target, 32, instruction)
         if narrow is None
@@ -248,13 +249,13 @@ def fused_mixed(instruction: Instruction, context: Context) -> Step:
 
     def step(machine: Machine) -> None:
         values = [each(machine) for each in readers]
-        result = operation(machine, name, values, 32)
+        result = perform(machine, fused, values)
         if narrow is not None:
-            result = operation(machine, narrow, [result], 16)
+            result = perform(machine, narrow, [result])
             domain, addend = machine.domain, values[2]
             if isinstance(domain, TermDomain) and isinstance(addend, np.ndarray) and not addend.any():
-                product = operation(machine, name.replace("fma.", "mul.", 1), values[:2], 32)
-                domain.but_for_zeros(result, operation(machine, narrow, [product], 16))
-        write(machine, saturated(machine, clamp, result, bits))
+                product = perform(machine, multiplied, values[:2])
+                domain.but_for_zeros(result, perform(machine, narrow, [product]))
+        write(machine, saturated(machine, clamp, result))
 
     return step

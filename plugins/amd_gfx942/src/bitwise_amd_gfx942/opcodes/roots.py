@@ -16,10 +16,14 @@ import numpy as np
 
 from bitwise_amd_gfx942.opcodes.classes import of_class
 from bitwise_amd_gfx942.opcodes.roundings import same_value
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.lanes import Lanes, Value
-from bitwise_core.machine.state import Machine, literal
+from bitwise_core.execution.machine import Machine, literal
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
+from bitwise_core.numerics import operation
 
+_FMA, _MULTIPLY, _NEGATE, _ROOT = (
+    operation(name) for name in ("fma.rn.fp32", "mul.rn.fp32", "neg.fp32", "sqrt.rn.fp32")
+)
 _REMEMBERED = 1024
 _LEAST, _MOST = 0x0F800000, 0x7F7FFFFF
 """2^-96, and the largest number."""
@@ -28,11 +32,10 @@ _CLASSES = (0x260, 0x240, 0x220, 0x200)
 """+infinity and those zeros that may be, as v_cmp_class counts classes."""
 
 
-def note_large(machine: Machine, name: str, values: Sequence[Value], result: Value) -> None:
+def note_large(machine: Machine, verb: str, values: Sequence[Value], result: Value) -> None:
     """Remembers a result that cannot be a number below 2^-96: a sum of what is not negative with a larger number."""
-    if machine.domain.name != "terms" or not isinstance(result, Lanes):
+    if machine.domain.name != "terms" or not isinstance(result, SymbolicVector):
         return
-    verb = name.split(".")[0]
     *others, last = values
     if verb != "fma" and not isinstance(last, np.ndarray):
         others, last = [last], values[0]
@@ -54,30 +57,32 @@ def note_large(machine: Machine, name: str, values: Sequence[Value], result: Val
 def _not_negative(value: Value) -> bool:
     if isinstance(value, np.ndarray):
         return bool((value <= np.uint32(0x7F800000)).all())
-    return isinstance(value, Lanes) and bool(np.all(L.has(value, L.NOT_NEGATIVE)))
+    return isinstance(value, SymbolicVector) and bool(np.all(L.has_flag(value, L.NOT_NEGATIVE)))
 
 
 def chosen_root(machine: Machine, predicate: Value, if_true: Value, if_false: Value, arch: str) -> Value | None:
     """The square root of `if_true` where the choice ends such a sequence, None for any other."""
-    if machine.extra.get("from 2^-96 on", {}).get(id(if_true)) is not if_true or not isinstance(if_false, Lanes):
+    if machine.extra.get("from 2^-96 on", {}).get(id(if_true)) is not if_true or not isinstance(
+        if_false, SymbolicVector
+    ):
         return None
     domain, x = machine.domain, if_true
     if not any(same_value(predicate, of_class(machine, "fp32", x, literal(each, 32))) for each in _CLASSES):
         return None
 
     def fused(left: Value, right: Value, addend: Value) -> Value:
-        return domain.floating("fma.rn.fp32", [left, right, addend], 32)
+        return domain.floating(_FMA, [left, right, addend])
 
     def negative(value: Value) -> Value:
-        return domain.floating("neg.fp32", [value], 32)
+        return domain.floating(_NEGATE, [value])
 
     half = literal(_HALF, 32)
-    reciprocal = domain.floating(f"rsqrt.approx.fp32@{arch}", [x], 32)
-    root, middle = (domain.floating("mul.rn.fp32", [each, reciprocal], 32) for each in (x, half))
+    reciprocal = domain.floating(operation(f"rsqrt.approx.fp32@{arch}"), [x])
+    root, middle = (domain.floating(_MULTIPLY, [each, reciprocal]) for each in (x, half))
     error = fused(negative(middle), root, half)
     root, middle = fused(root, error, root), fused(middle, error, middle)
     root = fused(fused(negative(root), root, x), middle, root)
     if not same_value(root, if_false):
         return None
-    found = domain.floating("sqrt.rn.fp32", [x], 32)
-    return L.flagged(found, L.QUIET) if isinstance(found, Lanes) else found
+    found = domain.floating(_ROOT, [x])
+    return L.with_flags(found, L.QUIET) if isinstance(found, SymbolicVector) else found

@@ -12,14 +12,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.lane_hash import full_hash
-from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
-from bitwise_core.machine.logic import combine
-from bitwise_core.machine.pieces import as_lanes, concat, cut
-from bitwise_core.machine.shifts import shifted
-from bitwise_core.machine.state import Machine, literal
-from bitwise_core.machine.steps import apply_integer
+from bitwise_core.execution.machine import Machine, literal
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.logic import combine
+from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
+from bitwise_core.execution.values.shifts import shifted
+from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
+from bitwise_core.execution.values.term_hash import full_hash
+from bitwise_core.numerics import operation
 
 _REMEMBERED, _LOOKED_AT = 1024, 8
 _NAN, _BF16_NAN = 0x7FC00000, 0x7FFF
@@ -32,9 +33,9 @@ def same_value(left: Value, right: Value, mask: Array | None = None) -> bool:
         return True
     if isinstance(left, np.ndarray) or isinstance(right, np.ndarray) or L.width(left) != L.width(right):
         return False
-    if L.other_form(left) is not None or L.other_form(right) is not None:
+    if L.lazy_integers(left) is not None or L.lazy_integers(right) is not None:
         return False
-    one, other = full_hash(as_lanes(left)), full_hash(as_lanes(right))
+    one, other = full_hash(as_symbolic_vector(left)), full_hash(as_symbolic_vector(right))
     if mask is None:
         return one.shape == other.shape and bool((one == other).all())
     same = (one == other).all(axis=0)
@@ -64,29 +65,29 @@ def _rounding(machine: Machine, value: Value) -> Value:
     """The high half of x + (bit 16 of x) + 0x7fff."""
     total = value
     for each in (_lowest_kept(machine, value), literal(0x7FFF, 32)):
-        total = apply_integer(machine, "add.b32", [total, each], 32, np.add, gathers=True)
-    return cut(total, 16, 16)
+        total = apply_integer(machine, operation("add.b32"), [total, each])
+    return extract(total, 16, 16)
 
 
 def rounding_sum(machine: Machine, total: Value, value: Value, bit: Value, constant: Value) -> Value:
     """`total`, the sum of the others, its high half as a rounding where they are a number x, its bit 16 and 0x7fff."""
-    if machine.domain.name != "terms" or isinstance(total, np.ndarray) or L.other_form(total) is not None:
+    if machine.domain.name != "terms" or isinstance(total, np.ndarray) or L.lazy_integers(total) is not None:
         return total
     if not isinstance(constant, np.ndarray) or not (constant == np.uint32(0x7FFF)).all():
         return total
     for x, kept in ((value, bit), (bit, value)):
         if _is_number(machine, x) and same_value(_lowest_kept(machine, x), kept, machine.mask):
-            return concat([cut(total, 0, 16), _as_bf16(machine, x)])
+            return concat([extract(total, 0, 16), _as_bf16(machine, x)])
     return total
 
 
 def _as_bf16(machine: Machine, value: Value) -> Value:
-    return _quiet(machine.domain.floating("convert.rn.bf16.fp32", [value], 16))
+    return _quiet(machine.domain.floating(operation("convert.rn.bf16.fp32"), [value]))
 
 
 def _quiet(value: Value) -> Value:
     """The value of an operation: no signalling NaN, and the bits of a NaN are not those of another machine's."""
-    return L.flagged(value, L.QUIET | L.LOOSE) if isinstance(value, Lanes) else value
+    return L.with_flags(value, L.QUIET | L.MODULO_NAN_PAYLOAD) if isinstance(value, SymbolicVector) else value
 
 
 def between_bounds(values: Sequence[Value]) -> tuple[Value, Value, Value] | None:
@@ -127,7 +128,7 @@ def _noted(machine: Machine, predicate: Value) -> tuple[str, tuple[Value, Value]
     found, mask = known.get(id(predicate)), machine.mask
     if found is not None and found[0] is predicate and _within(mask, found[4]):
         return found[1], found[2], found[3]
-    if mask is None or not isinstance(predicate, Lanes):
+    if mask is None or not isinstance(predicate, SymbolicVector):
         return None
     for earlier, kind, values, negated, where in list(known.values())[: -_LOOKED_AT - 1 : -1]:
         if _within(mask, where) and same_value(earlier, predicate, mask):
@@ -164,13 +165,13 @@ def chosen_number(machine: Machine, predicate: Value, if_true: Value, if_false: 
     constant = _one_number(machine, if_false)
     if kind != "fp32" or constant is None:
         return None
-    if isinstance(if_true, Pieces):
+    if isinstance(if_true, PackedVector):
         return _chosen_half(machine, left, if_true, constant) if same_value(left, right, machine.mask) else None
-    if not isinstance(if_true, Lanes) or constant != _NAN:
+    if not isinstance(if_true, SymbolicVector) or constant != _NAN:
         return None
     for verb in ("max", "min"):
-        if same_value(machine.domain.floating(f"{verb}.fp32", [left, right], 32), if_true, machine.mask):
-            return _quiet(machine.domain.floating(f"{verb}.nan.fp32", [left, right], 32))
+        if same_value(machine.domain.floating(operation(f"{verb}.fp32"), [left, right]), if_true, machine.mask):
+            return _quiet(machine.domain.floating(operation(f"{verb}.nan.fp32"), [left, right]))
     return _extreme_of_tested(machine, if_true, (left, right))
 
 
@@ -179,20 +180,20 @@ def _extreme_of_tested(machine: Machine, value: Value, tested: tuple[Value, Valu
     found = machine.extra.get("extremes", {}).get(id(value))
     if found is None or found[0] is not value:
         return None
-    _, name, *values = found
+    _, verb, *values = found
     alike = [[same_value(each, other, machine.mask) for other in tested] for each in values]
     told = all(any(row) or _known_number(each) for row, each in zip(alike, values, strict=True))
     if not told or not all(any(row[place] for row in alike) for place in range(len(tested))):
         return None
-    return _quiet(machine.domain.floating(name.replace(".", ".nan.", 1), values, 32))
+    return _quiet(machine.domain.floating(operation(f"{verb}.nan.fp32"), values))
 
 
-def note_extreme(machine: Machine, name: str, values: Sequence[Value], result: Value) -> None:
-    """Remembers of what a result is the maximum or minimum, and whether it is no NaN."""
+def note_extreme(machine: Machine, verb: str, values: Sequence[Value], result: Value) -> None:
+    """Remembers of which fp32 a result is the extreme (max or min), and whether it is no NaN."""
     known = machine.extra.setdefault("extremes", {})
     if len(known) > _REMEMBERED:
         known.clear()
-    known[id(result)] = (result, name, *values)
+    known[id(result)] = (result, verb, *values)
     if any(_known_number(each) for each in values):
         note_number(machine, result)
 
@@ -204,12 +205,12 @@ def _known_number(value: Value) -> bool:
 
 def _is_zero(value: Value, mask: Array | None) -> bool:
     """Whether a value is known to be 0 in every lane (of `mask`)."""
-    zero = L.holds(as_lanes(value), 0)
+    zero = L.equals_constant(as_symbolic_vector(value), 0)
     return bool(np.all(zero if mask is None else zero | ~mask))
 
 
-def _chosen_half(machine: Machine, value: Value, pieces: Pieces, constant: int) -> Value | None:
-    halves = [cut(pieces, low, 16) for low in (0, 16)]
+def _chosen_half(machine: Machine, value: Value, pieces: PackedVector, constant: int) -> Value | None:
+    halves = [extract(pieces, low, 16) for low in (0, 16)]
     for place, half in enumerate(halves):
         other = halves[1 - place]
         nan, rest = constant >> 16 * place & 0xFFFF, constant >> 16 * (1 - place) & 0xFFFF

@@ -5,8 +5,6 @@ Source: AMD Instinct MI300 ISA, "Scalar ALU operations" and "Program control: th
 
 from __future__ import annotations
 
-import numpy as np
-
 from bitwise_amd_gfx942.flow import condition_lives_after
 from bitwise_amd_gfx942.opcodes.constants import pattern
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
@@ -27,13 +25,14 @@ from bitwise_amd_gfx942.registers import (
     write_set,
 )
 from bitwise_amd_gfx942.sets import logic, other_set
-from bitwise_core.asm import Immediate, Instruction, Operand, Register, Vector
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, InstructionInfo
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.logic import combine
-from bitwise_core.machine.state import Machine, Step, literal
-from bitwise_core.machine.steps import apply_integer
+from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register, Vector
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, InstructionInfo
+from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.logic import combine
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.numerics import operation
 
 TABLE = Table()
 
@@ -51,7 +50,7 @@ def _numbers(machine: Machine, verb: str, left: Value, right: Value, bits: int) 
 
 
 def _complement(machine: Machine, value: Value, bits: int) -> Value:
-    return apply_integer(machine, f"not.b{bits}", [value], bits, np.bitwise_not)
+    return apply_integer(machine, operation(f"not.b{bits}"), [value])
 
 
 @TABLE.opcode(*(f"s_{verb}_b32" for verb in _VERBS), operands=implicit(DESTINATION_FIRST, writes=CONDITION_CODE))

@@ -11,14 +11,14 @@ from bitwise_amd_gfx942.opcodes.bases import base_of
 from bitwise_amd_gfx942.opcodes.flat import plus, unsigned
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, number
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
-from bitwise_core.asm import Immediate, Instruction, Modified
-from bitwise_core.machine.access import aligned, load_global
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.pieces import concat
-from bitwise_core.machine.state import Machine, Step, literal
+from bitwise_core.assembly.module import Immediate, Instruction, Modified
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
+from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.memory.access import aligned, load_global
+from bitwise_core.execution.values.packing import concat
+from bitwise_core.execution.values.symbolic_vector import Array, Value
 
 TABLE = Table()
 
@@ -32,7 +32,7 @@ _COUNTS = {"": 1, "x2": 2, "x3": 3, "x4": 4, "x8": 8, "x16": 16}
 
 
 def argument_words(machine: Machine, address: Array, count: int, line: int) -> list[Value] | None:
-    """Words of the segment of arguments, or None where the address lies elsewhere.  Raises Unreadable past its end."""
+    """Words of the segment of arguments, or None where the address lies elsewhere.  Raises Unsupported past its end."""
     if address.size > 1:
         shape = np.broadcast_shapes(address.shape, (1, 1) if machine.mask is None else machine.mask.shape)
         lanes = np.broadcast_to(address, shape)
@@ -45,7 +45,7 @@ def argument_words(machine: Machine, address: Array, count: int, line: int) -> l
     if not 0 <= place < 1 << 16:
         return None
     if place % 4 or place // 4 + count > len(words):
-        raise Unreadable("the kernel's arguments are read past their end", line)
+        raise Unsupported("the kernel's arguments are read past their end", line)
     return words[place // 4 : place // 4 + count]
 
 
@@ -91,11 +91,11 @@ def _gathered(machine: Machine, place: Value, fixed: int, count: int, line: int)
     """Words at an address that depends on data.
 
     The lowest two bits of an address are not looked at: it must be a multiple of 4, or a load of another kind would
-    read something else there.  Raises Unreadable where that cannot be told, or not in which buffer it lies.
+    read something else there.  Raises Unsupported where that cannot be told, or not in which buffer it lies.
     """
     base = base_of(machine, place)
     if base is None or base.unit % 4 or fixed % 4:
-        raise Unreadable("memory is read for a whole wave at an address that depends on data", line)
+        raise Unsupported("memory is read for a whole wave at an address that depends on data", line)
     return [
         machine.memory.gather(
             plus(machine, place, literal(fixed + 4 * index, 64)) if fixed + 4 * index else place,

@@ -10,24 +10,25 @@ import numpy as np
 from bitwise_amd_gfx942.candidates import Candidates, applied
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.implicit import CONDITION_CODE, implicit
-from bitwise_amd_gfx942.opcodes.scalar_integers import condition_code, overflow_of_sum
+from bitwise_amd_gfx942.opcodes.scalar_integers import condition_code
 from bitwise_amd_gfx942.opcodes.scalar_values import decided, integer, scalar
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
 from bitwise_amd_gfx942.registers import write_scc
-from bitwise_core.asm import Immediate, Instruction
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.comparisons import compare_as_integers
-from bitwise_core.machine.instruction_info import (
+from bitwise_core.assembly.module import Immediate, Instruction
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.instruction_info import (
     DESTINATION_FIRST,
     NO_DESTINATION,
     UPDATED_FIRST,
     Effect,
     InstructionInfo,
 )
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.pieces import choose, cut
-from bitwise_core.machine.state import Machine, Step, literal
-from bitwise_core.machine.steps import apply_integer
+from bitwise_core.execution.machine import Machine, Step, invert, literal
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.comparisons import compare_as_integers
+from bitwise_core.execution.values.packing import blend_values, extract
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.numerics import operation
 
 TABLE = Table()
 
@@ -82,19 +83,14 @@ def compare_bit(instruction: Instruction, context: Context) -> Step:
         reader(each, kind, instruction) for each, kind in zip(instruction.operands, (f"b{bits}", "b32"), strict=True)
     ]
 
-    def evaluate(a: Array, place: Array) -> Array:
-        found: Array = (
-            (a >> (place.astype(a.dtype) & a.dtype.type(8 * a.dtype.itemsize - 1))) & a.dtype.type(1) != 0
-        ) == wanted
-        return found
-
     def step(machine: Machine) -> None:
         value, place = (each(machine) for each in readers)
         size = bits
         if not isinstance(value, np.ndarray) and isinstance(place, np.ndarray) and place.size == 1:
             low = int(place.flat[0]) % bits & ~7  # one byte decides: what lies beside it does not matter
-            value, place, size = cut(value, low, 8), literal(int(place.flat[0]) & 7, 32), 8
-        write_scc(machine, apply_integer(machine, f"bit is {int(wanted)}.b{size}", [value, place], 1, evaluate))
+            value, place, size = extract(value, low, 8), literal(int(place.flat[0]) & 7, 32), 8
+        found = apply_integer(machine, operation(f"bittest.b{size}"), [value, place])
+        write_scc(machine, found if wanted else invert(machine.domain, found))
 
     return step
 
@@ -129,9 +125,9 @@ def constants(instruction: Instruction, context: Context) -> Step:
     wider = (destination, destination, source)
     moved = Instruction(instruction.opcode, wider, None, instruction.line, instruction.source)
     if name == "s_mulk_i32":
-        return scalar(moved, context, ("b32", "b32"), 32, integer("mul.b32", 32, np.multiply, gathers=True))
-    condition = decided("overflow of a sum.b32", overflow_of_sum)
-    return scalar(moved, context, ("b32", "b32"), 32, integer("add.b32", 32, np.add, gathers=True), condition)
+        return scalar(moved, context, ("b32", "b32"), 32, integer("mul.b32"))
+    condition = decided("addoverflow.s32")
+    return scalar(moved, context, ("b32", "b32"), 32, integer("add.b32"), condition)
 
 
 @TABLE.opcode("s_cselect_b32", "s_cmov_b32", operands=choice_info)
@@ -169,4 +165,4 @@ def chosen(machine: Machine, predicate: Value, if_true: Value, if_false: Value) 
         if followed is not None:
             return followed
         return machine.domain.select(predicate, if_true, if_false)
-    return choose(known, if_true, if_false)
+    return blend_values(known, if_true, if_false)

@@ -10,14 +10,15 @@ from bitwise_amd_gfx942.flow import condition_lives_after
 from bitwise_amd_gfx942.opcodes.forms import check_modifiers
 from bitwise_amd_gfx942.opcodes.sources import is_vector, reader, writer
 from bitwise_amd_gfx942.registers import of_wave, per_wave, write_scc
-from bitwise_core.asm import Instruction
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.comparisons import compare_as_integers
-from bitwise_core.machine.lanes import Array, Lanes, Value, width
-from bitwise_core.machine.logic import combine
-from bitwise_core.machine.pieces import take_threads
-from bitwise_core.machine.state import Machine, Step, literal
-from bitwise_core.machine.steps import apply_integer
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.comparisons import compare_as_integers
+from bitwise_core.execution.values.logic import combine
+from bitwise_core.execution.values.packing import take_threads
+from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value, width
+from bitwise_core.numerics import operation
 
 Condition = Callable[..., Value]
 """The condition code after an instruction, of the machine, its result and its sources."""
@@ -56,11 +57,12 @@ def scalar(
     return step
 
 
-def integer(name: str, bits: int, evaluate: Callable[..., Array], *, gathers: bool = False) -> Callable[..., Value]:
-    """An integer operation on known numbers, or its term."""
+def integer(name: str) -> Callable[..., Value]:
+    """An operation on integers by its name: on known numbers, or its term."""
+    meaning = operation(name)
 
     def compute(machine: Machine, *values: Value) -> Value:
-        return apply_integer(machine, name, values, bits, evaluate, gathers=gathers)
+        return apply_integer(machine, meaning, values)
 
     return compute
 
@@ -80,17 +82,18 @@ def compared(operator: str, kind: str) -> Condition:
     return condition
 
 
-def decided(name: str, evaluate: Callable[..., Array]) -> Condition:
-    """A condition that is a function of the sources' numbers."""
+def decided(name: str) -> Condition:
+    """A condition that is an operation on the sources."""
+    meaning = operation(name)
 
     def condition(machine: Machine, result: Value, *sources: Value) -> Value:
-        return apply_integer(machine, name, sources, 1, evaluate)
+        return apply_integer(machine, meaning, sources)
 
     return condition
 
 
 def some_lane(machine: Machine, lanes: Value) -> Value:
-    """Whether a set of lanes has any of its wave's.  Raises Unreadable where that cannot be told."""
+    """Whether a set of lanes has any of its wave's.  Raises Unsupported where that cannot be told."""
     if isinstance(lanes, np.ndarray):
         if lanes.shape[1] == 1:
             return lanes
@@ -110,7 +113,7 @@ def some_lane(machine: Machine, lanes: Value) -> Value:
 def _one_for_all(lanes: Value) -> bool:
     """Whether a predicate is one for all lanes."""
     return (
-        isinstance(lanes, Lanes)
+        isinstance(lanes, SymbolicVector)
         and lanes.words.shape[2] == 1
-        and (isinstance(lanes.meta, int) or lanes.meta.shape[1] == 1)
+        and (isinstance(lanes.flags, int) or lanes.flags.shape[1] == 1)
     )

@@ -8,18 +8,19 @@ from __future__ import annotations
 import re
 
 from bitwise_amd_gfx942.opcodes.acting import vector
-from bitwise_amd_gfx942.opcodes.flat import CACHE, wide_reader
+from bitwise_amd_gfx942.opcodes.flat import CACHE, unsigned, wide_reader
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, offset_of
 from bitwise_amd_gfx942.opcodes.sources import Reader, reader, writer
-from bitwise_core.asm import Instruction, Operand, Symbol
-from bitwise_core.machine import local_memory
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.pieces import concat, cut
-from bitwise_core.machine.state import Machine, Step, literal
-from bitwise_core.machine.steps import apply_integer
+from bitwise_core.assembly.module import Instruction, Operand, Symbol
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
+from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.memory import local_memory
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.packing import concat, extract
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.numerics import operation
 
 TABLE = Table()
 
@@ -34,14 +35,10 @@ def place_reader(instruction: Instruction, address: Operand, base: Operand) -> R
     offset = literal(local_memory.LOCAL_BASE + fixed, 64)
     given = [reader(each, "b32", instruction) for each in (address, base) if each != _OFF]
 
-    def add(a: Array, b: Array) -> Array:
-        total: Array = a + b.astype(a.dtype)
-        return total
-
     def read(machine: Machine) -> Value:
         place: Value = offset
         for each in given:
-            place = apply_integer(machine, "add.b64.b32", [place, each(machine)], 64, add)
+            place = apply_integer(machine, operation("add.b64"), [place, unsigned(each(machine))])
         return place
 
     return read
@@ -81,8 +78,8 @@ def store(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         place = machine.known(where(machine))
         if place is None:
-            raise Unreadable("a lane's own memory is written at a place that depends on data", line)
+            raise Unsupported("a lane's own memory is written at a place that depends on data", line)
         value = value_of(machine)
-        local_memory.store(machine, place, [cut(value, 32 * each, 32) for each in range(count)], 32, line)
+        local_memory.store(machine, place, [extract(value, 32 * each, 32) for each in range(count)], 32, line)
 
     return step

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from bitwise_amd_gfx942.opcodes.constants import BITS
 from bitwise_amd_gfx942.opcodes.forms import check_modifiers
 from bitwise_amd_gfx942.opcodes.sources import Reader, Writer, changed_sign, reader, word_reader, writer
-from bitwise_core.asm import Instruction, Modified, Operand, Register
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.arch import UnknownInstruction
-from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
-from bitwise_core.machine.pieces import as_lanes, concat, cut
-from bitwise_core.machine.state import Machine, Step, literal
-from bitwise_core.machine.steps import apply_integer
+from bitwise_core.assembly.module import Instruction, Modified, Operand, Register
+from bitwise_core.execution.architecture import UnknownInstruction
+from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
+from bitwise_core.execution.values.symbolic_vector import PackedVector, SymbolicVector, Value
+from bitwise_core.numerics import operation
 
 MODIFIERS = ("dst_sel", "dst_unused", "src0_sel", "src1_sel")
 
@@ -39,7 +39,7 @@ def part_reader(operand: Operand, selector: str, kind: str, instruction: Instruc
     if bits > 32 or (kind.startswith("fp") and size != bits and selector != "DWORD"):
         raise UnknownInstruction(instruction, f"selects {selector} of a source of {bits} bits, which is not modelled")
     signs = "sext" in changes
-    floats = [f"{change}.{kind}" for change in changes if change != "sext"]
+    floats = [operation(f"{change}.{kind}") for change in changes if change != "sext"]
     if floats and not kind.startswith("fp"):
         raise UnknownInstruction(instruction, f"changes an operand by {changes[-1]}, which is not modelled")
     whole = word_reader(operand.name, instruction) if isinstance(operand, Register) else None
@@ -49,11 +49,11 @@ def part_reader(operand: Operand, selector: str, kind: str, instruction: Instruc
         whole = reader(operand, "b32", instruction)
 
     def read(machine: Machine) -> Value:
-        value = cut(whole(machine), low, min(size, bits))
+        value = extract(whole(machine), low, min(size, bits))
         if size < bits:
             value = widened(machine, value, size, bits, signs)
-        for name in floats:
-            value = changed_sign(machine, name, value, bits)
+        for sign in floats:
+            value = changed_sign(machine, sign, value)
         return value
 
     return read
@@ -65,19 +65,15 @@ def widened(machine: Machine, value: Value, size: int, bits: int, signs: bool) -
         zeros = {8: [8], 16: [16], 24: [8, 16]}[bits - size]
         return concat([value, *(literal(0, each) for each in zeros)])
 
-    def evaluate(a: Array) -> Array:
-        wide: Array = a.view(f"int{size}").astype(f"int{bits}").view(L.UNSIGNED[bits])
-        return wide
-
-    return apply_integer(machine, f"convert.s{bits}.s{size}", [value], bits, evaluate)
+    return apply_integer(machine, operation(f"convert.b{bits}.s{size}"), [value])
 
 
 def widened_half(machine: Machine, value: Value) -> Value:
     """16 bits as 32 with its sign, kept as two halves: so compilers move one of two numbers, and cut it off again."""
     wide = widened(machine, value, 16, 32, True)
-    if not isinstance(value, Lanes) or not isinstance(wide, Lanes):
+    if not isinstance(value, SymbolicVector) or not isinstance(wide, SymbolicVector):
         return wide
-    row = Pieces((value, as_lanes(cut(wide, 16, 16))))
+    row = PackedVector((value, as_symbolic_vector(extract(wide, 16, 16))))
     row.joined = wide
     return row
 
@@ -100,11 +96,11 @@ def part_writer(operand: Operand, selector: str, unused: str, out: int, instruct
         place = 0
         while place < 32:
             if place == low:
-                parts.append(cut(value, 0, size))
+                parts.append(extract(value, 0, size))
                 place += size
                 continue
             step = 16 if place % 16 == 0 and not place <= low < place + 16 else 8
-            parts.append(cut(kept, place, step))
+            parts.append(extract(kept, place, step))
             place += step
         write(machine, concat(parts))
 

@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.state import Machine, invert
+from bitwise_core.execution.machine import Machine, invert
+from bitwise_core.execution.values.symbolic_vector import Array, Value
 
 _REMEMBERED = 4096
 

@@ -16,14 +16,14 @@ from bitwise_amd_gfx942.opcodes.flat import wide_reader
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form, offset_of
 from bitwise_amd_gfx942.opcodes.selected_parts import widened
 from bitwise_amd_gfx942.opcodes.sources import half_writer, reader, writer
-from bitwise_core.asm import Instruction
-from bitwise_core.machine.access import read_shared, write_shared
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.pieces import concat, cut
-from bitwise_core.machine.state import Machine, Step
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.memory.access import read_shared, write_shared
+from bitwise_core.execution.values.packing import concat, extract
+from bitwise_core.execution.values.symbolic_vector import Array, Value
 
 TABLE = Table()
 
@@ -39,10 +39,10 @@ def in_order(machine: Machine) -> None:
 
 
 def address_of(machine: Machine, value: Value, offset: int, line: int) -> Array:
-    """The address with an offset, wrapped to 32 bits; it must be known.  Raises Unreadable."""
+    """The address with an offset, wrapped to 32 bits; it must be known.  Raises Unsupported."""
     known = machine.known(value)
     if known is None:
-        raise Unreadable("shared memory is accessed at an address that depends on data", line)
+        raise Unsupported("shared memory is accessed at an address that depends on data", line)
     return (known + np.uint32(offset)).astype(np.uint64)
 
 
@@ -59,9 +59,9 @@ def _write(machine: Machine, address: Array, value: Value, bits: int) -> None:
     parts, low = [], 0
     while low < bits:
         size = min(32, bits - low)
-        if bits - low >= 64 and is_one(cut(value, low, 64)):
+        if bits - low >= 64 and is_one(extract(value, low, 64)):
             size = 64
-        parts.append(cut(value, low, size))
+        parts.append(extract(value, low, size))
         low += size
     write_shared(machine, address, *parts)
 
@@ -155,7 +155,7 @@ def write_one(instruction: Instruction, context: Context) -> Step:
         in_order(machine)
         value = value_of(machine)
         address = address_of(machine, where(machine), offset, line)
-        _write(machine, address, cut(value, low, bits) if bits < 32 else value, bits)
+        _write(machine, address, extract(value, low, bits) if bits < 32 else value, bits)
 
     return step
 

@@ -9,13 +9,14 @@ import numpy as np
 
 from bitwise_amd_gfx942.opcodes.constants import BITS, pattern
 from bitwise_amd_gfx942.registers import in_active_lanes, read_word, set_key, write_word
-from bitwise_core.asm import Immediate, Instruction, Modified, Operand, Register, Vector
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.arch import UnknownInstruction
-from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
-from bitwise_core.machine.pieces import as_lanes, choose, concat, cut
-from bitwise_core.machine.state import Machine, literal
+from bitwise_core.assembly.module import Immediate, Instruction, Modified, Operand, Register, Vector
+from bitwise_core.execution.architecture import UnknownInstruction
+from bitwise_core.execution.machine import Machine, literal
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract
+from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
+from bitwise_core.execution.values.term_hash import poison
+from bitwise_core.numerics import Operation, operation
 
 Reader: TypeAlias = Callable[[Machine], Value]
 Writer: TypeAlias = Callable[[Machine, Value], None]
@@ -42,7 +43,7 @@ def word_reader(name: str, instruction: Instruction) -> Reader:
 
         def read(machine: Machine) -> Value:
             found = machine.registers.get(name)
-            if type(found) is Pieces:
+            if type(found) is PackedVector:
                 return _where_it_runs(machine, found)
             return poison(32) if found is None else found
 
@@ -56,21 +57,21 @@ _WRITERS: dict[tuple[Operand, int], Writer] = {}
 """Functions made for operands before: they hold nothing of the instruction that they were made for."""
 
 
-def _where_it_runs(machine: Machine, value: Pieces) -> Value:
+def _where_it_runs(machine: Machine, value: PackedVector) -> Value:
     """A register as one value, or as its parts, where it is so in every active lane; other lanes hold anything."""
     mask, whole = machine.mask, value.whole
     if whole is not None and (whole if mask is None else whole | ~mask).all():
-        return as_lanes(value)
+        return as_symbolic_vector(value)
     if mask is None or (whole is not None and (whole & mask).any()):
         return value
-    return Pieces(tuple(_part_where_it_runs(machine, part, mask) for part in value.parts))
+    return PackedVector(tuple(_part_where_it_runs(machine, part, mask) for part in value.parts))
 
 
-def _part_where_it_runs(machine: Machine, part: Array | Lanes, mask: Array) -> Array | Lanes:
-    if isinstance(part, Lanes) and L.known_where(part) is False:
+def _part_where_it_runs(machine: Machine, part: Array | SymbolicVector, mask: Array) -> Array | SymbolicVector:
+    if isinstance(part, SymbolicVector) and L.constant_mask(part) is False:
         return part
     found = in_active_lanes(machine, part, mask)
-    assert not isinstance(found, Pieces)
+    assert not isinstance(found, PackedVector)
     return found
 
 
@@ -99,7 +100,7 @@ def _reader(operand: Operand, kind: str, instruction: Instruction) -> Reader:
         if bits == 32:
             return whole
         if bits < 32:
-            return lambda machine: cut(whole(machine), 0, bits)
+            return lambda machine: extract(whole(machine), 0, bits)
         raise UnknownInstruction(instruction, f"takes {bits} bits and is given the register {operand.name}")
     if isinstance(operand, Vector):
         parts = [word_reader(each.name, instruction) for each in operand.items if isinstance(each, Register)]
@@ -119,45 +120,44 @@ def _in_acting_lanes(machine: Machine, value: Value) -> Value:
 
     What such a lane still has from before must not show in what the others store.
     """
-    if not isinstance(value, Pieces) or value.whole is None or machine.mask is None:
+    if not isinstance(value, PackedVector) or value.whole is None or machine.mask is None:
         return value
-    return value if (value.whole & machine.mask).any() else Pieces(value.parts)
+    return value if (value.whole & machine.mask).any() else PackedVector(value.parts)
 
 
 def _changed(inner: Reader, operand: Modified, kind: str, instruction: Instruction) -> Reader:
-    bits = BITS[kind]
     if not kind.startswith(("fp", "bf")) or not set(operand.changes) <= {"abs", "neg"}:
         raise UnknownInstruction(instruction, f"changes an operand by {operand.changes[-1]}, which is not modelled")
-    names = [f"{change}.{kind}" for change in operand.changes]
+    signs = [operation(f"{change}.{kind}") for change in operand.changes]
 
     def read(machine: Machine) -> Value:
         value = inner(machine)
-        for name in names:
-            value = changed_sign(machine, name, value, bits)
+        for sign in signs:
+            value = changed_sign(machine, sign, value)
         return value
 
     return read
 
 
-def _flipped(name: str, pattern: Array) -> Array:
+def _flipped(meaning: Operation, pattern: Array) -> Array:
     sign = pattern.dtype.type(1 << (8 * pattern.dtype.itemsize - 1))
-    found: Array = pattern ^ sign if name.startswith("neg") else pattern & ~sign
+    found: Array = pattern ^ sign if meaning.verb == "neg" else pattern & ~sign
     return found
 
 
-def changed_sign(machine: Machine, name: str, value: Value, bits: int) -> Value:
+def changed_sign(machine: Machine, meaning: Operation, value: Value) -> Value:
     """neg or abs, which change no more than the sign bit: of a signalling NaN comes one."""
     if isinstance(value, np.ndarray):
-        return _flipped(name, value)
-    followed = L.other_form(value)
+        return _flipped(meaning, value)
+    followed = L.lazy_integers(value)
     if followed is not None:
-        found: Value | None = followed.apply([value], lambda each: _flipped(name, each))
+        found: Value | None = followed.apply([value], lambda each: _flipped(meaning, each))
         if found is not None:
             return found
-    changed = machine.domain.floating(name, [value], bits)
-    if isinstance(changed, Lanes):
-        quiet = value.meta & L.QUIET if isinstance(value, Lanes) else 0
-        changed = L.flagged(L.bare(changed, L.QUIET), quiet)
+    changed = machine.domain.floating(meaning, [value])
+    if isinstance(changed, SymbolicVector):
+        quiet = value.flags & L.QUIET if isinstance(value, SymbolicVector) else 0
+        changed = L.with_flags(L.without_flags(changed, L.QUIET), quiet)
     return changed
 
 
@@ -190,7 +190,7 @@ def _writer(operand: Operand, bits: int, instruction: Instruction) -> Writer:
 
         def write(machine: Machine, value: Value) -> None:
             for index, part in enumerate(parts):
-                part(machine, cut(value, 32 * index, 32))
+                part(machine, extract(value, 32 * index, 32))
 
         return write
     raise UnknownInstruction(instruction, f"has a result of {bits} bits and is given {operand}")
@@ -199,7 +199,7 @@ def _writer(operand: Operand, bits: int, instruction: Instruction) -> Writer:
 def _write_plain(machine: Machine, name: str, value: Value) -> None:
     if machine.mask is not None:
         old = machine.registers.get(name)
-        value = choose(machine.mask, value, poison(32) if old is None else old)
+        value = blend_values(machine.mask, value, poison(32) if old is None else old)
     machine.registers[name] = value
 
 
@@ -215,7 +215,7 @@ def half_writer(operand: Operand, high: bool, instruction: Instruction, *, loads
     read = word_reader(name, instruction)
 
     def write(machine: Machine, value: Value) -> None:
-        kept: Value = poison(16, "the other half of a load") if loads else cut(read(machine), 0 if high else 16, 16)
+        kept: Value = poison(16, "the other half of a load") if loads else extract(read(machine), 0 if high else 16, 16)
         _write_plain(machine, name, concat([kept, value] if high else [value, kept]))
 
     return write

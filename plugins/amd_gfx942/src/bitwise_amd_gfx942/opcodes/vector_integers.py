@@ -5,8 +5,6 @@ Source: AMD Instinct MI300 ISA, "Vector ALU operations" (VOP1, VOP2, VOP3).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.acting import vector
@@ -15,38 +13,29 @@ from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.lanewise import Compute, integer, lanewise
 from bitwise_amd_gfx942.opcodes.roundings import rounding_sum
 from bitwise_amd_gfx942.opcodes.selected_parts import widened_half
-from bitwise_core.asm import Immediate, Instruction
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.machine.lanes import Array, Lanes, Pieces, Value
-from bitwise_core.machine.logic import combine
-from bitwise_core.machine.pieces import concat, cut
-from bitwise_core.machine.shifts import shifted
-from bitwise_core.machine.state import Machine, Step, literal
-from bitwise_core.machine.steps import apply_integer
+from bitwise_core.assembly.module import Immediate, Instruction
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
+from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.logic import combine
+from bitwise_core.execution.values.packing import concat, extract
+from bitwise_core.execution.values.shifts import shifted
+from bitwise_core.execution.values.symbolic_vector import PackedVector, SymbolicVector, Value
+from bitwise_core.numerics import operation
 
 TABLE = Table()
 
 
-def signed(array: Array) -> Array:
-    """The same bits as signed integers."""
-    kind: Array = array.view(f"int{8 * array.dtype.itemsize}")
-    return kind
-
-
 def total(machine: Machine, left: Value, right: Value, bits: int = 32) -> Value:
     """A sum that wraps."""
-    return apply_integer(machine, f"add.b{bits}", [left, right], bits, np.add, gathers=True)
+    return apply_integer(machine, operation(f"add.b{bits}"), [left, right])
 
 
 def product(machine: Machine, left: Value, right: Value, bits: int = 32) -> Value:
     """The low bits of a product."""
-    return apply_integer(machine, f"mul.b{bits}", [left, right], bits, np.multiply, gathers=True)
-
-
-def _difference(bits: int) -> Compute:
-    return integer(f"sub.b{bits}", bits, np.subtract)
+    return apply_integer(machine, operation(f"mul.b{bits}"), [left, right])
 
 
 def _reversed(compute: Compute) -> Compute:
@@ -65,24 +54,12 @@ def add(instruction: Instruction, context: Context) -> Step:
     if "clamp" in found.modifiers:
         if kind[0] != "u":
             raise UnknownInstruction(instruction, "saturates signed numbers, which is not modelled")
-        compute = integer(f"{verb.removesuffix('rev')}.sat.u{bits}", bits, saturating(verb))
+        compute = integer(f"{verb.removesuffix('rev')}sat.u{bits}")
     else:
-        compute = integer(f"add.b{bits}", bits, np.add, gathers=True) if verb == "add" else _difference(bits)
+        compute = integer(f"{verb.removesuffix('rev')}.b{bits}")
     if verb == "subrev":
         compute = _reversed(compute)
     return lanewise(instruction, (f"b{bits}",) * 2, bits, compute, also=("clamp",), keeps_high=kind == "i16")
-
-
-def saturating(verb: str) -> Callable[..., Array]:
-    """The sum, or the difference of unsigned numbers (any other verb), that stops at the ends of their range."""
-
-    def evaluate(a: Array, b: Array) -> Array:
-        if verb == "add":
-            found: Array = a + b
-            return np.where(found < a, ~a.dtype.type(0), found)
-        return np.where(a < b, a.dtype.type(0), a - b)
-
-    return evaluate
 
 
 _ENCODED = (
@@ -96,42 +73,21 @@ _ENCODED = (
 def multiply(instruction: Instruction, context: Context) -> Step:
     """The low half of a product."""
     bits = int(form(instruction.opcode).name[-2:])
-    return lanewise(instruction, (f"b{bits}",) * 2, bits, integer(f"mul.b{bits}", bits, np.multiply, gathers=True))
-
-
-def _high_unsigned(a: Array, b: Array) -> Array:
-    return (a.astype(np.uint64) * b.astype(np.uint64) >> np.uint64(32)).astype(np.uint32)
-
-
-def _high_signed(a: Array, b: Array) -> Array:
-    found = signed(a).astype(np.int64) * signed(b).astype(np.int64)
-    return (found >> 32).astype(np.int32).view(np.uint32)
+    return lanewise(instruction, (f"b{bits}",) * 2, bits, integer(f"mul.b{bits}"))
 
 
 @vector(TABLE, "v_mul_hi_u32", "v_mul_hi_i32", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def multiply_high(instruction: Instruction, context: Context) -> Step:
     """The high half of a product."""
-    if form(instruction.opcode).name.endswith("u32"):
-        return lanewise(instruction, ("b32", "b32"), 32, integer("mul.hi.u32", 32, _high_unsigned))
-    return lanewise(instruction, ("b32", "b32"), 32, integer("mul.hi.s32", 32, _high_signed))
-
-
-def _low_24(a: Array, is_signed: bool) -> Array:
-    if is_signed:
-        return ((a << np.uint32(8)).view(np.int32) >> 8).view(np.uint32)
-    return a & np.uint32(0xFFFFFF)
-
-
-def _narrow(is_signed: bool) -> Compute:
-    return integer(f"low 24 bits.{'s' if is_signed else 'u'}32", 32, lambda a: _low_24(a, is_signed))
+    kind = "u32" if form(instruction.opcode).name.endswith("u32") else "s32"
+    return lanewise(instruction, ("b32", "b32"), 32, integer(f"mulhi.{kind}"))
 
 
 @vector(TABLE, "v_mul_hi_u32_u24", "v_mul_hi_i32_i24", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def multiply_24_high(instruction: Instruction, context: Context) -> Step:
     """The bits above the low 32 of a product of the sources' low 24, with its sign."""
-    is_signed = "_i24" in form(instruction.opcode).name
-    low, kind = _narrow(is_signed), "s32" if is_signed else "u32"
-    high = integer(f"mul.hi.{kind}", 32, _high_signed if is_signed else _high_unsigned)
+    kind = "s32" if "_i24" in form(instruction.opcode).name else "u32"
+    low, high = integer(f"low24.{kind}"), integer(f"mulhi.{kind}")
 
     def compute(machine: Machine, left: Value, right: Value) -> Value:
         return high(machine, low(machine, left), low(machine, right))
@@ -170,7 +126,7 @@ def multiply_add_16(instruction: Instruction, context: Context) -> Step:
 def multiply_24(instruction: Instruction, context: Context) -> Step:
     """The low 32 bits of a product of the sources' low 24, and a sum."""
     name = form(instruction.opcode).name
-    low = _narrow("_i24" in name)
+    low = integer(f"low24.{'s32' if '_i24' in name else 'u32'}")
 
     def compute(machine: Machine, left: Value, right: Value, *addend: Value) -> Value:
         found = product(machine, low(machine, left), low(machine, right))
@@ -192,7 +148,7 @@ def shift(instruction: Instruction, context: Context) -> Step:
         if bits == 16:
             amount = concat([amount, literal(0, 16)])
         if verb == "ashrrev" and bits == 32 and is_number(amount, 16) and _has_halves(value):
-            return widened_half(machine, cut(value, 16, 16))
+            return widened_half(machine, extract(value, 16, 16))
         return by_low_bits(machine, "shl" if verb == "lshlrev" else "shr", value, amount, bits, verb == "ashrrev")
 
     return lanewise(instruction, ("b16" if bits == 16 else "b32", f"b{bits}"), bits, compute)
@@ -205,12 +161,12 @@ def is_number(value: Value, number: int) -> bool:
 
 def _has_halves(value: Value) -> bool:
     """Whether a value is made of halves, or was loaded: then its high half is what it is without the low one."""
-    if isinstance(value, Pieces):
+    if isinstance(value, PackedVector):
         return True
-    if not isinstance(value, Lanes) or L.other_form(value) is not None:
+    if not isinstance(value, SymbolicVector) or L.lazy_integers(value) is not None:
         return False
-    form = value.meta & L.FORM
-    return bool(np.all((form == L.LEAF) | (form == L.KNOWN)))
+    form = value.flags & L.FORM
+    return bool(np.all((form == L.LOAD) | (form == L.CONST)))
 
 
 def by_low_bits(machine: Machine, root: str, value: Value, amount: Value, bits: int, is_signed: bool = False) -> Value:
@@ -317,7 +273,7 @@ def _in_order(low: Value, high: Value, kind: str) -> bool:
     """Whether two values are known, the first nowhere above the second."""
     if not isinstance(low, np.ndarray) or not isinstance(high, np.ndarray):
         return False
-    return bool((signed(low) <= signed(high)).all() if kind[0] == "s" else (low <= high).all())
+    return bool(operation(f"le.{kind}").evaluate(low, high).all())
 
 
 def _extremum_of(instruction: Instruction) -> tuple[str, str, int]:
@@ -328,8 +284,4 @@ def _extremum_of(instruction: Instruction) -> tuple[str, str, int]:
 def of_two(verb: str, kind: str) -> Compute:
     """The lesser or the greater of two numbers of a kind such as s32."""
 
-    def evaluate(a: Array, b: Array) -> Array:
-        less = signed(a) < signed(b) if kind[0] == "s" else a < b
-        return np.where(less == (verb == "min"), a, b)
-
-    return integer(f"{verb}.{kind}", int(kind[1:]), evaluate, gathers=True)
+    return integer(f"{verb}.{kind}")

@@ -14,22 +14,24 @@ from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.lanewise import integer, lanewise
 from bitwise_amd_gfx942.opcodes.selected_parts import widened, widened_half
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
-from bitwise_core.asm import Immediate, Instruction, Modified
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect, Operands
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.logic import combine
-from bitwise_core.machine.pieces import choose, concat, cut
-from bitwise_core.machine.shifts import shifted
-from bitwise_core.machine.state import Machine, Step, literal
-from bitwise_core.machine.steps import apply_integer
+from bitwise_amd_gfx942.opcodes.vector_integers import total
+from bitwise_core.assembly.module import Immediate, Instruction, Modified
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect, Operands
+from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.logic import combine
+from bitwise_core.execution.values.packing import blend_values, concat, extract
+from bitwise_core.execution.values.shifts import shifted
+from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.numerics import operation
 
 TABLE = Table()
 
 
 def complement(machine: Machine, value: Value) -> Value:
     """The complement of a word."""
-    return apply_integer(machine, "not.b32", [value], 32, np.bitwise_not)
+    return apply_integer(machine, operation("not.b32"), [value])
 
 
 @vector(
@@ -81,22 +83,11 @@ def insert(instruction: Instruction, context: Context) -> Step:
 
 
 @vector(TABLE, "v_bfe_u32", "v_bfe_i32", operands=DESTINATION_FIRST, effects=Effect.NONE)
-def extract(instruction: Instruction, context: Context) -> Step:
+def bit_field_extract(instruction: Instruction, context: Context) -> Step:
     """A field by its offset and width, the lowest 5 bits of the other sources."""
     is_signed = form(instruction.opcode).name.endswith("i32")
 
-    def evaluate(a: Array, offset: Array, count: Array) -> Array:
-        low, size = offset & np.uint32(31), count & np.uint32(31)
-        if not is_signed:
-            found: Array = (a >> low) & ((np.uint32(1) << size) - np.uint32(1))
-            return found
-        wide = a.view(np.int32).astype(np.int64) >> low.astype(np.int64)
-        left = np.uint64(64) - size.astype(np.uint64)
-        top = np.minimum(left, np.uint64(63)).astype(np.int64)
-        field = ((wide.view(np.uint64) << top.astype(np.uint64)).view(np.int64) >> top).astype(np.int32)
-        return np.where(size == 0, np.uint32(0), field.view(np.uint32))
-
-    compute = integer(f"field of 5 bits.{'s' if is_signed else 'u'}32", 32, evaluate)
+    compute = integer(f"bfewrap.{'s' if is_signed else 'u'}32")
 
     def field(machine: Machine, value: Value, offset: Value, count: Value) -> Value:
         low, size = _one(offset), _one(count)
@@ -109,7 +100,7 @@ def extract(instruction: Instruction, context: Context) -> Step:
                 return moved
             return combine(machine, "and", moved, literal((1 << size) - 1, 32), 32)
         if low == 0 and size in (8, 16):
-            low_bits = cut(value, 0, size)
+            low_bits = extract(value, 0, size)
             return widened(machine, low_bits, size, 32, True) if size == 8 else widened_half(machine, low_bits)
         return compute(machine, value, offset, count)
 
@@ -124,13 +115,7 @@ def _one(value: Value) -> int | None:
 @vector(TABLE, "v_bfrev_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
 def reverse(instruction: Instruction, context: Context) -> Step:
     """The bits in reverse."""
-
-    def evaluate(a: Array) -> Array:
-        places = (a[..., None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1)
-        found: Array = (places << np.arange(32, dtype=np.uint32)[::-1]).sum(axis=-1, dtype=np.uint32)
-        return found
-
-    return lanewise(instruction, ("b32",), 32, integer("brev.b32", 32, evaluate))
+    return lanewise(instruction, ("b32",), 32, integer("brev.b32"))
 
 
 @vector(
@@ -139,21 +124,13 @@ def reverse(instruction: Instruction, context: Context) -> Step:
 def count_bits(instruction: Instruction, context: Context) -> Step:
     """The place of the highest bit (or of the first unlike the sign) from the top, of the lowest; how many are set."""
     name = form(instruction.opcode).name
-
-    def evaluate(a: Array, *start: Array) -> Array:
-        if name == "v_ffbh_i32":
-            a = np.where(a.view(np.int32) < 0, ~a, a)
-        places = ((a[..., None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(bool)
-        if start:
-            result: Array = start[0] + places.sum(axis=-1, dtype=np.uint32)
-            return result
-        if name.startswith("v_ffbh"):
-            places = places[..., ::-1]
-        return np.where(places.any(axis=-1), places.argmax(axis=-1), -1).astype(np.int32).view(np.uint32)
-
-    what = {"v_ffbh_u32": "highest one.b32", "v_ffbl_b32": "lowest one.b32"}.get(name, name.removeprefix("v_"))
-    kinds = ("b32", "b32") if name == "v_bcnt_u32_b32" else ("b32",)
-    return lanewise(instruction, kinds, 32, integer(what, 32, evaluate))
+    if name == "v_bcnt_u32_b32":
+        ones = integer("popc.b32")
+        return lanewise(
+            instruction, ("b32", "b32"), 32, lambda machine, value, start: total(machine, ones(machine, value), start)
+        )
+    found = {"v_ffbh_u32": "findmsb.top.u32", "v_ffbh_i32": "findmsb.top.s32"}.get(name, "findlsb.b32")
+    return lanewise(instruction, ("b32",), 32, integer(found))
 
 
 @vector(TABLE, "v_alignbit_b32", "v_alignbyte_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
@@ -161,12 +138,7 @@ def funnel(instruction: Instruction, context: Context) -> Step:
     """A pair of words shifted to the right by bits or bytes, the low word of it."""
     by_bytes = form(instruction.opcode).name == "v_alignbyte_b32"
 
-    def evaluate(high: Array, low: Array, amount: Array) -> Array:
-        count = (amount & np.uint32(3)) * np.uint32(8) if by_bytes else amount & np.uint32(31)
-        pair = high.astype(np.uint64) << np.uint64(32) | low.astype(np.uint64)
-        return (pair >> count.astype(np.uint64)).astype(np.uint32)
-
-    compute = integer(f"funnel shift by {'bytes' if by_bytes else 'bits'}", 32, evaluate)
+    compute = integer(f"alignbyte.b32@{context.arch.name}" if by_bytes else "shfr.wrap.b32")
 
     def moved(machine: Machine, high: Value, low: Value, amount: Value) -> Value:
         place = _one(amount)
@@ -174,7 +146,7 @@ def funnel(instruction: Instruction, context: Context) -> Step:
             count = 8 * (place & 3) if by_bytes else place
             if count % 8 == 0:
                 return low if not count else cut_bytes([low, high], [count // 8 + each for each in range(4)])
-        return compute(machine, high, low, amount)
+        return compute(machine, *((high, low) if by_bytes else (low, high)), amount)
 
     return lanewise(instruction, ("b32",) * 3, 32, moved)
 
@@ -184,9 +156,9 @@ def cut_bytes(words: list[Value], places: list[int]) -> Value:
     parts: list[Value] = []
     for low, high in ((places[0], places[1]), (places[2], places[3])):
         if high == low + 1 and low % 2 == 0:
-            parts.append(cut(words[low // 4], 8 * (low % 4), 16))
+            parts.append(extract(words[low // 4], 8 * (low % 4), 16))
         else:
-            parts.extend(cut(words[byte // 4], 8 * (byte % 4), 8) for byte in (low, high))
+            parts.extend(extract(words[byte // 4], 8 * (byte % 4), 8) for byte in (low, high))
     return concat(parts)
 
 
@@ -194,18 +166,7 @@ def cut_bytes(words: list[Value], places: list[int]) -> Value:
 def permute(instruction: Instruction, context: Context) -> Step:
     """Four bytes by a selector: 0 to 7 of the second source and then the first, 8 to 11 signs, 12 zeros, above ones."""
 
-    def evaluate(high: Array, low: Array, selector: Array) -> Array:
-        pair = high.astype(np.uint64) << np.uint64(32) | low.astype(np.uint64)
-        result: Array = np.zeros(np.broadcast_shapes(high.shape, low.shape, selector.shape), dtype=np.uint32)
-        for place in range(4):
-            choice = (selector >> np.uint32(8 * place) & np.uint32(255)).astype(np.uint64)
-            byte = pair >> (np.uint64(8) * (choice & np.uint64(7))) & np.uint64(255)
-            sign_place = np.uint64(16) * (choice & np.uint64(3)) + np.uint64(15)
-            sign = np.where(pair >> sign_place & np.uint64(1), np.uint64(255), np.uint64(0))
-            fixed = np.where(choice == 12, np.uint64(0), np.uint64(255))
-            chosen = np.where(choice < 8, byte, np.where(choice < 12, sign, fixed))
-            result = result | chosen.astype(np.uint32) << np.uint32(8 * place)
-        return result
+    permutation = operation(f"perm.b32@{context.arch.name}")
 
     def compute(machine: Machine, high: Value, low: Value, selector: Value) -> Value:
         known = machine.known(selector)
@@ -217,10 +178,10 @@ def permute(instruction: Instruction, context: Context) -> Step:
                     found = None
                     break
                 picked = _picked([low, high], places)
-                found = picked if found is None else choose(known == each, picked, found)
+                found = picked if found is None else blend_values(known == each, picked, found)
             if found is not None:
                 return found
-        return apply_integer(machine, "permuted bytes", [high, low, selector], 32, evaluate)
+        return apply_integer(machine, permutation, [high, low, selector])
 
     return lanewise(instruction, ("b32",) * 3, 32, compute)
 
@@ -283,11 +244,11 @@ def pack(instruction: Instruction, context: Context) -> Step:
         raise UnknownInstruction(instruction, "changes the halves that it packs, which is not modelled")
     if flushes(mode_of(context.kernel), "fp16", instruction):
         raise UnknownInstruction(instruction, "flushes subnormal numbers, which is not modelled")
-    name = f"quieted.fp16@{context.arch.name}"
+    meaning = operation(f"quieted.fp16@{context.arch.name}")
 
     def compute(machine: Machine, *halves: Value) -> Value:
         def quiet(value: Value) -> Value:
-            return where_quiet(machine, (value,), lambda: value, name, 16)
+            return where_quiet(machine, (value,), lambda: value, meaning)
 
         return concat([quiet(each) for each in halves])
 

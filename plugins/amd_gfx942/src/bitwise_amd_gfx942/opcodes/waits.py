@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
 from bitwise_amd_gfx942.waiting import hazards_of
-from bitwise_core.asm import Instruction
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.instruction_info import NO_DESTINATION, Effect
-from bitwise_core.machine.state import Step
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
+from bitwise_core.execution.machine import Step
 
 TABLE = Table()
 

@@ -13,17 +13,19 @@ import numpy as np
 from bitwise_amd_gfx942.opcodes.acting import acting, vector
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, offset_of
 from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK, implicit
-from bitwise_amd_gfx942.opcodes.lanewise import integer, lanewise
+from bitwise_amd_gfx942.opcodes.lanewise import lanewise
 from bitwise_amd_gfx942.opcodes.sources import Reader, Writer, is_vector, reader, writer
+from bitwise_amd_gfx942.opcodes.vector_integers import total
 from bitwise_amd_gfx942.registers import WAVE, agreed, lowest_lane
-from bitwise_core.asm import Instruction
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, UPDATED_FIRST, Effect
-from bitwise_core.machine.lane_hash import poison
-from bitwise_core.machine.lanes import Array, Value, settle
-from bitwise_core.machine.pieces import choose, take_threads
-from bitwise_core.machine.state import Machine, Step, literal
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, UPDATED_FIRST, Effect
+from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.values.packing import blend_values, take_threads
+from bitwise_core.execution.values.symbolic_vector import Array, Value, as_array_if_constant
+from bitwise_core.execution.values.term_hash import poison
+from bitwise_core.numerics import operation
 
 TABLE = Table()
 
@@ -39,7 +41,7 @@ def first_threads(machine: Machine) -> Array:
 def from_lanes(machine: Machine, value: Value, lane: Array, line: int) -> Value:
     """What each lane takes from a lane of its wave: 0 where that one does not run."""
     if machine.condition is not None:
-        raise Unreadable("lanes exchange values under an execution mask that depends on data", line)
+        raise Unsupported("lanes exchange values under an execution mask that depends on data", line)
     index = np.broadcast_to(first_threads(machine) + lane, (lane.shape[0], machine.threads))
     taken = take_threads(value, index)
     if machine.mask is None:
@@ -48,7 +50,7 @@ def from_lanes(machine: Machine, value: Value, lane: Array, line: int) -> Value:
     runs = np.take_along_axis(
         np.broadcast_to(machine.mask, (rows, machine.threads)), np.broadcast_to(index, (rows, machine.threads)), axis=1
     )
-    return taken if (runs | ~machine.mask).all() else choose(runs, taken, literal(0, 32))
+    return taken if (runs | ~machine.mask).all() else blend_values(runs, taken, literal(0, 32))
 
 
 _BY_DATA = "lanes exchange values by an address that depends on data"
@@ -80,7 +82,7 @@ def permute_back(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         lane = addressed(machine)
         if lane is None:
-            raise Unreadable(_BY_DATA, line)
+            raise Unsupported(_BY_DATA, line)
         write(machine, from_lanes(machine, value_of(machine), lane, line))
 
     return step
@@ -95,7 +97,7 @@ def permute_forward(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         lane = addressed(machine)
         if lane is None or machine.condition is not None:
-            raise Unreadable(_BY_DATA, line)
+            raise Unsupported(_BY_DATA, line)
         rows = max(lane.shape[0], 1 if machine.mask is None else machine.mask.shape[0])
         shape = (rows, machine.threads)
         lane = np.broadcast_to(lane, shape)
@@ -108,9 +110,9 @@ def permute_forward(instruction: Instruction, context: Context) -> Step:
         np.add.at(count, (row, to[row, thread]), 1)
         taken = take_threads(value_of(machine), np.maximum(sender, 0))
         if not (sender >= 0).all():
-            taken = choose(sender >= 0, taken, literal(0, 32))
+            taken = blend_values(sender >= 0, taken, literal(0, 32))
         if (count > 1).any():  # which of several senders wins is not stated
-            taken = choose(count > 1, poison(32, "one of several values"), taken)
+            taken = blend_values(count > 1, poison(32, "one of several values"), taken)
         write(machine, taken)
 
     return step
@@ -191,9 +193,9 @@ def read_lane(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         lane = machine.known(lane_of(machine))
         if lane is None:
-            raise Unreadable("the lane that is read depends on data", line)
+            raise Unsupported("the lane that is read depends on data", line)
         index = first_threads(machine) + (lane & np.uint32(63)).astype(np.int64)
-        write(machine, agreed(settle(take_threads(value_of(machine), index)), machine.threads))
+        write(machine, agreed(as_array_if_constant(take_threads(value_of(machine), index)), machine.threads))
 
     return step
 
@@ -216,9 +218,9 @@ def read_first_lane(instruction: Instruction, context: Context) -> Step:
         try:
             runs = acting(machine)
         except TypeError:
-            raise Unreadable("which lane is the first that runs depends on data", line) from None
+            raise Unsupported("which lane is the first that runs depends on data", line) from None
         index = first_threads(machine) if runs is None else lowest_lane(runs, machine.threads)
-        write(machine, agreed(settle(take_threads(value, index)), machine.threads))
+        write(machine, agreed(as_array_if_constant(take_threads(value, index)), machine.threads))
 
     return step
 
@@ -240,9 +242,9 @@ def write_lane(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         lane = machine.known(lane_of(machine))
         if lane is None:
-            raise Unreadable("the lane that is written depends on data", line)
+            raise Unsupported("the lane that is written depends on data", line)
         mine = np.arange(machine.threads)[None] - first_threads(machine) == (lane & np.uint32(63)).astype(np.int64)
-        write(machine, choose(mine, value_of(machine), old(machine)))
+        write(machine, blend_values(mine, value_of(machine), old(machine)))
 
     return step
 
@@ -255,20 +257,15 @@ def count_below(instruction: Instruction, context: Context) -> Step:
     below = np.clip(lane - 32, 0, 32) if high else np.minimum(lane, 32)
     masks = ((np.uint64(1) << below.astype(np.uint64)) - np.uint64(1)).astype(np.uint32)
 
-    def evaluate(word: Array, start: Array) -> Array:
-        threads = max(word.shape[1], start.shape[1])
-        chosen = word & np.tile(masks, max(1, threads // WAVE))[None]
-        bits = (chosen[..., None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1)
-        found: Array = start + bits.sum(axis=-1, dtype=np.uint32)
-        return found
-
-    compute = integer("count of lanes below", 32, evaluate)
+    ones = operation("popc.b32").function
+    assert ones is not None
 
     def spread(machine: Machine, word: Value, start: Value) -> Value:
         if isinstance(word, np.ndarray):
             word = np.broadcast_to(word, (word.shape[0], machine.threads))
         else:
-            raise Unreadable("lanes are counted in a set that depends on data", instruction.line)
-        return compute(machine, word, start)
+            raise Unsupported("lanes are counted in a set that depends on data", instruction.line)
+        below_own = word & np.tile(masks, max(1, machine.threads // WAVE))[None]
+        return total(machine, ones(below_own), start)
 
     return lanewise(instruction, ("b32", "b32"), 32, spread)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from bitwise_amd_gfx942.opcodes.roundings import same_value
 from bitwise_amd_gfx942.opcodes.vector_integers import of_two
-from bitwise_core.machine.lanes import Lanes, Pieces, Value
-from bitwise_core.machine.pieces import cut
-from bitwise_core.machine.state import Machine
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.values.packing import extract
+from bitwise_core.execution.values.symbolic_vector import PackedVector, SymbolicVector, Value
 
 _REMEMBERED = 256
 _KEY = "orders"
@@ -18,7 +18,7 @@ _FIRST_IS_GREATER = {"gt": True, "ge": True, "lt": False, "le": False}
 
 def note_order(machine: Machine, predicate: Value, operator: str, kind: str, left: Value, right: Value) -> None:
     """Remembers which of two integers a predicate says to be the greater, in every lane."""
-    if operator not in _FIRST_IS_GREATER or not isinstance(predicate, Lanes) or machine.domain.name != "terms":
+    if operator not in _FIRST_IS_GREATER or not isinstance(predicate, SymbolicVector) or machine.domain.name != "terms":
         return
     known = machine.extra.setdefault(_KEY, {})
     if len(known) > _REMEMBERED:
@@ -38,10 +38,10 @@ def chosen_extreme(machine: Machine, predicate: Value, if_true: Value, if_false:
             (left, right, "max" if greater else "min"),
             (right, left, "min" if greater else "max"),
         ):
-            if not (same_value(if_true, cut(one, low, 32)) and same_value(if_false, cut(other, low, 32))):
+            if not (same_value(if_true, extract(one, low, 32)) and same_value(if_false, extract(other, low, 32))):
                 continue
             if verb not in made:
                 made[verb] = of_two(verb, kind)(machine, left, right)
             whole: Value = made[verb]
-            return cut(whole, low, 32) if isinstance(whole, Lanes | Pieces) else None
+            return extract(whole, low, 32) if isinstance(whole, SymbolicVector | PackedVector) else None
     return None

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from bitwise_core.asm import Immediate, Instruction, Operand, Symbol, Vector
+from bitwise_core.assembly.module import Immediate, Instruction, Operand, Symbol, Vector
 
 Body: TypeAlias = tuple[list[Instruction], dict[str, int]]
 """Instructions, and where the labels stand among them."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bitwise_core.asm import AssemblyError, Parameter
+from bitwise_core.assembly.module import AssemblyError, Parameter
 
 _ENTRY = re.compile(r"(\s*)(- )?\s*(\.\w+):\s*(.*)")
 

@@ -6,7 +6,7 @@ import re
 import struct
 from functools import lru_cache
 
-from bitwise_core.asm import Immediate, Modified, Operand, Register, Symbol, Vector
+from bitwise_core.assembly.module import Immediate, Modified, Operand, Register, Symbol, Vector
 
 _ONE = re.compile(r"([vsa])(\d{1,3})")
 _RANGE = re.compile(r"([vsa]|ttmp)\[(\d{1,3}):(\d{1,3})\]")

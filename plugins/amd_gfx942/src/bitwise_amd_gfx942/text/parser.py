@@ -1,4 +1,4 @@
-"""Text to `bitwise_core.asm.Module`: the kernels of one file with their descriptors and parameters."""
+"""Text to `bitwise_core.assembly.module.Module`: the kernels of one file with their descriptors and parameters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bitwise_amd_gfx942.text.calls import with_calls
 from bitwise_amd_gfx942.text.descriptor import Argument, arguments, descriptor
 from bitwise_amd_gfx942.text.lines import BadLine, split, without_comment
 from bitwise_amd_gfx942.text.operands import BadOperand, operand
-from bitwise_core.asm import AssemblyError, Instruction, Kernel, Module, SourceLine, Symbol
+from bitwise_core.assembly.module import AssemblyError, Instruction, Kernel, Module, SourceLine, Symbol
 
 TARGET = "gfx942"
 _TARGET = re.compile(r'\.amdgcn_target\s+"[^"]*-(gfx\w+)((?::[\w+-]+)*)"')

@@ -31,9 +31,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bitwise_core.asm import Module
-from bitwise_core.machine.arch import ContractionAudit
-from bitwise_core.machine.domain import Unreadable
+from bitwise_core.assembly.module import Module
+from bitwise_core.execution.architecture import ContractionAudit, OpcodeTable
+from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_nvidia_ptx.assembler import NO_FUSION, AssemblyFailed, Ptxas, PtxasNotFound, code_digest
 from bitwise_nvidia_ptx.contraction.candidates import Pair, candidate_pairs
 from bitwise_nvidia_ptx.contraction.choices import Fusion, choices
@@ -109,30 +109,33 @@ class _Outcome:
     count: int
 
 
-def audit_contraction(module: Module, text: str, entry: str | None) -> ContractionAudit:
-    """See `Arch.audit_contraction`: all functions of the module are audited together.  Raises Unreadable."""
+def audit_contraction(opcodes: OpcodeTable, module: Module, text: str, entry: str | None) -> ContractionAudit:
+    """See `Arch.audit_contraction`: all functions of the module are audited together.  Raises Unsupported."""
     try:
-        found = audit(module, text, arch=module.target)
+        found = audit(module, text, opcodes, arch=module.target)
     except PtxasNotFound as error:
-        raise Unreadable(f"products may be fused into sums, and no assembler is found to audit that: {error}") from None
+        raise Unsupported(
+            f"products may be fused into sums, and no assembler is found to audit that: {error}"
+        ) from None
     except AssemblyFailed as error:
-        raise Unreadable(f"the assembler refuses the text: {error}") from None
+        raise Unsupported(f"the assembler refuses the text: {error}") from None
     if not found.resolved:
-        raise Unreadable(found.reason)
+        raise Unsupported(found.reason)
     if found.method is Method.NO_CANDIDATES:
         return ContractionAudit(found.rewriting.module, "no product can be fused into a sum")
     return ContractionAudit(found.rewriting.module, f"{found.method} ({found.ptxas_version})")
 
 
-def candidates(module: Module) -> tuple[tuple[int, int], ...]:
+def candidates(module: Module, opcodes: OpcodeTable) -> tuple[tuple[int, int], ...]:
     """Lines (product, consumer) of every pair ptxas is free to fuse, as far as can be excluded; () if none."""
-    program = Program(module)
+    program = Program(module, opcodes)
     return tuple(_lines(program, pair) for pair in candidate_pairs(program))
 
 
 def audit(
     module: Module,
     text: str,
+    opcodes: OpcodeTable,
     *,
     arch: str | None = None,
     ptxas: Ptxas | None = None,
@@ -141,13 +144,14 @@ def audit(
 ) -> Audit:
     """The program that states what the machine code of a module does, or why there is none.
 
-    `text` is what `module` was parsed from.  `ptxas` is located for `arch` if not given, and only once it is needed;
-    `cubin` is the kernel's own object file, if at hand; `runs` bounds the assemblies.
+    `text` is what `module` was parsed from, `opcodes` the table of its architecture.  `ptxas` is located for `arch` if
+    not given, and only once it is needed; `cubin` is the kernel's own object file, if at hand; `runs` bounds the
+    assemblies.
     Raises PtxasNotFound if there are candidates and no assembler, ValueError if neither `arch` nor `ptxas` is given
     then, or if `text` is not that of the module.
     """
     begin = time.perf_counter()
-    program = Program(module)
+    program = Program(module, opcodes)
     stated = rewrite(program, text)
     found = candidate_pairs(program)
     if not found:
@@ -264,7 +268,7 @@ def _careful(
         expand=frozenset(expand),
         division=division,
     )
-    return None if candidate_pairs(Program(assembled.module)) else assembled
+    return None if candidate_pairs(Program(assembled.module, program.opcodes)) else assembled
 
 
 def _distinct(tried: Iterable[Attempt]) -> Iterator[Attempt]:

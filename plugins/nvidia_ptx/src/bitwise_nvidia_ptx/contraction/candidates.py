@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bitwise_core.asm import Immediate, Operand, symbols_of
+from bitwise_core.assembly.module import Immediate, Operand, symbols_of
 from bitwise_nvidia_ptx.contraction.program import Program, Statement
 from bitwise_nvidia_ptx.names import SPECIAL
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from bitwise_core.asm import registers_of
+from bitwise_core.assembly.module import registers_of
 from bitwise_nvidia_ptx.contraction.program import Program, Statement, span_of
 from bitwise_nvidia_ptx.inner_blocks import spelling
 

@@ -6,12 +6,24 @@ from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from bitwise_core.asm import Guard, Immediate, Instruction, Kernel, Module, Operand, Register, Vector, parts, symbols_of
+from bitwise_core.assembly.module import (
+    Address,
+    Guard,
+    Immediate,
+    Instruction,
+    Kernel,
+    Module,
+    Operand,
+    Register,
+    Vector,
+    parts,
+    symbols_of,
+)
+from bitwise_core.execution.architecture import OpcodeTable
 from bitwise_nvidia_ptx.inner_blocks import spelling
 
 FLOAT_TYPES = frozenset({"f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64"})
 ROUNDINGS = frozenset({"rn", "rz", "rm", "rp", "rna", "rs"})
-_NO_RESULT = frozenset({"st", "bra", "brx", "bar", "barrier", "ret", "exit", "membar", "fence", "trap", "stmatrix"})
 _LEAVES = frozenset({"bra", "brx", "ret", "exit", "call"})
 _READS_ITS_RESULT = frozenset({"wgmma", "tcgen05", "call"})
 
@@ -112,12 +124,12 @@ class Statement:
 class Program:
     """All instructions of a module in the order of the text.
 
-    `functions` are the kernels and functions in that order.  Raises ValueError for a module whose parser recorded no
-    positions.
+    `functions` are the kernels and functions in that order; `opcodes` declares which instructions have a result.
+    Raises ValueError for a module whose parser recorded no positions.
     """
 
-    def __init__(self, module: Module) -> None:
-        self.module = module
+    def __init__(self, module: Module, opcodes: OpcodeTable) -> None:
+        self.module, self.opcodes = module, opcodes
         self.functions = tuple(sorted((*module.kernels, *module.functions.values()), key=_start))
         statements: list[Statement] = []
         names: dict[int, tuple[str, ...]] = {}
@@ -135,7 +147,7 @@ class Program:
                         found = names[id(operand)] = _names(operand)
                     read.append(found)
                 results: tuple[str, ...] = ()
-                if read and opcode.base not in _NO_RESULT:
+                if read and _has_result(instruction, opcodes):
                     results = read.pop(0)
                 statements.append(Statement(instruction, opcode, number, block, results, tuple(read)))
                 if opcode.base in _LEAVES:
@@ -185,6 +197,17 @@ def _start(function: Kernel) -> int:
 def _names(operand: Operand) -> tuple[str, ...]:
     found = [each for each in parts(operand) if not isinstance(each, Immediate)]
     return tuple([spelling(each.name) if isinstance(each, Register) else each.name for each in found])
+
+
+def _has_result(instruction: Instruction, opcodes: OpcodeTable) -> bool:
+    """Whether the first operand is written."""
+    return not isinstance(instruction.operands[0], Address) and _writes_first(instruction.opcode, opcodes)
+
+
+@lru_cache(maxsize=4096)
+def _writes_first(opcode: str, opcodes: OpcodeTable) -> bool:
+    """Whether instructions of an opcode write their first operand, be it a register or a parameter of a call."""
+    return "first" in opcodes.info(Instruction(opcode, (Register("first"),), None, 0)).writes
 
 
 def _branch_targets(function: Kernel) -> set[int]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 
-from bitwise_core.asm import Guard, Immediate, Instruction, Kernel, Module, Operand, Register
+from bitwise_core.assembly.module import Guard, Immediate, Instruction, Kernel, Module, Operand, Register
 from bitwise_nvidia_ptx.contraction.choices import Fusion
 from bitwise_nvidia_ptx.contraction.program import Program, Statement, span_of
 from bitwise_nvidia_ptx.writer import instruction_text

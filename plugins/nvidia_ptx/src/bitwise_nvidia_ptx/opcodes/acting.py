@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_core.asm import Operand
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.lanes import Array
-from bitwise_core.machine.state import Machine
+from bitwise_core.assembly.module import Operand
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_nvidia_ptx.opcodes.memory import address_of
 
 
@@ -16,21 +16,21 @@ def single_address(machine: Machine, operand: Operand, what: str) -> int:
     """An address that all active lanes share."""
     value = machine.known(address_of(machine, operand))
     if value is None:
-        raise Unreadable(f"{what} lies at a computed address")
+        raise Unsupported(f"{what} lies at a computed address")
     if value.size > 1:
         shape = np.broadcast_shapes(value.shape, (1, 1) if machine.mask is None else machine.mask.shape)
         active = np.broadcast_to(value, shape)
         active = active.ravel() if machine.mask is None else active[np.broadcast_to(machine.mask, shape)]
         if (active != active[0]).any():
-            raise Unreadable(f"{what} differs between threads")
+            raise Unsupported(f"{what} differs between threads")
         return int(active[0])
     return int(value.flat[0])
 
 
 def needs_no_data(machine: Machine, what: str) -> None:
-    """Raises Unreadable where a condition over data decides whether `what` happens."""
+    """Raises Unsupported where a condition over data decides whether `what` happens."""
     if machine.condition is not None:
-        raise Unreadable(f"{what} depends on data")
+        raise Unsupported(f"{what} depends on data")
 
 
 def acting_lanes(machine: Machine) -> Array:
@@ -41,7 +41,7 @@ def acting_lanes(machine: Machine) -> Array:
 
 def of_acting_thread(machine: Machine, value: Array) -> Array:
     """A value of the one thread that acts in each block, shape (blocks or 1, 1)."""
-    special = L.other_form(value)
+    special = L.lazy_integers(value)
     if special is not None:
         return special.of_thread(int(np.flatnonzero(machine.active_threads())[0]))
     if value.shape[1] == 1:

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bitwise_core.asm import Instruction, Operand
-from bitwise_core.machine.access import aligned, watched
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.groups import Groups
-from bitwise_core.machine.instruction_info import NO_DESTINATION, Effect
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.pieces import choose, concat
-from bitwise_core.machine.state import Machine, Step
+from bitwise_core.assembly.module import Instruction, Operand
+from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.memory.access import aligned, watched
+from bitwise_core.execution.memory.async_groups import AsyncGroups
+from bitwise_core.execution.values.packing import blend_values, concat
+from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes import tensor_copy
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_of
 
@@ -42,7 +42,7 @@ class Copies:
     """The copies of a batch: those not yet committed, and the groups of each set of threads."""
 
     open: list[Copy] = field(default_factory=list)
-    groups: dict[bytes, Groups[Copy]] = field(default_factory=dict)
+    groups: dict[bytes, AsyncGroups[Copy]] = field(default_factory=dict)
 
 
 def copies_of(machine: Machine) -> Copies:
@@ -87,9 +87,9 @@ def _issue(machine: Machine, target: Operand, source: Operand, bits: int, size: 
     begin = address_of(machine, source)
     place, origin = machine.known(address_of(machine, target)), machine.known(begin)
     if place is None:
-        raise Unreadable("an asynchronous copy to a computed address", line)
+        raise Unsupported("an asynchronous copy to a computed address", line)
     if machine.condition is not None:
-        raise Unreadable("an asynchronous copy depends on data", line)
+        raise Unsupported("an asynchronous copy depends on data", line)
     for address in (place, origin):
         if isinstance(address, np.ndarray):
             aligned(machine, address, bits // 8, line)
@@ -113,18 +113,18 @@ def _source(machine: Machine, origin: Array, bits: int, size: Operand | None, li
         return _leaves(machine, origin, bits, line)
     count = machine.known(machine.read_bits(size, 32))
     if count is None:
-        raise Unreadable("an asynchronous copy's size depends on data", line)
+        raise Unsupported("an asynchronous copy's size depends on data", line)
     whole, none = count == bits // 8, count == 0
     active = machine.active()
     if (~(whole | none) & active).any():
-        raise Unreadable("an asynchronous copy of another size than its own or none", line)
+        raise Unsupported("an asynchronous copy of another size than its own or none", line)
     reading = np.broadcast_to(whole, np.broadcast_shapes(whole.shape, (1, 1))) if outer is None else whole & outer
     if not reading.any():
         return zero
     machine.mask = None if reading.all() else reading
     value = _leaves(machine, origin, bits, line)
     machine.mask = outer
-    return value if reading.all() else choose(whole, value, zero)
+    return value if reading.all() else blend_values(whole, value, zero)
 
 
 def _leaves(machine: Machine, origin: Array, bits: int, line: int) -> Value:
@@ -151,10 +151,10 @@ def _commit(machine: Machine) -> None:
     for each in copies.open:
         threads, rows = acting[each.threads], blocks[each.blocks]
         if threads.any() and rows.any() and not (threads.all() and rows.all()):
-            raise Unreadable("threads that copied together commit their copies apart")
+            raise Unsupported("threads that copied together commit their copies apart")
         (group if threads.all() and rows.all() else left).append(each)
     copies.open = left
-    copies.groups.setdefault(acting.tobytes(), Groups()).commit(group, blocks)
+    copies.groups.setdefault(acting.tobytes(), AsyncGroups()).commit(group, blocks)
 
 
 def _wait(keep: int, everything: bool) -> Step:
@@ -167,7 +167,7 @@ def _wait(keep: int, everything: bool) -> Step:
             if not groups.groups or not (members & acting).any():
                 continue
             if (members & ~acting).any():
-                raise Unreadable("threads that committed copies together wait for them apart")
+                raise Unsupported("threads that committed copies together wait for them apart")
             for work, done in groups.wait(keep, blocks):
                 for each in work:
                     _finish(machine, each, done)

@@ -10,16 +10,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from bitwise_core.asm import Address, Instruction, Operand, Register, Vector
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.access import in_a_buffer
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
-from bitwise_core.machine.lane_hash import full_hash, term
-from bitwise_core.machine.lanes import Lanes, Value
-from bitwise_core.machine.logic import combine
-from bitwise_core.machine.pieces import as_lanes, concat, cut
-from bitwise_core.machine.state import Machine, Step, invert, literal
+from bitwise_core.assembly.module import Address, Instruction, Operand, Register, Vector
+from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction, named
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
+from bitwise_core.execution.machine import Machine, Step, invert, literal
+from bitwise_core.execution.memory.access import in_a_buffer
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.logic import combine
+from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
+from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
+from bitwise_core.execution.values.term_hash import full_hash, term
+from bitwise_core.numerics import Operation, operation
 from bitwise_nvidia_ptx.literals import pointer_parameters
 from bitwise_nvidia_ptx.opcodes.common import FORMATS, PACKED, type_bits
 from bitwise_nvidia_ptx.opcodes.compare import compare
@@ -51,21 +52,22 @@ def atomic_info(instruction: Instruction) -> InstructionInfo:
 def atomic(instruction: Instruction, context: Context) -> Step:
     """atom and red on global memory: each active lane contributes; the old value depends on the order of threads."""
     root, *modifiers, kind = instruction.opcode.split(".")
-    operation = next((each for each in modifiers if each in _ATOMIC | {"cas", "exch", "inc", "dec"}), "")
+    verb = next((each for each in modifiers if each in _ATOMIC | {"cas", "exch", "inc", "dec"}), "")
     count = next((int(each[1:]) for each in modifiers if each in ("v2", "v4", "v8")), 1)
-    rest = [each for each in modifiers if each not in HINTS | {operation, "global", "v2", "v4", "v8"}]
-    if rest or operation not in _ATOMIC:
+    rest = [each for each in modifiers if each not in HINTS | {verb, "global", "v2", "v4", "v8"}]
+    if rest or verb not in _ATOMIC:
         raise UnknownInstruction(instruction)
     destination = instruction.operands[0] if root == "atom" else None
     target, source = instruction.operands[1:3] if root == "atom" else instruction.operands[:2]
     items = source.items if isinstance(source, Vector) else (source,)
     element, packed = PACKED.get(kind, (kind, 1))
     bits = type_bits(element)
-    name = f"{operation}.rn.{FORMATS[element]}" if element in FORMATS else _integer_name(operation, element)
-    if element in FORMATS and operation != "add":
-        name = f"{operation}.{FORMATS[element]}"
-    if element == "f32" and operation == "add":
+    name = f"{verb}.rn.{FORMATS[element]}" if element in FORMATS else f"{verb}.{element}"
+    if element in FORMATS and verb != "add":
+        name = f"{verb}.{FORMATS[element]}"
+    if element == "f32" and verb == "add":
         name = "add.rn.ftz.atomic.fp32"  # on global memory it flushes subnormals, whatever the modifiers say
+    meaning = named(instruction, name)
     line = instruction.line
     base = target.base.name if isinstance(target, Address) and isinstance(target.base, Register) else ""
 
@@ -77,7 +79,7 @@ def atomic(instruction: Instruction, context: Context) -> Step:
             buffers = (
                 buffers_of(machine, pointer_parameters(context.kernel, base, context.arch.opcodes)) if base else None
             )
-            _contribute(machine, name, target_address, values, line, buffers)
+            _contribute(machine, meaning, target_address, values, line, buffers)
             _write_old(machine, destination, bits * packed, line)
             return
         where = address.astype(np.uint64, copy=False)
@@ -86,9 +88,9 @@ def atomic(instruction: Instruction, context: Context) -> Step:
         for item in items:
             value = machine.read_bits(item, bits * packed)
             for low in range(0, bits * packed, bits):
-                part = cut(value, low, bits)
+                part = extract(value, low, bits)
                 machine.memory.atomic(
-                    name, where + np.uint64(place), part, machine.mask, machine.thread, machine.epoch, line
+                    meaning, where + np.uint64(place), part, machine.mask, machine.thread, machine.epoch, line
                 )
                 place += bits // 8
         _write_old(machine, destination, bits * packed, line)
@@ -102,34 +104,36 @@ def _write_old(machine: Machine, destination: Operand | None, bits: int, line: i
     """The value that an atomic operation found depends on the order of threads."""
     if destination is None:
         return
-    old = term(bits, f"old value at line {line}", [], L.UNDETERMINED)
+    old = term(bits, f"old value at line {line}", [], L.NONDETERMINISTIC)
     for each in destination.items if isinstance(destination, Vector) else (destination,):
         machine.write(each, old)
 
 
 def _contribute(
-    machine: Machine, name: str, address: Value, values: list[Value], line: int, buffers: list[int] | None
+    machine: Machine, meaning: Operation, address: Value, values: list[Value], line: int, buffers: list[int] | None
 ) -> None:
     shape = (machine.blocks, machine.threads)
     condition = machine.condition
     if condition is None:
-        machine.memory.contribute(name, [address, *values], machine.mask, shape, line, buffers)
+        machine.memory.contribute(meaning, [address, *values], machine.mask, shape, line, buffers)
         return
     outer = machine.mask
-    holds = as_lanes(condition)
-    never = L.holds(holds, 0)
+    holds = as_symbolic_vector(condition)
+    never = L.equals_constant(holds, 0)
     if never is not False:
         machine.mask = machine.active() & ~never
     try:
-        by_sign = _by_sign(machine, name, values[0], holds) if len(values) == 1 else None
+        by_sign = _by_sign(machine, meaning, values[0], holds) if len(values) == 1 else None
         if by_sign is not None:
-            name, holds = by_sign
-        machine.memory.contribute(name, [address, *values, holds], machine.mask, shape, line, buffers)
+            meaning, holds = by_sign
+        machine.memory.contribute(meaning, [address, *values, holds], machine.mask, shape, line, buffers)
     finally:
         machine.mask = outer
 
 
-def _by_sign(machine: Machine, name: str, value: Value, condition: Lanes) -> tuple[str, Lanes] | None:
+def _by_sign(
+    machine: Machine, meaning: Operation, value: Value, condition: SymbolicVector
+) -> tuple[Operation, SymbolicVector] | None:
     """A contribution to the extreme of floating-point numbers in the order of their bits, and its plain condition.
 
     Compilers make a maximum of floats of two integer operations: max.s32 where the number's sign bit is clear, and
@@ -141,42 +145,40 @@ def _by_sign(machine: Machine, name: str, value: Value, condition: Lanes) -> tup
     the order of contributions does not matter.  A minimum is the same with min.s32 and max.u32.  Each half needs
     its condition: without it max.s32 of a pattern with a sign bit and min.u32 do not commute.
     """
-    verb, kind = name.split(".")
+    verb, kind = meaning.verb, meaning.result.name
     if verb not in ("max", "min") or kind not in ("s32", "u32", "s64", "u64"):
         return None
     bits, clear = int(kind[1:]), kind[0] == "s"
     kept = verb if clear else {"max": "min", "min": "max"}[verb]
     signed = f"s{bits}"
     least, zero = literal(-1, bits), literal(0, bits)
-    plain = as_lanes(compare(machine, "gt" if clear else "lt", signed, value, least if clear else zero, False))
-    other = as_lanes(compare(machine, "ge" if clear else "le", signed, value, zero if clear else least, False))
+    plain = as_symbolic_vector(
+        compare(machine, "gt" if clear else "lt", signed, value, least if clear else zero, False)
+    )
+    other = as_symbolic_vector(
+        compare(machine, "ge" if clear else "le", signed, value, zero if clear else least, False)
+    )
     opposite = compare(machine, "lt" if clear else "gt", signed, value, zero if clear else least, False)
     proved: L.Array | bool = False
-    for each in (plain, other, as_lanes(invert(machine.domain, opposite))):
+    for each in (plain, other, as_symbolic_vector(invert(machine.domain, opposite))):
         for form in (each, *_carried(machine, each)):
             proved = proved | (full_hash(form) == full_hash(condition)).all(axis=0)
-    known = L.known_where(as_lanes(value))
+    known = L.constant_mask(as_symbolic_vector(value))
     if known is not False and np.any(known):
-        sign = (as_lanes(value).words[0] >> np.uint64(bits - 1)) & np.uint64(1)
-        fits = known & (sign == (0 if clear else 1)) & L.holds(condition, 1)
+        sign = (as_symbolic_vector(value).words[0] >> np.uint64(bits - 1)) & np.uint64(1)
+        fits = known & (sign == (0 if clear else 1)) & L.equals_constant(condition, 1)
         proved = proved | fits
     active = machine.active()
     if not (np.broadcast_to(proved, active.shape) | ~active).all():
         return None
-    return f"{kept}.by_sign.b{bits}", plain
+    return operation(f"{kept}bysign.b{bits}"), plain
 
 
-def _carried(machine: Machine, predicate: Lanes) -> Iterator[Lanes]:
+def _carried(machine: Machine, predicate: SymbolicVector) -> Iterator[SymbolicVector]:
     """The predicate again after lanes have exchanged it as a number 1 or 0: by a shuffle, or as a byte in memory."""
     word = machine.domain.select(predicate, literal(1, 32), literal(0, 32))
     half = machine.domain.select(predicate, literal(1, 16), literal(0, 16))
-    byte = concat([cut(half, 0, 8), np.zeros((1, 1), dtype=np.uint8)])
+    byte = concat([extract(half, 0, 8), np.zeros((1, 1), dtype=np.uint8)])
     for number, bits in ((word, 32), (byte, 16)):
         lowest = combine(machine, "and", number, literal(1, bits), bits)
-        yield as_lanes(compare(machine, "ne", f"b{bits}", lowest, literal(0, bits), False))
-
-
-def _integer_name(operation: str, kind: str) -> str:
-    if operation in ("add", "and", "or", "xor"):
-        return f"{operation}.b{kind[1:]}"
-    return f"{operation}.{kind}"
+        yield as_symbolic_vector(compare(machine, "ne", f"b{bits}", lowest, literal(0, bits), False))

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
-from bitwise_core.asm import Instruction, Register
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.instruction_info import Effect, InstructionInfo
-from bitwise_core.machine.lanes import Array
-from bitwise_core.machine.state import Machine, Step
-from bitwise_core.machine.steps import apply_integer
+from bitwise_core.assembly.module import Instruction, Register
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.instruction_info import Effect, InstructionInfo
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.numerics import operation
 
 CARRY = Register("%carry flag")
-"""The condition code's carry, kept like a register of 32 bits (0 or 1)."""
+"""The condition code's carry, kept as a predicate."""
 
 
 _FLAG = frozenset({CARRY.name})
@@ -40,30 +38,22 @@ def with_carry(instruction: Instruction, context: Context) -> Step:
     if kind == "s32" and "hi" in parts:
         raise UnknownInstruction(instruction)
     destination, *sources = instruction.operands
+    if len(sources) != (3 if root.startswith("mad") else 2):
+        raise UnknownInstruction(instruction, f"has {len(sources)} source operands")
     reads = root.endswith("c")
 
-    def whole(*numbers: Array) -> Array:
-        *terms, carry = (each.astype(np.uint64) for each in numbers)
-        if root.startswith("mad"):
-            product = terms[0] * terms[1]
-            half = product >> np.uint64(32) if "hi" in parts else product & np.uint64(0xFFFFFFFF)
-            return half + terms[2] + carry
-        return terms[0] + terms[1] + carry
-
-    def low(*numbers: Array) -> Array:
-        return whole(*numbers).astype(np.uint32)
-
-    def high(*numbers: Array) -> Array:
-        return (whole(*numbers) >> np.uint64(32)).astype(np.uint32)
-
-    name = f"{root.removesuffix('c')} {' '.join(parts)} with carry"
+    product = operation("mulhi.u32" if "hi" in parts else "mul.b32") if root.startswith("mad") else None
+    total, out = operation("addc.b32" if reads else "add.b32"), operation("carryc.u32" if reads else "carry.u32")
 
     def step(machine: Machine) -> None:
-        carry = machine.read_bits(CARRY, 32) if reads else np.zeros((1, 1), dtype=np.uint32)
-        values = [*(machine.read_bits(each, 32) for each in sources), carry]
-        result = apply_integer(machine, name, values, 32, low)
+        values = [machine.read_bits(each, 32) for each in sources]
+        if product is not None:
+            values = [apply_integer(machine, product, values[:2]), values[2]]
+        if reads:
+            values.append(machine.read_bits(CARRY, 1))
+        result = apply_integer(machine, total, values)
         if writes:
-            machine.write(CARRY, apply_integer(machine, name + " out", values, 32, high))
+            machine.write(CARRY, apply_integer(machine, out, values))
         machine.write(destination, result)
 
     return step

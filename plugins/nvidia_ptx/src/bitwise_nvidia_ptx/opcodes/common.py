@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import numpy as np
-
-from bitwise_core.asm import Instruction, Operand, Paired
-from bitwise_core.machine.arch import UnknownInstruction
-from bitwise_core.machine.instruction_info import Effect
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.pieces import concat, cut
-from bitwise_core.machine.state import Machine, Step
-from bitwise_core.machine.steps import apply_integer
+from bitwise_core.assembly.module import Instruction, Operand, Paired
+from bitwise_core.execution.architecture import UnknownInstruction
+from bitwise_core.execution.instruction_info import Effect
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.packing import concat, extract
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.numerics import Operation
 
 FORMATS = {"f64": "fp64", "f32": "fp32", "f16": "fp16", "bf16": "bf16", "e4m3": "e4m3", "e5m2": "e5m2", "tf32": "tf32"}
 """PTX's names of the floating-point formats and core's."""
@@ -51,14 +50,6 @@ def is_integer(name: str) -> bool:
     return len(name) > 1 and name[0] in "sub" and name[1:].isdigit()
 
 
-def signed(array: Array) -> Array:
-    """The same bits as signed integers."""
-    return array.view(_SIGNED[array.dtype.itemsize])
-
-
-_SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
-
-
 def write_pair(machine: Machine, destination: Operand, first: Value, second: Value) -> None:
     """Writes both values where the destination is a pair `d|p`, else the first."""
     if isinstance(destination, Paired):
@@ -75,35 +66,25 @@ def check_modifiers(instruction: Instruction, modifiers: Sequence[str], allowed:
         raise UnknownInstruction(instruction, f"has the modifier .{unknown[0]}, which is not modelled")
 
 
-def integer_step(
-    instruction: Instruction,
-    name: str,
-    evaluate: Callable[..., Array],
-    sources: Sequence[int],
-    bits: int,
-    *,
-    gathers: bool = False,
-    packed: int = 1,
-) -> Step:
-    """A step that applies `evaluate` to known operands of the given widths, or leaves a term `name`.
+def integer_step(instruction: Instruction, operation: Operation, *, packed: int = 1) -> Step:
+    """A step that applies an operation on integers to the source operands.
 
     Operands and the result hold `packed` elements side by side.
     """
     destination, *operands = instruction.operands
-    if len(operands) != len(sources):
-        raise UnknownInstruction(instruction, f"has {len(operands)} source operands instead of {len(sources)}")
-    pairs = tuple(zip(operands, sources, strict=True))
+    if len(operands) != operation.arity:
+        raise UnknownInstruction(instruction, f"has {len(operands)} source operands instead of {operation.arity}")
+    pairs = tuple(zip(operands, (form.bits for form in operation.operands), strict=True))
 
     def step(machine: Machine) -> None:
         values = [machine.read_bits(operand, width * packed) for operand, width in pairs]
         if packed == 1:
-            machine.write(destination, apply_integer(machine, name, values, bits, evaluate, gathers=gathers))
+            machine.write(destination, apply_integer(machine, operation, values))
             return
         parts = [
-            [cut(value, each * width, width) for value, (_, width) in zip(values, pairs, strict=True)]
+            [extract(value, each * width, width) for value, (_, width) in zip(values, pairs, strict=True)]
             for each in range(packed)
         ]
-        found = [apply_integer(machine, name, part, bits, evaluate, gathers=gathers) for part in parts]
-        machine.write(destination, concat(found))
+        machine.write(destination, concat([apply_integer(machine, operation, part) for part in parts]))
 
     return step

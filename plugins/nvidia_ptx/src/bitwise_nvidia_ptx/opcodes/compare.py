@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_core.asm import Instruction, Paired
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.machine.comparisons import (
+from bitwise_core.assembly.module import Instruction, Paired
+from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
+from bitwise_core.execution.machine import Machine, Step, invert
+from bitwise_core.execution.values.comparisons import (
     FLOAT_COMPARISONS,
     INTEGER_COMPARISONS,
     compare_as_floats,
     compare_as_integers,
 )
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.machine.lanes import Value
-from bitwise_core.machine.logic import combine
-from bitwise_core.machine.pieces import choose
-from bitwise_core.machine.state import Machine, Step, invert
+from bitwise_core.execution.values.logic import combine
+from bitwise_core.execution.values.packing import blend_values
+from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_nvidia_ptx.opcodes.common import (
     FORMATS,
     PACKED,
@@ -100,7 +100,7 @@ def select(instruction: Instruction, context: Context) -> Step:
         chosen = machine.read_bits(predicate, 1)
         values = machine.read_bits(left, bits), machine.read_bits(right, bits)
         if isinstance(chosen, np.ndarray):
-            machine.write(destination, choose(chosen, *values))
+            machine.write(destination, blend_values(chosen, *values))
         else:
             machine.write(destination, machine.domain.select(chosen, *values))
 

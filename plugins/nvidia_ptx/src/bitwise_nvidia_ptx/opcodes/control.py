@@ -5,12 +5,12 @@ Source: PTX ISA 8.7, "Control Flow Instructions" and "Parallel Synchronization: 
 
 from __future__ import annotations
 
-from bitwise_core.asm import Instruction, Symbol, Vector
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
-from bitwise_core.machine.state import Barrier, Call, Control, Exit, Machine, Return, Step
-from bitwise_core.machine.steps import branch
+from bitwise_core.assembly.module import Instruction, Symbol, Vector
+from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
+from bitwise_core.execution.machine import Barrier, Call, Control, Exit, Machine, Return, Step
+from bitwise_core.execution.opcode_steps import branch
 
 TABLE = OpcodeTable()
 
@@ -43,7 +43,7 @@ def trap(instruction: Instruction, context: Context) -> Step:
     """A trap ends the launch without a result."""
 
     def step(machine: Machine) -> Control | None:
-        raise Unreadable("the kernel traps on this launch", instruction.line)
+        raise Unsupported("the kernel traps on this launch", instruction.line)
 
     return step
 
@@ -92,7 +92,7 @@ def barrier(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> Control:
         numbers = [machine.known(machine.read_bits(each, 32)) for each in (number, *count)]
         if any(each is None or (each != each.flat[0]).any() for each in numbers):
-            raise Unreadable("a barrier's number or count varies", instruction.line)
+            raise Unsupported("a barrier's number or count varies", instruction.line)
         values = [int(each.flat[0]) for each in numbers if each is not None]
         return Barrier(values[0], values[1] if len(values) > 1 else None)
 

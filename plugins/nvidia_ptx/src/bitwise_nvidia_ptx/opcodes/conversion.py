@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_core.asm import Instruction
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.pieces import concat, cut
-from bitwise_core.machine.state import Machine, Step
-from bitwise_core.machine.steps import apply_integer
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction, named
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import concat, extract
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.numerics import Operation, operation
 from bitwise_nvidia_ptx.opcodes.common import (
     BITS,
     FORMATS,
@@ -22,7 +23,6 @@ from bitwise_nvidia_ptx.opcodes.common import (
     check_modifiers,
     integer_unless_float,
     is_integer,
-    signed,
     type_bits,
 )
 from bitwise_nvidia_ptx.opcodes.memory import extended, register_bits
@@ -51,58 +51,60 @@ def convert(instruction: Instruction, context: Context) -> Step:
     return _scalar(instruction, to, source, rounding, options)
 
 
-def _name(to: str, source: str, rounding: str | None, options: str) -> str:
+def _meaning(instruction: Instruction, to: str, source: str, rounding: str | None, options: str) -> Operation:
+    """The conversion.  Raises UnknownInstruction where it is none that the vocabulary has."""
     left, right = FORMATS.get(to, to), FORMATS.get(source, source)
-    if rounding is None:
-        return f"convert{options}.{left}.{right}"
-    return f"convert.{_TO_FLOAT.get(rounding, rounding)}{options}.{left}.{right}"
+    word = "" if rounding is None else f".{_TO_FLOAT.get(rounding, rounding)}"
+    return named(instruction, f"convert{word}{options}.{left}.{right}")
 
 
 def _scalar(instruction: Instruction, to: str, source: str, rounding: str | None, options: str) -> Step:
     if not (to in BITS or is_integer(to)) or not (source in BITS or is_integer(source)):
         raise UnknownInstruction(instruction)
     destination, operand = instruction.operands
-    bits, wide = type_bits(to), type_bits(source)
+    wide = type_bits(source)
     if to in BITS and source in BITS and _RANK[to] > _RANK[source]:
         rounding = None
-    name = _name(to, source, rounding, options)
+    meaning = _meaning(instruction, to, source, rounding, options)
 
     def step(machine: Machine) -> None:
         value = machine.read_bits(operand, wide)
-        machine.write(destination, float_conversion(machine, name, value, bits))
+        machine.write(destination, float_conversion(machine, meaning, value))
 
     return step
 
 
-def float_conversion(machine: Machine, name: str, value: Value, bits: int) -> Value:
-    """A conversion by its name; bf16 to fp32 moves the bits."""
-    if name == "convert.fp32.bf16":
+_HIGH_HALF = operation("convert.fp32.bf16")
+
+
+def float_conversion(machine: Machine, meaning: Operation, value: Value) -> Value:
+    """A conversion; bf16 to fp32 moves the bits."""
+    if meaning is _HIGH_HALF:
         return concat([np.zeros((1, 1), dtype=np.uint16), value])
-    return machine.domain.floating(name, [value], bits)
+    return machine.domain.floating(meaning, [value])
 
 
 def _packed(instruction: Instruction, to: str, source: str, rounding: str | None, options: str) -> Step:
     element, count = PACKED[to]
     destination, *operands = instruction.operands
-    bits = BITS[element]
     if source in PACKED:
         inner = PACKED[source][0]
         if _RANK[element] > _RANK[inner]:
             rounding = None
-        name, width = _name(element, inner, rounding, options), BITS[inner]
+        meaning, width = _meaning(instruction, element, inner, rounding, options), BITS[inner]
 
         def unpack(machine: Machine) -> None:
             value = machine.read_bits(operands[0], width * count)
-            parts = [float_conversion(machine, name, cut(value, width * i, width), bits) for i in range(count)]
+            parts = [float_conversion(machine, meaning, extract(value, width * i, width)) for i in range(count)]
             machine.write(destination, concat(parts))
 
         return unpack
     if len(operands) != count or source not in BITS:
         raise UnknownInstruction(instruction)
-    name, width = _name(element, source, rounding, options), BITS[source]
+    meaning, width = _meaning(instruction, element, source, rounding, options), BITS[source]
 
     def pack(machine: Machine) -> None:
-        parts = [float_conversion(machine, name, machine.read_bits(each, width), bits) for each in reversed(operands)]
+        parts = [float_conversion(machine, meaning, machine.read_bits(each, width)) for each in reversed(operands)]
         machine.write(destination, concat(parts))
 
     return pack
@@ -114,29 +116,18 @@ def _integers(instruction: Instruction, context: Context, to: str, source: str, 
     bits, wide = type_bits(to), type_bits(source)
     width = register_bits(destination, context, bits)
     from_signed, to_signed = source[0] == "s", to[0] == "s"
-
-    def evaluate(a: Array) -> Array:
-        number: Array = signed(a).astype(np.int64) if from_signed else a.astype(np.uint64)
-        if saturates:
-            low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if to_signed else (0, (1 << bits) - 1)
-            if number.dtype == np.int64:
-                number = np.clip(number, max(low, -(1 << 63)), min(high, (1 << 63) - 1))
-            else:
-                number = np.minimum(number, np.uint64(high))
-        if number.dtype == np.int64:
-            return number.astype(f"int{bits}").view(L.UNSIGNED[bits])
-        return number.astype(L.UNSIGNED[bits])
-
-    name = f"convert{'.sat' if saturates else ''}.{to}.{source}"
+    meaning = _meaning(instruction, to, source, None, ".sat" if saturates else "")
+    function = meaning.function
+    assert function is not None
 
     def converted(machine: Machine, value: Value) -> Value:
         if isinstance(value, np.ndarray):
-            return evaluate(value)
+            return function(value)
         if bits <= wide and not saturates:
-            return cut(value, 0, bits)
+            return extract(value, 0, bits)
         if not from_signed and not saturates:
             return concat([value, *_zeros(bits - wide)])
-        return apply_integer(machine, name, [value], bits, evaluate)
+        return apply_integer(machine, meaning, [value])
 
     def step(machine: Machine) -> None:
         result = converted(machine, machine.read_bits(operand, wide))
@@ -157,23 +148,12 @@ def _pack(instruction: Instruction, modifiers: list[str], to: str, source: str) 
     if modifiers[:2] != ["pack", "sat"] or wide != "s32":
         raise UnknownInstruction(instruction)
     destination, high, low, *rest = instruction.operands
-    bits = type_bits(kind)
-    least, most = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind[0] == "s" else (0, (1 << bits) - 1)
-
-    def evaluate(a: Array) -> Array:
-        return (
-            np.clip(signed(a), least, most)
-            .astype(f"int{bits}" if kind[0] == "s" else f"uint{bits}")
-            .view(L.UNSIGNED[bits])
-        )
+    bits, meaning = type_bits(kind), _meaning(instruction, kind, "s32", None, ".sat")
 
     def step(machine: Machine) -> None:
-        parts = [
-            apply_integer(machine, f"convert.sat.{kind}.s32", [machine.read_bits(each, 32)], bits, evaluate)
-            for each in (low, high)
-        ]
+        parts = [apply_integer(machine, meaning, [machine.read_bits(each, 32)]) for each in (low, high)]
         if rest:
-            parts.append(cut(machine.read_bits(rest[0], 32), 0, 32 - 2 * bits))
+            parts.append(extract(machine.read_bits(rest[0], 32), 0, 32 - 2 * bits))
         machine.write(destination, concat(parts))
 
     return step

@@ -1,4 +1,4 @@
-"""Floating-point arithmetic and conversions: each PTX form named in core's operation grammar.
+"""Floating-point arithmetic and conversions: each PTX form as an operation of the vocabulary.
 
 Source: PTX ISA 8.7, sections "Floating Point Instructions", "Half Precision Floating Point Instructions" and "cvt".
 An approximation is an operation of its architecture: its name carries the architecture's.
@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from bitwise_core.asm import Instruction, Operand
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.machine.lanes import Array
-from bitwise_core.machine.logic import combine
-from bitwise_core.machine.pieces import concat, cut
-from bitwise_core.machine.state import Machine, Step, literal
+from bitwise_core.assembly.module import Instruction, Operand
+from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction, named
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
+from bitwise_core.execution.machine import Machine, Step, literal
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.logic import combine
+from bitwise_core.execution.values.packing import concat, extract
+from bitwise_core.numerics import operation
 from bitwise_nvidia_ptx.literals import known_suffix
-from bitwise_nvidia_ptx.opcodes.common import BITS, FORMATS, PACKED, check_modifiers
+from bitwise_nvidia_ptx.opcodes.common import BITS, FORMATS, PACKED, check_modifiers, integer_step
 from bitwise_nvidia_ptx.opcodes.conversion import TABLE as CONVERSIONS
 
 TABLE = OpcodeTable(CONVERSIONS)
@@ -31,18 +29,20 @@ _ROUNDING_NAMES = {"rn": "rn", "rz": "rz", "rm": "rd", "rp": "ru"}
 
 
 def _lanewise(instruction: Instruction, name: str, kind: str, sources: Sequence[Operand], properties: int = 0) -> Step:
-    """One operation on scalars, or on each half of packed operands."""
-    element, count = PACKED.get(kind, (kind, 1))
-    bits = BITS[element]
+    """One operation on scalars, or on each half of packed operands.  Raises UnknownInstruction."""
+    meaning = named(instruction, name)
+    if len(sources) != meaning.arity:
+        raise UnknownInstruction(instruction, f"has {len(sources)} source operands instead of {meaning.arity}")
+    bits, count = meaning.bits, PACKED.get(kind, (kind, 1))[1]
     destination = instruction.operands[0]
 
     def step(machine: Machine) -> None:
         values = [machine.read_bits(source, bits * count) for source in sources]
         if count == 1:
-            machine.write(destination, machine.domain.floating(name, values, bits, properties))
+            machine.write(destination, machine.domain.floating(meaning, values, properties))
             return
         parts = [
-            machine.domain.floating(name, [cut(value, low, bits) for value in values], bits, properties)
+            machine.domain.floating(meaning, [extract(value, low, bits) for value in values], properties)
             for low in range(0, bits * count, bits)
         ]
         machine.write(destination, concat(parts))
@@ -98,7 +98,7 @@ def extremum(instruction: Instruction, context: Context) -> Step:
     check_modifiers(instruction, modifiers, {"ftz", "NaN"})
     form = _format(kind, instruction)
     nan = ".nan" if "NaN" in modifiers else ""
-    name = f"{root}{nan}{_suffix(modifiers)}.{form}"
+    name = f"{root}{_suffix(modifiers)}{nan}.{form}"
     operands = instruction.operands[1:]
     if signs:
         return _of_magnitudes(instruction, name)
@@ -112,11 +112,12 @@ def _of_magnitudes(instruction: Instruction, name: str) -> Step:
     if len(instruction.operands) != 3:
         raise UnknownInstruction(instruction)
     destination, *sources = instruction.operands
+    extreme, magnitude = named(instruction, name), operation("abs.fp32")
 
     def step(machine: Machine) -> None:
         left, right = (machine.read_bits(each, 32) for each in sources)
-        magnitudes = [machine.domain.floating("abs.fp32", [each], 32) for each in (left, right)]
-        found = machine.domain.floating(name, magnitudes, 32)
+        magnitudes = [machine.domain.floating(magnitude, [each]) for each in (left, right)]
+        found = machine.domain.floating(extreme, magnitudes)
         sign = combine(machine, "and", combine(machine, "xor", left, right, 32), literal(1 << 31, 32), 32)
         machine.write(destination, combine(machine, "or", found, sign, 32))
 
@@ -126,13 +127,13 @@ def _of_magnitudes(instruction: Instruction, name: str) -> Step:
 def _three(instruction: Instruction, name: str, kind: str) -> Step:
     if kind in PACKED:
         raise UnknownInstruction(instruction)
-    bits = BITS[kind]
+    bits, extreme = BITS[kind], named(instruction, name)
     destination, *sources = instruction.operands
 
     def step(machine: Machine) -> None:
         first, second, third = (machine.read_bits(each, bits) for each in sources)
-        inner = machine.domain.floating(name, [first, second], bits)
-        machine.write(destination, machine.domain.floating(name, [inner, third], bits))
+        inner = machine.domain.floating(extreme, [first, second])
+        machine.write(destination, machine.domain.floating(extreme, [inner, third]))
 
     return step
 
@@ -163,25 +164,16 @@ def function(instruction: Instruction, context: Context) -> Step:
 def test_property(instruction: Instruction, context: Context) -> Step:
     """testp.{finite,infinite,number,notanumber,normal,subnormal}."""
     _, prop, kind = instruction.opcode.split(".")
-    bits, mantissa = BITS[kind], {"f32": 23, "f64": 52}[kind]
-    exponent_mask = (1 << (bits - 1 - mantissa)) - 1
-    destination, source = instruction.operands
+    if prop not in _CLASSES or kind not in ("f32", "f64"):
+        raise UnknownInstruction(instruction)
+    return integer_step(instruction, named(instruction, f"{_CLASSES[prop]}.{FORMATS[kind]}"))
 
-    def evaluate(a: Array) -> Array:
-        exponent = (a >> a.dtype.type(mantissa)) & a.dtype.type(exponent_mask)
-        fraction = a & a.dtype.type((1 << mantissa) - 1)
-        top, low = exponent == exponent_mask, exponent == 0
-        results: dict[str, Array] = {
-            "finite": ~top, "infinite": top & (fraction == 0), "number": ~(top & (fraction != 0)),
-            "notanumber": top & (fraction != 0), "normal": ~top & ~low, "subnormal": low & (fraction != 0),
-        }  # fmt: skip
-        return results[prop]
 
-    def step(machine: Machine) -> None:
-        value = machine.read_bits(source, bits)
-        if isinstance(value, np.ndarray):
-            machine.write(destination, evaluate(value))
-        else:
-            machine.write(destination, machine.domain.integer(f"testp.{prop}.{FORMATS[kind]}", [value], 1, evaluate))
-
-    return step
+_CLASSES = {
+    "finite": "isfinite",
+    "infinite": "isinfinite",
+    "number": "isnumber",
+    "notanumber": "isnan",
+    "normal": "isnormal",
+    "subnormal": "issubnormal",
+}

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_core.asm import Immediate, Instruction
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.logic import combine
-from bitwise_core.machine.pieces import choose, concat, cut
-from bitwise_core.machine.state import Machine, Step, invert
-from bitwise_core.machine.steps import apply_integer
+from bitwise_core.assembly.module import Immediate, Instruction
+from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction, named
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
+from bitwise_core.execution.machine import Machine, Step, invert
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.logic import combine
+from bitwise_core.execution.values.packing import blend_values, concat, extract
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.numerics import operation
 from bitwise_nvidia_ptx.opcodes.common import integer_step, type_bits
 
 TABLE = OpcodeTable()
@@ -48,8 +49,7 @@ def complement(instruction: Instruction, context: Context) -> Step:
             machine.write(destination, invert(machine.domain, machine.read_bits(source, 1)))
 
         return step
-    bits = type_bits(kind)
-    return integer_step(instruction, f"not.b{bits}", np.bitwise_not, (bits,), bits)
+    return integer_step(instruction, named(instruction, f"not.{kind}"))
 
 
 @TABLE.opcode("lop3", operands=DESTINATION_FIRST, effects=Effect.INTEGER)
@@ -60,20 +60,14 @@ def three_operands(instruction: Instruction, context: Context) -> Step:
     table = instruction.operands[4]
     if not isinstance(table, Immediate):
         raise UnknownInstruction(instruction, "has a truth table that is no literal")
-    truth = table.value & 255
-
-    def evaluate(a: Array, b: Array, c: Array) -> Array:
-        result: Array = np.zeros(np.broadcast_shapes(a.shape, b.shape, c.shape), dtype=np.uint32)
-        for row in range(8):
-            if truth >> row & 1:
-                result = result | (a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c)
-        return result
-
     destination, *sources = instruction.operands[:4]
     shorter = Instruction(
         instruction.opcode, (destination, *sources), instruction.guard, instruction.line, instruction.source
     )
-    return integer_step(shorter, f"lop3 {truth}", evaluate, (32, 32, 32), 32)
+    return integer_step(shorter, named(instruction, f"lop3.{table.value & 255:#04x}.b32"))
+
+
+_PERMUTE = operation("prmt.b32")
 
 
 @TABLE.opcode("prmt", operands=DESTINATION_FIRST, effects=Effect.NONE)
@@ -83,30 +77,20 @@ def permute_bytes(instruction: Instruction, context: Context) -> Step:
         raise UnknownInstruction(instruction)
     destination, left, right, selector = instruction.operands
 
-    def evaluate(a: Array, b: Array, control: Array) -> Array:
-        pair = b.astype(np.uint64) << np.uint64(32) | a.astype(np.uint64)
-        result: Array = np.zeros(np.broadcast_shapes(a.shape, b.shape, control.shape), dtype=np.uint32)
-        for place in range(4):
-            nibble = (control >> np.uint32(4 * place)) & np.uint32(15)
-            byte = (pair >> (np.uint64(8) * (nibble & np.uint32(7)).astype(np.uint64))) & np.uint64(255)
-            byte = np.where(nibble & np.uint32(8), np.where(byte & np.uint64(128), np.uint64(255), np.uint64(0)), byte)
-            result = result | byte.astype(np.uint32) << np.uint32(8 * place)
-        return result
-
     def step(machine: Machine) -> None:
         values = [machine.read_bits(each, 32) for each in (left, right, selector)]
         control = values[2]
         if not isinstance(control, np.ndarray) or all(isinstance(each, np.ndarray) for each in values):
-            machine.write(destination, apply_integer(machine, "prmt.b32", values, 32, evaluate))
+            machine.write(destination, apply_integer(machine, _PERMUTE, values))
             return
         numbers = np.unique(control & np.uint32(0xFFFF))
         result: Value | None = None
         for number in numbers:
             if int(number) & 0x8888:
-                result = apply_integer(machine, "prmt.b32", values, 32, evaluate)
+                result = apply_integer(machine, _PERMUTE, values)
                 break
             chosen = _pick(values[0], values[1], int(number))
-            result = chosen if result is None else choose((control & np.uint32(0xFFFF)) == number, chosen, result)
+            result = chosen if result is None else blend_values((control & np.uint32(0xFFFF)) == number, chosen, result)
         assert result is not None
         machine.write(destination, result)
 
@@ -119,7 +103,7 @@ def _pick(left: Value, right: Value, selector: int) -> Value:
     parts: list[Value] = []
     for low, high in ((chosen[0], chosen[1]), (chosen[2], chosen[3])):
         if high == low + 1 and low % 2 == 0:
-            parts.append(cut(left if low < 4 else right, 8 * (low % 4), 16))
+            parts.append(extract(left if low < 4 else right, 8 * (low % 4), 16))
         else:
-            parts.extend(cut(left if byte < 4 else right, 8 * (byte % 4), 8) for byte in (low, high))
+            parts.extend(extract(left if byte < 4 else right, 8 * (byte % 4), 8) for byte in (low, high))
     return concat(parts)

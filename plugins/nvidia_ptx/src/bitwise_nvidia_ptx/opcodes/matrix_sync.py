@@ -14,22 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from bitwise_core.asm import Instruction, Operand, Vector
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.access import read_shared, write_shared
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import (
+from bitwise_core.assembly.module import Instruction, Operand, Vector
+from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import (
     DESTINATION_FIRST,
     NO_DESTINATION,
     Accumulation,
     Effect,
     InstructionInfo,
 )
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.matrix import FusedStep, IntegerProducts
-from bitwise_core.machine.pieces import concat, cut, take_threads
-from bitwise_core.machine.state import Machine, Step
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.memory.access import read_shared, write_shared
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.mma_steps import IntegerProducts, MmaStep
+from bitwise_core.execution.values.packing import concat, extract, take_threads
+from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes.common import FORMATS
 from bitwise_nvidia_ptx.opcodes.fragments import accumulate, vectors
 
@@ -103,12 +103,12 @@ def _multiply(same_steps: Mapping[str, str], instruction: Instruction, context: 
     )
     out = {"f64": 64, "f32": 32, "s32": 32, "f16": 16}[result]
     products = integer_products(k, result, left, right, clamps="satfinite" in options)
-    fused = FusedStep(name, positive_zero=result in ("f32", "f16"), commutes=left == right, integers=products)
+    fused = MmaStep(name, positive_zero=result in ("f32", "f16"), commutes=left == right, integers=products)
     destination, a, b, c = instruction.operands
 
     def step(machine: Machine) -> None:
         if machine.mask is not None and not machine.active_threads().all():
-            raise Unreadable("a matrix instruction runs in part of the block", instruction.line)
+            raise Unsupported("a matrix instruction runs in part of the block", instruction.line)
         register = max(32, bits)
         lefts = vectors(machine, [machine.read_bits(each, register) for each in items(a)], bits, halves)
         rights = vectors(machine, [machine.read_bits(each, register) for each in items(b)], bits, 1)[0]
@@ -128,10 +128,12 @@ def _elements(machine: Machine, registers: tuple[Operand, ...], bits: int) -> li
     if bits != 16:
         return [machine.read_bits(each, bits) for each in registers]
     values = [machine.read_bits(each, 32) for each in registers]
-    return [cut(value, low, 16) for value in values for low in (0, 16)]
+    return [extract(value, low, 16) for value in values for low in (0, 16)]
 
 
-def _write_elements(machine: Machine, registers: tuple[Operand, ...], values: list[L.Lanes], bits: int) -> None:
+def _write_elements(
+    machine: Machine, registers: tuple[Operand, ...], values: list[L.SymbolicVector], bits: int
+) -> None:
     if bits == 16:
         joined = [concat([values[index], values[index + 1]]) for index in range(0, len(values), 2)]
         for register, value in zip(registers, joined, strict=True):
@@ -172,7 +174,7 @@ def load_matrices(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         address = machine.known(address_of(machine, source))
         if address is None:
-            raise Unreadable("shared memory is read at a computed address", instruction.line)
+            raise Unsupported("shared memory is read at a computed address", instruction.line)
         address = np.broadcast_to(address, (address.shape[0], machine.threads))
         for index, target in enumerate(items(destination)):
             machine.write(target, _read_matrix(machine, address, index, transposed))
@@ -209,7 +211,7 @@ def store_matrices(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         address = machine.known(address_of(machine, target))
         if address is None:
-            raise Unreadable("shared memory is written at a computed address", instruction.line)
+            raise Unsupported("shared memory is written at a computed address", instruction.line)
         address = np.broadcast_to(address, (address.shape[0], machine.threads))
         lane = np.arange(machine.threads) & 31
         base = np.arange(machine.threads) & ~31
@@ -221,6 +223,6 @@ def store_matrices(instruction: Instruction, context: Context) -> Step:
                 continue
             for element in range(2):
                 rows = _of_threads(address, (base + 8 * index + 2 * (lane % 4) + element)[None])
-                write_shared(machine, rows + (2 * (lane // 4)).astype(rows.dtype), cut(value, 16 * element, 16))
+                write_shared(machine, rows + (2 * (lane // 4)).astype(rows.dtype), extract(value, 16 * element, 16))
 
     return step

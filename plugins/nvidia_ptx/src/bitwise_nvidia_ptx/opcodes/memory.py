@@ -12,17 +12,18 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bitwise_core.asm import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine import local_memory
-from bitwise_core.machine.access import aligned, load_global, read_shared, store_global, write_shared
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.launch import POINTER_SHIFT
-from bitwise_core.machine.pieces import concat, cut
-from bitwise_core.machine.state import Machine, Step
+from bitwise_core.assembly.module import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
+from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
+from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.memory import local_memory
+from bitwise_core.execution.memory.access import aligned, load_global, read_shared, store_global, write_shared
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import concat, extract
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.numerics import operation
 from bitwise_nvidia_ptx.literals import pointer_parameters
 from bitwise_nvidia_ptx.opcodes.common import integer_unless_float, type_bits
 
@@ -89,7 +90,7 @@ def convert_address(instruction: Instruction, context: Context) -> Step:
 def address_of(machine: Machine, operand: Operand) -> Value:
     """The address a bracketed operand means, as 64 bits."""
     if not isinstance(operand, Address):
-        raise Unreadable(f"the operand {operand} is no address")
+        raise Unsupported(f"the operand {operand} is no address")
     if operand.base is None:
         return np.full((1, 1), operand.offset, dtype=np.uint64)
     value = machine.read(operand.base)
@@ -99,7 +100,7 @@ def address_of(machine: Machine, operand: Operand) -> Value:
     if operand.offset:
         bits = L.width(value)
         offset = np.full((1, 1), operand.offset & ((1 << bits) - 1), dtype=L.UNSIGNED[bits])
-        return machine.domain.integer(f"add.b{bits}", [value, offset], bits, np.add, gathers=True)
+        return machine.domain.integer(operation(f"add.b{bits}"), [value, offset])
     return value
 
 
@@ -176,14 +177,14 @@ def extended(machine: Machine, value: Value, bits: int, width: int, signed: bool
     if width == bits:
         return value
 
-    def evaluate(a: Array) -> Array:
-        wide: Array = a.view(f"int{bits}").astype(f"int{width}").view(L.UNSIGNED[width])
-        return wide
-
-    if isinstance(value, np.ndarray):
-        return evaluate(value) if signed else value.astype(L.UNSIGNED[width])
+    if isinstance(value, np.ndarray) and not signed:
+        return value.astype(L.UNSIGNED[width])
     if signed:
-        return machine.domain.integer(f"convert.s{width}.s{bits}", [value], width, evaluate)
+        extension = operation(f"convert.b{width}.s{bits}")
+        if isinstance(value, np.ndarray):
+            assert extension.function is not None
+            return extension.function(value)
+        return machine.domain.integer(extension, [value])
     fill: list[Value] = []
     left = width - bits
     while left:
@@ -212,16 +213,16 @@ def _load_one(
     known = machine.known(address)
     if space == "shared":
         if known is None:
-            raise Unreadable("shared memory is read at a computed address", line)
+            raise Unsupported("shared memory is read at a computed address", line)
         return read_shared(machine, known + np.uint64(offset) if offset else known, bits)
     if space == "local":
         return local_memory.load(machine, address, offset, bits, line)
     if space == "const":
-        raise Unreadable("constant memory is not modelled", line)
+        raise Unsupported("constant memory is not modelled", line)
     if known is None:
         if offset:
             amount = np.full((1, 1), offset, dtype=np.uint64)
-            address = machine.domain.integer("add.b64", [address, amount], 64, np.add, gathers=True)
+            address = machine.domain.integer(operation("add.b64"), [address, amount])
         return machine.memory.gather(address, bits, machine.mask, line, buffers_of(machine, pointers()))
     where = known.astype(np.uint64, copy=False)
     where = where + np.uint64(offset) if offset else where
@@ -234,16 +235,16 @@ def _load_one(
 def _parameter(machine: Machine, source: Operand, offset: int, bits: int) -> Value:
     assert isinstance(source, Address)
     if not isinstance(source.base, Symbol):
-        raise Unreadable("a parameter is read at a computed address")
+        raise Unsupported("a parameter is read at a computed address")
     value = machine.parameters.get(source.base.name)
     if value is None:
-        raise Unreadable(f"the parameter {source.base.name} has no value in this launch")
+        raise Unsupported(f"the parameter {source.base.name} has no value in this launch")
     low = (source.offset + offset) * 8
     if low == 0 and L.width(value) == bits:
         return value
     if low + bits > L.width(value):
-        raise Unreadable(f"the parameter {source.base.name} is read past its end")
-    return cut(value, low, bits)
+        raise Unsupported(f"the parameter {source.base.name} is read past its end")
+    return extract(value, low, bits)
 
 
 @TABLE.opcode("st", operands=NO_DESTINATION, effects=Effect.STORE)
@@ -266,7 +267,7 @@ def store(instruction: Instruction, context: Context) -> Step:
             machine.memory.scatter(machine, place, concat(values), line)
             return
         if address is None:
-            raise Unreadable("memory is written at a computed address", line)
+            raise Unsupported("memory is written at a computed address", line)
         if isinstance(address, np.ndarray):
             aligned(machine, address, bits * count // 8, line)
         if space == "shared":
@@ -276,7 +277,7 @@ def store(instruction: Instruction, context: Context) -> Step:
             local_memory.store(machine, address, values, bits, line)
             return
         if space == "const":
-            raise Unreadable("constant memory is written", line)
+            raise Unsupported("constant memory is written", line)
         where = address.astype(np.uint64, copy=False)
         for index, value in enumerate(values):
             place = where + np.uint64(index * bits // 8) if index else where
@@ -288,16 +289,16 @@ def store(instruction: Instruction, context: Context) -> Step:
 def _store_parameter(machine: Machine, target: Operand, value: Value) -> None:
     assert isinstance(target, Address)
     if not isinstance(target.base, Symbol):
-        raise Unreadable("a parameter is written at a computed address")
+        raise Unsupported("a parameter is written at a computed address")
     old = machine.parameters.get(target.base.name)
     low, high = target.offset * 8, target.offset * 8 + L.width(value)
     parts: list[Value] = [value]
     if low:
         if old is None or L.width(old) < low:
-            raise Unreadable(f"the parameter {target.base.name} is written with a gap before it")
-        parts.insert(0, cut(old, 0, low))
+            raise Unsupported(f"the parameter {target.base.name} is written with a gap before it")
+        parts.insert(0, extract(old, 0, low))
     if old is not None and L.width(old) > high:
-        parts.append(cut(old, high, L.width(old) - high))
+        parts.append(extract(old, high, L.width(old) - high))
     machine.set_parameter(target.base.name, concat(parts))
 
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bitwise_core.asm import Address, Instruction, Operand, Register, Symbol
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.state import Blocked, Control, Machine, Step
+from bitwise_core.assembly.module import Address, Instruction, Operand, Register, Symbol
+from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
+from bitwise_core.execution.machine import Blocked, Control, Machine, Step
+from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes.acting import acting_lanes, needs_no_data, single_address
 
 TABLE = OpcodeTable()
@@ -34,12 +34,12 @@ class MemoryBarrier:
 
 
 def barrier_at(machine: Machine, operand: Operand) -> MemoryBarrier:
-    """The mbarrier at an address that all active lanes share.  Raises Unreadable."""
+    """The mbarrier at an address that all active lanes share.  Raises Unsupported."""
     needs_no_data(machine, "an mbarrier operation")
     address = single_address(machine, operand, "an mbarrier")
     found: MemoryBarrier | None = machine.extra.setdefault("mbarriers", {}).get(address)
     if found is None:
-        raise Unreadable("an mbarrier is used before it is initialised")
+        raise Unsupported("an mbarrier is used before it is initialised")
     _touch(machine, address, writes=False)
     return found
 
@@ -98,7 +98,7 @@ def memory_barrier(instruction: Instruction, context: Context) -> Step:
         def wait(machine: Machine) -> Control | None:
             wanted = machine.known(machine.read_bits(parity, 32))
             if wanted is None:
-                raise Unreadable("an mbarrier's parity depends on data", line)
+                raise Unsupported("an mbarrier's parity depends on data", line)
             return _wait(machine, barrier_at(machine, target), destination, wanted)
 
         return wait
@@ -125,7 +125,7 @@ def _initialise(instruction: Instruction) -> Step:
     def step(machine: Machine) -> None:
         number = machine.known(machine.read_bits(count, 32))
         if number is None or (number != number.flat[0]).any():
-            raise Unreadable("an mbarrier's count varies", instruction.line)
+            raise Unsupported("an mbarrier's count varies", instruction.line)
         blocks = machine.blocks
         arrivals = np.full(blocks, int(number.flat[0]), dtype=np.int64)
         zero = np.zeros(blocks, dtype=np.int64)
@@ -165,7 +165,7 @@ def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
         if rest:
             number = machine.known(machine.read_bits(rest[0], 32))
             if number is None or (number != number.flat[0]).any():
-                raise Unreadable("an mbarrier's operand varies", instruction.line)
+                raise Unsupported("an mbarrier's operand varies", instruction.line)
             amount = int(number.flat[0])
         if arrives:
             for races in machine.races.acting(machine.mask):
@@ -177,7 +177,7 @@ def _arrive(instruction: Instruction, arrives: bool, expects: bool) -> Step:
         else:
             barrier.missing = barrier.missing - amount * lanes
         if (barrier.missing < 0).any():
-            raise Unreadable("threads arrive at an mbarrier more often than its phase waits for", instruction.line)
+            raise Unsupported("threads arrive at an mbarrier more often than its phase waits for", instruction.line)
         if arrives:
             settle_phase(machine, barrier)
 

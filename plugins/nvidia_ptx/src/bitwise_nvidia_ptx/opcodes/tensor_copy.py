@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitwise_core.asm import Address, Instruction, Operand, Vector
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.arch import Context, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.pieces import choose
-from bitwise_core.machine.state import Machine, Step
+from bitwise_core.assembly.module import Address, Instruction, Operand, Vector
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import blend_values
+from bitwise_core.execution.values.symbolic_vector import Array, Value
 from bitwise_nvidia_ptx.opcodes.acting import acting_lanes, needs_no_data, of_acting_thread, single_address
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_of
 from bitwise_nvidia_ptx.opcodes.memory_barriers import barrier_at, settle_phase
@@ -101,18 +101,18 @@ class Box:
 
 def _box(machine: Machine, operand: Operand, rank: int, line: int) -> Box:
     if not isinstance(operand, Address) or not operand.extra or not isinstance(operand.extra[0], Vector):
-        raise Unreadable("a tensor copy without coordinates", line)
+        raise Unsupported("a tensor copy without coordinates", line)
     address = machine.known(address_of(machine, Address(operand.base, operand.offset)))
     table = None if address is None else maps_of(machine).get(map_key(machine, address))
     if table is None:
-        raise Unreadable("a tensor map is used that nothing described", line)
+        raise Unsupported("a tensor map is used that nothing described", line)
     if not table.visible:
-        raise Unreadable("a tensor map is used that no fence has made visible after the kernel made it", line)
+        raise Unsupported("a tensor map is used that no fence has made visible after the kernel made it", line)
     coordinates = []
     for item in operand.extra[0].items:
         value = machine.known(machine.read_bits(item, 32))
         if value is None:
-            raise Unreadable("a tensor copy at computed coordinates", line)
+            raise Unsupported("a tensor copy at computed coordinates", line)
         coordinates.append(of_acting_thread(machine, value).view(np.int32).astype(np.int64))
     extents = [table.uniform(f"box {d}") for d in range(rank)]
     element = table.uniform("element bytes")
@@ -145,7 +145,7 @@ def _load_box(
     barrier = barrier_at(machine, barrier_operand)
     lanes = acting_lanes(machine)
     if (lanes > 1).any():
-        raise Unreadable("several threads issue one tensor copy", line)
+        raise Unsupported("several threads issue one tensor copy", line)
     bits = box.element * 8
     value: Value = machine.memory.load(
         box.address,
@@ -156,7 +156,7 @@ def _load_box(
         line,
     )
     if not box.inside.all():
-        value = choose(box.inside, value, np.zeros((1, 1), dtype=L.UNSIGNED[bits]))
+        value = blend_values(box.inside, value, np.zeros((1, 1), dtype=L.UNSIGNED[bits]))
     places = _swizzled(base + box.offset, box.swizzle)[None]
     cells = machine.shared.cells(places, None)
     step = max(1, box.element // machine.shared.granule)

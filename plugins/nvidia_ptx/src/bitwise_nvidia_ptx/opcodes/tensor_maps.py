@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bitwise_core.asm import Instruction, Operand
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import NO_DESTINATION, Effect
-from bitwise_core.machine.lanes import Array
-from bitwise_core.machine.state import Machine, Step
+from bitwise_core.assembly.module import Instruction, Operand
+from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_nvidia_ptx.opcodes.acting import of_acting_thread, single_address
 from bitwise_nvidia_ptx.opcodes.memory import address_of, literal_of, no_value
 
@@ -37,16 +37,16 @@ class TensorMap:
     visible: bool = True
 
     def number(self, name: str) -> Array:
-        """A field.  Raises Unreadable where nothing set it."""
+        """A field.  Raises Unsupported where nothing set it."""
         if name not in self.fields:
-            raise Unreadable(f"a tensor map is used before its {name} is set")
+            raise Unsupported(f"a tensor map is used before its {name} is set")
         return self.fields[name]
 
     def uniform(self, name: str) -> int:
         """A field that all blocks share."""
         values = self.number(name)
         if (values != values.flat[0]).any():
-            raise Unreadable(f"a tensor map's {name} differs between blocks")
+            raise Unsupported(f"a tensor map's {name} differs between blocks")
         return int(values.flat[0])
 
 
@@ -59,7 +59,7 @@ def maps_of(machine: Machine) -> dict[int, TensorMap]:
 def map_key(machine: Machine, address: Array) -> int:
     """The key of the map at an address that may differ between blocks, but not within one."""
     number = of_acting_thread(machine, address)
-    special = L.other_form(number)
+    special = L.lazy_integers(number)
     return int(number.flat[0]) if special is None else special.identity()
 
 
@@ -101,7 +101,7 @@ def tensor_map(instruction: Instruction, context: Context) -> Step:
     def replace(machine: Machine) -> None:
         found = machine.known(machine.read_bits(value, bits))
         if found is None:
-            raise Unreadable("a tensor map is made from data", instruction.line)
+            raise Unsupported("a tensor map is made from data", instruction.line)
         table = maps_of(machine).setdefault(single_address(machine, place, "a tensor map"), TensorMap())
         _set_field(table, name, ordinal, of_acting_thread(machine, found).astype(np.uint64))
 
@@ -118,7 +118,7 @@ def fence(instruction: Instruction, context: Context) -> Step:
     def acquire(machine: Machine) -> None:
         address = machine.known(address_of(machine, target))
         if address is None:
-            raise Unreadable("a tensor map at a computed address is waited for", instruction.line)
+            raise Unsupported("a tensor map at a computed address is waited for", instruction.line)
         found = maps_of(machine).get(map_key(machine, address))
         if found is not None:
             found.visible = True
@@ -132,11 +132,11 @@ def _set_field(table: TensorMap, name: str, ordinal: int | None, value: Array) -
     elif name == "element type":
         table.fields["element bytes"] = np.full((1, 1), ELEMENT_BYTES[int(value.flat[0])], dtype=np.uint64)
     elif name == "fill" and value.any():
-        raise Unreadable("a tensor map that fills with NaN is not modelled")
+        raise Unsupported("a tensor map that fills with NaN is not modelled")
     elif name == "interleave" and value.any():
-        raise Unreadable("an interleaved tensor map is not modelled")
+        raise Unsupported("an interleaved tensor map is not modelled")
     elif name == "element stride" and (value != 1).any():
-        raise Unreadable("a tensor map with element strides is not modelled")
+        raise Unsupported("a tensor map with element strides is not modelled")
     else:
         table.fields[name if ordinal is None else f"{name} {ordinal}"] = value
 
@@ -145,8 +145,8 @@ def _publish(machine: Machine, target: Operand, source: Operand) -> None:
     """The map in shared memory is copied to a global address, which may differ from block to block."""
     table = maps_of(machine).get(single_address(machine, source, "a tensor map"))
     if table is None:
-        raise Unreadable("a tensor map is published before it is made")
+        raise Unsupported("a tensor map is published before it is made")
     address = machine.known(address_of(machine, target))
     if address is None:
-        raise Unreadable("a tensor map is published at a computed address")
+        raise Unsupported("a tensor map is published at a computed address")
     maps_of(machine)[map_key(machine, address)] = TensorMap(dict(table.fields), visible=False)

@@ -9,14 +9,15 @@ from copy import copy
 
 import numpy as np
 
-from bitwise_core.asm import Instruction, Operand
-from bitwise_core.machine import lanes as L
-from bitwise_core.machine.arch import Context, OpcodeTable, UnknownInstruction
-from bitwise_core.machine.domain import Unreadable
-from bitwise_core.machine.instruction_info import DESTINATION_FIRST, Effect
-from bitwise_core.machine.lanes import Array, Value
-from bitwise_core.machine.pieces import take_threads
-from bitwise_core.machine.state import Machine, Step
+from bitwise_core.assembly.module import Instruction, Operand
+from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction, named
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
+from bitwise_core.execution.machine import Machine, Step
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import take_threads
+from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.numerics import Operation
 from bitwise_nvidia_ptx.opcodes.common import write_pair
 
 TABLE = OpcodeTable()
@@ -59,7 +60,7 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
     def step(machine: Machine) -> None:
         amounts = [machine.known(machine.read_bits(each, 32)) for each in (by, clamp)]
         if amounts[0] is None or amounts[1] is None:
-            raise Unreadable("a shuffle's distance depends on data", line)
+            raise Unsupported("a shuffle's distance depends on data", line)
         _check_members(machine, machine.known(machine.read_bits(members, 32)), line)
         thread = np.arange(machine.threads, dtype=np.int64)[None]
         lane, base = thread & 31, thread & ~31
@@ -67,13 +68,13 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
         value = machine.read_bits(source, 32)
         index = base + chosen
         if machine.threads % 32 and ((index >= machine.threads) & machine.active()).any():
-            raise Unreadable("a shuffle reads a lane that the block does not have", line)
+            raise Unsupported("a shuffle reads a lane that the block does not have", line)
         if machine.mask is not None:
             active = machine.active()
             where = np.broadcast_to(index, active.shape)
             inside = where < machine.threads
             if (~np.take_along_axis(active, np.where(inside, where, 0), axis=1) & active).any():
-                raise Unreadable("a shuffle reads a lane that does not take part", line)
+                raise Unsupported("a shuffle reads a lane that does not take part", line)
         # Where the reading knows no more than that all threads hold data, a copy is another object: no value is taken
         # for the one that a thread held before.
         result = take_threads(value, np.minimum(index, machine.threads - 1)) if _varies(value) else copy(value)
@@ -83,37 +84,37 @@ def shuffle(instruction: Instruction, context: Context) -> Step:
 
 
 def _check_members(machine: Machine, members: Array | None, line: int) -> None:
-    """Every lane that executes a shuffle must be in its member mask.  Raises Unreadable."""
+    """Every lane that executes a shuffle must be in its member mask.  Raises Unsupported."""
     if members is None:
-        raise Unreadable("a shuffle's member mask depends on data", line)
+        raise Unsupported("a shuffle's member mask depends on data", line)
     if members.size == 1 and int(members.flat[0]) == 0xFFFFFFFF:
         return
     lane = (np.arange(machine.threads, dtype=np.uint32) & np.uint32(31))[None]
     if ((members >> lane & np.uint32(1) == 0) & machine.active()).any():
-        raise Unreadable("a lane executes a shuffle whose member mask leaves it out", line)
+        raise Unsupported("a lane executes a shuffle whose member mask leaves it out", line)
 
 
 def _check_takers(machine: Machine, members: Operand, line: int) -> None:
-    """The member mask must name the lanes that execute the instruction and no others.  Raises Unreadable."""
+    """The member mask must name the lanes that execute the instruction and no others.  Raises Unsupported."""
     mask = machine.known(machine.read_bits(members, 32))
     if mask is None:
-        raise Unreadable("a member mask depends on data", line)
+        raise Unsupported("a member mask depends on data", line)
     lanes = machine.threads - (np.arange(machine.threads) & ~31)
     there = np.where(
         lanes < 32, (np.uint32(1) << np.minimum(lanes, 31).astype(np.uint32)) - np.uint32(1), ~np.uint32(0)
     )
     if (((mask & there) != ballot(machine, np.ones((1, 1), dtype=bool))) & machine.active()).any():
-        raise Unreadable("the member mask of a warp's instruction is not the set of lanes that execute it", line)
+        raise Unsupported("the member mask of a warp's instruction is not the set of lanes that execute it", line)
 
 
 def _varies(value: Value) -> bool:
     if isinstance(value, np.ndarray):
         return bool(value.shape[1] > 1)
-    if isinstance(value, L.Pieces):
+    if isinstance(value, L.PackedVector):
         return any(_varies(part) for part in value.parts)
-    if L.other_form(value) is not None:
+    if L.lazy_integers(value) is not None:
         return True
-    return value.words.shape[2] > 1 or (not isinstance(value.meta, int) and value.meta.shape[1] > 1)
+    return value.words.shape[2] > 1 or (not isinstance(value.flags, int) and value.flags.shape[1] > 1)
 
 
 def _warps(machine: Machine, predicate: Array) -> Array:
@@ -130,9 +131,9 @@ def _spread(machine: Machine, per_warp: Array) -> Array:
 
 
 def ballot(machine: Machine, predicate: Array) -> Array:
-    """Each warp's bits of the predicate over its active lanes, given to all its lanes.  Raises Unreadable."""
+    """Each warp's bits of the predicate over its active lanes, given to all its lanes.  Raises Unsupported."""
     if machine.condition is not None:
-        raise Unreadable("the set of lanes that vote depends on data")
+        raise Unsupported("the set of lanes that vote depends on data")
     lanes = _warps(machine, np.broadcast_to(predicate, (machine.blocks, machine.threads)) & machine.active())
     bits = (lanes.astype(np.uint32) << np.arange(32, dtype=np.uint32)).sum(axis=2, dtype=np.uint32)
     return _spread(machine, bits)
@@ -148,7 +149,7 @@ def vote(instruction: Instruction, context: Context) -> Step:
 
         def active(machine: Machine) -> None:
             if not _full_warps(machine):
-                raise Unreadable("which lanes of a warp are active together is not determined", line)
+                raise Unsupported("which lanes of a warp are active together is not determined", line)
             machine.write(destination, ballot(machine, np.ones((1, 1), dtype=bool)))
 
         return active
@@ -161,7 +162,7 @@ def vote(instruction: Instruction, context: Context) -> Step:
         _check_takers(machine, members, line)
         predicate = machine.known(machine.read_bits(source, 1))
         if predicate is None:
-            raise Unreadable("a vote depends on data", line)
+            raise Unsupported("a vote depends on data", line)
         bits = ballot(machine, predicate)
         if mode == "ballot":
             machine.write(destination, bits)
@@ -195,30 +196,28 @@ def elect(instruction: Instruction, context: Context) -> Step:
 def redux(instruction: Instruction, context: Context) -> Step:
     """redux.sync.op.type over a whole warp: operations that are exact in any order."""
     parts = instruction.opcode.split(".")
-    operation, kind = parts[2], parts[-1]
-    if parts[1] != "sync" or operation not in ("add", "min", "max", "and", "or", "xor"):
+    verb, kind = parts[2], parts[-1]
+    if parts[1] != "sync" or verb not in ("add", "min", "max", "and", "or", "xor"):
         raise UnknownInstruction(instruction)
-    if kind == "f32" and operation in ("min", "max"):
-        nan = ".nan" if "NaN" in parts else ""
-        name = f"{operation}{nan}.fp32"
+    if kind == "f32" and verb in ("min", "max"):
+        kind = "nan.fp32" if "NaN" in parts else "fp32"
         if "abs" in parts:
             raise UnknownInstruction(instruction)
-    elif kind in ("u32", "s32", "b32"):
-        name = f"{operation}.b32" if operation in ("add", "and", "or", "xor") else f"{operation}.{kind}"
-    else:
+    elif kind not in ("u32", "s32", "b32"):
         raise UnknownInstruction(instruction)
+    meaning = named(instruction, f"{verb}.{kind}")
     destination, source, members = instruction.operands
     line = instruction.line
 
     def step(machine: Machine) -> None:
         value = machine.read_bits(source, 32)
         if machine.threads % 32 or not _full_warps(machine):
-            raise Unreadable("redux over part of a warp", line)
+            raise Unsupported("redux over part of a warp", line)
         _check_takers(machine, members, line)
         thread = np.arange(machine.threads, dtype=np.int64)[None]
         for distance in (1, 2, 4, 8, 16):
             other = take_threads(value, thread ^ distance) if _varies(value) else value
-            value = _exact(machine, name, kind, value, other)
+            value = _exact(machine, meaning, value, other)
         machine.write(destination, value)
 
     return step
@@ -232,17 +231,11 @@ def _full_warps(machine: Machine) -> bool:
     return bool(((lanes == whole).all(axis=2) | ~lanes.any(axis=2)).all())
 
 
-def _exact(machine: Machine, name: str, kind: str, left: Value, right: Value) -> Value:
-    if kind == "f32":
-        return machine.domain.floating(name, [left, right], 32)
-    verb = name.split(".")[0]
-
-    def evaluate(a: Array, b: Array) -> Array:
-        if verb in ("min", "max"):
-            x, y = (a.view(np.int32), b.view(np.int32)) if kind == "s32" else (a, b)
-            return np.where((x < y) == (verb == "min"), a, b)
-        return {"add": np.add, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[verb](a, b)
-
+def _exact(machine: Machine, meaning: Operation, left: Value, right: Value) -> Value:
+    if meaning.is_float:
+        return machine.domain.floating(meaning, [left, right])
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
-        return evaluate(left, right)
-    return machine.domain.integer(name, [left, right], 32, evaluate, gathers=True)
+        assert meaning.function is not None
+        found: Array = meaning.function(left, right)
+        return found
+    return machine.domain.integer(meaning, [left, right])

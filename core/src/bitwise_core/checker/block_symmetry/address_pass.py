@@ -1,0 +1,435 @@
+"""The address pass: a program run once for all blocks of a grid, with integers exact for every block and data opaque.
+
+Integers are `BlockAffine` values.  Data is a token that only knows its taint: data is tainted where a number that
+differs between blocks has entered it.  Tainted data is not the reference block's data under a shift of addresses, and
+a pass that stores it fails.  The result is what the blocks of each part of the grid touch in global memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bitwise_core.checker.block_symmetry.block_affine import (
+    TAINT,
+    BlockAffine,
+    apply_ufunc,
+    block_only,
+    by_column,
+    by_distinct_blocks,
+    decide,
+    exact,
+    plain,
+    select,
+    token,
+    unsigned,
+)
+from bitwise_core.checker.block_symmetry.grid import Column, Grid, Limits, NotSymmetric
+from bitwise_core.execution.concrete import Ready, machine_for
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
+from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.memory.global_memory import GlobalMemory
+from bitwise_core.execution.memory.race_detector import RaceDetector, RaceDetectors
+from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemory
+from bitwise_core.execution.term_recorder import Recorder, TermContext
+from bitwise_core.execution.values import mma_steps
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.mma_steps import MmaStep
+from bitwise_core.execution.values.packing import blend_values
+from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.numerics import Operation
+
+
+def taint_of(*values: Any) -> int:
+    """TAINT where some value differs between blocks by more than the addresses of its leaves; else 0."""
+    for value in values:
+        if isinstance(value, BlockAffine):
+            if isinstance(plain(value), BlockAffine):
+                return TAINT
+        elif isinstance(value, L.PackedVector):
+            if taint_of(*value.parts):
+                return TAINT
+        elif isinstance(value, L.SymbolicVector):
+            flags = value.flags
+            if flags & TAINT if isinstance(flags, int) else (flags & np.uint32(TAINT)).any():
+                return TAINT
+    return 0
+
+
+_CONTEXT = TermContext()
+
+
+class AddressDomain:
+    """See `machine.domain.Domain`."""
+
+    name = "addresses"
+    recorder: Recorder | None = None
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+        self.pointers: set[int] = set()
+        """The buffers whose addresses were combined with data: those that a gather may read."""
+
+    def assumes(self, assumption: str) -> bool:
+        """See `Domain.assumes`: a pass assumes nothing, and so follows at least what a run follows."""
+        return False
+
+    def floating(self, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
+        """See `Domain.floating`: known numbers are evaluated, everything else is a token."""
+        for each in operands:
+            if not isinstance(each, np.ndarray):
+                break
+        else:
+            if operation.function is not None:
+                return operation.function(*operands)
+        return token(operation.bits, taint_of(*operands))
+
+    def integer(self, operation: Operation, operands: Sequence[Value]) -> Any:
+        """See `Domain.integer`."""
+        function = operation.function
+        assert function is not None
+        values = [_numbers(each) for each in operands]
+        if all(isinstance(each, np.ndarray) for each in values):
+            return function(*values)
+        if not all(isinstance(each, np.ndarray | BlockAffine) for each in values):
+            return self._mixed(operation, function, values)
+        if all(block_only(each) for each in values):
+            return by_column(self.grid, (operation.name, operation.bits), values, function)
+        result = _by_name(self.grid, operation, values)
+        return by_distinct_blocks(self.grid, values, function) if result is None else result
+
+    def _mixed(self, operation: Operation, function: Callable[..., Array], values: Sequence[Any]) -> Value:
+        """An operation on data and integers; a known predicate decides the lanes in which it absorbs."""
+        if operation.name in ("and.b1", "or.b1"):
+            for fixed, other in (values, values[::-1]):
+                if isinstance(fixed, np.ndarray | BlockAffine):
+                    decided = decide(fixed)
+                    absorbing = decided if operation.verb == "or" else ~decided
+                    if absorbing.all():
+                        return decided
+                    return blend_values(absorbing, decided, other) if absorbing.any() else other
+        self._note_pointers(values)
+        result = token(operation.bits, taint_of(*values))
+        known: Any = True
+        for each in values:
+            known = known & (
+                isinstance(each, np.ndarray) or (isinstance(each, L.SymbolicVector) and L.constant_mask(each))
+            )
+        if not np.any(known):
+            return result
+        numbers = [each if isinstance(each, np.ndarray) else L.constants_of(each) for each in values]
+        return blend_values(known, function(*numbers), result)
+
+    def select(self, predicate: Value, if_true: Value, if_false: Value) -> Any:
+        """See `Domain.select`."""
+        chosen: Any = _numbers(predicate)
+        numbers = all(isinstance(each, np.ndarray | BlockAffine) for each in (if_true, if_false))
+        if numbers and if_true is if_false:
+            return if_true
+        if isinstance(chosen, BlockAffine):
+            if numbers:
+                return select(self.grid, chosen, if_true, if_false)
+            return if_true if decide(chosen).all() else if_false
+        if isinstance(chosen, np.ndarray):
+            return blend_values(chosen, if_true, if_false)
+        self._note_pointers([if_true, if_false])
+        return token(L.width(if_true), taint_of(predicate, if_true, if_false))
+
+    def _note_pointers(self, values: Sequence[Any]) -> None:
+        """Records the buffers of the addresses among these numbers, which an operation combines with data."""
+        for value in values:
+            if isinstance(value, np.ndarray | BlockAffine) and value.dtype.itemsize == 8:
+                first = value if isinstance(value, np.ndarray) else value.grid.on(value.column)[:1] + value.thread
+                buffers = np.unique(first >> np.uint64(POINTER_SHIFT))
+                self.pointers.update(int(each) for each in buffers if each)
+
+    def vectors(self, elements: L.SymbolicVector) -> mma_steps.OperandVectors:
+        """See `Domain.vectors`."""
+        return mma_steps.hashed_vectors(elements, _CONTEXT)
+
+    def fused(
+        self,
+        step: MmaStep,
+        accumulator: L.SymbolicVector,
+        left: mma_steps.OperandVectors,
+        right: mma_steps.OperandVectors,
+    ) -> L.SymbolicVector:
+        """See `Domain.fused`."""
+        assert isinstance(left, mma_steps.HashedVectors)
+        assert isinstance(right, mma_steps.HashedVectors)
+        return mma_steps.mma_terms(step, accumulator, left, right, _CONTEXT)
+
+    def load(self, address: Array, bits: int) -> Value:
+        """See `Domain.load`."""
+        return token(bits)
+
+    def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
+        """See `Domain.gather`."""
+        return token(bits, taint_of(address))
+
+
+def _numbers(value: Any) -> Any:
+    """Lanes of which some are numbers and the others undefined, as numbers; a full run finds reads of the others."""
+    if isinstance(value, L.SymbolicVector) and not isinstance(value.flags, int) and value.bits in L.UNSIGNED:
+        unwritten = (value.flags & np.uint32(L.POISON)) != 0
+        if ((value.flags & np.uint32(L.FORM | L.STICKY) == L.CONST) | unwritten).all() and not unwritten.all():
+            return L.constants_of(value)
+    return plain(value)
+
+
+def _signed(value: Any) -> Any:
+    return value.view(np.dtype(f"int{value.dtype.itemsize * 8}"))
+
+
+def _apply(grid: Grid, ufunc: np.ufunc, *values: Any) -> Any:
+    result = apply_ufunc(grid, ufunc, values)
+    return result if result.dtype == np.bool_ else unsigned(result)
+
+
+_WRAPPING = {"add": np.add, "sub": np.subtract, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+_COMPARISONS = {"eq": np.equal, "lt": np.less, "le": np.less_equal}
+
+
+def _by_name(grid: Grid, operation: Operation, values: Sequence[Any]) -> Any:
+    """The exact rule of an integer operation by its verb, None where there is none."""
+    verb, bits, form = operation.verb, operation.bits, operation.operands[0]
+    if (bits == 1 and not operation.is_comparison) or operation.modifiers or operation.is_float:
+        return None
+    if verb in _WRAPPING:
+        return _apply(grid, _WRAPPING[verb], *values)
+    if verb == "mul":
+        return _apply(grid, np.multiply, *values)
+    if verb in ("shl", "shr"):
+        return _shift(grid, verb, form.name, values, bits)
+    if verb == "not":
+        return _apply(grid, np.invert, *values)
+    if verb == "neg":
+        return _apply(grid, np.subtract, np.zeros((1, 1), dtype=L.UNSIGNED[bits]), *values)
+    is_signed = form.name[0] == "s"
+    viewed = [_signed(each) if is_signed else each for each in values]
+    if verb == "convert":
+        return unsigned(viewed[0].astype(L.UNSIGNED[bits]))
+    if verb == "mulwide":
+        wide = np.dtype(f"{'int' if is_signed else 'uint'}{bits}")
+        return _apply(grid, np.multiply, *(each.astype(wide) for each in viewed))
+    if verb in _COMPARISONS:
+        return _apply(grid, _COMPARISONS[verb], *viewed)
+    if verb in ("min", "max"):
+        less = apply_ufunc(grid, np.less, viewed)
+        return select(grid, less if verb == "min" else ~less, *values)
+    if verb in ("div", "rem"):
+        return _quotient(grid, verb, viewed)
+    return None
+
+
+def _shift(grid: Grid, verb: str, kind: str, values: Sequence[Any], bits: int) -> Any:
+    value, by = values
+    if not isinstance(by, np.ndarray) or by.size != 1 or int(by.flat[0]) >= bits:
+        return None
+    amount = np.full((1, 1), int(by.flat[0]), dtype=L.UNSIGNED[bits])
+    if verb == "shl":
+        return _apply(grid, np.left_shift, value, amount)
+    if kind[0] == "s":
+        return _apply(grid, np.right_shift, _signed(value), _signed(amount))
+    return _apply(grid, np.right_shift, value, amount)
+
+
+def _quotient(grid: Grid, verb: str, values: Sequence[Any]) -> Any:
+    """Division of numbers that are not negative, where rounding down is rounding toward zero."""
+    value, by = values
+    if not isinstance(by, np.ndarray) or by.size != 1 or int(by.flat[0]) <= 0:
+        return None
+    found = exact(value)
+    if found is None or grid.bounds(found[0])[0] + int(found[1].min()) < 0:
+        return None
+    return _apply(grid, np.floor_divide if verb == "div" else np.remainder, value, by)
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """One access to global memory: in block b, lane i touches `bits` bits at `column[b] + thread[i]`, wrapped."""
+
+    kind: str
+    column: Column | None
+    thread: Array
+    bits: int
+    line: int
+    operation: str = ""
+
+
+class AddressMemory(GlobalMemory):
+    """Global memory of an address pass: the accesses in order, without content."""
+
+    def __init__(self, domain: AddressDomain) -> None:
+        super().__init__(domain)
+        self.addresses = domain
+        self.touched: list[Touch] = []
+        self.read_by_data: set[int] = set()
+
+    def _touch(self, kind: str, address: Any, bits: int, mask: Array | None, line: int, operation: str = "") -> None:
+        value = plain(address)
+        column = value.column if isinstance(value, BlockAffine) else None
+        thread = value.thread if isinstance(value, BlockAffine) else value
+        if mask is not None:
+            shape = np.broadcast_shapes(thread.shape, mask.shape)
+            thread = np.broadcast_to(thread, shape)[np.broadcast_to(mask, shape)]
+        if thread.size:
+            self.touched.append(
+                Touch(kind, column, thread.reshape(-1).astype(np.uint64, copy=False), bits, line, operation)
+            )
+
+    def load(self, address: Any, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
+        """See `GlobalMemory.load`."""
+        self._touch("load", address, bits, mask, line)
+        return token(bits)
+
+    def gather(self, address: Value, bits: int, mask: Array | None, line: int, buffers: object = None) -> Value:
+        """See `GlobalMemory.gather`."""
+        if not self.addresses.pointers:
+            raise NotSymmetric("memory is read at a computed address in a buffer that is not known", line)
+        self.read_by_data |= self.addresses.pointers
+        return self.domain.gather(address, bits, mask)
+
+    def store(self, address: Any, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+        """See `GlobalMemory.store`."""
+        self._check(value, line)
+        self._touch("store", address, L.width(value), mask, line)
+
+    def atomic(
+        self,
+        operation: Operation,
+        address: Any,
+        value: Value,
+        mask: Array | None,
+        thread: Array,
+        epoch: int,
+        line: int,
+    ) -> None:
+        """See `GlobalMemory.atomic`."""
+        self._check(value, line)
+        self._touch("atomic", address, L.width(value), mask, line, operation.name)
+
+    def _check(self, value: Value, line: int) -> None:
+        if taint_of(value):
+            raise NotSymmetric("a stored value depends on the block's number by more than addresses", line)
+
+
+class OpaqueShared(SharedMemory):
+    """Shared memory that only knows whether tainted data was stored in it: enough where it holds no integers."""
+
+    def __init__(self) -> None:
+        super().__init__(16, 1, 16)
+        self.taint = 0
+
+    def cells(self, address: Array, mask: Array | None) -> Array:
+        """See `SharedMemory.cells`."""
+        if isinstance(plain(address), BlockAffine):
+            raise NotSymmetric("an address in shared memory differs between blocks")
+        return address.astype(np.int64)
+
+    def store(self, cells: Array, value: Value, mask: Array | None) -> None:
+        """See `SharedMemory.store`."""
+        taint = self.taint | taint_of(value)
+        self.version += taint != self.taint
+        self.taint = taint
+
+    def load(self, cells: Array, bits: int) -> Value:
+        """See `SharedMemory.load`."""
+        return token(bits, self.taint)
+
+
+class NoRaces(RaceDetectors):
+    """No race detection: races are found in the blocks that are run in full."""
+
+    def __init__(self, threads: int, warp: int) -> None:
+        super().__init__(1, threads, warp, 1)
+
+    def acting(self, mask: Array | None) -> list[RaceDetector]:
+        """See `Races.acting`."""
+        return []
+
+    def of_blocks(self, rows: Array) -> list[RaceDetector]:
+        """See `Races.of_blocks`."""
+        return []
+
+    def at(self, cells: Array, mask: Array) -> list[tuple[RaceDetector, Array]]:
+        """See `Races.at`."""
+        return []
+
+
+# -- the pass ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """The result of one pass: its blocks take the same branches under the same masks, with the accesses `touched`."""
+
+    grid: Grid
+    touched: tuple[Touch, ...]
+    scratch: frozenset[int]
+    gathered: frozenset[int]
+    """Buffers that may be read at addresses made from data."""
+
+
+def passes(prepared: Ready, buffers: Mapping[str, int], limits: Limits) -> list[Pass]:
+    """The passes that together cover the grid.  Raises NotSymmetric where one fails or there are too many.
+
+    A pass that fails after it was narrowed is repeated with the blocks that were left, where more numbers are the same
+    in all blocks.  Shared memory is opaque at first; a kernel that keeps integers there is run again with its content.
+    """
+    if prepared.launch.blocks > limits.numbers:
+        raise NotSymmetric(f"the grid has more than {limits.numbers} blocks")
+    waiting: list[Array] = [np.arange(prepared.launch.blocks, dtype=np.int64)]
+    granule = prepared.arch.granule(prepared.kernel)
+    found: list[Pass] = []
+    opaque = True
+    while waiting:
+        if len(waiting) + len(found) > limits.parts:
+            raise NotSymmetric(f"the grid falls into more than {limits.parts} parts that act differently")
+        grid = Grid(waiting.pop(), limits)
+        try:
+            found.append(_one(prepared, buffers, grid, granule, opaque=opaque))
+            waiting.extend(grid.aside)
+        except FinerGranule as finer:
+            if finer.granule >= granule:
+                raise NotSymmetric("shared memory is accessed in units that do not fit its cells") from None
+            granule = finer.granule
+            waiting.append(grid.numbers)
+        except NotSymmetric:
+            if grid.active is not None and grid.blocks.size < grid.numbers.size:
+                waiting.extend([*grid.aside, grid.blocks])
+            elif opaque:
+                opaque = False
+                waiting.append(grid.numbers)
+            else:
+                raise
+    return found
+
+
+def _one(prepared: Ready, buffers: Mapping[str, int], grid: Grid, granule: int, *, opaque: bool) -> Pass:
+    numbers = grid.numbers
+    memory = AddressMemory(AddressDomain(grid))
+    machine = machine_for(prepared, memory, buffers, numbers[:1], granule)
+    if opaque:
+        machine.shared = OpaqueShared()
+    machine.races = NoRaces(prepared.threads, prepared.arch.warp)
+    machine.thread = machine.local_thread
+    if numbers.size > 1:
+        block = BlockAffine(grid, Column(numbers.view(np.uint64)), np.zeros((1, 1), dtype=np.uint64))
+        machine.special["block"] = block  # type: ignore[assignment]
+        prepared.arch.special(machine, prepared.launch)
+    try:
+        Executor(prepared.program, machine, [MAXIMUM_STEPS]).start()
+    except NotSymmetric as error:
+        if error.line is None:
+            error.line = machine.line
+        raise
+    except Unsupported as error:
+        raise NotSymmetric(f"following all blocks at once fails: {error.reason}", error.line) from None
+    return Pass(
+        grid, tuple(memory.touched), frozenset(machine.extra.get("scratch", ())), frozenset(memory.read_by_data)
+    )

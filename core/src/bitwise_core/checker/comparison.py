@@ -1,0 +1,287 @@
+"""The verdict on two kernels, with their first divergence: an element, and the first node that differs in its trees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bitwise_core.assembly.module import AssemblyError
+from bitwise_core.checker.analysis import (
+    AnalysisResult,
+    Arches,
+    Options,
+    Session,
+    Source,
+    arch_pair,
+    buffer_numbers,
+    concrete_outputs,
+    terms_under,
+    with_cross_architecture,
+)
+from bitwise_core.checker.block_symmetry import symmetry
+from bitwise_core.checker.block_symmetry.byte_ranges import covers, merged
+from bitwise_core.checker.block_symmetry.grid import NotSymmetric
+from bitwise_core.checker.block_symmetry.symmetry import Summary
+from bitwise_core.checker.divergence import DivergentNodes, divergence_sentence, expression_text, first_divergence
+from bitwise_core.checker.provenance import Part, Provenance, Scalar, trace_provenance
+from bitwise_core.checker.verdicts import Divergence, Outcome, Side, Verdict, verdict
+from bitwise_core.execution.concrete import Ready
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.launch import POINTER_SHIFT, ManifestError
+from bitwise_core.execution.memory.outputs import COMPUTED, Output
+
+NAN_BITS_DIFFER = (
+    "the trees agree, but not the bits of a NaN, which are each architecture's own: an operation looks at them, or "
+    "they are stored as an integer"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One element of a launch's result: its address and width in bytes, and the thread that stored it on each side."""
+
+    address: int
+    size: int
+    threads: tuple[int | None, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class DivergenceTrace:
+    """Two replays of an element in which kernels differ, the element's value on each side, and where these differ.
+
+    `buffer` is the name of the element's buffer.
+    """
+
+    element: Element
+    buffer: str
+    replays: tuple[Provenance, Provenance]
+    roots: tuple[Scalar, Scalar]
+    parting: DivergentNodes
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The results of two kernels and the verdict on them; `parted` where the trees of a divergence can be shown."""
+
+    results: tuple[AnalysisResult, AnalysisResult]
+    verdict: Verdict
+    parted: DivergenceTrace | None = None
+
+
+Pair = tuple[Source, Source]
+
+
+def session_of(sources: tuple[Source, ...], options: Options) -> Session:
+    """A session for kernels that are compared with each other."""
+    launches = [source.launch for source in sources if source.launch is not None]
+    return Session(buffer_numbers({name for launch in launches for name in launch.buffers()}), options)
+
+
+def compare(left: Source, right: Source, arch: Arches, options: Options) -> Comparison:
+    """The verdict on two kernels for their launches, or for every launch; never raises for what a text says.
+
+    `arch` is the architecture of both, or that of each.
+    """
+    session = session_of((left, right), with_cross_architecture(arch, options))
+    of_left, of_right = arch_pair(arch)
+    results = session.read(left, of_left), session.read(right, of_right)
+    found = decide(*results, (left, right), arch, session)
+    if found.outcome is not Outcome.UNPROVED or options.every_launch:
+        return Comparison(results, found)
+    seen, parted = divergence(*results, (left, right), arch, session)
+    return Comparison(results, replace(found, divergence=seen), parted)
+
+
+def decide(left: AnalysisResult, right: AnalysisResult, sources: Pair, arch: Arches, session: Session) -> Verdict:
+    """The verdict on two results of one session, which for large grids are compared block by block."""
+    found = verdict(left, right, session.options)
+    if left.unknown is not None or right.unknown is not None or not (left.large or right.large):
+        return found
+    outcome, reason = compare_large(sources, arch, session)
+    return replace(found, outcome=outcome, reason=reason)
+
+
+def compare_large(sources: Pair, arch: Arches, session: Session) -> tuple[Outcome, str]:
+    """Whether two kernels on large grids are equal, from few blocks, and why; never raises for what a text says."""
+    names = " and ".join(source.name for source in sources)
+    try:
+        summaries = _summaries(sources, arch, session)
+        found = symmetry.compare(summaries[0], summaries[1], terms_under(session.options.assume))
+    except (NotSymmetric, Unsupported, AssemblyError, ManifestError) as error:
+        return Outcome.UNKNOWN, f"{names} could not be compared block by block: {error}"
+    except MemoryError:
+        return Outcome.UNKNOWN, f"comparing {names} ran out of memory"
+    return (Outcome.EQUAL if found.equal else Outcome.UNPROVED), found.reason
+
+
+def _summaries(sources: Pair, arch: Arches, session: Session) -> list[Summary]:
+    return [session.summary(source, own) for source, own in zip(sources, arch_pair(arch), strict=True)]
+
+
+def _difference_of_large(sources: Pair, arch: Arches, session: Session) -> Element | None:
+    """An element in which two kernels on large grids differ.  Raises Unsupported, NotSymmetric."""
+    domain = terms_under(session.options.assume)
+    summaries = _summaries(sources, arch, session)
+    found = symmetry.compare(summaries[0], summaries[1], domain)
+    if found.equal or found.address is None or found.buffer is None:
+        return None
+    columns: list[tuple[int, int] | None] = []
+    for each in summaries:
+        output = None
+        if found.buffer in each.owners:
+            block = int(each.owners[found.buffer].of(np.array([found.address]))[0])
+            output = symmetry.run_in_full(each, domain, [block])[block].get(found.buffer)
+        places = (
+            np.zeros(0, dtype=np.int64)
+            if output is None
+            else np.flatnonzero(output.address == np.uint64(found.address))
+        )
+        if output is None or not places.size:
+            columns.append(None)
+        else:
+            columns.append((int(output.size[places[0]]), int(output.thread[places[0]])))
+    if not any(columns):
+        return None
+    size = min(each[0] for each in columns if each is not None)
+    left_thread, right_thread = (each[1] if each is not None and each[0] == size else None for each in columns)
+    return Element(found.address, size, (left_thread, right_thread))
+
+
+def find_element(source: Source, prepared: Ready, session: Session, buffer: int, index: int) -> Element | str:
+    """The element of that index, in elements of the width stored there, or a sentence that says there is none.
+
+    Raises Unsupported, NotSymmetric.
+    """
+    outputs: Mapping[int, Output] | None = concrete_outputs(prepared, session.buffers, session.options)
+    if outputs is None:
+        outputs = _around(session.summary(source, prepared.arch, prepared), session.options, buffer, index)
+    output = outputs.get(buffer)
+    if output is None or not output.address.size:
+        return "nothing is stored there"
+    # A buffer may be stored in several widths, and then an index has one meaning for each.
+    offsets = output.address.astype(np.int64) - (buffer << POINTER_SHIFT)
+    places = np.flatnonzero(offsets == index * output.size.astype(np.int64))
+    if not places.size:
+        return f"the last element stored is {int(offsets[-1]) // int(output.size[-1])}"
+    place = int(places[0])
+    return Element(int(output.address[place]), int(output.size[place]), (int(output.thread[place]), None))
+
+
+def _around(found: Summary, options: Options, buffer: int, index: int) -> Mapping[int, Output]:
+    """What the block stores that may store an element."""
+    owners = found.owners.get(buffer)
+    if owners is None:
+        return {}
+    for size in (4, 2, 8, 1):
+        address = np.array([(buffer << POINTER_SHIFT) + index * size])
+        if not covers(merged(owners.start, owners.end), address)[0]:
+            continue
+        block = int(owners.of(address)[0])
+        output = symmetry.run_in_full(found, terms_under(options.assume), [block])[block].get(buffer)
+        if output is not None and ((output.address == np.uint64(address[0])) & (output.size == size)).any():
+            return {buffer: output}
+    return {}
+
+
+def divergence(
+    left: AnalysisResult, right: AnalysisResult, sources: Pair, arch: Arches, session: Session
+) -> tuple[Divergence | None, DivergenceTrace | None]:
+    """The first divergence of two kernels that were read and differ; None where no output element can be compared.
+
+    Beside it the replays of the element, where its trees can be shown.  Both results are of the session's and hold
+    their programs.
+    """
+    assert left.prepared is not None
+    assert right.prepared is not None
+    try:
+        if left.outputs is None or right.outputs is None:
+            element = _difference_of_large(sources, arch, session)
+        else:
+            element = first_difference(left.outputs, right.outputs)
+    except (Unsupported, NotSymmetric):
+        return None, None
+    if element is None or element.address >> POINTER_SHIFT == COMPUTED:
+        return None, None
+    names = {number: name for name, number in session.buffers.items()}
+    buffer = element.address >> POINTER_SHIFT
+    offset = element.address & ((1 << POINTER_SHIFT) - 1)
+    place = names.get(buffer, f"buffer {buffer}")
+    found = Divergence(f"{place}[{offset // element.size}]", place, offset, element.size)
+    if None in element.threads:
+        missing = (left if element.threads[0] is None else right).name
+        return replace(found, why_not=f"{missing} stores nothing of that width there"), None
+    try:
+        sides = [
+            trace_element(each, session, element.address, element.size, thread or 0)
+            for each, thread in zip((left.prepared, right.prepared), element.threads, strict=True)
+        ]
+    except Unsupported as error:
+        return replace(found, why_not=str(error)), None
+    (first, root_left, line_left), (second, root_right, line_right) = sides
+    if session.options.cross_architecture and root_left.hash == root_right.hash:
+        return replace(found, why_not=NAN_BITS_DIFFER), None
+    parting = first_divergence(first, root_left, second, root_right)
+    shown = replace(
+        found,
+        left=_side(first, parting.left, line_left),
+        right=_side(second, parting.right, line_right),
+        depth=parting.depth,
+        meaning=divergence_sentence(parting.left.name, parting.right.name, left.name, right.name),
+    )
+    return shown, DivergenceTrace(element, place, (first, second), (root_left, root_right), parting)
+
+
+def trace_element(
+    prepared: Ready, session: Session, address: int, size: int, thread: int
+) -> tuple[Provenance, Scalar, int]:
+    """The replay of the block that stores an element, the element's value, and the line of the store.
+
+    Raises Unsupported.
+    """
+    found = trace_provenance(prepared, session.buffers, session.options.assume, address >> POINTER_SHIFT, thread)
+    scalar, line = found.stored(address >> POINTER_SHIFT, address, size)
+    return found, scalar, line
+
+
+def _side(found: Provenance, part: Part, store_line: int) -> Side:
+    line = part.line or store_line
+    source = found.sources.get(line)
+    return Side(expression_text(found, part), part.name, line or None, None if source is None else str(source))
+
+
+def first_difference(left: Mapping[int, Output], right: Mapping[int, Output]) -> Element | None:
+    """The element of the smallest address that only one side stores, or that the sides store differently."""
+    for buffer in sorted(left.keys() | right.keys()):
+        found = _first_of(left.get(buffer), right.get(buffer))
+        if found is not None:
+            return found
+    return None
+
+
+def _first_of(left: Output | None, right: Output | None) -> Element | None:
+    if left is None or right is None:
+        only = left if left is not None else right
+        assert only is not None
+        return _element(left, right, 0, 0) if only.address.size else None
+    count = min(left.address.size, right.address.size)
+    same = (left.address[:count] == right.address[:count]) & (left.size[:count] == right.size[:count])
+    same &= (left.words[:, :count] == right.words[:, :count]).all(axis=0)
+    place = int(np.argmin(same)) if not same.all() else count
+    if place == left.address.size == right.address.size:
+        return None
+    return _element(left, right, place, place)
+
+
+def _element(left: Output | None, right: Output | None, left_place: int, right_place: int) -> Element:
+    """The lower of the elements at two places, with the threads of those sides that have it."""
+    found = []
+    for output, place in ((left, left_place), (right, right_place)):
+        if output is not None and place < output.address.size:
+            found.append((int(output.address[place]), int(output.size[place]), int(output.thread[place])))
+        else:
+            found.append((1 << 63, 0, 0))
+    address, size, _ = min(found)
+    threads = [each[2] if each[:2] == (address, size) else None for each in found]
+    return Element(address, size, (threads[0], threads[1]))

@@ -1,0 +1,8 @@
+"""A search for a counterexample: an input on which two kernels return different bytes, on which both are run."""
+
+from __future__ import annotations
+
+from bitwise_core.checker.counterexamples.kernel_pair import NotFound
+from bitwise_core.checker.counterexamples.search import find_counterexample, search_verdict
+
+__all__ = ["NotFound", "find_counterexample", "search_verdict"]

@@ -1,0 +1,185 @@
+"""Values that tell kernels apart: patterns of one format drawn so that order, rounding or a special value shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from bitwise_core.execution.buffers import Array, Form
+from bitwise_core.numerics import FloatFormat, storage
+
+Draw = Callable[[FloatFormat, int, np.random.Generator], Array]
+
+
+def _patterns(form: FloatFormat, sign: Array, field: Array, mantissa: Array) -> Array:
+    """Patterns of sign (0 or 1), exponent field (cut to those of finite numbers) and mantissa."""
+    field = np.clip(field, 0, form.largest_magnitude >> form.mantissa_bits)
+    magnitude = (field.astype(np.uint64) << np.uint64(form.mantissa_bits)) | mantissa.astype(np.uint64)
+    magnitude = np.minimum(magnitude, np.uint64(form.largest_magnitude))
+    word: Array = magnitude << np.uint64(form.padding) | sign.astype(np.uint64) << np.uint64(form.bits - 1)
+    return word.astype(storage(form.bits))
+
+
+def _drawn(form: FloatFormat, count: int, random: np.random.Generator, low: int, high: int) -> Array:
+    """Both signs, any mantissa, exponent fields from `low` to `high`."""
+    return _patterns(
+        form,
+        random.integers(0, 2, count),
+        random.integers(low, high + 1, count),
+        random.integers(0, 1 << form.mantissa_bits, count),
+    )
+
+
+def normal(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+    """Numbers about 1."""
+    return _drawn(form, count, random, form.bias - 3, form.bias + 1)
+
+
+def wide(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+    """Exponents far apart: sums depend on their order."""
+    reach = min(form.bias - 1, form.precision)
+    return _drawn(form, count, random, form.bias - reach, form.bias + reach // 2)
+
+
+def cancelling(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+    """A few numbers that are large, of one magnitude and either sign, among small ones that they swallow."""
+    small = _drawn(form, count, random, form.bias - 3, form.bias)
+    height = form.bias + min(form.precision + 1, form.bias // 2)
+    large = _patterns(form, random.integers(0, 2, count), np.full(count, height), np.zeros(count, dtype=np.int64))
+    return np.where(random.random(count) < random.choice([0.02, 0.2, 0.5]), large, small)
+
+
+def positive(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+    """Numbers about 1 that roots and logarithms take."""
+    found: Array = normal(form, count, random) & np.array((1 << (form.bits - 1)) - 1, dtype=storage(form.bits))
+    return found
+
+
+def subnormal(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+    """Numbers at and below the smallest normal one."""
+    return _drawn(form, count, random, 0, 1)
+
+
+def small_products(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+    """Numbers whose products are about the smallest normal one."""
+    half = form.bias // 2
+    return _drawn(form, count, random, half - form.mantissa_bits // 2, half + 1)
+
+
+def zeros(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+    """Zeros of either sign, and few other numbers."""
+    none = np.zeros(count, dtype=np.int64)
+    zero = _patterns(form, random.integers(0, 2, count), none, none)
+    return np.where(random.random(count) < random.choice([0.0, 0.1]), normal(form, count, random), zero)
+
+
+def minus_zeros(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+    """-0 everywhere."""
+    none = np.zeros(count, dtype=np.int64)
+    return _patterns(form, none + 1, none, none)
+
+
+def nothing(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+    """+0 everywhere."""
+    return np.zeros(count, dtype=storage(form.bits))
+
+
+def ones(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+    """1 everywhere."""
+    one = form.bias << form.mantissa_bits << form.padding
+    return np.full(count, one, dtype=storage(form.bits))
+
+
+def few(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+    """+0 nearly everywhere, and a few numbers of one magnitude, any one."""
+    height = int(random.integers(0, form.largest_exponent_field + 1))
+    numbers = _drawn(form, count, random, height - 1, height + 1)
+    return np.where(random.random(count) < random.choice([2 / count, 0.02, 0.2]), numbers, nothing(form, count, random))
+
+
+def low(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+    """Large negative numbers, of which exponentials are zero."""
+    height = form.bias + min(10, form.bias // 2)
+    none = np.zeros(count, dtype=np.int64)
+    return _patterns(form, none + 1, none + height, random.integers(0, 1 << form.mantissa_bits, count))
+
+
+def boundaries(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+    """Largest and smallest numbers, powers of two and their neighbours."""
+    one = form.bias << form.mantissa_bits
+    least = 1 << form.mantissa_bits
+    magnitudes = np.array([0, 1, least - 1, least, one - 1, one, one + 1, form.largest_magnitude], dtype=np.uint64)
+    chosen = random.choice(magnitudes, count)
+    none = np.zeros(count, dtype=np.int64)
+    return _patterns(form, random.integers(0, 2, count), none, chosen)
+
+
+def special(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+    """Numbers about 1, and among them infinities and NaNs where the format has them."""
+    usual = normal(form, count, random)
+    odd = [each for each in (form.infinity, form.canonical_nan) if each is not None]
+    if not odd:
+        return usual
+    signs = random.integers(0, 2, count).astype(np.uint64) << np.uint64(form.bits - 1)
+    chosen = (random.choice(np.array(odd, dtype=np.uint64), count) | signs).astype(usual.dtype)
+    return np.where(random.random(count) < random.choice([0.002, 0.05]), chosen, usual)
+
+
+def anything(form: FloatFormat, count: int, random: np.random.Generator) -> Array:
+    """Any finite pattern."""
+    return _drawn(form, count, random, 0, form.largest_exponent_field)
+
+
+KINDS: Mapping[str, Draw] = {
+    "wide": wide,
+    "normal": normal,
+    "cancelling": cancelling,
+    "positive": positive,
+    "anything": anything,
+    "subnormal": subnormal,
+    "small products": small_products,
+    "zeros": zeros,
+    "boundaries": boundaries,
+    "special": special,
+    "minus zeros": minus_zeros,
+    "few": few,
+    "low": low,
+    "ones": ones,
+    "nothing": nothing,
+}
+"""By name, those that tell most kernels apart first."""
+
+TELLING = tuple(name for name in KINDS if name not in ("ones", "nothing"))
+"""What buffers are filled with, and what is put around a node where two trees part."""
+
+QUIET = ("nothing", "nothing", "few", "normal", "cancelling", "positive", "low", "ones", "minus zeros")
+"""What is put elsewhere, so that a difference shows in the result."""
+
+
+def telling_patterns(form: FloatFormat) -> Array:
+    """Infinities, NaNs, the largest and the smallest numbers, zeros and one, of both signs."""
+    odd = [each for each in (form.infinity, form.canonical_nan) if each is not None]
+    usual = [0, 1, 1 << form.mantissa_bits, form.bias << form.mantissa_bits, form.largest_magnitude]
+    magnitudes = np.array([*odd, *odd, *(each << form.padding for each in usual)], dtype=np.uint64)
+    both = np.concatenate([magnitudes, magnitudes | np.uint64(1 << (form.bits - 1))])
+    return both.astype(storage(form.bits))
+
+
+def integers(width: int, count: int, random: np.random.Generator, largest: int | None) -> Array:
+    """Integers from 0 to `largest`, or any pattern where that is None."""
+    kind = np.dtype(f"uint{8 * width}")
+    if largest is None:
+        return (
+            random.integers(0, 1 << (8 * width), count, dtype=kind, endpoint=False)
+            if width < 8
+            else (random.integers(0, (1 << 64) - 1, count, dtype=kind, endpoint=True))
+        )
+    return random.integers(0, largest + 1, count).astype(kind)
+
+
+def draw(form: Form, count: int, kind: str, random: np.random.Generator, largest: int | None) -> Array:
+    """Patterns of a buffer's elements, unsigned; integers (and what is of no known type) lie from 0 to `largest`."""
+    if form.format is not None:
+        return KINDS[kind](form.format, count, random)
+    return integers(form.bytes, count, random, 1 if form.name == "i1" else largest)

@@ -1,0 +1,181 @@
+"""The domain of a reading for every launch: `TermDomain` for data, polynomials for what the launch would fix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bitwise_core.checker.parametric import polynomial as P
+from bitwise_core.checker.parametric.coordinates import Coordinates
+from bitwise_core.checker.parametric.integers import ParametricIntegers
+from bitwise_core.checker.parametric.values import (
+    Chosen,
+    Equality,
+    ParametricInteger,
+    Predicate,
+    all_of,
+    compare,
+    integer_of,
+    inverse,
+    plain,
+    polynomial_of,
+)
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.domains.terms import TermDomain
+from bitwise_core.execution.values import hashing
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
+from bitwise_core.execution.values.term_hash import full_hash
+from bitwise_core.numerics import Operation, operation
+
+_NOT, _AND = operation("not.b1"), operation("and.b1")
+_MASKED = hashing.constant("masked content of memory")
+
+
+class ParametricDomain(TermDomain):
+    """Terms over memory at symbolic addresses; `rows` instances of the launch run side by side."""
+
+    name = "terms of every launch"
+
+    def __init__(self, coordinates: Coordinates) -> None:
+        super().__init__()
+        self.rows, self.coordinates = coordinates.rows, coordinates
+        self.integers = ParametricIntegers(coordinates)
+
+    def symbol(
+        self, tag: str, bits: int, *, block: bool = False, pointer: int | None = None, axis: str = ""
+    ) -> ParametricInteger:
+        """A symbol of the launch; a block coordinate has another name in the instance that renames its axis."""
+        table, coordinates = self.integers.table, self.coordinates
+        words = np.repeat(hashing.constant(tag), self.rows, axis=1) if block else hashing.constant(tag)
+        if block:
+            row = coordinates.renaming.get(axis or tag)
+            if row is not None:
+                words[:, row] = hashing.constant(f"another {tag}")[:, 0]
+            if not axis:
+                for name, place in enumerate(coordinates.plain_names):
+                    words[:, place] = hashing.constant(f"output coordinate {name}")[:, 0]
+        number = table.atom(words, block=block, pointer=pointer)
+        if block:
+            table.block_symbols[tag] = number
+            table.naturals.add(number)
+        return ParametricInteger(self.integers, P.of_atom(number, bits))
+
+    # -- operations ---------------------------------------------------------------------------------------------------
+
+    def integer(self, operation: Operation, operands: Sequence[Value]) -> Value:
+        """See `Domain.integer`."""
+        if operation is _NOT and isinstance(operands[0], Equality):
+            return operands[0].inverse()
+        if operation is _NOT and isinstance(operands[0], Predicate):
+            opposite = inverse(self.integers, operands[0])
+            if opposite is not None:
+                return opposite
+        if operation is _AND and any(isinstance(each, Predicate) for each in operands):
+            return all_of(self.integers, operands)
+        if any(isinstance(each, ParametricInteger) for each in operands):
+            found = self._symbolic(operation, operands)
+            if found is not None:
+                return found
+        return super().integer(operation, [self._bare(each) for each in operands])
+
+    def floating(self, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
+        """See `Domain.floating`."""
+        return super().floating(operation, [self._bare(each) for each in operands], properties)
+
+    @staticmethod
+    def _bare(value: Value) -> Value:
+        return plain(value) if isinstance(value, ParametricInteger | Predicate) else value
+
+    def _opposite(self, value: Value) -> Value:
+        return super().integer(_NOT, [value])
+
+    def _symbolic(self, operation: Operation, operands: Sequence[Value]) -> Value | None:
+        if operation.is_float:
+            return None
+        if operation.is_comparison:
+            return compare(self.integers, operation, operands, self._opposite)
+        values = []
+        for operand in operands:
+            width = L.width(operand)
+            value = polynomial_of(self.integers, operand, width)
+            if value is None:
+                return None
+            values.append(value)
+        return integer_of(self.integers, self.integers.apply(operation, values))
+
+    def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
+        """See `Domain.select`."""
+        if (
+            isinstance(predicate, np.ndarray)
+            or if_true is if_false
+            or isinstance(if_true, PackedVector)
+            or isinstance(if_false, PackedVector)
+        ):
+            return super().select(predicate, if_true, if_false)
+        if isinstance(if_true, ParametricInteger) or isinstance(if_false, ParametricInteger):
+            return self._select_integer(predicate, if_true, if_false)
+        if isinstance(if_true, Chosen) and _same(if_true.if_false, if_false):
+            return self.select(all_of(self.integers, [predicate, if_true.predicate]), if_true.if_true, if_false)
+        if isinstance(if_true, Predicate | ParametricInteger):
+            if_true = plain(if_true)
+        if isinstance(if_false, Predicate | ParametricInteger):
+            if_false = plain(if_false)
+        condition = plain(predicate)
+        if (
+            isinstance(if_false, np.ndarray)
+            and not if_false.any()
+            and isinstance(if_true, SymbolicVector)
+            and _is_content(if_true)
+        ):
+            return self._masked(predicate, condition, if_true, if_false)
+        result = super().select(condition, if_true, if_false)
+        if isinstance(result, SymbolicVector) and not (
+            isinstance(condition.flags, int) and condition.flags & L.NEGATED
+        ):
+            return Chosen(self, result, predicate, if_true, if_false)
+        return result
+
+    def _masked(self, predicate: Value, condition: SymbolicVector, leaf: SymbolicVector, zero: Array) -> Value:
+        """A leaf where the predicate holds, else 0: a leaf of masked memory."""
+        mask = hashing.mix(full_hash(condition) * hashing.multiplier(16) + _MASKED)
+        words, flags = leaf.words + mask, leaf.flags | L.sticky_flags(condition)
+        if not isinstance(leaf.flags, int):
+            words = np.where((leaf.flags & np.uint32(L.KIND)) == L.CONST, np.uint64(0), words)
+        known = L.constant_mask(condition)
+        if known is not False:
+            taken = condition.words[0] != 0
+            words = np.where(known & taken, leaf.words, words)
+            words = np.where(known & ~taken, np.uint64(0), words)
+            flags = L.uniform_flags(
+                np.where(known & ~taken, np.uint32(0) | L.constant_flags(zero, leaf.bits), np.uint32(0) | flags)
+            )
+        return Chosen(self, SymbolicVector(leaf.bits, words, flags), predicate, leaf, zero)
+
+    def _select_integer(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
+        bits = L.width(if_true)
+        left, right = polynomial_of(self.integers, if_true, bits), polynomial_of(self.integers, if_false, bits)
+        condition = plain(predicate)
+        if left is None or right is None or np.any(np.bitwise_and(condition.flags, L.STICKY)):
+            return super().select(condition, plain(if_true), plain(if_false))
+        chosen = P.of_atom(self.integers.table.atom(full_hash(condition)), bits)
+        return integer_of(self.integers, self.integers.opaque("select", [chosen, left, right], bits))
+
+    def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
+        """See `Domain.gather`: a leaf named by its address's polynomial."""
+        if not isinstance(address, ParametricInteger):
+            raise Unsupported("memory is read at an address that is no sum over one pointer")
+        return SymbolicVector(bits, self.integers.words_of(address.polynomial), L.LOAD)
+
+
+def _is_content(lanes: SymbolicVector) -> bool:
+    """Whether every lane is the content of memory, or a known zero in place of it."""
+    if isinstance(lanes.flags, int):
+        return lanes.flags == L.LOAD
+    known = L.constant_mask(lanes)
+    return bool(np.all((lanes.flags == L.LOAD) | (known & (lanes.words[0] == 0))))
+
+
+def _same(left: Value, right: Value) -> bool:
+    return isinstance(left, np.ndarray) and isinstance(right, np.ndarray) and bool(np.all(left == right))

@@ -1,0 +1,246 @@
+"""Induction variables of a straight-line loop: its iterations are run in order, and the integers they carry compared.
+
+An integer is an induction variable where every period of iterations adds the same polynomial to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from bitwise_core.assembly.module import Instruction
+from bitwise_core.checker.parametric import polynomial as P
+from bitwise_core.checker.parametric.domain import ParametricDomain
+from bitwise_core.checker.parametric.loop_shape import Loop, slice_of
+from bitwise_core.checker.parametric.loop_state import hash_of
+from bitwise_core.checker.parametric.polynomial import Polynomial
+from bitwise_core.checker.parametric.values import ParametricInteger, integer_of, polynomial_of
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.machine import Barrier, Branch, Machine
+from bitwise_core.execution.program import Program
+from bitwise_core.execution.values.symbolic_vector import Value, width
+from bitwise_core.numerics import modular
+
+LONGEST_PERIOD = 6
+
+
+@dataclass(frozen=True, slots=True)
+class InductionVariables:
+    """The induction variables of a loop by register: their start, and what `period` iterations add to each.
+
+    `step` is how far the position of the loop moves in one iteration.  `late`: `start` is extrapolated from the
+    iterations after the first.
+    """
+
+    period: int
+    start: Mapping[str, Polynomial]
+    added: Mapping[str, Polynomial]
+    step: int
+    late: bool = False
+
+
+class LoopBody:
+    """A straight-line loop, run iteration by iteration; the machine is at its header, reached from outside."""
+
+    def __init__(self, program: Program, machine: Machine, loop: Loop) -> None:
+        assert isinstance(machine.domain, ParametricDomain)
+        self.program, self.machine, self.loop, self.domain = program, machine, loop, machine.domain
+        self.integers = machine.domain.integers
+        self.instructions: tuple[Instruction, ...] = program.kernel.instructions
+        self.line = self.instructions[loop.header].line
+
+    def fail(self, reason: str) -> Unsupported:
+        """An error that names the loop."""
+        return Unsupported(f"{reason} in the loop", self.line)
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def run(self, pcs: Any, chained: Mapping[int, Any] | None = None) -> None:
+        """Runs instructions in order; `chained` are matrix steps by instruction, prepared before and recorded after."""
+        machine, steps = self.machine, self.program.steps
+        for pc in pcs:
+            machine.line, machine.pc = self.instructions[pc].line, pc
+            step = None if chained is None else chained.get(pc)
+            if step is not None:
+                step.prepare(machine)
+            try:
+                control = steps[pc](machine)
+            except Unsupported as error:
+                if error.line is None:
+                    error.line = self.instructions[pc].line
+                raise
+            if step is not None:
+                step.record(machine)
+            if control is None:
+                continue
+            if not isinstance(control, Barrier) or control.count is not None:
+                raise self.fail("threads part or wait for each other in a way that is not followed")
+            for races in machine.races.all():
+                races.barrier(np.arange(machine.races.warps))
+            machine.epoch += 1
+
+    def has_known_trip_count(self) -> bool:
+        """Whether the trip count does not depend on the launch: the loop is then run iteration by iteration."""
+        guard = self.instructions[self.loop.latch].guard
+        assert guard is not None
+        pcs = slice_of(self.program.infos, self.loop, [guard.register])
+        if pcs is None:
+            return True
+        kept = dict(self.machine.registers)
+        self.run(pcs)
+        taken = self.condition()
+        self.machine.registers = kept
+        return taken is None or self.machine.known(taken) is not None
+
+    def condition(self) -> Value | None:
+        """The condition of another iteration, after the instructions of one."""
+        control = self.program.steps[self.loop.latch](self.machine)
+        assert isinstance(control, Branch)
+        return control.taken
+
+    # -- integers -----------------------------------------------------------------------------------------------------
+
+    def integer_registers(self) -> tuple[list[str], list[int]]:
+        """The carried registers that hold integers, and the instructions that decide them and the loop's end."""
+        guard = self.instructions[self.loop.latch].guard
+        assert guard is not None
+        found = [
+            name
+            for name in self.loop.carried
+            if self._is_integer(name) and slice_of(self.program.infos, self.loop, [name]) is not None
+        ]
+        pcs = slice_of(self.program.infos, self.loop, [*found, guard.register])
+        if pcs is None:
+            raise self.fail("the number of iterations depends on data")
+        return found, pcs
+
+    def _is_integer(self, name: str) -> bool:
+        value = self.machine.registers.get(name)
+        return isinstance(value, np.ndarray | ParametricInteger)
+
+    def induction_variables(self, names: list[str], pcs: list[int], thorough: bool = False) -> InductionVariables:
+        """The induction variables `names`, from iterations of the instructions `pcs` alone.  Raises Unsupported.
+
+        Where they are linear from the second iteration on, `start` is extrapolated, if the first iteration does the
+        same from there.  A counter that is reset after more iterations than were run looks linear; `thorough` runs as
+        many as the longest period needs.
+        """
+        kept = dict(self.machine.registers)
+        history: list[dict[str, Polynomial]] = []
+        found: InductionVariables | None = None
+        for _ in range(2 * LONGEST_PERIOD + 2):
+            history.append({name: self.polynomial(name) for name in names})
+            if not thorough:
+                found = self._period(history, names) or self._period(history[1:], names, late=True)
+            if found is not None:
+                break
+            self.run(pcs)
+        self.machine.registers = kept
+        if thorough:
+            found = self._lasting(history, names)
+        if found is None:
+            raise self.fail("an integer grows unevenly")
+        if found.late and not self._first_iteration_fits(found, pcs):
+            raise self.fail("the first iteration differs from the others")
+        return found
+
+    def _lasting(self, history: list[dict[str, Polynomial]], names: list[str]) -> InductionVariables | None:
+        """The shortest period of the whole history, from its first iteration on or from its second."""
+        for period in range(1, LONGEST_PERIOD + 1):
+            for first in (0, 1):
+                spans = [history[place : place + 2 * period + 1] for place in range(first, len(history) - 2 * period)]
+                found = [self._period(span, names, late=bool(first)) for span in spans]
+                if found and found[0] is not None and all(self._like(found[0], each) for each in found):
+                    return found[0]
+        return None
+
+    @staticmethod
+    def _like(left: InductionVariables, right: InductionVariables | None) -> bool:
+        if right is None:
+            return False
+        return all(P.subtract(each, right.added[name]).vanishes for name, each in left.added.items())
+
+    def _first_iteration_fits(self, variables: InductionVariables, pcs: list[int]) -> bool:
+        """Whether the integers of the first iteration are the same from the extrapolated start."""
+        machine = self.machine
+        real = dict(machine.registers)
+        fitted = dict(real)
+        for name, value in variables.start.items():
+            fitted[name] = integer_of(self.integers, value)
+        differ = {name for name in variables.start if not self._same(real[name], fitted[name])}
+        chosen = set(pcs)
+        for pc in (*self.loop.body, self.loop.latch):
+            found = self.program.infos[pc]
+            if pc not in chosen:
+                if found.reads & differ:
+                    machine.registers = dict(real)
+                    return False
+                differ -= found.writes
+                continue
+            for registers in (real, fitted):
+                machine.registers = registers
+                self.run((pc,))
+            for name in found.writes:
+                (differ.discard if self._same(real[name], fitted[name]) else differ.add)(name)
+        return not differ & set(self.loop.carried)
+
+    def _same(self, left: Value, right: Value) -> bool:
+        bits = width(left)
+        if bits == 1:
+            return bool((hash_of(left)[0] == hash_of(right)[0]).all())
+        first, second = polynomial_of(self.integers, left, bits), polynomial_of(self.integers, right, bits)
+        if first is None or second is None:
+            return False
+        return self.integers.equal(first, second)
+
+    def polynomial(self, name: str) -> Polynomial:
+        """The integer in a register.  Raises Unsupported where nothing wrote it."""
+        value = self.machine.registers[name]
+        found = polynomial_of(self.integers, value, width(value))
+        if found is None:
+            raise self.fail(f"nothing has written {name}")
+        return found
+
+    def _period(
+        self, history: list[dict[str, Polynomial]], names: list[str], late: bool = False
+    ) -> InductionVariables | None:
+        iterations = len(history) - 1
+        if iterations % 2 or not iterations:
+            return None
+        period = iterations // 2
+        added: dict[str, Polynomial] = {}
+        shared = 0
+        for name in names:
+            first, second, third = (history[index][name] for index in (0, period, 2 * period))
+            difference = P.subtract(second, first)
+            if not P.subtract(P.subtract(third, second), difference).vanishes:
+                return None
+            added[name] = difference
+            for coefficient in (*difference.terms.values(), difference.constant):
+                number = modular.signed(coefficient, difference.bits)
+                shared = gcd(shared, number if isinstance(number, int) else int(np.gcd.reduce(number, axis=None)))
+        if not shared or shared % period:
+            return None
+        start = history[0]
+        if late:
+            start = {name: P.subtract(history[period - 1][name], added[name]) for name in names}
+        return InductionVariables(period, start, added, shared // period, late)
+
+    def place(self, variables: InductionVariables, position: int, periods: int) -> None:
+        """Sets the integers to their values at the position (an atom) plus `periods` periods."""
+        whole = variables.step * variables.period
+        for name, start in variables.start.items():
+            each = variables.added[name]
+            unit = Polynomial(
+                each.bits,
+                {m: modular.quotient(c, whole, each.bits) for m, c in each.terms.items()},
+                modular.quotient(each.constant, whole, each.bits),
+            )
+            moved = P.multiply(unit, Polynomial(each.bits, {(position,): 1}, periods * whole & ((1 << each.bits) - 1)))
+            if moved is None:
+                raise self.fail("an integer has too many terms")
+            self.machine.registers[name] = integer_of(self.integers, P.add(start, moved))

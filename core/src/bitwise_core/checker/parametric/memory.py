@@ -1,0 +1,249 @@
+"""Global memory of a reading for every launch: loads and stores of one block at symbolic addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bitwise_core import numerics
+from bitwise_core.checker.parametric.domain import ParametricDomain
+from bitwise_core.checker.parametric.values import Chosen, ParametricInteger, all_of
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.memory.global_memory import elements, exact
+from bitwise_core.execution.memory.outputs import stored_hash
+from bitwise_core.execution.values import hashing
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
+from bitwise_core.execution.values.term_hash import full_hash
+from bitwise_core.numerics import Operation
+
+COPIED_BITS = 16
+"""Copied content is compared in pieces of this width, so that the width of a copy does not show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Elements of one store: hashes (2, rows, elements)."""
+
+    whole: hashing.Words
+    address: hashing.Words
+    operation: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """All that a block stores: hashes (2, rows, elements) of address, condition and value, and of the address alone."""
+
+    whole: hashing.Words
+    address: hashing.Words
+
+
+class ParametricMemory:
+    """Loads and stores of a block; a buffer is identified by the pointer parameter that an address starts from.
+
+    `path` are the conditions of the branches taken to the current instruction.
+    """
+
+    def __init__(self, domain: ParametricDomain) -> None:
+        self.domain, self.rows = domain, domain.rows
+        self.stored: list[Stored] = []
+        self.written: dict[int, str] = {}
+        self.read: set[int] = set()
+        self.path: list[Value] = []
+
+    def pointer(self, address: Value, line: int) -> int:
+        """The parameter that an address starts from.  Raises Unsupported."""
+        if isinstance(address, ParametricInteger):
+            atoms = self.domain.integers.atoms
+            pointers = [
+                (atoms[m[0]].pointer, c)
+                for m, c in address.polynomial.terms.items()
+                if len(m) == 1 and atoms[m[0]].pointer is not None
+            ]
+            if len(pointers) == 1 and pointers[0][1] == 1 and pointers[0][0] is not None:
+                return pointers[0][0]
+        raise Unsupported("memory is accessed at an address that is no offset from one pointer", line)
+
+    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
+        """Known addresses do not occur here."""
+        raise Unsupported("memory is read at an absolute address", line)
+
+    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+        """Known addresses do not occur here."""
+        raise Unsupported("memory is written at an absolute address", line)
+
+    def atomic(
+        self,
+        operation: Operation,
+        address: Array,
+        value: Value,
+        mask: Array | None,
+        thread: Array,
+        epoch: int,
+        line: int,
+    ) -> None:
+        """Known addresses do not occur here."""
+        raise Unsupported("an atomic operation at an absolute address", line)
+
+    def contribute(
+        self,
+        operation: Operation,
+        parts: Sequence[Value],
+        mask: Array | None,
+        shape: tuple[int, int],
+        line: int,
+        buffers: object = None,
+    ) -> None:
+        """Contributions at addresses that depend on data."""
+        raise Unsupported("an atomic operation at a computed address", line)
+
+    def gather(self, address: Value, bits: int, mask: Array | None, line: int, buffers: object = None) -> Value:
+        """The content before the launch; the launch must not have written the buffer yet."""
+        pointer = self.pointer(address, line)
+        if pointer in self.written:
+            raise Unsupported("a buffer is read after the kernel has written it", line)
+        self.read.add(pointer)
+        return self.domain.gather(address, bits, mask)
+
+    def copied(self, machine: Machine, address: Value, bits: int, count: Value | None, line: int) -> Value:
+        """What an asynchronous copy reads: all of it, or zeros where its byte count is chosen to be 0."""
+        parts: list[Value] = []
+        predicate: Value | None = None
+        if count is not None:
+            known = machine.known(count)
+            if known is not None and ((known == bits // 8) | (known == 0)).all():
+                predicate = known != 0
+            elif isinstance(count, Chosen) and _is_number(count.if_true, bits // 8) and _is_number(count.if_false, 0):
+                predicate = count.predicate
+            else:
+                raise Unsupported("an asynchronous copy of a computed part of its size", line)
+        for low in range(0, bits, 32):
+            offset = np.full((1, 1), low // 8, dtype=np.uint64)
+            place = self.domain.integer(numerics.operation("add.b64"), [address, offset]) if low else address
+            leaf = self.gather(place, 32, machine.mask, line)
+            parts.append(
+                leaf if predicate is None else self.domain.select(predicate, leaf, np.zeros((1, 1), dtype=np.uint32))
+            )
+        return concat(parts)
+
+    def scatter(self, machine: Machine, address: Value, value: Value, line: int, operation: str = "store") -> None:
+        """Records a store (or an atomic operation whose result no order changes) in the active lanes."""
+        pointer = self.pointer(address, line)
+        assert isinstance(address, ParametricInteger)
+        if self.written.setdefault(pointer, operation) != operation:
+            raise Unsupported("a buffer is written in different ways", line)
+        if operation != "store" and not exact(numerics.operation(operation)):
+            raise Unsupported("an atomic operation's result depends on the order of threads", line)
+        known: Array | None = machine.mask
+        condition: SymbolicVector | None = None
+        conditions = [*self.path, *(() if machine.condition is None else (machine.condition,))]
+        if conditions:
+            whole = all_of(self.domain.integers, conditions)
+            settled = machine.known(whole)
+            if settled is None:
+                condition = as_symbolic_vector(whole)
+                possible = self._possible(condition)
+                settled = np.ones((1, 1), dtype=bool) if possible is None else possible
+            known = settled if known is None else known & settled
+        places = self.domain.integers.words_of(address.polynomial)
+        for offset, part in _elements(value):
+            self._record(pointer, places + np.uint64(offset), condition, part, known, operation, line)
+
+    @staticmethod
+    def _possible(condition: SymbolicVector) -> Array | None:
+        """The lanes in which a condition may hold, or None where it may in all of them."""
+        known = L.constant_mask(condition)
+        if known is False:
+            return None
+        possible = ~(known & (condition.words[0] == 0))
+        return None if np.all(possible) else np.atleast_2d(possible)
+
+    def _record(
+        self,
+        pointer: int,
+        places: hashing.Words,
+        condition: SymbolicVector | None,
+        value: SymbolicVector,
+        known: Array | None,
+        operation: str,
+        line: int,
+    ) -> None:
+        hashed, meta = stored_hash(value)
+        flags = int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(meta)), axis=None))
+        if flags & L.STICKY:
+            raise Unsupported("a stored value depends on what nothing has written", line)
+        total: Any = hashing.mix(
+            places * hashing.multiplier(51) + hashing.constant(f"{operation} {value.bits} to {pointer}")
+        )
+        address = total
+        total = total + hashed * hashing.multiplier(52)
+        if condition is not None:
+            total = total + hashing.mix(full_hash(condition) * hashing.multiplier(53) + hashing.constant("where"))
+        total = hashing.mix(total.copy())
+        threads = max(total.shape[2], 1 if known is None else known.shape[-1])
+        shape = (2, self.rows, threads)
+        whole, places = np.broadcast_to(total, shape), np.broadcast_to(address, shape)
+        if known is not None:
+            if known.shape[0] > 1 and (known != known[:1]).any():
+                raise Unsupported("whether an element is stored differs between launches", line)
+            active = np.broadcast_to(known[:1], (1, threads))[0]
+            whole, places = whole[:, :, active], places[:, :, active]
+        self.stored.append(Stored(whole, places, operation, line))
+
+    def elements(self) -> Elements:
+        """All that the block stores.  Raises Unsupported where it stores nothing."""
+        if not self.stored:
+            raise Unsupported("the kernel stores nothing")
+        for operation in {each.operation for each in self.stored}:
+            self._check(operation, [each for each in self.stored if each.operation == operation])
+        return Elements(
+            np.concatenate([each.whole for each in self.stored], axis=2),
+            np.concatenate([each.address for each in self.stored], axis=2),
+        )
+
+    def _check(self, operation: str, stored: list[Stored]) -> None:
+        """One address holds one value: what a later store overwrites, or a sum counts twice, is not kept apart here."""
+        whole = np.concatenate([each.whole[:, 0] for each in stored], axis=1)
+        address = np.concatenate([each.address[:, 0] for each in stored], axis=1)
+        elements, addresses = _count(whole), _count(address)
+        if operation == "store" and elements != addresses:
+            raise Unsupported("one address is written twice", stored[-1].line)
+        if operation.split(".")[0] in ("add", "xor") and elements != whole.shape[1]:
+            raise Unsupported("equal contributions to one sum are not counted", stored[-1].line)
+
+
+def _is_number(value: Value, number: int) -> bool:
+    return isinstance(value, np.ndarray) and bool((value == number).all())
+
+
+def _count(words: hashing.Words) -> int:
+    return len(np.unique(np.ascontiguousarray(words.T).view([("high", np.uint64), ("low", np.uint64)]).ravel()))
+
+
+def _elements(value: Value) -> list[tuple[int, SymbolicVector]]:
+    """The elements of a stored value with their byte offsets; copied content in pieces."""
+    result: list[tuple[int, SymbolicVector]] = []
+    for offset, part in elements(value):
+        whole = value if part is value else part
+        if part.bits > COPIED_BITS and _copied(whole):
+            steps = range(0, part.bits, COPIED_BITS)
+            result.extend((offset + low // 8, as_symbolic_vector(extract(whole, low, COPIED_BITS))) for low in steps)
+        else:
+            result.append((offset, part))
+    return result
+
+
+def _copied(value: Value) -> bool:
+    if isinstance(value, Chosen):
+        return _copied(value.if_true) and (isinstance(value.if_false, np.ndarray) or _copied(value.if_false))
+    if isinstance(value, np.ndarray):
+        return True
+    return (
+        isinstance(value, SymbolicVector) and isinstance(value.flags, int) and value.flags & L.KIND in (L.LOAD, L.CONST)
+    )

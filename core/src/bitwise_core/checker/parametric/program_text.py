@@ -1,0 +1,182 @@
+"""A kernel's text in a canonical form: what is left when names, comments and debug lines are taken away.
+
+Two kernels with the same canonical text are one program, so they return the same bits for every launch, provided that
+a program's result is determined at all: instructions whose result depends on the order in which threads run are
+refused here, and so is whatever the architecture does not state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from hashlib import blake2b
+
+from bitwise_core.assembly.module import (
+    Immediate,
+    Instruction,
+    Kernel,
+    Modified,
+    Module,
+    Negated,
+    Operand,
+    Paired,
+    Register,
+    SharedArray,
+    Symbol,
+    Vector,
+    parts,
+    symbols_of,
+)
+from bitwise_core.execution.architecture import Arch, Context, UnknownInstruction, infos_of
+from bitwise_core.execution.domains.domain import Unsupported
+
+
+def text_signature(module: Module, kernel: Kernel, arch: Arch) -> bytes:
+    """16 bytes, equal for two kernels exactly when they are one program up to names.  Raises Unsupported."""
+    digest = blake2b(digest_size=16)
+    for part in _words(module, kernel, arch):
+        encoded = part.encode()
+        digest.update(len(encoded).to_bytes(4, "little"))
+        digest.update(encoded)
+    return digest.digest()
+
+
+def _words(module: Module, kernel: Kernel, arch: Arch) -> Iterator[str]:
+    if arch.every_launch is None:
+        raise Unsupported(f"kernels of {arch.name} are not read for every launch")
+    if kernel.threads is None:
+        raise Unsupported(
+            f"the text of {kernel.name} gives no number of threads in a block, so it cannot be read for every launch",
+            kernel.line,
+        )
+    yield f"{arch.name} {kernel.threads} {sorted((k, v) for k, v in kernel.attributes.items())}"
+    names: dict[str, str] = {}
+    used = {name for each in _all(module, kernel) for operand in each.operands for name in symbols_of(operand)}
+    for space, group in (("shared", module.shared), ("constant", module.constants), ("global", module.globals)):
+        for array in group:
+            if array.name in used or space == "shared":
+                yield _array(space, array, names)
+    functions = _reachable(module, kernel)
+    for name in functions:
+        names.setdefault(name, f"function {len(names)}")
+    for body in (kernel, *(module.functions[name] for name in functions)):
+        yield from _body(module, body, arch, dict(names))
+
+
+def _array(space: str, array: SharedArray, names: dict[str, str]) -> str:
+    names[array.name] = f"{space} {len(names)}"
+    return f"{names[array.name]} {array.size} {array.align} {array.data!r}"
+
+
+def _all(module: Module, kernel: Kernel) -> Iterator[Instruction]:
+    yield from kernel.instructions
+    for name in _reachable(module, kernel):
+        yield from module.functions[name].instructions
+
+
+def _reachable(module: Module, kernel: Kernel) -> list[str]:
+    """The device functions that a kernel may call, in order of first mention."""
+    found: list[str] = []
+    stack = [kernel]
+    while stack:
+        for instruction in stack.pop().instructions:
+            for part in (each for operand in instruction.operands for each in parts(operand)):
+                if isinstance(part, Symbol) and part.name in module.functions and part.name not in found:
+                    found.append(part.name)
+                    stack.append(module.functions[part.name])
+    return found
+
+
+def _body(module: Module, kernel: Kernel, arch: Arch, names: dict[str, str]) -> Iterator[str]:
+    for index, parameter in enumerate((*kernel.parameters, *kernel.returns)):
+        names[parameter.name] = f"parameter {index}"
+        yield f"parameter {index} {parameter.size}"
+    for array in (*kernel.shared, *kernel.local):
+        yield _array("own", array, names)
+    places = sorted(set(kernel.labels.values()))
+    for label, place in kernel.labels.items():
+        names[label] = f"label {places.index(place)}"
+    context = Context(module, kernel, arch)
+    assert arch.every_launch is not None
+    joins = set(places)
+    writer = _Writer(kernel, names, arch.every_launch.fixed)
+    yield f"entry {kernel.entry} {len(kernel.instructions)}"
+    for index, instruction in enumerate(kernel.instructions):
+        _check(index, context)
+        if index in joins:
+            yield f"label {places.index(index)}:"
+        yield writer.instruction(instruction)
+
+
+def _check(index: int, context: Context) -> None:
+    """Raises Unsupported where the program's result may not be determined, or an instruction is not stated."""
+    instruction, info = context.kernel.instructions[index], infos_of(context.kernel, context.arch.opcodes)[index]
+    try:
+        context.arch.opcodes.build(instruction, context)
+    except UnknownInstruction as error:
+        raise Unsupported(str(error), instruction.line) from None
+    if info.nondeterministic_result is not None and _result_is_used(index, context):
+        raise Unsupported(info.nondeterministic_result, instruction.line)
+    if info.nondeterminism is not None:
+        raise Unsupported(info.nondeterminism, instruction.line)
+
+
+def _result_is_used(index: int, context: Context) -> bool:
+    """Whether another instruction reads or writes a register that one writes, or the instruction itself reads it."""
+    infos = infos_of(context.kernel, context.arch.opcodes)
+    writes = infos[index].writes
+    # The guard makes an instruction read the registers that it may leave unchanged, which is no use of its result.
+    own = context.arch.opcodes.info(replace(context.kernel.instructions[index], guard=None))
+    others = (info for place, info in enumerate(infos) if place != index)
+    return not writes.isdisjoint(own.reads) or any(not writes.isdisjoint(each.reads | each.writes) for each in others)
+
+
+class _Writer:
+    """Writes instructions with registers numbered in order of appearance."""
+
+    def __init__(self, kernel: Kernel, names: dict[str, str], fixed: Callable[[str], bool]) -> None:
+        self.kernel, self.names, self.fixed = kernel, names, fixed
+        self.registers: dict[str, str] = {}
+
+    def register(self, name: str) -> str:
+        """The register's number and width; a special register's own name."""
+        found = "_" if name == "_" else self.registers.get(name)
+        if found is None:
+            bits = self.kernel.registers.get(name, self.kernel.registers.get(name.rstrip("0123456789")))
+            if bits is None:
+                if not self.fixed(name):
+                    raise Unsupported(f"the special register {name} is not fixed by a launch", self.kernel.line)
+                found = name
+            else:
+                found = f"r{len(self.registers)} b{bits}"
+            self.registers[name] = found
+        return found
+
+    def instruction(self, instruction: Instruction) -> str:
+        """One instruction as a line of text."""
+        guard = instruction.guard
+        front = "" if guard is None else f"@{'!' if guard.negated else ''}{self.register(guard.register)} "
+        try:
+            return front + instruction.opcode + " " + ", ".join(self.operand(each) for each in instruction.operands)
+        except Unsupported as error:
+            error.line = instruction.line
+            raise
+
+    def operand(self, operand: Operand) -> str:
+        """One operand; names of the text become numbers."""
+        if isinstance(operand, Register):
+            return self.register(operand.name)
+        if isinstance(operand, Immediate):
+            return f"{operand.kind} {operand.value}"
+        if isinstance(operand, Symbol):
+            return "_" if operand.name == "_" else self.names.get(operand.name, f"name {operand.name}")
+        if isinstance(operand, Vector):
+            return "{" + ", ".join(self.operand(item) for item in operand.items) + "}"
+        if isinstance(operand, Negated):
+            return "!" + self.register(operand.operand.name)
+        if isinstance(operand, Paired):
+            return f"{self.operand(operand.first)}|{self.operand(operand.second)}"
+        if isinstance(operand, Modified):
+            return f"{' '.join(operand.changes)}({self.operand(operand.operand)})"
+        base = "absolute" if operand.base is None else self.operand(operand.base)
+        return f"[{base} + {operand.offset}" + "".join(f", {self.operand(item)}" for item in operand.extra) + "]"

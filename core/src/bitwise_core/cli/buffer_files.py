@@ -1,0 +1,63 @@
+"""The buffers of a launch as arrays in a file: `.npz`, one array for each buffer, by its name."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from bitwise_core.checker.kernel_files import InputError
+from bitwise_core.execution.buffers import Array, fault_of, forms
+from bitwise_core.execution.launch import Launch
+
+
+def read_buffers(path: Path, launch: Launch) -> dict[str, Array]:
+    """The arrays of a launch's buffers.  Raises InputError with a sentence for each that is missing or does not fit."""
+    stored = _load(path)
+    sentences = []
+    result: dict[str, Array] = {}
+    for name, form in forms([launch]).items():
+        if name not in stored:
+            there = ", ".join(stored) or "none"
+            sentences.append(f"{path}: has no array for the buffer {name} of the launch; its arrays: {there}")
+            continue
+        array = stored[name]
+        fault = fault_of(array, form)
+        if fault is not None:
+            sentences.append(f"{path}: the array {name} {fault}")
+            continue
+        result[name] = array
+    if sentences:
+        raise InputError(*sentences)
+    return result
+
+
+def _load(path: Path) -> dict[str, Array]:
+    try:
+        with path.open("rb") as file:
+            found = np.load(file, allow_pickle=False)
+            if not isinstance(found, np.lib.npyio.NpzFile):
+                raise InputError(f"{path}: holds one array without a name; write it with numpy.savez, by buffer names")
+            with found:
+                return {name: found[name] for name in found.files}
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or 'it is no .npz file'})") from None
+    except (ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        raise InputError(f"{path}: is no .npz file of plain arrays ({error})") from None
+
+
+def write_buffers(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Writes a file of arrays.  Raises InputError."""
+    try:
+        # numpy.savez takes the names as its own parameters, and a buffer may be called as one of those is.
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, array, allow_pickle=False)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None

@@ -1,0 +1,76 @@
+"""What the commands share: arguments into sources, faults into lines and exit statuses, JSON on the standard output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import typer
+
+from bitwise_core.checker.analysis import Options, Source
+from bitwise_core.checker.kernel_files import InputError, read_kernel, targeted
+from bitwise_core.execution.architecture import Arch
+from bitwise_core.execution.assumptions import ASSUMPTIONS
+from bitwise_core.plugins import registry
+
+WRONG_INPUT = 2
+"""The exit status where something is wrong in a file or an argument."""
+
+
+@contextmanager
+def as_errors() -> Iterator[None]:
+    """Turns what is wrong in the input, or in the installed plugins, into lines and the exit status of a mistake."""
+    try:
+        yield
+    except InputError as error:
+        _fail(error.sentences)
+    except (registry.DuplicateNameError, registry.UnknownPluginError) as error:
+        _fail([str(error)])
+    except BrokenPipeError:
+        raise typer.Exit(0) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def _fail(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        typer.echo("bitwise: " + " ".join(sentence.split("\n")), err=True)
+    raise typer.Exit(WRONG_INPUT)
+
+
+def assumptions(names: Iterable[str]) -> frozenset[str]:
+    """The conditions of `--assume`, given one by one or separated by commas.  Raises typer.Exit for an unknown one."""
+    found = frozenset(part.strip() for name in names for part in name.split(",") if part.strip())
+    unknown = sorted(found - set(ASSUMPTIONS))
+    if unknown:
+        _fail([f"--assume: nobody knows the condition {unknown[0]!r}; there are: {', '.join(ASSUMPTIONS)}"])
+    return found
+
+
+def print_json(content: object) -> None:
+    """Prints JSON on the standard output."""
+    typer.echo(json.dumps(content, indent=1, ensure_ascii=False))
+
+
+def kernels(
+    names: Iterable[str], manifest: Path | None, entry: str | None, target: str | None, options: Options
+) -> tuple[list[Source], Arch, Options]:
+    """The kernels that a command compares or shows, their architecture, and the options for them.
+
+    A kernel that another architecture reads names it as its target.
+    Where none has a launch the reading is for every launch.  Raises InputError.
+    """
+    sources = [read_kernel(name, manifest, entry) for name in names]
+    arch, targets = targeted(sources, registry.default(), target)
+    sources = list(targets)
+    without = [source for source in sources if source.launch is None]
+    if without and not options.every_launch:
+        if len(without) < len(sources):
+            raise InputError(
+                f"{without[0].name}: has no launch and the other kernel has; give --manifest or --every-launch"
+            )
+        options = replace(options, every_launch=True)
+    return sources, arch, options

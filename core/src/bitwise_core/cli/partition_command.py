@@ -1,0 +1,102 @@
+"""`bitwise partition`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from bitwise_core import report
+from bitwise_core.checker.analysis import Options
+from bitwise_core.checker.kernel_files import InputError, extensions, read_folder, targeted, targets_of
+from bitwise_core.checker.partition import Partition
+from bitwise_core.checker.partition import partition as partition_of
+from bitwise_core.checker.verdicts import STANDING_NOTES
+from bitwise_core.checker.worker_pool import Progress as Report
+from bitwise_core.cli.common import print_json
+from bitwise_core.plugins import registry
+
+
+def run(
+    path: Path, target: str | None, options: Options, workers: int | None, as_json: bool, html: Path | None
+) -> None:
+    """Partitions a folder and prints the classes.  Raises InputError."""
+    plugins = registry.default()
+    folder = read_folder(path, extensions(plugins.arches.values()))
+    if not folder.has_manifest:
+        options = replace(options, every_launch=True)
+    arch, sources = targeted(folder.sources, plugins, target)
+    with progress("reading kernels") as advance:
+        found = partition_of(sources, arch.name, options, workers=workers, progress=advance)
+    wrong = [reading.unknown or reading.name for reading in found.readings if reading.malformed]
+    if wrong:
+        raise InputError(*wrong)
+    if html is not None:
+        title = path.resolve().name
+        part = report.section(found, sources, arch, options, title, folder.configurations)
+        write_report(html, report.render(f"bitwise: {title}", [part]))
+    if as_json:
+        print_json({**found.as_json(), "target": ", ".join(targets_of(sources, arch))})
+    else:
+        show(found, options, Console(highlight=False))
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Report | None]:
+    """A progress bar on a terminal's standard error; nothing where that is no terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    # The bar has no thread of its own: worker processes are forked beside it.
+    with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
+        task = bar.add_task(what, total=None)
+
+        def advance(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, refresh=True)
+
+        yield advance
+
+
+def write_report(path: Path, page: str) -> None:
+    """Writes a page.  Raises InputError."""
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def show(found: Partition, options: Options, console: Console) -> None:
+    """Prints the classes, the kernels that could not be read with their reasons, and what the proofs rest on."""
+    proved = [each for each in found.classes if each[0] not in found.unknown]
+    table = Table(title=None, header_style="bold", show_lines=len(proved) > 1)
+    table.add_column("class", justify="right")
+    table.add_column("kernels", justify="right")
+    table.add_column("proved to return the same bits", overflow="fold")
+    for number, names in enumerate(proved, 1):
+        table.add_row(str(number), str(len(names)), escape(", ".join(names)))
+    if proved:
+        console.print(table)
+    if found.unknown:
+        table = Table(header_style="bold")
+        table.add_column("unknown", overflow="fold")
+        table.add_column("why, so it is merged with nothing", overflow="fold")
+        for name, reason in found.unknown.items():
+            table.add_row(escape(name), escape(reason))
+        console.print(table)
+    kernels = sum(map(len, found.classes))
+    console.print(
+        f"{kernels} kernels, {len(proved)} classes, {len(found.unknown)} unknown, for "
+        f"{'every launch' if options.every_launch else 'the given launch'}, in {found.seconds:.1f} s"
+    )
+    for condition in sorted(options.assume):
+        console.print(f"condition: all values are {condition}", markup=False)
+    for note in (*found.notes, *STANDING_NOTES):
+        console.print(f"note: {note}", style="dim", markup=False)

@@ -1,0 +1,54 @@
+"""Descriptors evaluated on a CPU: the bits that they determine, and the tree of one output element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy.typing as npt
+
+from bitwise_core.descriptors import AttentionDesc, DescriptorError, GEMMDesc, Record, ReductionDesc
+from bitwise_core.descriptors.evaluation.attention import attention_tree, evaluate_attention
+from bitwise_core.descriptors.evaluation.expressions import gemm_tree, reduction_tree
+from bitwise_core.descriptors.evaluation.gemm import evaluate_gemm
+from bitwise_core.descriptors.evaluation.matrix_units import unit_of
+from bitwise_core.descriptors.evaluation.reductions import evaluate_reduction
+from bitwise_core.descriptors.hardware import IEEE, Hardware, Units
+from bitwise_core.numerics import Bits
+
+__all__ = [
+    "Hardware",
+    "Units",
+    "attention_tree",
+    "evaluate",
+    "evaluate_attention",
+    "evaluate_gemm",
+    "evaluate_reduction",
+    "gemm_tree",
+    "reduction_tree",
+    "unit_of",
+]
+
+
+def evaluate(desc: Record, *operands: npt.ArrayLike, hardware: Hardware = IEEE, **options: Any) -> Bits:
+    """The output's patterns: of a GEMMDesc for a and b, a ReductionDesc for x, an AttentionDesc for q, k and v.
+
+    Operands are patterns, unsigned integers of their types' width (fp16, fp32 and fp64 may be NumPy's floats).
+    `hardware` holds the matrix units and functions that the descriptor may call; `plugins.installed.evaluate` takes
+    those of the installed plugins.  Options are those of `evaluate_gemm`.  Raises DescriptorError.
+    """
+    counts: dict[type[Record], tuple[str, ...]] = {
+        GEMMDesc: ("a", "b"),
+        ReductionDesc: ("x",),
+        AttentionDesc: ("q", "k", "v"),
+    }
+    names = counts.get(type(desc))
+    if names is None:
+        raise DescriptorError(f"a {type(desc).__name__} is no descriptor that is evaluated")
+    if len(operands) != len(names):
+        raise DescriptorError(f"a {type(desc).__name__} takes {' and '.join(names)}, not {len(operands)} operands")
+    if isinstance(desc, GEMMDesc):
+        return evaluate_gemm(desc, *operands, hardware=hardware, **options)
+    if isinstance(desc, AttentionDesc):
+        return evaluate_attention(desc, *operands, hardware=hardware, **options)
+    assert isinstance(desc, ReductionDesc)
+    return evaluate_reduction(desc, *operands, **options)

@@ -1,0 +1,164 @@
+"""C = A B as a GEMMDesc says, on bit patterns."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from bitwise_core.descriptors import DescriptorError, GEMMDesc
+from bitwise_core.descriptors.evaluation.matrix_units import unit_of
+from bitwise_core.descriptors.evaluation.operands import add, convert, fp32, patterns, zeros
+from bitwise_core.descriptors.hardware import IEEE, Hardware
+from bitwise_core.descriptors.k_axis import FILL, Part, first_iteration, instructions, parts_of, walk
+from bitwise_core.numerics import Bits, operation
+from bitwise_core.numerics.mma import MmaSpec, multiply_accumulate
+
+ELEMENTS = 1 << 22
+"""Accumulators kept at once, all parts of the k axis together."""
+
+
+def evaluate_gemm(
+    desc: GEMMDesc,
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    *,
+    hardware: Hardware = IEEE,
+    scale_a: float | None = None,
+    scale_b: float | None = None,
+    start: Bits | None = None,
+) -> Bits:
+    """The patterns of C (m, n) for A (m, k) and B (k, n), in the descriptor's output type.
+
+    `scale_a` and `scale_b` go with `operand_scales`.  `start` gives accumulators (m, n) to begin with instead of +0,
+    where the axis is not cut.  Raises DescriptorError.
+    """
+    left = patterns("a", a, desc.left_dtype, (None, desc.k))
+    right = patterns("b", b, desc.right_dtype, (desc.k, None))
+    scale = _scale(desc, scale_a, scale_b)
+    unit = unit_of(desc, hardware.matrix_units)
+    if start is not None and desc.k_cuts:
+        raise DescriptorError("accumulators to start from go with an axis that is not cut: leave k_cuts out")
+    axis = parts_of(desc)
+    count = sum(1 for _ in walk(axis))
+    result = np.empty((left.shape[0], right.shape[1]), dtype=zeros(desc.output_dtype, ()).dtype)
+    for rows, columns in _blocks(desc, *result.shape, count):
+        first = first_iteration(desc, rows.start, columns.start)
+        begin = None if start is None else start[rows, columns]
+        values = _walks(desc, unit, axis, left[rows], right[:, columns], first, begin)
+        dtype, value = _merged(desc, axis, values)
+        result[rows, columns] = _stored(desc, dtype, value, scale)
+    return result
+
+
+def _scale(desc: GEMMDesc, scale_a: float | None, scale_b: float | None) -> Bits | None:
+    """What the value is multiplied by at the end, as a pattern of fp32; None for nothing."""
+    if not desc.operand_scales:
+        if scale_a is not None or scale_b is not None:
+            raise DescriptorError("this descriptor has no scales of operands: leave scale_a and scale_b out")
+        return fp32("alpha", desc.alpha) if desc.scaled else None
+    if scale_a is None or scale_b is None:
+        raise DescriptorError("this descriptor scales its operands: give scale_a and scale_b")
+    return operation("mul.rn.fp32").evaluate(fp32("scale_a", scale_a), fp32("scale_b", scale_b))
+
+
+def _blocks(desc: GEMMDesc, m: int, n: int, count: int) -> Iterator[tuple[slice, slice]]:
+    """Rows and columns whose elements are walked alike, few enough to be held with all their parts."""
+    rotation = desc.iteration_rotation
+    height = rotation.tile if rotation is not None and rotation.axis == "rows" else m
+    width = rotation.tile if rotation is not None and rotation.axis == "columns" else n
+    columns = max(1, min(n, ELEMENTS // count))
+    rows = max(1, ELEMENTS // (count * columns))
+    for row in _ranges(m, rows, height):
+        for column in _ranges(n, columns, width):
+            yield row, column
+
+
+def _ranges(length: int, size: int, tile: int) -> Iterator[slice]:
+    """Slices of at most `size` that cross no multiple of `tile`."""
+    low = 0
+    while low < length:
+        high = min(low + size, length, (low // tile + 1) * tile)
+        yield slice(low, high)
+        low = high
+
+
+def _walks(
+    desc: GEMMDesc, unit: MmaSpec | None, axis: Part, a: Bits, b: Bits, first: int, start: Bits | None
+) -> list[Bits]:
+    """The accumulators of all innermost parts, in order; parts of one length are walked together."""
+    walks = [instructions(desc, part.positions, first) for part in walk(axis)]
+    found: list[Bits | None] = [None] * len(walks)
+    alike: dict[int, list[int]] = defaultdict(list)
+    for place, steps in enumerate(walks):
+        alike[len(steps)].append(place)
+    shape = a.shape[0], b.shape[1]
+    for length, places in alike.items():
+        begin = zeros(desc.accumulator_dtype, (len(places), *shape))
+        if start is not None:
+            begin = begin | start
+        if length:
+            taken = np.stack([walks[place].reshape(-1) for place in places])
+            begin = _walk(desc, unit, _taken(a, taken, 1), _taken(b, taken, 0), begin)
+        for place, value in zip(places, begin, strict=True):
+            found[place] = value
+    return [each for each in found if each is not None]
+
+
+def _taken(operand: Bits, positions: npt.NDArray[np.int64], axis: int) -> Bits:
+    """(parts, m, walk) of a left operand, (parts, walk, n) of a right one, +0 where FILL stands."""
+    chosen = np.moveaxis(np.take(operand, positions, axis=axis), 1, 0) if axis else operand[positions]
+    if (positions == FILL).any():
+        filled = positions[:, None, :] == FILL if axis else positions[:, :, None] == FILL
+        chosen = np.where(filled, operand.dtype.type(0), chosen)
+    return chosen
+
+
+def _walk(desc: GEMMDesc, unit: MmaSpec | None, a: Bits, b: Bits, total: Bits) -> Bits:
+    dtype = desc.accumulator_dtype
+    types = desc.factor_dtypes
+    left, right = convert(a, desc.left_dtype, types[0]), convert(b, desc.right_dtype, types[1])
+    if unit is not None:
+        if desc.use_fast_accum:
+            return multiply_accumulate(unit, left, right, total)
+        begin = np.zeros_like(total)
+        for low in range(0, a.shape[2], unit.k):
+            result = multiply_accumulate(unit, left[:, :, low : low + unit.k], right[:, low : low + unit.k], begin)
+            total = add(total, dtype, result, dtype, dtype)
+        return total
+    fused, product, plus = (operation(f"{verb}.rn.{dtype}") for verb in ("fma", "mul", "add"))
+    for k in range(a.shape[2]):
+        factors = left[:, :, k, None], right[:, k, None]
+        if desc.path == "fma":
+            total = fused.evaluate(*factors, total)
+        else:
+            total = plus.evaluate(total, product.evaluate(*factors))
+    return total
+
+
+def _merged(desc: GEMMDesc, part: Part, values: list[Bits]) -> tuple[str, Bits]:
+    """The type and value of a part; the accumulators of its innermost parts are taken off the front of `values`."""
+    if part.cut is None:
+        return desc.accumulator_dtype, values.pop(0)
+    cut = part.cut
+    found = []
+    for each in part.parts:
+        dtype, value = _merged(desc, each, values)
+        found.append((cut.partial_dtype, convert(value, dtype, cut.partial_dtype)))
+
+    def plus(left: tuple[str, Bits], right: tuple[str, Bits]) -> tuple[str, Bits]:
+        total = convert(left[1], left[0], cut.merge_dtype)
+        return cut.merge_dtype, add(total, cut.merge_dtype, right[1], right[0], cut.merge_dtype)
+
+    zero = cut.partial_dtype, zeros(cut.partial_dtype, found[0][1].shape)
+    dtype, value = cut.merge_steps(len(found)).run(found, zero, plus)
+    return cut.merge_dtype, convert(value, dtype, cut.merge_dtype)
+
+
+def _stored(desc: GEMMDesc, dtype: str, value: Bits, scale: Bits | None) -> Bits:
+    if scale is not None:
+        value = operation("mul.rn.fp32").evaluate(convert(value, dtype, "fp32"), scale)
+        dtype = "fp32"
+    return convert(value, dtype, desc.output_dtype, desc.output_satfinite)

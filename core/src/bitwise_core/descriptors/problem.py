@@ -1,0 +1,108 @@
+"""Which matrix product a library is asked for: shapes, types, how the operands lie, and what is added at the end."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import StrictBool, model_validator
+
+from bitwise_core.descriptors import GEMMDesc, Record
+from bitwise_core.descriptors.cuts import FloatName, Positive
+from bitwise_core.errors import BitwiseError
+
+DTYPES = {
+    "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
+}  # fmt: skip
+"""PyTorch's names of the types of descriptors."""
+NAMES = {f"torch.{theirs}": ours for ours, theirs in DTYPES.items()}
+"""Names of the types of descriptors, by what `str` gives of PyTorch's."""
+
+Epilogue = Literal["none", "bias"]
+
+
+class ProblemError(BitwiseError, ValueError):
+    """Operands that are no product a library could be asked for: the message says which, and what to do."""
+
+
+class GEMMProblem(Record):
+    """out[m, n] = a[m, k] b[k, n], or `batch` of them: what a lock's entries are found by.
+
+    `a`, `b` and `out` name types.  A transposed operand lies in memory as [k, m] or [n, k], a vector never.  Leading
+    dimensions are in elements, None where rows follow one another without gaps.  `batch` is None for a product without
+    a batch; the matrices of a batch follow one another, or stand `stride_a` and `stride_b` elements apart.  With the
+    epilogue `bias`, out is that of the sums and a bias of n elements.  The device, the library and where
+    memory begins are no part of it.
+    """
+
+    m: Positive
+    n: Positive
+    k: Positive
+    a: FloatName
+    b: FloatName
+    out: FloatName
+    transpose_a: StrictBool = False
+    transpose_b: StrictBool = False
+    ld_a: Positive | None = None
+    ld_b: Positive | None = None
+    batch: Positive | None = None
+    stride_a: int | None = None
+    stride_b: int | None = None
+    epilogue: Epilogue = "none"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _vectors(cls, fields: Any) -> Any:
+        """A vector without gaps lies as its other form does: it is no transpose."""
+        if not isinstance(fields, dict):
+            return fields
+        found = dict(fields)
+        for name, (rows, columns) in (("a", ("m", "k")), ("b", ("k", "n"))):
+            if 1 in (found.get(rows), found.get(columns)) and found.get(f"ld_{name}") is None:
+                found.pop(f"transpose_{name}", None)
+        return found
+
+    @model_validator(mode="after")
+    def _consistent(self) -> GEMMProblem:
+        for name in ("a", "b"):
+            rows, columns = self.stored(name)
+            leading = getattr(self, f"ld_{name}")
+            if leading is not None and leading <= columns:
+                raise ValueError(
+                    f"ld_{name} = {leading} is no gap behind rows of {columns} elements: leave it out, or give more"
+                )
+            stride = getattr(self, f"stride_{name}")
+            if stride is not None and (self.batch is None or stride == rows * (leading or columns)):
+                raise ValueError(f"stride_{name} = {stride} says nothing here: leave it out")
+        return self
+
+    def stored(self, name: str) -> tuple[int, int]:
+        """Rows and columns of the operand `a` or `b` as it lies in memory."""
+        shape = (self.m, self.k) if name == "a" else (self.k, self.n)
+        return shape[::-1] if getattr(self, f"transpose_{name}") else shape
+
+    @property
+    def letters(self) -> str:
+        """How A and B lie: N for rows that are dense, T for columns that are."""
+        return "".join("T" if each else "N" for each in (self.transpose_a, self.transpose_b))
+
+    @property
+    def words(self) -> str:
+        """The problem in short."""
+        types = self.a if self.a == self.b else f"{self.a} x {self.b}"
+        batch = f"{self.batch} of " if self.batch is not None else ""
+        gaps = "".join(f" {name}={value}" for name, value in (
+            ("ld_a", self.ld_a), ("ld_b", self.ld_b), ("stride_a", self.stride_a), ("stride_b", self.stride_b),
+        ) if value is not None)  # fmt: skip
+        added = " with bias" if self.epilogue == "bias" else ""
+        return f"{batch}{self.m}x{self.n}x{self.k} {types} {self.letters} to {self.out}{gaps}{added}"
+
+
+class BiasedGEMM(Record):
+    """What a library runs for a problem with a bias: the descriptor of its product, and when that is rounded.
+
+    The bias is added in fp32, to nearest even: to the sum itself, or with `rounded_first` to what it is after its
+    rounding to the output's type.  The result is rounded to the output's type.
+    """
+
+    product: GEMMDesc
+    rounded_first: StrictBool = False

@@ -1,0 +1,129 @@
+"""A descriptor of a product in words."""
+
+from __future__ import annotations
+
+from bitwise_core.descriptors.cuts import Cut
+from bitwise_core.descriptors.gemm import GEMMDesc
+from bitwise_core.descriptors.k_axis import Part, instructions, parts_of, walk
+from bitwise_core.descriptors.merge_orders import MERGE_ORDERS
+from bitwise_core.numerics.mma import FusedSum, MmaSpec
+
+_SHORT = {
+    "short-last": "the last one short",
+    "short-first": "the first one short",
+    "long-last": "the last one longer",
+    "long-first": "the first one longer",
+    "spread": "the first ones a tile longer",
+}
+
+
+def words(desc: GEMMDesc, unit: MmaSpec | None = None) -> list[str]:
+    """What a descriptor says, a sentence a line; with the row of its unit, what one instruction computes too."""
+    lines = [
+        f"C = A B over k = {desc.k}: {desc.left_dtype} times {desc.right_dtype}, accumulated in "
+        f"{desc.accumulator_dtype}, stored as {desc.output_dtype}"
+        + (f", both widened to {desc.multiplied_as} first" if desc.multiplied_as else "")
+        + (", what is too large as the largest finite number." if desc.output_satfinite else ".")
+    ]
+    if desc.k_dropped:
+        lines.append(
+            f"The last {desc.k_dropped} of k take no part: the sum is over {desc.k - desc.k_dropped} products."
+        )
+    lines += _path(desc, unit)
+    axis, level = parts_of(desc), [parts_of(desc)]
+    cuts = desc.k_cuts
+    if cuts and cuts[0] == Cut(count=1, start="zero"):
+        lines.append("The whole sum is added to +0 at the end: it is never -0.")
+        cuts, level = cuts[1:], list(axis.parts)
+    for number, cut in enumerate(cuts):
+        lines += _cut(cut, level, "The k axis is" if number == 0 else "Each part is")
+        level = [each for part in level for each in part.parts if len(each.positions)]
+    lines += _walk(desc, axis)
+    if desc.operand_scales:
+        lines.append("At the end the value is multiplied in fp32 by the fp32 product of both operands' scales.")
+    elif desc.scaled:
+        lines.append(f"At the end the value is multiplied in fp32 by {desc.alpha!r}.")
+    return lines
+
+
+def _path(desc: GEMMDesc, unit: MmaSpec | None) -> list[str]:
+    if desc.instruction is None:
+        verb = "one fused multiply-add" if desc.path == "fma" else "a product and a sum, rounded apart,"
+        return [f"Scalar arithmetic: {verb} for each k in {desc.accumulator_dtype}, to nearest even."]
+    called = desc.instruction
+    filled = "" if desc.instruction_k == called.k else f", of which {desc.instruction_k} are filled and the rest zeros"
+    lines = [f"Matrix instruction {called.family} of {called.architecture}, k {called.k}{filled}."]
+    if unit is not None and isinstance(unit.arithmetic, FusedSum):
+        rule = unit.arithmetic
+        rounding = "to nearest even" if rule.rounding == "rn" else "toward zero"
+        start = "the products alone" if rule.accumulator_last else "the products and the accumulator"
+        lines.append(
+            f"It sums {rule.products} products at a time, {start}: every term is cut {rule.fraction_bits} bits below "
+            f"the largest exponent, the sum rounded {rounding} to {rule.mantissa_bits} bits ({unit.status})."
+        )
+    if not desc.use_fast_accum:
+        lines.append("Each instruction starts from +0, and one more addition takes its result into the accumulator.")
+    return lines
+
+
+def _lengths(parts: list[Part]) -> str:
+    found = sorted({len(part.positions) for part in parts}, reverse=True)
+    return f"{found[0]} k" if len(found) == 1 else f"{found[0]} to {found[-1]} k"
+
+
+def _cut(cut: Cut, level: list[Part], subject: str) -> list[str]:
+    most = max(level, key=lambda part: len(part.parts))
+    parts = [each for part in level for each in part.parts]
+    if cut.layout == "strided":
+        how = f"dealt in tiles of {cut.tile} k to {cut.count} parts in turn, {_lengths(parts)} each"
+    else:
+        uneven = len({len(part.positions) for part in parts}) > 1
+        short = f", {_SHORT[cut.remainder]}" if uneven else ""
+        how = f"cut into {len(most.parts)} parts of {_lengths(parts)} that follow one another{short}"
+    start = ", from +0" if cut.start == "zero" else ""
+    kept = f"as {cut.partial_dtype}, " if cut.partial_dtype != cut.merge_dtype else ""
+    if cut.groups:
+        each = (
+            f"to {group.count} groups in turn, whose sums are added {MERGE_ORDERS[group.merge].words}"
+            for group in cut.groups
+        )
+        return [
+            f"{subject} {how}.",
+            f"The parts are dealt {'; the parts of a group '.join(each)}; those of an innermost group are added "
+            f"{cut.order.words}; all in {cut.merge_dtype}.",
+        ]
+    return [
+        f"{subject} {how}.",
+        f"The parts are added {cut.order.words}{start}, {kept}in {cut.merge_dtype}.",
+    ]
+
+
+def _walk(desc: GEMMDesc, axis: Part) -> list[str]:
+    parts = list(walk(axis))
+    longest = max(parts, key=lambda part: len(part.positions))
+    count = len(instructions(desc, longest.positions))
+    unit = "instructions" if desc.instruction is not None else "steps"
+    subject = "A part" if len(parts) > 1 else "The axis"
+    lines = [f"{subject} is walked in ascending k from +0, {count} {unit} one after the other."]
+    step = desc.k_loop_step
+    if step is None:
+        return lines
+    short = len(longest.positions) % step
+    lines = [f"{subject} is walked from +0 in turns of {step} k, {count} {unit} one after the other."]
+    if short:
+        filled = ", filled up with zeros" if desc.iteration_permutation else ""
+        lines.append(f"The short turn, of {short} k{filled}, runs {desc.short_iteration}.")
+    if desc.iteration_permutation and list(desc.iteration_permutation) != list(range(step)):
+        lines.append(f"Inside a turn k runs in the order {_listed(desc.iteration_permutation)}.")
+    rotation = desc.iteration_rotation
+    if rotation is not None:
+        lines.append(
+            f"Tiles of {rotation.tile} {rotation.axis} start at different turns: tile t at turn "
+            f"(t mod {rotation.period}) * {rotation.step}."
+        )
+    return lines
+
+
+def _listed(order: tuple[int, ...]) -> str:
+    shown = " ".join(map(str, order[:16]))
+    return shown if len(order) <= 16 else f"{shown} ..."

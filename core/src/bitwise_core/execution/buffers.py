@@ -1,0 +1,97 @@
+"""What the elements of a launch's buffers are, and how they stand in arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bitwise_core.execution.launch import Launch
+from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat
+
+Array: TypeAlias = npt.NDArray[Any]
+
+_NATIVE = {
+    "fp64": "float64", "fp32": "float32", "fp16": "float16",
+    "i64": "int64", "u64": "uint64", "i32": "int32", "u32": "uint32",
+    "i16": "int16", "u16": "uint16", "i8": "int8", "u8": "uint8", "i1": "bool",
+}  # fmt: skip
+_FORMATS = {"fp8e4nv": "e4m3", "fp8e5": "e5m2", "fp8e4b8": "e4m3fnuz", "fp8e5b16": "e5m2fnuz"}
+"""The names that compilers give to formats of core's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A buffer's elements: the name that the launch gives their type (None: it gives none), and NumPy's type for it.
+
+    A format that NumPy lacks stands in an array as unsigned integers.  `kind` is None where the type is not known,
+    `format` where it is not a floating-point format.
+    """
+
+    name: str | None
+    kind: np.dtype[Any] | None
+    format: FloatFormat | None
+
+    @property
+    def bytes(self) -> int:
+        """The width of an element; 1 where it is not known."""
+        return 1 if self.kind is None else self.kind.itemsize
+
+
+def form(name: str | None) -> Form:
+    """The form of a type by its name in a manifest."""
+    found = FLOAT_FORMATS.get(_FORMATS.get(name or "", name or ""))
+    if name in _NATIVE:
+        return Form(name, np.dtype(_NATIVE[name]), found)
+    if found is not None and found.bits % 8 == 0:
+        return Form(name, np.dtype(f"uint{found.bits}"), found)
+    return Form(name, None, None)
+
+
+def forms(launches: Iterable[Launch]) -> dict[str, Form]:
+    """The form of each buffer's elements, as the first launch states it that does."""
+    found: dict[str, Form] = {}
+    for launch in launches:
+        for argument in launch.args:
+            described = argument.tensor_map if argument.tensor_map is not None else argument
+            if described.buffer is None:
+                continue
+            known = found.get(described.buffer)
+            if known is None or known.kind is None:
+                found[described.buffer] = form(described.dtype)
+    return found
+
+
+def contents(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The bytes of each array, on one axis."""
+    return {name: np.ascontiguousarray(array).reshape(-1).view(np.uint8) for name, array in arrays.items()}
+
+
+def arrays_of(after: Mapping[str, Array], before: Mapping[str, Array], launch: Launch) -> dict[str, Array]:
+    """Bytes as arrays of the shapes that they had before, in the types that the launch states."""
+    kinds = forms([launch])
+    return {
+        name: after[name].view(kinds[name].kind or array.dtype).reshape(array.shape) for name, array in before.items()
+    }
+
+
+def fault_of(array: Array, form: Form) -> str | None:
+    """Why an array cannot hold the elements of a buffer, as the end of a sentence; None where it can."""
+    if not array.size:
+        return "is empty"
+    if not array.flags.c_contiguous:
+        return "is stored column by column (Fortran order); store it row by row, as numpy.ascontiguousarray does"
+    if form.kind is None:
+        if array.dtype.kind not in "biuf" or array.dtype.itemsize not in (1, 2, 4, 8) or not array.dtype.isnative:
+            return f"holds {array.dtype.name}, which is no type of a kernel's elements"
+        return None
+    patterns = np.dtype(f"uint{8 * form.kind.itemsize}")
+    if array.dtype not in (form.kind, patterns):
+        allowed = form.kind.name if form.kind == patterns else f"{form.kind.name} (or {patterns.name}, its patterns)"
+        if not array.dtype.isnative:
+            return f"holds {array.dtype.name} in the byte order of another machine: store {allowed} in this one's"
+        return f"holds {array.dtype.name}, and the launch says {form.name}: store {allowed}"
+    return None

@@ -1,0 +1,203 @@
+"""The concrete reading: every block of a known launch is run, and each output element gets its term."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from bitwise_core.assembly.module import Kernel, Module
+from bitwise_core.execution.architecture import Arch
+from bitwise_core.execution.domains.domain import Domain, Unsupported
+from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
+from bitwise_core.execution.launch import Launch, ManifestError
+from bitwise_core.execution.machine import THREAD_SHIFT, Machine
+from bitwise_core.execution.memory.global_memory import GlobalMemory, Nondeterministic
+from bitwise_core.execution.memory.outputs import Output, outputs
+from bitwise_core.execution.memory.race_detector import RaceDetectors
+from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemory
+from bitwise_core.execution.program import Program, build
+from bitwise_core.execution.values.symbolic_vector import POISON, STICKY, Array
+
+M = TypeVar("M", bound=GlobalMemory)
+
+LANES = 8192
+"""Lanes that are run side by side, to amortise the cost of a NumPy call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A kernel and a launch of it, ready to be run; `notes` are the assumptions about its text."""
+
+    module: Module
+    kernel: Kernel
+    arch: Arch
+    launch: Launch
+    program: Program
+    block: tuple[int, int, int]
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Ready({self.kernel.name!r} of {self.module.file!r}, {self.launch.blocks} blocks of {self.threads})"
+
+    @property
+    def threads(self) -> int:
+        """Threads in a block."""
+        return self.block[0] * self.block[1] * self.block[2]
+
+
+def ready(module: Module, arch: Arch, launch: Launch, notes: tuple[str, ...] = ()) -> Ready:
+    """Builds the program of the launch's entry.  Raises ManifestError where the launch does not fit the entry."""
+    try:
+        kernel = module.kernel(launch.entry)
+    except KeyError as error:
+        raise ManifestError(str(error.args[0])) from None
+    block = launch.block or kernel.threads
+    if block is None:
+        raise ManifestError(f"neither the launch nor the text says how many threads a block of {kernel.name} has")
+    if (
+        kernel.threads is not None
+        and block[0] * block[1] * block[2] != kernel.threads[0] * kernel.threads[1] * kernel.threads[2]
+    ):
+        raise ManifestError(
+            f"the text of {kernel.name} requires blocks of {kernel.threads} threads, the launch has {block}"
+        )
+    if not 1 <= block[0] * block[1] * block[2] <= 1024:
+        raise ManifestError(f"a block has 1 to 1024 threads, not {block[0] * block[1] * block[2]}")
+    return Ready(module, kernel, arch, launch, build(module, kernel, arch), block, notes)
+
+
+class TooMuchWork(Exception):
+    """Running the blocks takes more steps of threads than was allowed."""
+
+
+def run_blocks(
+    prepared: Ready,
+    domain: Domain,
+    buffers: Mapping[str, int],
+    blocks: Sequence[int] | None = None,
+    work: int | None = None,
+) -> tuple[GlobalMemory, frozenset[int]]:
+    """Runs the given blocks (all of them by default).  Gives back global memory and the compiler's scratch buffers.
+
+    Raises Unsupported, and TooMuchWork where the blocks' threads together take more than `work` steps.
+    """
+    numbers = np.arange(prepared.launch.blocks) if blocks is None else np.asarray(sorted(blocks))
+    scratch: frozenset[int] = frozenset()
+
+    def attempt(granule: int, watched: frozenset[int]) -> GlobalMemory:
+        nonlocal scratch
+        memory = GlobalMemory(domain)
+        memory.watched = watched
+        scratch = _run_all(prepared, memory, buffers, numbers, granule, work)
+        return memory
+
+    return run_watched(prepared.arch.granule(prepared.kernel), attempt), scratch
+
+
+def run_watched(granule: int, attempt: Callable[[int, frozenset[int]], M]) -> M:
+    """Global memory after a run: the result of `attempt(granule, watched)` that needs no other attempt.
+
+    A run is repeated with smaller cells of shared memory (`granule` bytes) where accesses need them, and with the
+    loads of every buffer that it both loads and stores recorded (`watched`), so that exchanges between blocks are
+    noticed.  Raises Unsupported.
+    """
+    watched: frozenset[int] = frozenset()
+    while True:
+        try:
+            memory = attempt(granule, watched)
+        except FinerGranule as finer:
+            if finer.granule >= granule:
+                raise Unsupported("shared memory is accessed in units that do not fit its cells") from None
+            granule = finer.granule
+            continue
+        both = frozenset((memory.stores.keys() | memory.atomics.keys()) & memory.seen) - watched
+        if not both:
+            return memory
+        watched = watched | both
+
+
+def _run_all(
+    prepared: Ready,
+    memory: GlobalMemory,
+    buffers: Mapping[str, int],
+    numbers: Array,
+    granule: int,
+    work: int | None,
+) -> frozenset[int]:
+    """Runs the blocks in batches.  Gives back the compiler's scratch buffers."""
+    per_batch = max(1, LANES // prepared.threads)
+    scratch: frozenset[int] = frozenset()
+    batches = -(-len(numbers) // per_batch)
+    # Batches differ in length: one may take a few times its share, all together at most the limit.
+    allowed = MAXIMUM_STEPS if work is None else work // (min(per_batch, len(numbers)) * prepared.threads)
+    left = allowed
+    for start in range(0, len(numbers), per_batch):
+        machine = machine_for(prepared, memory, buffers, numbers[start : start + per_batch], granule)
+        share = left if work is None else min(left, 4 * allowed // batches)
+        budget = [share]
+        try:
+            Executor(prepared.program, machine, budget).start()
+        except Unsupported:
+            if work is not None and budget[0] < 0:
+                raise TooMuchWork from None
+            raise
+        left -= share - budget[0]
+        scratch = frozenset(machine.extra.get("scratch", ()))
+    return scratch
+
+
+def machine_for(
+    prepared: Ready,
+    memory: GlobalMemory,
+    buffers: Mapping[str, int],
+    numbers: Array,
+    granule: int,
+) -> Machine:
+    """A machine at the start of the launch for a batch of blocks.
+
+    Numbers beyond the launch's blocks are of launches that run beside it.
+    """
+    threads = prepared.threads
+    count = len(numbers)
+    block = np.asarray(numbers % prepared.launch.blocks)
+    block = block[:1] if (block == block[0]).all() else block
+    local = np.arange(threads, dtype=np.int64)[None]
+    machine = Machine(
+        domain=memory.domain,
+        blocks=count,
+        threads=threads,
+        warp=prepared.arch.warp,
+        special={"block": block.reshape(-1, 1)},
+        parameters={},
+        symbols={},
+        shared=SharedMemory(4096, count, granule, memory.domain.recorder),
+        races=RaceDetectors(4096 // granule, threads, prepared.arch.warp, count),
+        memory=memory,
+        thread=(numbers.astype(np.int64).reshape(count, 1) << THREAD_SHIFT) + local,
+        local_thread=local,
+        block=prepared.block,
+        buffers=buffers,
+    )
+    if memory.domain.recorder is not None:
+        memory.domain.recorder.place = machine
+    prepared.arch.special(machine, prepared.launch)
+    prepared.arch.prepare(machine, prepared.module, prepared.kernel, prepared.launch)
+    return machine
+
+
+def results(memory: GlobalMemory, scratch: frozenset[int]) -> dict[int, Output]:
+    """What the launch leaves in the caller's buffers.  Raises Unsupported on races and undefined values."""
+    found = {buffer: output for buffer, output in outputs(memory).items() if buffer not in scratch}
+    for output in found.values():
+        bad = (output.flags & np.uint32(STICKY)) != 0
+        undefined = (output.flags & np.uint32(POISON)) != 0
+        if undefined.any():
+            raise Unsupported(
+                "a stored value depends on a register or on memory that nothing wrote", int(output.line[undefined][0])
+            )
+        if bad.any():
+            raise Nondeterministic("a stored value depends on the order in which threads run", int(output.line[bad][0]))
+    return found

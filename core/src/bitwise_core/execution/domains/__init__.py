@@ -1,0 +1,1 @@
+"""Value domains: the interface, terms for the checker, bit patterns for simulation."""

@@ -1,0 +1,248 @@
+"""The domain of bits: every value is its bit pattern, so that a run returns the bytes that the machine returns.
+
+Values are plain arrays.  Where nothing has written a register or a cell of memory in some lanes, the value is a
+`SymbolicVector` that is constant in the other lanes.  What is computed from an undefined lane is undefined too, and a
+launch that stores it is Unsupported.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Protocol
+
+import numpy as np
+
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.term_recorder import Recorder
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.finiteness import overflows, step_overflows
+from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
+from bitwise_core.numerics import FloatFormat, Operation, nan_of
+from bitwise_core.numerics.mma import MmaSpec, multiply_accumulate
+
+Function = Callable[..., Array]
+"""A function on bit patterns: an array for each operand, in the unsigned type of its width, to the array of results."""
+
+
+class Contents(Protocol):
+    """Where the domain reads memory."""
+
+    def read(self, address: Array, bits: int) -> Value:
+        """The initial content at known addresses; whatever it likes at addresses that lie in no buffer."""
+
+
+@dataclass(frozen=True, slots=True)
+class PatternVectors:
+    """Operand vectors as their elements' patterns, shape (blocks, ..., k), and why some are undefined (0: none is)."""
+
+    elements: Array
+    sticky: L.Flags
+
+    def take(self, index: Array) -> PatternVectors:
+        """See `Vectors.take`."""
+        blocks, k = self.elements.shape[0], self.elements.shape[-1]
+        sticky = (
+            self.sticky if isinstance(self.sticky, int) else self.sticky.reshape(self.sticky.shape[0], -1)[:, index]
+        )
+        return PatternVectors(self.elements.reshape(blocks, -1, k)[:, index], sticky)
+
+    def beside(self, others: Sequence[PatternVectors]) -> PatternVectors:
+        """See `Vectors.beside`."""
+        if not others:
+            return self
+        parts = (self, *others)
+        blocks, k = max(each.elements.shape[0] for each in parts), self.elements.shape[-1]
+        flat = [each.elements.reshape(each.elements.shape[0], -1, k) for each in parts]
+        elements = np.concatenate([np.broadcast_to(each, (blocks, *each.shape[1:])) for each in flat], axis=1)
+        if all(isinstance(each.sticky, int) and each.sticky == self.sticky for each in parts):
+            return PatternVectors(elements, self.sticky)
+        spread = [
+            np.broadcast_to(np.asarray(part.sticky, dtype=np.uint32), part.elements.shape[:-1]).reshape(each.shape[:2])
+            for part, each in zip(parts, flat, strict=True)
+        ]
+        flags = np.concatenate([np.broadcast_to(each, (blocks, each.shape[1])) for each in spread], axis=1)
+        return PatternVectors(elements, flags)
+
+
+class BitsDomain:
+    """See `machine.domain.Domain`.
+
+    `approximations` gives the functions of operations whose bits the hardware decides, by the operation's full name
+    (`ex2.approx.ftz.fp32@sm_90`): each must return the machine's bits for every pattern.  `units` gives the
+    rows of matrix units by the name of a fused step in one word.  Where `finite`, an operation that makes an infinity
+    or a NaN of finite operands raises Unsupported.
+    """
+
+    name = "bits"
+    recorder: Recorder | None = None
+
+    def __init__(
+        self,
+        contents: Contents,
+        approximations: Mapping[str, Function] | None = None,
+        units: Mapping[str, MmaSpec] | None = None,
+        *,
+        finite: bool = False,
+    ) -> None:
+        self.contents = contents
+        self.approximations = approximations or {}
+        self.units = units or {}
+        self.finite = finite
+        self.notes: dict[str, None] = {}
+        """What the bits of this run rest on beyond what is established, in the order met."""
+
+    def assumes(self, assumption: str) -> bool:
+        """See `Domain.assumes`: patterns are what they are."""
+        return False
+
+    def floating(self, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
+        """See `Domain.floating`.  Raises Unsupported for an operation whose bits are not known here."""
+        name = operation.name
+        function = operation.function or self.approximations.get(name)
+        if function is None:
+            raise Unsupported(f"the operation {name} has no function here that is exact for every pattern")
+        result = lanewise(function, operands, operation.bits)
+        if self.finite and overflows(operation, operands, result):
+            raise Unsupported(f"{name} makes an infinity or a NaN of finite numbers")
+        if _nan_is_open(operation) and isinstance(result, np.ndarray) and _has_nan(operation, result):
+            self.notes[f"a NaN that {name} makes has no specified pattern; the canonical one is taken"] = None
+        return result
+
+    def integer(self, operation: Operation, operands: Sequence[Value]) -> Value:
+        """See `Domain.integer`."""
+        assert operation.function is not None
+        return lanewise(operation.function, operands, operation.bits)
+
+    def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
+        """See `Domain.select`: undefined where the predicate is."""
+        if isinstance(predicate, np.ndarray):
+            return blend_values(predicate, if_true, if_false)
+        condition = as_symbolic_vector(predicate)
+        known = np.asarray(L.constant_mask(condition))
+        chosen = as_symbolic_vector(blend_values(condition.words[0] != 0, if_true, if_false))
+        return L.as_array_if_constant(L.blend(known, chosen, undefined(chosen.bits, L.sticky_flags(condition, chosen))))
+
+    def vectors(self, elements: SymbolicVector) -> OperandVectors:
+        """See `Domain.vectors`."""
+        _check_reasons(elements)
+        flags = elements.flags
+        sticky = (
+            flags & L.STICKY if isinstance(flags, int) else np.bitwise_or.reduce(flags & np.uint32(L.STICKY), axis=-1)
+        )
+        return PatternVectors(L.constants_of(elements), L.uniform_flags(sticky))
+
+    def fused(
+        self, step: MmaStep, accumulator: SymbolicVector, left: OperandVectors, right: OperandVectors
+    ) -> SymbolicVector:
+        """See `Domain.fused`.  Raises Unsupported for a unit whose arithmetic is not known here."""
+        assert isinstance(left, PatternVectors)
+        assert isinstance(right, PatternVectors)
+        unit = self.units.get("_".join(step.name.split()))
+        if unit is None:
+            raise Unsupported(f"the matrix step {step.name} has no row here that says its bits")
+        if unit.status == "published only":
+            self.notes[f"the matrix step {step.name} follows a public model that no vectors of hardware check"] = None
+        _check_reasons(accumulator)
+        result = multiplied(unit, left.elements, right.elements, L.constants_of(accumulator))
+        if self.finite and step_overflows(unit, left.elements, right.elements, L.constants_of(accumulator), result):
+            raise Unsupported(f"the matrix step {step.name} makes an infinity or a NaN of finite numbers")
+        wide = result.astype(np.uint64)
+        sticky = left.sticky | right.sticky | L.sticky_flags(accumulator)
+        flags: L.Flags = L.CONST
+        if not isinstance(sticky, int) or sticky:
+            flags = np.broadcast_to(np.where(sticky != 0, L.TERM | sticky, L.CONST).astype(np.uint32), result.shape)
+        return SymbolicVector(accumulator.bits, np.broadcast_to(wide[None], (2, *wide.shape)), L.uniform_flags(flags))
+
+    def load(self, address: Array, bits: int) -> Value:
+        """See `Domain.load`."""
+        return self.contents.read(address, bits)
+
+    def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
+        """See `Domain.gather`: every address is known, or depends on what nothing wrote."""
+        raise Unsupported("memory is read at an address that depends on a register or on memory that nothing wrote")
+
+
+@cache
+def _nan_is_open(operation: Operation) -> bool:
+    """Whether no document says which NaN an operation gives: sign changes, and arithmetic in fp64."""
+    return not operation.architecture and (operation.verb in ("neg", "abs") or operation.operands[0].name == "fp64")
+
+
+def _has_nan(operation: Operation, result: Array) -> bool:
+    form = operation.result
+    return isinstance(form, FloatFormat) and form is operation.operands[0] and bool(nan_of(result, form).any())
+
+
+def undefined(bits: int, sticky: L.Flags) -> SymbolicVector:
+    """Lanes that have no pattern, for the reason that their operands carry."""
+    return SymbolicVector(bits, np.zeros((2, 1, 1), dtype=np.uint64), sticky | L.TERM)
+
+
+def lanewise(function: Callable[..., Array], operands: Sequence[Value], bits: int) -> Value:
+    """The function lane by lane; undefined where an operand is.  Raises Unsupported where that has no reason."""
+    for operand in operands:
+        if not isinstance(operand, np.ndarray):
+            break
+    else:
+        return function(*operands)
+    known: bool | Array = True
+    sticky: L.Flags = 0
+    numbers = []
+    for operand in operands:
+        if isinstance(operand, np.ndarray):
+            numbers.append(operand)
+            continue
+        lanes = as_symbolic_vector(operand)
+        _check_reasons(lanes)
+        known = np.logical_and(known, L.constant_mask(lanes))
+        sticky = sticky | L.sticky_flags(lanes)
+        numbers.append(L.constants_of(lanes))
+    result = function(*numbers)
+    if np.all(known):
+        return result
+    made = L.constant_vector(result)
+    shape_of = np.broadcast_shapes(result.shape, np.shape(known))
+    flags = np.broadcast_to(np.where(known, np.uint32(L.CONST), np.uint32(L.TERM) | sticky), shape_of)
+    return L.as_array_if_constant(
+        SymbolicVector(bits, np.broadcast_to(made.words, (2, *shape_of)), L.uniform_flags(flags))
+    )
+
+
+def multiplied(unit: MmaSpec, rows: Array, columns: Array, accumulators: Array) -> Array:
+    """One step of a unit: rows (..., k), columns (..., k) and accumulators (...), broadcastable, to results (...).
+
+    Axes along which only the rows vary are the product's rows, those along which only the columns do its columns.
+    """
+    shape_of = np.broadcast_shapes(rows.shape[:-1], columns.shape[:-1], accumulators.shape)
+    axes = range(len(shape_of))
+    down = [axis for axis in axes if rows.shape[axis] > 1 == columns.shape[axis]]
+    across = [axis for axis in axes if columns.shape[axis] > 1 == rows.shape[axis]]
+    batch = [axis for axis in axes if axis not in (*down, *across)]
+    order = (*batch, *down, *across)
+    last = len(shape_of)
+    outer = [shape_of[axis] for axis in batch]
+    m, n = (math.prod(shape_of[axis] for axis in part) for part in (down, across))
+    spread = [np.broadcast_to(each, (*_extents(each, batch, shape_of), each.shape[-1])) for each in (rows, columns)]
+    a = spread[0].transpose(*order, last).reshape(*outer, m, -1)
+    b = spread[1].transpose(*order, last).reshape(*outer, n, -1)
+    c = np.broadcast_to(accumulators, shape_of).transpose(order).reshape(*outer, m, n)
+    product = multiply_accumulate(unit, a, b.swapaxes(-1, -2), c)
+    found: Array = product.reshape([shape_of[axis] for axis in order]).transpose(np.argsort(order))
+    return found
+
+
+def _extents(vectors: Array, batch: Sequence[int], shape_of: Sequence[int]) -> list[int]:
+    """The vectors' axes, those of the batch at their full extent."""
+    return [shape_of[axis] if axis in batch else extent for axis, extent in enumerate(vectors.shape[:-1])]
+
+
+def _check_reasons(lanes: SymbolicVector) -> None:
+    """Every lane is known, or says why it is undefined.  Raises Unsupported."""
+    reason = (lanes.flags & L.STICKY) != 0
+    if not np.all(np.logical_or(L.constant_mask(lanes), reason)):
+        raise Unsupported("a value was made that has no bit pattern here")

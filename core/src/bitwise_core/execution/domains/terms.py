@@ -1,0 +1,367 @@
+"""The domain of terms: a floating-point value is a hash of its dependence tree, kept in canonical form.
+
+The rules of floating-point operations are in `float_rules`, of sets in `sets`, of linear forms in `linear_hash`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+
+from bitwise_core.execution.assumptions import FINITE
+from bitwise_core.execution.term_recorder import Recorder, TermContext
+from bitwise_core.execution.values import mma_steps, nan_guards
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.ac_terms import AC_INDEX, union
+from bitwise_core.execution.values.argminmax import ArgMinMax, beyond
+from bitwise_core.execution.values.constant_folding import fold_constants
+from bitwise_core.execution.values.float_rules import RULES, negated
+from bitwise_core.execution.values.integer_mma_steps import integer_terms
+from bitwise_core.execution.values.linear_hash import linear_form
+from bitwise_core.execution.values.minmax import extremum
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract, part_ends
+from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
+from bitwise_core.execution.values.term_hash import WIDENING, nan_bits, term
+from bitwise_core.execution.values.zero_signs import ZeroSigns
+from bitwise_core.numerics import IntegerFormat, Operation, operation
+
+
+class TermDomain:
+    """Terms over the initial content of memory; `assumptions` enable rules that need them (see `assumptions.FINITE`).
+
+    `recorder` is that of a replay.
+    """
+
+    name = "terms"
+
+    def __init__(self, assumptions: frozenset[str] = frozenset(), recorder: Recorder | None = None) -> None:
+        self.assumptions, self.recorder = assumptions, recorder
+        self.context = TermContext(FINITE in assumptions, recorder)
+        self.guards = False
+        self.zero_signs = ZeroSigns()
+        self.winners = ArgMinMax() if self.context.finite else None
+
+    def assumes(self, assumption: str) -> bool:
+        """See `Domain.assumes`."""
+        return assumption in self.assumptions
+
+    # -- floating point -------------------------------------------------------------------------------------------
+
+    def floating(self, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
+        """See `Domain.floating`."""
+        if operation.function is not None and all(isinstance(operand, np.ndarray) for operand in operands):
+            return operation.function(*operands)
+        high = self._in_high_half(operation, operands)
+        if high is not None:
+            return high
+        if operation.verb == "convert" and not operation.architecture:
+            widened = self._of_wide_source(operation, operands[0])
+            if widened is not None:
+                return widened
+        values = [as_symbolic_vector(operand) for operand in operands]
+        for value in values:
+            value.flags = L.uniform_flags(value.flags)
+        strict = operation.verb in nan_guards.STRICT and (operation.plain or operation.verb == "ex2")
+        if strict and operation.bits == 32 and not self.context.finite:
+            parts = nan_guards.split(operation.verb, values, self.guards)
+            if parts is not None:
+                self.guards = True
+                return self._guarded(operation, values, parts, properties)
+        return self._unguarded(operation, operands, values, properties)
+
+    def _guarded(
+        self, info: Operation, values: list[SymbolicVector], parts: nan_guards.Split, properties: int
+    ) -> SymbolicVector:
+        """An operation on guarded fp32 values."""
+        inner = as_symbolic_vector(self._unguarded(info, parts.values, list(parts.values), properties))
+        if info.verb == "ex2":
+            inner = nan_guards.raised(parts, inner)
+        result = nan_guards.guarded(parts, inner)
+        return self.context.note(info.name, result, values, commutes=info.commutative)
+
+    def _unguarded(
+        self, info: Operation, operands: Sequence[Value], values: list[SymbolicVector], properties: int
+    ) -> Value:
+        """An operation on operands (`values` are they as lanes) none of which is known to be guarded."""
+        name, bits = info.name, info.bits
+        finite = self.context.finite
+        rule = RULES.get(info.verb) if info.plain else None
+        result = rule(info, values, bits, self.context) if rule is not None else None
+        if info.verb == "ex2" and finite and result is None and bits == 32:
+            low = L.equals_constant(values[0], 0xFF800000)
+            if low is not False:
+                powers = term(bits, name, values, properties, recorder=self.recorder)
+                return L.as_array_if_constant(
+                    L.blend(low, L.constant_vector(np.zeros((1, 1), dtype=np.uint32)), powers)
+                )
+        if result is None:
+            if info.verb == "fma":
+                product = term(bits, "product", values[:2], commutes=True, recorder=self.recorder)
+                values = [product, values[2]]
+            if info.verb == "convert" and isinstance(info.result, IntegerFormat):
+                properties |= L.INTEGER  # whatever the bits of a NaN, one integer comes of it
+            commutes = info.commutative and info.arity == 2
+            looks = _looks_at_bits(info)
+            result = term(bits, name, values, properties, commutes=commutes, exact=looks, recorder=self.recorder)
+        if info.verb == "ldexp" and info.plain:
+            for zero in (0, 1 << bits - 1):  # whatever the power
+                result = L.blend(L.equals_constant(values[0], zero), values[0], result)
+        return fold_constants(info, operands, result)
+
+    def _of_wide_source(self, info: Operation, value: Value) -> Value | None:
+        """A conversion between integers and floating-point numbers, its source of 8 or 16 bits widened to 32 first."""
+        source, target = info.operands[0], info.result
+        of_integer, to_integer = isinstance(source, IntegerFormat), isinstance(target, IntegerFormat)
+        words = ("convert", *info.modifiers, target.name)
+        if source.name in ("fp16", "bf16") and to_integer and "ftz" not in info.modifiers:
+            zeros = np.zeros((1, 1), dtype=np.uint16)
+            wide = self.floating(_WIDEN, [value]) if source.name == "fp16" else concat([zeros, value])
+            return self.floating(operation(".".join((*words, "fp32"))), [wide])
+        if not of_integer or to_integer:
+            return None
+        exact = {"fp64": 32, "fp32": 16}.get(target.name, 0) >= source.bits
+        if exact:
+            words = ("convert", "rn", target.name)
+        wider = operation(".".join((*words, f"{source.name[0]}32")))
+        if source.bits == 32 and wider is not info:
+            return self.floating(wider, [value])
+        if source.name in ("s8", "s16"):
+            return self.floating(wider, [self.integer(operation(f"convert.b32.{source.name}"), [value])])
+        if source.name in ("u8", "u16"):
+            front = (16,) if source.name == "u16" else (8, 16)
+            extended = concat([value, *(np.zeros((1, 1), dtype=L.UNSIGNED[each]) for each in front)])
+            return self.floating(wider, [extended])
+        return None
+
+    def _in_high_half(self, info: Operation, operands: Sequence[Value]) -> Value | None:
+        """max, min, neg and abs of widened bf16 values, and their narrowing, act on the bf16 values."""
+        if info in _NARROW_TO_HIGH_HALF:
+            half = _high_half(operands[0]) if isinstance(operands[0], PackedVector) else None
+            return (
+                None
+                if half is None
+                else L.as_array_if_constant(L.with_flags(as_symbolic_vector(half), L.MODULO_NAN_PAYLOAD))
+            )
+        if info.verb not in ("max", "min", "neg", "abs") or info.result.name != "fp32" or info.architecture:
+            return None
+        if not any(isinstance(operand, PackedVector) for operand in operands):
+            return None
+        halves = [_high_half(operand) for operand in operands]
+        if any(half is None for half in halves):
+            return None
+        narrow = operation(info.name.replace("fp32", "bf16"))
+        inner = self.floating(narrow, [half for half in halves if half is not None])
+        return concat([np.zeros((1, 1), dtype=np.uint16), inner])
+
+    def integer(self, operation: Operation, operands: Sequence[Value]) -> Value:
+        """See `Domain.integer`."""
+        if operation is _NOT:
+            predicate = as_symbolic_vector(operands[0])
+            inverse = L.as_array_if_constant(negated(predicate, self.context))
+            nan_guards.opposite(predicate, inverse)
+            return inverse
+        extends = _extends(operation)
+        if extends and isinstance(operands[0], SymbolicVector) and operands[0].extends is not None:
+            inner, narrow = operands[0].extends
+            return self.integer(_extension(narrow, operation.bits), [inner])
+        values = [as_symbolic_vector(operand) for operand in operands]
+        result = linear_form(operation, values)
+        if result is not None:
+            self.context.note(operation.name, result, values, commutes=operation.commutative)
+        if result is None and operation.associative and operation.name in AC_INDEX:
+            together = extremum if operation.verb in ("min", "max") else union
+            result = together(operation.name, values[0], values[1], operation.bits, self.context)
+        if result is None:
+            looks = not operation.is_comparison or not operation.is_float
+            symmetric = operation.commutative and operation.arity == 2
+            result = term(
+                operation.bits,
+                operation.name,
+                values,
+                L.INTEGER,
+                commutes=symmetric,
+                exact=looks,
+                recorder=self.recorder,
+            )
+        compares = operation.is_comparison
+        notes = self.winners is not None and (compares or operation in _OF_PREDICATES)
+        if notes and compares:
+            result = beyond(operation, values, result)
+        settled = fold_constants(operation, operands, result)
+        if isinstance(settled, SymbolicVector):
+            if notes and self.winners is not None:
+                self.winners.note(operation, values, settled)
+            if extends:
+                settled.extends = operands[0], operation.operands[0].name
+            if self.guards and compares and operation.operands[0].name == "fp32":
+                nan_guards.compared(operation, values, settled)
+        return settled
+
+    def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
+        """See `Domain.select`."""
+        if isinstance(predicate, np.ndarray):
+            return blend_values(predicate, if_true, if_false)
+        if if_true is if_false:
+            return if_true
+        if isinstance(if_true, PackedVector) or isinstance(if_false, PackedVector):
+            cuts = sorted(set(part_ends(if_true)) | set(part_ends(if_false)))
+            spans = list(zip([0, *cuts[:-1]], cuts, strict=True))
+            return concat(
+                [
+                    self.select(predicate, extract(if_true, low, high - low), extract(if_false, low, high - low))
+                    for low, high in spans
+                ]
+            )
+        condition = as_symbolic_vector(predicate)
+        left, right = as_symbolic_vector(if_true), as_symbolic_vector(if_false)
+        opposite = L.nonempty(L.has_flag(condition, L.NEGATED))
+        if opposite is not False:
+            condition = L.without_flags(condition, L.NEGATED)
+            left, right = L.blend(opposite, right, left), L.blend(opposite, left, right)
+        kept = (left.flags & right.flags & (L.NOT_NEGATIVE | L.HALF_RANGE | L.QUIET)) | _implied_by_both(
+            left.flags, right.flags
+        )
+        if not np.any(nan_bits(left)) and not np.any(nan_bits(right)):
+            kept = kept | L.INTEGER
+        result = term(left.bits, "select", [condition, left, right], kept, recorder=self.recorder)
+        won = self.winners.choose(condition, left, right) if self.winners is not None else None
+        if won is not None:
+            result = L.blend(won[0], self.context.note("select", won[1], [condition, left, right]), result)
+        known = L.constant_mask(condition)
+        if known is not False:
+            taken = condition.words[0] != 0
+            result = L.blend(known & taken, left, result)
+            result = L.blend(known & ~taken, right, result)
+        elif left.origin is not None and right.origin is not None:
+            self._trace(condition, left.origin, right.origin, result)
+        nan_guards.chosen(
+            as_symbolic_vector(predicate), as_symbolic_vector(if_true), as_symbolic_vector(if_false), result
+        )
+        return result
+
+    def _trace(
+        self,
+        condition: SymbolicVector,
+        left: tuple[SymbolicVector, int],
+        right: tuple[SymbolicVector, int],
+        result: SymbolicVector,
+    ) -> None:
+        """Slices of two values, chosen by one predicate, are slices of the value that is chosen so."""
+        (whole, low), (other, other_low) = left, right
+        if low != other_low or whole.bits != other.bits:
+            return
+        earlier = whole.chosen
+        if earlier is None or earlier[1] is not other or not _alike(earlier[0], condition):
+            found = self.select(condition, whole, other)
+            if not isinstance(found, SymbolicVector):
+                return
+            whole.chosen = earlier = (condition, other, found)
+        result.origin = (earlier[2], low)
+
+    # -- matrix units -----------------------------------------------------------------------------------------------
+
+    def vectors(self, elements: SymbolicVector) -> mma_steps.OperandVectors:
+        """See `Domain.vectors`."""
+        return mma_steps.hashed_vectors(elements, self.context, self.zero_signs)
+
+    def but_for_zeros(self, value: Value, other: Value) -> None:
+        """Two values of 16 bits, of which no matrix step without signed zeros can tell one from the other."""
+        if isinstance(value, SymbolicVector) and isinstance(other, SymbolicVector):
+            self.zero_signs.note(value, other)
+
+    def fused(
+        self,
+        step: mma_steps.MmaStep,
+        accumulator: SymbolicVector,
+        left: mma_steps.OperandVectors,
+        right: mma_steps.OperandVectors,
+    ) -> SymbolicVector:
+        """See `Domain.fused`."""
+        assert isinstance(left, mma_steps.HashedVectors)
+        assert isinstance(right, mma_steps.HashedVectors)
+        if step.integers is not None:
+            return integer_terms(step, accumulator, left, right, self.context)
+        return mma_steps.mma_terms(step, accumulator, left, right, self.context)
+
+    # -- memory -----------------------------------------------------------------------------------------------------
+
+    def load(self, address: Array, bits: int) -> Value:
+        """See `Domain.load`."""
+        return SymbolicVector(bits, np.broadcast_to(address[None], (2, *address.shape)), L.LOAD)
+
+    def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
+        """See `Domain.gather`."""
+        where = as_symbolic_vector(address)
+        result = term(bits, f"gather {bits}", [where], recorder=self.recorder)
+        known = L.constant_mask(where)
+        if known is not False and np.any(known):
+            result = L.blend(known, as_symbolic_vector(self.load(where.words[0], bits)), result)
+        return result
+
+
+_TELLING = ~L.NAN_BITS & 0xFFFFFFFF
+"""The properties in which two predicates must agree to be one."""
+
+
+def _alike(left: SymbolicVector | Array, right: SymbolicVector) -> bool:
+    """Whether two predicates are one."""
+    if left is right:
+        return True
+    if not isinstance(left, SymbolicVector) or not np.array_equal(left.words, right.words):
+        return False
+    return not np.any((left.flags ^ right.flags) & _TELLING)
+
+
+_WIDEN = operation(WIDENING)
+_NOT = operation("not.b1")
+_OF_PREDICATES = (operation("and.b1"), operation("or.b1"))
+_NARROW_TO_HIGH_HALF = (operation("convert.rn.bf16.fp32"), operation("convert.rz.bf16.fp32"))
+
+
+@cache
+def _looks_at_bits(info: Operation) -> bool:
+    """Whether a floating-point operation may tell the bits of one NaN from those of another."""
+    if info.verb != "convert" or isinstance(info.result, IntegerFormat):
+        return any(form.name == "tf32" for form in (info.result, *info.operands))
+    rounds = info.rounding in ("rn", "rz") or (not info.modifiers and info.result.name.startswith("fp"))
+    return not rounds or "tf32" in (info.result.name, info.operands[0].name)
+
+
+@cache
+def _extends(info: Operation) -> bool:
+    """Whether it extends an integer by its sign."""
+    source = info.operands[0]
+    return info.verb == "convert" and not info.modifiers and isinstance(source, IntegerFormat) and bool(source.signed)
+
+
+@cache
+def _extension(narrow: str, bits: int) -> Operation:
+    """The extension of a signed format."""
+    return operation(f"convert.b{bits}.{narrow}")
+
+
+def _high_half(value: Value) -> Value | None:
+    """The bf16 whose widening a value is, or None."""
+    if isinstance(value, np.ndarray):
+        return None if (value & np.uint32(0xFFFF)).any() else (value >> np.uint32(16)).astype(np.uint16)
+    if isinstance(value, SymbolicVector) or len(value.parts) != 2:
+        return None
+    low, high = value.parts
+    if L.width(low) != 16:
+        return None
+    if isinstance(low, np.ndarray):
+        return None if low.any() else high
+    poisoned = (low.flags & L.POISON) != 0
+    if not np.all(np.logical_or(L.equals_constant(low, 0), poisoned)):
+        return None
+    return L.with_flags(as_symbolic_vector(high), np.where(poisoned, np.uint32(L.POISON), np.uint32(0)))
+
+
+def _implied_by_both(left: L.Flags, right: L.Flags) -> L.Flags:
+    closed = L.NOT_MINUS_ZERO | L.PLUS_ZERO
+    if isinstance(left, int) and isinstance(right, int):
+        return L.NOT_MINUS_ZERO if left & closed and right & closed else 0
+    both = ((left & closed) != 0) & ((right & closed) != 0)
+    return np.where(both, np.uint32(L.NOT_MINUS_ZERO), np.uint32(0))

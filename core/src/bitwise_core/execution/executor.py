@@ -1,0 +1,323 @@
+"""Runs a program over a batch of blocks: groups of lanes at one instruction, lowest instruction first.
+
+Lanes that diverge at a branch run as separate groups and reconverge where they reach the same instruction.  Of a branch
+on data both sides are run, and each register is a choice of two values.  While a group waits (at a barrier, for a
+copy), others run; where no group can run, the kernel hangs on this launch, and Unsupported is raised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitwise_core.assembly.module import Symbol
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.machine import (
+    Barrier,
+    Blocked,
+    Branch,
+    Call,
+    Control,
+    Exit,
+    Machine,
+    Predicated,
+    Return,
+    SkippableRegion,
+    conjunction,
+    invert,
+    unwritten,
+)  # fmt: skip
+from bitwise_core.execution.program import Program, merge_local, merge_registers
+from bitwise_core.execution.values.symbolic_vector import Array, Value
+
+MAXIMUM_STEPS = 20_000_000
+
+
+@dataclass(slots=True, eq=False)
+class LaneGroup:
+    """Lanes at one instruction.  `mask` None means all lanes of the batch; `waiting` names a barrier."""
+
+    pc: int
+    mask: Array | None
+    waiting: Barrier | None = None
+    blocked: str | None = None
+
+
+class Executor:
+    """One run of a program (or of a device function, or of one side of a branch on data)."""
+
+    def __init__(self, program: Program, machine: Machine, budget: list[int], depth: int = 0) -> None:
+        self.program, self.machine, self.budget, self.depth = program, machine, budget, depth
+
+    def start(self, pc: int = 0, stop: int | None = None) -> None:
+        """Runs from instruction `pc` until all lanes exit or reach `stop`.  Raises Unsupported."""
+        if self.depth > 16:
+            raise Unsupported("branches on data or calls nest too deeply")
+        machine = self.machine
+        outer = machine.mask
+        groups = [LaneGroup(pc, outer)]
+        alive = outer
+        while groups:
+            group = self._next(groups, stop)
+            if group is None:
+                if all(each.pc == stop for each in groups):
+                    break
+                raise Unsupported(self._hang(groups), self._line(groups[0].pc))
+            alive = self._advance(group, groups, stop, alive, outer)
+        machine.mask = outer
+
+    def _next(self, groups: list[LaneGroup], stop: int | None) -> LaneGroup | None:
+        ready = [each for each in groups if each.waiting is None and each.blocked is None and each.pc != stop]
+        if ready:
+            return min(ready, key=lambda each: each.pc)
+        return None
+
+    def _hang(self, groups: list[LaneGroup]) -> str:
+        what = ", ".join(
+            sorted(
+                {each.blocked or (f"barrier {each.waiting.number}" if each.waiting else "its end") for each in groups}
+            )
+        )
+        return f"the kernel hangs on this launch: threads wait for {what}"
+
+    def _line(self, pc: int) -> int | None:
+        instructions = self.program.kernel.instructions
+        return instructions[min(pc, len(instructions) - 1)].line if instructions else None
+
+    def _advance(
+        self, group: LaneGroup, groups: list[LaneGroup], stop: int | None, alive: Array | None, outer: Array | None
+    ) -> Array | None:
+        """Runs one group until it diverges, waits, ends or meets another group.  Gives back the lanes still alive."""
+        machine, program = self.machine, self.program
+        steps, instructions, joins = program.steps, program.kernel.instructions, program.joins
+        machine.mask = group.mask
+        pc, end = group.pc, len(steps)
+        others = {each.pc for each in groups if each is not group and each.blocked is None and each.waiting is None}
+        budget = self.budget
+        progressed = False
+        while True:
+            if pc == stop or pc >= end:
+                break
+            if progressed and pc in others and pc in joins:
+                break
+            budget[0] -= 1
+            if budget[0] < 0:
+                raise Unsupported("the kernel runs too long on this launch to be read", instructions[pc].line)
+            machine.line = instructions[pc].line
+            machine.pc = machine.races.place = pc
+            try:
+                control = steps[pc](machine)
+            except Unsupported as error:
+                if error.line is None:
+                    error.line = instructions[pc].line
+                raise
+            except Exception as error:
+                if unwritten(error):
+                    raise Unsupported(
+                        f"the register {error} is read before it is written", instructions[pc].line
+                    ) from None
+                raise
+            if control is None:
+                pc += 1
+                progressed = True
+                continue
+            if isinstance(control, Branch) and control.taken is None:
+                pc = control.target
+                progressed = True
+                continue
+            group.pc = pc
+            if progressed:
+                self._wake(groups)
+            return self._control(control, group, groups, alive, outer)
+        group.pc = pc
+        if pc >= end and pc != stop:
+            groups.remove(group)
+            return self._leave(alive, group.mask, groups)
+        self._wake(groups)
+        self._join(groups)
+        return alive
+
+    def _control(
+        self, control: Control, group: LaneGroup, groups: list[LaneGroup], alive: Array | None, outer: Array | None
+    ) -> Array | None:
+        machine = self.machine
+        pc = group.pc
+        if isinstance(control, Predicated):
+            rest = ~control.mask if group.mask is None else group.mask & ~control.mask
+            if rest.any():
+                groups.append(LaneGroup(pc + 1, rest))
+            group.mask = machine.mask = control.mask
+            control = control.control
+        if isinstance(control, Branch):
+            assert control.taken is not None
+            self._branch(control, control.taken, group, groups)
+        elif isinstance(control, SkippableRegion):
+            first = pc + 1 if control.start is None else control.start
+            if control.target != first:
+                Executor(self.program, machine, self.budget, self.depth + 1).start(first, control.target)
+            control.forget(machine)
+            group.pc = control.target
+        elif isinstance(control, Exit | Return):
+            if machine.condition is not None:
+                raise Unsupported("the kernel's end depends on data", self._line(pc))
+            groups.remove(group)
+            alive = self._leave(alive, group.mask, groups)
+        elif isinstance(control, Call):
+            self._call(control, group)
+        elif isinstance(control, Barrier):
+            if machine.condition is not None:
+                raise Unsupported("a barrier depends on data", self._line(pc))
+            group.pc = pc + 1
+            group.waiting = control
+            self._open(groups, alive)
+        elif isinstance(control, Blocked):
+            group.blocked = control.what
+            return alive
+        self._wake(groups)
+        self._join(groups)
+        return alive
+
+    def _wake(self, groups: list[LaneGroup]) -> None:
+        for each in groups:
+            each.blocked = None
+
+    def _join(self, groups: list[LaneGroup]) -> None:
+        """Groups at one instruction become one."""
+        if len(groups) < 2:
+            return
+        places: dict[int, LaneGroup] = {}
+        for group in list(groups):
+            if group.waiting is not None:
+                continue
+            other = places.get(group.pc)
+            if other is None:
+                places[group.pc] = group
+                continue
+            other.mask = None if other.mask is None or group.mask is None else other.mask | group.mask
+            groups.remove(group)
+        if len(groups) == 1 and groups[0].mask is not None:
+            mask = groups[0].mask
+            full = (self.machine.blocks, self.machine.threads)
+            if mask.all() and np.broadcast_shapes(mask.shape, full) == full:
+                groups[0].mask = None
+
+    def _branch(self, control: Branch, taken: Value, group: LaneGroup, groups: list[LaneGroup]) -> None:
+        machine, pc = self.machine, group.pc
+        known = machine.known(taken)
+        if known is None:
+            self._both_ways(control, taken, group)
+            return
+        active = known if group.mask is None else known & group.mask
+        if not active.any():
+            group.pc = pc + 1
+            return
+        rest = ~known if group.mask is None else ~known & group.mask
+        if not rest.any():
+            group.pc = control.target
+            return
+        group.mask, group.pc = rest, pc + 1
+        groups.append(LaneGroup(control.target, active))
+
+    def _both_ways(self, control: Branch, taken: Value, group: LaneGroup) -> None:
+        """A forward branch on data: both sides run on copies of the registers, and each lane selects."""
+        machine, pc = self.machine, group.pc
+        meeting = self.program.reconvergence.get(pc)
+        if meeting is None or meeting >= len(self.program.steps) or meeting <= pc or control.target <= pc:
+            raise Unsupported("the kernel's control flow depends on data (a loop or an early end)", self._line(pc))
+        before, local = machine.registers, machine.local
+        outer = machine.condition
+        results = []
+        for predicate, start in ((taken, control.target), (invert(machine.domain, taken), pc + 1)):
+            machine.registers, machine.local = dict(before), dict(local)
+            machine.condition = conjunction(machine.domain, outer, predicate)
+            machine.mask = group.mask
+            if start != meeting:
+                Executor(self.program, machine, self.budget, self.depth + 1).start(start, meeting)
+            results.append((machine.registers, machine.local))
+        machine.condition = outer
+        (if_true, if_false), locals_after = zip(*results, strict=True)
+        merge_registers(machine, taken, if_true, if_false)
+        merge_local(machine, taken, *locals_after)
+        machine.mask = group.mask
+        group.pc = meeting
+
+    def _call(self, control: Call, group: LaneGroup) -> None:
+        machine = self.machine
+        function = self.program.functions.get(control.function)
+        if function is None:
+            raise Unsupported(f"the function {control.function} has no body", self._line(group.pc))
+        caller, parameters = machine.registers, machine.parameters
+        machine.registers = {}
+        machine.parameters = dict(
+            zip((parameter.name for parameter in function.kernel.parameters), control.arguments, strict=True)
+        )
+        Executor(function, machine, self.budget, self.depth + 1).start()
+        returned = [machine.parameters.get(each.name) for each in function.kernel.returns]
+        machine.registers, machine.parameters = caller, parameters
+        machine.mask = group.mask
+        for operand, value in zip(control.results, returned, strict=True):
+            if value is None:
+                raise Unsupported(f"the function {control.function} returns nothing", self._line(group.pc))
+            assert isinstance(operand, Symbol)
+            machine.set_parameter(operand.name, value)
+        group.pc += 1
+
+    def _leave(self, alive: Array | None, mask: Array | None, groups: list[LaneGroup]) -> Array | None:
+        full = (self.machine.blocks, self.machine.threads)
+        before = np.ones(full, dtype=bool) if alive is None else np.broadcast_to(alive, full)
+        after = np.zeros(full, dtype=bool) if mask is None else before & ~mask
+        self._open(groups, after)
+        self._wake(groups)
+        return after
+
+    def _open(self, groups: list[LaneGroup], alive: Array | None) -> None:
+        """Opens every barrier whose threads are all there."""
+        machine = self.machine
+        numbers = {group.waiting.number for group in groups if group.waiting is not None}
+        for number in numbers:
+            waiting = [group for group in groups if group.waiting is not None and group.waiting.number == number]
+            first = waiting[0].waiting
+            assert first is not None
+            if len(waiting) == 1 and waiting[0].mask is None:
+                self._release(waiting[0], groups)
+                continue
+            full = (machine.blocks, machine.threads)
+            present = np.zeros(full, dtype=bool)
+            for group in waiting:
+                present |= machine.active(full) if group.mask is None else np.broadcast_to(group.mask, full)
+            there = present.sum(axis=1)
+            needed = (
+                (
+                    np.full(machine.blocks, machine.threads)
+                    if alive is None
+                    else np.broadcast_to(alive, full).sum(axis=1)
+                )
+                if first.count is None
+                else first.count
+            )
+            ready = (there >= needed) & (there > 0)
+            for group in waiting:
+                mask = np.broadcast_to(np.True_ if group.mask is None else group.mask, full)
+                go = mask & ready[:, None]
+                if not go.any():
+                    continue
+                stay = mask & ~ready[:, None]
+                if stay.any():
+                    groups.append(LaneGroup(group.pc, stay, group.waiting))
+                    group.mask = go
+                group.waiting = None
+            if ready.any():
+                warps = np.unique(np.flatnonzero((present & ready[:, None]).any(axis=0)) // machine.warp)
+                for races in machine.races.of_blocks(ready):
+                    races.barrier(warps)
+                everyone = np.ones(full, dtype=bool) if alive is None else np.broadcast_to(alive, full)
+                if not (everyone & ~(present & ready[:, None])).any():
+                    machine.epoch += 1
+
+    def _release(self, group: LaneGroup, groups: list[LaneGroup]) -> None:
+        machine = self.machine
+        for races in machine.races.acting(None):
+            races.barrier(np.arange(races.warps))
+        machine.epoch += 1
+        group.waiting = None

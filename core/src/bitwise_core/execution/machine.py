@@ -1,0 +1,310 @@
+"""The state of a batch of blocks: registers, masks, memories.  The one mutable thing of a reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from bitwise_core.assembly.module import Immediate, Negated, Operand, Register, Symbol, Vector
+from bitwise_core.execution.domains.domain import Domain, Unsupported
+from bitwise_core.execution.memory.async_groups import AsynchronousReads
+from bitwise_core.execution.memory.global_memory import GlobalMemory
+from bitwise_core.execution.memory.race_detector import RaceDetectors
+from bitwise_core.execution.memory.shared_memory import SharedMemory
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import blend_values, concat, extract
+from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.execution.values.term_hash import poison
+from bitwise_core.numerics import operation
+
+THREAD_SHIFT = 20
+"""A thread's number in the launch is its block's number times 2**20 plus its number in the block."""
+
+
+@dataclass(slots=True)
+class Branch:
+    """Control leaves for instruction `target` in the lanes where `taken` holds (None: all active ones)."""
+
+    target: int
+    taken: Value | None = None
+
+
+@dataclass(slots=True)
+class SkippableRegion:
+    """The active lanes run from `start` (None: the next instruction) to `target`, though they might as well skip it.
+
+    What comes of it is the same but for the state that `forget` makes undefined.
+    """
+
+    target: int
+    forget: Callable[[Machine], None]
+    start: int | None = None
+
+
+@dataclass(slots=True)
+class Exit:
+    """The active lanes are done."""
+
+
+@dataclass(slots=True)
+class Return:
+    """The active lanes return from a device function."""
+
+
+@dataclass(slots=True)
+class Call:
+    """The active lanes enter a device function."""
+
+    function: str
+    arguments: tuple[Value, ...]
+    results: tuple[Operand, ...]
+
+
+@dataclass(slots=True)
+class Barrier:
+    """The active lanes wait at barrier `number` until `count` threads of their block are there (None: all)."""
+
+    number: int
+    count: int | None = None
+
+
+@dataclass(slots=True)
+class Blocked:
+    """The active lanes cannot go on yet: other threads must run first."""
+
+    what: str
+
+
+@dataclass(slots=True)
+class Predicated:
+    """`control` in the active lanes where `mask` holds; the others pass it by."""
+
+    control: Exit | Return | Call | Barrier | Blocked
+    mask: Array
+
+
+Control: TypeAlias = Branch | SkippableRegion | Exit | Return | Call | Barrier | Blocked | Predicated
+Step: TypeAlias = Callable[["Machine"], Control | None]
+
+
+@dataclass
+class Machine:
+    """Registers and memories of `blocks` blocks of `threads` threads, run together.
+
+    `mask` holds the active lanes, shape broadcastable to (blocks, threads), or None for all of them.
+    `condition` is a predicate over data under which side effects happen, or None.
+    `block` is the extent of a block in threads (x, y, z); `buffers` numbers the launch's buffers by name: buffer i lies
+    at i * 2**POINTER_SHIFT.  `local` holds each thread's own arrays by address.  `reading` has the asynchronous
+    reads of shared memory of each kind of work.
+    """
+
+    domain: Domain
+    blocks: int
+    threads: int
+    warp: int
+    special: dict[str, Array]
+    parameters: dict[str, Value]
+    symbols: dict[str, int]
+    shared: SharedMemory
+    races: RaceDetectors
+    memory: GlobalMemory
+    thread: Array
+    local_thread: Array
+    block: tuple[int, int, int]
+    buffers: Mapping[str, int]
+    registers: dict[str, Value] = field(default_factory=dict)
+    local: dict[int, Value] = field(default_factory=dict)
+    mask: Array | None = None
+    condition: Value | None = None
+    epoch: int = 0
+    line: int = 0
+    pc: int = 0
+    extra: dict[str, Any] = field(default_factory=dict)
+    reading: dict[str, AsynchronousReads] = field(default_factory=dict)
+
+    def read(self, operand: Operand) -> Value:
+        """The value of a register, special register, literal or symbol operand."""
+        if type(operand) is Register:
+            name = operand.name
+            value = self.registers.get(name)
+            if value is not None:
+                return value
+            found = self.special.get(name)
+            if found is not None:
+                return found
+            raise _Unwritten(name)
+        if type(operand) is Immediate:
+            return literal(operand.value, 32 if operand.kind != "f64" else 64)
+        if type(operand) is Symbol:
+            if operand.name in self.symbols:
+                return literal(self.symbols[operand.name], 64)
+            raise Unsupported(f"the symbol {operand.name} has no address")
+        if type(operand) is Vector:
+            return concat([self.read(item) for item in operand.items])
+        if type(operand) is Negated:
+            value = self.read(operand.operand)
+            return invert(self.domain, value)
+        raise Unsupported(f"the operand {operand} cannot be read as a value")
+
+    def read_bits(self, operand: Operand, bits: int) -> Value:
+        """The operand as a value of exactly `bits` bits: literals take that width, registers must have it."""
+        if type(operand) is Immediate:
+            return literal(operand.value, bits)
+        try:
+            value = self.read(operand)
+        except _Unwritten:
+            return poison(bits)
+        have = L.width(value)
+        if have == bits:
+            return value
+        if have > bits:
+            return extract(value, 0, bits)
+        if isinstance(value, np.ndarray) and type(operand) is Symbol:
+            return value.astype(L.UNSIGNED[bits])
+        raise Unsupported(f"a {have}-bit register is read as {bits} bits")
+
+    def write(self, operand: Operand, value: Value) -> None:
+        """Writes a register in the active lanes; `_` sinks the value."""
+        if type(operand) is not Register:
+            if type(operand) is Symbol and operand.name == "_":
+                return
+            if type(operand) is Vector:
+                low = 0
+                bits = L.width(value) // len(operand.items)
+                for item in operand.items:
+                    self.write(item, extract(value, low, bits))
+                    low += bits
+                return
+            raise Unsupported(f"the operand {operand} cannot be written")
+        name = operand.name
+        if name == "_":
+            return
+        if self.mask is not None:
+            old = self.registers.get(name)
+            if old is None or L.width(old) != L.width(value):
+                old = poison(L.width(value))
+            value = blend_values(self.mask, value, old)
+        self.put(name, value)
+
+    def put(self, name: str, value: Value) -> None:
+        """Writes a register in all lanes."""
+        if self.domain.recorder is not None:
+            self.domain.recorder.mark(value)
+        self.registers[name] = value
+
+    def set_parameter(self, name: str, value: Value) -> None:
+        """Writes a parameter of a call in the active lanes, and only where the condition over data holds."""
+        old = self.parameters.get(name)
+        if self.mask is not None or self.condition is not None:
+            if old is None or L.width(old) != L.width(value):
+                old = poison(L.width(value))
+            if self.condition is not None:
+                value = self.domain.select(self.condition, value, old)
+            if self.mask is not None:
+                value = blend_values(self.mask, value, old)
+        self.parameters[name] = value
+
+    def known(self, value: Value) -> Array | None:
+        """The value as a plain array if it is known in every active lane (other lanes hold anything)."""
+        if isinstance(value, np.ndarray):
+            return value
+        if isinstance(value, L.PackedVector):
+            parts = [self.known(part) for part in value.parts]
+            if any(part is None for part in parts):
+                return None
+            joined = concat([part for part in parts if part is not None])
+            return joined if isinstance(joined, np.ndarray) else None
+        special = L.lazy_integers(value)
+        if special is not None:
+            return special.settled()
+        known = L.constant_mask(value)
+        if known is True:
+            return L.constants_of(value)
+        if known is False:
+            return None
+        if (known if self.mask is None else known | ~self.mask).all():
+            return L.constants_of(value)
+        return None
+
+    def active(self, shape: tuple[int, int] | None = None) -> Array:
+        """The active lanes as a boolean array of the whole batch."""
+        full = shape or (self.blocks, self.threads)
+        return np.ones(full, dtype=bool) if self.mask is None else np.broadcast_to(self.mask, full)
+
+    def reads_by(self, work: str) -> AsynchronousReads:
+        """The asynchronous reads of one kind of work, such as matrix instructions."""
+        return self.reading.setdefault(work, AsynchronousReads())
+
+    def active_threads(self) -> Array:
+        """Which threads are active in some block, shape (threads,)."""
+        if self.mask is None:
+            return np.ones(self.threads, dtype=bool)
+        return np.broadcast_to(self.mask.any(axis=0), (self.threads,))
+
+    def active_blocks(self) -> Array:
+        """Which blocks have an active lane, shape (blocks,)."""
+        if self.mask is None or self.mask.shape[0] == 1:
+            return np.ones(self.blocks, dtype=bool)
+        rows: Array = np.any(self.mask, axis=1)
+        return rows
+
+    def active_warps(self) -> Array:
+        """The numbers of the warps with an active lane."""
+        if self.mask is None:
+            return np.arange(-(-self.threads // self.warp))
+        active = self.active_threads()
+        if self.threads % self.warp == 0:
+            return np.flatnonzero(active.reshape(-1, self.warp).any(axis=1))
+        return np.unique(np.flatnonzero(active) // self.warp)
+
+
+class _Unwritten(Exception):
+    """A register that nothing has written."""
+
+
+def unwritten(error: Exception) -> bool:
+    """Whether the error says that a register was read before any write."""
+    return isinstance(error, _Unwritten)
+
+
+_LITERALS: dict[tuple[int, int], Array] = {}
+
+
+def literal(number: int, bits: int) -> Array:
+    """A number as an array of shape (1, 1), wrapped to `bits` bits (1: a predicate)."""
+    key = (number, bits)
+    found = _LITERALS.get(key)
+    if found is None:
+        if len(_LITERALS) > 1 << 16:
+            _LITERALS.clear()
+        found = np.full((1, 1), bool(number) if bits == 1 else number & ((1 << bits) - 1), dtype=L.UNSIGNED[bits])
+        found.setflags(write=False)
+        _LITERALS[key] = found
+    return found
+
+
+_NOT, _AND = operation("not.b1"), operation("and.b1")
+
+
+def invert(domain: Domain, predicate: Value) -> Value:
+    """The negation of a predicate."""
+    if isinstance(predicate, np.ndarray):
+        return ~predicate
+    special = L.lazy_integers(predicate)
+    opposite = None if special is None else special.apply([predicate], np.logical_not)
+    if opposite is not None:
+        found: Value = opposite
+        return found
+    return domain.integer(_NOT, [predicate])
+
+
+def conjunction(domain: Domain, left: Value | None, right: Value) -> Value:
+    """The conjunction of two predicates."""
+    if left is None:
+        return right
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+        return left & right
+    return domain.integer(_AND, [left, right])

@@ -1,0 +1,79 @@
+"""Groups of asynchronous work, completed oldest first, where blocks of a batch may have parted ways."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from bitwise_core.execution.memory.race_detector import RaceDetectors
+from bitwise_core.execution.values.symbolic_vector import Array
+
+Work = TypeVar("Work")
+
+
+@dataclass(slots=True)
+class AsyncGroup(Generic[Work]):
+    """Pieces of work committed together, and the blocks for which they are not complete."""
+
+    work: list[Work]
+    blocks: Array
+
+
+class AsyncGroups(Generic[Work]):
+    """The groups in flight, oldest first."""
+
+    def __init__(self) -> None:
+        self.groups: list[AsyncGroup[Work]] = []
+
+    def commit(self, work: list[Work], blocks: Array) -> None:
+        """The given blocks (a boolean array) close a group."""
+        self.groups.append(AsyncGroup(work, blocks.copy()))
+
+    def wait(self, keep: int, blocks: Array) -> Iterator[tuple[list[Work], Array]]:
+        """Completes all but the newest `keep` groups of each of these blocks.
+
+        Gives the work and the blocks that it is done for.
+        """
+        newer = np.zeros(blocks.shape, dtype=np.int64)
+        finished: list[tuple[list[Work], Array]] = []
+        for group in reversed(self.groups):
+            mine = group.blocks & blocks
+            done = mine & (newer >= keep)
+            newer += mine
+            if done.any():
+                group.blocks = group.blocks & ~done
+                finished.append((group.work, done))
+        self.groups = [group for group in self.groups if group.blocks.any()]
+        yield from reversed(finished)
+
+
+@dataclass(slots=True)
+class AsynchronousReads:
+    """Reads of shared memory that go on after their instruction: those not committed yet, and the groups of others.
+
+    A read is the cells it takes and the thread that issued it; until its group is waited for, writing them is a race.
+    """
+
+    open: list[tuple[Array, int]] = field(default_factory=list)
+    groups: AsyncGroups[tuple[Array, int]] = field(default_factory=AsyncGroups)
+
+    def issue(self, cells: Array, thread: int, races: RaceDetectors, mask: Array | None) -> None:
+        """A thread begins to read cells, in the blocks with an active lane."""
+        for each in races.acting(mask):
+            each.pending_reads(cells, thread)
+        self.open.append((cells, thread))
+
+    def commit(self, blocks: Array) -> None:
+        """The given blocks (a boolean array) close a group."""
+        self.groups.commit(self.open, blocks)
+        self.open = []
+
+    def wait(self, keep: int, blocks: Array, races: RaceDetectors) -> None:
+        """Ends the reads of all but the newest `keep` groups of these blocks."""
+        for reads, done in self.groups.wait(keep, blocks):
+            for cells, thread in reads:
+                for each in races.of_blocks(done):
+                    each.finished_reads(cells, thread)

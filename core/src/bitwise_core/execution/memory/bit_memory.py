@@ -1,0 +1,190 @@
+"""Global memory of a run on bit patterns: the caller's buffers, bounds, and the bytes that a launch leaves in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from bitwise_core.execution.domains.bits import undefined
+from bitwise_core.execution.domains.domain import Domain, Unsupported
+from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.memory.global_memory import Access, GlobalMemory
+from bitwise_core.execution.memory.outputs import final_events
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.symbolic_vector import Array, Value
+
+_OFFSET = np.uint64((1 << POINTER_SHIFT) - 1)
+_WIDEST = 8
+
+LAUNCH_SHIFT = 52
+"""An access of launch i lies at its address plus i * 2**LAUNCH_SHIFT."""
+_BUFFER = np.uint64((1 << LAUNCH_SHIFT - POINTER_SHIFT) - 1)
+
+
+class Buffers:
+    """The initial content of every buffer in each of several launches, by its number, to be seen in words of any width.
+
+    A buffer has one size in all launches.  Raises ValueError for other contents.
+    """
+
+    def __init__(self, launches: Sequence[Mapping[int, Array]]) -> None:
+        self.launches = len(launches)
+        self.sizes = {number: each.size for number, each in launches[0].items()}
+        if any({number: each.size for number, each in one.items()} != self.sizes for one in launches):
+            raise ValueError("the launches that run together have buffers of different sizes")
+        if self.launches > 1 << 64 - LAUNCH_SHIFT or max(self.sizes, default=0) > int(_BUFFER):
+            raise ValueError("more launches or buffers are run together than addresses tell apart")
+        self._words: dict[tuple[int, int], Array] = {}
+        for number, bytes_of in self.sizes.items():
+            padded = np.zeros((self.launches, -(-bytes_of // _WIDEST) * _WIDEST + _WIDEST), dtype=np.uint8)
+            for row, one in zip(padded, launches, strict=True):
+                row[:bytes_of] = one[number]
+            for size in (1, 2, 4, 8):
+                self._words[number, size] = padded.view(L.UNSIGNED[8 * size])
+
+    def read(self, address: Array, bits: int) -> Value:
+        """See `machine.bits.Contents`: undefined in buffers without content, which are the compiler's own."""
+        size = bits // 8
+        buffer = (address >> np.uint64(POINTER_SHIFT)) & _BUFFER
+        place = ((address & _OFFSET) // np.uint64(size)).astype(np.int64)
+        launch = (address >> np.uint64(LAUNCH_SHIFT)).astype(np.int64) if self.launches > 1 else None
+        first = int(buffer.flat[0]) if buffer.size else 0
+        if (buffer == first).all():
+            words = self._words.get((first, size))
+            return undefined(bits, L.POISON) if words is None else _taken(words, launch, place)
+        result: Array = np.zeros(address.shape, dtype=L.UNSIGNED[bits])
+        defined: Array = np.zeros(address.shape, dtype=bool)
+        for number in np.unique(buffer):
+            words = self._words.get((int(number), size))
+            if words is not None:
+                mine = buffer == number
+                result = np.where(mine, _taken(words, launch, place), result)
+                defined |= mine
+        if defined.all():
+            return result
+        return L.blend(defined, L.constant_vector(result), undefined(bits, L.POISON))
+
+
+def _taken(words: Array, launch: Array | None, place: Array) -> Array:
+    """The words at these places of a launch's row; anything beyond its end."""
+    if launch is not None:
+        place = np.minimum(place, words.shape[1] - 1) + launch * words.shape[1]
+    found: Array = words.reshape(-1).take(place, mode="clip")
+    return found
+
+
+MAXIMUM_BYTES = 1 << 28
+"""Up to this many bytes a buffer of open size may be accessed."""
+
+
+class BitsMemory(GlobalMemory):
+    """Loads and stores on bit patterns, of one launch or of several that do not see each other.
+
+    `launch` says of which launch each block of the batch that runs is, shape (blocks, 1); None where there is but one.
+    No access may leave its buffer.  Where `open_ended`, buffers go on beyond their content, with zeros, and `extent`
+    says how far each was accessed by any of the launches.
+    """
+
+    def __init__(self, domain: Domain, buffers: Buffers, names: Mapping[int, str], open_ended: bool = False) -> None:
+        super().__init__(domain)
+        self.buffers, self.names, self.open_ended = buffers, names, open_ended
+        self.launch: Array | None = None
+        self.scratch: frozenset[int] = frozenset()
+        self.extent = dict.fromkeys(names, 0)
+
+    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
+        """See `GlobalMemory.load`."""
+        self._check(address, bits, mask, "read", line)
+        return super().load(self._of_launch(address), bits, mask, thread, epoch, line)
+
+    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+        """See `GlobalMemory.store`."""
+        self._check(address, L.width(value), mask, "written", line)
+        super().store(self._of_launch(address), value, mask, thread, epoch, line)
+
+    def buffer_of(self, address: Array) -> Array:
+        """See `GlobalMemory.buffer_of`: the same in all launches."""
+        found: Array = super().buffer_of(address) & _BUFFER
+        return found
+
+    def _of_launch(self, address: Array) -> Array:
+        """The addresses as each block's own launch has them."""
+        if self.launch is None:
+            return address
+        moved: Array = address + (self.launch.astype(np.uint64) << np.uint64(LAUNCH_SHIFT))
+        return moved
+
+    def join_halves(self) -> None:
+        """Extremes of floats that came as integer operations by their sign are one operation, whose order is free.
+
+        max.s32 of patterns without the sign bit and min.u32 of those with it take the later of two patterns in the
+        order of numbers, whatever was there; min.s32 and max.u32 of the same patterns take the earlier one.
+        """
+        for number, events in self.atomics.items():
+            joined = [_half_of(name, event) for name, event in events]
+            names = {name for name, _ in events}
+            if len(names) > 1 and None not in joined and len(set(joined)) == 1:
+                self.atomics[number] = [(str(name), event) for name, (_, event) in zip(joined, events, strict=True)]
+
+    def _check(self, address: Array, bits: int, mask: Array | None, what: str, line: int) -> None:
+        """Every active lane's access lies in a buffer.  Raises Unsupported."""
+        if mask is not None:
+            full = np.broadcast_shapes(address.shape, mask.shape)
+            address = np.broadcast_to(address, full)[np.broadcast_to(mask, full)]
+        if not address.size:
+            return
+        buffer = address >> np.uint64(POINTER_SHIFT)
+        low, high = int(buffer.min()), int(buffer.max())
+        for number in [low] if low == high else [int(each) for each in np.unique(buffer)]:
+            if number in self.scratch:
+                continue
+            size = self.buffers.sizes.get(number)
+            if size is None:
+                raise Unsupported(f"memory outside every buffer of the launch is {what}", line)
+            offset = (address if low == high else address[buffer == number]) & _OFFSET
+            last = int(offset.max())
+            if self.open_ended and last < MAXIMUM_BYTES:
+                self.extent[number] = max(self.extent[number], last + bits // 8)
+            elif last + bits // 8 > size:
+                raise Unsupported(
+                    f"the buffer {self.names[number]} holds {size} bytes and is {what} at byte {last}"
+                    f" ({bits // 8} bytes wide), out of its bounds",
+                    line,
+                )
+
+
+def _half_of(name: str, event: Access) -> str | None:
+    """The extreme of floats of which an atomic operation is one half, or None."""
+    verb, kind = name.split(".")[0], name.split(".")[-1]
+    value = event.value
+    if verb not in ("max", "min") or kind not in ("s32", "u32", "s64", "u64") or value is None:
+        return None
+    signs = (value.words[0] >> np.uint64(event.bits - 1)) & np.uint64(1)
+    if not np.all(L.constant_mask(value)) or (signs != (kind[0] == "u")).any():
+        return None
+    return f"{verb if kind[0] == 's' else {'max': 'min', 'min': 'max'}[verb]}bysign.b{event.bits}"
+
+
+def written(memory: BitsMemory, launches: Sequence[Mapping[int, Array]]) -> list[dict[int, Array]]:
+    """The bytes of every buffer after each launch, whose stores must have been found free of races before."""
+    after: dict[int, Array] = {}
+    for number, size in memory.buffers.sizes.items():
+        after[number] = np.zeros((len(launches), max(size, memory.extent[number])), dtype=np.uint8)
+        for row, one in zip(after[number], launches, strict=True):
+            row[:size] = one[number]
+    for number in memory.stores.keys() | memory.atomics.keys():
+        if number in memory.scratch:
+            continue
+        content = after[number]
+        flat = content.reshape(-1)
+        for event in final_events(memory, number):
+            assert event.value is not None
+            if not np.all(L.constant_mask(event.value)):
+                raise Unsupported("a value is stored that has no bit pattern here", event.line)
+            numbers = np.broadcast_to(event.value.words[0, 0], event.address.shape).astype(np.uint64)
+            launch = (event.address >> np.uint64(LAUNCH_SHIFT)).astype(np.int64)
+            place = (event.address & _OFFSET).astype(np.int64) + launch * content.shape[1]
+            for byte in range(event.bits // 8):
+                flat[place + byte] = (numbers >> np.uint64(8 * byte)).astype(np.uint8)
+    return [{number: content[index] for number, content in after.items()} for index in range(len(launches))]

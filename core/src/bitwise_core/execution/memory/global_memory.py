@@ -1,0 +1,353 @@
+"""Global memory during a launch: loads of initial content, and the stores that make up the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitwise_core.execution.domains.domain import Domain, Unsupported
+from bitwise_core.execution.launch import POINTER_SHIFT
+from bitwise_core.execution.values import hashing
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
+from bitwise_core.execution.values.term_hash import full_hash, term
+from bitwise_core.numerics import Operation
+
+ANY = -1
+"""Stands for a buffer that is not known."""
+
+
+class Nondeterministic(Unsupported):
+    """The kernel's own result is not determined: it is equal to nothing, itself included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One access of a batch: flat arrays over the active lanes, in thread order."""
+
+    address: Array
+    thread: Array
+    """Number of the thread in the whole launch."""
+    epoch: int
+    value: SymbolicVector | None
+    bits: int
+    line: int
+
+
+def _flat(value: SymbolicVector, shape: tuple[int, int], active: Array) -> SymbolicVector:
+    words = np.broadcast_to(value.words, (2, *shape))[:, active][:, None, :]
+    flags = value.flags if isinstance(value.flags, int) else np.broadcast_to(value.flags, shape)[active][None]
+    return SymbolicVector(value.bits, words, flags)
+
+
+def elements(value: Value) -> list[tuple[int, SymbolicVector]]:
+    """The elements of a stored value with their byte offsets."""
+    if isinstance(value, PackedVector):
+        result: list[tuple[int, SymbolicVector]] = []
+        offset = 0
+        for part in value.parts:
+            result.extend((offset + inner, lanes) for inner, lanes in elements(part))
+            offset += L.width(part) // 8
+        return result
+    return [(0, as_symbolic_vector(value))]
+
+
+@dataclass(frozen=True, slots=True)
+class Scattered:
+    """Contributions by an atomic operation at addresses that depend on data: the sum of their hashes, and where to.
+
+    `buffers` None stands for any.
+    """
+
+    name: str
+    words: hashing.Words
+    line: int
+    buffers: frozenset[int] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stored:
+    """Stores by their addresses, those of one address in the order of the program; one row for each element."""
+
+    address: Array
+    thread: Array
+    epoch: Array
+    words: hashing.Words
+    """The hashes of what is stored, shape (2, elements)."""
+
+    def after(self, row: Array, final: Array) -> Array:
+        """Which of these rows may come after the `final` one of their address, though the program has them before."""
+        apart = self.thread[row] != self.thread[final]
+        unordered = (self.thread[row] >> 20 != self.thread[final] >> 20) | (self.epoch[row] >= self.epoch[final])
+        found: Array = apart & unordered & (self.words[:, row] != self.words[:, final]).any(axis=0)
+        return found
+
+
+def pairs(low: Array, high: Array) -> tuple[Array, Array]:
+    """Every (place, row) with low[place] <= row < high[place], as two flat arrays."""
+    count = np.maximum(high - low, 0)
+    place = np.repeat(np.arange(low.size), count)
+    row = np.arange(place.size) - np.repeat(np.cumsum(count) - count, count) + low[place]
+    return place, row
+
+
+def _near(stores: Iterable[Access], where: Array, bits: int) -> list[Access]:
+    """The stores that reach into the range of addresses that is loaded."""
+    if not where.size:
+        return []
+    low, high = int(where.min()), int(where.max()) + bits // 8
+    return [
+        each
+        for each in stores
+        if each.address.size and int(each.address.max()) + each.bits // 8 > low and int(each.address.min()) < high
+    ]
+
+
+def _forwarded(value: Value, stores: Sequence[Access], load: Access, active: Array) -> Value:
+    """The loaded value with what earlier stores of this launch put there; `load` holds its active lanes.
+
+    Raises Unsupported where a store of another thread is not ordered before the load, where stores of one address are
+    not ordered, and where widths differ.
+    """
+    bits, where, size = load.bits, load.address, np.uint64(load.bits // 8)
+    for each in stores:
+        if each.bits != bits and _meets(each, where, size):
+            raise Unsupported("global memory is read back in another width than it was written", load.line)
+    stores = [each for each in stores if each.bits == bits]
+    if not stores:
+        return value
+    lanes = [each.value for each in stores if each.value is not None]
+    address = np.concatenate([each.address for each in stores])
+    order = np.argsort(address, kind="stable")
+    address = address[order]
+    low, high = np.searchsorted(address, where, side="left"), np.searchsorted(address, where, side="right")
+    if (np.searchsorted(address, where - size + np.uint64(1), side="left") != low).any() or (
+        np.searchsorted(address, where + size, side="left") != high
+    ).any():
+        raise Unsupported("global memory is read back in another width than it was written", load.line)
+    hit = high > low
+    if not hit.any():
+        return value
+    thread = np.concatenate([each.thread for each in stores])[order]
+    epoch = np.concatenate([np.full(each.address.size, each.epoch, dtype=np.int64) for each in stores])[order]
+    place, row = pairs(low, high)
+    foreign = thread[row] >> 20 != load.thread[place] >> 20
+    if foreign.any():
+        raise Unsupported("a block reads global memory that another block of the launch writes", load.line)
+    if ((thread[row] != load.thread[place]) & (epoch[row] >= load.epoch)).any():
+        raise Unsupported("a thread reads global memory that another thread of the launch writes (a race)", load.line)
+    payload = np.concatenate(
+        [np.broadcast_to(v.words, (2, 1, s.address.size))[:, 0] for v, s in zip(lanes, stores, strict=True)], axis=1
+    )[:, order]
+    properties = np.concatenate(
+        [
+            np.broadcast_to(np.uint32(v.flags) if isinstance(v.flags, int) else v.flags[0], s.address.shape)
+            for v, s in zip(lanes, stores, strict=True)
+        ]
+    )[order]
+    if (high - low > 1).any():
+        hashes = full_hash(SymbolicVector(bits, payload[:, None], properties[None]))[:, 0]
+        if Stored(address, thread, epoch, hashes).after(row, high[place] - 1).any():
+            raise Unsupported("two threads store different values at one address (a race)", load.line)
+    taken = high[hit] - 1
+    old = as_symbolic_vector(value)
+    words = np.broadcast_to(old.words, (2, *active.shape)).copy()
+    flags = np.broadcast_to(np.uint32(old.flags) if isinstance(old.flags, int) else old.flags, active.shape).copy()
+    block, lane = (axis[hit] for axis in np.nonzero(active))
+    words[:, block, lane] = payload[:, taken]
+    flags[block, lane] = properties[taken]
+    return L.as_array_if_constant(SymbolicVector(bits, words, flags))
+
+
+def _meets(store: Access, where: Array, size: np.uint64) -> bool:
+    """Whether some loaded element shares a byte with a stored one."""
+    keys = np.sort(store.address)
+    first = np.searchsorted(keys, where - np.uint64(store.bits // 8) + np.uint64(1), side="left")
+    return bool((np.searchsorted(keys, where + size, side="left") > first).any())
+
+
+def _distinct(numbers: Array) -> list[int]:
+    """The numbers that occur, ascending; there is one at least, and mostly no other."""
+    low, high = int(numbers.min()), int(numbers.max())
+    return [low] if low == high else [int(each) for each in np.unique(numbers)]
+
+
+class GlobalMemory:
+    """The loads and stores of a launch, over all its batches."""
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+        self.stores: dict[int, list[Access]] = {}
+        self.loads: dict[int, list[Access]] = {}
+        self.atomics: dict[int, list[tuple[str, Access]]] = {}
+        self.watched: frozenset[int] = frozenset()
+        self.gathered: dict[int, int] = {}
+        self.scattered: list[Scattered] = []
+        self.seen: set[int] = set()
+
+    def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
+        """The content of memory at each active lane's address.  Raises Unsupported."""
+        shape = np.broadcast_shapes(address.shape, mask.shape if mask is not None else (1, 1))
+        buffers = self._buffers(address, mask)
+        self.seen |= buffers
+        value = self.domain.load(address.astype(np.uint64, copy=False), bits)
+        if not buffers & (self.stores.keys() | self.watched | self.atomics.keys()):
+            return value
+        full = np.broadcast_shapes(shape, thread.shape)
+        active = np.ones(full, dtype=bool) if mask is None else np.broadcast_to(mask, full)
+        where = np.broadcast_to(address, full)[active]
+        who = np.broadcast_to(thread, full)[active]
+        for buffer in buffers:
+            if self.atomics.get(buffer):
+                raise Unsupported("global memory is read after an atomic operation on the same buffer", line)
+            self.loads.setdefault(buffer, []).append(Access(where, who, epoch, None, bits, line))
+            near = _near(self.stores.get(buffer, ()), where, bits)
+            if near:
+                value = _forwarded(value, near, Access(where, who, epoch, None, bits, line), active)
+        return value if self.domain.recorder is None else self.domain.recorder.mark(value)
+
+    def _buffers(self, address: Array, mask: Array | None) -> set[int]:
+        if mask is not None:
+            full = np.broadcast_shapes(address.shape, mask.shape)
+            address = np.broadcast_to(address, full)[np.broadcast_to(mask, full)]
+        if not address.size:
+            return set()
+        return set(_distinct(self.buffer_of(address)))
+
+    def buffer_of(self, address: Array) -> Array:
+        """The number of the buffer at each address."""
+        return address >> np.uint64(POINTER_SHIFT)
+
+    def gather(
+        self, address: Value, bits: int, mask: Array | None, line: int, buffers: Iterable[int] | None = None
+    ) -> Value:
+        """The initial content at addresses that depend on data, in one of `buffers` (None: in any).
+
+        No store of the launch may reach them.  Raises Unsupported.
+        """
+        if buffers is None and (self.stores or self.atomics):
+            raise Unsupported("memory is read at a computed address after the kernel has stored", line)
+        for buffer in buffers or (ANY,):
+            self.gathered.setdefault(buffer, line)
+        return self.domain.gather(address, bits, mask)
+
+    def check_gathers(self) -> None:
+        """Nothing read or written at computed addresses may meet what is written or read.  Raises Unsupported."""
+        written = self.stores.keys() | self.atomics.keys()
+        for buffer, line in self.gathered.items():
+            if buffer in written or (buffer == ANY and written):
+                raise Unsupported("memory that the launch writes is read at a computed address", line)
+        read = self.seen | self.gathered.keys()
+        for each in self.scattered:
+            met = bool(read) if each.buffers is None or ANY in read else not each.buffers.isdisjoint(read)
+            if met:
+                raise Unsupported("atomic operations at computed addresses may meet what the launch reads", each.line)
+
+    def scatter(self, machine: object, address: Value, value: Value, line: int, operation: str = "store") -> None:
+        """A store at addresses that depend on data."""
+        raise Unsupported("memory is written at a computed address", line)
+
+    def copied(self, machine: object, address: Value, bits: int, count: Value | None, line: int) -> Value:
+        """What an asynchronous copy reads at an address that depends on data: `count` bytes, and zeros."""
+        raise Unsupported("an asynchronous copy at a computed address", line)
+
+    def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
+        """Stores the value at each active lane's address."""
+        if isinstance(value, PackedVector) and value.whole is not None:
+            inside = value.whole if mask is None else value.whole & mask
+            rest = ~value.whole if mask is None else ~value.whole & mask
+            self.store(address, as_symbolic_vector(value), inside, thread, epoch, line)
+            self.store(address, PackedVector(value.parts), rest, thread, epoch, line)
+            return
+        parts = elements(value)
+        shape = np.broadcast_shapes(
+            address.shape,
+            thread.shape,
+            mask.shape if mask is not None else (1, 1),
+            *(p.words.shape[1:] for _, p in parts),
+        )
+        active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
+        where = np.broadcast_to(address, shape)[active].astype(np.uint64, copy=False)
+        who = np.broadcast_to(thread, shape)[active]
+        if not where.size:
+            return
+        numbers = self.buffer_of(where)
+        buffers = _distinct(numbers)
+        for offset, lanes in parts:
+            flat = _flat(lanes, (shape[0], shape[1]), active)
+            if len(buffers) == 1:
+                access = Access(where + np.uint64(offset), who, epoch, flat, lanes.bits, line)
+                self.stores.setdefault(buffers[0], []).append(access)
+                continue
+            for buffer in buffers:
+                chosen = numbers == buffer
+                part = SymbolicVector(flat.bits, np.broadcast_to(flat.words, (2, 1, chosen.size))[:, :, chosen],
+                             flat.flags if isinstance(flat.flags, int) else flat.flags[:, chosen])  # fmt: skip
+                access = Access(where[chosen] + np.uint64(offset), who[chosen], epoch, part, lanes.bits, line)
+                self.stores.setdefault(buffer, []).append(access)
+
+    def contribute(
+        self,
+        operation: Operation,
+        parts: Sequence[Value],
+        mask: Array | None,
+        shape: tuple[int, int],
+        line: int,
+        buffers: Iterable[int] | None = None,
+    ) -> None:
+        """Contributions by an operation whose address, value or condition depends on data, in one of `buffers`.
+
+        Where the operation is exact in any order, what they leave is a function of the multiset of contributions.
+        Raises Unsupported where it is not, or where operations mix.
+        """
+        if not exact(operation):
+            raise Nondeterministic("a floating-point sum at computed addresses may have several contributors", line)
+        if any(other.name != operation.name for other in self.scattered):
+            raise Unsupported("different atomic operations at computed addresses", line)
+        contribution = term(
+            64,
+            "contribution " + operation.name,
+            [as_symbolic_vector(part) for part in parts],
+            exact=True,
+            recorder=self.domain.recorder,
+        )
+        active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
+        words = np.broadcast_to(contribution.words, (2, *shape))[:, active].sum(axis=1, dtype=np.uint64)
+        flags = (
+            contribution.flags
+            if isinstance(contribution.flags, int)
+            else int(np.bitwise_or.reduce(np.broadcast_to(contribution.flags, shape)[active], initial=np.uint32(0)))
+        )
+        if flags & L.STICKY:
+            raise Unsupported("a contribution depends on something that is not determined", line)
+        self.scattered.append(Scattered(operation.name, words, line, None if buffers is None else frozenset(buffers)))
+
+    def atomic(
+        self,
+        operation: Operation,
+        address: Array,
+        value: Value,
+        mask: Array | None,
+        thread: Array,
+        epoch: int,
+        line: int,
+    ) -> None:
+        """Contributes `value` to each active lane's address by an operation."""
+        before = {buffer: len(events) for buffer, events in self.stores.items()}
+        self.store(address, value, mask, thread, epoch, line)
+        for buffer in list(self.stores):
+            events = self.stores[buffer]
+            fresh = events[before.get(buffer, 0) :]
+            if fresh:
+                self.atomics.setdefault(buffer, []).extend((operation.name, event) for event in fresh)
+                del events[before.get(buffer, 0) :]
+                if not events:
+                    del self.stores[buffer]
+
+
+def exact(operation: Operation) -> bool:
+    """Whether an atomic operation's result is the same in every order."""
+    return operation.associative or operation.verb in ("max", "min", "maxbysign", "minbysign")

@@ -1,0 +1,36 @@
+"""What kernel parameters hold in a launch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitwise_core.assembly.module import Parameter
+from bitwise_core.execution.launch import POINTER_SHIFT, Argument, ManifestError, scalar_bits
+from bitwise_core.execution.machine import Machine, literal
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.symbolic_vector import Value
+
+POINTER_BYTES = 8
+
+
+def value_of(machine: Machine, argument: Argument, parameter: Parameter) -> Value:
+    """The value of a parameter that is given a buffer (its address, 64 bits) or a scalar.
+
+    Raises ManifestError where the argument does not fit the parameter, or is a tensor map.
+    """
+    if argument.kind == "tensor_map":
+        raise ManifestError(f"the parameter {parameter.name} takes no tensor map")
+    if argument.kind == "buffer":
+        if parameter.size != POINTER_BYTES:
+            raise ManifestError(
+                f"the parameter {parameter.name} is {parameter.size} bytes wide, but the launch gives it a buffer"
+            )
+        base = 0 if argument.buffer is None else machine.buffers[argument.buffer] << POINTER_SHIFT
+        return literal(base + argument.offset if argument.buffer is not None else 0, 64)
+    number, width = scalar_bits(argument)
+    if width != parameter.size:
+        raise ManifestError(
+            f"the parameter {parameter.name} is {parameter.size} bytes wide, "
+            f"but the launch gives it a scalar of {width} ({argument.kind})"
+        )
+    return np.full((1, 1), number, dtype=L.UNSIGNED[8 * width])

@@ -1,0 +1,96 @@
+"""Local memory: each thread's own arrays; and the module's arrays of known numbers.
+
+A store goes to one offset that all threads share; a load at an offset that depends on data is a term over
+all that lies there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
+from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.execution.values.term_hash import poison, term
+from bitwise_core.numerics import operation
+
+LOCAL_BASE = 1 << 33
+CONSTANT_BASE = 1 << 34
+"""Where local arrays and the module's arrays of known numbers lie: below every buffer, above shared memory."""
+
+
+def _uniform(machine: Machine, address: Array) -> int | None:
+    if address.size > 1 and machine.mask is not None:
+        shape = np.broadcast_shapes(address.shape, machine.mask.shape)
+        address = np.broadcast_to(address, shape)[np.broadcast_to(machine.mask, shape)]
+    return int(address.flat[0]) if address.size and (address == address.flat[0]).all() else None
+
+
+def _collides(contents: dict[int, Value], where: int, bits: int) -> bool:
+    for start, old in contents.items():
+        size = L.width(old)
+        if where < start + size // 8 and start < where + bits // 8 and (start != where or size != bits):
+            return True
+    return False
+
+
+def store(machine: Machine, address: Array, values: list[Value], bits: int, line: int) -> None:
+    """Stores values side by side at an offset that all active threads share.  Raises Unsupported."""
+    place = _uniform(machine, address)
+    if place is None:
+        raise Unsupported("local memory is written at offsets that differ between threads", line)
+    contents = machine.local
+    for index, value in enumerate(values):
+        where = place + index * bits // 8
+        if _collides(contents, where, bits):
+            raise Unsupported("local memory is written in overlapping widths", line)
+        old = contents.get(where)
+        contents[where] = (
+            value if machine.mask is None else blend_values(machine.mask, value, poison(bits) if old is None else old)
+        )
+
+
+def load(machine: Machine, address: Value, offset: int, bits: int, line: int) -> Value:
+    """The value at a thread's own address.  Raises Unsupported."""
+    contents = machine.local
+    known = machine.known(address)
+    place = None if known is None else _uniform(machine, known)
+    if place is not None:
+        found = contents.get(place + offset)
+        if found is None:
+            return poison(bits)
+        if L.width(found) != bits:
+            raise Unsupported("local memory is read in another width than it was written", line)
+        return found
+    if any(L.width(value) != bits for value in contents.values()):
+        raise Unsupported("local memory is read at a computed address in another width than it was written", line)
+    shift = np.full((1, 1), offset, dtype=np.uint64)
+    where = address if not offset else machine.domain.integer(operation("add.b64"), [address, shift])
+    cells = [contents[start] for start in sorted(contents)]
+    layout = " ".join(str(start) for start in sorted(contents))
+    return term(
+        bits,
+        f"local gather {layout}",
+        [as_symbolic_vector(each) for each in (where, *cells)],
+        exact=True,
+        recorder=machine.domain.recorder,
+    )
+
+
+def load_constant(machine: Machine, address: Array, bits: int) -> Array | None:
+    """The number at an address inside the module's arrays, or None where the address lies elsewhere."""
+    table: Array | None = machine.extra.get("constants")
+    if table is None or not isinstance(address, np.ndarray):
+        return None
+    shape = np.broadcast_shapes(address.shape, (1, 1) if machine.mask is None else machine.mask.shape)
+    where = np.broadcast_to(address, shape).astype(np.int64) - CONSTANT_BASE
+    if machine.mask is not None:
+        where = np.where(machine.mask, where, 0)
+    if where.size == 0 or int(where.min()) < 0 or int(where.max()) + bits // 8 > table.size:
+        return None
+    number = np.zeros(shape, dtype=np.uint64)
+    for byte in range(bits // 8):
+        number |= table[where + byte].astype(np.uint64) << np.uint64(8 * byte)
+    return number.astype(L.UNSIGNED[bits])

@@ -1,0 +1,265 @@
+"""What a launch leaves in global memory: the last store at every address, and the results of atomic operations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitwise_core.execution.domains.domain import Domain, Unsupported
+from bitwise_core.execution.memory.global_memory import Access, GlobalMemory, Stored, exact, pairs
+from bitwise_core.execution.values import hashing
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, extract
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
+from bitwise_core.execution.values.term_hash import full_hash
+from bitwise_core.numerics import Operation, operation
+
+_LOADS = 1 << 14
+"""So many loaded elements are compared with stores at once."""
+
+COMPUTED = 0
+"""The place in the outputs of what went to computed addresses, whatever the buffer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a launch leaves in one buffer: sorted addresses, widths in bytes, full hashes, properties, lines, threads.
+
+    A thread is numbered as in `Access`; of an element made by atomic operations it says nothing.
+    """
+
+    address: Array
+    size: Array
+    words: hashing.Words
+    flags: Array
+    line: Array
+    thread: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """Stored elements by address, those of one address in the order of the program; `order` numbers them in it."""
+
+    address: Array
+    thread: Array
+    size: Array
+    words: hashing.Words
+    flags: Array
+    line: Array
+    epoch: Array
+    order: Array
+
+    @staticmethod
+    def of(events: list[Access]) -> _Rows:
+        """The elements of these stores."""
+        address, thread, size, words, flags, line, epoch = _columns(events)
+        order = np.argsort(address, kind="stable")
+        return _Rows(
+            address[order], thread[order], size[order], words[:, order], flags[order], line[order], epoch[order], order
+        )
+
+    def overlap(self) -> bool:
+        """Whether two elements share some bytes but not all."""
+        same = self.address[1:] == self.address[:-1]
+        apart = (self.address[:-1] + self.size[:-1] > self.address[1:])[~same].any()
+        return bool(apart or (self.size[1:] != self.size[:-1])[same].any())
+
+
+def _chosen(events: list[Access], numbers: Array) -> list[Access]:
+    """These elements of the stores, which are counted through all of them."""
+    kept = np.zeros(sum(event.address.size for event in events), dtype=bool)
+    kept[numbers] = True
+    found, start = [], 0
+    for event in events:
+        assert event.value is not None
+        count, flags = event.address.size, event.value.flags
+        chosen = kept[start : start + count]
+        start += count
+        words = np.broadcast_to(event.value.words, (2, 1, count))[:, :, chosen]
+        properties = flags if isinstance(flags, int) else np.broadcast_to(flags, (1, count))[:, chosen]
+        value = SymbolicVector(event.bits, words, properties)
+        if chosen.any():
+            found.append(
+                Access(event.address[chosen], event.thread[chosen], event.epoch, value, event.bits, event.line)
+            )
+    return found
+
+
+def _columns(events: list[Access]) -> tuple[Array, Array, Array, hashing.Words, Array, Array, Array]:
+    address = np.concatenate([e.address for e in events])
+    thread = np.concatenate([e.thread for e in events])
+    size = np.concatenate([np.full(e.address.size, e.bits // 8, dtype=np.uint64) for e in events])
+    line = np.concatenate([np.full(e.address.size, e.line, dtype=np.int64) for e in events])
+    epoch = np.concatenate([np.full(e.address.size, e.epoch, dtype=np.int64) for e in events])
+    words, metas = [], []
+    for event in events:
+        assert event.value is not None
+        hashed, flags = stored_hash(event.value)
+        words.append(np.broadcast_to(hashed, (2, 1, event.address.size))[:, 0])
+        metas.append(np.broadcast_to(np.uint32(flags) if isinstance(flags, int) else flags[0], event.address.shape))
+    return address, thread, size, np.concatenate(words, axis=1), np.concatenate(metas), line, epoch
+
+
+def stored_hash(value: SymbolicVector) -> tuple[hashing.Words, L.Flags]:
+    """The hash by which a stored element is compared."""
+    return full_hash(value), value.flags
+
+
+def _narrow(events: list[Access], *, halves: bool = True) -> list[Access]:
+    """Elements cut to the least width stored, known numbers and leaves to `halves`: packing does not show."""
+    least = min(event.bits for event in events)
+    copies = min(least, 16) if halves else least
+    result: list[Access] = []
+    for event in events:
+        assert event.value is not None
+        flags = event.value.flags
+        form = flags & L.FORM if isinstance(flags, int) else flags & np.uint32(L.FORM)
+        exact = (form == L.LOAD) | (form == L.CONST)
+        if event.bits <= copies:
+            result.append(event)
+            continue
+        chosen = np.broadcast_to(exact if isinstance(exact, np.ndarray) else np.bool_(exact), (1, event.address.size))[
+            0
+        ]
+        for keep, narrow in ((~chosen, False), (chosen, True)):
+            if not keep.any():
+                continue
+            lanes = SymbolicVector(event.bits, np.broadcast_to(event.value.words, (2, 1, keep.size))[:, :, keep],
+                          flags if isinstance(flags, int) else flags[:, keep])  # fmt: skip
+            base = Access(event.address[keep], event.thread[keep], event.epoch, lanes, event.bits, event.line)
+            width = copies if narrow else least
+            for low in range(0, event.bits, width):
+                piece = as_symbolic_vector(extract(lanes, low, width))
+                place = base.address + np.uint64(low // 8)
+                result.append(Access(place, base.thread, base.epoch, piece, width, base.line))
+    return result
+
+
+def final_events(memory: GlobalMemory, buffer: int) -> list[Access]:
+    """The stores into a buffer in their order, or what atomic operations leave there.  Raises Unsupported."""
+    events = list(memory.stores.get(buffer, ()))
+    atomics = memory.atomics.get(buffer, [])
+    if atomics and events:
+        raise Unsupported("a buffer receives both plain stores and atomic operations", atomics[0][1].line)
+    return [_accumulated(memory.domain, atomics)] if atomics else events
+
+
+def outputs(memory: GlobalMemory) -> dict[int, Output]:
+    """The final content of every buffer that the launch wrote.  Raises Unsupported on a race."""
+    result: dict[int, Output] = {}
+    memory.check_gathers()
+    for buffer in sorted(memory.stores.keys() | memory.atomics.keys()):
+        events = final_events(memory, buffer)
+        stored = _Rows.of(_narrow(events))
+        if stored.overlap():
+            # A copied element that is overwritten by a computed one lies beside it in halves.
+            events = _narrow(events, halves=False)
+            whole = _Rows.of(events)
+            if whole.overlap():
+                raise Unsupported("stores of different widths overlap", int(whole.line[0]))
+            last = _checked(memory, buffer, whole)
+            stored = _Rows.of(_narrow(_chosen(events, whole.order[last])))
+        last = _checked(memory, buffer, stored)
+        result[buffer] = Output(stored.address[last], stored.size[last], stored.words[:, last], stored.flags[last],
+                                stored.line[last], stored.thread[last])  # fmt: skip
+    if memory.scattered:
+        first = memory.scattered[0]
+        if any(memory.stores.values()) or any(
+            other != first.name for each in memory.atomics.values() for other, _ in each
+        ):
+            raise Unsupported("atomic operations at computed addresses beside stores that they may meet", first.line)
+        total = np.sum([each.words for each in memory.scattered], axis=0, dtype=np.uint64)
+        words = hashing.mix(total.reshape(2, 1, 1) + hashing.constant("contributions " + first.name))
+        one = np.zeros(1, dtype=np.uint64)
+        line = np.array([first.line])
+        result[COMPUTED] = Output(
+            one, one, words[:, 0], np.full(1, L.TERM, dtype=np.uint32), line, np.zeros(1, dtype=np.int64)
+        )
+    return result
+
+
+def _checked(memory: GlobalMemory, buffer: int, rows: _Rows) -> Array:
+    """Which rows are the last of their address.  Raises Unsupported where the order of threads decides, or a load."""
+    last = np.append(rows.address[1:] != rows.address[:-1], True)
+    stored = Stored(rows.address, rows.thread, rows.epoch, rows.words)
+    clash = stored.after(np.arange(rows.address.size), _final(last))
+    if clash.any():
+        raise Unsupported("two threads store different values at one address (a race)", int(rows.line[clash][0]))
+    _check_loads(memory, buffer, rows.address, rows.thread, rows.size, rows.epoch)
+    return last
+
+
+def _final(last: Array) -> Array:
+    """The row of the last store at each row's address, from the rows that are the last of theirs."""
+    rows = np.flatnonzero(last)
+    found: Array = rows[np.cumsum(last) - last]
+    return found
+
+
+def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Array, size: Array, epoch: Array) -> None:
+    """No load may meet a store of another block, or another thread's that no barrier orders.  Raises Unsupported."""
+    atomic = bool(memory.atomics.get(buffer))
+    for load in memory.loads.get(buffer, ()):
+        # Elements do not overlap in part, so that their ends are sorted as their beginnings are.
+        low = np.searchsorted(address + size, load.address, side="right")
+        high = np.searchsorted(address, load.address + np.uint64(load.bits // 8), side="left")
+        if atomic and (high > low).any():
+            raise Unsupported("global memory is read that the launch updates by atomic operations", load.line)
+        for start in range(0, load.address.size, _LOADS):
+            place, row = pairs(low[start : start + _LOADS], high[start : start + _LOADS])
+            place += start
+            other = thread[row] != load.thread[place]
+            if (other & (thread[row] >> 20 != load.thread[place] >> 20)).any():
+                raise Unsupported("a block reads global memory that another block of the launch writes", load.line)
+            if (other & (epoch[row] == load.epoch)).any():
+                raise Unsupported(
+                    "a thread reads global memory that another writes with no barrier between (a race)", load.line
+                )
+
+
+def _accumulated(domain: Domain, atomics: list[tuple[str, Access]]) -> Access:
+    """What atomic operations leave: exact where order cannot matter, else undetermined."""
+    names = {name for name, _ in atomics}
+    if len(names) != 1:
+        raise Unsupported("different atomic operations meet in one buffer", atomics[0][1].line)
+    name = names.pop()
+    events = [event for _, event in atomics]
+    bits = events[0].bits
+    if any(event.bits != bits for event in events):
+        raise Unsupported("atomic operations of different widths meet in one buffer", events[0].line)
+    address = np.concatenate([e.address for e in events])
+    lanes = []
+    for event in events:
+        assert event.value is not None
+        flags = event.value.flags
+        words = np.broadcast_to(event.value.words, (2, 1, event.address.size))
+        lanes.append(
+            (words, np.broadcast_to(np.uint32(flags) if isinstance(flags, int) else flags, (1, event.address.size)))
+        )
+    words = np.concatenate([w for w, _ in lanes], axis=2)
+    flags = np.concatenate([m for _, m in lanes], axis=1)
+    order = np.argsort(address, kind="stable")
+    address, words, flags = address[order], words[:, :, order], flags[:, order]
+    unique, start, count = np.unique(address, return_index=True, return_counts=True)
+    total: Value = domain.load(unique[None], bits)
+    for turn in range(int(count.max())):
+        present = count > turn
+        index = np.minimum(start + turn, address.size - 1)
+        value = SymbolicVector(bits, words[:, :, index], flags[:, index])
+        total = blend_values(present[None], _combine(domain, operation(name), total, value), total)
+        if turn == 0 and not exact(operation(name)) and (count > 1).any():
+            many = SymbolicVector(
+                bits,
+                np.broadcast_to(hashing.constant("undetermined sum"), (2, 1, unique.size)),
+                L.TERM | L.NONDETERMINISTIC,
+            )
+            total = blend_values((count > 1)[None], many, total)
+            break
+    return Access(unique, np.zeros(unique.size, dtype=np.int64), 0, as_symbolic_vector(total), bits, events[0].line)
+
+
+def _combine(domain: Domain, operation: Operation, left: Value, right: Value) -> Value:
+    """One atomic operation's result."""
+    act = domain.floating if operation.is_float else domain.integer
+    return act(operation, [left, right])

@@ -1,0 +1,284 @@
+"""Which accesses to shared memory are ordered by barriers: vector clocks over warps.
+
+Every warp (and each asynchronous agent beside them) has a clock.  A barrier joins the clocks of the warps it
+stops; an access that no barrier orders against an earlier one of another thread, where either writes, is a race,
+and a kernel with a race has no defined result.  SymbolicVector of one warp are ordered by a warp barrier only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from copy import deepcopy
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.values.symbolic_vector import Array
+
+PENDING = np.int32(2**31 - 1)
+"""The time of an asynchronous access that nobody has waited for yet."""
+
+
+class RaceDetector:
+    """Clocks and last accesses for blocks that run the same barriers (`blocks` 1) or each their own."""
+
+    def __init__(self, cells: int, threads: int, warp: int, agents: int = 4) -> None:
+        self.threads, self.warp = threads, warp
+        self.warps = -(-threads // warp)
+        total = self.warps + agents
+        self.clock = np.zeros((total, total), dtype=np.int32)
+        np.fill_diagonal(self.clock, 1)
+        self.lockstep = np.zeros(total, dtype=np.int32)
+        self.writer: Array = np.full(cells, -1, dtype=np.int32)
+        self.written: Array = np.zeros(cells, dtype=np.int32)
+        self.written_step: Array = np.zeros(cells, dtype=np.int32)
+        self.reader: Array = np.full(cells, -1, dtype=np.int32)
+        self.read: Array = np.zeros(cells, dtype=np.int32)
+        self.read_step: Array = np.zeros(cells, dtype=np.int32)
+        self.reads_by_warp: Array = np.zeros((self.warps, cells), dtype=np.int32)
+        self.generic: Array = np.zeros(cells, dtype=bool)
+        self.arrived_at: dict[int, Array] = {}
+        self.phases: dict[int, Array] = {}
+
+    def _resize(self, cells: int) -> None:
+        more = cells - self.writer.size
+        self.reads_by_warp = np.pad(self.reads_by_warp, ((0, 0), (0, more)))
+        self.generic = np.pad(self.generic, (0, more))
+        self.writer, self.reader = (np.pad(each, (0, more), constant_values=-1) for each in (self.writer, self.reader))
+        self.written, self.written_step, self.read, self.read_step = (
+            np.pad(each, (0, more)) for each in (self.written, self.written_step, self.read, self.read_step)
+        )
+
+    def barrier(self, warps: Array) -> None:
+        """All threads of these warps meet."""
+        joined = self.clock[warps].max(axis=0)
+        self.clock[warps] = joined
+        self.clock[warps, warps] += 1
+        self.lockstep[warps] += 1
+
+    def warp_barrier(self, warps: Array) -> None:
+        """The lanes of each of these warps meet."""
+        self.lockstep[warps] += 1
+
+    def arrive(self, barrier: int, warps: Array) -> None:
+        """These warps publish what they have done to whoever waits for the current phase of a memory barrier."""
+        published = self.clock[warps].max(axis=0)
+        before = self.arrived_at.get(barrier)
+        self.arrived_at[barrier] = published if before is None else np.maximum(before, published)
+        self.clock[warps, warps] += 1
+
+    def begin(self, barrier: int) -> None:
+        """A memory barrier is initialised: nothing has been published there."""
+        self.arrived_at.pop(barrier, None)
+        self.phases.pop(barrier, None)
+
+    def complete(self, barrier: int) -> None:
+        """The memory barrier's phase is over: what has been published there may be seen."""
+        if barrier in self.arrived_at:
+            self._publish(barrier, self.arrived_at[barrier])
+
+    def _publish(self, barrier: int, clock: Array) -> None:
+        before = self.phases.get(barrier)
+        self.phases[barrier] = clock if before is None else np.maximum(before, clock)
+
+    def acquire(self, barrier: int, warps: Array) -> None:
+        """These warps have waited for a phase of a memory barrier that is over."""
+        if barrier in self.phases:
+            self.clock[warps] = np.maximum(self.clock[warps], self.phases[barrier])
+        self.lockstep[warps] += 1
+
+    def _ordered(self, actor: Array, other: Array, time: Array, step: Array) -> Array:
+        warp, other_warp = actor // self.warp, other // self.warp
+        seen = self.clock[warp, other_warp] >= time
+        same_warp = warp == other_warp
+        in_step = np.where(same_warp, (self.lockstep[warp] > step) & (time != PENDING), seen)
+        ordered: Array = (other < 0) | ((actor == other) & (time != PENDING)) | in_step
+        return ordered
+
+    def reads(self, cells: Array, actor: Array, what: str = "reads") -> None:
+        """`actor` threads read these cells (flat arrays of one length).  Raises Unsupported on a race."""
+        if cells.size and int(cells.max()) >= self.writer.size:
+            self._resize(int(cells.max()) + 64)
+        if not self._ordered(actor, self.writer[cells], self.written[cells], self.written_step[cells]).all():
+            raise Unsupported(f"a thread {what} shared memory that another wrote with no barrier between (a race)")
+        warp = actor // self.warp
+        self.reader[cells] = actor
+        self.read[cells] = self.clock[warp, warp]
+        self.read_step[cells] = self.lockstep[warp]
+        self.reads_by_warp[warp, cells] = self.clock[warp, warp]
+
+    def _read_before(self, cells: Array, actor: Array) -> Array:
+        """Whether the reads of all other warps are ordered before what `actor` does now."""
+        warp = actor // self.warp
+        times = self.reads_by_warp[:, cells]
+        seen = times <= self.clock[warp, : self.warps].T
+        own = np.arange(self.warps)[:, None] == warp[None]
+        before: Array = np.all(seen | (own & (times != PENDING)), axis=0)
+        return before
+
+    def writes(self, cells: Array, actor: Array, *, pending: bool = False) -> None:
+        """`actor` threads write these cells; `pending` marks a write that finishes at a later wait."""
+        if cells.size and int(cells.max()) >= self.writer.size:
+            self._resize(int(cells.max()) + 64)
+        ordered = self._ordered(actor, self.reader[cells], self.read[cells], self.read_step[cells])
+        if not (ordered & self._read_before(cells, actor)).all():
+            raise Unsupported("a thread overwrites shared memory that another reads with no barrier between (a race)")
+        if not self._ordered(actor, self.writer[cells], self.written[cells], self.written_step[cells]).all():
+            raise Unsupported("two threads write the same shared memory with no barrier between (a race)")
+        self._record_write(cells, actor, pending)
+        self.generic[cells] = not pending
+
+    def fence(self, threads: Array) -> None:
+        """What these threads (a boolean array) have written is visible to asynchronous agents from now on."""
+        mine = (self.writer >= 0) & (self.writer < threads.size)
+        mine[mine] = threads[self.writer[mine]]
+        self.generic[mine] = False
+
+    def finished(self, cells: Array, actor: Array) -> None:
+        """A pending write of `actor` threads is complete and visible to them."""
+        self._record_write(cells, actor, False)
+
+    def arrived(self, cells: Array, barrier: int) -> None:
+        """A copy engine's write is complete, and visible to whoever waits for the memory barrier's phase."""
+        engine = self.warps
+        self.clock[engine, engine] += 1
+        self.read[cells] = 0
+        self.writer[cells] = engine * self.warp
+        self.written[cells] = self.clock[engine, engine]
+        self.generic[cells] = False
+        self._publish(barrier, self.clock[engine])
+
+    def _record_write(self, cells: Array, actor: Array, pending: bool) -> None:
+        warp = actor // self.warp
+        self.writer[cells] = actor
+        self.written[cells] = PENDING if pending else self.clock[warp, warp]
+        self.written_step[cells] = self.lockstep[warp]
+
+    def pending_reads(self, cells: Array, actor: int) -> None:
+        """An asynchronous agent started by thread `actor` reads these cells until `finished_reads`."""
+        if cells.size and int(cells.max()) >= self.writer.size:
+            self._resize(int(cells.max()) + 64)
+        who = np.full(cells.shape, actor, dtype=np.int64)
+        if not self._ordered(who, self.writer[cells], self.written[cells], self.written_step[cells]).all():
+            raise Unsupported(
+                "a matrix instruction reads shared memory that another thread wrote with no barrier between (a race)"
+            )
+        if self.generic[cells].any():
+            raise Unsupported(
+                "an asynchronous instruction reads shared memory that threads wrote with no proxy fence after it"
+            )
+        self.reader[cells] = actor
+        self.read[cells] = PENDING
+        self.reads_by_warp[actor // self.warp, cells] = PENDING
+
+    def finished_reads(self, cells: Array, actor: int) -> None:
+        """The agent's reads are done, as far as the warp of `actor` knows."""
+        if cells.size and int(cells.max()) >= self.writer.size:
+            self._resize(int(cells.max()) + 64)
+        warp = actor // self.warp
+        still = (self.reader[cells] == actor) & (self.read[cells] == PENDING)
+        self.read[cells] = np.where(still, self.clock[warp, warp], self.read[cells])
+        self.read_step[cells] = np.where(still, self.lockstep[warp], self.read_step[cells])
+        mine = self.reads_by_warp[warp, cells]
+        self.reads_by_warp[warp, cells] = np.where(mine == PENDING, self.clock[warp, warp], mine)
+
+
+SPLITS = 2
+"""So often blocks that part at one instruction go on being watched on both sides: a loop that ends after other trip
+counts in other blocks is followed to its first and second end and in the blocks that go on."""
+
+HISTORIES = 12
+"""So many histories of a batch are watched at most."""
+
+
+@dataclass(slots=True)
+class History:
+    """Blocks (a boolean array) that have made the same accesses and met the same barriers so far."""
+
+    blocks: Array
+    detector: RaceDetector
+
+
+class RaceDetectors:
+    """The race detectors of a batch: one for each history of its blocks.
+
+    While all blocks do the same, one detector speaks for all of them.  Where some part, at an instruction that others
+    do not run or at an address that they do not use, each side gets a detector of its own; where one instruction parts
+    blocks again and again, or there are too many histories, the smaller side is not watched further.
+    """
+
+    def __init__(self, cells: int, threads: int, warp: int, blocks: int) -> None:
+        self.blocks = blocks
+        self.warps = -(-threads // warp)
+        self.place = 0
+        """The instruction that runs: blocks are counted as parting there."""
+        self._histories = [History(np.ones(blocks, dtype=bool), RaceDetector(cells, threads, warp))]
+        self._splits: Counter[int] = Counter()
+
+    def acting(self, mask: Array | None) -> list[RaceDetector]:
+        """The detectors of the blocks that have an active lane."""
+        if mask is None or mask.shape[0] == 1:
+            return self.all()
+        return self.of_blocks(np.any(mask, axis=1))
+
+    def of_blocks(self, rows: Array) -> list[RaceDetector]:
+        """The detectors of the blocks in a boolean array of shape (blocks,)."""
+        if rows.all():
+            return self.all()
+        return [each.detector for each in self._parted(rows)]
+
+    def at(self, cells: Array, mask: Array) -> list[tuple[RaceDetector, Array]]:
+        """The detectors of the blocks with an active lane, each with the cells its blocks touch; -1 stands for none.
+
+        `cells` and `mask` have the shape (blocks, threads).
+        """
+        found = []
+        where = np.where(mask, cells, -1)
+        waiting = self._parted(np.any(mask, axis=1))
+        while waiting:
+            history = waiting.pop()
+            rows = where[history.blocks]
+            together = rows.max(axis=0)
+            if not ((rows == together) | (rows < 0)).all():
+                alike = history.blocks & (where == rows[0]).all(axis=1)
+                part = self._apart(history, alike)
+                waiting.append(history)
+                if part is not None:
+                    found.append((part.detector, rows[0]))
+                continue
+            found.append((history.detector, together))
+        return found
+
+    def all(self) -> list[RaceDetector]:
+        """Every detector."""
+        return [each.detector for each in self._histories]
+
+    def _parted(self, rows: Array) -> list[History]:
+        """The histories of these blocks, none of which has any other block."""
+        found = []
+        for history in list(self._histories):
+            inside = history.blocks & rows
+            if not inside.any():
+                continue
+            if np.array_equal(inside, history.blocks):
+                found.append(history)
+                continue
+            part = self._apart(history, inside)
+            if part is not None:
+                found.append(part)
+            elif rows[int(np.argmax(history.blocks))]:
+                found.append(history)
+        return found
+
+    def _apart(self, history: History, blocks: Array) -> History | None:
+        """Some blocks of a history as one of their own, or None: the history is that of the larger side then."""
+        self._splits[self.place] += 1
+        rest = history.blocks & ~blocks
+        if self._splits[self.place] > SPLITS or len(self._histories) >= HISTORIES:
+            history.blocks = blocks if blocks.sum() > rest.sum() else rest
+            return None
+        history.blocks = rest
+        part = History(blocks, deepcopy(history.detector))
+        self._histories.append(part)
+        return part

@@ -1,0 +1,278 @@
+"""Byte-addressed shared memory of a batch of blocks, in cells of one granule.
+
+A known number or a leaf is cut into cells exactly; a term wider than a cell lies in several, each marked
+with its part, and is one term again when all of them are read together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.term_recorder import Recorder
+from bitwise_core.execution.values import hashing
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, concat, extract_vector
+from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
+from bitwise_core.execution.values.term_hash import term
+
+SHARED_LIMIT = 1 << 20
+"""No shared memory has so many bytes."""
+PART_SHIFT, COUNT_SHIFT = 24, 28
+PART_CODE = 0x7F000000
+_MARKED = ~PART_CODE & 0xFFFFFFFF
+
+
+class FinerGranule(Exception):
+    """Memory is accessed in smaller units than its cells: the run starts again with cells of `granule` bytes."""
+
+    def __init__(self, granule: int) -> None:
+        super().__init__(granule)
+        self.granule = granule
+
+
+def _split_lanes(value: SymbolicVector, count: int, granule: int) -> list[tuple[hashing.Words, L.Flags]]:
+    if count == 1:
+        return [(value.words, value.flags)]
+    flags = value.flags
+    log = count.bit_length() - 1
+    result: list[tuple[hashing.Words, L.Flags]] = []
+    form = flags & L.FORM if isinstance(flags, int) else flags & np.uint32(L.FORM)
+    for part in range(count):
+        code = part << PART_SHIFT | log << COUNT_SHIFT
+        if isinstance(form, int):
+            if form in (L.LOAD, L.CONST):
+                piece = extract_vector(value, part * granule * 8, granule * 8)
+                result.append((piece.words, piece.flags))
+            else:
+                result.append((value.words, flags | code))
+            continue
+        words, marked = value.words, flags | np.uint32(code)
+        leaf, known = form == L.LOAD, form == L.CONST
+        if leaf.any():
+            words = np.where(leaf, words + np.uint64(part * granule), words)
+        if known.any():
+            words = np.where(known, (value.words >> np.uint64(8 * part * granule)) & np.uint64(256**granule - 1), words)
+        result.append((words, np.where(leaf | known, flags & np.uint32(L.FORM | L.STICKY), marked)))
+    return result
+
+
+def split(value: Value, granule: int) -> list[tuple[hashing.Words, L.Flags]]:
+    """The value as cells of `granule` bytes, least significant first.  Raises FinerGranule."""
+    bits = granule * 8
+    if isinstance(value, PackedVector):
+        if any(L.width(part) % bits for part in value.parts):
+            widths = [L.width(part) // 8 for part in value.parts]
+            raise FinerGranule(min(widths))
+        cells = [cell for part in value.parts for cell in split(part, granule)]
+        return cells if value.whole is None else _with_whole(value, value.whole, cells, granule)
+    if L.width(value) % bits:
+        raise FinerGranule(max(1, L.width(value) // 8))
+    return _split_lanes(as_symbolic_vector(value), L.width(value) // bits, granule)
+
+
+def _with_whole(
+    value: PackedVector, whole: Array, cells: Sequence[tuple[hashing.Words, L.Flags]], granule: int
+) -> list[tuple[hashing.Words, L.Flags]]:
+    """The cells of pieces, those of the one term in lanes that are whole."""
+    terms = _split_lanes(as_symbolic_vector(value), len(cells), granule)
+    return [
+        (np.where(whole, of_term[0], of_part[0]), L.select_flags(whole, of_term[1], of_part[1]))
+        for of_term, of_part in zip(terms, cells, strict=True)
+    ]
+
+
+def join(cells: Sequence[tuple[hashing.Words, Array]], granule: int, recorder: Recorder | None = None) -> Value:
+    """Cells read side by side as one value of the same width as all of them."""
+    if len(cells) == 1:
+        return _lone(*cells[0], granule * 8, recorder)
+    alike = join_alike(cells, granule, recorder)
+    return join_by_lane(cells, granule, recorder) if alike is None else alike
+
+
+def join_by_lane(cells: Sequence[tuple[hashing.Words, Array]], granule: int, recorder: Recorder | None = None) -> Value:
+    """See `join`, of several cells, whatever their lanes hold."""
+    count = len(cells)
+    bits = count * granule * 8
+    first_words, first_meta = cells[0]
+    log = count.bit_length() - 1
+    known = np.ones(first_meta.shape, dtype=bool)
+    leaf, whole = known.copy(), known.copy()
+    sticky: Array | np.uint32 = np.uint32(0)
+    number = np.zeros_like(first_words[0])
+    for part, (words, flags) in enumerate(cells):
+        form = flags & np.uint32(L.FORM)
+        plain = (flags & np.uint32(PART_CODE)) == 0
+        known &= (form == L.CONST) & plain
+        leaf &= (form == L.LOAD) & plain & (words[0] == first_words[0] + np.uint64(part * granule))
+        code = np.uint32(part << PART_SHIFT | log << COUNT_SHIFT)
+        whole &= (flags == ((first_meta & np.uint32(_MARKED)) | code)) & (words == first_words).all(axis=0)
+        sticky = sticky | (flags & np.uint32(L.STICKY))
+        if bits <= 64:
+            number |= words[0] << np.uint64(8 * part * granule)
+    poisoned = (sticky & np.uint32(L.POISON)) != 0
+    if bits <= 64 and (known | leaf | whole | poisoned).all():
+        words, flags = first_words, (first_meta & np.uint32(_MARKED)) | sticky
+        if not whole.all():  # what is quiet as a half need not be so as a part of something wider
+            flags = np.where(whole, flags, flags & np.uint32(~L.QUIET & 0xFFFFFFFF))
+        if known.any():
+            words = np.where(known, number, words)
+            flags = np.where(known, np.uint32(0) | L.constant_flags(number, bits) | sticky, flags)
+        return L.as_array_if_constant(SymbolicVector(bits, words, L.uniform_flags(flags)))
+    half = count // 2
+    parts = concat([join(cells[:half], granule, recorder), join(cells[half:], granule, recorder)])
+    if not whole.any():
+        return parts
+    term_of = SymbolicVector(bits, first_words, L.uniform_flags((first_meta & np.uint32(_MARKED)) | sticky))
+    return L.blend(whole, term_of, as_symbolic_vector(parts))
+
+
+def join_alike(
+    cells: Sequence[tuple[hashing.Words, Array]], granule: int, recorder: Recorder | None = None
+) -> Value | None:
+    """What `join_by_lane` gives, where the lanes of each cell share their properties and are of one kind; else None."""
+    count = len(cells)
+    bits, log = count * granule * 8, count.bit_length() - 1
+    metas = []
+    for _, flags in cells:
+        first = flags.flat[0]
+        if (flags != first).any():
+            return None
+        metas.append(int(first))
+    sticky = 0
+    for each in metas:
+        sticky |= each & L.STICKY
+    first_words = cells[0][0]
+    kept = (metas[0] & _MARKED) | sticky
+    if metas == [(metas[0] & _MARKED) | part << PART_SHIFT | log << COUNT_SHIFT for part in range(count)]:
+        if bits <= 64 and all((words == first_words).all() for words, _ in cells[1:]):
+            return L.as_array_if_constant(SymbolicVector(bits, first_words, kept))
+        return None
+    forms = {each & (L.FORM | PART_CODE) for each in metas}
+    if bits in L.UNSIGNED and forms == {L.CONST} and not sticky:
+        number = first_words[0].copy()
+        for part, (words, _) in enumerate(cells[1:], 1):
+            number |= words[0] << np.uint64(8 * part * granule)
+        return np.asarray(number.astype(L.UNSIGNED[bits]))
+    if bits <= 64 and forms == {L.LOAD}:
+        expected = ((words[0], first_words[0] + np.uint64(part * granule)) for part, (words, _) in enumerate(cells))
+        if all((found == wanted).all() for found, wanted in expected):
+            return L.as_array_if_constant(SymbolicVector(bits, first_words, kept & ~L.QUIET))
+    if bits > 64 or not (sticky & L.POISON or forms & {L.LOAD, L.CONST}):
+        half = count // 2
+        return concat([join(cells[:half], granule, recorder), join(cells[half:], granule, recorder)])
+    return None
+
+
+def _lone(words: hashing.Words, flags: Array, bits: int, recorder: Recorder | None) -> Value:
+    code = flags & np.uint32(PART_CODE)
+    value = SymbolicVector(bits, words, L.uniform_flags(flags & np.uint32(_MARKED)))
+    value.recorder = recorder
+    if not code.any():
+        known = L.constant_mask(value)
+        if known is True:
+            return L.as_array_if_constant(value)
+        if known is not False and known.any():
+            value.flags = L.uniform_flags(np.where(known, np.uint32(0) | L.constant_flags(words[0], bits), flags))
+        return value
+    result = value
+    for each in np.unique(code):
+        if each == 0:
+            continue
+        part, log = (int(each) >> PART_SHIFT) & 15, int(each) >> COUNT_SHIFT
+        whole = SymbolicVector(bits << log, words, value.flags)
+        sliced = term(bits, f"slice {part * bits} {bits} of {bits << log}", [whole], exact=True, recorder=recorder)
+        result = as_symbolic_vector(blend_values(code == each, sliced, result))
+    return result
+
+
+class SharedMemory:
+    """`size` bytes for each of `blocks` blocks, in cells of `granule` bytes; all undefined at first.
+
+    `recorder` is that of a replay.
+    """
+
+    def __init__(self, size: int, blocks: int, granule: int, recorder: Recorder | None = None) -> None:
+        self.granule, self.blocks, self.version, self.recorder = granule, blocks, 0, recorder
+        self.words: hashing.Words = np.empty((2, blocks, 0), dtype=np.uint64)
+        self.flags: Array = np.empty((blocks, 0), dtype=np.uint32)
+        self._reserve(max(size, 16))
+
+    def _reserve(self, size: int) -> None:
+        count = -(-size // self.granule)
+        poison = hashing.constant("poison shared memory")
+        words = np.empty((2, self.blocks, count), dtype=np.uint64)
+        words[:] = poison
+        flags = np.full((self.blocks, count), L.TERM | L.POISON, dtype=np.uint32)
+        words[:, :, : self.words.shape[2]] = self.words
+        flags[:, : self.flags.shape[1]] = self.flags
+        self.words, self.flags = words, flags
+
+    def cells(self, address: Array, mask: Array | None) -> Array:
+        """Byte addresses as cell numbers; inactive lanes give 0.  Raises FinerGranule, Unsupported."""
+        where = address.astype(np.int64)
+        if mask is not None:
+            where = np.where(mask, where, 0)
+        if self.granule > 1:
+            low = where & (self.granule - 1)
+            if low.any():
+                raise FinerGranule(int(low[low != 0].min() & -low[low != 0].min()))
+        top = int(where.max(initial=0))
+        if top < 0 or int(where.min(initial=0)) < 0 or top >= SHARED_LIMIT:
+            raise Unsupported("a shared-memory address lies outside shared memory")
+        cells = where // self.granule
+        if top + 16 * self.granule >= self.words.shape[2] * self.granule:
+            self._reserve(top + 64 * self.granule)
+        return cells
+
+    def store(self, cells: Array, value: Value, mask: Array | None) -> None:
+        """Writes the value at each active lane's cell (shape (1|blocks, lanes)) and those after it."""
+        self.version += 1
+        for part, (words, flags) in enumerate(split(value, self.granule)):
+            self._put(cells + part if part else cells, words, flags, mask)
+
+    def kept(self, cells: Array, value: Value, mask: Array | None) -> bool:
+        """Whether what each active lane stored there last is still there: no lane put something else in its place."""
+        for part, (words, flags) in enumerate(split(value, self.granule)):
+            found, properties = self._get(cells + part if part else cells)
+            same = (found == words).all(axis=0)
+            same &= (properties ^ flags) & np.uint32(L.VALUE) == 0
+            if not (same if mask is None else same | ~mask).all():
+                return False
+        return True
+
+    def _put(self, cells: Array, words: hashing.Words, flags: L.Flags, mask: Array | None) -> None:
+        if cells.shape[0] == 1 and (mask is None or mask.shape[0] == 1):
+            columns = cells[0]
+            if mask is not None:
+                active = np.broadcast_to(mask[0], columns.shape)
+                columns = columns[active]
+                words = np.broadcast_to(words, (2, words.shape[1], active.size))[:, :, active]
+                if not isinstance(flags, int):
+                    flags = np.broadcast_to(flags, (flags.shape[0], active.size))[:, active]
+            self.words[:, :, columns] = words
+            self.flags[:, columns] = flags
+            return
+        shape = (self.blocks, cells.shape[1])
+        where = np.broadcast_to(cells, shape)
+        active = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
+        block, lane = np.nonzero(active)
+        column = where[block, lane]
+        self.words[:, block, column] = np.broadcast_to(words, (2, *shape))[:, block, lane]
+        self.flags[block, column] = flags if isinstance(flags, int) else np.broadcast_to(flags, shape)[block, lane]
+
+    def load(self, cells: Array, bits: int) -> Value:
+        """Reads `bits` bits at each lane's cell."""
+        if bits % (8 * self.granule):
+            raise FinerGranule(max(1, bits // 8))
+        count = bits // (8 * self.granule)
+        found = join([self._get(cells + part if part else cells) for part in range(count)], self.granule, self.recorder)
+        return found if self.recorder is None else self.recorder.mark(found)
+
+    def _get(self, cells: Array) -> tuple[hashing.Words, Array]:
+        if cells.shape[0] == 1:
+            return self.words[:, :, cells[0]], self.flags[:, cells[0]]
+        rows = np.arange(self.blocks)[:, None]
+        return self.words[:, rows, cells], self.flags[rows, cells]

@@ -1,0 +1,58 @@
+"""Steps that opcode tables have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bitwise_core.assembly.module import Instruction, Symbol
+from bitwise_core.execution.architecture import Context, UnknownInstruction
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.machine import Branch, Control, Machine, Step, invert
+from bitwise_core.execution.values.symbolic_vector import Value, lazy_integers
+from bitwise_core.numerics import Operation
+
+
+def apply_integer(machine: Machine, operation: Operation, values: Sequence[Value]) -> Value:
+    """The operation's result where all values are known in the active lanes, else the domain's term.
+
+    The operation has a function: it is one on integers, or a comparison.
+    """
+    function = operation.function
+    assert function is not None
+    if all(isinstance(value, np.ndarray) for value in values):
+        return function(*values)
+    known = [machine.known(value) for value in values]
+    if all(each is not None for each in known):
+        return function(*known)
+    for value in values:
+        special = lazy_integers(value)
+        if special is not None:
+            found = special.apply(values, function)
+            if found is not None:
+                kept: Value = found
+                return kept
+            break
+    return machine.domain.integer(operation, values)
+
+
+def branch(instruction: Instruction, context: Context) -> Step:
+    """A branch to the label in the first operand, in the lanes where the branch's own guard holds.
+
+    Raises UnknownInstruction where that is no label of the kernel.
+    """
+    target = instruction.operands[0] if instruction.operands else None
+    if not isinstance(target, Symbol) or target.name not in context.kernel.labels:
+        raise UnknownInstruction(instruction, "takes a label")
+    place, guard = context.kernel.labels[target.name], instruction.guard
+
+    def step(machine: Machine) -> Control:
+        if guard is None:
+            return Branch(place)
+        predicate = machine.registers.get(guard.register)
+        if predicate is None:
+            raise Unsupported(f"the predicate {guard.register} is used before it is written", instruction.line)
+        return Branch(place, invert(machine.domain, predicate) if guard.negated else predicate)
+
+    return step

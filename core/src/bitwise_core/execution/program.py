@@ -1,0 +1,205 @@
+"""A kernel's instructions as steps, ready to run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bitwise_core.assembly.module import Instruction, Kernel, Module, Symbol, parts
+from bitwise_core.execution.architecture import Arch, Context, UnknownInstruction, infos_of
+from bitwise_core.execution.control_flow import EXIT, postdominators
+from bitwise_core.execution.domains.domain import Unsupported
+from bitwise_core.execution.instruction_info import Effect, InstructionInfo
+from bitwise_core.execution.machine import (
+    Branch,
+    Control,
+    Machine,
+    Predicated,
+    SkippableRegion,
+    Step,
+    conjunction,
+    invert,
+)
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value, width
+from bitwise_core.execution.values.term_hash import poison
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Instructions, their steps and infos side by side, with the reconvergence point of each guarded branch.
+
+    `following` are the instructions that may be run after each (EXIT: none), a branch's target first.
+    """
+
+    kernel: Kernel
+    steps: tuple[Step, ...]
+    infos: tuple[InstructionInfo, ...]
+    reconvergence: Mapping[int, int]
+    joins: frozenset[int]
+    functions: Mapping[str, Program]
+    following: tuple[tuple[int, ...], ...]
+
+
+def build(module: Module, kernel: Kernel, arch: Arch) -> Program:
+    """The program of a kernel and of the device functions it may call.
+
+    An instruction that the architecture does not state becomes a step that raises Unsupported when reached.
+    """
+    functions: dict[str, Program] = {}
+    _functions(module, kernel, arch, functions)
+    return _program(module, kernel, arch, functions)
+
+
+def _functions(module: Module, kernel: Kernel, arch: Arch, found: dict[str, Program]) -> None:
+    stack = [kernel]
+    while stack:
+        caller = stack.pop()
+        for instruction, info in zip(caller.instructions, infos_of(caller, arch.opcodes), strict=True):
+            if Effect.CALL not in info.effects:
+                continue
+            for operand in instruction.operands:
+                name = operand.name if isinstance(operand, Symbol) else ""
+                if name in module.functions and name not in found:
+                    found[name] = _program(module, module.functions[name], arch, found)
+                    stack.append(module.functions[name])
+
+
+def _program(module: Module, kernel: Kernel, arch: Arch, functions: Mapping[str, Program]) -> Program:
+    context = Context(module, kernel, arch)
+    infos = infos_of(kernel, arch.opcodes)
+    steps = tuple(_step(*each, context) for each in zip(kernel.instructions, infos, strict=True))
+    following = successors(kernel, infos)
+    joins = frozenset(kernel.labels.values())
+    meetings = {
+        index: meeting
+        for index, meeting in postdominators(following).items()
+        if kernel.instructions[index].guard is not None
+    }
+    return Program(kernel, steps, infos, meetings, joins, functions, following)
+
+
+def successors(kernel: Kernel, infos: Sequence[InstructionInfo]) -> tuple[tuple[int, ...], ...]:
+    """For each instruction those that may be run after it (EXIT: none), a branch's targets first."""
+    return tuple(_successors(index, kernel, info.effects) for index, info in enumerate(infos))
+
+
+def _successors(index: int, kernel: Kernel, effects: Effect) -> tuple[int, ...]:
+    following = index + 1 if index + 1 < len(kernel.instructions) else EXIT
+    if not effects & _LEAVING:
+        return (following,)
+    guarded = kernel.instructions[index].guard is not None
+    if Effect.END in effects:
+        return (EXIT, following) if guarded else (EXIT,)
+    places = labels_of(index, kernel)
+    targets = tuple(place if place < len(kernel.instructions) else EXIT for place in places)
+    return (*targets, following) if guarded or Effect.CONDITIONAL in effects else targets
+
+
+_LEAVING = Effect.BRANCH | Effect.END
+
+
+def labels_of(index: int, kernel: Kernel) -> list[int]:
+    """The places of the labels among an instruction's operands, in written order."""
+    operands = kernel.instructions[index].operands
+    names = (each.name for operand in operands for each in parts(operand) if isinstance(each, Symbol))
+    return [kernel.labels[name] for name in names if name in kernel.labels]
+
+
+def _step(instruction: Instruction, info: InstructionInfo, context: Context) -> Step:
+    try:
+        step = context.arch.opcodes.build(instruction, context)
+    except UnknownInstruction as error:
+        return _refusal(str(error), instruction.line)
+    if instruction.guard is None or Effect.BRANCH in info.effects:
+        return step
+    return _guarded(step, instruction.guard.register, instruction.guard.negated, instruction.line)
+
+
+def _refusal(reason: str, line: int) -> Step:
+    def refuse(machine: Machine) -> Control | None:
+        raise Unsupported(reason, line)
+
+    return refuse
+
+
+def _guarded(step: Step, register: str, negated: bool, line: int) -> Step:
+    def run(machine: Machine) -> Control | None:
+        predicate = machine.registers.get(register)
+        if predicate is None:
+            raise Unsupported(f"the predicate {register} is used before it is written", line)
+        if negated:
+            predicate = invert(machine.domain, predicate)
+        settled = machine.known(predicate)
+        if settled is not None:
+            return _under_mask(machine, step, settled)
+        return _under_condition(machine, step, predicate, line)
+
+    return run
+
+
+def _under_mask(machine: Machine, step: Step, active: Array) -> Control | None:
+    outer = machine.mask
+    inner = active if outer is None else active & outer
+    if inner.all():
+        return step(machine)
+    if not inner.any():
+        return None
+    machine.mask = inner
+    try:
+        control = step(machine)
+    finally:
+        machine.mask = outer
+    if control is None:
+        return None
+    assert not isinstance(control, Branch | SkippableRegion | Predicated)  # a branch looks at its guard itself
+    return Predicated(control, inner)
+
+
+def _under_condition(machine: Machine, step: Step, predicate: Value, line: int) -> Control | None:
+    assert isinstance(predicate, SymbolicVector)
+    before, local = dict(machine.registers), dict(machine.local)
+    outer = machine.condition
+    machine.condition = conjunction(machine.domain, outer, predicate)
+    try:
+        control = step(machine)
+    finally:
+        machine.condition = outer
+    if control is not None:
+        raise Unsupported("control depends on data", line)
+    merge_registers(machine, predicate, machine.registers, before)
+    merge_local(machine, predicate, machine.local, local)
+    return None
+
+
+def merge_registers(
+    machine: Machine, predicate: Value, if_true: Mapping[str, Value], if_false: Mapping[str, Value]
+) -> None:
+    """Registers after two alternatives: each lane's own, chosen by a predicate over data."""
+    merged = dict(if_false)
+    for name, value in if_true.items():
+        other = if_false.get(name)
+        if other is value:
+            continue
+        if other is None or width(other) != width(value):
+            other = poison(width(value))
+        merged[name] = machine.domain.select(predicate, value, other)
+    machine.registers = merged
+
+
+def merge_local(
+    machine: Machine, predicate: Value, if_true: Mapping[int, Value], if_false: Mapping[int, Value]
+) -> None:
+    """Local memory after two alternatives: each lane's own, chosen by a predicate over data.
+
+    What only one of them wrote stands for both: the other has nothing there, and a program that reads it has no
+    defined result.  Raises Unsupported where the two wrote in different widths.
+    """
+    merged = {**if_false, **if_true}
+    for place, value in if_true.items():
+        other = if_false.get(place)
+        if other is None or other is value:
+            continue
+        if width(other) != width(value):
+            raise Unsupported("local memory is written in another width where data decides")
+        merged[place] = machine.domain.select(predicate, value, other)
+    machine.local = merged

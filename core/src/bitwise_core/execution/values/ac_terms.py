@@ -1,0 +1,82 @@
+"""Sets of terms: operations whose operands have no order (`extrema`: maxima and minima; `linear_hash`: integer sums).
+
+A set's payload is the sum of its members' hashes, so that a set of sets is the set of all their members.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitwise_core.execution.term_recorder import TermContext
+from bitwise_core.execution.values import hashing
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.symbolic_vector import SymbolicVector
+from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits
+
+_FORMATS = ("fp64", "fp32", "fp16", "bf16")
+_SIGNED = ("s8", "s16", "s32", "s64")
+_UNSIGNED = ("u8", "u16", "u32", "u64")
+_BITS = ("b8", "b16", "b32", "b64", "b1")
+AC_OPERATIONS: tuple[str, ...] = (
+    "",
+    *(f"{verb}{nan}.{fmt}" for verb in ("max", "min") for nan in ("", ".nan") for fmt in _FORMATS),
+    *(f"{verb}.{fmt}" for verb in ("max", "min") for fmt in _SIGNED + _UNSIGNED),
+    *(f"{verb}.{fmt}" for verb in ("add", "mul", "and", "or", "xor") for fmt in _BITS),
+    "products.b32",
+)
+"""Operations whose operands form a set: associative and commutative to the bit (NaNs are one value)."""
+
+AC_INDEX = {name: index for index, name in enumerate(AC_OPERATIONS) if name}
+"""The number by which a set's properties tell its operation; `lanes.FLOAT_SETS` is the last of floating point."""
+
+_IDEMPOTENT = ("and", "or")
+_NEUTRAL = {"and": -1, "or": 0, "xor": 0}
+"""The number that changes nothing."""
+
+
+def members(name: str, index: int, value: SymbolicVector) -> tuple[hashing.Words, L.Flags]:
+    """The sum of the hashes of a value's members in a set of `name`, and the flags that the set gets from them."""
+    meta = value.flags
+    tag = hashing.constant("member of " + name)
+    floats = is_float(name)
+    hash_of = full_hash if floats else exact_hash
+    own = L.AC_TERMS | index << L.OPERATION_SHIFT
+    pattern = L.FORM | 255 << L.OPERATION_SHIFT
+    if isinstance(meta, int):
+        if meta & pattern == own:
+            return value.words, meta & (L.ABSORBED | L.INHERITED)
+        own_bits = 0 if floats else nan_bits(value)
+        return hashing.mix(hash_of(value) * hashing.multiplier(3) + tag), meta & L.INHERITED | own_bits
+    inside = (meta & np.uint32(pattern)) == own
+    words = hashing.mix(hash_of(value) * hashing.multiplier(3) + tag)
+    flags = (meta & np.uint32(L.INHERITED)) | np.where(inside, meta & np.uint32(L.ABSORBED), np.uint32(0))
+    if not floats:
+        flags = np.bitwise_or(flags, nan_bits(value))
+    return np.where(inside, value.words, words), flags
+
+
+def is_float(name: str) -> bool:
+    """Whether an operation is one of floating-point numbers."""
+    return name.split(".")[-1].startswith(("fp", "bf"))
+
+
+def union(name: str, left: SymbolicVector, right: SymbolicVector, bits: int, context: TermContext) -> SymbolicVector:
+    """The set of two values' members under an integer operation that is associative and commutes."""
+    index = AC_INDEX[name]
+    left_words, left_flags = members(name, index, left)
+    right_words, right_flags = members(name, index, right)
+    words = left_words + right_words
+    flags = left_flags | right_flags | L.AC_TERMS | index << L.OPERATION_SHIFT
+    result = context.note(name, SymbolicVector(bits, words, flags), [left, right], commutes=True)
+    verb = name.split(".")[0]
+    if verb in _IDEMPOTENT:
+        twice = L.nonempty(
+            (left_words == right_words).all(axis=0) & np.asarray((left_flags ^ right_flags) & L.VALUE == 0)
+        )
+        result = L.blend(twice, left, result)
+    if verb in _NEUTRAL:
+        neutral = _NEUTRAL[verb] & ((1 << bits) - 1)
+        result = L.blend(
+            L.equals_constant(left, neutral), right, L.blend(L.equals_constant(right, neutral), left, result)
+        )
+    return result

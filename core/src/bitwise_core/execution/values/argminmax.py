@@ -1,0 +1,256 @@
+"""Extremes with their places, as an arg-max leaves them: of equal elements the one at the lower address wins.
+
+Comparisons of finite numbers that are loaded, and choices by them, are put into one form: the *winner* of a set of
+elements, and its *place*, a known number for each element that grows with its address.  Which of two winners is chosen
+on a tie must be proved to be the one at the lower address.
+
+Both are sets of their own kinds.  A winner's payload is the sum of its elements' hashes and the last of their
+addresses; a place's is that sum and `base`, so that the place of an element of e bytes at address a is (a - base) / e.
+Two that differ agree with probability 2**-64.  Places are below 2**31.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
+
+import numpy as np
+
+from bitwise_core.execution.values import hashing
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
+from bitwise_core.execution.values.term_hash import full_hash
+from bitwise_core.numerics import Operation
+
+_KIND = np.uint32(L.FORM | 255 << L.OPERATION_SHIFT)
+_ELEMENT = hashing.constant("an element among winners")
+_REMEMBERED = 12
+_FLOATS = {"fp32": 0x7F800000, "fp16": 0x7C00, "bf16": 0x7F80}
+"""The formats of elements, and their infinities."""
+
+Tie = Literal["true", "false", "lower place"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """Which elements win, the greater or the less, read in which format; the sets' properties."""
+
+    form: str
+    largest: bool
+
+    @property
+    def winner(self) -> int:
+        """The form of a winner's properties."""
+        return L.AC_TERMS | (L.ARGMINMAX + 4 * list(_FLOATS).index(self.form) + self.largest) << L.OPERATION_SHIFT
+
+    @property
+    def place(self) -> int:
+        """The form of the properties of its place."""
+        return self.winner + (2 << L.OPERATION_SHIFT)
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    """A predicate by its hash: `less` holds where left < right, on a tie too where `tie` says "true".
+
+    `places` are the two that decide a tie by "lower place": the first one's being lower makes it true.
+    """
+
+    words: hashing.Words
+    kind: Literal["less", "equal", "below", "lower of equal"]
+    form: str
+    operands: tuple[SymbolicVector, SymbolicVector]
+    valid: Array
+    tie: Tie = "false"
+    places: tuple[SymbolicVector, SymbolicVector] | None = None
+
+    def where(self, words: hashing.Words) -> Array:
+        """Where a predicate with these hashes is this one: nowhere if it is of a batch of another size."""
+        sizes = zip(self.words.shape[1:], words.shape[1:], strict=True)
+        if any(own != size and 1 not in (own, size) for own, size in sizes):
+            return np.zeros((1, 1), dtype=bool)
+        found: Array = (self.words == words).all(axis=0) & self.valid
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """Winners in some lanes (`there`): sums of hashes, first and last addresses (the first is known of one element)."""
+
+    there: Array
+    sums: Array
+    alone: Array
+    last: Array
+
+
+class ArgMinMax:
+    """The latest comparisons, and choices by them, of a reading in which what is loaded holds its address itself."""
+
+    def __init__(self) -> None:
+        self._tests: deque[_Test] = deque(maxlen=_REMEMBERED)
+
+    def note(self, operation: Operation, values: Sequence[Value], result: SymbolicVector) -> None:
+        """Remembers a comparison, or a predicate made of remembered ones."""
+        words = full_hash(result)
+        if operation.is_comparison:
+            relation, form = operation.verb, operation.operands[0].name
+            if operation.modifiers:
+                return
+            pair = (as_symbolic_vector(values[0]), as_symbolic_vector(values[1]))
+            everywhere = np.ones((1, 1), dtype=bool)
+            if form in _FLOATS and relation in ("lt", "le", "eq"):
+                kind: Literal["less", "equal"] = "equal" if relation == "eq" else "less"
+                tie: Tie = "true" if relation == "le" else "false"
+                self._tests.append(_Test(words, kind, form, pair, everywhere, tie))
+            elif relation == "lt" and form in ("s32", "u32"):
+                self._tests.append(_Test(words, "below", form, pair, everywhere))
+        elif operation.name in ("and.b1", "or.b1"):
+            for one, other in (values, values[::-1]):
+                for joined in self._joined(
+                    operation.verb, full_hash(as_symbolic_vector(one)), full_hash(as_symbolic_vector(other)), words
+                ):
+                    self._tests.append(joined)
+
+    def _joined(self, verb: str, one: hashing.Words, other: hashing.Words, words: hashing.Words) -> Iterator[_Test]:
+        tests = tuple(self._tests)
+        for first, second in product(tests, tests):
+            if verb == "and" and (first.kind, second.kind) == ("equal", "below"):
+                kind: Literal["less", "lower of equal"] = "lower of equal"
+                tie: Tie = "false"
+                places: tuple[SymbolicVector, SymbolicVector] | None = second.operands
+            elif verb == "or" and (first.kind, first.tie) == ("less", "false") and second.form == first.form:
+                if second.kind not in ("equal", "lower of equal"):
+                    continue
+                kind, tie = "less", "true" if second.kind == "equal" else "lower place"
+                places = second.places
+            else:
+                continue
+            where = first.where(one) & second.where(other)
+            if kind == "less" and where.any():
+                (a, b), (c, d) = first.operands, second.operands
+                where = where & ((_same(a, c) & _same(b, d)) | (_same(a, d) & _same(b, c)))
+            if where.any():
+                yield _Test(words, kind, first.form, first.operands, where, tie, places)
+
+    def choose(
+        self, predicate: SymbolicVector, if_true: SymbolicVector, if_false: SymbolicVector
+    ) -> tuple[Array, SymbolicVector] | None:
+        """Winners or places of winners, and in which lanes the choice is one; None where it is none anywhere."""
+        words = full_hash(predicate)
+        open_ = np.asarray(L.constant_mask(predicate)) | np.asarray(L.has_flag(predicate, L.NEGATED))
+        chosen: tuple[Array, SymbolicVector] | None = None
+        for test in reversed(self._tests):
+            where = test.where(words) & ~open_ if test.kind == "less" else None
+            if where is None or not where.any():
+                continue
+            for largest in (True, False):
+                found = _chosen(test, _Order(test.form, largest), if_true, if_false)
+                if found is None or not (found[0] & where).any():
+                    continue
+                mask = found[0] & where
+                chosen = (
+                    (mask, found[1]) if chosen is None else (mask | chosen[0], L.blend(chosen[0], chosen[1], found[1]))
+                )
+        return chosen
+
+
+def beyond(operation: Operation, values: Sequence[Value], result: SymbolicVector) -> SymbolicVector:
+    """A comparison of a finite number with an infinity is known: of what is loaded, or a winner."""
+    relation, form = operation.verb, operation.operands[0].name
+    if operation.modifiers or form not in _FLOATS or relation not in ("lt", "le", "eq"):
+        return result
+    infinity = _FLOATS[form]
+    minus = infinity | (0x80000000 if form == "fp32" else 0x8000)
+    left, right = (as_symbolic_vector(each) for each in values)
+    known_false, known_true = np.uint64(0), np.uint64(1)
+    for value, other, true_at in ((left, right, minus), (right, left, infinity)):
+        for number in (infinity, minus):
+            where = L.equals_constant(value, number)
+            if where is False:
+                continue
+            where = where & (np.asarray((other.flags & np.uint32(L.FORM)) == L.LOAD) | _any_winner(other))
+            truth = known_true if number == true_at and relation != "eq" else known_false
+            answer = SymbolicVector(1, np.full((2, 1, 1), truth, dtype=np.uint64), L.CONST)
+            result = L.blend(L.nonempty(where), answer, result)
+    return result
+
+
+def _any_winner(value: SymbolicVector) -> Array:
+    operation = value.flags >> L.OPERATION_SHIFT & 255
+    among = (operation >= L.ARGMINMAX) & (operation < L.ARGMINMAX + 12) & (operation - L.ARGMINMAX & 2 == 0)
+    found: Array = np.asarray((value.flags & np.uint32(L.FORM)) == L.AC_TERMS) & np.asarray(among)
+    return found
+
+
+def _same(left: SymbolicVector, right: SymbolicVector) -> Array:
+    """Where two values are the same by their hashes."""
+    found: Array = (full_hash(left) == full_hash(right)).all(axis=0) & np.asarray(left.bits == right.bits)
+    return found
+
+
+def _chosen(
+    test: _Test, order: _Order, if_true: SymbolicVector, if_false: SymbolicVector
+) -> tuple[Array, SymbolicVector] | None:
+    """The choice as a winner of an order, or its place.  The right side of a test that holds is the greater."""
+    better, worse = test.operands[::-1] if order.largest else test.operands
+    first, second = _side(order, better), _side(order, worse)
+    there = first.there & second.there
+    if not there.any():
+        return None
+    e = np.uint64(better.bits // 8)
+    ordered = _ordered(test, order, first, second, e)
+    there = there & ordered
+    sums = first.sums + second.sums
+    repeated = first.sums == second.sums
+    sums = np.where(repeated, first.sums, sums)
+    sticky = L.sticky_flags(better, worse, if_true, if_false, *test.operands, *(test.places or ()))
+    if if_true.bits == better.bits:
+        values = there & _same(if_true, better) & _same(if_false, worse)
+        if values.any():
+            words = np.stack(np.broadcast_arrays(sums, np.maximum(first.last, second.last)))
+            return values, SymbolicVector(
+                if_true.bits, words, L.uniform_flags(np.asarray(order.winner | sticky, dtype=np.uint32))
+            )
+    if if_true.bits != 32:
+        return None
+    bases = [_base(order, side, place, e) for side, place in ((first, if_true), (second, if_false))]
+    places = there & bases[0][0] & bases[1][0] & (bases[0][1] == bases[1][1])
+    if not places.any():
+        return None
+    words = np.stack(np.broadcast_arrays(sums, bases[0][1]))
+    return places, SymbolicVector(32, words, L.uniform_flags(np.asarray(order.place | sticky, dtype=np.uint32)))
+
+
+def _ordered(test: _Test, order: _Order, first: _Side, second: _Side, e: np.uint64) -> Array:
+    """Where a tie goes to the lower address.  `first` wins where the test is true."""
+    if test.tie == "true":
+        return np.asarray(second.alone & (first.last < second.last))
+    if test.tie == "false":
+        return np.asarray(first.alone & (second.last < first.last))
+    assert test.places is not None
+    one, other = test.places
+    (known, base), (also, second_base) = _base(order, first, one, e), _base(order, second, other, e)
+    result: Array = known & also & (base == second_base)
+    return result
+
+
+def _side(order: _Order, value: SymbolicVector) -> _Side:
+    """A value as a winner: one that is loaded, or the winner of a set."""
+    form = np.asarray(value.flags & _KIND)
+    leaf = np.asarray((value.flags & np.uint32(L.FORM)) == L.LOAD)
+    own = form == order.winner
+    hashed = hashing.mix(value.words * hashing.multiplier(5) + _ELEMENT + np.uint64(value.bits))
+    sums = np.where(own, value.words[0], hashed[0])
+    return _Side(leaf | own, sums, leaf, value.words[1])
+
+
+def _base(order: _Order, side: _Side, place: SymbolicVector, e: np.uint64) -> tuple[Array, Array]:
+    """Where a value is known to be a winner's place, and its base."""
+    form = np.asarray(place.flags & _KIND)
+    known = np.asarray(L.constant_mask(place)) & side.alone & (place.words[0] < np.uint64(1 << 31))
+    own = (form == order.place) & ~side.alone & (place.words[0] == side.sums)
+    return known | own, np.where(own, place.words[1], side.last - e * place.words[0])

@@ -1,0 +1,40 @@
+"""Comparisons in few canonical forms: what one instruction set calls greater, another writes as less."""
+
+from __future__ import annotations
+
+from bitwise_core.execution.machine import Machine, invert
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values.symbolic_vector import Value
+from bitwise_core.numerics import operation
+
+INTEGER_COMPARISONS = {
+    "eq": ("eq", False, False), "ne": ("eq", False, True), "lt": ("lt", False, False), "le": ("le", False, False),
+    "gt": ("lt", True, False), "ge": ("le", True, False),
+}  # fmt: skip
+"""Comparison of integers -> (base, swap the operands, negate)."""
+
+FLOAT_COMPARISONS = {
+    "eq": ("eq", False, False), "lt": ("lt", False, False), "le": ("le", False, False), "gt": ("lt", True, False),
+    "ge": ("le", True, False), "neu": ("eq", False, True), "geu": ("lt", False, True), "gtu": ("le", False, True),
+    "leu": ("lt", True, True), "ltu": ("le", True, True), "num": ("ord", False, False), "nan": ("ord", False, True),
+    "ne": ("ne", False, False), "equ": ("ne", False, True),
+}  # fmt: skip
+"""The same of floating-point numbers; those that end in u hold for NaNs too, num and nan ask for NaNs alone."""
+
+
+def compare_as_integers(machine: Machine, operator: str, kind: str, left: Value, right: Value) -> Value:
+    """The predicate `left operator right` for a kind such as s32, u64 or b16 (eq and ne look at no sign)."""
+    base, swap, negate = INTEGER_COMPARISONS[operator]
+    pair = (right, left) if swap else (left, right)
+    result = apply_integer(machine, operation(f"{base}.{kind}"), pair)
+    return invert(machine.domain, result) if negate else result
+
+
+def compare_as_floats(
+    machine: Machine, operator: str, form: str, left: Value, right: Value, *, flush: bool = False
+) -> Value:
+    """The predicate `left operator right` of two numbers of a format, subnormal ones as zeros where `flush`."""
+    base, swap, negate = FLOAT_COMPARISONS[operator]
+    pair = (right, left) if swap else (left, right)
+    result = apply_integer(machine, operation(f"{base}{'.ftz' if flush else ''}.{form}"), pair)
+    return invert(machine.domain, result) if negate else result

@@ -1,0 +1,85 @@
+"""Operations on known numbers among lanes that hold terms: their results in the lanes where every operand is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
+from bitwise_core.execution.values.term_hash import WIDENING
+from bitwise_core.numerics import Operation, operation
+
+_NARROW, _WIDEN = operation("convert.rn.fp16.fp32"), operation(WIDENING)
+
+
+def fold_constants(info: Operation, operands: Sequence[Value], result: SymbolicVector) -> Value:
+    """Lanes in which every operand is known hold the result's number."""
+    result.flags = L.uniform_flags(result.flags)
+    if info.function is None:
+        return result
+    known: bool | Array = True
+    for operand in operands:
+        if isinstance(operand, np.ndarray):
+            continue
+        lanes = as_symbolic_vector(operand)
+        if isinstance(lanes.flags, int) and lanes.flags & L.KIND != L.CONST:
+            return result
+        known = known & L.constant_mask(lanes)
+    if known is False or not np.any(known):
+        return result
+    numbers = [
+        operand if isinstance(operand, np.ndarray) else L.constants_of(as_symbolic_vector(operand))
+        for operand in operands
+    ]
+    return L.as_array_if_constant(L.blend(known, L.constant_vector(evaluate_constants(info, numbers, known)), result))
+
+
+def evaluate_constants(info: Operation, numbers: Sequence[Array], where: bool | Array) -> Array:
+    """An operation's results in the lanes of `where`, which is set in some; what other lanes get means nothing.
+
+    Where each operand is one number, as in the lanes that a mask fills up, the result is computed once.
+    """
+    assert info.function is not None
+    if isinstance(where, bool):
+        return info.function(*numbers)
+    ones = [uniform_constant(each, where) for each in numbers]
+    if any(each is None for each in ones):
+        return info.function(*numbers)
+    alone = [each for each in ones if each is not None]
+    return _remembered(info, *((each.item(), each.dtype) for each in alone))
+
+
+def uniform_constant(numbers: Array, where: Array) -> Array | None:
+    """The one number that stands in all lanes of `where`, which is set in some, in the shape (1, 1); else None."""
+    if numbers.size == 1:
+        return numbers.reshape(1, 1)
+    shape_of = np.broadcast_shapes(numbers.shape, where.shape)
+    first = np.broadcast_to(numbers, shape_of).flat[int(np.broadcast_to(where, shape_of).argmax())]
+    return first.reshape(1, 1) if bool(((numbers == first) | ~where).all()) else None
+
+
+@lru_cache(maxsize=1 << 12)
+def _remembered(info: Operation, *numbers: tuple[int, np.dtype[Any]]) -> Array:
+    """The result of an operation on one number each, in the shape (1, 1)."""
+    assert info.function is not None
+    found = info.function(*(np.full((1, 1), number, dtype=kind) for number, kind in numbers))
+    found.setflags(write=False)
+    return found
+
+
+def rounded_to_half(numbers: Array) -> tuple[Array, Array]:
+    """Patterns of fp32 rounded to fp16, as uint64 patterns, and which of them that leaves as they were."""
+    single = numbers.view(np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):  # NumPy rounds as IEEE 754 does; NaNs are looked at below
+        half = single.astype(np.float16)
+        found, kept = half.view(np.uint16), half.astype(np.float32).view(np.uint32) == numbers
+    nans = np.isnan(single)
+    if nans.any():
+        of_nans = _NARROW.evaluate(numbers)
+        found, kept = np.where(nans, of_nans, found), np.where(nans, _WIDEN.evaluate(of_nans) == numbers, kept)
+    return found.astype(np.uint64), kept

@@ -1,0 +1,49 @@
+"""Whether an operation on bit patterns breaks the assumption that all values are finite (see `assumptions`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bitwise_core.execution.assumptions import not_finite
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.symbolic_vector import Array, Value
+from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, Operation, nan_of
+from bitwise_core.numerics.mma import MmaSpec
+
+
+def overflows(operation: Operation, operands: Sequence[Value], result: Value) -> bool:
+    """Whether a floating-point operation makes, in some lane, an infinity of finite numbers or a NaN of no NaN."""
+    made = operation.result
+    if not isinstance(made, FloatFormat) or not operation.is_float:
+        return False
+    patterns, bad = _patterns(result)
+    bad = not_finite(patterns, made) & bad
+    nan = nan_of(patterns, made) & bad
+    for operand, form in zip(operands, operation.operands, strict=True):
+        if bad.any() and isinstance(form, FloatFormat):
+            given, _ = _patterns(operand)
+            bad, nan = bad & ~not_finite(given, form), nan & ~nan_of(given, form)
+    return bool(bad.any() or nan.any())
+
+
+def step_overflows(unit: MmaSpec, left: Array, right: Array, accumulators: Array, result: Array) -> bool:
+    """Whether a step of a matrix unit makes an infinity of finite numbers or a NaN of no NaN, in all that it takes."""
+    made = FLOAT_FORMATS.get(unit.result)
+    if made is None or not not_finite(result, made).any():
+        return False
+    named = ((left, unit.left), (right, unit.right), (accumulators, unit.accumulator))
+    taken = [(patterns, FLOAT_FORMATS[name]) for patterns, name in named if name in FLOAT_FORMATS]
+    if nan_of(result, made).any() and not any(nan_of(patterns, form).any() for patterns, form in taken):
+        return True
+    return not any(not_finite(patterns, form).any() for patterns, form in taken)
+
+
+def _patterns(value: Value) -> tuple[Array, Array]:
+    """The patterns of a value, and in which lanes it has one."""
+    if isinstance(value, np.ndarray):
+        return value, np.ones(1, dtype=np.bool_)
+    lanes = as_symbolic_vector(value)
+    return L.constants_of(lanes), np.asarray(L.constant_mask(lanes))

@@ -1,0 +1,383 @@
+"""Canonical rules of floating-point operations over lanes: plain functions that the domain of terms looks up by name.
+
+A rule takes the operation, its operands, the width of the result in bits and the domain's context; it gives back None
+where it has nothing to say.
+Each rule stands in `canonical_rules.rules` with its reason and is tested there on bit patterns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from bitwise_core.execution.term_recorder import SAME, TermContext
+from bitwise_core.execution.values import hashing
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.ac_terms import AC_INDEX
+from bitwise_core.execution.values.constant_folding import fold_constants, rounded_to_half
+from bitwise_core.execution.values.minmax import extremum
+from bitwise_core.execution.values.packing import as_symbolic_vector
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
+from bitwise_core.execution.values.term_hash import WIDENING, full_hash, signed_hash, term, unsigned_hash
+from bitwise_core.numerics import Operation, operation
+
+_NEAREST_OR_ZERO = ("rn", "rz")
+_INFINITIES = {64: (0x7FF0000000000000, 0xFFF0000000000000), 32: (0x7F800000, 0xFF800000)}
+_ONE = {"fp64": 0x3FF0000000000000, "fp32": 0x3F800000, "fp16": 0x3C00, "bf16": 0x3F80}
+
+
+def _add(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector | None:
+    if info.rounding not in _NEAREST_OR_ZERO:
+        return None
+    left, right = values
+    either = left.flags | right.flags
+    flags = (either & (L.NOT_MINUS_ZERO | L.PLUS_ZERO | L.INHERITED)) | (left.flags & right.flags & L.NOT_NEGATIVE)
+    words = hashing.mix(signed_hash(left) + signed_hash(right) + hashing.constant(info.name))
+    result = SymbolicVector(bits, words, L.clear_flags_where(flags | L.TERM, L.PLUS_ZERO, L.NOT_MINUS_ZERO))
+    context.note(info.name, result, lambda: [L.without_flags(each, L.PLUS_ZERO) for each in values], commutes=True)
+    for zero, other in ((left, right), (right, left)):
+        if context.finite:
+            result = L.blend(_infinite(zero, bits), zero, result)
+            result = L.blend(_vanishes(zero, other), other, result)
+        result = L.blend(L.equals_constant(zero, 0), L.plus_zero(other), result)
+        result = L.blend(L.equals_constant(zero, 1 << (bits - 1)), L.with_flags(other, L.MODULO_NAN_PAYLOAD), result)
+    return result
+
+
+def _subtract(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector | None:
+    if info.rounding not in _NEAREST_OR_ZERO:
+        return None
+    return _add(
+        operation(info.name.replace("sub.", "add.", 1)), [values[0], negated(values[1], context)], bits, context
+    )
+
+
+def negated(value: SymbolicVector, context: TermContext) -> SymbolicVector:
+    """The value with its sign flipped."""
+    plus_zero = L.nonempty(L.has_flag(value, L.PLUS_ZERO))
+    if plus_zero is not False:
+        closed = SymbolicVector(value.bits, full_hash(value), L.TERM | L.sticky_flags(value))
+        context.note(SAME, closed, [value])
+        value = L.blend(plus_zero, closed, value)
+    cleared = L.clear_flags(value.flags, L.NOT_MINUS_ZERO | L.NOT_NEGATIVE)
+    result = SymbolicVector(value.bits, value.words, cleared ^ L.NEGATED)
+    known = L.constant_mask(value)
+    if known is not False and np.any(known):
+        sign = L.UNSIGNED[value.bits](1 << (value.bits - 1))
+        result = L.blend(known, L.constant_vector(L.constants_of(value) ^ sign), result)
+    return result
+
+
+def _negate(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector:
+    return L.with_flags(negated(values[0], context), L.MODULO_NAN_PAYLOAD)
+
+
+def _absolute(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector:
+    value = values[0]
+    inner = SymbolicVector(bits, unsigned_hash(value), L.TERM | L.sticky_flags(value))
+    context.note(SAME, inner, lambda: [L.without_flags(value, L.NEGATED)])
+    result = term(bits, info.name, [inner], recorder=context.recorder)
+    result = L.with_flags(result, L.NOT_NEGATIVE | L.NOT_MINUS_ZERO)
+    held = L.nonempty(_held_by_half(value)) if info.name == "abs.fp32" else False
+    if held is not False:
+        result = L.blend(
+            held, _widened(_absolute(operation("abs.fp16"), [_as_half(value)], 16, context), context), result
+        )
+    return L.blend(L.has_flag(value, L.NOT_NEGATIVE), L.with_flags(value, L.MODULO_NAN_PAYLOAD), result)
+
+
+def _multiply(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector | None:
+    if info.rounding not in _NEAREST_OR_ZERO:
+        return None
+    left, right = _magnitudes(values, context)
+    flags = L.sticky_flags(left, right) | ((left.flags ^ right.flags) & L.NEGATED)
+    positive = _positive_product(left, right)
+    flags = flags | positive | L.implied_flags(positive)
+    words = hashing.mix(unsigned_hash(left) + unsigned_hash(right) + hashing.constant(info.name))
+    result = SymbolicVector(bits, words, flags | L.TERM)
+    context.note(info.name, result, lambda: [L.without_flags(each, L.NEGATED) for each in (left, right)], commutes=True)
+    if context.finite:
+        zeroed = L.equals_constant(values[0], 0) | L.equals_constant(values[1], 0)
+        if zeroed is not False:
+            result = L.blend(zeroed, L.with_flags(result, L.IS_ZERO), result)
+    one = _ONE.get(info.result.name)
+    if one is not None:
+        for unit, other in (values, values[::-1]):
+            result = L.blend(L.equals_constant(unit, one), L.with_flags(other, L.MODULO_NAN_PAYLOAD), result)
+            result = L.blend(L.equals_constant(unit, one | 1 << (bits - 1)), negated(other, context), result)
+    return result
+
+
+def _fused(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector | None:
+    if info.rounding not in _NEAREST_OR_ZERO:
+        return None
+    (left, right), addend = _magnitudes(values, context), values[2]
+    result = _fused_apart(info, values, left, right, bits, context)
+    if context.finite:
+        zeroed = L.equals_constant(values[0], 0) | L.equals_constant(values[1], 0)
+        result = L.blend(L.nonempty(zeroed & L.has_flag(addend, L.NOT_MINUS_ZERO | L.PLUS_ZERO)), addend, result)
+        if zeroed is not False:
+            result = L.blend(_adds_plus_zero(values[0], values[1], addend, context), L.plus_zero(addend), result)
+            result = L.blend(_adds_plus_zero(values[1], values[0], addend, context), L.plus_zero(addend), result)
+        result = L.blend(_infinite(addend, bits), addend, result)
+    return result
+
+
+def _adds_plus_zero(
+    zero: SymbolicVector, factor: SymbolicVector, addend: SymbolicVector, context: TermContext
+) -> bool | Array:
+    """Where `zero` is +0 and its product with a finite `factor` is +0, or some zero while the addend is no zero."""
+    known = L.equals_constant(zero, 0)
+    if known is False:
+        return False
+    opposite = (full_hash(factor) == full_hash(L.plus_zero(negated(addend, context)))).all(axis=0)
+    return L.nonempty(known & (L.has_flag(factor, L.NOT_NEGATIVE) | opposite))
+
+
+def _fused_apart(
+    info: Operation,
+    values: list[SymbolicVector],
+    left: SymbolicVector,
+    right: SymbolicVector,
+    bits: int,
+    context: TermContext,
+) -> SymbolicVector:
+    """A product and a sum where the product is exact, else one operation."""
+    addend = values[2]
+    exact = _half_range(values[0]) & _half_range(values[1]) if bits == 32 else False
+    if not np.any(exact):
+        return _fused_inexact(info, values, left, right, bits, context)
+    modifiers = info.name.split(".", 1)[1]
+    product_of = operation("mul." + modifiers)
+    product = _multiply(product_of, [left, right], bits, context)
+    assert product is not None
+    product = as_symbolic_vector(fold_constants(product_of, values[:2], product))
+    apart = _add(operation("add." + modifiers), [product, addend], bits, context)
+    assert apart is not None
+    if np.all(exact):
+        return apart
+    return L.blend(exact, apart, _fused_inexact(info, values, left, right, bits, context))
+
+
+def _fused_inexact(
+    info: Operation,
+    values: list[SymbolicVector],
+    left: SymbolicVector,
+    right: SymbolicVector,
+    bits: int,
+    context: TermContext,
+) -> SymbolicVector:
+    addend = values[2]
+    negative = (left.flags ^ right.flags) & L.NEGATED
+    product = (unsigned_hash(left) + unsigned_hash(right)) * hashing.multiplier(1)
+    tag = hashing.constant(info.name)
+    if isinstance(negative, int):
+        tag = hashing.constant(info.name + " negated product") if negative else tag
+    else:
+        tag = np.where(negative != 0, hashing.constant(info.name + " negated product"), tag)
+    words = hashing.mix(product + full_hash(addend) * hashing.multiplier(2) + tag)
+    positive = _positive_product(left, right) & addend.flags
+    flags = L.sticky_flags(left, right, addend) | L.TERM | positive | L.implied_flags(positive)
+    result = SymbolicVector(bits, words, flags)
+    context.note(info.name, result, (*values[:2], addend), commutes=True)
+    first = L.equals_constant(values[0], 0)
+    second = L.equals_constant(values[1], 0) if first is not False else False
+    if first is False or second is False:
+        return result
+    return L.blend(L.nonempty(first & second), L.plus_zero(addend), result)
+
+
+def _extremum(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector | None:
+    if info.name not in AC_INDEX:
+        return None
+    left, right = values
+    if left is right:
+        return L.with_flags(left, L.MODULO_NAN_PAYLOAD)
+    keeps = ".nan." not in info.name and not context.finite
+    held: bool | Array = False
+    if info.name.endswith(".fp32") and np.any((left.flags | right.flags) & L.WIDENED):
+        # Where both are known numbers, `fold` has the result.
+        held = L.nonempty(_held_by_half(left) & _held_by_half(right))
+    if held is False:
+        return extremum(info.name, left, right, bits, context, keeps_neutral=keeps)
+    inner = _extremum(operation(info.name.replace("fp32", "fp16")), [_as_half(left), _as_half(right)], 16, context)
+    assert inner is not None
+    inner = _widened(inner, context)
+    return L.blend(
+        held, inner, inner if np.all(held) else extremum(info.name, left, right, bits, context, keeps_neutral=keeps)
+    )
+
+
+def _convert(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector | None:
+    value = _sign_inside(values[0], context)
+    if info.name in ("convert.rn.fp16.fp32", "convert.rz.fp16.fp32"):
+        held = L.nonempty(_held_by_half(value))
+        if held is False:
+            return None
+        narrow = L.with_flags(_as_half(value), L.MODULO_NAN_PAYLOAD)
+        return (
+            narrow if np.all(held) else L.blend(held, narrow, term(bits, info.name, values, recorder=context.recorder))
+        )
+    if info.name == "convert.fp64.fp32":
+        kept = value.flags & (L.NOT_MINUS_ZERO | L.NOT_NEGATIVE | L.NEGATED)
+        inner = SymbolicVector(value.bits, unsigned_hash(value), L.TERM | L.sticky_flags(value))
+        context.note(SAME, inner, lambda: [L.without_flags(value, L.NEGATED)])
+        return _closed(L.with_flags(term(bits, info.name, [inner], recorder=context.recorder), kept), value.flags)
+    if info.name != WIDENING:
+        return None
+    plus_zero = L.nonempty(L.has_flag(value, L.PLUS_ZERO))
+    if plus_zero is not False:
+        closed = SymbolicVector(
+            16,
+            unsigned_hash(value),
+            L.TERM | (value.flags & (L.INHERITED | L.NEGATED | L.NOT_MINUS_ZERO | L.NOT_NEGATIVE)),
+        )
+        closed = _closed(closed, value.flags)
+        context.note(SAME, closed, lambda: [L.without_flags(value, L.NEGATED)])
+        value = L.blend(plus_zero, closed, value)
+    return SymbolicVector(bits, value.words, value.flags | (L.WIDENED | L.HALF_RANGE))
+
+
+def _infinite(value: SymbolicVector, bits: int) -> bool | Array:
+    """Which lanes hold a known infinity."""
+    found: bool | Array = False
+    for number in _INFINITIES.get(bits, ()):
+        found = found | L.equals_constant(value, number)
+    return found
+
+
+def _vanishes(zero: SymbolicVector, other: SymbolicVector) -> bool | Array:
+    """Where `zero` is a zero of either sign and `other` is not -0, so that their sum is `other`."""
+    return L.nonempty(L.has_flag(zero, L.IS_ZERO) & L.has_flag(other, L.NOT_MINUS_ZERO | L.PLUS_ZERO))
+
+
+def _positive_product(left: SymbolicVector, right: SymbolicVector) -> L.Flags:
+    """Where a product of these factors (sign flips counted) is never negative: NOT_NEGATIVE, else 0."""
+    flips = (left.flags ^ right.flags) & L.NEGATED
+    same = left.words is right.words or np.array_equal(left.words, right.words)
+    if same and np.array_equal(left.flags & L.VALUE, right.flags & L.VALUE):
+        return L.NOT_NEGATIVE
+    positive = left.flags & right.flags & L.NOT_NEGATIVE
+    if isinstance(flips, int) and isinstance(positive, int):
+        return 0 if flips else positive
+    return np.where(flips != 0, np.uint32(0), np.uint32(0) | positive)
+
+
+def _half_range(value: SymbolicVector) -> bool | Array:
+    """Which lanes hold an fp32 that an fp16 holds exactly, as far as their form tells: widened and known ones."""
+    widened = L.has_flag(value, L.HALF_RANGE)
+    known = L.constant_mask(value)
+    if widened is True or known is False:
+        return widened
+    return widened | (known & _known_half(value, known)[1])
+
+
+def _known_half(value: SymbolicVector, known: bool | Array) -> tuple[Array, Array]:
+    """The known fp32 numbers rounded to fp16, as uint64 patterns, and which of them that leaves as they were."""
+    numbers = (value.words[0] if known is True else np.where(known, value.words[0], np.uint64(0))).astype(np.uint32)
+    return rounded_to_half(numbers)
+
+
+def _held_by_half(value: SymbolicVector) -> bool | Array:
+    """Which lanes `_as_half` can give: widened from fp16 and left so, or known numbers that fp16 holds."""
+    plain = (value.flags & (L.WIDENED | L.PLUS_ZERO | L.NEGATED)) == L.WIDENED
+    known = L.constant_mask(value)
+    return plain if known is False else plain | (known & _known_half(value, known)[1])
+
+
+def _as_half(value: SymbolicVector) -> SymbolicVector:
+    """The fp16 that a lane holds, where `_held_by_half` says so."""
+    known = L.constant_mask(value)
+    if known is False:
+        return SymbolicVector(16, value.words, L.clear_flags(value.flags, L.WIDENED | L.HALF_RANGE))
+    half = _known_half(value, known)[0]
+    words = np.where(known, half, value.words)
+    kept = L.select_flags(np.asarray(known), L.constant_flags(half, 16), value.flags)
+    return SymbolicVector(16, words, L.uniform_flags(L.clear_flags(kept, L.WIDENED | L.HALF_RANGE)))
+
+
+def _closed(lanes: SymbolicVector, before: L.Flags) -> SymbolicVector:
+    """A value made from x + (+0) is not -0."""
+    closed = before & L.PLUS_ZERO
+    if isinstance(closed, int):
+        return L.with_flags(lanes, L.NOT_MINUS_ZERO if closed else 0)
+    return L.with_flags(lanes, np.where(closed != 0, np.uint32(L.NOT_MINUS_ZERO), np.uint32(0)))
+
+
+def _sign_inside(value: SymbolicVector, context: TermContext) -> SymbolicVector:
+    """The value such that no lane is both negated and closed by +0: (-x) + 0 is not the negation of x + 0."""
+    both = L.PLUS_ZERO | L.NEGATED
+    flags = value.flags
+    mask: bool | Array = (
+        flags & both == both if isinstance(flags, int) else L.nonempty((flags & np.uint32(both)) == both)
+    )
+    if mask is False:
+        return value
+    closed = SymbolicVector(value.bits, full_hash(value), L.TERM | L.NOT_MINUS_ZERO | L.sticky_flags(value))
+    context.note(SAME, closed, [value])
+    return L.blend(mask, closed, value)
+
+
+def _magnitude(value: SymbolicVector, context: TermContext) -> SymbolicVector:
+    """Known negative numbers as negations of their magnitudes, so that signs leave a product."""
+    value = _sign_inside(value, context)
+    known = L.constant_mask(value)
+    if known is False:
+        return value
+    sign = 1 << (value.bits - 1)
+    negative = L.nonempty(((value.words[0] & np.uint64(sign)) != 0) & known)
+    if negative is False:
+        return value
+    positive = L.constant_vector(L.constants_of(value) & L.UNSIGNED[value.bits](sign - 1))
+    flags = L.clear_flags(positive.flags, L.NOT_MINUS_ZERO | L.NOT_NEGATIVE) | L.NEGATED
+    return L.blend(negative, SymbolicVector(value.bits, positive.words, flags), value)
+
+
+def _magnitudes(values: Sequence[SymbolicVector], context: TermContext) -> tuple[SymbolicVector, SymbolicVector]:
+    """The first two values' magnitudes: one where they are one value."""
+    left = _magnitude(values[0], context)
+    return left, left if values[1] is values[0] else _magnitude(values[1], context)
+
+
+def _widened(half: SymbolicVector, context: TermContext) -> SymbolicVector:
+    """An fp16 as the fp32 that holds it."""
+    info = operation(WIDENING)
+    half.flags = L.uniform_flags(half.flags)
+    result = _convert(info, [half], 32, context)
+    assert result is not None
+    return as_symbolic_vector(fold_constants(info, [half], result))
+
+
+def _divide(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector | None:
+    """Zero over a known positive number of middling size is that zero, however the quotient is approximated."""
+    numerator, divisor = values
+    zero = L.equals_constant(numerator, 0)
+    positive = numerator.flags & divisor.flags & L.NOT_NEGATIVE if info.rounding == "rn" else 0
+    result = L.with_flags(term(bits, info.name, values, recorder=context.recorder), positive)
+    if info.result.name != "fp32" or zero is False:
+        return result
+    size = divisor.words[0]
+    middling = L.constant_mask(divisor) & (size >= np.uint64(_SMALL)) & (size <= np.uint64(_LARGE))
+    return L.blend(L.nonempty(zero & middling), L.constant_vector(np.zeros((1, 1), dtype=np.uint32)), result)
+
+
+_SMALL, _LARGE = 0x20000000, 0x5F000000
+"""2**-63 and 2**63: the reciprocals of what lies between are normal numbers."""
+
+Rule: TypeAlias = Callable[[Operation, list[SymbolicVector], int, TermContext], SymbolicVector | None]
+
+RULES: Mapping[str, Rule] = {
+    "add": _add,
+    "sub": _subtract,
+    "mul": _multiply,
+    "fma": _fused,
+    "neg": _negate,
+    "abs": _absolute,
+    "max": _extremum,
+    "min": _extremum,
+    "convert": _convert,
+    "div": _divide,
+}
+"""Rules by the operation's verb, for operations without modifiers that change more than the rounding."""

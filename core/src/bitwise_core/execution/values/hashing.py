@@ -1,0 +1,76 @@
+"""128-bit hashes of terms, computed for whole arrays of lanes at once.
+
+A hash is a pair of 64-bit words, kept as the leading axis (length 2) of a uint64 array, each word mixed
+with constants of its own.  Constants come from BLAKE2b of a readable tag, so they are the same in every
+process and on every machine.  For two different terms the hashes agree with probability about 2**-128 a
+pair, as long as nobody constructs terms against these constants; a diff replays both kernels and compares
+real trees.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import blake2b
+
+import numpy as np
+import numpy.typing as npt
+
+Words = npt.NDArray[np.uint64]
+"""Hash words: shape (2, blocks, threads) or broadcastable to it."""
+
+_SHIFT_HIGH = np.uint64(32)
+_SHIFT_LOW = np.uint64(29)
+
+
+@cache
+def constant(tag: str) -> Words:
+    """The hash constant of a readable tag, shape (2, 1, 1)."""
+    return np.frombuffer(blake2b(tag.encode(), digest_size=16).digest(), dtype=np.uint64).reshape(2, 1, 1).copy()
+
+
+@cache
+def multiplier(position: int) -> Words:
+    """An odd multiplier for the operand at `position`, shape (2, 1, 1)."""
+    return constant(f"multiplier {position}") | np.uint64(1)
+
+
+_FIRST = constant("finalise first") | np.uint64(1)
+_SECOND = constant("finalise second") | np.uint64(1)
+
+
+def mix(words: Words) -> Words:
+    """A bijection of each word that leaves no linear relation; works in place on `words` and returns it.
+
+    `words` has the leading axis of length 2 and any further axes.
+    """
+    first, second = (_FIRST, _SECOND) if words.ndim == 3 else (shaped(_FIRST, words.ndim), shaped(_SECOND, words.ndim))
+    shifted = words >> _SHIFT_HIGH
+    words ^= shifted
+    words *= first
+    np.right_shift(words, _SHIFT_LOW, out=shifted)
+    words ^= shifted
+    words *= second
+    np.right_shift(words, _SHIFT_HIGH, out=shifted)
+    words ^= shifted
+    return words
+
+
+def scramble(words: Words) -> Words:
+    """A cheaper bijection, enough where every operand is a hash already; in place."""
+    shifted = words >> _SHIFT_HIGH
+    words ^= shifted
+    words *= _FIRST if words.ndim == 3 else shaped(_FIRST, words.ndim)
+    np.right_shift(words, _SHIFT_LOW, out=shifted)
+    words ^= shifted
+    return words
+
+
+def shaped(words: Words, dimensions: int) -> Words:
+    """A constant of shape (2, 1, 1) for arrays of another number of axes."""
+    return words.reshape(2, *(1,) * (dimensions - 1))
+
+
+@cache
+def row_multipliers(count: int) -> Words:
+    """Multipliers of an ordered vector of `count` elements, shape (2, 1, 1, count)."""
+    return np.stack([multiplier(1000 + i) for i in range(count)], axis=-1)

@@ -1,0 +1,117 @@
+"""and, or and xor of registers and of predicates; packed registers keep their pieces where they can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from bitwise_core.execution.machine import Machine
+from bitwise_core.execution.opcode_steps import apply_integer
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.packing import blend_values, concat, extract, part_ends
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
+from bitwise_core.numerics import operation
+
+_FUNCTIONS: dict[str, Callable[..., Array]] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+_FLOAT = {16: "fp16", 32: "fp32", 64: "fp64"}
+
+
+def combine(machine: Machine, root: str, left: Value, right: Value, bits: int) -> Value:
+    """`left root right`, piece by piece where a register is packed or a known mask covers whole bytes."""
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+        return _FUNCTIONS[root](left, right)
+    if L.lazy_integers(left) is not None or L.lazy_integers(right) is not None:
+        return apply_integer(machine, operation(f"{root}.b{bits}"), [left, right])
+    if bits == 1:
+        return _predicates(machine, root, left, right)
+    for mask, value in ((left, right), (right, left)):
+        changed = _with_mask(machine, root, mask, value, bits)
+        if changed is not None:
+            return changed
+    if isinstance(left, L.PackedVector) or isinstance(right, L.PackedVector):
+        cuts = sorted(set(part_ends(left)) | set(part_ends(right)))
+        spans = list(zip([0, *cuts[:-1]], cuts, strict=True))
+        if len(spans) > 1:
+            return concat(
+                [
+                    combine(machine, root, extract(left, low, high - low), extract(right, low, high - low), high - low)
+                    for low, high in spans
+                ]
+            )
+    return apply_integer(machine, operation(f"{root}.b{bits}"), [left, right])
+
+
+def _predicates(machine: Machine, root: str, left: Value, right: Value) -> Value:
+    for known, other in ((left, right), (right, left)):
+        if isinstance(known, np.ndarray) and root in ("and", "or"):
+            absorbing = known if root == "or" else ~known
+            if absorbing.all():
+                return known
+            if not absorbing.any():
+                return other
+            return blend_values(absorbing, known, other)
+    result = apply_integer(machine, operation(f"{root}.b1"), [left, right])
+    if root not in ("and", "or") or not isinstance(left, SymbolicVector) or not isinstance(right, SymbolicVector):
+        return result
+    for some, others in ((left, right), (right, left)):
+        where = np.asarray(L.constant_mask(some))
+        if not where.any():
+            continue
+        numbers = L.constants_of(some)
+        absorbs = where & (numbers if root == "or" else ~numbers)
+        result = blend_values(where & ~absorbs, others, blend_values(absorbs, some, result))
+    return result
+
+
+def _with_mask(machine: Machine, root: str, mask: Value, value: Value, bits: int) -> Value | None:
+    """A uniform known mask acts on whole bytes, or on a sign bit, without entering the term."""
+    if not isinstance(mask, np.ndarray) or mask.size != 1:
+        return None
+    number = int(mask.reshape(())[()])
+    full = (1 << bits) - 1
+    neutral = full if root == "and" else 0
+    if number == neutral:
+        return value
+    if (root, number) in (("and", 0), ("or", full)):
+        return mask
+    changed = sign_change(machine, root, number, value, bits)
+    if changed is not None:
+        return changed
+    for size in (32, 16, 8):
+        if size >= bits:
+            continue
+        pieces = [(number >> low) & ((1 << size) - 1) for low in range(0, bits, size)]
+        whole = (1 << size) - 1
+        useful = (
+            all(piece in (0, whole) for piece in pieces) if root in ("and", "or") else isinstance(value, L.PackedVector)
+        )
+        if useful or (isinstance(value, L.PackedVector) and size in {L.width(part) for part in value.parts}):
+            return concat(
+                [
+                    combine(
+                        machine,
+                        root,
+                        np.full((1, 1), piece, dtype=L.UNSIGNED[size]),
+                        extract(value, index * size, size),
+                        size,
+                    )
+                    for index, piece in enumerate(pieces)
+                ]
+            )
+    return None
+
+
+def sign_change(machine: Machine, root: str, number: int, value: Value, bits: int) -> Value | None:
+    """xor with the sign bit is a negation and and-ing it away an absolute value, of whatever format."""
+    sign = 1 << (bits - 1) if bits > 8 else 0
+    if not sign or not isinstance(value, SymbolicVector) or bits not in _FLOAT:
+        return None
+    if (root, number) not in (("xor", sign), ("and", sign - 1)):
+        return None
+    changed = machine.domain.floating(operation(f"{'neg' if root == 'xor' else 'abs'}.{_FLOAT[bits]}"), [value])
+    known = L.constant_mask(value)
+    if known is False or not np.any(known):
+        return changed
+    numbers = _FUNCTIONS[root](L.constants_of(value), L.UNSIGNED[bits](number))
+    return blend_values(np.asarray(known), numbers, changed)  # numbers that are no floats may look like NaNs

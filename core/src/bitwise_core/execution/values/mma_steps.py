@@ -1,0 +1,231 @@
+"""Matrix-unit steps: ordered operand vectors, and one fused step for every output at once.
+
+A fused step adds the products of a row of A and a column of B to an accumulator; inside one step the hardware's
+sum has no order.  An instruction gathers the elements of its operands and hands them to the domain, which keeps them in
+a form of its own (`Vectors`) and computes the step.
+
+Over terms, an output is the accumulator, the row's vector and the column's vector under the instruction's own name,
+and the two vectors commute where their element types are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+import numpy as np
+
+from bitwise_core.execution.term_recorder import TermContext
+from bitwise_core.execution.values import hashing
+from bitwise_core.execution.values import symbolic_vector as L
+from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
+from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits
+from bitwise_core.execution.values.zero_signs import ZeroSigns
+
+VECTOR, MATRIX = "vector", "matrix "
+"""How a recorder names operand vectors, and begins the name of a fused step."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerProducts:
+    """What decides the bits of an integer unit's step: the types of its operands, and whether it clamps its result.
+
+    `largest` is the greatest size of the sum of one step's products.
+    """
+
+    types: str
+    largest: int
+    clamps: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MmaStep:
+    """One fused step of a matrix unit.
+
+    `name` says all that decides its bits.  `positive_zero`: the unit's zero results are +0, underflow included (one
+    exact sum, normalised once, has no other zero).  `commutes`: rows and columns have elements of one type.
+    `integers` is None for units of floating-point numbers.  `signed_zeros`: the sign of a zero product shows, so that a
+    step of zeros is known to add +0 only where all of them are +0.
+    """
+
+    name: str
+    positive_zero: bool
+    commutes: bool
+    integers: IntegerProducts | None = None
+    signed_zeros: bool = False
+
+
+class OperandVectors(Protocol):
+    """Operand vectors in the form of a domain: an array of them for each block, flat until `take` arranges them."""
+
+    def take(self, index: Array) -> Self:
+        """The vectors of these numbers, in the shape of `index`."""
+
+    def beside(self, others: Sequence[Self]) -> Self:
+        """These vectors and after them the others', flat."""
+
+
+@dataclass(frozen=True, slots=True)
+class HashedVectors:
+    """Operand vectors over terms: hashes of shape (2, blocks, ...) and which of them hold nothing but known zeros.
+
+    `signed` says whether any of these zeros is -0.
+    """
+
+    words: hashing.Words
+    zero: Array | None
+    sticky: L.Flags
+    signed: bool = False
+
+    def take(self, index: Array) -> HashedVectors:
+        """See `Vectors.take`."""
+        words = self.words.reshape(2, self.words.shape[1], -1)[:, :, index]
+        zero = None if self.zero is None else self.zero.reshape(self.zero.shape[0], -1)[:, index]
+        return HashedVectors(words, zero, self.sticky, self.signed)
+
+    def beside(self, others: Sequence[HashedVectors]) -> HashedVectors:
+        """See `Vectors.beside`."""
+        if not others:
+            return self
+        parts = (self, *others)
+        sticky: L.Flags = 0
+        for each in parts:
+            sticky = sticky | each.sticky
+        words = np.concatenate([each.words.reshape(2, each.words.shape[1], -1) for each in parts], axis=2)
+        zeros = [each.zero.reshape(each.zero.shape[0], -1) for each in parts if each.zero is not None]
+        signed = any(each.signed for each in parts)
+        if len(zeros) < len(parts):
+            return HashedVectors(words, None, sticky, signed)
+        blocks = max(each.shape[0] for each in zeros)
+        spread = [np.broadcast_to(each, (blocks, each.shape[1])) for each in zeros]
+        return HashedVectors(words, np.concatenate(spread, axis=1), sticky, signed)
+
+
+def known_zero(lanes: SymbolicVector) -> Array | None:
+    """Which lanes hold a known zero, or None where none does.
+
+    Either sign counts in formats of 16 and 32 bits.  8 bits may be an integer, whose top bit is no sign of a zero,
+    and in fp64 the sign of a zero product shows in the sum.
+    """
+    known = L.constant_mask(lanes)
+    if known is False:
+        return None
+    signless = lanes.bits in (16, 32)
+    found = (lanes.words[0] << np.uint64(64 - lanes.bits + 1) if signless else lanes.words[0]) == 0
+    found = found if known is True else found & known
+    return found if found.any() else None
+
+
+def sticky_of(flags: L.Flags) -> L.Flags:
+    """The sticky properties of any lane, one number for each block (a matrix step spreads them over its tile)."""
+    if isinstance(flags, int):
+        return flags & L.INHERITED
+    flat = flags.reshape(flags.shape[0], -1)
+    return L.uniform_flags(np.bitwise_or.reduce(flat, axis=1) & np.uint32(L.INHERITED))
+
+
+def hashed_vectors(elements: SymbolicVector, context: TermContext, signs: ZeroSigns | None = None) -> HashedVectors:
+    """Vectors along the last axis: elements given as words (2, blocks, rows, k), the `signs` of zeros left out."""
+    sticky = sticky_of(elements.flags)
+    if elements.bits == 32:
+        hashed = exact_hash(elements)
+        sticky = sticky | sticky_of(nan_bits(elements))
+    else:
+        hashed = full_hash(elements)
+    if signs is not None and elements.bits == 16:
+        hashed = signs.without(hashed)
+    count = hashed.shape[-1]
+    factors = hashing.row_multipliers(count).reshape(2, *(1,) * (hashed.ndim - 3), count, 1)
+    total: hashing.Words = np.matmul(hashed, factors)[..., 0]  # modulo 2**64
+    zero = known_zero(elements)
+    words = hashing.mix(total + hashing.constant(f"vector {count} of {elements.bits}"))
+    context.note(
+        VECTOR, SymbolicVector(elements.bits, words, L.TERM), lambda: [_element(elements, k) for k in range(count)]
+    )
+    signed = zero is not None and bool((elements.words[0] != 0)[np.broadcast_to(zero, elements.words.shape[1:])].any())
+    return HashedVectors(words, None if zero is None else np.all(zero, axis=-1), sticky, signed)
+
+
+def _element(elements: SymbolicVector, k: int) -> SymbolicVector:
+    flags = elements.flags
+    return SymbolicVector(elements.bits, elements.words[..., k], flags if isinstance(flags, int) else flags[..., k])
+
+
+def mma_terms(
+    step: MmaStep, accumulator: SymbolicVector, left: HashedVectors, right: HashedVectors, context: TermContext
+) -> SymbolicVector:
+    """One fused step, elementwise over broadcastable shapes: accumulator words (2, blocks, ...).
+
+    Where both vectors hold nothing but zeros, the step adds +0 to the accumulator (measured: an accumulator of -0
+    comes back as +0, every other one as it was).  If all values are finite, one vector of zeros is enough.
+    """
+    name = step.name
+    words = _step_hashes(step, full_hash(accumulator), left, right)
+    out = SymbolicVector(
+        accumulator.bits,
+        words,
+        L.TERM | step_flags(accumulator.flags, left, right, words.ndim - 1) | (L.NOT_MINUS_ZERO * step.positive_zero),
+    )
+    context.note(
+        MATRIX + name,
+        out,
+        lambda: [accumulator, *(SymbolicVector(out.bits, each.words, L.TERM) for each in (left, right))],
+    )
+    zeros = [each.zero for each in (left, right) if each.zero is not None]
+    if step.signed_zeros and (left.signed or right.signed or len(zeros) < 2):
+        return out
+    finite = context.finite and not step.signed_zeros
+    if not zeros or (len(zeros) == 1 and not finite):
+        return out
+    both = zeros[0] if len(zeros) == 1 else zeros[0] | zeros[1] if finite else zeros[0] & zeros[1]
+    unchanged = np.broadcast_to(both, out.words.shape[1:])
+    accumulator = L.plus_zero(accumulator)
+    if unchanged.all():
+        return accumulator
+    if not unchanged.any():
+        return out
+    flags = L.select_flags(unchanged, accumulator.flags, out.flags)
+    return SymbolicVector(out.bits, np.where(unchanged, accumulator.words, out.words), flags)
+
+
+_CHUNK = 1 << 15
+"""So many hash words are mixed at once: few enough to stay in a core's cache from one operation to the next."""
+
+
+def _step_hashes(step: MmaStep, accumulator: hashing.Words, left: HashedVectors, right: HashedVectors) -> hashing.Words:
+    """The hashes of a step's results, some blocks at a time."""
+    shape = np.broadcast_shapes(accumulator.shape, left.words.shape, right.words.shape)
+    result = np.empty(shape, dtype=np.uint64)
+    factor = hashing.shaped(hashing.multiplier(2), len(shape))
+    named = left.words + hashing.shaped(hashing.constant("fused " + step.name), len(shape))
+    other = right.words if step.commutes else right.words * hashing.shaped(hashing.multiplier(3), len(shape))
+    blocks = shape[1]
+    some = max(1, _CHUNK * blocks // max(1, result.size))
+    for start in range(0, blocks, some):
+        stop = start + some
+        part = result[:, start:stop]
+        np.multiply(_of_blocks(accumulator, start, stop), factor, out=part)
+        part += _of_blocks(named, start, stop)
+        part += _of_blocks(other, start, stop)
+        hashing.scramble(part)
+    return result
+
+
+def _of_blocks(words: hashing.Words, start: int, stop: int) -> hashing.Words:
+    return words if words.shape[1] == 1 else words[:, start:stop]
+
+
+def step_words(step: MmaStep, left: HashedVectors, right: HashedVectors) -> hashing.Words:
+    """A step's two vectors as one hash, not yet mixed."""
+    if step.commutes:
+        return left.words + right.words
+    return left.words + right.words * hashing.shaped(hashing.multiplier(3), right.words.ndim)
+
+
+def step_flags(flags: L.Flags, left: HashedVectors, right: HashedVectors, dimensions: int) -> L.Flags:
+    """The sticky properties of a step's accumulator and vectors."""
+    total = flags & L.INHERITED
+    for each in (left.sticky, right.sticky):
+        total = total | (each if isinstance(each, int) else each.reshape(-1, *(1,) * (dimensions - 1)))
+    return total

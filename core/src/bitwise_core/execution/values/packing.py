@@ -1,0 +1,387 @@
+"""Values put together, cut and chosen: what moves bits and computes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bitwise_core.execution.values.symbolic_vector import (
+    ABSORBED,
+    CONST,
+    FORM,
+    INTEGER,
+    LOAD,
+    NOT_MINUS_ZERO,
+    NOT_NEGATIVE,
+    PLUS_ZERO,
+    STICKY,
+    UNSIGNED,
+    Array,
+    Flags,
+    LazyIntegers,
+    PackedVector,
+    SymbolicVector,
+    Value,
+    constant_flags,
+    constant_vector,
+    lazy_integers,
+    select_flags,
+    sticky_flags,
+    uniform_flags,
+    width,
+)
+from bitwise_core.execution.values.term_hash import term
+
+
+def as_symbolic_vector(value: Value) -> SymbolicVector:
+    """Any value in the form of lanes; pieces are joined into one term or leaf."""
+    if isinstance(value, np.ndarray):
+        return constant_vector(value)
+    if isinstance(value, SymbolicVector):
+        return value
+    special = lazy_integers(value)
+    if special is not None:
+        return special.lanes()
+    if value.joined is None:
+        value.joined = _join(value)
+    return value.joined
+
+
+def blend_values(mask: Array, new: Value, old: Value) -> Value:
+    """Lane by lane: `new` where the known mask is set, else `old`."""
+    if isinstance(new, np.ndarray) and isinstance(old, np.ndarray):
+        return np.where(mask, new, old)
+    special = lazy_integers(new)
+    if special is None:
+        special = lazy_integers(old)
+    if special is not None:
+        return special.choose(mask, new, old)
+    if isinstance(new, PackedVector) or isinstance(old, PackedVector):
+        cuts = sorted(set(part_ends(new)) | set(part_ends(old)))
+        starts = [0, *cuts[:-1]]
+        parts = [
+            blend_values(mask, extract(new, low, high - low), extract(old, low, high - low))
+            for low, high in zip(starts, cuts, strict=True)
+        ]
+        return _keep_whole(mask, new, old, concat(parts))
+    if new is old:
+        return new
+    left, right = as_symbolic_vector(new), as_symbolic_vector(old)
+    flags = select_flags(mask, left.flags, right.flags)
+    result = SymbolicVector(left.bits, np.where(mask, left.words, right.words), uniform_flags(flags))
+    result.recorder = left.recorder or right.recorder
+    _trace(mask, left, right, result)
+    return result
+
+
+def _slice_of(value: SymbolicVector) -> tuple[SymbolicVector, int, Array] | None:
+    """The wider value that this one is a part of, from which bit on, and in which lanes."""
+    return value.partly if value.origin is None else (*value.origin, _EVERYWHERE)
+
+
+_EVERYWHERE: Array = np.ones((1, 1), dtype=bool)
+
+
+def _trace(mask: Array, new: SymbolicVector, old: SymbolicVector, result: SymbolicVector) -> None:
+    """Parts of wider values, chosen lane by lane, are parts of the wider values chosen so."""
+    left, right = _slice_of(new), _slice_of(old)
+    if left is None and right is None:
+        return
+    if left is not None and right is not None and left[1] == right[1] and left[0].bits == right[0].bits:
+        whole, low, where = _chosen_whole(mask, left[0], right[0]), left[1], np.where(mask, left[2], right[2])
+    elif left is not None:
+        whole, low, where = left[0], left[1], mask & left[2]
+    else:
+        assert right is not None
+        whole, low, where = right[0], right[1], ~mask & right[2]
+    _remember_slice(result, whole, low, where)
+
+
+def _remember_slice(result: SymbolicVector, whole: SymbolicVector, low: int, where: Array) -> None:
+    if where.all():
+        result.origin = (whole, low)
+    elif where.any():
+        result.partly = (whole, low, where)
+
+
+def _alike(left: Array | SymbolicVector, right: Array) -> bool:
+    return left is right or (isinstance(left, np.ndarray) and np.array_equal(left, right))
+
+
+def _chosen_whole(mask: Array, new: SymbolicVector, old: SymbolicVector) -> SymbolicVector:
+    """One value for all parts of two that are chosen between by one mask."""
+    if new is old:
+        return new
+    earlier = new.chosen
+    if earlier is None or earlier[1] is not old or not _alike(earlier[0], mask):
+        found = blend_values(mask, new, old)
+        assert isinstance(found, SymbolicVector)
+        new.chosen = earlier = (mask, old, found)
+    return earlier[2]
+
+
+def _keep_whole(mask: Array, new: Value, old: Value, chosen: Value) -> Value:
+    """What was chosen part by part, the lanes remembered in which the parts are slices of one term."""
+    if not isinstance(chosen, PackedVector):
+        return chosen
+    whole: Array = np.where(mask, _whole(new), _whole(old))
+    if whole.any():
+        joined = blend_values(mask, as_symbolic_vector(new), as_symbolic_vector(old))
+        assert isinstance(joined, SymbolicVector)
+        chosen.whole, chosen.joined = whole, joined
+    return chosen
+
+
+def _whole(value: Value) -> bool | Array:
+    """In which lanes a value is one term that only slices can tell the parts of."""
+    if isinstance(value, PackedVector):
+        return False if value.whole is None else value.whole
+    if not isinstance(value, SymbolicVector):
+        return False
+    form = value.flags & FORM
+    return (form != LOAD) & (form != CONST)
+
+
+def part_ends(value: Value) -> list[int]:
+    """The bits at which the value's parts end."""
+    if not isinstance(value, PackedVector):
+        return [width(value)]
+    cuts, total = [], 0
+    for part in value.parts:
+        total += width(part)
+        cuts.append(total)
+    return cuts
+
+
+def extract(value: Value, low: int, bits: int) -> Value:
+    """The `bits` bits of the value that start at bit `low`."""
+    if low == 0 and bits == width(value):
+        return value
+    if isinstance(value, np.ndarray):
+        if value.dtype == np.bool_:
+            raise ValueError("a predicate has no bits to cut")
+        if bits == 1 or bits not in UNSIGNED:
+            raise ValueError(f"no register is {bits} bits wide")
+        part: Array = (value >> value.dtype.type(low)).astype(UNSIGNED[bits])
+        return part
+    if isinstance(value, PackedVector):
+        return _cut_pieces(value, low, bits)
+    special = lazy_integers(value)
+    if special is not None:
+        return special.cut(low, bits)
+    if value.extends is not None and low + bits <= width(value.extends[0]):
+        return extract(value.extends[0], low, bits)
+    own = value.part(low, bits)
+    return extract_vector(value, low, bits) if own is None else own
+
+
+def _cut_pieces(value: PackedVector, low: int, bits: int) -> Value:
+    parts: list[Value] = []
+    start = 0
+    for part in value.parts:
+        end = start + width(part)
+        first, last = max(start, low), min(end, low + bits)
+        while first < last:
+            size = last - first
+            while size not in UNSIGNED or (first - low) % size:
+                size = 1 << ((size - 1).bit_length() - 1) if size not in UNSIGNED else size // 2
+            parts.append(extract(part, first - start, size))
+            first += size
+        start = end
+    return concat(parts)
+
+
+def extract_vector(value: SymbolicVector, low: int, bits: int) -> SymbolicVector:
+    """See `cut`: known numbers and leaves exactly, a term as a slice of it."""
+    flags = value.flags
+    if isinstance(flags, int):
+        form = flags & (FORM | ABSORBED)
+        if form == LOAD and low % 8 == 0 and bits % 8 == 0:
+            result = SymbolicVector(bits, value.words + np.uint64(low // 8), LOAD | (flags & STICKY))
+        elif form == CONST:
+            result = _cut_known(value, low, bits)
+        else:
+            result = term(
+                bits, f"slice {low} {bits} of {value.bits}", [value], INTEGER, exact=True, recorder=value.recorder
+            )
+    else:
+        form_array = flags & np.uint32(FORM)
+        result = term(
+            bits, f"slice {low} {bits} of {value.bits}", [value], INTEGER, exact=True, recorder=value.recorder
+        )
+        if low % 8 == 0 and bits % 8 == 0:
+            leaf = SymbolicVector(bits, value.words + np.uint64(low // 8), LOAD | (flags & np.uint32(STICKY)))
+            result = as_symbolic_vector(blend_values(form_array == LOAD, leaf, result))
+        result = as_symbolic_vector(blend_values(form_array == CONST, _cut_known(value, low, bits), result))
+    result.origin = (value, low)
+    result.recorder = value.recorder
+    return result
+
+
+def _cut_known(value: SymbolicVector, low: int, bits: int) -> SymbolicVector:
+    numbers = (value.words[0] >> np.uint64(low)) & np.uint64((1 << bits) - 1)
+    flags = constant_flags(numbers, bits)
+    return SymbolicVector(bits, np.broadcast_to(numbers[None], (2, *numbers.shape)), flags | (value.flags & STICKY))
+
+
+def concat(parts: Sequence[Value]) -> Value:
+    """The values side by side, least significant first; known parts and slices of one value are joined."""
+    if len(parts) == 1:
+        return parts[0]
+    flat: list[Array | SymbolicVector] = []
+    for part in parts:
+        if isinstance(part, PackedVector):
+            flat.extend(part.parts if part.whole is None else (as_symbolic_vector(part),))
+        else:
+            flat.append(part)
+    merged = _merge_neighbours(flat)
+    if len(merged) == 1:
+        return merged[0]
+    return _joined_in_part(PackedVector(tuple(merged)))
+
+
+def _joined_in_part(value: PackedVector) -> PackedVector:
+    """A row of parts, remembered as one value in the lanes in which they are its slices from end to end."""
+    first = value.parts[0]
+    traced = _slice_of(first) if isinstance(first, SymbolicVector) else None
+    if traced is None or traced[1] != 0 or traced[0].bits != value.bits:
+        return value
+    whole, low, where = traced[0], 0, traced[2]
+    for part in value.parts:
+        here = _slice_of(part) if isinstance(part, SymbolicVector) else None
+        if here is None or here[0] is not whole or here[1] != low:
+            return value
+        where, low = where & here[2], low + width(part)
+    if where.any():
+        joined = blend_values(where, whole, _join(value))
+        assert isinstance(joined, SymbolicVector)
+        value.whole, value.joined = where, joined
+    return value
+
+
+def _merge_neighbours(parts: list[Array | SymbolicVector]) -> list[Array | SymbolicVector]:
+    result: list[Array | SymbolicVector] = []
+    index = 0
+    while index < len(parts):
+        part = parts[index]
+        if isinstance(part, SymbolicVector) and part.origin is not None and part.origin[1] == 0:
+            whole, total, end = part.origin[0], 0, index
+            while end < len(parts) and total < whole.bits:
+                other = parts[end]
+                if not (isinstance(other, SymbolicVector) and other.origin == (whole, total)):
+                    break
+                total += other.bits
+                end += 1
+            if total == whole.bits:
+                result.append(whole)
+                index = end
+                continue
+        result.append(part)
+        index += 1
+    special = next((part for part in result if isinstance(part, LazyIntegers)), None)
+    if len(result) > 1 and special is not None and all(isinstance(part, np.ndarray | LazyIntegers) for part in result):
+        return [special.join(result)]
+    known = [part for part in result if isinstance(part, np.ndarray)]
+    total_bits = sum(width(part) for part in known)
+    if len(result) > 1 and len(known) == len(result) and total_bits in UNSIGNED:
+        dtype = UNSIGNED[total_bits]
+        joined: Array = known[0].astype(dtype)
+        shift = width(known[0])
+        for number in known[1:]:
+            joined = joined | (number.astype(dtype) << dtype(shift))
+            shift += width(number)
+        return [joined]
+    return result
+
+
+def _join(pieces: PackedVector) -> SymbolicVector:
+    parts = [as_symbolic_vector(part) for part in pieces.parts]
+    first = parts[0]
+    if all(isinstance(part.flags, int) and part.flags & FORM == LOAD for part in parts):
+        offset = 0
+        for part in parts:
+            if part is not first and not np.array_equal(part.words, first.words + np.uint64(offset)):
+                break
+            offset += part.bits // 8
+        else:
+            return SymbolicVector(pieces.bits, first.words, LOAD | sticky_flags(*parts))
+    layout = " ".join(str(part.bits) for part in parts)
+    flags: Flags = 0
+    low = pieces.parts[0]
+    if len(parts) == 2 and parts[0].bits == 16 and isinstance(low, np.ndarray) and not low.any():
+        flags = parts[1].flags & (NOT_MINUS_ZERO | NOT_NEGATIVE)
+        zero_safe = parts[1].flags & PLUS_ZERO
+        flags = flags | (NOT_MINUS_ZERO if isinstance(zero_safe, int) and zero_safe else 0)
+    recorder = next((part.recorder for part in parts if part.recorder is not None), None)
+    joined = term(pieces.bits, f"concat {layout}", parts, flags, recorder=recorder)
+    joined = _exact_lanes(parts, pieces.bits, joined)
+    joined.recorder = recorder
+    return joined
+
+
+def _exact_lanes(parts: list[SymbolicVector], bits: int, joined: SymbolicVector) -> SymbolicVector:
+    """The joined term, but for lanes in which all parts are leaves side by side, or all are known."""
+    forms = [part.flags & FORM for part in parts]
+    if bits > 64 or any(isinstance(form, int) and form not in (LOAD, CONST) for form in forms):
+        return joined
+    first = parts[0].words[0]
+    leaf: Any = True
+    known: Any = True
+    number = np.zeros((1, 1), dtype=np.uint64)
+    low = 0
+    for part, form in zip(parts, forms, strict=True):
+        leaf = leaf & (form == LOAD) & (part.words[0] == first + np.uint64(low // 8))
+        known = known & (form == CONST)
+        number = number | part.words[0] << np.uint64(low)
+        low += part.bits
+    inherited = sticky_flags(*parts)
+    for mask, words, flags in ((leaf, first, LOAD), (known, number, constant_flags(number, bits))):
+        if np.any(mask):
+            both = np.broadcast_to(words[None], (2, *words.shape))
+            meta = uniform_flags(select_flags(mask, flags | inherited, joined.flags))
+            joined = SymbolicVector(bits, np.where(mask, both, joined.words), meta)
+    return joined
+
+
+def take_threads(value: Value, index: Array) -> Value:
+    """The value each thread reads from thread `index` of its own block.
+
+    `index` has the shape (1, threads) or (blocks, threads).
+    """
+    if isinstance(value, np.ndarray):
+        return take(value, index)
+    if isinstance(value, PackedVector):
+        moved = concat([take_threads(part, index) for part in value.parts])
+        if value.whole is not None and isinstance(moved, PackedVector):
+            joined = take_threads(as_symbolic_vector(value), index)
+            assert isinstance(joined, SymbolicVector)
+            moved.whole, moved.joined = take(value.whole, index), joined
+        return moved
+    special = lazy_integers(value)
+    if special is not None:
+        return special.take_threads(index)
+    flags = value.flags
+    words = np.stack([take(value.words[0], index), take(value.words[1], index)])
+    result = SymbolicVector(value.bits, words, flags if isinstance(flags, int) else uniform_flags(take(flags, index)))
+    result.recorder = value.recorder
+    traced = _slice_of(value)
+    if traced is not None:
+        whole, low, where = traced
+        key = index.tobytes()
+        if whole.taken is None or whole.taken[0] != key:
+            other = take_threads(whole, index)
+            assert isinstance(other, SymbolicVector)
+            whole.taken = (key, other)
+        _remember_slice(result, whole.taken[1], low, take(where, index))
+    return result
+
+
+def take(array: Array, index: Array) -> Array:
+    """See `take_threads`, for one array whose second axis is the threads'."""
+    if array.shape[1] == 1:
+        return array
+    if index.shape[0] == 1:
+        return array[:, index[0]]
+    return np.take_along_axis(np.broadcast_to(array, (index.shape[0], array.shape[1])), index, axis=1)

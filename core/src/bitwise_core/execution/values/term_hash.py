@@ -1,0 +1,199 @@
+"""Hashes of lanes: of the payload, of the value, and of the operations made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bitwise_core.execution.values import hashing
+from bitwise_core.execution.values.symbolic_vector import (
+    ABSORBED,
+    AC_TERMS,
+    ARGMINMAX,
+    CONST,
+    FLOAT_AC_TERMS,
+    INTEGER,
+    KIND,
+    LOAD,
+    MODULO_NAN_PAYLOAD,
+    NAN_BITS,
+    NEGATED,
+    OPERATION_SHIFT,
+    PLUS_ZERO,
+    POISON,
+    TERM,
+    WIDENED,
+    WITH_CONSTANT,
+    WITH_IDENTITY,
+    Array,
+    Flags,
+    SymbolicVector,
+    TermRecorder,
+    sticky_flags,
+)
+
+
+def kind_constant(kind: int, bits: int, operation: int = 0) -> hashing.Words:
+    """The hash constant of a payload that is not a term's hash."""
+    return hashing.constant(f"kind {kind} bits {bits} operation {operation}")
+
+
+PLUS_ZERO_WORDS = hashing.constant("plus zero")
+NEGATED_WORDS = hashing.constant("negated")
+MODULO_NAN_PAYLOAD_WORDS = hashing.constant("up to the bits of a NaN")
+CONSTANT_WORDS = hashing.constant("with a number")
+IDENTITY_WORDS = hashing.constant("with identity")
+
+
+def base_hash(lanes: SymbolicVector) -> hashing.Words:
+    """The hash of the payload alone: PLUS_ZERO and NEGATED are left out."""
+    if lanes.hashed is not None:
+        return lanes.hashed
+    flags = lanes.flags
+    if isinstance(flags, int):
+        words = _base_hash_uniform(lanes.words, flags, lanes.bits)
+    else:
+        kinds = flags & np.uint32(KIND | WIDENED | ABSORBED | (255 << OPERATION_SHIFT))
+        words = _base_hash_uniform(lanes.words, int(kinds.flat[0]), lanes.bits)
+        others = kinds != kinds.flat[0]
+        while others.any():  # there are few kinds, and to sort them out costs less than to sort them
+            kind = kinds.flat[int(others.argmax())]
+            here = kinds == kind
+            words = np.where(here, _base_hash_uniform(lanes.words, int(kind), lanes.bits), words)
+            others &= ~here
+    lanes.hashed = words
+    return words
+
+
+WIDENING = "convert.fp32.fp16"
+
+
+def _base_hash_uniform(words: hashing.Words, flags: int, bits: int) -> hashing.Words:
+    kind = flags & KIND
+    if flags & WIDENED:
+        inner = _base_hash_uniform(words, flags & ~WIDENED, 16)
+        factor, tag = hashing.multiplier(1), hashing.constant(WIDENING)
+        return hashing.mix(inner * hashing.shaped(factor, inner.ndim) + hashing.shaped(tag, inner.ndim))
+    if kind == TERM:
+        return words
+    operation = (flags >> OPERATION_SHIFT) & 255
+    if kind == AC_TERMS and (operation >= ARGMINMAX or flags & WITH_CONSTANT):
+        # One word holds no hash of the value, or no other, or no number: what is made of the value may keep only one.
+        words = words + words[::-1] * hashing.shaped(hashing.multiplier(4), words.ndim)
+    tag = kind_constant(kind, bits, operation)
+    factor = hashing.multiplier(0)
+    if words.ndim != 3:
+        tag, factor = hashing.shaped(tag, words.ndim), hashing.shaped(factor, words.ndim)
+    hashed = hashing.mix(words * factor + tag)
+    for flag, change in ((WITH_IDENTITY, IDENTITY_WORDS), (WITH_CONSTANT, CONSTANT_WORDS)):
+        if flags & flag:
+            hashed = _changed(hashed, change)
+    return hashed
+
+
+def signed_hash(lanes: SymbolicVector) -> hashing.Words:
+    """The hash with the sign flip counted and +0 left out: the operand of an addition."""
+    return _flagged(base_hash(lanes), lanes.flags, NEGATED, NEGATED_WORDS)
+
+
+def unsigned_hash(lanes: SymbolicVector) -> hashing.Words:
+    """The hash with +0 counted and the sign flip left out: the factor of a product."""
+    return _flagged(base_hash(lanes), lanes.flags, PLUS_ZERO, PLUS_ZERO_WORDS)
+
+
+def full_hash(lanes: SymbolicVector) -> hashing.Words:
+    """The hash of the value itself."""
+    return _flagged(signed_hash(lanes), lanes.flags, PLUS_ZERO, PLUS_ZERO_WORDS)
+
+
+def exact_hash(lanes: SymbolicVector) -> hashing.Words:
+    """The hash for an operation that reads bits, those of a NaN included; its result has `nan_bits` of the operand."""
+    return _flagged(full_hash(lanes), lanes.flags, MODULO_NAN_PAYLOAD, MODULO_NAN_PAYLOAD_WORDS)
+
+
+def nan_bits(lanes: SymbolicVector) -> Flags:
+    """NAN_BITS for the lanes that may hold a NaN that arithmetic made, else 0.
+
+    Known numbers, what memory held, and what integer operations gave have the same bits on every architecture.
+    """
+    flags = lanes.flags
+    if isinstance(flags, int):
+        return 0 if _same_everywhere(flags) else NAN_BITS
+    shared = _same_everywhere_by_lane(flags)
+    return 0 if shared.all() else np.where(shared, np.uint32(0), np.uint32(NAN_BITS))
+
+
+_PLAIN = KIND | PLUS_ZERO | NEGATED | WIDENED | MODULO_NAN_PAYLOAD
+
+
+def own_nans(words: hashing.Words, chosen: Array, architecture: str) -> hashing.Words:
+    """The hashes of stored elements, the chosen ones made the architecture's own."""
+    return np.where(chosen, _changed(words, hashing.constant(f"the bits of a NaN on {architecture}")), words)
+
+
+def _same_everywhere(flags: int) -> bool:
+    form, operation = flags & _PLAIN, flags >> OPERATION_SHIFT & 255
+    if form == AC_TERMS:
+        return FLOAT_AC_TERMS < operation < ARGMINMAX
+    return form in (LOAD, CONST) or (form == TERM and flags & INTEGER != 0)
+
+
+def _same_everywhere_by_lane(flags: Array) -> Array:
+    form = flags & np.uint32(_PLAIN)
+    operation = (flags >> np.uint32(OPERATION_SHIFT)) & np.uint32(255)
+    integers = (form == TERM) & ((flags & np.uint32(INTEGER)) != 0)
+    integers |= (form == AC_TERMS) & (operation > FLOAT_AC_TERMS) & (operation < ARGMINMAX)
+    found: Array = (form == LOAD) | (form == CONST) | integers
+    return found
+
+
+def _flagged(words: hashing.Words, flags: Flags, flag: int, change: hashing.Words) -> hashing.Words:
+    """The hash of `words` changed where the flag is set."""
+    if isinstance(flags, int):
+        return _changed(words, change) if flags & flag else words
+    chosen = (flags & np.uint32(flag)) != 0
+    return np.where(chosen, _changed(words, change), words) if chosen.any() else words
+
+
+def _changed(words: hashing.Words, change: hashing.Words) -> hashing.Words:
+    """A bijection of hashes that neither commutes with another change nor is linear.
+
+    Operands enter their operation's hash by sums.  Were a change to add or flip some bits, as xor does, -a + b and
+    a + -b would agree wherever a and b agree in those bits.
+    """
+    return hashing.scramble(words + hashing.shaped(change, words.ndim))
+
+
+def term(
+    bits: int,
+    tag: str,
+    operands: Sequence[SymbolicVector],
+    flags: Flags = 0,
+    *,
+    commutes: bool = False,
+    exact: bool = False,
+    recorder: TermRecorder | None = None,
+) -> SymbolicVector:
+    """An operation's term over its operands in order, or in any order where it commutes.
+
+    `exact` says that the operation reads its operands' bits, those of a NaN included.  `recorder` is that of the replay
+    that goes on, if any.
+    """
+    total = hashing.constant(tag)
+    for position, operand in enumerate(operands):
+        words = exact_hash(operand) if exact else full_hash(operand)
+        total = total + (words if commutes else words * hashing.multiplier(position + 1))
+        if exact:
+            flags = flags | nan_bits(operand)
+    if total.base is None and not operands:
+        total = total.copy()
+    result = SymbolicVector(bits, hashing.mix(total), TERM | flags | sticky_flags(*operands))
+    if recorder is not None:
+        recorder.add(tag, result, operands, commutes)
+    return result
+
+
+def poison(bits: int, reason: str = "undefined") -> SymbolicVector:
+    """Lanes that nothing has written."""
+    return SymbolicVector(bits, hashing.constant(f"poison {reason}"), TERM | POISON)

@@ -1,0 +1,41 @@
+"""Scalar formats and their operations on bit patterns, exact to the last bit.
+
+Patterns go in and come out as unsigned NumPy arrays.  Every NaN result is its format's canonical NaN.
+"""
+
+from __future__ import annotations
+
+from bitwise_core.numerics.formats import (
+    FLOAT_FORMATS,
+    FORMATS,
+    INTEGER_FORMATS,
+    FloatFormat,
+    Format,
+    IntegerFormat,
+    float_format,
+)
+from bitwise_core.numerics.operations import UnknownOperation, declare, operation, verbs, vocabulary
+from bitwise_core.numerics.record import Operation, Unevaluable
+from bitwise_core.numerics.softfloat import ROUNDINGS, nan_of
+from bitwise_core.numerics.word_arithmetic import Bits, storage
+
+__all__ = [
+    "FLOAT_FORMATS",
+    "FORMATS",
+    "INTEGER_FORMATS",
+    "ROUNDINGS",
+    "Bits",
+    "FloatFormat",
+    "Format",
+    "IntegerFormat",
+    "Operation",
+    "Unevaluable",
+    "UnknownOperation",
+    "declare",
+    "float_format",
+    "nan_of",
+    "operation",
+    "storage",
+    "verbs",
+    "vocabulary",
+]

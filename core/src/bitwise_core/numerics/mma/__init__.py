@@ -1,0 +1,25 @@
+"""What a matrix unit computes, bit by bit: rows of data, and one evaluation for all of them."""
+
+from __future__ import annotations
+
+from bitwise_core.numerics.mma.evaluation import multiply_accumulate
+from bitwise_core.numerics.mma.spec import (
+    Arithmetic,
+    FlooredSum,
+    FusedSum,
+    IntegerSum,
+    MatrixError,
+    MmaSpec,
+    SequentialMultiplyAdd,
+)
+
+__all__ = [
+    "Arithmetic",
+    "FlooredSum",
+    "FusedSum",
+    "IntegerSum",
+    "MatrixError",
+    "MmaSpec",
+    "SequentialMultiplyAdd",
+    "multiply_accumulate",
+]

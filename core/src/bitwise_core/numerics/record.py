@@ -1,0 +1,174 @@
+"""One operation as a record: how it evaluates and what may be done with its operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bitwise_core.numerics.conversion import INTEGER_ROUNDINGS
+from bitwise_core.numerics.floating import COMPARISONS
+from bitwise_core.numerics.formats import FloatFormat, Format, IntegerFormat
+from bitwise_core.numerics.softfloat import ROUNDINGS
+from bitwise_core.numerics.verbs import Array, Function
+from bitwise_core.numerics.word_arithmetic import Bits, storage
+
+
+class Unevaluable(ValueError):
+    """There is no arithmetic for this operation here; the message names it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operation:
+    """What an operation's name means.  There is one record of each name, so that records compare by identity.
+
+    `commutative` says that the first two operands may change places (of an fma, the factors); `associative` that the
+    operands of several form a set: an integer operation that is associative and commutes.
+    `function` acts on arrays of patterns of at least one axis, predicates as booleans, and is None where the bits are
+    the hardware's; the operands' types must be right (of floating-point operations it raises TypeError otherwise).
+    `architecture` is the one whose own the operation is, "" for all others.
+    """
+
+    name: str
+    verb: str
+    modifiers: tuple[str, ...]
+    result: Format
+    operands: tuple[Format, ...]
+    function: Function | None
+    commutative: bool = False
+    associative: bool = False
+    architecture: str = ""
+    arity: int = field(init=False)
+    bits: int = field(init=False)
+    plain: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arity", len(self.operands))
+        object.__setattr__(self, "bits", self.result.bits)
+        object.__setattr__(self, "plain", not _NOT_PLAIN & set(self.modifiers))
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an operation exists once in its process: send its name")
+
+    def __repr__(self) -> str:
+        return f"<operation {self.name}>"
+
+    @property
+    def rounding(self) -> str | None:
+        """The rounding modifier, None where there is none."""
+        known = (*ROUNDINGS, *INTEGER_ROUNDINGS)
+        return next((modifier for modifier in self.modifiers if modifier in known), None)
+
+    @property
+    def is_comparison(self) -> bool:
+        """Whether it compares two operands of one format."""
+        return self.verb in _COMPARED
+
+    @property
+    def is_float(self) -> bool:
+        """Whether an operand is a floating-point number."""
+        return any(isinstance(form, FloatFormat) for form in self.operands)
+
+    @property
+    def sees_nan_patterns(self) -> bool:
+        """Whether operands that are different NaNs can give results other than NaNs, or other than each other's.
+
+        So it is for everything that reads patterns as integers.  Rounding to tf32, or reading as tf32, drops
+        low bits, which turns some NaNs into infinities.
+        """
+        formats = (self.result, *self.operands)
+        return any(isinstance(form, IntegerFormat) for form in self.operands) or any(
+            form.name == "tf32" for form in formats
+        )
+
+    @property
+    def evaluable(self) -> bool:
+        """Whether there is an arithmetic."""
+        return self.function is not None
+
+    @property
+    def evaluate(self) -> Callable[..., Bits]:
+        """The function on patterns.  Raises Unevaluable for an approximation.
+
+        It takes one array per operand, in the unsigned type of the operand's width, and returns the array of
+        results in that of the result's, a predicate as 0 or 1; shapes broadcast.  It raises TypeError for other types.
+        """
+        if self.function is None:
+            raise Unevaluable(f"{self.name} is an approximation whose bits the hardware decides: it has no arithmetic")
+        return partial(_evaluate, self)
+
+
+_NOT_PLAIN = {"ftz", "sat", "satfinite", "relu", "atomic", "signalling"}
+"""Modifiers that change what the verb does to special values, so that no rule of the verb applies."""
+
+_COMPARED = frozenset((*COMPARISONS, *(f"{verb}u" for verb in COMPARISONS), "ord", "unord"))
+
+_INTERNED: dict[str, Operation] = {}
+
+
+def _evaluate(meaning: Operation, *arrays: npt.NDArray[Any]) -> Bits:
+    assert meaning.function is not None
+    kinds = [storage(form.bits) for form in meaning.operands]
+    _check_types(meaning.name, kinds, arrays)
+    shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    operands = [np.atleast_1d(array) for array in arrays]
+    for place, form in enumerate(meaning.operands):
+        if form.bits == 1:
+            operands[place] = operands[place].astype(np.bool_)
+    result = meaning.function(*operands).reshape(shape)
+    return result.astype(np.uint8) if meaning.bits == 1 else result
+
+
+def _check_types(name: str, kinds: Sequence[np.dtype[Any]], arrays: Sequence[npt.NDArray[Any]]) -> None:
+    if len(arrays) != len(kinds):
+        raise TypeError(f"{name} takes {len(kinds)} operands and was given {len(arrays)}")
+    for array, kind in zip(arrays, kinds, strict=True):
+        if array.dtype != kind:
+            raise TypeError(f"{name} takes patterns as {kind} and was given {array.dtype}")
+
+
+def _checked(core: Function, name: str, kinds: tuple[np.dtype[Any], ...], *arrays: npt.NDArray[Any]) -> Array:
+    """A floating-point function, which reads the arrays' bytes, on arrays of the right types."""
+    _check_types(name, kinds, arrays)
+    shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    return core(*arrays).reshape(shape)
+
+
+@cache
+def _table(core: Function, kind: np.dtype[Any], bits: int) -> Array:
+    return core(np.arange(1 << bits, dtype=kind))
+
+
+def _look_up(core: Function, bits: int, operand: Bits) -> Array:
+    return _table(core, operand.dtype, bits)[operand]
+
+
+def made(
+    verb: str,
+    modifiers: Sequence[str | None],
+    formats: Sequence[Format],
+    operands: Sequence[Format],
+    result: Format,
+    core: Function | None,
+    *,
+    commutative: bool = False,
+    associative: bool = False,
+    architecture: str = "",
+) -> Operation:
+    """The record: the one that there is of its name, or a new one."""
+    kept = tuple(modifier for modifier in modifiers if modifier)
+    name = ".".join((verb, *kept, *(form.name for form in formats)))
+    name = f"{name}@{architecture}" if architecture else name
+    found = _INTERNED.get(name)
+    if found is not None:
+        return found
+    if core is not None and any(isinstance(form, FloatFormat) for form in (result, *operands)):
+        if len(operands) == 1 and operands[0].bits <= 16:
+            core = partial(_look_up, core, operands[0].bits)
+        core = partial(_checked, core, name, tuple(storage(form.bits) for form in operands))
+    made = Operation(name, verb, kept, result, tuple(operands), core, commutative, associative, architecture)
+    return _INTERNED.setdefault(name, made)

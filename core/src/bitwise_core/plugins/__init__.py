@@ -1,0 +1,1 @@
+"""What plugins provide: hook specifications, the registry, library profiles and launchers."""

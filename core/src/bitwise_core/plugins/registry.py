@@ -1,0 +1,261 @@
+"""Find the installed plugins and hold what they hand over.
+
+A plugin that cannot be loaded never takes another down with it: it is kept in `Registry.broken`, with the distribution
+to blame, and becomes an error only when something that it may have brought is asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from itertools import pairwise
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeVar
+
+import pluggy
+
+from bitwise_core.descriptors.hardware import Hardware
+from bitwise_core.errors import BitwiseError
+from bitwise_core.plugins import hookspecs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from bitwise_core.execution.architecture import Arch
+    from bitwise_core.numerics.mma import MmaSpec
+    from bitwise_core.plugins.hookspecs import Named
+    from bitwise_core.plugins.launchers import Launcher
+    from bitwise_core.plugins.profiles import Profile
+
+ENTRY_POINT_GROUP = "bitwise"
+RESTRICT_VARIABLE = "BITWISE_PLUGINS"
+
+NamedT = TypeVar("NamedT", bound="Named")
+
+_log = logging.getLogger(__name__)
+
+
+class DuplicateNameError(BitwiseError, ValueError):
+    """Two distributions hand over the same name; the message names both and what to do."""
+
+
+class UnknownPluginError(BitwiseError, LookupError):
+    """A plugin was asked for by a name that no installed distribution offers."""
+
+
+class UnknownMatrixUnitError(BitwiseError, KeyError):
+    """No loaded plugin has the row asked for; the message names the nearest ones, and the broken plugins."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class UnknownArchError(BitwiseError, KeyError):
+    """No loaded plugin models the architecture asked for; the message lists those that are, and the broken plugins."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError would show the representation of the sentence
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenPlugin:
+    """A plugin that could not be loaded: its entry point, the distribution that offers it, and why."""
+
+    name: str
+    distribution: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.distribution}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """A loaded plugin: its entry point, its distribution and version, its module, and what it handed over."""
+
+    name: str
+    distribution: str
+    version: str
+    module: object
+    arches: tuple[Arch, ...]
+    matrix_units: tuple[MmaSpec, ...]
+    profiles: tuple[Profile, ...]
+    launchers: tuple[Launcher, ...]
+    patchsets: tuple[Named, ...]
+
+    def __repr__(self) -> str:
+        return f"Plugin({self.name!r} of {self.distribution} {self.version})"
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """What the loaded plugins handed over, in the order of their entry points' names.
+
+    `arches` maps an architecture's name to it, and `owners` to the distribution that models it; `matrix_units` maps
+    the name of a row to it.
+    """
+
+    plugins: tuple[Plugin, ...]
+    broken: tuple[BrokenPlugin, ...]
+    arches: Mapping[str, Arch]
+    owners: Mapping[str, str]
+    matrix_units: Mapping[str, MmaSpec]
+    profiles: tuple[Profile, ...]
+    launchers: tuple[Launcher, ...]
+    patchsets: tuple[Named, ...]
+
+    def __repr__(self) -> str:
+        return f"Registry(plugins: {', '.join(each.name for each in self.plugins)}; broken: {len(self.broken)})"
+
+    def arch(self, name: str) -> Arch:
+        """Return the architecture of that name.  Raises UnknownArchError if no loaded plugin models it."""
+        if name in self.arches:
+            return self.arches[name]
+        available = ", ".join(sorted(self.arches)) or "none; install the plugin of an architecture"
+        sentence = f"no plugin models the architecture {name!r}; available: {available}"
+        if self.broken:
+            sentence += "; plugins that could not be loaded: " + "; ".join(map(str, self.broken))
+        raise UnknownArchError(sentence)
+
+    @property
+    def hardware(self) -> Hardware:
+        """The rows and functions of all plugins, with which descriptors are evaluated."""
+        claims = (arch.bits for arch in self.arches.values())
+        functions = {name: each for bits in claims if bits is not None for name, each in bits.functions.items()}
+        return Hardware(self.matrix_units, MappingProxyType(functions))
+
+    def matrix_unit(self, name: str) -> MmaSpec:
+        """Return the row of that name.  Raises UnknownMatrixUnitError if no loaded plugin has it."""
+        if name in self.matrix_units:
+            return self.matrix_units[name]
+        near = get_close_matches(name, self.matrix_units, n=3, cutoff=0.0)
+        listed = ", ".join(near) or "there are none; install the plugin of an architecture"
+        sentence = f"no plugin has a matrix unit {name!r}; the nearest: {listed}"
+        if self.broken:
+            sentence += "; plugins that could not be loaded: " + "; ".join(map(str, self.broken))
+        raise UnknownMatrixUnitError(sentence)
+
+
+def load(names: Iterable[str] | None = None) -> Registry:
+    """Load the plugins of the entry points called `names`; of all installed ones without it.
+
+    Without `names` the environment variable BITWISE_PLUGINS decides, a comma-separated list of such names; an empty
+    list loads no plugin.  Raises UnknownPluginError for a name that is not installed and DuplicateNameError where two
+    distributions hand over the same name.  A plugin that fails to load raises nothing: it is in `Registry.broken`.
+    """
+    loaded: list[Plugin] = []
+    broken: list[BrokenPlugin] = []
+    for entry_point in _select(names):
+        try:
+            loaded.append(_load_plugin(entry_point))
+        except Exception as error:  # whatever a stranger's module raises is that plugin's failure
+            _log.debug("plugin %s failed to load", entry_point.name, exc_info=True)
+            reason = f"{type(error).__name__}: {error}"
+            broken.append(BrokenPlugin(entry_point.name, _distribution(entry_point), reason))
+    arch_owners = _owners("architecture", [(plugin, plugin.arches) for plugin in loaded])
+    _owners("matrix unit", [(plugin, plugin.matrix_units) for plugin in loaded])
+    _owners("profile", [(plugin, plugin.profiles) for plugin in loaded])
+    _owners("launcher", [(plugin, plugin.launchers) for plugin in loaded])
+    _owners("patch set", [(plugin, plugin.patchsets) for plugin in loaded])
+    return Registry(
+        plugins=tuple(loaded),
+        broken=tuple(broken),
+        arches=MappingProxyType({arch.name: arch for plugin in loaded for arch in plugin.arches}),
+        owners=MappingProxyType(arch_owners),
+        matrix_units=MappingProxyType({unit.name: unit for plugin in loaded for unit in plugin.matrix_units}),
+        profiles=tuple(profile for plugin in loaded for profile in plugin.profiles),
+        launchers=tuple(launcher for plugin in loaded for launcher in plugin.launchers),
+        patchsets=tuple(patchset for plugin in loaded for patchset in plugin.patchsets),
+    )
+
+
+@cache
+def default() -> Registry:
+    """Return the registry of the installed plugins, loaded once for the process."""
+    return load()
+
+
+def _select(names: Iterable[str] | None) -> list[EntryPoint]:
+    """Return the installed entry points asked for, in order of their names.
+
+    Raises UnknownPluginError for a name that is not installed, DuplicateNameError for one that is installed twice.
+    """
+    installed = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda found: (found.name, _distribution(found)))
+    asked_by = "the caller asks for"
+    if names is None and RESTRICT_VARIABLE in os.environ:
+        asked_by = f"{RESTRICT_VARIABLE} names"
+        names = [name.strip() for name in os.environ[RESTRICT_VARIABLE].split(",") if name.strip()]
+    if names is not None:
+        wanted = set(names)
+        missing = sorted(wanted - {found.name for found in installed})
+        if missing:
+            available = ", ".join(found.name for found in installed) or "none"
+            raise UnknownPluginError(
+                f"{asked_by} plugins that are not installed: {', '.join(missing)}; installed: {available}"
+            )
+        installed = [found for found in installed if found.name in wanted]
+    for first, second in pairwise(installed):
+        if first.name == second.name:
+            raise DuplicateNameError(
+                f"{_distribution(first)} and {_distribution(second)} both offer a plugin {first.name!r}; uninstall one"
+            )
+    return installed
+
+
+def _load_plugin(entry_point: EntryPoint) -> Plugin:
+    """Import one plugin and call its hooks.  Raises whatever is wrong with it."""
+    module = entry_point.load()
+    # A manager for each plugin: a hook that raises stops the other plugins' hooks of a shared one.
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    manager.register(module, entry_point.name)
+    manager.check_pending()
+    if not manager.get_hookcallers(module):
+        raise TypeError("it implements no hook; mark its functions with bitwise_core.plugins.hookspecs.hookimpl")
+    return Plugin(
+        name=entry_point.name,
+        distribution=_distribution(entry_point),
+        version=entry_point.dist.version if entry_point.dist else "unknown",
+        module=module,
+        arches=_checked("bitwise_arches", manager.hook.bitwise_arches()),
+        matrix_units=_checked("bitwise_matrix_units", manager.hook.bitwise_matrix_units()),
+        profiles=_checked("bitwise_profiles", manager.hook.bitwise_profiles()),
+        launchers=_checked("bitwise_launchers", manager.hook.bitwise_launchers()),
+        patchsets=_checked("bitwise_patchsets", manager.hook.bitwise_patchsets()),
+    )
+
+
+def _checked(hook: str, returned: Iterable[Iterable[NamedT]]) -> tuple[NamedT, ...]:
+    """Return what one plugin's hook handed over.  Raises TypeError for anything without a name of its own."""
+    items = tuple(item for collected in returned for item in collected)
+    names: set[str] = set()
+    for item in items:
+        if not isinstance(getattr(item, "name", None), str):
+            raise TypeError(f"{hook} returned {item!r}, which has no name")
+        if item.name in names:
+            raise TypeError(f"{hook} returned {item.name!r} twice")
+        names.add(item.name)
+    return items
+
+
+def _owners(kind: str, handed_over: Iterable[tuple[Plugin, tuple[Named, ...]]]) -> dict[str, str]:
+    """Return which distribution owns each name of one kind.  Raises DuplicateNameError."""
+    owners: dict[str, str] = {}
+    for plugin, items in handed_over:
+        for item in items:
+            if item.name in owners:
+                raise DuplicateNameError(
+                    f"{owners[item.name]} and {plugin.distribution} both hand over the {kind} {item.name!r}; "
+                    f"uninstall one, or name the plugins to load in {RESTRICT_VARIABLE}"
+                )
+            owners[item.name] = plugin.distribution
+    return owners
+
+
+def _distribution(entry_point: EntryPoint) -> str:
+    """Return the name of the distribution that offers an entry point."""
+    return entry_point.dist.name if entry_point.dist else "an unknown distribution"

@@ -1,0 +1,71 @@
+"""The fastest schedule of a product, found by measurement and kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bitwise_core.descriptors import GEMMDesc
+from bitwise_nvidia_sm90.gemm.measured_schedules import Unequal, keep, kept_in, key_of
+from bitwise_nvidia_sm90.gemm.plan import Refused
+from bitwise_nvidia_sm90.gemm.run import forget, planned, run
+from bitwise_nvidia_sm90.gemm.schedule import Schedule
+from bitwise_nvidia_sm90.gemm.schedule_ranking import choices
+
+if TYPE_CHECKING:
+    import torch
+
+
+def tune(
+    desc: GEMMDesc, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, *, most: int = 32, path: Path | None = None
+) -> tuple[Schedule, float]:
+    """The fastest of `most` schedules for operands like these, and its seconds; later products of this kind take it.
+
+    It is kept in `path` (default: `kept_in()`), for later processes too.  `out` is overwritten.  Raises Unequal where
+    a schedule returns other bytes than the others, and Refused for a descriptor that these kernels do not honour.
+    """
+    import torch
+    from triton.runtime.errors import OutOfResources
+
+    plan = planned(desc)
+    m, n = (int(each) for each in out.shape)
+    fastest, best, wanted = math.inf, None, None
+    bits = {1: torch.int8, 2: torch.int16, 4: torch.int32}[out.element_size()]
+    for chosen in reversed(choices(plan, m, n, most=most)):
+        try:
+            run(desc, a, b, out, chosen)
+        except (Refused, OutOfResources):
+            continue
+        found = out.contiguous().view(bits)
+        if wanted is None:
+            wanted = found.clone()
+        elif not torch.equal(found, wanted):
+            raise Unequal(f"{chosen} returned other bytes than the schedules before it for {desc.to_text()}")
+        taken = seconds(lambda chosen=chosen: run(desc, a, b, out, chosen))  # type: ignore[misc]
+        if taken < fastest:
+            fastest, best = taken, chosen
+    if best is None:
+        raise Refused(f"no schedule runs {desc.to_text()} on these operands")
+    keep(key_of(desc, a, b, out), best, path or kept_in())
+    forget()
+    return best, fastest
+
+
+def seconds(launch: Callable[[], Any], count: int = 10, rounds: int = 5) -> float:
+    """Seconds of one launch: the median of `rounds` replays of a CUDA graph of `count` launches."""
+    import torch
+
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(count):
+            launch()
+    events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(rounds)]
+    graph.replay()
+    for start, end in events:
+        start.record()
+        graph.replay()
+        end.record()
+    torch.cuda.synchronize()
+    return float(sorted(start.elapsed_time(end) for start, end in events)[rounds // 2]) / 1000 / count

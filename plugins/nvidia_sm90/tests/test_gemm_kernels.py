@@ -1,0 +1,411 @@
+"""Kernels of products, compiled here and run on bit patterns: the bytes are those that their descriptor owes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bitwise_core.checker.analysis import Options, Source, prepare
+from bitwise_core.checker.partition import partition
+from bitwise_core.descriptors import Cut, GEMMDesc, Instruction, read
+from bitwise_core.descriptors.merge_orders import MERGE_ORDERS, Addition, MergeOrder, index_bits
+from bitwise_core.execution.launch import Launch
+from bitwise_core.execution.simulation import simulate
+from bitwise_core.numerics import FLOAT_FORMATS, Bits, storage
+from bitwise_core.plugins import registry
+from bitwise_core.plugins.installed import evaluate
+from bitwise_nvidia_sm90.gemm.launch import Map, calls
+from bitwise_nvidia_sm90.gemm.plan import SLICE_ORDERS, Refused, plan
+from bitwise_nvidia_sm90.gemm.schedule import Schedule, default
+
+TYPES = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32", "e4m3": "fp8e4nv", "e5m2": "fp8e5"}
+WGMMA, MMA, HALF = "family=wgmma k=16", "family=mma.sync k=16", "family=mma.sync k=8"
+GROUPS = "group(count=4) group(count=8)"
+WARPS = f"{GROUPS} group(count=2 merge=halves)"
+DEALT = "cut(layout=strided count=4 tile=128) cut(layout=strided count=8 tile=128) cut(layout=strided count=2 tile=128"
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """What a launch needs of a tensor."""
+
+    name: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+
+    def stride(self) -> tuple[int, ...]:
+        return self.strides
+
+
+def matrix(k: int, unit: str, rest: str = "", dtype: str = "fp16", out: str | None = None) -> GEMMDesc:
+    number = unit.split("=")[-1]
+    found = read(
+        f"gemm(k={k} left_dtype={dtype} right_dtype={dtype} output_dtype={out or dtype} path=matrix "
+        f"instruction=instruction(architecture=sm_90 {unit}) instruction_k={number} {rest})"
+    )
+    assert isinstance(found, GEMMDesc)
+    return found
+
+
+def scalar(k: int, cuts: str = "", dtype: str = "fp16") -> GEMMDesc:
+    given = f"k_cuts=[{cuts}]" if cuts else ""
+    found = read(f"gemm(k={k} left_dtype={dtype} right_dtype={dtype} output_dtype={dtype} path=fma {given})")
+    assert isinstance(found, GEMMDesc)
+    return found
+
+
+def drawn(shape: tuple[int, int], dtype: str, random: np.random.Generator) -> Bits:
+    form = FLOAT_FORMATS[dtype]
+    exponent = random.integers(form.bias - 4, form.bias + 4, shape, dtype=np.uint64)
+    fraction = random.integers(0, 1 << form.mantissa_bits, shape, dtype=np.uint64)
+    sign = random.integers(0, 2, shape, dtype=np.uint64) << np.uint64(form.magnitude_bits)
+    return (sign | exponent << np.uint64(form.mantissa_bits) | fraction).astype(storage(form.bits))
+
+
+def ran(desc: GEMMDesc, a: Bits, b: Bits, chosen: Schedule | None, right: str = "C") -> Bits:
+    """The output's patterns of the kernels that a descriptor launches, run here."""
+    from bitwise_triton.arguments import Buffer, TensorMap
+    from bitwise_triton.configurations import compile_configuration
+
+    m, n, k = a.shape[0], b.shape[1], desc.k
+    strides = (n, 1) if right == "C" else (1, k)
+    left = Matrix("A", (m, k), (k, 1), desc.left_dtype)
+    second, out = Matrix("B", (k, n), strides, desc.right_dtype), Matrix("C", (m, n), (n, 1), desc.output_dtype)
+    size = FLOAT_FORMATS[desc.output_dtype].bits // 8
+    state = {
+        "A": a.view(np.uint8).ravel(), "C": np.full(m * n * size, 0xA5, dtype=np.uint8),
+        "B": np.ascontiguousarray(b if right == "C" else b.T).view(np.uint8).ravel(),
+    }  # fmt: skip
+
+    def workspace(shape: tuple[int, ...], dtype: str) -> Matrix:
+        state["W"] = np.full(int(np.prod(shape)) * FLOAT_FORMATS[dtype].bits // 8, 0x5A, dtype=np.uint8)
+        return Matrix("W", shape, (shape[1] * shape[2], shape[2], 1), dtype)
+
+    def described(each: Any) -> Any:
+        if isinstance(each, Map):
+            return TensorMap(described(each.matrix), each.shape, each.strides, each.block)
+        return Buffer(each.name, TYPES[each.dtype]) if isinstance(each, Matrix) else each
+
+    made = plan(desc)
+    for call in calls(made, chosen or default(made, m, n), left, second, out, workspace):
+        arguments: dict[str, Any] = {name: described(each) for name, each in call.arguments.items()}
+        captured = compile_configuration(call.kernel, arguments, dict(call.constants), grid=call.grid, **call.options)
+        launch = Launch.model_validate({"file": "product.ptx", **captured.manifest_entry})
+        source = Source("product", captured.assembly, launch)
+        ready = prepare(source, registry.default().arch("sm_90"), Options(audit_contraction=False))
+        state.update(simulate(ready, {name: state[name] for name in launch.buffers()}).after)
+    return state["C"].view(storage(8 * size)).reshape(m, n)
+
+
+@pytest.mark.parametrize("start", ["first", "zero"])
+@pytest.mark.parametrize("kind", ["slices", "lanes", "many slices"])
+def test_sums_of_minus_zeros_start_where_the_descriptor_says(kind: str, start: str) -> None:
+    pytest.importorskip("triton")
+    if kind == "slices":  # each of 48 products of -2^-40, which fp16 rounds to -0
+        cut = f"k_cuts=[cut(span=48 start={start} partial_dtype=fp16)]"
+        desc, left, right = matrix(169, MMA, f"k_loop_step=64 short_iteration=first {cut}"), 0x8010, 0x0010
+    else:  # products of -2^-266, which fp32 rounds to -0
+        cut = f"cut(count=4 start={start}) cut(span=33)" if kind == "lanes" else f"cut(count=33 start={start})"
+        desc, left, right = scalar(130, cut, "bf16"), 0x8001, 0x0001
+    a, b = np.full((8, desc.k), left, dtype=np.uint16), np.full((desc.k, 16), right, dtype=np.uint16)
+    found = ran(desc, a, b, None, "C")
+    assert (found == evaluate(desc, a, b)).all()
+    assert (found == (0x8000 if start == "first" else 0)).all()
+
+
+SCALARS = (
+    (100, "", 3),
+    (3, "cut(layout=strided count=32 merge=halves)", 3),
+    (300, "cut(layout=strided count=32 merge=halves)", 3),
+    (300, "cut(layout=strided count=2 tile=64 merge=halves)", 3),
+    (300, "cut(span=64)", 3),
+    (600, "cut(layout=strided count=16) cut(span=16)", 3),
+    (430, f"cut(layout=strided count=20 tile=4 groups=[{'group(count=2) ' * 4}])", 3),
+    (330, "cut(count=3) cut(layout=strided count=2 tile=55 merge=neighbours)", 3),
+    (600, "cut(count=2) cut(span=256)", 3),
+    (9100, f"{DEALT} merge=halves) cut(layout=strided count=128 merge=halves)", 1),
+    (9100, f"cut(layout=strided count=31 tile=128 groups=[{GROUPS}]) cut(layout=strided count=128 merge=halves)", 1),
+    (90, f"cut(layout=strided count=33 tile=128 groups=[{WARPS}]) cut(layout=strided count=128 merge=halves)", 1),
+)
+
+
+@pytest.mark.parametrize("start", ["first", "zero"])
+@pytest.mark.parametrize("left", [[0x8001], [0x8001, 0x0001], [0x8001, 0x9F80]], ids=["minus", "both", "some larger"])
+@pytest.mark.parametrize(("k", "cuts", "n"), SCALARS)
+def test_products_too_small_for_fp32_are_added_as_the_descriptor_says(
+    k: int, cuts: str, n: int, left: list[int], start: str
+) -> None:
+    pytest.importorskip("triton")
+    if start == "zero":
+        cuts = f"cut(count=1 start=zero) {cuts}"
+        if cuts.count("cut(count=") > 1:  # one cut of slices at most
+            cuts = re.sub(r"^.{24}cut\(count=(\d)", r"cut(count=\1 start=zero", cuts)
+    desc = scalar(k, cuts, "bf16")
+    a = np.random.default_rng(k).choice(np.array(left, dtype=np.uint16), (2, k))
+    b = np.full((k, n), 0x0001, dtype=np.uint16)
+    found = ran(desc, a, b, None, "C")
+    assert (found == evaluate(desc, a, b)).all()
+    assert start == "first" or len(left) > 1 or not found.any()
+
+
+@pytest.mark.parametrize("chosen", [Schedule(64, 16, 64), Schedule(64, 16, 64, mapped=True)], ids=str)
+@pytest.mark.parametrize("start", ["first", "zero"])
+def test_one_slice_alone_starts_where_the_descriptor_says(start: str, chosen: Schedule) -> None:
+    pytest.importorskip("triton")
+    desc = matrix(48, WGMMA, f"k_cuts=[cut(span=64 start={start} partial_dtype=fp16)]")
+    a, b = np.full((8, 48), 0x8010, dtype=np.uint16), np.full((48, 16), 0x0010, dtype=np.uint16)
+    found = ran(desc, a, b, chosen, "C")
+    assert (found == evaluate(desc, a, b)).all()
+    assert (found == (0x8000 if start == "first" else 0)).all()
+
+
+@pytest.mark.parametrize(
+    ("desc", "m", "n", "chosen"),
+    [
+        (matrix(200, WGMMA), 64, 16, None),
+        (matrix(200, WGMMA, dtype="bf16", out="fp32"), 20, 24, Schedule(64, 32, 32, 4, 4, 4)),
+        (matrix(200, WGMMA), 20, 24, Schedule(16, 32, 128, 1, 2, 2)),
+        (matrix(520, WGMMA, "k_cuts=[cut(span=128)] k_dropped=8"), 16, 16, None),
+        (matrix(200, WGMMA), 130, 24, Schedule(64, 32, 64, 8, 4, 3, 2, True)),
+        (matrix(520, WGMMA, "k_cuts=[cut(span=128)] k_dropped=8"), 64, 16, Schedule(64, 16, 64, 8, 4, 3, 3, True)),
+        (
+            matrix(432, "family=wgmma k=32", "k_cuts=[cut(span=256) cut(span=128)]", "e4m3", "bf16"),
+            5, 32, Schedule(64, 32, 128, 8, 4, 3, 2, True),
+        ),
+        (matrix(200, WGMMA), 24, 136, Schedule(64, 32, 64, 8, 4, 3, 0, True, True)),
+        (matrix(40, WGMMA, out="fp32"), 72, 88, Schedule(64, 32, 64, 8, 4, 2, 0, True, False, 2)),
+        (
+            matrix(520, WGMMA, "k_cuts=[cut(span=128)] k_dropped=8"),
+            16, 72, Schedule(64, 16, 64, 8, 4, 3, 3, True, True),
+        ),
+        (matrix(200, WGMMA), 20, 24, Schedule(16, 32, 64, 1, 2, 3, 0, True)),
+        (
+            matrix(432, "family=wgmma k=32", "k_cuts=[cut(span=256) cut(span=128)]", "e4m3", "bf16"),
+            24, 96, Schedule(64, 32, 128, 8, 4, 3, 0, True, True),
+        ),
+        (matrix(107, HALF, "k_loop_step=32 short_iteration=first"), 16, 16, None),
+        (matrix(169, MMA, "k_loop_step=64 short_iteration=first", "bf16"), 16, 16, None),
+        (
+            matrix(300, HALF, "k_loop_step=32 short_iteration=first k_cuts=[cut(span=104 partial_dtype=bf16)]", "bf16"),
+            17, 9, None,
+        ),
+        (matrix(300, MMA, "k_loop_step=64 short_iteration=first k_cuts=[cut(span=104 merge_dtype=fp16)]"), 17, 9, None),
+        (matrix(432, "family=wgmma k=32", "k_cuts=[cut(span=256) cut(span=128)]", "e4m3", "bf16"), 5, 32, None),
+        (scalar(300, "cut(layout=strided count=32 merge=halves)"), 1, 12, None),
+        (scalar(300, "cut(layout=strided count=2 tile=64 merge=halves)", "bf16"), 1, 12, Schedule(16, 1, 3)),
+        (scalar(600, "cut(layout=strided count=16) cut(span=16)"), 1, 5, None),
+        *(
+            (scalar(430, f"cut(layout=strided count={lanes} tile=4 groups=[{'group(count=2) ' * halved}])"), 1, 9, None)
+            for lanes, halved in ((26, 4), (20, 4), (17, 4), (12, 3), (10, 3), (6, 2), (3, 1))
+        ),
+        (scalar(330, "cut(count=3) cut(layout=strided count=2 tile=55 merge=neighbours)"), 12, 1, None),
+        (scalar(330, "cut(count=33) cut(layout=strided count=4 tile=3 merge=halves)"), 12, 1, None),
+        (scalar(300, "cut(count=32) cut(span=16)"), 1, 5, None),
+        (scalar(600, "cut(count=2) cut(span=256)", "bf16"), 5, 3, None),
+        (scalar(600, "cut(count=4 start=zero) cut(span=128)", "bf16"), 5, 3, None),
+        (scalar(30), 6, 3, None),
+        (scalar(9100, f"{DEALT} merge=halves) cut(layout=strided count=128 merge=halves)"), 1, 2, None),
+        (
+            scalar(9100, f"cut(layout=strided count=31 tile=128 groups=[{GROUPS}]) "
+                         "cut(layout=strided count=128 merge=halves)"),
+            1, 2, None,
+        ),
+        (
+            scalar(40900, f"cut(layout=strided count=132 tile=256 groups=[{WARPS} group(count=2 merge=halves)]) "
+                          "cut(layout=strided count=128 tile=2 merge=halves) cut(layout=strided count=2)"),
+            1, 1, None,
+        ),
+        (
+            scalar(90, f"cut(layout=strided count=33 tile=128 groups=[{WARPS}]) "
+                       "cut(layout=strided count=128 merge=halves)"),
+            2, 1, None,
+        ),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_bytes_are_those_of_the_descriptor(desc: GEMMDesc, m: int, n: int, chosen: Schedule | None) -> None:
+    pytest.importorskip("triton")
+    random = np.random.default_rng(desc.k)
+    a, b = drawn((m, desc.k), desc.left_dtype, random), drawn((desc.k, n), desc.right_dtype, random)
+    found = ran(desc, a, b, chosen, "F" if desc.left_dtype == "e4m3" else "C")
+    assert (found == evaluate(desc, a, b)).all()
+
+
+@pytest.mark.parametrize(
+    ("why", "desc"),
+    [
+        ("fp8 in one accumulator", matrix(64, "family=wgmma k=32", dtype="e4m3", out="bf16")),
+        ("a scale", matrix(64, WGMMA, "alpha=2.0")),
+        ("use_fast_accum", matrix(64, WGMMA, "use_fast_accum=false")),
+        ("64 lanes", scalar(640, "cut(layout=strided count=64)")),
+        ("parts in groups", scalar(640, "cut(layout=strided count=26 groups=[group(count=2)])")),
+        ("empty slices", scalar(64, "cut(count=33 tile=4) cut(layout=strided count=4)")),
+        ("path mul_add", GEMMDesc(k=8, left_dtype="fp16", right_dtype="fp16", output_dtype="fp16", path="mul_add")),
+        (
+            "wgmma and mma.sync of sm_90",
+            GEMMDesc(
+                k=64, left_dtype="fp16", right_dtype="fp16", output_dtype="fp16", path="matrix", instruction_k=16,
+                instruction=Instruction(architecture="sm_100", family="tcgen05", k=16),
+            ),
+        ),
+        ("slices", matrix(512, WGMMA, "k_cuts=[cut(layout=strided count=2 tile=64)]")),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_honoured_is_refused(why: str, desc: GEMMDesc) -> None:
+    with pytest.raises(Refused, match=why):
+        plan(desc)
+
+
+def _middle_first(count: int) -> list[Addition]:
+    """Round after round by a bit of the lane's number, from bit 1 upwards, and bit 0 last."""
+    found, left, bits = [], list(range(count)), (count - 1).bit_length()
+    for bit in (*range(1, bits), 0)[:bits]:
+        left = [part for part in left if not part >> bit & 1]
+        found += [(part, part + (1 << bit)) for part in left]
+    return found
+
+
+def _outside_in(count: int) -> list[Addition]:
+    return [(part, count - 1 - part) for part in range(count // 2)] + [(0, part) for part in range(1, (count + 1) // 2)]
+
+
+ADDED = (
+    MergeOrder("odd-last", "one after the other, the odd ones last",
+               lambda count: [(0, part) for part in (*range(2, count, 2), *range(1, count, 2))]),
+    MergeOrder("middle-first", "in rounds, the middle bit first", _middle_first, "a balanced tree", True),
+    MergeOrder("outside-in", "in pairs from both ends", _outside_in, "pairs in a chain"),
+)  # fmt: skip
+
+
+def test_every_order_of_lanes_is_run_or_refused_in_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton")
+    for order in ADDED:
+        monkeypatch.setitem(MERGE_ORDERS, order.name, order)
+    random = np.random.default_rng(8)
+    a, b = drawn((2, 300), "fp16", random), drawn((300, 3), "fp16", random)
+    found = {}
+    for name, order in MERGE_ORDERS.items():
+        cut = f"cut(layout=strided count=8 tile=4 merge={name})"
+        desc = scalar(300, cut).model_copy(update={"output_dtype": "fp32"})
+        if order.running_sum or index_bits(order, 8):
+            found[name] = ran(desc, a, b, None).tobytes()
+            assert found[name] == evaluate(desc, a, b).tobytes()
+        else:
+            with pytest.raises(
+                Refused, match=f"^lanes added {order.words}: these kernels add them one after the other"
+            ):
+                plan(desc)
+    assert MERGE_ORDERS.keys() - found.keys() == {"outside-in"}
+    assert len(set(found.values())) == len(found)
+
+
+def test_every_order_of_slices_is_run_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for order in ADDED:
+        monkeypatch.setitem(MERGE_ORDERS, order.name, order)
+    for name in MERGE_ORDERS:
+        desc = matrix(512, WGMMA, f"k_cuts=[cut(count=4 tile=16 merge={name})]")
+        if name in SLICE_ORDERS:
+            assert plan(desc).slices.number == 4
+        else:
+            with pytest.raises(Refused, match=r"the last one short, added one after the other$"):
+                plan(desc)
+
+
+def test_a_schedule_that_would_move_bits_is_refused() -> None:
+    def workspace(shape: tuple[int, ...], dtype: str) -> Matrix:
+        raise AssertionError(shape, dtype)
+
+    desc = matrix(256, "family=wgmma k=32", "k_cuts=[cut(span=128)]", "e4m3", "bf16")
+    sides = [Matrix(name, (64, 64), (64, 1), "e4m3") for name in "ABC"]
+    for chosen in (
+        Schedule(32, 64, 128), Schedule(64, 64, 64), Schedule(64, 64, 128, warps=2), Schedule(64, 8, 128),
+        Schedule(64, 16, 128, warps=8),
+    ):  # fmt: skip
+        with pytest.raises(Refused, match="fp8 takes turns of 128 k"):
+            calls(plan(desc), chosen, *sides, workspace)
+    first = matrix(107, MMA, "k_loop_step=32 short_iteration=first")
+    with pytest.raises(Refused, match="part the turn of 32 evenly"):
+        calls(plan(first), Schedule(64, 64, 64), *sides, workspace)
+
+
+def test_cuts_that_close_an_accumulator_have_a_span_alone() -> None:
+    assert plan(scalar(600, "cut(span=512)")) == plan(GEMMDesc(**{**vars(scalar(600)), "k_cuts": (Cut(span=512),)}))
+
+
+def compiled(desc: GEMMDesc, m: int, n: int, chosen: Schedule) -> list[tuple[Any, Any]]:
+    """The kernels that a schedule launches: their calls, and what the compiler made of them."""
+    from bitwise_triton.arguments import Buffer, TensorMap
+    from bitwise_triton.configurations import compile_configuration
+
+    def described(each: Any) -> Any:
+        if isinstance(each, Map):
+            return TensorMap(described(each.matrix), each.shape, each.strides, each.block)
+        return Buffer(each.name, TYPES[each.dtype]) if isinstance(each, Matrix) else each
+
+    def workspace(shape: tuple[int, ...], dtype: str) -> Matrix:
+        return Matrix("W", shape, (shape[1] * shape[2], shape[2], 1), dtype)
+
+    left, second = Matrix("A", (m, desc.k), (desc.k, 1), "fp16"), Matrix("B", (desc.k, n), (n, 1), "fp16")
+    out = Matrix("C", (m, n), (n, 1), "fp16")
+    found = []
+    for call in calls(plan(desc), chosen, left, second, out, workspace):
+        arguments = {name: described(each) for name, each in call.arguments.items()}
+        constants = dict(call.constants)
+        found.append((call, compile_configuration(call.kernel, arguments, constants, grid=call.grid, **call.options)))
+    return found
+
+
+def captured(desc: GEMMDesc, m: int, n: int, chosen: Schedule) -> Source:
+    """The one kernel that a schedule launches, as the checker reads it."""
+    ((_, found),) = compiled(desc, m, n, chosen)
+    launch = Launch.model_validate({"file": "product.ptx", **found.manifest_entry})
+    return Source(str(chosen), found.assembly, launch)
+
+
+@pytest.mark.parametrize(
+    ("desc", "chosen", "number"),
+    [
+        (matrix(200, WGMMA), Schedule(64, 32, 64, 8, 4, 3), 1),
+        (matrix(200, WGMMA), Schedule(64, 32, 64, 8, 4, 3, 0, True), 1),
+        (matrix(200, WGMMA), Schedule(64, 32, 64, 8, 4, 3, 2, True, True), 1),
+        (matrix(520, WGMMA, "k_cuts=[cut(span=128)]"), Schedule(64, 32, 64, 8, 4, 3, 0, True), 2),
+        (scalar(330, "cut(count=33) cut(layout=strided count=4 tile=3 merge=halves)"), Schedule(8, block_k=8), 2),
+        (
+            scalar(9100, f"cut(layout=strided count=31 tile=128 groups=[{GROUPS}]) "
+                         "cut(layout=strided count=128 merge=halves)"),
+            Schedule(4, block_k=8), 2,
+        ),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_kernel_that_begins_early_waits_before_it_touches_memory(
+    desc: GEMMDesc, chosen: Schedule, number: int
+) -> None:
+    pytest.importorskip("triton")
+    found = compiled(desc, 128, 64, chosen)
+    assert len(found) == number
+    for call, made in found:
+        assert call.options["launch_pdl"] == 1
+        (wait,) = (place.start() for place in re.finditer(r"griddepcontrol\.wait", made.assembly))
+        (start,) = (place.start() for place in re.finditer(r"griddepcontrol\.launch_dependents", made.assembly))
+        first = min(place.start() for place in re.finditer(r"\b(ld|st|cp|red|atom)\.(?!param)\S", made.assembly))
+        assert wait < start < first
+
+
+def test_schedules_of_one_descriptor_are_one_class_to_the_checker() -> None:
+    pytest.importorskip("triton")
+    schedules = (
+        Schedule(64, 32, 64, 8, 4, 3), Schedule(64, 64, 32, 4, 4, 4), Schedule(128, 32, 128, 8, 8, 2),
+        Schedule(64, 64, 64, 8, 4, 3, 132, True), Schedule(64, 32, 128, 8, 4, 2, 2, True),
+        Schedule(64, 32, 64, 8, 4, 3, 0, True, True), Schedule(64, 64, 64, 8, 4, 2, 0, True, False, 2),
+    )  # fmt: skip
+    sources = [captured(matrix(200, WGMMA), 128, 64, chosen) for chosen in schedules]
+    sources.append(captured(matrix(200, HALF, "k_loop_step=32 short_iteration=first"), 128, 64, Schedule(64, 32, 64)))
+    found = partition(sources, "sm_90", Options(audit_contraction=False))
+    assert not found.unknown
+    assert [len(each) for each in found.classes] == [7, 1]
