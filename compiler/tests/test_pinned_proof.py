@@ -11,6 +11,7 @@ triton = pytest.importorskip("triton")
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
 
 from bitwise_triton import CaptureError  # noqa: E402
+from bitwise_triton.errors import SharedMemoryLimitError  # noqa: E402
 from bitwise_triton.reductions import Order, Pair, pinning, proof, rewriting  # noqa: E402
 from bitwise_triton.reductions.bench.cases import Case, suite  # noqa: E402
 from bitwise_triton.reductions.kernels import placing, steps  # noqa: E402
@@ -119,7 +120,9 @@ def test_a_configuration_that_no_block_has_room_for_is_named(
 
     def captured(build: Any, target: str) -> Any:
         if build.number == 1:
-            raise CaptureError("It needs 9 bytes of shared memory and it has 8 per block; use smaller blocks.")
+            raise SharedMemoryLimitError(
+                "It needs 9 bytes of shared memory and it has 8 per block; use smaller blocks."
+            )
         return compiled(build, target)
 
     monkeypatch.setattr(proof, "captured", captured)

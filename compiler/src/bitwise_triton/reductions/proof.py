@@ -19,13 +19,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from bitwise_triton.errors import CaptureError
+from bitwise_triton.errors import CaptureError, SharedMemoryLimitError
 from bitwise_triton.reductions.bench import cases
 from bitwise_triton.reductions.bench.cases import DTYPES, Case
 from bitwise_triton.reductions.bench.compiling import Build, Variant, captured
-
-# What the message says of a configuration that needs more than a block has.
-_LIMIT = " per block; use smaller blocks"
 
 
 def small_suite() -> list[Case]:
@@ -72,9 +69,7 @@ def prove(
     for build in tuple(builds):
         try:
             compiled.append(captured(build, target))
-        except CaptureError as error:
-            if _LIMIT not in str(error):
-                raise
+        except SharedMemoryLimitError as error:
             too_large[_title(build)] = str(error)
             builds.remove(build)
     launches = []
