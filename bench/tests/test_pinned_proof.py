@@ -13,6 +13,7 @@ pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an archit
 from bitwise_bench.pinned_reductions import proof  # noqa: E402
 from bitwise_bench.pinned_reductions.cases import Case, suite  # noqa: E402
 from bitwise_triton import CaptureError  # noqa: E402
+from bitwise_triton.errors import SharedMemoryLimitError  # noqa: E402
 from bitwise_triton.reductions import Order, Pair, pinning, rewriting  # noqa: E402
 from bitwise_triton.reductions.kernels import lowering, steps  # noqa: E402
 
@@ -133,7 +134,9 @@ def test_a_configuration_that_exceeds_a_block_is_named(monkeypatch: pytest.Monke
 
     def captured(build: Any, target: str) -> Any:
         if build.number == 1:
-            raise CaptureError("It needs 9 bytes of shared memory and it has 8 per block; use smaller blocks.")
+            raise SharedMemoryLimitError(
+                "It needs 9 bytes of shared memory and it has 8 per block; use smaller blocks."
+            )
         return compiled(build, target)
 
     monkeypatch.setattr(proof, "captured", captured)

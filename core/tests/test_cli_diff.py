@@ -11,7 +11,7 @@ import pytest
 from toy_texts import launch, row_sum, write
 from typer.testing import CliRunner
 
-from bitwise_core.cli import app
+from bitwise_core.cli import app, differing
 
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
 
@@ -243,3 +243,14 @@ def test_contributions_to_computed_addresses_that_differ_have_no_element(tmp_pat
     status, found = diff(folder, "a.ptx", "b.ptx")
     assert (status, found["outcome"], found["divergence"]) == (4, "unproved", None)
     assert diff(folder, "a.ptx", "a.ptx")[1]["outcome"] == "equal"
+
+
+def test_a_fault_of_the_program_is_no_verdict(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(differing, "compare", broken)
+    done = CliRunner().invoke(app, ["diff", str(folder / "a.ptx"), str(folder / "b.ptx")])
+    assert (done.exit_code, done.stdout) == (2, "")
+    sentence = "bitwise: a fault of this program, and of no input (ZeroDivisionError: oh); please report it"
+    assert done.stderr.splitlines()[-1] == sentence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bitwise_triton.errors import CaptureError
+from bitwise_triton.errors import CaptureError, SharedMemoryLimitError
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def check_limits(what: str, target: str, shared_bytes: int, threads: int, tensor
     if limits is None:
         return
     if shared_bytes > limits.shared_bytes:
-        raise CaptureError(
+        raise SharedMemoryLimitError(
             f"{what} needs {shared_bytes} bytes of shared memory and {target} has {limits.shared_bytes} per block; "
             "use smaller blocks or fewer stages."
         )

@@ -21,10 +21,7 @@ from typing import Any
 from bitwise_bench.pinned_reductions import cases
 from bitwise_bench.pinned_reductions.cases import DTYPES, Case
 from bitwise_bench.pinned_reductions.compilation import Build, Variant, captured
-from bitwise_triton.errors import CaptureError
-
-# Part of the message for a configuration that exceeds the limits of a block.
-_LIMIT = " per block; use smaller blocks"
+from bitwise_triton.errors import CaptureError, SharedMemoryLimitError
 
 
 def small_suite() -> list[Case]:
@@ -71,9 +68,7 @@ def prove(
     for build in tuple(builds):
         try:
             compiled.append(captured(build, target))
-        except CaptureError as error:
-            if _LIMIT not in str(error):
-                raise
+        except SharedMemoryLimitError as error:
             too_large[_title(build)] = str(error)
             builds.remove(build)
     launches = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,12 +13,13 @@ import typer
 
 from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.checker.kernel_files import InputError, read_kernel, targeted
+from bitwise_core.errors import BitwiseError
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.assumptions import ASSUMPTIONS
 from bitwise_core.plugins import registry
 
 WRONG_INPUT = 2
-"""The exit status where something is wrong in a file or an argument."""
+"""The exit status of an error of any kind."""
 
 
 @contextmanager
@@ -27,12 +29,18 @@ def as_errors() -> Iterator[None]:
         yield
     except InputError as error:
         _fail(error.sentences)
-    except (registry.DuplicateNameError, registry.UnknownPluginError) as error:
+    except BitwiseError as error:
         _fail([str(error)])
     except BrokenPipeError:
-        raise typer.Exit(0) from None
+        raise typer.Exit(WRONG_INPUT) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+    except (typer.Exit, typer.Abort, typer.BadParameter):
+        raise
+    except Exception as error:
+        # Left to Python, this would end with the status that says that two kernels differ.
+        traceback.print_exc()
+        _fail([f"a fault of this program, and of no input ({type(error).__name__}: {error}); please report it"])
 
 
 def _fail(sentences: Iterable[str]) -> None:
