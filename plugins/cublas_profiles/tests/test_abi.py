@@ -39,7 +39,7 @@ def read_back(library: Library, function: str, record: c_void_p, code: int, form
 
 def described(library: Library, query: GemmQuery) -> tuple[list[int], list[list[int]]]:
     """Transposes and epilogue, and rows, columns, leading dimension, batches and their stride of each layout."""
-    with library._described(query, Pointers(256, 512, 768, 1024, 1280, 1536, 1792)) as (record, layouts):
+    with library._descriptors(query, Pointers(256, 512, 768, 1024, 1280, 1536, 1792)) as (record, layouts):
         operation = [read_back(library, "cublasLtMatmulDescGetAttribute", record, code, c_int32) for code in (3, 4, 7)]
         found = []
         for layout in layouts:
