@@ -115,4 +115,6 @@ def test_a_function_runs_in_the_mode_of_its_kernel() -> None:
 
 def test_a_function_that_is_cut_is_refused() -> None:
     cut = text(call("f"), f=SQUARE).replace(f"\t{BACK}\n", "")
-    assert "the text of f is cut" in (reading("", text=cut).unknown or "")
+    assert "f is truncated: its last instruction neither ends the program nor branches" in (
+        reading("", text=cut).unknown or ""
+    )

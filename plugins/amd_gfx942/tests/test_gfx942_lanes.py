@@ -228,10 +228,10 @@ v_add_u32_e32 v5, 1, v6"""
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("lgkmcnt(0)\ns_barrier", "vmcnt(0)\ns_barrier", "passes a barrier while shared memory is still written"),
-        ("lgkmcnt(1)", "lgkmcnt(2)", "uses v6 before what was asked of memory has arrived there"),
-        ("lgkmcnt(1)", "lgkmcnt(1)\nv_mov_b32_e32 v8, v7", "uses v7 before what was asked of memory has arrived there"),
-        ("v5, 1, v6", "v7, 1, v6", "uses v7 before what was asked of memory has arrived there"),
+        ("lgkmcnt(0)\ns_barrier", "vmcnt(0)\ns_barrier", "passes a barrier while a write of shared memory is pending"),
+        ("lgkmcnt(1)", "lgkmcnt(2)", "uses v6 before the memory access to it has completed"),
+        ("lgkmcnt(1)", "lgkmcnt(1)\nv_mov_b32_e32 v8, v7", "uses v7 before the memory access to it has completed"),
+        ("v5, 1, v6", "v7, 1, v6", "uses v7 before the memory access to it has completed"),
         ("lgkmcnt(1)", "lgkmcnt(1)\ns_load_dword s30, s[8:9], 0x0\nv_mov_b32_e32 v8, s30", "uses s30 before"),
         ("s_waitcnt lgkmcnt(1)", "s_load_dword s30, s[8:9], 0x0\ns_waitcnt lgkmcnt(1)", "uses v6 before"),
     ],

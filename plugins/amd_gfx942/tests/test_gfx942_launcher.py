@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from bitwise_amd_gfx942 import launcher
-from bitwise_amd_gfx942.products.plan import Plan, plan
+from bitwise_amd_gfx942.products.plan import Plan, plan_product
 from bitwise_core.descriptors import DescriptorError, GEMMDesc, index_bits, read
 
 DRIVER = Path(__file__).parent / "driver"
@@ -52,11 +52,11 @@ def test_products_go_through_hip_python_to_the_driver_and_back(tmp_path: Path) -
     assert seen["missing"] == [
         None,
         "the GPU is a gfx90a, not a gfx942",
-        "there is no AMD GPU that ROCm can use (hipGetDeviceCount answers hipErrorNoDevice)",
+        "there is no AMD GPU that ROCm can use (hipGetDeviceCount failed with hipErrorNoDevice)",
     ]
     assert seen["errors"] == [
-        "hipMalloc answers hipErrorOutOfMemory",
-        "hipModuleGetFunction answers hipErrorNotFound",
+        "hipMalloc failed with hipErrorOutOfMemory",
+        "hipModuleGetFunction failed with hipErrorNotFound",
     ]
     assert seen["live"] == 0
 
@@ -90,7 +90,7 @@ def test_it_runs_products_only() -> None:
 
 
 def test_a_descriptor_is_one_tile_and_one_instruction() -> None:
-    found = [plan(desc) for _, _, text in RUNS if isinstance(desc := read(text), GEMMDesc)]
+    found = [plan_product(desc) for _, _, text in RUNS if isinstance(desc := read(text), GEMMDesc)]
     assert found == [
         Plan("matrix_product", (64, 64, 32), 4, {"matrix_instr_nonkdim": 16}),
         Plan("matrix_product", (64, 64, 32), 4, {"matrix_instr_nonkdim": 32}),
@@ -103,15 +103,18 @@ def test_a_descriptor_is_one_tile_and_one_instruction() -> None:
     ("text", "said"),
     [
         (RUNS[0][2].replace("instruction_k=16)", "instruction_k=16 alpha=2.0)"), "have one accumulator from \\+0"),
-        (RUNS[0][2].replace("instruction_k=16)", "instruction_k=16 k_cuts=[cut(span=64)])"), "not run with k_cuts"),
-        (RUNS[0][2].replace("gfx942", "sm_90"), "is no instruction of gfx942"),
-        (RUNS[0][2].replace("k=16", "k=4"), "with instruction_k = 4 is not run; run are fp16 k 8, fp16 k 16"),
-        (RUNS[2][2].replace("path=fma", "path=mul_add"), "the path mul_add is not run on gfx942"),
-        (RUNS[3][2].replace("k=64", "k=60"), "fp64 runs with whole turns of 16 k, not with 60"),
+        (RUNS[0][2].replace("instruction_k=16)", "instruction_k=16 k_cuts=[cut(span=64)])"), "do not support k_cuts"),
+        (RUNS[0][2].replace("gfx942", "sm_90"), "is not an instruction of gfx942"),
+        (
+            RUNS[0][2].replace("k=16", "k=4"),
+            "with instruction_k = 4 is not supported; supported are fp16 k 8, fp16 k 16",
+        ),
+        (RUNS[2][2].replace("path=fma", "path=mul_add"), "the path mul_add is not supported on gfx942"),
+        (RUNS[3][2].replace("k=64", "k=60"), "fp64 needs a multiple of 16 values of k, not 60"),
     ],
 )
 def test_what_is_not_run_is_refused(text: str, said: str) -> None:
     desc = read(text)
     assert isinstance(desc, GEMMDesc)
     with pytest.raises(DescriptorError, match=said):
-        plan(desc)
+        plan_product(desc)

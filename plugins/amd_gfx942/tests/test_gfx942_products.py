@@ -14,7 +14,7 @@ import pytest
 
 from bitwise_amd_gfx942 import matrix_units
 from bitwise_amd_gfx942.architecture import GFX942
-from bitwise_amd_gfx942.products.plan import compiled, plan
+from bitwise_amd_gfx942.products.plan import compile_kernel, plan_product
 from bitwise_core.checker.analysis import Options, Source, prepare
 from bitwise_core.descriptors import GEMMDesc, read
 from bitwise_core.descriptors.evaluation import evaluate
@@ -52,8 +52,8 @@ def drawn(dtype: str, shape: tuple[int, int], seed: int) -> np.ndarray:
 
 def run(desc: GEMMDesc, a: np.ndarray, b: np.ndarray) -> tuple[bytes, str]:
     """The bytes of the compiled kernel's run, and its assembly."""
-    made = plan(desc)
-    assembly = compiled(made, desc).asm["amdgcn"]
+    made = plan_product(desc)
+    assembly = compile_kernel(made, desc).asm["amdgcn"]
     m, n = a.shape[0], b.shape[1]
     arguments: list[dict[str, object]] = [{"buffer": name} for name in "abc"]
     arguments += [{"i32": each} for each in (m, n, desc.k, desc.k - desc.k_dropped)]

@@ -94,7 +94,7 @@ def test_what_is_in_a_byte_depends_on_the_mode() -> None:
     assert len({each.signature for each in readings} - {None}) == 4
     late = reading(f"s_cmp_eq_u32 s0, 5\ns_cbranch_scc1 .Lskip\n{CLAMPS}.Lskip:\nv_cvt_pk_fp8_f32 v5, v2, v3")
     assert late.signature is None
-    assert "cannot be told whether overflow is clamped" in (late.unknown or "")
+    assert "it is unknown whether overflow is clamped" in (late.unknown or "")
 
 
 @pytest.mark.parametrize("name", ["fp8", "bf8"])
@@ -170,6 +170,6 @@ def test_a_load_may_overtake_no_load() -> None:
     loads = "global_load_dword v5, v1, s[10:11]\nglobal_load_dword v5, v1, s[12:13]"
     assert reading(loads).signature == reading("v_mov_b32_e32 v5, v3").signature is not None
     early = reading("global_load_dword v5, v1, s[10:11]\nv_mov_b32_e32 v5, v3")
-    assert "before what was asked of memory has arrived" in (early.unknown or "")
+    assert "before the memory access to it has completed" in (early.unknown or "")
     address = reading("global_load_dword v1, v1, s[10:11]\nglobal_load_dword v1, v1, s[10:11]\nv_mov_b32_e32 v5, v3")
-    assert "before what was asked of memory has arrived" in (address.unknown or "")
+    assert "before the memory access to it has completed" in (address.unknown or "")

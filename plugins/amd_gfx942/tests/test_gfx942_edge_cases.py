@@ -96,7 +96,7 @@ def test_the_other_mode_of_nans_is_refused() -> None:
     text = text_of("v_max_f32_e32 v5, v2, v3")
     assert reading("", text=text).unknown is None
     changed = text.replace(".amdhsa_ieee_mode 1", ".amdhsa_ieee_mode 0")
-    assert "turns the IEEE mode or the clamping of NaNs off" in (reading("", text=changed).unknown or "")
+    assert "disables the IEEE mode or DX10_CLAMP" in (reading("", text=changed).unknown or "")
 
 
 def test_packed_halves_may_come_out_quiet() -> None:
@@ -127,7 +127,7 @@ s_barrier"""
 def test_a_barrier_amid_reads_of_shared_memory_is_refused() -> None:
     body = "ds_write_b32 v1, v2\ns_waitcnt lgkmcnt(0)\nds_read_b32 v5, v1\n{}s_barrier\nds_write_b32 v1, v3"
     assert unknown(body.format("s_waitcnt lgkmcnt(0)\n")) == ""
-    assert "passes a barrier while shared memory is still read" in unknown(body.format(""))
+    assert "passes a barrier while a read of shared memory is pending" in unknown(body.format(""))
 
 
 def test_a_branch_waits_for_the_set_that_it_looks_at() -> None:
@@ -226,7 +226,7 @@ def preloaded(before: str = "", after: str = "", length: int = 4) -> str:
 
 def test_the_beginning_loads_what_is_preloaded() -> None:
     """Firmware that preloads arguments skips the beginning, other firmware runs it."""
-    refused = "a kernel whose arguments are preloaded does not begin by loading the same ones"
+    refused = "the prologue of a kernel with preloaded arguments does not load the same arguments"
     assert preloaded() == ""
     assert preloaded(length=2).startswith(refused)
     assert preloaded("s[0:1], 0x0", "s[0:1], 0x8").startswith(refused)

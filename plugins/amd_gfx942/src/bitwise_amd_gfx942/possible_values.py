@@ -1,9 +1,9 @@
-"""Numbers known up to the error of an approximation: each of the values that it may have is followed.
+"""Sets of possible values: known numbers up to the error of a hardware approximation.
 
-An integer division is a reciprocal, which the machine gives to less than one unit in its last place, and
-corrections that make the quotient exact whatever the error was.  So the reciprocal of a known number stands here for
-all floats that it may be, everything computed from it lane by lane is computed for each, and where all agree
-the number is known again.  Among data the reciprocal is the operation that it is.
+An integer division is a reciprocal, with an error below 1 ulp, and corrections that make the quotient exact for every
+such error.  The reciprocal of a known number is therefore represented by all floats that it may be.  Elementwise
+operations on it are computed for each of them, and where all results agree the number is known again.  The reciprocal
+of a value that depends on data is an operation of the expression DAG.
 
 Source of the bound: AMD Instinct MI300 ISA, V_RCP_F32 and V_RCP_IFLAG_F32, "less than 1 ulp".
 """
@@ -27,25 +27,29 @@ _KEYS = count()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Source:
-    """One reciprocal: its number among all, and the known numbers of which it was taken."""
+class ApproximateReciprocal:
+    """One reciprocal: a unique key, and its known operand."""
 
     key: int
-    number: Array
+    operand: Array
 
 
-_MOST = 3
-"""So many reciprocals meet in one number at most."""
+_MAX_SOURCES = 3
+"""The maximum number of reciprocals that one value may depend on."""
 
 
-class Candidates(L.LazyIntegers):
-    """Known numbers for each assignment of an option to every source (a reciprocal); `fallback` gives them as data."""
+class PossibleValues(L.LazyIntegers):
+    """The value for each choice of one option per source (a reciprocal).
+
+    `options` maps a choice, one index per source, to an array.  `fallback` returns the value as a term; None if it has
+    none.
+    """
 
     __slots__ = ("fallback", "options", "sources")
 
     def __init__(
         self,
-        sources: tuple[Source, ...],
+        sources: tuple[ApproximateReciprocal, ...],
         options: Mapping[tuple[int, ...], Array],
         fallback: Callable[[], SymbolicVector] | None,
     ) -> None:
@@ -57,93 +61,101 @@ class Candidates(L.LazyIntegers):
         return L.width(next(iter(self.options.values())))
 
     def settled(self) -> Array | None:
-        """See `Numbers.settled`: nothing is known while the options differ."""
+        """See `LazyIntegers.settled`: the value is unknown, since the options differ."""
         return None
 
     def lanes(self) -> SymbolicVector:
-        """See `Numbers.lanes`."""
+        """See `LazyIntegers.lanes`."""
         return poison(self.bits, "computed from an approximation") if self.fallback is None else self.fallback()
 
     def apply(self, values: Sequence[Any], evaluate: Callable[..., Array]) -> Any:
-        """See `Numbers.apply`."""
-        return applied(values, evaluate, None)
+        """See `LazyIntegers.apply`."""
+        return apply_to_possible_values(values, evaluate, None)
 
     def cut(self, low: int, bits: int) -> Value:
-        """See `Numbers.cut`."""
+        """See `LazyIntegers.cut`."""
 
         def part(number: Array) -> Array:
             found = extract(number, low, bits)
             assert isinstance(found, np.ndarray)
             return found
 
-        found: Value = applied([self], part, lambda: as_symbolic_vector(extract(self.lanes(), low, bits)))
+        found: Value = apply_to_possible_values(
+            [self], part, lambda: as_symbolic_vector(extract(self.lanes(), low, bits))
+        )
         return found
 
     def choose(self, mask: Array, new: Any, old: Any) -> Value:
-        """See `Numbers.choose`."""
+        """See `LazyIntegers.choose`."""
 
         def one(left: Array, right: Array) -> Array:
             return np.where(mask, left, right)
 
-        found: Value | None = applied([new, old], one, None)
+        found: Value | None = apply_to_possible_values([new, old], one, None)
         return blend_values(mask, as_symbolic_vector(new), as_symbolic_vector(old)) if found is None else found
 
     def join(self, parts: Sequence[Any]) -> Any:
-        """See `Numbers.join`."""
+        """See `LazyIntegers.join`."""
 
         def together(*numbers: Array) -> Array:
             found = concat(numbers)
             assert isinstance(found, np.ndarray)
             return found
 
-        return applied(parts, together, None)
+        return apply_to_possible_values(parts, together, None)
 
     def take_threads(self, index: Array) -> Value:
-        """See `Numbers.take_threads`: a lane's options are another's only where both took the same reciprocal."""
+        """See `LazyIntegers.take_threads`: options are shared only by lanes with the same operand of the reciprocal."""
         for source in self.sources:
-            if not np.array_equal(take(source.number, index), np.broadcast_to(source.number, _shape(source, index))):
+            if not np.array_equal(
+                take(source.operand, index), np.broadcast_to(source.operand, _shape_of_threads(source, index))
+            ):
                 return poison(self.bits, "an approximation of another lane")
         options = {chosen: take(number, index) for chosen, number in self.options.items()}
-        return Candidates(self.sources, options, None)  # type: ignore[return-value]
+        return PossibleValues(self.sources, options, None)  # type: ignore[return-value]
 
 
-def _shape(source: Source, index: Array) -> tuple[int, int]:
-    rows, columns = source.number.shape
+def _shape_of_threads(source: ApproximateReciprocal, index: Array) -> tuple[int, int]:
+    rows, columns = source.operand.shape
     return (max(rows, index.shape[0]) if columns > 1 else rows, columns)
 
 
-def applied(
+def apply_to_possible_values(
     values: Sequence[Any], evaluate: Callable[..., Array], fallback: Callable[[], SymbolicVector] | None
 ) -> Any:
-    """The function for each assignment of options; a plain array where all agree.
+    """Apply a function for each choice of options; return a plain array where all results agree.
 
-    None where a value is data, or too many sources meet.  `fallback` gives the result as data (None: it has none).
+    Return None where a value depends on data or the values have too many sources.  `fallback` returns the result as a
+    term; None if it has none.
     """
-    if not all(isinstance(each, np.ndarray | Candidates) for each in values):
+    if not all(isinstance(each, np.ndarray | PossibleValues) for each in values):
         return None
-    met = {source.key: source for each in values if isinstance(each, Candidates) for source in each.sources}
-    sources = tuple(met[key] for key in sorted(met))
-    if len(sources) > _MOST:
+    by_key = {source.key: source for each in values if isinstance(each, PossibleValues) for source in each.sources}
+    sources = tuple(by_key[key] for key in sorted(by_key))
+    if len(sources) > _MAX_SOURCES:
         return None
     options: dict[tuple[int, ...], Array] = {}
     for chosen in assignments(range(2), repeat=len(sources)):
-        of = dict(zip(sorted(met), chosen, strict=True))
+        choice = dict(zip(sorted(by_key), chosen, strict=True))
         numbers = [
-            each.options[tuple(of[source.key] for source in each.sources)] if isinstance(each, Candidates) else each
+            each.options[tuple(choice[source.key] for source in each.sources)]
+            if isinstance(each, PossibleValues)
+            else each
             for each in values
         ]
         options[chosen] = evaluate(*numbers)
     first = next(iter(options.values()))
     if all(np.array_equal(first, each) for each in options.values()):
         return first
-    return Candidates(sources, options, fallback)
+    return PossibleValues(sources, options, fallback)
 
 
-def reciprocal(number: Array, data: Callable[[], SymbolicVector]) -> Value:
-    """What the machine's reciprocal of known fp32 numbers may be: the floats less than a unit from it.
+def possible_reciprocals(number: Array, data: Callable[[], SymbolicVector]) -> Value:
+    """The possible results of the hardware reciprocal of known fp32 patterns: the floats within 1 ulp of 1 / x.
 
-    They are its neighbours on both sides, and where it is a power of two that float and the one below.
-    `data` gives it as an operation among data.  Zeros, infinities and NaNs have exact reciprocals.
+    They are the two floats around the exact reciprocal, or, where that is a power of two, the float itself and the one
+    below it.  Zeros, infinities and NaNs have exact reciprocals.  Where the reciprocal is not between 2^-125 and 2^126
+    in magnitude, the result is `data()`, the operation as a term.
     """
     wide = number.view(np.float32).astype(np.float64)
     with np.errstate(all="ignore"):
@@ -162,4 +174,4 @@ def reciprocal(number: Array, data: Callable[[], SymbolicVector]) -> Value:
     found: dict[tuple[int, ...], Array] = {(place,): each.view(np.uint32) for place, each in enumerate((low, high))}
     if np.array_equal(found[0,], found[1,]):
         return found[0,]
-    return Candidates((Source(next(_KEYS), number),), found, data)  # type: ignore[return-value]
+    return PossibleValues((ApproximateReciprocal(next(_KEYS), number),), found, data)  # type: ignore[return-value]

@@ -16,7 +16,7 @@ from random import Random
 import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
-from bitwise_amd_gfx942.divisions import divisions_of
+from bitwise_amd_gfx942.division_sequences import division_sequences
 from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.cli.tree_command import tree_of
 from bitwise_core.execution.domains.domain import Unsupported
@@ -161,7 +161,7 @@ def in_pairs(text: str) -> str:
 def test_the_sequences_are_known() -> None:
     for text, kind in ((DIVISION, "f32"), (in_pairs(DOUBLE), "f64")):
         kernel = GFX942.parse(text_of(text), "kernel.amdgcn").kernel(None)
-        ends = divisions_of(kernel, GFX942.opcodes).ends
+        ends = division_sequences(kernel, GFX942.opcodes).final_lines
         assert [each.opcode for each in kernel.instructions if each.line in ends] == [f"v_div_fixup_{kind}"]
 
 
@@ -251,7 +251,7 @@ def test_fp64_divisions_on_bit_patterns() -> None:
             expected = rounded(above / below, F64)
             assert expected is not None
             assert quotient(float(above), float(below)) == pattern(float(expected))
-    with pytest.raises(Unsupported, match="whose digits are all ones"):
+    with pytest.raises(Unsupported, match="whose significand is all ones"):
         quotient(1.0, 1.9999999999999998)
 
 
