@@ -1,7 +1,7 @@
 """v_div_scale, v_div_fmas, v_div_fixup: the parts of a division.
 
-Where they are the parts of a sequence that is known to give the correctly rounded quotient (`division_sequences`), the last of
-them is that quotient and what only served it is undefined.  Elsewhere they are named operations.
+Where they are parts of a sequence that returns the correctly rounded quotient (`division_sequences`), the last of them
+is that quotient and its intermediate results are undefined.  Elsewhere they are named operations.
 """
 
 from __future__ import annotations
