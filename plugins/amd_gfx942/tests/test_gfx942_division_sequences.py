@@ -1,8 +1,8 @@
-"""The sequences that LLVM emits for a division, carried out instruction by instruction in rational arithmetic.
+"""The division sequences that LLVM emits, executed instruction by instruction in rational arithmetic.
 
-An oracle of its own: nothing here is taken from the plugin but the text of the sequences, which it must know as
-divisions.  Reciprocals are any that the ISA allows: less than one unit in the last place off in fp32, up to 2^29 in
-fp64.  Whatever they are, the quotient is the exact one, rounded once, unless the denominator's digits are all ones.
+An independent oracle: it shares only the text of the sequences with the plugin, which must recognise them.  Reciprocals
+are drawn from all that the ISA allows: errors below 1 ulp in fp32, up to 2^29 ulp in fp64.  For each of them the result
+is the exact quotient rounded once, unless the denominator's significand is all ones.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from gfx942_kernels import DIVISION, launch_of, run, text_of
 
 @dataclass(frozen=True)
 class Form:
-    """Bits of the significand, least exponent of a normal number, greatest; what v_div_scale goes by."""
+    """Precision in bits, exponent range of normal numbers, thresholds of v_div_scale, error of v_rcp (log2 ulp)."""
 
     precision: int
-    least: int
-    most: int
-    far: int
-    scale: int
-    tiny: int
-    slack: int
+    min_exponent: int
+    max_exponent: int
+    quotient_threshold: int
+    scale_exponent: int
+    numerator_threshold: int
+    reciprocal_error_bits: int
 
 
 F32 = Form(24, -126, 127, 96, 64, 23, 0)
@@ -42,90 +42,95 @@ F64 = Form(53, -1022, 1023, 768, 128, 53, 29)
 
 
 def exponent(number: Fraction) -> int:
-    """The power of two of a number's first digit."""
+    """The exponent of a number's leading digit."""
     size = abs(number)
     found = size.numerator.bit_length() - size.denominator.bit_length()
     return found if Fraction(2) ** found <= size else found - 1
 
 
 def rounded(number: Fraction, form: Form) -> Fraction | None:
-    """The nearest number of a format, ties to even; None where it overflows."""
+    """Round to a format, to nearest even; None on overflow."""
     if not number:
         return number
-    unit = Fraction(2) ** (max(exponent(number), form.least) - form.precision + 1)
+    unit = Fraction(2) ** (max(exponent(number), form.min_exponent) - form.precision + 1)
     result = round(number / unit) * unit
-    return None if result and exponent(result) > form.most else result
+    return None if result and exponent(result) > form.max_exponent else result
 
 
 def field(number: Fraction, form: Form) -> int:
-    """The exponent as it stands in the pattern."""
-    return max(exponent(number), form.least - 1) + form.most
+    """The biased exponent field of the bit pattern."""
+    return max(exponent(number), form.min_exponent - 1) + form.max_exponent
 
 
 def subnormal(number: Fraction, form: Form) -> bool:
-    return bool(number) and exponent(number) < form.least
+    return bool(number) and exponent(number) < form.min_exponent
 
 
-def scaled(value: Fraction, below: Fraction, above: Fraction, form: Form) -> tuple[Fraction, bool]:
-    """v_div_scale of `value`, which is the denominator or the numerator: the ISA's cases in their order.
+def scaled(value: Fraction, denominator: Fraction, numerator: Fraction, form: Form) -> tuple[Fraction, bool]:
+    """v_div_scale of `value`, which is the denominator or the numerator: the ISA's cases in order.
 
-    A denominator whose reciprocal and quotient are subnormal is scaled down, as only that makes sense.
+    Return the scaled value and the flag.  A denominator whose reciprocal and quotient are subnormal is scaled down,
+    which is the only interpretation that gives a correct quotient.
     """
-    up, down = Fraction(2) ** form.scale, Fraction(2) ** -form.scale
-    apart = field(above, form) - field(below, form)
-    if apart >= form.far:
-        return (value * up if value == below else value), True
-    if subnormal(below, form):
+    up, down = Fraction(2) ** form.scale_exponent, Fraction(2) ** -form.scale_exponent
+    exponent_difference = field(numerator, form) - field(denominator, form)
+    if exponent_difference >= form.quotient_threshold:
+        return (value * up if value == denominator else value), True
+    if subnormal(denominator, form):
         return value * up, False
-    reciprocal, quotient = subnormal(1 / below, form), subnormal(above / below, form)
+    reciprocal, quotient = subnormal(1 / denominator, form), subnormal(numerator / denominator, form)
     if reciprocal and quotient:
-        return (value * down if value == below else value), True
+        return (value * down if value == denominator else value), True
     if reciprocal:
         return value * down, False
     if quotient:
-        return (value * up if value == above else value), True
-    return (value * up if field(above, form) <= form.tiny else value), False
+        return (value * up if value == numerator else value), True
+    return (value * up if field(numerator, form) <= form.numerator_threshold else value), False
 
 
-def divided(text: str, above: Fraction, below: Fraction, form: Form, random: Random) -> Fraction | None:
-    """What the instructions of a sequence leave in the last one's destination."""
-    held: dict[str, Fraction] = {"v2": above, "v3": below, "1.0": Fraction(1)}
+def execute_sequence(
+    text: str, numerator: Fraction, denominator: Fraction, form: Form, random: Random
+) -> Fraction | None:
+    """Execute a sequence; return the result of its last instruction, None on overflow."""
+    registers: dict[str, Fraction] = {"v2": numerator, "v3": denominator, "1.0": Fraction(1)}
     flag = False
     result: Fraction | None = None
     for line in text.splitlines():
         mnemonic, _, rest = line.partition(" ")
         names = [each.strip() for each in rest.split(", ")]
-        given = [-held[each[1:]] if each.startswith("-") else held.get(each, Fraction(0)) for each in names]
+        given = [-registers[each[1:]] if each.startswith("-") else registers.get(each, Fraction(0)) for each in names]
         if mnemonic.startswith("v_div_scale"):
-            made, flag_of = scaled(given[2], given[3], given[4], form)
+            result_value, flag_of = scaled(given[2], given[3], given[4], form)
             flag = flag_of if names[1] == "vcc" else flag
         elif mnemonic.startswith("v_rcp"):
             exact = 1 / given[1]
-            unit = Fraction(2) ** (max(exponent(exact), form.least) - form.precision + 1)
-            off = random.randint(-(1 << form.slack), 1 << form.slack)
-            made = (math.floor(exact / unit) + (off if form.slack else random.randint(0, 1))) * unit
+            unit = Fraction(2) ** (max(exponent(exact), form.min_exponent) - form.precision + 1)
+            off = random.randint(-(1 << form.reciprocal_error_bits), 1 << form.reciprocal_error_bits)
+            result_value = (
+                math.floor(exact / unit) + (off if form.reciprocal_error_bits else random.randint(0, 1))
+            ) * unit
         elif mnemonic.startswith("v_mul"):
-            made = near(given[1] * given[2], form)
+            result_value = nearest(given[1] * given[2], form)
         elif mnemonic.startswith("v_fmac"):
-            made = near(given[1] * given[2] + given[0], form)
+            result_value = nearest(given[1] * given[2] + given[0], form)
         elif mnemonic.startswith("v_fma_"):
-            made = near(given[1] * given[2] + given[3], form)
+            result_value = nearest(given[1] * given[2] + given[3], form)
         elif mnemonic.startswith("v_div_fmas"):
-            power = form.scale if field(given[3], form) > form.most else -form.scale
+            power = form.scale_exponent if field(given[3], form) > form.max_exponent else -form.scale_exponent
             exact = given[1] * given[2] + given[3]
             fused = rounded(exact * Fraction(2) ** power if flag else exact, form)
             if fused is None:
                 return None
-            made = fused
+            result_value = fused
         else:
             assert mnemonic.startswith("v_div_fixup")
-            result = abs(given[1]) if (above < 0) == (below < 0) else -abs(given[1])
+            result = abs(given[1]) if (numerator < 0) == (denominator < 0) else -abs(given[1])
             continue
-        held[names[0]] = made
+        registers[names[0]] = result_value
     return result
 
 
-def near(number: Fraction, form: Form) -> Fraction:
+def nearest(number: Fraction, form: Form) -> Fraction:
     result = rounded(number, form)
     assert result is not None
     return result
@@ -145,7 +150,7 @@ v_div_fixup_f64 v5, v6, v3, v2"""
 
 
 def in_pairs(text: str) -> str:
-    """The text of fp64 with registers in pairs: v6 becomes v[12:13]."""
+    """The fp64 sequence with register pairs: v6 becomes v[12:13]."""
     lines = []
     for line in text.splitlines():
         words = []
@@ -158,7 +163,7 @@ def in_pairs(text: str) -> str:
     return "\n".join(lines)
 
 
-def test_the_sequences_are_known() -> None:
+def test_sequences_are_recognised() -> None:
     for text, kind in ((DIVISION, "f32"), (in_pairs(DOUBLE), "f64")):
         kernel = GFX942.parse(text_of(text), "kernel.amdgcn").kernel(None)
         ends = division_sequences(kernel, GFX942.opcodes).final_lines
@@ -166,8 +171,8 @@ def test_the_sequences_are_known() -> None:
 
 
 def number(random: Random, form: Form, low: int, high: int) -> Fraction:
-    """A number of a format, its significand random or near a power of two, with an exponent of that range."""
-    power = random.randint(max(low, form.least - form.precision + 1), min(high, form.most))
+    """A random number with an exponent in a range, its significand random or next to a power of two."""
+    power = random.randint(max(low, form.min_exponent - form.precision + 1), min(high, form.max_exponent))
     kind = random.randrange(4)
     significand = Fraction(1)
     if kind == 1:
@@ -184,28 +189,28 @@ def number(random: Random, form: Form, low: int, high: int) -> Fraction:
 RANGES = [(-3, 3), (-2000, 2000), (-2000, -100), (100, 2000)]
 
 
-def without_a_zero(value: Fraction, form: Form) -> bool:
-    """Whether the digits of a number are all ones."""
+def all_ones(value: Fraction, form: Form) -> bool:
+    """Whether the significand of a number is all ones."""
     return abs(value) == (2 - Fraction(1, 1 << form.precision - 1)) * Fraction(2) ** exponent(value)
 
 
 @pytest.mark.parametrize(("text", "form"), [(DIVISION, F32), (DOUBLE, F64)])
-def test_the_quotient_is_rounded_once(text: str, form: Form) -> None:
-    """Any reciprocal will do, but for denominators whose digits are all ones."""
+def test_quotient_is_rounded_once(text: str, form: Form) -> None:
+    """For every reciprocal, except for denominators whose significand is all ones."""
     random = Random(form.precision)
-    counted = 0
-    for turn in range(3000):
-        above, below = (number(random, form, *RANGES[turn // 4**side % 4]) for side in range(2))
-        expected = rounded(above / below, form)
-        if expected is None or without_a_zero(below, form):
+    checked = 0
+    for iteration in range(3000):
+        numerator, denominator = (number(random, form, *RANGES[iteration // 4**side % 4]) for side in range(2))
+        expected = rounded(numerator / denominator, form)
+        if expected is None or all_ones(denominator, form):
             continue
-        counted += 1
-        assert divided(text, above, below, form, random) == expected, (above, below)
-    assert counted > 2000
+        checked += 1
+        assert execute_sequence(text, numerator, denominator, form, random) == expected, (numerator, denominator)
+    assert checked > 2000
 
 
 class Fixed(Random):
-    """A reciprocal that is so many units beside the one rounded down."""
+    """Selects a reciprocal at a distance of `units` ulp from the exact one rounded down."""
 
     def __init__(self, units: int) -> None:
         super().__init__(0)
@@ -215,16 +220,24 @@ class Fixed(Random):
         return self.units
 
 
-def test_denominators_whose_digits_are_all_ones() -> None:
-    """In fp32 the nearer reciprocal leads to the quotient and the other does not; in fp64 hardly any does."""
+def test_denominators_with_an_all_ones_significand() -> None:
+    """In fp32 only the nearer reciprocal gives the rounded quotient; in fp64 one of 19 does."""
     random = Random(2)
-    below = 2 - Fraction(1, 1 << 23)
-    assert divided(DIVISION, Fraction(1), below, F32, Fixed(0)) == Fraction(1, 2) != rounded(1 / below, F32)
+    denominator = 2 - Fraction(1, 1 << 23)
+    assert (
+        execute_sequence(DIVISION, Fraction(1), denominator, F32, Fixed(0))
+        == Fraction(1, 2)
+        != rounded(1 / denominator, F32)
+    )
     for _ in range(500):
-        above, power = number(random, F32, -60, 60), Fraction(2) ** random.randint(-60, 60)
-        assert divided(DIVISION, above, below * power, F32, Fixed(1)) == rounded(above / (below * power), F32)
+        numerator, power = number(random, F32, -60, 60), Fraction(2) ** random.randint(-60, 60)
+        assert execute_sequence(DIVISION, numerator, denominator * power, F32, Fixed(1)) == rounded(
+            numerator / (denominator * power), F32
+        )
     wide = 2 - Fraction(1, 1 << 52)
-    right = [divided(DOUBLE, Fraction(1), wide, F64, Fixed(off)) == rounded(1 / wide, F64) for off in range(-9, 10)]
+    right = [
+        execute_sequence(DOUBLE, Fraction(1), wide, F64, Fixed(off)) == rounded(1 / wide, F64) for off in range(-9, 10)
+    ]
     assert right.count(True) == 1
 
 
@@ -232,10 +245,10 @@ def pattern(value: float) -> int:
     return int.from_bytes(struct.pack("<d", value), "little")
 
 
-def quotient(above: float, below: float) -> int:
-    """What the reading's own arithmetic gives on bit patterns."""
+def quotient(numerator: float, denominator: float) -> int:
+    """The quotient computed by the simulation on bit patterns."""
     body = ""
-    for place, value in ((4, above), (6, below)):
+    for place, value in ((4, numerator), (6, denominator)):
         body += f"v_mov_b32_e32 v{place}, {pattern(value) & 0xFFFFFFFF:#x}\n"
         body += f"v_mov_b32_e32 v{place + 1}, {pattern(value) >> 32:#x}\n"
     body += in_pairs(DOUBLE)
@@ -243,20 +256,20 @@ def quotient(above: float, below: float) -> int:
     return low | high << 32
 
 
-def test_fp64_divisions_on_bit_patterns() -> None:
+def test_fp64_division_on_bit_patterns() -> None:
     random = Random(1)
     for _ in range(20):
-        above, below = (number(random, F64, -500, 500) for _ in range(2))
-        if not without_a_zero(below, F64):
-            expected = rounded(above / below, F64)
+        numerator, denominator = (number(random, F64, -500, 500) for _ in range(2))
+        if not all_ones(denominator, F64):
+            expected = rounded(numerator / denominator, F64)
             assert expected is not None
-            assert quotient(float(above), float(below)) == pattern(float(expected))
+            assert quotient(float(numerator), float(denominator)) == pattern(float(expected))
     with pytest.raises(Unsupported, match="whose significand is all ones"):
         quotient(1.0, 1.9999999999999998)
 
 
-def test_a_division_in_fp64_by_data_is_an_operation_of_its_own() -> None:
-    """What rests on no exception is the rounded quotient, whatever its name on another architecture."""
+def test_fp64_division_by_data_is_a_target_operation() -> None:
+    """A denominator known not to be all ones gives the vendor-neutral rounded quotient."""
 
     def operations(low: str, high: str) -> set[str]:
         load = "v_mov_b32_e32 v4, v2\nv_mov_b32_e32 v5, v3\n"
