@@ -116,6 +116,20 @@ def test_function_uses_the_mode_of_its_kernel() -> None:
     assert reading("", text=kept).signature not in (None, reading("", text=flushed).signature)
 
 
+def test_function_called_before_and_after_a_mode_change_is_unknown() -> None:
+    """The copies of a function share their lines, by which the clamping bit is looked up."""
+    clamp = "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 23, 1), 1\n"
+    convert = f"{WAIT}v_cvt_f16_f32_e32 v6, v2\n{RETURN}"
+    both = reading("", text=text(f"{call('f')}v_mov_b32_e32 v7, v6\n{clamp}{call('f')}v_mov_b32_e32 v5, v6", f=convert))
+    assert "it is unknown whether overflow is clamped" in (both.unknown or "")
+    before, after = (
+        reading("", text=text(body, f=convert)).signature
+        for body in (f"{call('f')}{clamp}v_mov_b32_e32 v5, v6", f"{clamp}{call('f')}v_mov_b32_e32 v5, v6")
+    )
+    assert None not in (before, after)
+    assert before != after
+
+
 def test_truncated_function_is_rejected() -> None:
     cut = text(call("f"), f=SQUARE).replace(f"\t{RETURN}\n", "")
     assert "f is truncated: its last instruction neither ends the program nor branches" in (

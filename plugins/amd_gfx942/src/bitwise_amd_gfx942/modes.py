@@ -59,34 +59,34 @@ def mode_of(kernel: Kernel) -> Mode:
 def _fp16_overflow(kernel: Kernel, opcodes: OpcodeTable) -> tuple[str, frozenset[int], str]:
     """The clamping bit: its value at entry, the lines executed before it is written, and its value after the write.
 
-    It may be written once, with a constant, before the first branch.  Elsewhere its value is unknown, and both values
-    returned are "".
+    It may be written once, with a constant, before the first branch.  Otherwise its value is unknown, and both values
+    returned are "".  It is also unknown where a function is called before the write and after it: the copies of the
+    function share their lines.
     """
     initial = kernel.attributes.get("fp16_overflow", "0")
-    places = [
+    writes = [
         index
         for index, each in enumerate(kernel.instructions)
         if each.opcode[0] == "s" and FP16_OVERFLOW_BIT in each.operands
     ]
-    if not places:
+    if not writes:
         return initial, frozenset(), initial
     before: list[int] = []
     index, following = 0, successors(kernel, opcodes)
-    while index not in places:
+    while index not in writes:
         if len(following[index]) != 1 or following[index][0] in before or following[index][0] >= len(following):
             return "", frozenset(), ""
         before.append(index)
         index = following[index][0]
-    again = any(
-        each in before or each == index
-        for place in range(len(following))
-        if place not in before
-        for each in following[place]
-    )
+    rest = [each for each in range(len(following)) if each not in before]
+    again = any(each in before or each == index for other in rest for each in following[other])
     value = kernel.instructions[index].operands[-1]
-    if len(places) > 1 or again or not isinstance(value, Immediate) or value.value not in (0, 1):
+    if len(writes) > 1 or again or not isinstance(value, Immediate) or value.value not in (0, 1):
         return "", frozenset(), ""
-    return initial, frozenset(kernel.instructions[each].line for each in before), str(value.value)
+    lines = frozenset(kernel.instructions[each].line for each in before)
+    if any(kernel.instructions[each].line in lines for each in rest):
+        return "", frozenset(), ""
+    return initial, lines, str(value.value)
 
 
 def clamps_overflow(context: Context, instruction: Instruction) -> bool:
