@@ -63,29 +63,29 @@ def run_kernel(
 ) -> list[Bits]:
     """Run the kernel `name` of a code object and return the contents of the buffers of `results` afterwards.
 
-    `arguments` are the kernel's arguments in order: an array is copied to the device and passed as its address, None is
-    the null pointer.  `results` are some of these arrays.  `threads` is the block size.  Raises DeviceError.
+    `arguments` are the kernel's arguments in order: an array is copied to the device and passed as its address,
+    None is the null pointer.  `results` are some of these arrays.  `threads` is the block size.  Raises DeviceError.
     """
     from hip import hip
 
     buffers: dict[int, tuple[Any, Bits]] = {}
     with _loaded(code) as module, _memory(buffers):
         function = _result_of("hipModuleGetFunction", hip.hipModuleGetFunction(module, name.encode()))
-        passed: list[ctypes._SimpleCData[Any]] = []
+        kernel_arguments: list[ctypes._SimpleCData[Any]] = []
         for argument in arguments:
             if argument is None:
-                passed.append(ctypes.c_void_p(None))
+                kernel_arguments.append(ctypes.c_void_p(None))
             elif isinstance(argument, np.ndarray):
                 if id(argument) not in buffers:
                     buffers[id(argument)] = (_copy_to_device(argument), argument)
-                passed.append(ctypes.c_void_p(_address(buffers[id(argument)][0])))
+                kernel_arguments.append(ctypes.c_void_p(_address(buffers[id(argument)][0])))
             else:
-                passed.append(argument)
+                kernel_arguments.append(argument)
         _result_of(
             "hipModuleLaunchKernel",
             hip.hipModuleLaunchKernel(
                 function, *grid, threads, 1, 1, sharedMemBytes=shared_bytes, stream=None, kernelParams=None,
-                extra=tuple(passed),
+                extra=tuple(kernel_arguments),
             ),
         )  # fmt: skip
         _result_of("hipDeviceSynchronize", hip.hipDeviceSynchronize())

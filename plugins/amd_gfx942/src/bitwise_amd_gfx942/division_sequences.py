@@ -13,6 +13,7 @@ Only the exact sequence is matched, with each value used unmodified.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bitwise_amd_gfx942.reaching_definitions import ReachingDefinitions
 from bitwise_core.assembly.module import Immediate, Kernel, Modified, Operand, Register, Vector, once_a_kernel
@@ -55,6 +56,21 @@ class _NotADivision(Exception):
     """The instructions are not a division sequence."""
 
 
+class _Use(NamedTuple):
+    """An operand, and the index of the instruction that reads it."""
+
+    operand: Operand
+    reader: int
+
+
+class _MultiplyAdd(NamedTuple):
+    """The factors and the addend of a fused multiply-add."""
+
+    left: _Use
+    right: _Use
+    addend: _Use
+
+
 class _Sequence:
     """Matches one division sequence backwards from its v_div_fixup."""
 
@@ -64,29 +80,27 @@ class _Sequence:
 
     def instructions(self) -> set[int]:
         """Match the sequence; return v_div_fmas, v_rcp and both v_div_scale.  Raises _NotADivision."""
-        fixup = self._operands(self.index, f"v_div_fixup_{self.kind}", 4)
-        numerator, denominator = self._value(fixup[3], self.index), self._value(fixup[2], self.index)
-        fmas = self._defined_by(fixup[1], self.index, f"v_div_fmas_{self.kind}", 4)
-        error, reciprocal, quotient = self._operands(fmas, f"v_div_fmas_{self.kind}", 4)[1:]
-        last = self._fused(error, fmas)
-        scaled = self._negated(last[0][0])
-        if self._value(last[0][1], last[1]) != self._value(quotient, fmas):
+        _, approximate, divisor, dividend = self._operands(self.index, "v_div_fixup", 4)
+        numerator, denominator = self._value(dividend), self._value(divisor)
+        fmas = self._defined_by(approximate, "v_div_fmas", 4)
+        _, error, reciprocal, quotient = self._operands(fmas, "v_div_fmas", 4)
+        last = self._multiply_add(error)
+        scaled_denominator, scaled_numerator = self._negated(last.left), last.addend
+        if self._value(last.right) != self._value(quotient):
             raise _NotADivision
+        product = quotient
         if self.kind == "f32":
-            above = self._match_step(quotient, fmas, reciprocal, fmas)
-            self._match_residual(above[0], above[2], (scaled, last[1]), (last[0][2], last[1]), (above[1], above[2]))
-            product = above[1], above[2]
-        else:
-            product = quotient, fmas
-        self._match_product(product, (last[0][2], last[1]), (reciprocal, fmas))
-        rcp = self._match_reciprocal((reciprocal, fmas), (scaled, last[1]))
-        below = self._match_scale((scaled, last[1]), denominator, denominator, numerator)
-        above_scale = self._match_scale((last[0][2], last[1]), numerator, denominator, numerator)
-        if self._flag_definition(fmas) != above_scale:
+            error, product = self._match_step(quotient, reciprocal)
+            self._match_residual(error, scaled_denominator, product, scaled_numerator)
+        self._match_product(product, scaled_numerator, reciprocal)
+        rcp = self._match_reciprocal(reciprocal, scaled_denominator)
+        denominator_scale = self._match_scale(scaled_denominator, denominator, denominator, numerator)
+        numerator_scale = self._match_scale(scaled_numerator, numerator, denominator, numerator)
+        if self._flag_definition(fmas) != numerator_scale:
             raise _NotADivision
         if not self.definitions.unwritten_between({"exec_lo", "exec_hi"}, self.first - 1, self.index):
             raise _NotADivision
-        return {fmas, rcp, below, above_scale}
+        return {fmas, rcp, denominator_scale, numerator_scale}
 
     def _flag_definition(self, fmas: int) -> int:
         """The instruction that computed the lane mask that v_div_fmas reads from vcc, through s_mov_b64."""
@@ -102,101 +116,95 @@ class _Sequence:
 
     # -- parts of the sequence ---------------------------------------------------------------------------------------
 
-    def _match_reciprocal(self, made: tuple[Operand, int], scaled: tuple[Operand, int]) -> int:
+    def _match_reciprocal(self, result: _Use, scaled: _Use) -> int:
         """Match the reciprocal after one Newton iteration (fp32) or two (fp64); return the index of v_rcp."""
-        step = self._match_step(*made, None, 0)
-        for _ in range(0 if self.kind == "f32" else 1):
-            self._match_residual(step[0], step[2], scaled, None, (step[1], step[2]))
-            step = self._match_step(step[1], step[2], None, 0)
-        self._match_residual(step[0], step[2], scaled, None, (step[1], step[2]))
-        rcp = self._defined_by(step[1], step[2], f"v_rcp_{self.kind}", 2)
-        if self._value(self._operands(rcp, f"v_rcp_{self.kind}", 2)[1], rcp) != self._value(*scaled):
+        for _ in range(1 if self.kind == "f32" else 2):
+            error, result = self._match_step(result, None)
+            self._match_residual(error, scaled, result, None)
+        rcp = self._defined_by(result, "v_rcp", 2)
+        if self._value(self._operands(rcp, "v_rcp", 2)[1]) != self._value(scaled):
             raise _NotADivision
         return rcp
 
-    def _match_step(
-        self, operand: Operand, before: int, factor: Operand | None, at: int
-    ) -> tuple[Operand, Operand, int]:
-        """Match `old + error * factor`, `factor` None for old; return error, old and the index of the instruction."""
-        (left, right, old), index = self._fused(operand, before)
-        wanted = self._value(old, index) if factor is None else self._value(factor, at)
+    def _match_step(self, result: _Use, factor: _Use | None) -> tuple[_Use, _Use]:
+        """Match `old + error * factor`, `factor` None for old; return error and old."""
+        left, right, old = self._multiply_add(result)
+        wanted = self._value(old if factor is None else factor)
         for error, other in ((left, right), (right, left)):
-            if not isinstance(other, Modified) and self._value(other, index) == wanted:
-                return error, old, index
+            if not isinstance(other.operand, Modified) and self._value(other) == wanted:
+                return error, old
         raise _NotADivision
 
-    def _match_residual(
-        self,
-        operand: Operand,
-        before: int,
-        scaled: tuple[Operand, int],
-        start: tuple[Operand, int] | None,
-        factor: tuple[Operand, int],
-    ) -> None:
-        """Match `start - scaled * factor`, with 1 for `start` None."""
-        (left, right, addend), index = self._fused(operand, before)
-        if self._value(self._negated(left), index) != self._value(*scaled):
+    def _match_residual(self, result: _Use, scaled: _Use, factor: _Use, start: _Use | None) -> None:
+        """Match `start - scaled * factor`, `start` None for 1."""
+        left, right, addend = self._multiply_add(result)
+        if self._value(self._negated(left)) != self._value(scaled):
             raise _NotADivision
-        if self._value(right, index) != self._value(*factor):
+        if self._value(right) != self._value(factor):
             raise _NotADivision
         if start is None:
-            if addend != Immediate(_ONE, "f64"):
+            if addend.operand != Immediate(_ONE, "f64"):
                 raise _NotADivision
-        elif self._value(addend, index) != self._value(*start):
+        elif self._value(addend) != self._value(start):
             raise _NotADivision
 
-    def _match_product(
-        self, operand: tuple[Operand, int], left: tuple[Operand, int], right: tuple[Operand, int]
-    ) -> None:
-        index = self._defined_by(*operand, f"v_mul_{self.kind}", 3)
-        factors = [self._value(each, index) for each in self._operands(index, f"v_mul_{self.kind}", 3)[1:]]
-        wanted = [self._value(*left), self._value(*right)]
-        if factors not in (wanted, wanted[::-1]):
+    def _match_product(self, result: _Use, left: _Use, right: _Use) -> None:
+        """Match `left * right`."""
+        _, *factors = self._operands(self._defined_by(result, "v_mul", 3), "v_mul", 3)
+        values, wanted = [self._value(each) for each in factors], [self._value(left), self._value(right)]
+        if values not in (wanted, wanted[::-1]):
             raise _NotADivision
 
-    def _match_scale(self, operand: tuple[Operand, int], first: object, second: object, third: object) -> int:
-        index = self._defined_by(*operand, f"v_div_scale_{self.kind}", 5)
-        given = [self._value(each, index) for each in self._operands(index, f"v_div_scale_{self.kind}", 5)[2:]]
-        if given != [first, second, third]:
+    def _match_scale(self, result: _Use, first: object, second: object, third: object) -> int:
+        """Match a v_div_scale of sources with these values; return its index."""
+        index = self._defined_by(result, "v_div_scale", 5)
+        if [self._value(each) for each in self._operands(index, "v_div_scale", 5)[2:]] != [first, second, third]:
             raise _NotADivision
         return index
 
     # -- instructions ------------------------------------------------------------------------------------------------
 
-    def _defined_by(self, operand: Operand, before: int, name: str, count: int) -> int:
-        index = self.definitions.single_definition(operand, before)
+    def _definition(self, use: _Use) -> int:
+        """The index of the instruction that defines an operand."""
+        index = self.definitions.single_definition(use.operand, use.reader)
         if index is None:
             raise _NotADivision
+        self.first = min(self.first, index)
+        return index
+
+    def _defined_by(self, use: _Use, name: str, count: int) -> int:
+        """The index of the instruction that defines an operand; it must have this name and number of operands."""
+        index = self._definition(use)
         self._operands(index, name, count)
         return index
 
-    def _operands(self, index: int, name: str, count: int) -> tuple[Operand, ...]:
+    def _operands(self, index: int, name: str, count: int) -> tuple[_Use, ...]:
+        """The operands of an instruction, which must have this name and number of operands."""
         operands = self.definitions.instructions[index].operands
-        if self.definitions.mnemonic(index) != name or len(operands) != count:
+        if self.definitions.mnemonic(index) != f"{name}_{self.kind}" or len(operands) != count:
             raise _NotADivision
-        self.first = min(self.first, index)
-        return operands
+        return tuple(_Use(each, index) for each in operands)
 
-    def _fused(self, operand: Operand, before: int) -> tuple[tuple[Operand, Operand, Operand], int]:
-        """The factors and addend of the fused multiply-add that defines an operand, and its index."""
-        index = self.definitions.single_definition(operand, before)
-        if index is None:
-            raise _NotADivision
-        name, operands = self.definitions.mnemonic(index), self.definitions.instructions[index].operands
-        self.first = min(self.first, index)
+    def _multiply_add(self, use: _Use) -> _MultiplyAdd:
+        """The fused multiply-add that defines an operand."""
+        index = self._definition(use)
+        name = self.definitions.mnemonic(index)
+        operands = tuple(_Use(each, index) for each in self.definitions.instructions[index].operands)
         if name == f"v_fma_{self.kind}" and len(operands) == 4:
-            return (operands[1], operands[2], operands[3]), index
+            return _MultiplyAdd(operands[1], operands[2], operands[3])
         if name == f"v_fmac_{self.kind}" and len(operands) == 3:
-            return (operands[1], operands[2], operands[0]), index
+            return _MultiplyAdd(operands[1], operands[2], operands[0])
         raise _NotADivision
 
-    def _negated(self, operand: Operand) -> Operand:
-        if not isinstance(operand, Modified) or operand.changes != ("neg",):
+    def _negated(self, use: _Use) -> _Use:
+        """The operand under a neg modifier."""
+        if not isinstance(use.operand, Modified) or use.operand.changes != ("neg",):
             raise _NotADivision
-        return operand.operand
+        return _Use(use.operand.operand, use.reader)
 
-    def _value(self, operand: Operand, before: int) -> object:
-        found = self.definitions.value_identity(operand, before)
+    def _value(self, use: _Use) -> object:
+        """A key of an operand's value; see `ReachingDefinitions.value_identity`."""
+        found = self.definitions.value_identity(use.operand, use.reader)
         if found is None:
             raise _NotADivision
         return found

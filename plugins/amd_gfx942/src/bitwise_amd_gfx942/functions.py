@@ -76,12 +76,12 @@ def median(form: str, *patterns: Array) -> Array:
     Zeros of both signs compare equal, so which one remains depends on the order of the operands.
     """
     kind = _FLOATS[form]
-    greatest = numerics.operation(f"max.{form}").evaluate
+    maximum_of = numerics.operation(f"max.{form}").evaluate
     a, b, c = np.broadcast_arrays(*patterns)
     nans = np.isnan(a.view(kind)) | np.isnan(b.view(kind)) | np.isnan(c.view(kind))
-    most = greatest(greatest(a, b), c).view(kind)
+    maximum = maximum_of(maximum_of(a, b), c).view(kind)
     middle = np.where(
-        most == a.view(kind), greatest(b, c), np.where(most == b.view(kind), greatest(a, c), greatest(a, b))
+        maximum == a.view(kind), maximum_of(b, c), np.where(maximum == b.view(kind), maximum_of(a, c), maximum_of(a, b))
     )
     return np.where(nans, extremum("min", form, a, b, c), middle)
 
@@ -118,11 +118,11 @@ def trig_preop(pattern: Array, number: Array) -> Array:
     """
     pattern, number = np.broadcast_arrays(pattern, number)
     found = np.empty(pattern.shape, dtype=np.float64)
-    for place in np.ndindex(pattern.shape):
-        exponent = int(pattern[place]) >> 52 & 0x7FF
-        shift = 53 * (int(number[place]) & 31) + max(exponent - 1077, 0)
+    for index in np.ndindex(pattern.shape):
+        exponent = int(pattern[index]) >> 52 & 0x7FF
+        shift = 53 * (int(number[index]) & 31) + max(exponent - 1077, 0)
         digits = _two_over_pi() << shift >> _DIGITS_HELD - 53 & (1 << 53) - 1
-        found[place] = np.ldexp(float(digits), -53 - shift + (128 if exponent >= 1968 else 0))
+        found[index] = np.ldexp(float(digits), -53 - shift + (128 if exponent >= 1968 else 0))
     return found.view(np.uint64)
 
 

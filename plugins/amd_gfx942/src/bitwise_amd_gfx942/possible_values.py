@@ -171,7 +171,7 @@ def possible_reciprocals(number: Array, data: Callable[[], SymbolicVector]) -> V
         low = np.where((product > 1) | power, below, size)
         high = np.where(product < 1, above, size)
         low, high = (np.where(special, nearest, np.copysign(each, nearest)).astype(np.float32) for each in (low, high))
-    found: dict[tuple[int, ...], Array] = {(place,): each.view(np.uint32) for place, each in enumerate((low, high))}
+    found: dict[tuple[int, ...], Array] = {(option,): each.view(np.uint32) for option, each in enumerate((low, high))}
     if np.array_equal(found[0,], found[1,]):
         return found[0,]
     return PossibleValues((ApproximateReciprocal(next(_KEYS), number),), found, data)  # type: ignore[return-value]

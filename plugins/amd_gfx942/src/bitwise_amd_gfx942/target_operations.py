@@ -112,14 +112,14 @@ def _is_of_class(pattern: Array, wanted: Array) -> Array:
 def _byte_permute(high: Array, low: Array, selector: Array) -> Array:
     pair = high.astype(np.uint64) << np.uint64(32) | low.astype(np.uint64)
     result: Array = np.zeros(np.broadcast_shapes(high.shape, low.shape, selector.shape), dtype=np.uint32)
-    for place in range(4):
-        choice = (selector >> np.uint32(8 * place) & np.uint32(255)).astype(np.uint64)
+    for position in range(4):
+        choice = (selector >> np.uint32(8 * position) & np.uint32(255)).astype(np.uint64)
         byte = pair >> (np.uint64(8) * (choice & np.uint64(7))) & np.uint64(255)
         sign_place = np.uint64(16) * (choice & np.uint64(3)) + np.uint64(15)
         sign = np.where(pair >> sign_place & np.uint64(1), np.uint64(255), np.uint64(0))
         fixed = np.where(choice == 12, np.uint64(0), np.uint64(255))
         chosen = np.where(choice < 8, byte, np.where(choice < 12, sign, fixed))
-        result = result | chosen.astype(np.uint32) << np.uint32(8 * place)
+        result = result | chosen.astype(np.uint32) << np.uint32(8 * position)
     return result
 
 

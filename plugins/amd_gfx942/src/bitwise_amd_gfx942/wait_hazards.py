@@ -85,6 +85,7 @@ def memory_accesses(instruction: Instruction, info: InstructionInfo) -> tuple[Me
 
 
 def _wait_counts(instruction: Instruction) -> dict[str, int]:
+    """The counts of an s_waitcnt by counter, from its symbols or its encoded immediate."""
     found = {}
     for operand in instruction.operands:
         if isinstance(operand, Symbol):
@@ -92,8 +93,8 @@ def _wait_counts(instruction: Instruction) -> dict[str, int]:
             if count is not None:
                 found[count[1]] = int(count[2])
         elif isinstance(operand, Immediate):
-            number = operand.value
-            found = {"vmcnt": number & 15 | number >> 10 & 48, "lgkmcnt": number >> 8 & 15}
+            encoded = operand.value
+            found = {"vmcnt": encoded & 15 | encoded >> 10 & 48, "lgkmcnt": encoded >> 8 & 15}
     return found
 
 
@@ -132,10 +133,10 @@ def wait_hazards(kernel: Kernel, opcodes: OpcodeTable) -> WaitHazards:
     effects = [_InstructionEffects(*each) for each in zip(kernel.instructions, infos_of(kernel, opcodes), strict=True)]
     following = successors(kernel, opcodes)
     entries: dict[int, Pending] = {0: {}}
-    found: dict[int, str] = {}
+    hazards: dict[int, str] = {}
     unordered: set[int] = set()
     if not kernel.entry and effects and any(effects[0].waits.get(each) != 0 for each in _COUNTER_LIMITS):
-        found[kernel.instructions[0].line] = "begins a function without waiting for pending memory accesses"
+        hazards[kernel.instructions[0].line] = "begins a function without waiting for pending memory accesses"
     leaders = {*kernel.labels.values(), 0}
     work = [0]
     while work:
@@ -145,7 +146,7 @@ def wait_hazards(kernel: Kernel, opcodes: OpcodeTable) -> WaitHazards:
         while True:
             if effects[index].barrier and _GLOBAL_WRITE in names:
                 unordered.add(kernel.instructions[index].line)
-            after = _after(effects[index], kernel.instructions[index], pending, names, found)
+            after = _after(effects[index], kernel.instructions[index], pending, names, hazards)
             if after is not pending:
                 pending, names = after, _pending_registers(after)
             if following[index] == (index + 1,) and index + 1 not in leaders and index + 1 < len(effects):
@@ -166,7 +167,7 @@ def wait_hazards(kernel: Kernel, opcodes: OpcodeTable) -> WaitHazards:
                     old[key], changed = age, True
             if changed:
                 work.append(each)
-    return WaitHazards(found, frozenset(unordered))
+    return WaitHazards(hazards, frozenset(unordered))
 
 
 def _pending_registers(pending: Pending) -> frozenset[str]:
@@ -179,9 +180,9 @@ def _after(
     instruction: Instruction,
     pending: Pending,
     names: frozenset[str],
-    found: dict[int, str],
+    hazards: dict[int, str],
 ) -> Pending:
-    """The pending accesses after an instruction; records in `found` what it uses too early.
+    """The pending accesses after an instruction; records in `hazards` what it uses too early.
 
     `names` are the pending registers before it.
     """
@@ -191,11 +192,11 @@ def _after(
         return pending
     if pending:
         if effects.barrier and ("lgkmcnt", _SHARED_WRITE) in pending:
-            found[instruction.line] = "passes a barrier while a write of shared memory is pending"
+            hazards[instruction.line] = "passes a barrier while a write of shared memory is pending"
         elif effects.barrier and ("lgkmcnt", _SHARED_READ) in pending:
-            found[instruction.line] = "passes a barrier while a read of shared memory is pending"
+            hazards[instruction.line] = "passes a barrier while a read of shared memory is pending"
         if effects.returns and not names <= {"", _GLOBAL_WRITE}:
-            found[instruction.line] = "returns from a function while memory accesses are pending"
+            hazards[instruction.line] = "returns from a function while memory accesses are pending"
         early = None
         if not names.isdisjoint(effects.names):
             early = next(name for _, name in pending if name.rstrip("?") in effects.names)
@@ -204,7 +205,7 @@ def _after(
                 (name for counter, name in pending if _may_complete_later(counter, name, effects.overwritten)), None
             )
         if early is not None:
-            found[instruction.line] = f"uses {early.rstrip('?')} before the memory access to it has completed"
+            hazards[instruction.line] = f"uses {early.rstrip('?')} before the memory access to it has completed"
     for access in effects.accesses:
         limit = _COUNTER_LIMITS[access.counter]
         out_of_order = access.counter in _unordered_counters(pending)
@@ -224,6 +225,7 @@ def _may_complete_later(counter: str, name: str, overwritten: frozenset[str]) ->
 
 
 def _after_wait(pending: Pending, waits: dict[str, int]) -> Pending:
+    """The accesses that are still pending after an s_waitcnt."""
     unordered = _unordered_counters(pending)
     for counter, count in waits.items():
         if count == 0 or counter not in unordered:

@@ -88,8 +88,8 @@ def _resolve_addresses(instructions: Sequence[Instruction], addresses: Mapping[s
             continue
         given = (pair, Immediate(addresses[names[0]]))
         found[index] = Instruction(first.opcode, given, None, first.line, first.source)
-        for place, each in ((index + 1, low), (index + 2, high)):
-            found[place] = Instruction("s_nop", (Immediate(0),), None, each.line, each.source)
+        for position, each in ((index + 1, low), (index + 2, high)):
+            found[position] = Instruction("s_nop", (Immediate(0),), None, each.line, each.source)
     return found
 
 

@@ -24,17 +24,17 @@ class LineError(ValueError):
 def without_comment(line: str) -> str:
     """The line without the comment that starts with `;` or `//` outside a string."""
     if '"' not in line:
-        place = line.find(";")
-        if place >= 0:
-            line = line[:place]
-        place = line.find("//")
-        return (line[:place] if place >= 0 else line).strip()
+        position = line.find(";")
+        if position >= 0:
+            line = line[:position]
+        position = line.find("//")
+        return (line[:position] if position >= 0 else line).strip()
     quoted = False
-    for place, letter in enumerate(line):
-        if letter == '"' and (place == 0 or line[place - 1] != "\\"):
+    for position, character in enumerate(line):
+        if character == '"' and (position == 0 or line[position - 1] != "\\"):
             quoted = not quoted
-        elif not quoted and (letter == ";" or line.startswith("//", place)):
-            return line[:place].strip()
+        elif not quoted and (character == ";" or line.startswith("//", position)):
+            return line[:position].strip()
     return line.strip()
 
 
@@ -52,10 +52,10 @@ def split_instruction(line: str) -> tuple[str, list[str], list[str]]:
         words = _split_outside_brackets(part, " ") if " " in part else [part]
         if not part or not words:
             raise LineError("an operand is missing")
-        for place, word in enumerate(words):
+        for position, word in enumerate(words):
             if word in FLAGS or (":" in word and _MODIFIER.fullmatch(word)):
                 modifiers.append(word)
-            elif (place == 0 and not modifiers) or mnemonic == "s_waitcnt":
+            elif (position == 0 and not modifiers) or mnemonic == "s_waitcnt":
                 operands.append(word)
             else:
                 raise LineError(f"{word!r} is not a modifier of {mnemonic}")
@@ -67,16 +67,16 @@ def _split_outside_brackets(text: str, separator: str) -> list[str]:
     if "(" not in text and ("[" not in text or _FLAT.fullmatch(text)):
         return text.split(separator) if separator != " " else text.split()
     parts, depth, start = [], 0, 0
-    for place, letter in enumerate(text):
-        if letter in "([":
+    for position, character in enumerate(text):
+        if character in "([":
             depth += 1
-        elif letter in ")]":
+        elif character in ")]":
             depth -= 1
             if depth < 0:
                 raise LineError("a bracket is closed that was not opened")
-        elif letter == separator and not depth:
-            parts.append(text[start:place])
-            start = place + 1
+        elif character == separator and not depth:
+            parts.append(text[start:position])
+            start = position + 1
     if depth:
         raise LineError("a bracket is not closed")
     parts.append(text[start:])

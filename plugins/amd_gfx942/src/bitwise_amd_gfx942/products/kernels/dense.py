@@ -14,11 +14,11 @@ def matrix_product(
     """C[m, n] = sum over k < used of A[m, k] B[k, n] on matrix units, rounded to C's type; row-major, dense."""
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    place = tl.arange(0, BLOCK_K)
+    k_offsets = tl.arange(0, BLOCK_K)
     inside = (rows[:, None] < M), (columns[None, :] < N)
     accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float64 if A.dtype.element_ty == tl.float64 else tl.float32)
     for start in range(0, used, BLOCK_K):
-        k = start + place
+        k = start + k_offsets
         a = tl.load(A + rows[:, None] * K + k[None, :], mask=inside[0] & (k[None, :] < used), other=0.0)
         b = tl.load(B + k[:, None] * N + columns[None, :], mask=inside[1] & (k[:, None] < used), other=0.0)
         accumulator = tl.dot(a, b, accumulator, input_precision="ieee", out_dtype=accumulator.dtype)
