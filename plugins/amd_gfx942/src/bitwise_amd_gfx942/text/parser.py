@@ -16,6 +16,11 @@ _TARGET = re.compile(r'\.amdgcn_target\s+"[^"]*-(gfx\w+)((?::[\w+-]+)*)"')
 _LABEL = re.compile(r'("[^"]+"|[.$\w]+):(.*)')
 _LOCATION = re.compile(r"\.loc\s+(\d{1,9})\s+(\d{1,9})(?:\s+(\d{1,9}))?(?:\s.*)?")
 _FILE = re.compile(r'\.file\s+(\d{1,9})\s+"([^"]*)"(?:\s+"([^"]*)")?.*')
+_BODY_DIRECTIVES = re.compile(
+    r"\.(?:cfi_\w+(?:\s.*)?|p2align\s+\d+|(?:globl|weak|hidden|protected|local|ident)(?:\s.*)?)"
+)
+"""The directives that may be inside a function, other than those that are parsed: they emit no code except s_nop."""
+
 FINAL_OPCODES = ("s_endpgm", "s_branch", "s_setpc_b64", "s_trap")
 
 REGISTERS = {"v": 32, "a": 32, "s": 32}
@@ -50,31 +55,32 @@ class _Parser:
         self.descriptors: dict[str, dict[str, str]] = {}
         self.parameters: dict[str, tuple[Argument, ...]] = {}
         self.current: str | None = None
+        self.in_text = True
 
     def module(self) -> Module:
         """Parse the file.  Raises AssemblyError."""
         rows = iter(enumerate(self.lines, 1))
-        code = True
         for number, raw in rows:
             line = without_comment(raw)
             if not line:
                 continue
             if line[0] == ".":
                 if line.startswith((".text", ".section")):
-                    code = (line if line.startswith(".text") else "".join(line.split()[1:2])).startswith(".text")
+                    name = line if line.startswith(".text") else "".join(line.split()[1:2])
+                    self.in_text = name.startswith(".text")
                     continue
                 if self._directive(number, line, rows):
                     continue
             label = _LABEL.fullmatch(line) if ":" in line else None
             if label is not None:
-                if code:
+                if self.in_text:
                     self._label(number, label[1].strip('"'))
                 if label[2].strip():
                     raise AssemblyError(self.file, number, f"{label[2].strip()!r} follows a label on its line")
                 continue
             if line[0] == ".":
                 continue
-            if not code or self.current is None:
+            if not self.in_text or self.current is None:
                 raise AssemblyError(self.file, number, f"{line!r} is outside a function")
             self._instruction(number, line)
         return self._finished()
@@ -101,19 +107,24 @@ class _Parser:
             block = self._block(number, rows, ".end_amdgpu_metadata", "the metadata", strip=False)
             self.parameters.update(parse_arguments(block, self.file))
         else:
-            return not line.endswith(":")
+            if line.endswith(":"):
+                return False
+            if self.in_text and self.current is not None and not _BODY_DIRECTIVES.fullmatch(line):
+                raise AssemblyError(
+                    self.file, number, f"the directive {word} is inside a function, where it may emit instructions"
+                )
         return True
 
     def _block(
         self, number: int, rows: Iterator[tuple[int, str]], end: str, what: str, *, strip: bool = True
     ) -> list[tuple[int, str]]:
         block: list[tuple[int, str]] = []
-        for place, raw in rows:
+        for line_number, raw in rows:
             line = without_comment(raw)
             if line == end:
                 return block
             if line:
-                block.append((place, line if strip else raw.rstrip()))
+                block.append((line_number, line if strip else raw.rstrip()))
         raise AssemblyError(self.file, number, f"the file is truncated inside {what}: {end} is missing")
 
     def _location(self, number: int, line: str) -> None:
@@ -211,7 +222,7 @@ class _Parser:
             name,
             tuple(each.parameter for each in explicit),
             tuple(instructions),
-            {label: place for label, place in labels.items() if label in named},
+            {label: index for label, index in labels.items() if label in named},
             REGISTERS,
             number,
             entry=name in self.descriptors,
