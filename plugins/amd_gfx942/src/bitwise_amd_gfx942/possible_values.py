@@ -75,34 +75,34 @@ class PossibleValues(L.LazyIntegers):
     def cut(self, low: int, bits: int) -> Value:
         """See `LazyIntegers.cut`."""
 
-        def part(number: Array) -> Array:
+        def extracted(number: Array) -> Array:
             found = extract(number, low, bits)
             assert isinstance(found, np.ndarray)
             return found
 
         found: Value = apply_to_possible_values(
-            [self], part, lambda: as_symbolic_vector(extract(self.lanes(), low, bits))
+            [self], extracted, lambda: as_symbolic_vector(extract(self.lanes(), low, bits))
         )
         return found
 
     def choose(self, mask: Array, new: Any, old: Any) -> Value:
         """See `LazyIntegers.choose`."""
 
-        def one(left: Array, right: Array) -> Array:
+        def selected(left: Array, right: Array) -> Array:
             return np.where(mask, left, right)
 
-        found: Value | None = apply_to_possible_values([new, old], one, None)
+        found: Value | None = apply_to_possible_values([new, old], selected, None)
         return blend_values(mask, as_symbolic_vector(new), as_symbolic_vector(old)) if found is None else found
 
     def join(self, parts: Sequence[Any]) -> Any:
         """See `LazyIntegers.join`."""
 
-        def together(*numbers: Array) -> Array:
+        def joined(*numbers: Array) -> Array:
             found = concat(numbers)
             assert isinstance(found, np.ndarray)
             return found
 
-        return apply_to_possible_values(parts, together, None)
+        return apply_to_possible_values(parts, joined, None)
 
     def take_threads(self, index: Array) -> Value:
         """See `LazyIntegers.take_threads`: options are shared only by lanes with the same operand of the reciprocal."""

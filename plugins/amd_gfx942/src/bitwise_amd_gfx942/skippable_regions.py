@@ -28,6 +28,7 @@ _VCC = Vector((Register("vcc_lo"), Register("vcc_hi")))
 
 
 def _is_scalar(name: str) -> bool:
+    """Whether a register is scalar and not the execution mask."""
     return not (name[0] in "va" and name[1:].isdigit()) and name not in _EXEC
 
 
@@ -56,6 +57,7 @@ class LiveScalars:
                     self.before[index], changed = entering, True
 
     def _bit(self, name: str) -> int:
+        """The bit of a register in the bit sets."""
         return 1 << self.numbers.setdefault(name, len(self.numbers))
 
     def _uses(self, instruction: Instruction, info: InstructionInfo) -> tuple[int, int]:
