@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from bitwise_amd_gfx942.lane_masks import complement_mask, disjoint, is_subset, partitioned_mask, same_mask
 from bitwise_amd_gfx942.opcodes.forms import form
 from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK
 from bitwise_amd_gfx942.opcodes.selections import Choice, choices_of, remember
-from bitwise_amd_gfx942.registers import EVERYONE, EXEC
-from bitwise_amd_gfx942.sets import alike, apart, inside, other_set, whole_of
+from bitwise_amd_gfx942.registers import ALL_LANES, EXEC
 from bitwise_core.assembly.module import Instruction, Operand, registers_of
 from bitwise_core.execution.architecture import Builder, Context, OpcodeTable
 from bitwise_core.execution.instruction_info import Describe, Effect, InstructionInfo, Operands, described
@@ -33,7 +33,7 @@ def acting(machine: Machine) -> Array | None:
         if known is None:
             raise TypeError
         lanes = known
-    if lanes is EVERYONE:
+    if lanes is ALL_LANES:
         return machine.mask
     if machine.mask is None:
         return lanes
@@ -51,7 +51,7 @@ def in_active_lanes(step: Step, operands: Sequence[Operand] = ()) -> Step:
 
     def run(machine: Machine) -> Control | None:
         lanes = machine.registers[EXEC]
-        if lanes is EVERYONE:
+        if lanes is ALL_LANES:
             return step(machine)
         try:
             mask = acting(machine)
@@ -104,9 +104,9 @@ def _seen(machine: Machine, lanes: Value, operands: Sequence[Operand]) -> dict[s
 
 def _seen_value(machine: Machine, lanes: Value, value: Value) -> Value:
     for predicate, if_true, if_false in choices_of(machine, value):
-        if inside(machine, lanes, predicate):
+        if is_subset(machine, lanes, predicate):
             return _seen_value(machine, lanes, if_true)
-        if apart(machine, predicate, lanes):
+        if disjoint(machine, predicate, lanes):
             return _seen_value(machine, lanes, if_false)
     return value
 
@@ -134,14 +134,14 @@ def kept_elsewhere(machine: Machine, lanes: Value, value: Value, old: Value | No
     """
     if old is None or width(old) != width(value):
         old = poison(width(value))
-    old = next((each[2] for each in choices_of(machine, old) if alike(each[0], lanes)), old)
+    old = next((each[2] for each in choices_of(machine, old) if same_mask(each[0], lanes)), old)
     others: tuple[Choice, ...] = ()
-    rest, result = other_set(machine, lanes), None
+    rest, result = complement_mask(machine, lanes), None
     for predicate, if_true, if_false in choices_of(machine, old):
-        if alike(predicate, rest):
+        if same_mask(predicate, rest):
             result = machine.domain.select(lanes, value, if_true)
             break
-        whole = whole_of(machine, predicate, lanes)
+        whole = partitioned_mask(machine, predicate, lanes)
         if whole is not None:
             inner = machine.domain.select(lanes, value, if_true)
             if isinstance(whole, np.ndarray):

@@ -18,7 +18,7 @@ from bitwise_amd_gfx942.opcodes.flat import address_reader, plus, unsigned
 from bitwise_amd_gfx942.opcodes.forms import Table, form
 from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK, implicit
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
-from bitwise_amd_gfx942.own_operations import ARCHITECTURE
+from bitwise_amd_gfx942.target_operations import ARCHITECTURE
 from bitwise_core.assembly.module import Instruction, Operand
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import Unsupported

@@ -11,7 +11,7 @@ import numpy as np
 
 from bitwise_amd_gfx942.opcodes.constants import BITS
 from bitwise_amd_gfx942.opcodes.sources import changed_sign
-from bitwise_amd_gfx942.own_operations import ARCHITECTURE
+from bitwise_amd_gfx942.target_operations import ARCHITECTURE
 from bitwise_core.execution.machine import Machine, literal
 from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.execution.values import symbolic_vector as L

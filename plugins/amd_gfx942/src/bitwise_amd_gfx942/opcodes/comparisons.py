@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bitwise_amd_gfx942.lane_masks import intersection
 from bitwise_amd_gfx942.modes import flushes, mode_of
 from bitwise_amd_gfx942.opcodes import selected_parts
 from bitwise_amd_gfx942.opcodes.acting import acting, values_seen, vector
@@ -21,8 +22,7 @@ from bitwise_amd_gfx942.opcodes.scalar_moves import by_candidates
 from bitwise_amd_gfx942.opcodes.selections import remember
 from bitwise_amd_gfx942.opcodes.sources import Reader, reader
 from bitwise_amd_gfx942.opcodes.wide_extremes import chosen_extreme, note_order
-from bitwise_amd_gfx942.registers import EVERYONE, EXEC, NOBODY, write_exec, write_set
-from bitwise_amd_gfx942.sets import both_sets
+from bitwise_amd_gfx942.registers import ALL_LANES, EXEC, NO_LANES, write_exec, write_lane_mask
 from bitwise_core.assembly.module import Instruction, Vector
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect, InstructionInfo
@@ -50,7 +50,7 @@ def put_set(machine: Machine, operand: Vector, lanes: Value) -> None:
     `Machine.mask` is that of the waves, not of the execution mask.
     """
     running = machine.registers[EXEC]
-    write_set(machine, operand, lanes if running is EVERYONE else both_sets(machine, lanes, running))
+    write_lane_mask(machine, operand, lanes if running is ALL_LANES else intersection(machine, lanes, running))
 
 
 def _names() -> list[str]:
@@ -84,7 +84,7 @@ def compare(instruction: Instruction, context: Context) -> Step:
 
     def holds(machine: Machine, left: Value, right: Value) -> Value:
         if operator in ("t", "tru", "f"):
-            return NOBODY if operator == "f" else EVERYONE
+            return NO_LANES if operator == "f" else ALL_LANES
         if form_of is not None:
             return compare_as_floats(machine, _FLOATS[operator], form_of, left, right, flush=flush)
         return compare_as_integers(machine, _INTEGERS[operator], _INTEGER_KINDS[kind], left, right)
@@ -96,10 +96,10 @@ def compare(instruction: Instruction, context: Context) -> Step:
         if form_of is not None and operator in ("o", "u") and machine.known(machine.registers[EXEC]) is not None:
             written = as_set(machine, target)
             note_numbers(machine, written, form_of, (values[0], values[1]), operator == "u", acting(machine))
-        if kind in ("i64", "u64") and machine.registers[EXEC] is EVERYONE and machine.mask is None:
+        if kind in ("i64", "u64") and machine.registers[EXEC] is ALL_LANES and machine.mask is None:
             note_order(machine, as_set(machine, target), operator, _INTEGER_KINDS[kind], *values)
         if verb == "cmpx":
-            write_exec(machine, both_sets(machine, lanes, machine.registers[EXEC]))
+            write_exec(machine, intersection(machine, lanes, machine.registers[EXEC]))
 
     return step
 
@@ -121,7 +121,7 @@ def compare_class(instruction: Instruction, context: Context) -> Step:
         lanes = of_class(machine, kind, *values_seen(machine, readers, instruction.operands))
         put_set(machine, target, lanes)
         if verb == "cmpx":
-            write_exec(machine, both_sets(machine, lanes, machine.registers[EXEC]))
+            write_exec(machine, intersection(machine, lanes, machine.registers[EXEC]))
 
     return step
 

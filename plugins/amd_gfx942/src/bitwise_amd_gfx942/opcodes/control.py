@@ -5,14 +5,14 @@ Source: AMD Instinct MI300 ISA, "Program flow control" (SOPP).
 
 from __future__ import annotations
 
-from bitwise_amd_gfx942.modes import OVERFLOW
+from bitwise_amd_gfx942.modes import FP16_OVERFLOW_BIT
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
 from bitwise_amd_gfx942.opcodes.implicit import CONDITION_CODE, EXECUTION_MASK, VCC, implicit
 from bitwise_amd_gfx942.opcodes.scalar_integers import condition_code
 from bitwise_amd_gfx942.opcodes.scalar_values import some_lane
-from bitwise_amd_gfx942.regions import passage
-from bitwise_amd_gfx942.registers import EVERYONE, EXEC, forget, read_set
-from bitwise_amd_gfx942.waiting import waiting_of
+from bitwise_amd_gfx942.registers import ALL_LANES, EXEC, make_undefined, read_lane_mask
+from bitwise_amd_gfx942.skippable_regions import skippable_region_exit
+from bitwise_amd_gfx942.wait_hazards import wait_hazards
 from bitwise_core.assembly.module import Instruction, Register, Symbol, Vector
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import Unsupported
@@ -63,7 +63,7 @@ def branch_on_set(instruction: Instruction, context: Context) -> Step:
     opposite = instruction.opcode == "s_cbranch_vccz"
 
     def step(machine: Machine) -> Control:
-        found = some_lane(machine, read_set(machine, _VCC))
+        found = some_lane(machine, read_lane_mask(machine, _VCC))
         return Branch(place, invert(machine.domain, found) if opposite else found)
 
     return step
@@ -80,14 +80,14 @@ def branch_on_execution(instruction: Instruction, context: Context) -> Step:
 
     def step(machine: Machine) -> Control | None:
         lanes = machine.registers[EXEC]
-        if lanes is EVERYONE:
+        if lanes is ALL_LANES:
             return None if opposite else Branch(place)
         known = machine.known(lanes)
         if known is None:
             run, skip = (machine.pc + 1, place) if opposite else (place, machine.pc + 1)
-            passed = passage(context, machine.pc, run, skip)
+            passed = skippable_region_exit(context, machine.pc, run, skip)
             if passed is not None:
-                return SkippableRegion(passed.meeting, lambda inner: forget(inner, passed.lost), run)
+                return SkippableRegion(passed.join, lambda inner: make_undefined(inner, passed.clobbered), run)
             raise Unsupported("whether any lane runs depends on data", line)
         found = some_lane(machine, known)
         return Branch(place, invert(machine.domain, found) if opposite else found)
@@ -117,7 +117,7 @@ def trap(instruction: Instruction, context: Context) -> Step:
 def barrier(instruction: Instruction, context: Context) -> Step:
     """All waves of the block meet, whatever their execution masks."""
     check_modifiers(instruction)
-    if instruction.line not in waiting_of(context.kernel, context.arch.opcodes).loose:
+    if instruction.line not in wait_hazards(context.kernel, context.arch.opcodes).unordered_barriers:
         return lambda machine: Barrier(0)
 
     def step(machine: Machine) -> Control:
@@ -144,6 +144,6 @@ def nothing(instruction: Instruction, context: Context) -> Step:
 @TABLE.opcode("s_setreg_imm32_b32", "s_setreg_b32", operands=NO_DESTINATION, effects=Effect.NONE)
 def set_mode(instruction: Instruction, context: Context) -> Step:
     """Of the mode register one bit may change: the instructions that look at it are not modelled in such a kernel."""
-    if len(instruction.operands) != 2 or instruction.operands[0] != OVERFLOW:
+    if len(instruction.operands) != 2 or instruction.operands[0] != FP16_OVERFLOW_BIT:
         raise UnknownInstruction(instruction, "changes the mode, which is not modelled")
     return lambda machine: None

@@ -41,7 +41,7 @@ def _check_mode(instruction: Instruction, context: Context, *kinds: str) -> None
 def rounded(to: str, source: str, instruction: Instruction, context: Context) -> Operation:
     """The conversion that rounds in the kernel's mode.  Raises UnknownInstruction."""
     mode = mode_of(context.kernel)
-    if source.startswith("fp") and mode.rounding != mode.rounding_of_others:
+    if source.startswith("fp") and mode.rounding_fp32 != mode.rounding_fp16_fp64:
         raise UnknownInstruction(instruction, "converts between formats that round in two ways")
     rounding, clamps = rounding_of(mode, to, instruction), overflow(instruction, context, to)
     suffix = f"@{context.arch.name}" if clamps else ""

@@ -1,12 +1,12 @@
 """v_div_scale, v_div_fmas, v_div_fixup: the parts of a division.
 
-Where they are the parts of a sequence that is known to give the correctly rounded quotient (`divisions`), the last of
-them is that quotient and what only served it is undefined.  Elsewhere they are named operations.
+Where they are parts of a sequence that returns the correctly rounded quotient (`division_sequences`), the last of them
+is that quotient and its intermediate results are undefined.  Elsewhere they are named operations.
 """
 
 from __future__ import annotations
 
-from bitwise_amd_gfx942.divisions import divisions_of
+from bitwise_amd_gfx942.division_sequences import division_sequences
 from bitwise_amd_gfx942.modes import flushes, mode_of, rounding_of
 from bitwise_amd_gfx942.opcodes.acting import in_active_lanes, values_seen, vector
 from bitwise_amd_gfx942.opcodes.comparisons import put_set
@@ -18,7 +18,7 @@ from bitwise_amd_gfx942.opcodes.lanewise import lanewise
 from bitwise_amd_gfx942.opcodes.outputs import overflow
 from bitwise_amd_gfx942.opcodes.scalar_logic import as_set, pair
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
-from bitwise_amd_gfx942.output_functions import all_ones
+from bitwise_amd_gfx942.output_functions import significand_all_ones
 from bitwise_core.assembly.module import Instruction, Register, Vector
 from bitwise_core.execution.architecture import Context
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
@@ -34,7 +34,7 @@ _VCC = Vector((Register("vcc_lo"), Register("vcc_hi")))
 
 def inside_division(instruction: Instruction, context: Context) -> bool:
     """Whether an instruction serves a division and nothing else that is read of it counts."""
-    return instruction.line in divisions_of(context.kernel, context.arch.opcodes).inside
+    return instruction.line in division_sequences(context.kernel, context.arch.opcodes).inner_lines
 
 
 def exact(instruction: Instruction, context: Context, kind: str) -> bool:
@@ -92,9 +92,9 @@ def fused(instruction: Instruction, context: Context) -> Step:
 
 
 def _may_be_all_ones(machine: Machine, denominator: Value) -> bool:
-    """Whether the significand of an fp64 may have no digit 0, see `divisions`."""
+    """Whether the significand of an fp64 may have no digit 0, see `division_sequences`."""
     known = machine.known(denominator)
-    return known is None or bool(all_ones(known).any())
+    return known is None or bool(significand_all_ones(known).any())
 
 
 @vector(TABLE, "v_div_fixup_f16", "v_div_fixup_f32", "v_div_fixup_f64", operands=DESTINATION_FIRST, effects=Effect.NONE)
@@ -102,7 +102,7 @@ def fixup(instruction: Instruction, context: Context) -> Step:
     """The quotient, special cases seen to."""
     kind = _KINDS[form(instruction.opcode).name[-3:]]
     bits = BITS[kind]
-    if instruction.line in divisions_of(context.kernel, context.arch.opcodes).ends and exact(
+    if instruction.line in division_sequences(context.kernel, context.arch.opcodes).final_lines and exact(
         instruction, context, kind
     ):
         rounded = operation(f"div.rn.{kind}")

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bitwise_amd_gfx942.candidates import Candidates, applied, reciprocal
-from bitwise_amd_gfx942.divisions import divisions_of
+from bitwise_amd_gfx942.division_sequences import division_sequences
 from bitwise_amd_gfx942.modes import flushes, mode_of, rounding_of
 from bitwise_amd_gfx942.opcodes.acting import vector
 from bitwise_amd_gfx942.opcodes.constants import BITS
@@ -20,6 +19,7 @@ from bitwise_amd_gfx942.opcodes.lanewise import Compute, lanewise
 from bitwise_amd_gfx942.opcodes.outputs import CLAMP, OMOD, factor_of, overflow, saturated, saturation
 from bitwise_amd_gfx942.opcodes.roots import note_large
 from bitwise_amd_gfx942.opcodes.roundings import between_bounds, note_extreme, same_value
+from bitwise_amd_gfx942.possible_values import PossibleValues, apply_to_possible_values, possible_reciprocals
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.assumptions import FINITE
@@ -41,7 +41,7 @@ FORMATS = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "bf16": "bf16"}
 def perform(machine: Machine, meaning: Operation, values: Sequence[Value], properties: int = 0) -> Value:
     """A floating-point operation; its result is no signalling NaN."""
     for value in values:
-        if isinstance(value, Candidates):
+        if isinstance(value, PossibleValues):
             found = _of_candidates(machine, meaning, values)
             if found is not None:
                 return found
@@ -62,7 +62,7 @@ def _of_candidates(machine: Machine, meaning: Operation, values: Sequence[Value]
     def data() -> SymbolicVector:
         return as_symbolic_vector(machine.domain.floating(meaning, [as_symbolic_vector(each) for each in values]))
 
-    found: Value | None = applied(values, meaning.function, data)
+    found: Value | None = apply_to_possible_values(values, meaning.function, data)
     return found
 
 
@@ -368,7 +368,7 @@ def function(instruction: Instruction, context: Context) -> Step:
     meaning = operation(f"{_FUNCTIONS[verb]}.approx{turns}{flush}{clamps}.{kind}@{context.arch.name}")
     properties = L.NOT_NEGATIVE | L.NOT_MINUS_ZERO if verb == "exp" else 0
     compute = computing(meaning, properties)
-    if instruction.line in divisions_of(context.kernel, context.arch.opcodes).inside:
+    if instruction.line in division_sequences(context.kernel, context.arch.opcodes).inner_lines:
         return lanewise(
             instruction, (kind,), BITS[kind], lambda machine, value: poison(BITS[kind], "inside a division")
         )
@@ -389,7 +389,11 @@ def _reciprocal(meaning: Operation) -> Compute:
         try:
             result = own()
         except Unsupported:  # this domain has no function for it
-            return reciprocal(value, lambda: as_symbolic_vector(own()))
-        return result if isinstance(result, np.ndarray) else reciprocal(value, lambda: as_symbolic_vector(result))
+            return possible_reciprocals(value, lambda: as_symbolic_vector(own()))
+        return (
+            result
+            if isinstance(result, np.ndarray)
+            else possible_reciprocals(value, lambda: as_symbolic_vector(result))
+        )
 
     return compute

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 
-from bitwise_amd_gfx942.modes import KEPT, mode_of
+from bitwise_amd_gfx942.modes import DENORMALS_KEPT, mode_of
 from bitwise_amd_gfx942.opcodes.forms import check_modifiers, number
 from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK, implicit
 from bitwise_amd_gfx942.opcodes.matrix_layouts import Tile, accumulate, vectors
 from bitwise_amd_gfx942.opcodes.sources import Reader, Writer, reader, word_reader, writer
-from bitwise_amd_gfx942.registers import EVERYONE, EXEC
+from bitwise_amd_gfx942.registers import ALL_LANES, EXEC
 from bitwise_core.assembly.module import Immediate, Instruction, Module, Operand, Register, Vector
 from bitwise_core.execution.architecture import Context, ContractionAudit, OpcodeTable, UnknownInstruction
 from bitwise_core.execution.domains.domain import Unsupported
@@ -85,7 +85,7 @@ def multiply(instruction: Instruction, context: Context) -> Step:
     part = min(k, _STEPS[left])
     # Whether the mode counts here is documented for no type: such a step is one of its own.
     mode = mode_of(context.kernel)
-    flushed = result != "s32" and not (mode.denormals == mode.denormals_of_others == KEPT)
+    flushed = result != "s32" and not (mode.denormals_fp32 == mode.denormals_fp16_fp64 == DENORMALS_KEPT)
     step = MmaStep(
         step_name(part, result, left, right, context.arch.name) + (" flushing" if flushed else ""),
         positive_zero=result == "fp32" and left != "fp32",
@@ -114,7 +114,7 @@ def multiply(instruction: Instruction, context: Context) -> Step:
 def _check_lanes(machine: Machine, instruction: Instruction) -> None:
     """All lanes of the waves that run are on.  Raises Unsupported."""
     lanes = machine.registers[EXEC]
-    if lanes is EVERYONE:
+    if lanes is ALL_LANES:
         return
     known = machine.known(lanes)
     if known is None or not (known if machine.mask is None else known | ~machine.mask).all():

@@ -41,7 +41,7 @@ def saturation(instruction: Instruction, context: Context, kind: str) -> Operati
     """The operation that the modifier clamp is, on a result of that format; None where it is not there."""
     if CLAMP not in form(instruction.opcode).modifiers:
         return None
-    nan = "" if mode_of(context.kernel).clamps_nan else ".nan"
+    nan = "" if mode_of(context.kernel).clamps_nan_to_zero else ".nan"
     return operation(f"saturate{nan}.{kind}@{context.arch.name}")
 
 

@@ -5,7 +5,8 @@ Source: AMD Instinct MI300 ISA, "Scalar ALU operations" and "Program control: th
 
 from __future__ import annotations
 
-from bitwise_amd_gfx942.flow import condition_lives_after
+from bitwise_amd_gfx942.control_flow import condition_code_live_after
+from bitwise_amd_gfx942.lane_masks import complement_mask, logic
 from bitwise_amd_gfx942.opcodes.constants import pattern
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.implicit import CONDITION_CODE, EXECUTION_MASK, implicit
@@ -14,17 +15,16 @@ from bitwise_amd_gfx942.opcodes.scalar_moves import choice_info, chosen
 from bitwise_amd_gfx942.opcodes.scalar_values import not_zero, scalar, some_lane
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
 from bitwise_amd_gfx942.registers import (
-    EVERYONE,
+    ALL_LANES,
     EXEC,
-    NOBODY,
-    bits_of_lanes,
-    read_set,
-    set_key,
+    NO_LANES,
+    lane_mask_key,
+    lanes_of_bits,
+    read_lane_mask,
     write_exec,
+    write_lane_mask,
     write_scc,
-    write_set,
 )
-from bitwise_amd_gfx942.sets import logic, other_set
 from bitwise_core.assembly.module import Immediate, Instruction, Operand, Register, Vector
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, InstructionInfo
@@ -76,7 +76,7 @@ def holds_set(machine: Machine, operand: Operand) -> bool:
         return False
     first = operand.items[0]
     assert isinstance(first, Register)
-    key = set_key(first.name)
+    key = lane_mask_key(first.name)
     return first.name == "exec_lo" or (key is not None and key in machine.registers)
 
 
@@ -88,11 +88,11 @@ def is_exec(operand: Operand) -> bool:
 def as_set(machine: Machine, operand: Operand) -> Value:
     """A pair or a constant as a set of lanes."""
     if isinstance(operand, Vector):
-        return read_set(machine, operand)
+        return read_lane_mask(machine, operand)
     assert isinstance(operand, Immediate)
     if operand.value in (0, -1):
-        return NOBODY if operand.value == 0 else EVERYONE
-    return bits_of_lanes(literal(operand.value, 64), machine.threads)
+        return NO_LANES if operand.value == 0 else ALL_LANES
+    return lanes_of_bits(literal(operand.value, 64), machine.threads)
 
 
 def pair(operand: Operand, instruction: Instruction) -> Vector:
@@ -126,17 +126,17 @@ def of_pairs(instruction: Instruction, context: Context) -> Step:
         raise UnknownInstruction(instruction, "does not take these operands")
     readers = [reader(each, "b64", instruction) for each in sources]
     write = writer(destination, 64, instruction) if not is_exec(destination) else None
-    conditional = verb != "mov" and instruction.line in condition_lives_after(context.kernel, context.arch.opcodes)
+    conditional = verb != "mov" and instruction.line in condition_code_live_after(context.kernel, context.arch.opcodes)
     pairs = all(isinstance(each, Vector) or (isinstance(each, Immediate) and each.kind == "int") for each in sources)
 
     def lanes(machine: Machine) -> None:
         values = [as_set(machine, each) for each in sources]
-        found = values[0] if verb == "mov" else other_set(machine, values[0]) if verb == "not" else None
+        found = values[0] if verb == "mov" else complement_mask(machine, values[0]) if verb == "not" else None
         if found is None:
             found = logic(machine, verb, values[0], values[1])
         if conditional:
             write_scc(machine, some_lane(machine, found))
-        write_set(machine, target, found)
+        write_lane_mask(machine, target, found)
 
     def step(machine: Machine) -> None:
         if pairs and (write is None or any(holds_set(machine, each) for each in sources)):
@@ -180,7 +180,7 @@ def select(instruction: Instruction, context: Context) -> Step:
         data = machine.known(condition) is None
         if write is None or any(holds_set(machine, each) for each in sources) or (data and ends):
             left, right = (as_set(machine, each) for each in sources)
-            write_set(machine, target, chosen(machine, condition, left, right))
+            write_lane_mask(machine, target, chosen(machine, condition, left, right))
             return
         values = [each(machine) for each in readers]
         write(machine, chosen(machine, condition, values[0], values[1]))
@@ -201,7 +201,7 @@ def save_execution_mask(instruction: Instruction, context: Context) -> Step:
     target, source = instruction.operands
     saved = pair(target, instruction)
     _simple(source, instruction)
-    conditional = instruction.line in condition_lives_after(context.kernel, context.arch.opcodes)
+    conditional = instruction.line in condition_code_live_after(context.kernel, context.arch.opcodes)
 
     def step(machine: Machine) -> None:
         given, before = as_set(machine, source), machine.registers[EXEC]
@@ -209,6 +209,6 @@ def save_execution_mask(instruction: Instruction, context: Context) -> Step:
         if conditional:
             write_scc(machine, some_lane(machine, after))
         write_exec(machine, after)
-        write_set(machine, saved, before)
+        write_lane_mask(machine, saved, before)
 
     return step

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitwise_amd_gfx942.candidates import Candidates, applied
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, form
 from bitwise_amd_gfx942.opcodes.implicit import CONDITION_CODE, implicit
 from bitwise_amd_gfx942.opcodes.scalar_integers import condition_code
 from bitwise_amd_gfx942.opcodes.scalar_values import decided, integer, scalar
 from bitwise_amd_gfx942.opcodes.sources import reader, writer
+from bitwise_amd_gfx942.possible_values import PossibleValues, apply_to_possible_values
 from bitwise_amd_gfx942.registers import write_scc
 from bitwise_core.assembly.module import Immediate, Instruction
 from bitwise_core.execution.architecture import Context, UnknownInstruction
@@ -151,9 +151,9 @@ def select(instruction: Instruction, context: Context) -> Step:
 
 def by_candidates(predicate: Value, if_true: Value, if_false: Value) -> Value | None:
     """A choice where approximations decide that are followed one by one."""
-    if not isinstance(predicate, Candidates):
+    if not isinstance(predicate, PossibleValues):
         return None
-    found: Value | None = applied([predicate, if_true, if_false], np.where, predicate.fallback)
+    found: Value | None = apply_to_possible_values([predicate, if_true, if_false], np.where, predicate.fallback)
     return found
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bitwise_amd_gfx942.flow import condition_lives_after
+from bitwise_amd_gfx942.control_flow import condition_code_live_after
 from bitwise_amd_gfx942.opcodes.forms import check_modifiers
 from bitwise_amd_gfx942.opcodes.sources import is_vector, reader, writer
-from bitwise_amd_gfx942.registers import of_wave, per_wave, write_scc
+from bitwise_amd_gfx942.registers import broadcast_per_wave, per_wave, write_scc
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.machine import Machine, Step, literal
@@ -43,7 +43,7 @@ def scalar(
         raise UnknownInstruction(instruction, "does not take these operands")
     readers = [reader(each, kind, instruction) for each, kind in zip(operands[first:], kinds, strict=True)]
     write = writer(operands[0], out, instruction) if first else None
-    read_again = condition_lives_after(context.kernel, context.arch.opcodes)
+    read_again = condition_code_live_after(context.kernel, context.arch.opcodes)
     sets = condition if condition is not None and instruction.line in read_again else None
 
     def step(machine: Machine) -> None:
@@ -97,7 +97,7 @@ def some_lane(machine: Machine, lanes: Value) -> Value:
     if isinstance(lanes, np.ndarray):
         if lanes.shape[1] == 1:
             return lanes
-        return of_wave(np.any(per_wave(lanes, machine.threads), axis=2))
+        return broadcast_per_wave(np.any(per_wave(lanes, machine.threads), axis=2))
     known = machine.known(lanes)
     if known is not None:
         return some_lane(machine, known)

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.constants import BITS, pattern
-from bitwise_amd_gfx942.registers import in_active_lanes, read_word, set_key, write_word
+from bitwise_amd_gfx942.registers import in_active_lanes, lane_mask_key, read_word, write_word
 from bitwise_core.assembly.module import Immediate, Instruction, Modified, Operand, Register, Vector
 from bitwise_core.execution.architecture import UnknownInstruction
 from bitwise_core.execution.machine import Machine, literal
@@ -39,7 +39,7 @@ def known_register(name: str, instruction: Instruction) -> None:
 def word_reader(name: str, instruction: Instruction) -> Reader:
     """The 32 bits of a register."""
     known_register(name, instruction)
-    if set_key(name) is None and not name.startswith("exec"):
+    if lane_mask_key(name) is None and not name.startswith("exec"):
 
         def read(machine: Machine) -> Value:
             found = machine.registers.get(name)
@@ -182,7 +182,7 @@ def _writer(operand: Operand, bits: int, instruction: Instruction) -> Writer:
             raise UnknownInstruction(instruction, "writes a part of the execution mask, which is not modelled")
         if bits == 16:
             return lambda machine, value: write_word(machine, name, concat([value, literal(0, 16)]))
-        if set_key(name) is None:
+        if lane_mask_key(name) is None:
             return lambda machine, value: _write_plain(machine, name, value)
         return lambda machine, value: write_word(machine, name, value)
     if isinstance(operand, Vector) and bits == 32 * len(operand.items):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers
-from bitwise_amd_gfx942.waiting import hazards_of
+from bitwise_amd_gfx942.wait_hazards import hazards_by_line
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
@@ -17,7 +17,7 @@ class WaitingTable(Table):
 
     def build(self, instruction: Instruction, context: Context) -> Step:
         """See `OpcodeTable.build`.  Raises UnknownInstruction where the kernel does not wait."""
-        early = hazards_of(context.kernel, context.arch.opcodes).get(instruction.line)
+        early = hazards_by_line(context.kernel, context.arch.opcodes).get(instruction.line)
         if early is not None:
             raise UnknownInstruction(instruction, early)
         return super().build(instruction, context)

@@ -16,7 +16,7 @@ from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK, implicit
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
 from bitwise_amd_gfx942.opcodes.sources import Reader, Writer, is_vector, reader, writer
 from bitwise_amd_gfx942.opcodes.vector_integers import total
-from bitwise_amd_gfx942.registers import WAVE, agreed, lowest_lane
+from bitwise_amd_gfx942.registers import WAVE, lowest_lane, uniform_if_equal
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import Unsupported
@@ -195,7 +195,7 @@ def read_lane(instruction: Instruction, context: Context) -> Step:
         if lane is None:
             raise Unsupported("the lane that is read depends on data", line)
         index = first_threads(machine) + (lane & np.uint32(63)).astype(np.int64)
-        write(machine, agreed(as_array_if_constant(take_threads(value_of(machine), index)), machine.threads))
+        write(machine, uniform_if_equal(as_array_if_constant(take_threads(value_of(machine), index)), machine.threads))
 
     return step
 
@@ -220,7 +220,7 @@ def read_first_lane(instruction: Instruction, context: Context) -> Step:
         except TypeError:
             raise Unsupported("which lane is the first that runs depends on data", line) from None
         index = first_threads(machine) if runs is None else lowest_lane(runs, machine.threads)
-        write(machine, agreed(as_array_if_constant(take_threads(value, index)), machine.threads))
+        write(machine, uniform_if_equal(as_array_if_constant(take_threads(value, index)), machine.threads))
 
     return step
 

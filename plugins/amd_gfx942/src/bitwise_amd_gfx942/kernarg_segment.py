@@ -1,4 +1,4 @@
-"""The segment of kernel arguments: what the launch gives, and what the runtime adds to it.
+"""The kernarg segment: the explicit arguments of the launch and the hidden arguments of the runtime.
 
 Source: LLVM's AMDGPU usage guide, "Code object V5 metadata: hidden arguments".
 """
@@ -15,17 +15,21 @@ from bitwise_core.execution.values.symbolic_vector import Value, width
 from bitwise_core.execution.values.term_hash import poison
 
 _POINTER_BITS = 48 - POINTER_SHIFT
-"""A buffer's descriptor holds 48 bits of an address."""
+"""The bits of a pointer that number the buffer: a buffer descriptor holds a 48-bit address."""
 
 
-def argument_words(machine: Machine, kernel: Kernel, launch: Launch) -> list[Value]:
-    """The segment of arguments as words of 32 bits.  Raises ManifestError, Unsupported."""
+def kernarg_words(machine: Machine, kernel: Kernel, launch: Launch) -> list[Value]:
+    """The kernarg segment as 32-bit words; bytes without an argument are undefined.
+
+    Raises ManifestError where arguments and parameters do not match, Unsupported for too many buffers or an unaligned
+    argument.
+    """
     if len(launch.args) > len(kernel.parameters):
         raise ManifestError(
-            f"the launch gives {len(launch.args)} arguments and the entry {kernel.name} takes {len(kernel.parameters)}"
+            f"the launch has {len(launch.args)} arguments and the entry {kernel.name} takes {len(kernel.parameters)}"
         )
     if len(machine.buffers) + len(kernel.parameters) >= 1 << _POINTER_BITS:
-        raise Unsupported("more buffers are given than addresses of 48 bits tell apart")
+        raise Unsupported("there are more buffers than 48-bit addresses can distinguish")
     words: list[Value] = [poison(32) for _ in range(-(-int(kernel.attributes.get("kernarg_size", "0")) // 4))]
     offsets = [int(each) for each in kernel.attributes["offsets"].split()]
     for index, (offset, parameter) in enumerate(zip(offsets, kernel.parameters, strict=True)):
@@ -37,22 +41,22 @@ def argument_words(machine: Machine, kernel: Kernel, launch: Launch) -> list[Val
             value = literal(pointer, 64)
         else:
             raise ManifestError(f"the parameter {parameter.name} has no argument in the launch")
-        _place(words, value, offset, parameter.name)
-    known = _hidden(launch, machine.block)
+        _store(words, value, offset, parameter.name)
+    hidden = _hidden_arguments(launch, machine.block)
     for each in kernel.attributes["hidden"].split():
-        kind, at, size = each.split(":")
-        if kind in known and size in ("2", "4", "8"):
-            _place(words, literal(known[kind], 8 * int(size)), int(at), kind)
+        kind, offset_text, size = each.split(":")
+        if kind in hidden and size in ("2", "4", "8"):
+            _store(words, literal(hidden[kind], 8 * int(size)), int(offset_text), kind)
     return words
 
 
-def _place(words: list[Value], value: Value, offset: int, name: str) -> None:
-    """Puts a value at a byte of the segment, which grows where the descriptor says less than the metadata."""
+def _store(words: list[Value], value: Value, offset: int, name: str) -> None:
+    """Store a value at a byte offset; extend the segment where the descriptor's size is less than the metadata's."""
     size = width(value) // 8
     while len(words) * 4 < offset + size:
         words.append(poison(32))
     if offset % min(size, 4):
-        raise Unsupported(f"the argument {name} does not lie at a multiple of its size")
+        raise Unsupported(f"the argument {name} is not aligned to its size")
     if size >= 4:
         for index in range(size // 4):
             words[offset // 4 + index] = extract(value, 32 * index, 32)
@@ -63,8 +67,8 @@ def _place(words: list[Value], value: Value, offset: int, name: str) -> None:
     words[offset // 4] = concat(parts)
 
 
-def _hidden(launch: Launch, threads: tuple[int, int, int]) -> dict[str, int]:
-    """What the runtime tells a kernel of its launch, by the kind of argument."""
+def _hidden_arguments(launch: Launch, threads: tuple[int, int, int]) -> dict[str, int]:
+    """The hidden arguments by their `value_kind`: the launch's geometry and its dynamic shared memory."""
     found = {"hidden_grid_dims": max(1, sum(each > 1 for each in launch.grid))}
     for axis, blocks, size in zip("xyz", launch.grid, threads, strict=True):
         found[f"hidden_block_count_{axis}"] = blocks

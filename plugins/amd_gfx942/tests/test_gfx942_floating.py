@@ -1,4 +1,4 @@
-"""Floating-point instructions: bits against exact arithmetic, terms against each other, modes and NaNs."""
+"""Floating-point instructions: bits against exact arithmetic, signatures, modes and NaNs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def words(seed: int) -> tuple[Any, ...]:
 
 
 def same(found: Any, expected: Any, form: str = "fp32") -> bool:
-    """Whether patterns are equal, all NaNs counted as one."""
+    """Whether patterns are equal, with all NaNs equal."""
     kind = numerics.FLOAT_FORMATS[form]
     width = {"fp16": np.uint16, "fp32": np.uint32}[form]
     left, right = np.asarray(found).astype(width), np.asarray(expected).astype(width)
@@ -66,15 +66,15 @@ def test_arithmetic(body: str, name: str, count: int) -> None:
     )
 
 
-def test_operands_change_their_signs() -> None:
+def test_operand_modifiers() -> None:
     a, b, c = words(1)
     flip, drop = np.uint32(1 << 31), np.uint32((1 << 31) - 1)
     expected = numerics.operation("fma.rn.fp32").evaluate(a ^ flip, b & drop, (c & drop) | flip)
     assert same(run("v_fma_f32 v5, -v2, |v3|, -|v4|", a, b, c, threads=256), expected)
 
 
-def test_halves() -> None:
-    """fp16 in either half of a register, by SDWA, op_sel and packed instructions; other halves are cleared or kept."""
+def test_fp16_halves() -> None:
+    """fp16 in either half of a register, by SDWA, op_sel and packed instructions; the other half is cleared or kept."""
     a, b, c = words(2)
     low, high = (
         [(x & np.uint32(0xFFFF)).astype(np.uint16) for x in (a, b, c)],
@@ -107,7 +107,7 @@ def exact(word: int) -> Fraction:
 
 
 def test_scaling_rounds_once() -> None:
-    """v_ldexp against rational arithmetic, into the subnormal numbers and out of range."""
+    """v_ldexp against rational arithmetic, with subnormal results and overflow."""
     random = np.random.default_rng(3)
     numbers = (random.standard_normal(256)).astype(np.float32).view(np.uint32)
     powers = random.integers(-170, 170, 256).astype(np.int32)
@@ -120,7 +120,7 @@ def test_scaling_rounds_once() -> None:
             assert int(expected.astype(np.float32).view(np.uint32)) == int(result)
 
 
-LESS: dict[str, Callable[[float, float], bool]] = {
+COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "lt": lambda a, b: a < b, "eq": lambda a, b: a == b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b,
     "lg": lambda a, b: a < b or a > b, "ge": lambda a, b: a >= b, "o": lambda a, b: a == a and b == b,
     "u": lambda a, b: a != a or b != b, "nge": lambda a, b: not a >= b, "nlg": lambda a, b: not (a < b or a > b),
@@ -129,25 +129,25 @@ LESS: dict[str, Callable[[float, float], bool]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("operator", LESS)
+@pytest.mark.parametrize("operator", COMPARISONS)
 def test_comparisons(operator: str) -> None:
     a, b, _ = words(4)
     b = np.where(np.arange(256) % 3 == 0, a, b)
     found = run(f"v_cmp_{operator}_f32_e32 vcc, v2, v3\nv_cndmask_b32_e64 v5, 0, 1, vcc", a, b, threads=256)
     pairs = zip(a.view(np.float32), b.view(np.float32), strict=True)
-    assert found.tolist() == [int(LESS[operator](float(x), float(y))) for x, y in pairs]
+    assert found.tolist() == [int(COMPARISONS[operator](float(x), float(y))) for x, y in pairs]
 
 
 def test_classes() -> None:
-    """v_cmp_class: one bit for each kind of number."""
+    """v_cmp_class: one bit of the mask per class."""
     kinds = [NAN, QUIET, 0xFF800000, 0xBF800000, 0x80000001, 0x80000000, 0, 1, 0x3F800000, INFINITY]
     for place in range(10):
         body = f"v_mov_b32_e32 v6, {1 << place:#x}\nv_cmp_class_f32_e32 vcc, v2, v6\nv_cndmask_b32_e64 v5, 0, 1, vcc"
         assert run(body, kinds)[:10].tolist() == [int(place == each) for each in range(10)]
 
 
-def test_extremes_and_signalling_nans() -> None:
-    """In IEEE mode a signalling NaN is the result; a quiet one gives way; +0 is more than -0."""
+def test_min_max_with_signalling_nans() -> None:
+    """In IEEE mode a signalling NaN gives NaN, a quiet NaN gives the other operand, and +0 is greater than -0."""
     a = [NAN, QUIET, QUIET, 0x80000000, 0, 0x3F800000, INFINITY]
     b = [0x3F800000, 0x3F800000, QUIET, 0, 0x80000000, NAN, 0x40000000]
     assert same(run("v_max_f32_e32 v5, v2, v3", a, b)[:7], [QUIET, 0x3F800000, QUIET, 0, 0, QUIET, INFINITY])
@@ -159,8 +159,8 @@ def test_extremes_and_signalling_nans() -> None:
     assert same(run(quieted, a, b)[:7], [0x3F800000, 0x3F800000, QUIET, 0, 0, 0x3F800000, INFINITY])
 
 
-def test_extremes_of_three_are_two_of_two_and_medians_take_zeros_as_equal() -> None:
-    """Of the first two a signalling NaN becomes a quiet one, which gives way to the third; in the third it stays."""
+def test_max3_is_two_maxima_and_med3_treats_zeros_as_equal() -> None:
+    """A signalling NaN in the first two operands gives the third operand; in the third operand it gives NaN."""
     one, two, minus = 0x3F800000, 0x40000000, 0x80000000
     assert run("v_max3_f32 v5, v2, v3, v4", [NAN, one, one], [one, NAN, one], [two, two, NAN])[:3].tolist() == [
         two, two, QUIET,
@@ -170,8 +170,8 @@ def test_extremes_of_three_are_two_of_two_and_medians_take_zeros_as_equal() -> N
     assert run("v_med3_f32 v5, v2, 1.0, 2.0", [QUIET, 0x3FC00000, two + 1])[:3].tolist() == [one, 0x3FC00000, two]
 
 
-def test_a_maximum_of_what_may_signal_is_another_tree() -> None:
-    """max(a, b) of loaded numbers is not the maximum of the same numbers made quiet; the order does not matter."""
+def test_maximum_of_possibly_signalling_operands_is_distinguished() -> None:
+    """max(a, b) of loaded numbers differs from the maximum of the quieted numbers; it is commutative."""
     plain = reading("v_max_f32_e32 v5, v2, v3").signature
     turned = reading("v_max_f32_e32 v5, v3, v2").signature
     quiet = reading("v_max_f32_e32 v6, v2, v2\nv_max_f32_e32 v7, v3, v3\nv_max_f32_e32 v5, v6, v7").signature
@@ -179,8 +179,8 @@ def test_a_maximum_of_what_may_signal_is_another_tree() -> None:
     assert plain != quiet
 
 
-def test_flushing_is_part_of_the_meaning() -> None:
-    """The same instruction under another mode is another tree, and one without a meaning on bit patterns."""
+def test_flushing_is_part_of_the_signature() -> None:
+    """The same instruction in another denormal mode has another signature."""
     body = "v_add_f32_e32 v5, v2, v3"
     kept, flushed = reading(body, denormals=3), reading(body, denormals=0)
     assert kept.unknown is None
@@ -189,7 +189,7 @@ def test_flushing_is_part_of_the_meaning() -> None:
     assert "subnormal" in (reading(body, denormals=1).unknown or "")
 
 
-def test_a_division_is_the_rounded_quotient() -> None:
+def test_division_sequence_is_the_rounded_quotient() -> None:
     a, b, _ = words(5)
     assert same(run(DIVISION, a, b, threads=256), numerics.operation("div.rn.fp32").evaluate(a, b))
 
@@ -208,8 +208,8 @@ def test_a_division_is_the_rounded_quotient() -> None:
         ("v_div_fixup", "v_add_f32_e32 v3, 1.0, v3\nv_div_fixup"),
     ],
 )
-def test_what_is_no_division_is_not_taken_for_one(before: str, after: str) -> None:
-    """One instruction changed: the tree is another, and nothing runs it on bit patterns."""
+def test_modified_division_sequence_is_not_recognised(before: str, after: str) -> None:
+    """With one instruction changed the signature differs, and the sequence has no function on bit patterns."""
     assert DIVISION.count(before) == 1
     changed = DIVISION.replace(before, after)
     found = reading(changed)
@@ -219,7 +219,7 @@ def test_what_is_no_division_is_not_taken_for_one(before: str, after: str) -> No
             run(changed, [1], [1])
 
 
-def test_an_approximation_belongs_to_its_architecture() -> None:
+def test_approximations_are_target_operations() -> None:
     for name in ("v_exp_f32", "v_log_f32", "v_rsq_f32", "v_sin_f32", "v_sqrt_f32"):
         assert reading(f"{name}_e32 v5, v2").unknown is None
         with pytest.raises(Exception, match="gfx942 has no function here"):
@@ -227,21 +227,21 @@ def test_an_approximation_belongs_to_its_architecture() -> None:
 
 
 @pytest.mark.parametrize("name", ["add.rn.atomic.fp32@gfx942", "min.signalling.fp32@gfx942"])
-def test_rules_of_plain_operations_do_not_hold_for_what_is_named_otherwise(name: str) -> None:
-    """The memory side of a sum may flush a subnormal number, and a signalling NaN does not give way."""
+def test_target_variants_are_not_plain_operations(name: str) -> None:
+    """An atomic sum may flush subnormal numbers, and a signalling NaN is not replaced by the other operand."""
     assert not numerics.operation(name).plain
 
 
 @pytest.mark.parametrize("zero", [0, 0x80000000])
-def test_a_zero_times_any_power_of_two_is_that_zero(zero: int) -> None:
+def test_ldexp_of_zero(zero: int) -> None:
     powers = np.random.default_rng(7).integers(0, 1 << 32, 256).astype(np.uint32)
     body = f"v_mov_b32_e32 v6, {zero:#x}\nv_ldexp_f32 v5, v6, v2"
     assert set(run(body, powers, threads=256).tolist()) == {zero}
     assert reading(body).signature == reading(f"v_mov_b32_e32 v5, {zero:#x}").signature is not None
 
 
-def test_a_nan_times_any_power_of_two_is_one() -> None:
-    """So a guard moves through it from its number, not from its power."""
+def test_ldexp_of_nan() -> None:
+    """A NaN guard propagates through v_ldexp from the number, not from the power."""
     powers = np.random.default_rng(8).integers(0, 1 << 32, 256).astype(np.uint32)
     found = run("v_mov_b32_e32 v6, 0x7fc00000\nv_ldexp_f32 v5, v6, v2", powers, threads=256)
     assert np.isnan(found.view(np.float32)).all()
@@ -256,8 +256,8 @@ def test_a_nan_times_any_power_of_two_is_one() -> None:
     assert forms[3] not in (None, forms[0])
 
 
-def test_where_all_is_finite_no_maximum_meets_a_signalling_number() -> None:
-    """But a literal that is one is one."""
+def test_finite_assumption_excludes_signalling_nans() -> None:
+    """Under the assumption `finite`; a literal may still be a signalling NaN."""
     bodies = ["v_max3_f32 v5, v2, v3, v4", "v_max_f32_e32 v5, v4, v3\nv_max_f32_e32 v5, v2, v5"]
     assert len({reading(body).signature for body in bodies}) == 2
     finite = [signature(body, "finite") for body in [*bodies, "v_max3_f32 v5, v2, v3, 0x7f800001"]]

@@ -1,4 +1,4 @@
-"""Buffers whose descriptor begins at a row that data names, as a lookup in a table has them."""
+"""Buffer descriptors whose base address is a row index loaded from memory, as in table lookups."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def row(count: int = 0x7FFE, access: str = LOAD) -> str:
     return ROW.format(bytes=count) + access
 
 
-def test_a_row_that_data_names() -> None:
-    """The word of each lane behind the row's beginning; nothing behind the descriptor's end."""
+def test_row_index_from_data() -> None:
+    """Each lane loads the word at its offset in the row; loads beyond the descriptor's size return 0."""
     numbers = np.arange(64, dtype=np.uint32) * 7 + 1
     near = "v_and_b32_e32 v1, 0x3c, v1\n" + LOAD + "\nv_lshlrev_b32_e32 v1, 2, v0"
     found = run(row(access=near), [3], numbers)
@@ -44,7 +44,7 @@ def test_a_row_that_data_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "message"),
     [
         ("s_and_b32 s23, s27, 0xffff", "s_mov_b32 s23, s27", "descriptor depends on data"),
         ("s_and_b32 s23, s27, 0xffff", "s_and_b32 s23, s27, 0x7fff", "descriptor depends on data"),
@@ -60,12 +60,12 @@ def test_a_row_that_data_names() -> None:
         (LOAD, "buffer_atomic_add v2, v1, s[22:25], 0 offen\nv_mov_b32_e32 v5, 0", "descriptor depends on data"),
     ],
 )
-def test_other_descriptors_by_data_are_not_read(before: str, after: str, said: str) -> None:
+def test_other_data_dependent_descriptors_are_unknown(before: str, after: str, message: str) -> None:
     text = row()
     assert text.count(before) == 1
     found = reading(text.replace(before, after))
     assert found.signature is None
-    assert said in (found.unknown or "")
+    assert message in (found.unknown or "")
 
 
 MASKED = ROW.replace("s27", "s23").replace(
@@ -74,7 +74,7 @@ MASKED = ROW.replace("s27", "s23").replace(
 
 
 @pytest.mark.parametrize("rows", [ROW, MASKED])
-def test_a_low_word_that_is_changed_afterwards_is_another_place(rows: str) -> None:
+def test_modified_low_word_of_the_base_is_unknown(rows: str) -> None:
     body = rows.format(bytes=0x7FFE) + "v_and_b32_e32 v1, 0x3c, v1\n{}" + LOAD + "\nv_lshlrev_b32_e32 v1, 2, v0"
     plain, moved = (body.format(each) for each in ("", "s_add_u32 s22, s22, 4\n"))
     numbers = np.arange(64, dtype=np.uint32)

@@ -1,4 +1,4 @@
-"""What lanes hold that do not act, or that compilers put out of bounds, does not show in what the others leave."""
+"""Inactive lanes, and accesses that compilers put out of bounds, do not affect the signature of the active lanes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ EVERYWHERE = STALE + SOME + ROUNDED + "\nv_add_f32_e32 v6, v3, v4\nv_cndmask_b32
 IN_SOME = STALE + SOME + "s_and_saveexec_b64 s[24:25], vcc\n" + ROUNDED + "\ns_or_b64 exec, exec, s[24:25]"
 
 
-def test_a_rounding_in_some_lanes_is_one_there() -> None:
+def test_bf16_rounding_in_some_lanes() -> None:
     assert reading(IN_SOME).signature == reading(EVERYWHERE).signature is not None
     words = [0x3F808001, 0x7F800001]
     assert run(IN_SOME, words).tolist() == run(EVERYWHERE, words).tolist() == [0x3F81, 0x7FFF] * 10 + [0] * 44
 
 
 @pytest.mark.parametrize("lanes", [10, 0])
-def test_a_comparison_of_fewer_lanes_says_nothing_of_the_others(lanes: int) -> None:
-    """Where the comparison did not run, its set has no lane: these are given the NaN."""
+def test_comparison_in_fewer_lanes_is_false_in_the_others(lanes: int) -> None:
+    """Lanes in which the comparison was inactive have a clear bit in its mask: they get the NaN."""
     compared = "v_cmp_o_f32_e64 s[22:23], v2, v2"
     fewer = f"v_cmp_gt_u32_e64 s[26:27], {lanes}, v0\ns_and_saveexec_b64 s[28:29], s[26:27]\n{compared}\n"
     changed = IN_SOME.replace(compared, fewer + "s_or_b64 exec, exec, s[28:29]")
@@ -36,7 +36,7 @@ def test_a_comparison_of_fewer_lanes_says_nothing_of_the_others(lanes: int) -> N
     assert left.tolist() == [0x3F81] * lanes + [0x7FFF] * (20 - lanes) + [0] * 44
 
 
-def test_halves_are_stored_apart_beside_lanes_that_hold_whole_numbers() -> None:
+def test_packed_halves_are_stored_next_to_lanes_with_fp32() -> None:
     body = """v_add_f32_e32 v6, v2, v3
 v_add_f32_e32 v7, v2, v4
 {}v_cmp_gt_u32_e32 vcc, 16, v0
@@ -68,13 +68,13 @@ s_endpgm"""
 MASKED = ATOMIC.format("s_and_b64 exec, exec, vcc")
 
 
-def test_atomic_contributions_that_are_put_out_of_bounds_are_none() -> None:
+def test_atomics_out_of_bounds_contribute_nothing() -> None:
     outside = ATOMIC.format("v_bfrev_b32_e32 v8, 1\nv_cndmask_b32_e32 v7, v8, v7, vcc")
     assert reading(outside).signature == reading(MASKED).signature is not None
     assert run(outside, [4]).tolist() == run(MASKED, [4]).tolist() == [0, 20] + [0] * 62
 
 
-def test_atomic_contributions_at_known_places_inside_count() -> None:
+def test_atomics_at_known_addresses_in_bounds_contribute() -> None:
     inside = ATOMIC.format("v_mov_b32_e32 v8, 0\nv_cndmask_b32_e32 v7, v8, v7, vcc")
     assert reading(inside).signature != reading(MASKED).signature
     assert run(inside, [4]).tolist() == [44, 20] + [0] * 62
@@ -92,12 +92,12 @@ INTEGERS, HALVES = "i32_32x32x16_i8", "f32_32x32x8_f16"
 
 
 def exchanged(first: int, last: int) -> str:
-    """The shares of k of two lanes change places."""
+    """Exchange the k slices of two lanes."""
     moves = [f"ds_bpermute_b32 v{each}, v10, v{each}\n" for each in range(first, last + 1)]
     return "".join(moves) + "s_waitcnt lgkmcnt(0)\n"
 
 
-def test_sums_of_integer_products_have_no_order_of_lanes() -> None:
+def test_integer_matrix_products_are_independent_of_k_order() -> None:
     plain = PRODUCT.format("", INTEGERS)
     both, one = (PRODUCT.format(exchanged(6, last), INTEGERS) for last in (9, 7))
     a, b, c = ([(each * factor) % (1 << 32) for each in range(64)] for factor in (0x01F37A9D, 0x9A1B2C3D, 0x7F80FF13))
@@ -119,7 +119,7 @@ s_mov_b32 s21, {}
 v_perm_b32 v5, v2, v3, s21"""
 
 
-def test_what_waves_wrote_one_after_the_other_is_known() -> None:
+def test_scalar_written_by_each_wave_is_known() -> None:
     plain = "s_mov_b32 s21, 0x5040100\nv_perm_b32 v5, v2, v3, s21"
     alike, unlike = WAVES.format("0x5040100", "0x5040100"), WAVES.format("0x7060302", "0x5040100")
     assert reading(alike, threads=128).signature == reading(plain, threads=128).signature is not None

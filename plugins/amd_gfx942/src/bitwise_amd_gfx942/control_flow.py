@@ -1,4 +1,4 @@
-"""Control flow of a kernel, and where the scalar condition code is read again."""
+"""Successors of each instruction, and liveness of the scalar condition code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONDITION_CODE = frozenset({"scc", "src_scc"})
 
 @once_a_kernel
 def successors(kernel: Kernel, opcodes: OpcodeTable) -> list[tuple[int, ...]]:
-    """For each instruction, those that may be run after it; the number after the last one is the kernel's end."""
+    """The successors of each instruction; the index after the last instruction is the kernel's end."""
     infos, end = infos_of(kernel, opcodes), len(kernel.instructions)
     return [
         () if Effect.END in info.effects else tuple(end if each == EXIT else each for each in following)
@@ -23,8 +23,8 @@ def successors(kernel: Kernel, opcodes: OpcodeTable) -> list[tuple[int, ...]]:
 
 
 @once_a_kernel
-def condition_lives_after(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[int]:
-    """The lines of the instructions after which the scalar condition code may still be read."""
+def condition_code_live_after(kernel: Kernel, opcodes: OpcodeTable) -> frozenset[int]:
+    """The lines of the instructions after which the scalar condition code is live."""
     count = len(kernel.instructions)
     infos = infos_of(kernel, opcodes)
     reads = [not info.reads.isdisjoint(CONDITION_CODE) for info in infos]

@@ -1,4 +1,4 @@
-"""Numbers that are widened with their sign, and extremes of 64 bits that are chosen by halves."""
+"""Sign extension of narrow values, and 64-bit minima and maxima selected by halves."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import numpy as np
 from gfx942_kernels import reading, run
 
 
-def test_low_bits_of_a_widened_number_are_the_number() -> None:
-    """Compilers widen fp16 with its sign to move it between lanes: its low bits are the number's, its tree too."""
+def test_low_half_of_a_sign_extended_number() -> None:
+    """Compilers sign-extend fp16 to move it between lanes: the low half is the number, with the same signature."""
     random = np.random.default_rng(9)
     a = random.integers(0, 1 << 32, 64, dtype=np.uint64).astype(np.uint32)
     low = run("v_bfe_i32 v5, v2, 0, 16", a)
@@ -26,8 +26,8 @@ def test_low_bits_of_a_widened_number_are_the_number() -> None:
     assert len({*signs, None}) == 5
 
 
-def test_halves_of_what_was_loaded() -> None:
-    """The high half, widened with its sign and put back, is the word that was loaded."""
+def test_halves_of_a_loaded_word() -> None:
+    """A high half that is sign-extended and packed again is the loaded word."""
     moved = (
         "v_bfe_i32 v7, v2, 0, 16\nv_ashrrev_i32_e32 v8, 16, v2\nv_mov_b32_e32 v9, 0x5040100\nv_perm_b32 v5, v8, v7, v9"
     )
@@ -42,8 +42,8 @@ def test_halves_of_what_was_loaded() -> None:
 PAIRS = "v_mov_b32_e32 v6, v2\nv_mov_b32_e32 v7, v3\nv_mov_b32_e32 v8, v4\nv_mov_b32_e32 v9, v2\n"
 
 
-def extreme(operator: str, first: str = "89", second: str = "67", kind: str = "i64", last: int = 11) -> str:
-    """Where v[6:7] is `operator` v[8:9] the pair `second`, elsewhere `first`, and one half of it."""
+def min_max(operator: str, first: str = "89", second: str = "67", kind: str = "i64", last: int = 11) -> str:
+    """A select of the pair `second` where v[6:7] `operator` v[8:9], else `first`; v5 is the half in v`last`."""
     low, high = (
         f"v_cndmask_b32_e32 v{to}, v{one}, v{two}, vcc\n" for to, one, two in zip((10, 11), first, second, strict=True)
     )
@@ -51,8 +51,8 @@ def extreme(operator: str, first: str = "89", second: str = "67", kind: str = "i
     return f"{PAIRS}{compare}{low}{high}v_mov_b32_e32 v5, v{last}"
 
 
-def test_extremes_of_64_bits_by_halves() -> None:
-    """Whichever of two is named where they are equal, and in whichever order they stand; the bits are the number's."""
+def test_64_bit_min_max_by_halves() -> None:
+    """Strict and non-strict comparisons and both operand orders have one signature."""
     random = np.random.default_rng(6)
     a, b, c = (random.integers(0, 1 << 32, 64, dtype=np.uint64).astype(np.uint32) for _ in range(3))
     b[:16], c[8:24] = a[:16], a[8:24]
@@ -61,14 +61,14 @@ def test_extremes_of_64_bits_by_halves() -> None:
         right = (c.astype(np.uint64) | a.astype(np.uint64) << np.uint64(32)).view(wide)
         for operator, expected in (("gt", np.maximum(left, right)), ("lt", np.minimum(left, right))):
             for last, shift in ((10, 0), (11, 32)):
-                found = run(extreme(operator, kind=kind, last=last), a, b, c)
+                found = run(min_max(operator, kind=kind, last=last), a, b, c)
                 assert (found == (expected.view(np.uint64) >> np.uint64(shift)).astype(np.uint32)).all()
-    greatest = [("gt", "89", "67"), ("ge", "89", "67"), ("lt", "67", "89"), ("le", "67", "89")]
-    least = [("gt", "67", "89"), ("lt", "89", "67")]
-    signatures = {reading(extreme(*each)).signature for each in greatest}
+    maxima = [("gt", "89", "67"), ("ge", "89", "67"), ("lt", "67", "89"), ("le", "67", "89")]
+    minima = [("gt", "67", "89"), ("lt", "89", "67")]
+    signatures = {reading(min_max(*each)).signature for each in maxima}
     assert len(signatures) == 1
-    others = {reading(extreme(*each)).signature for each in least}
+    others = {reading(min_max(*each)).signature for each in minima}
     assert len(others) == 1
-    unsigned, low = reading(extreme("gt", kind="u64")).signature, reading(extreme("gt", last=10)).signature
-    mixed = reading(extreme("gt", "87")).signature
+    unsigned, low = reading(min_max("gt", kind="u64")).signature, reading(min_max("gt", last=10)).signature
+    mixed = reading(min_max("gt", "87")).signature
     assert len({*signatures, *others, unsigned, low, mixed, None}) == 6

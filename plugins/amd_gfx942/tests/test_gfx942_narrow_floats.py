@@ -1,4 +1,4 @@
-"""Formats of 8 bits, what is done to results before they are written, and the mode bit that clamps overflow."""
+"""8-bit formats, output modifiers, and the mode bit that clamps fp16 overflow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAN = 0x7FC00000
 
 
 def value_of(kind: str, byte: int) -> Fraction | None:
-    """The number of a byte, from the format's definition; None for its NaN."""
+    """The value of a byte, from the format's definition; None for NaN."""
     mantissa, bias = FNUZ[kind]
     if byte == 0x80:
         return None
@@ -31,7 +31,10 @@ NUMBERS = {kind: sorted((value_of(kind, byte), byte) for byte in range(128)) for
 
 @cache
 def narrowed(kind: str, word: int, clamps: bool) -> int:
-    """The byte that is nearest to an fp32, ties to the even one: searched among all, too large beyond half a step."""
+    """The byte nearest to an fp32 pattern, ties to even, by search over all bytes.
+
+    A number at least half a step above the greatest overflows.
+    """
     size = np.array([word & 0x7FFFFFFF], dtype=np.uint32).view(np.float32)[0]
     if not np.isfinite(size):
         return 0x80
@@ -47,7 +50,7 @@ def narrowed(kind: str, word: int, clamps: bool) -> int:
 
 
 def near(kind: str) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
-    """Numbers on, between and beside those of the format, and some that are none."""
+    """fp32 patterns at, between and next to the numbers of the format, infinities and NaNs."""
     found = [float(value or 0) for value, _ in NUMBERS[kind]]
     middles = [(a + b) / 2 for a, b in pairwise(found)]
     largest = found[-1]
@@ -59,7 +62,7 @@ def near(kind: str) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
 
 @pytest.mark.parametrize("kind", FNUZ)
 @pytest.mark.parametrize("clamps", [False, True])
-def test_numbers_are_narrowed(kind: str, clamps: bool) -> None:
+def test_conversion_to_fp8(kind: str, clamps: bool) -> None:
     words = np.resize(near(kind), 1024)
     body = f"v_mov_b32_e32 v5, v4\nv_cvt_pk_{kind}_f32 v5, v2, -v3 op_sel:[0,0,1]"
     found = run((CLAMPS if clamps else "") + body, words, np.roll(words, 5), [0x11112222], threads=1024)
@@ -70,42 +73,42 @@ def test_numbers_are_narrowed(kind: str, clamps: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", FNUZ)
-def test_bytes_are_widened(kind: str) -> None:
+def test_conversion_from_fp8(kind: str) -> None:
     words = np.arange(256, dtype=np.uint32) * np.uint32(0x01010101) ^ np.uint32(0x00FF5533)
     for selector, shift in (("BYTE_0", 0), ("BYTE_1", 8), ("BYTE_3", 24)):
         found = run(f"v_cvt_f32_{kind}_sdwa v5, v2 src0_sel:{selector}", words, threads=256)
-        check_widened(kind, words >> np.uint32(shift), found)
+        assert_widened(kind, words >> np.uint32(shift), found)
     low = run(f"v_cvt_pk_f32_{kind}_e32 v[4:5], v2\nv_mov_b32_e32 v5, v4", words, threads=256)
     high = run(f"v_cvt_pk_f32_{kind}_sdwa v[4:5], v2 src0_sel:WORD_1", words, threads=256)
-    check_widened(kind, words, low)
-    check_widened(kind, words >> np.uint32(24), high)
+    assert_widened(kind, words, low)
+    assert_widened(kind, words >> np.uint32(24), high)
 
 
-def check_widened(kind: str, words: np.ndarray, found: np.ndarray) -> None:  # type: ignore[type-arg]
+def assert_widened(kind: str, words: np.ndarray, found: np.ndarray) -> None:  # type: ignore[type-arg]
     for word, result in zip(words, found.view(np.float32), strict=True):
         expected = value_of(kind, int(word) & 255)
         assert np.isnan(result) if expected is None else Fraction(float(result)) == expected
 
 
-def test_what_is_in_a_byte_depends_on_the_mode() -> None:
-    """Clamped and not are two functions; what was widened and narrowed again is followed byte by byte."""
+def test_fp8_signature_depends_on_the_clamping_bit() -> None:
+    """The signature depends on the clamping bit, and on which operand is in which byte."""
     body = "v_mov_b32_e32 v5, 0\nv_cvt_pk_fp8_f32 v5, {}"
     readings = [reading(before + body.format(each)) for before in ("", CLAMPS) for each in ("v2, v3", "v3, v2")]
     assert len({each.signature for each in readings} - {None}) == 4
     late = reading(f"s_cmp_eq_u32 s0, 5\ns_cbranch_scc1 .Lskip\n{CLAMPS}.Lskip:\nv_cvt_pk_fp8_f32 v5, v2, v3")
     assert late.signature is None
-    assert "cannot be told whether overflow is clamped" in (late.unknown or "")
+    assert "it is unknown whether overflow is clamped" in (late.unknown or "")
 
 
 @pytest.mark.parametrize("name", ["fp8", "bf8"])
-def test_chance_is_an_operand(name: str) -> None:
+def test_stochastic_rounding_has_its_random_bits_as_operand(name: str) -> None:
     first = reading(f"v_mov_b32_e32 v5, 0\nv_cvt_sr_{name}_f32 v5, v2, v3 op_sel:[0,0,1,0]")
     other = reading(f"v_mov_b32_e32 v5, 0\nv_cvt_sr_{name}_f32 v5, v2, v4 op_sel:[0,0,1,0]")
     elsewhere = reading(f"v_mov_b32_e32 v5, 0\nv_cvt_sr_{name}_f32 v5, v2, v3 op_sel:[0,0,0,1]")
     assert len({first.signature, other.signature, elsewhere.signature, None}) == 4
 
 
-def test_results_are_clamped() -> None:
+def test_clamp_modifier() -> None:
     words = near("bf8")
     a = np.resize(np.concatenate([words, np.array([0x3F000000, 0x3F800000, 0x3F800001, 0xFF800000], np.uint32)]), 1024)
     number = a.view(np.float32)
@@ -124,26 +127,26 @@ def test_results_are_clamped() -> None:
     assert clamped.signature not in (None, plain.signature)
 
 
-def test_packed_integers_saturate() -> None:
+def test_packed_integer_saturation() -> None:
     random = np.random.default_rng(1)
     a, b = (random.integers(0, 1 << 32, 256, dtype=np.uint64).astype(np.uint32) for _ in range(2))
     for verb, sign in (("add", 1), ("sub", -1)):
         found = run(f"v_pk_{verb}_u16 v5, v2, v3 clamp", a, b, threads=256).view(np.uint16).astype(np.int64)
         wide = a.view(np.uint16).astype(np.int64) + sign * b.view(np.uint16).astype(np.int64)
         assert (found == np.clip(wide, 0, 65535)).all()
-    refused = reading("v_pk_sub_i16 v5, v2, v3 clamp")
-    assert "saturates signed numbers" in (refused.unknown or "")
+    rejected = reading("v_pk_sub_i16 v5, v2, v3 clamp")
+    assert "saturates signed numbers" in (rejected.unknown or "")
 
 
-def test_fp16_overflow_is_clamped() -> None:
-    """Where the bit is set an overflow is the greatest number; an infinity that comes in goes out."""
+def test_fp16_overflow_clamping() -> None:
+    """With the bit set an overflow gives the greatest number; infinite operands still give infinities."""
     halves = np.array([0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x3C00, 0x7E00, 0x7800, 0x0001], dtype=np.uint32)
     a, b = (each.ravel() for each in np.meshgrid(halves, halves))
     with np.errstate(all="ignore"):
         x, y = (each.astype(np.uint16).view(np.float16) for each in (a, b))
         plain = (x + y).view(np.uint16)
-        wild = np.isinf(x) | np.isinf(y)
-        bounded = np.where(np.isinf(x + y) & ~wild, np.sign(x) * np.float16(65504), x + y).astype(np.float16)
+        from_infinity = np.isinf(x) | np.isinf(y)
+        bounded = np.where(np.isinf(x + y) & ~from_infinity, np.sign(x) * np.float16(65504), x + y).astype(np.float16)
     found = run("v_add_f16_e32 v5, v2, v3", a, b)
     clamped = run(f"{CLAMPS}v_add_f16_e32 v5, v2, v3", a, b)
     for result, expected in ((found, plain.view(np.float16)), (clamped, bounded)):
@@ -158,18 +161,18 @@ def test_fp16_overflow_is_clamped() -> None:
     assert len(readings - {None}) == 2
 
 
-def test_factors_of_results_are_part_of_the_operation() -> None:
+def test_output_multipliers_are_part_of_the_operation() -> None:
     found = {reading(f"v_mul_f32_e64 v5, v2, v3{each}").signature for each in ("", " mul:2", " mul:4", " div:2")}
     assert len(found - {None}) == 4
     assert "mul:3" in (reading("v_mul_f32_e64 v5, v2, v3 mul:3").unknown or "")
     assert "modifier mul" in (reading("v_rcp_f32_e64 v5, v2 mul:2").unknown or "")
 
 
-def test_a_load_may_overtake_no_load() -> None:
-    """A register that a load has yet to fill may be filled by a later load, and not be computed."""
+def test_loads_to_one_register_complete_in_order() -> None:
+    """The destination of a pending load may be written by a later load, but not by an ALU instruction."""
     loads = "global_load_dword v5, v1, s[10:11]\nglobal_load_dword v5, v1, s[12:13]"
     assert reading(loads).signature == reading("v_mov_b32_e32 v5, v3").signature is not None
     early = reading("global_load_dword v5, v1, s[10:11]\nv_mov_b32_e32 v5, v3")
-    assert "before what was asked of memory has arrived" in (early.unknown or "")
+    assert "before the memory access to it has completed" in (early.unknown or "")
     address = reading("global_load_dword v1, v1, s[10:11]\nglobal_load_dword v1, v1, s[10:11]\nv_mov_b32_e32 v5, v3")
-    assert "before what was asked of memory has arrived" in (address.unknown or "")
+    assert "before the memory access to it has completed" in (address.unknown or "")

@@ -1,4 +1,4 @@
-"""Code that a wave runs only where one of its lanes does, in line and behind the kernel's end."""
+"""Regions that a wave skips when no lane is active, inline and outlined after the kernel's end."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ def inline(after: str = "") -> str:
     return text_of(f"{START}s_cbranch_execz .Lback\n{WORK}.Lback:\n{JOIN}{after}")
 
 
-def apart(outside: str, after: str = "") -> str:
-    """The work stands behind the kernel's end; `.Lback` joins, `.Lnext` follows."""
+def outlined(outside: str, after: str = "") -> str:
+    """The region `outside` after the kernel's end; `.Lback` is the join, `.Lnext` the instruction after it."""
     text = text_of(f"{START}s_cbranch_execnz .Lout\n.Lback:\n{JOIN}.Lnext:\nv_mov_b32_e32 v6, 1\n{after}")
     lines = "".join(line + "\n" if line.endswith(":") else f"\t{line}\n" for line in outside.strip().splitlines())
     return text.replace("\ts_endpgm\n", "\ts_endpgm\n" + lines)
 
 
-OUT = f".Lout:\n{WORK}"
+OUTLINED = f".Lout:\n{WORK}"
 
 
 @pytest.mark.parametrize(
     "outside",
     [
-        f"{OUT}s_branch .Lback",
-        f"{OUT}{JOIN}s_branch .Lnext",
-        f"{OUT}s_nop 1\n{JOIN}v_mov_b32_e32 v6, 1\ns_waitcnt vmcnt(0) lgkmcnt(0)\n"
+        f"{OUTLINED}s_branch .Lback",
+        f"{OUTLINED}{JOIN}s_branch .Lnext",
+        f"{OUTLINED}s_nop 1\n{JOIN}v_mov_b32_e32 v6, 1\ns_waitcnt vmcnt(0) lgkmcnt(0)\n"
         "global_store_dword v1, v5, s[8:9]\ns_endpgm",
-        f"{OUT}s_mov_b32 s24, 8\ns_mov_b32 s25, 9\ns_branch .Lback",
+        f"{OUTLINED}s_mov_b32 s24, 8\ns_mov_b32 s25, 9\ns_branch .Lback",
         f".Lout:\nv_cmp_lt_f32_e64 s[26:27], v3, v4\ns_and_saveexec_b64 s[28:29], s[26:27]\ns_cbranch_execz .Lin\n"
         f"v_mov_b32_e32 v7, 0\n.Lin:\ns_or_b64 exec, exec, s[28:29]\n{WORK}s_branch .Lback",
     ],
 )
-def test_code_behind_the_end_is_code_in_line(outside: str) -> None:
-    """Where lanes are few a wave may go either way: the join may be copied, in other words."""
+def test_outlined_region_equals_inline_region(outside: str) -> None:
+    """An outlined region equals the inline one, also with a copy of the code at the join."""
     expected = reading("", text=inline())
-    found = reading("", text=apart(outside))
+    found = reading("", text=outlined(outside))
     assert expected.signature is not None
     assert (found.signature, found.unknown) == (expected.signature, None)
     random = np.random.default_rng(5)
@@ -59,7 +59,7 @@ def test_code_behind_the_end_is_code_in_line(outside: str) -> None:
     words[1, :32] = words[0, :32]
     contents = {name: words[index].view(np.uint8) for index, name in enumerate("abc")}
     results = []
-    for text in (inline(), apart(outside)):
+    for text in (inline(), outlined(outside)):
         prepared = ready(GFX942.parse(text, "kernel.amdgcn"), GFX942, launch_of())
         given = {"out": np.zeros(256, dtype=np.uint8), **{name: each.copy() for name, each in contents.items()}}
         results.append(simulate(prepared, given).after["out"].view(np.uint32))
@@ -71,25 +71,25 @@ def test_code_behind_the_end_is_code_in_line(outside: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("outside", "after", "said"),
+    ("outside", "after", "message"),
     [
-        (f"{OUT}s_endpgm", "", "whether any lane runs depends on data"),
-        (f"{OUT}s_or_b64 exec, exec, s[20:21]\ns_branch .Lnext", "", "whether any lane runs depends on data"),
-        (f"{OUT}s_mov_b64 exec, -1\ns_branch .Lback", "", "whether any lane runs depends on data"),
-        (f"{OUT}s_barrier\ns_branch .Lback", "", "whether any lane runs depends on data"),
-        (f"{OUT}s_cbranch_execnz .Lout\ns_branch .Lback", "", "whether any lane runs depends on data"),
+        (f"{OUTLINED}s_endpgm", "", "whether any lane runs depends on data"),
+        (f"{OUTLINED}s_or_b64 exec, exec, s[20:21]\ns_branch .Lnext", "", "whether any lane runs depends on data"),
+        (f"{OUTLINED}s_mov_b64 exec, -1\ns_branch .Lback", "", "whether any lane runs depends on data"),
+        (f"{OUTLINED}s_barrier\ns_branch .Lback", "", "whether any lane runs depends on data"),
+        (f"{OUTLINED}s_cbranch_execnz .Lout\ns_branch .Lback", "", "whether any lane runs depends on data"),
         (
-            f"{OUT}s_cmp_eq_u32 s24, 7\ns_cbranch_scc1 .Lout\ns_branch .Lback",
+            f"{OUTLINED}s_cmp_eq_u32 s24, 7\ns_cbranch_scc1 .Lout\ns_branch .Lback",
             "",
             "whether any lane runs depends on data",
         ),
-        (f"{OUT}s_mov_b32 s24, 8\ns_branch .Lback", "v_mov_b32_e32 v5, s24", "nothing wrote"),
+        (f"{OUTLINED}s_mov_b32 s24, 8\ns_branch .Lback", "v_mov_b32_e32 v5, s24", "nothing wrote"),
     ],
 )
-def test_what_a_wave_without_lanes_would_do_otherwise_is_not_read(outside: str, after: str, said: str) -> None:
-    found = reading("", text=apart(outside, after))
+def test_region_with_effects_in_an_empty_wave_is_unknown(outside: str, after: str, message: str) -> None:
+    found = reading("", text=outlined(outside, after))
     assert found.signature is None
-    assert said in (found.unknown or "")
+    assert message in (found.unknown or "")
 
 
 NESTED = """v_cmp_gt_u32_e64 s[30:31], {lanes}, v0
@@ -134,8 +134,8 @@ def nested(
 
 
 @pytest.mark.parametrize("lanes", [64, 50])
-def test_what_every_way_writes_has_no_older_value(lanes: int) -> None:
-    """Ways within ways, in all lanes or in some: an older value of a register is no part of what they leave."""
+def test_register_written_on_all_paths_has_no_previous_value(lanes: int) -> None:
+    """Nested divergence, in all lanes or in some: the previous value of a register is not part of the result."""
     first = reading(nested(lanes))
     assert first.signature is not None
     assert first.signature == reading(nested(lanes, before="v_mov_b32_e32 v6, v4")).signature
@@ -153,7 +153,7 @@ def test_what_every_way_writes_has_no_older_value(lanes: int) -> None:
 
 
 @pytest.mark.parametrize("lanes", [64, 50])
-def test_trees_of_nested_ways_have_the_bits_of_a_run(lanes: int) -> None:
+def test_expressions_of_nested_divergence_have_the_simulated_bits(lanes: int) -> None:
     random = np.random.default_rng(lanes + 1)
     words = {name: (random.standard_normal(64) * 3).astype(np.float32).view(np.uint32) for name in "abc"}
     contents = {name: each.view(np.uint8) for name, each in words.items()}

@@ -1,4 +1,4 @@
-"""Instructions that few kernels have: dot products of registers, digits of 2 / pi, first bits unlike the sign."""
+"""Rare instructions: dot products of registers, digits of 2 / pi, s_flbit_i32."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from gfx942_kernels import reading, run
 
 DIGITS = 0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE5163ABDEBBC561B7246E3A424DD2E006492EEA09D1921C
-"""The first 384 digits of 2 / pi, as fdlibm's table of them has them."""
+"""The first 384 binary digits of 2 / pi, from fdlibm's table."""
 
 
-def test_dot_products_of_bytes() -> None:
+def test_int8_dot_products() -> None:
     random = np.random.default_rng(3)
     a, b, c = (random.integers(0, 1 << 32, 64, dtype=np.uint64).astype(np.uint32) for _ in range(3))
     for body, kind in (
@@ -29,7 +29,7 @@ def test_dot_products_of_bytes() -> None:
     assert "clamp" in (reading("v_dot4_i32_i8 v5, v2, v3, v4 clamp").unknown or "")
 
 
-def test_a_dot_product_of_halves_is_one_operation() -> None:
+def test_fp16_dot_product_is_one_operation() -> None:
     body = "v_mov_b32_e32 v5, v4\nv_dot2c_f32_f16_e32 v5, {}"
     straight, swapped, same = (reading(body.format(each)).signature for each in ("v2, v3", "v3, v2", "v2, v3"))
     assert straight == same is not None
@@ -42,7 +42,7 @@ def test_a_dot_product_of_halves_is_one_operation() -> None:
 
 
 def test_digits_of_two_over_pi() -> None:
-    """Segments of 53 digits, cut off and not rounded; a great exponent moves them on."""
+    """Segments of 53 binary digits, truncated; an exponent above 1077 shifts them further."""
     body = "v_mov_b32_e32 v7, v2\nv_mov_b32_e32 v6, 0\nv_trig_preop_f64 v[8:9], v[6:7], v3\nv_mov_b32_e32 v5, {}"
     segments = np.array([0, 1, 2, 5, 0, 0, 3], dtype=np.uint32)
     exponents = np.array([1023, 1023, 1077, 1000, 1078, 1100, 1090], dtype=np.uint32)
@@ -57,7 +57,7 @@ def test_digits_of_two_over_pi() -> None:
     assert scaled >> 20 >= 1023 + 128 - 53 - (1968 - 1077)
 
 
-def test_first_bit_unlike_the_sign() -> None:
+def test_flbit_signed() -> None:
     numbers = [0, 1, 0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, 0xC0000000, 0x00010000, 0xFFFF0000, 0xDEADBEEF]
     for number in numbers:
         signed = number - (1 << 32) if number >> 31 else number

@@ -1,10 +1,10 @@
-"""Waves and lanes that part: what some of them do is read as where all do it, whatever the others hold."""
+"""Divergent waves and lanes: their analysis is independent of the values in inactive waves and lanes."""
 
 from __future__ import annotations
 
 from gfx942_kernels import reading, run
 
-_IN_ONE_WAVE = """v_mov_b32_e32 v5, 0
+_FIRST_WAVE = """v_mov_b32_e32 v5, 0
 v_mov_b32_e32 v6, 0
 v_cmp_gt_u32_e32 vcc, 64, v0
 s_and_saveexec_b64 s[20:21], vcc
@@ -18,32 +18,32 @@ s_addc_u32 s25, s13, s23
 {load}
 .LOUT:
 s_or_b64 exec, exec, s[20:21]"""
-_FOR_THE_WAVE = "s_load_dword s26, s[24:25], 0x0\ns_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v5, s26"
-_FOR_EACH_LANE = "global_load_dword v5, v6, s[24:25]\ns_waitcnt vmcnt(0)"
+_SCALAR_LOAD = "s_load_dword s26, s[24:25], 0x0\ns_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v5, s26"
+_VECTOR_LOAD = "global_load_dword v5, v6, s[24:25]\ns_waitcnt vmcnt(0)"
 
 
-def test_a_wave_apart_from_others_reads_at_an_address_that_depends_on_data() -> None:
-    """The address is made of two halves and lies in a buffer that is told; a wave's load is each lane's."""
-    for load in (_FOR_THE_WAVE, _FOR_EACH_LANE):
-        body = _IN_ONE_WAVE.format(shift=2, load=load)
+def test_load_at_data_dependent_address_in_one_wave() -> None:
+    """The address is computed in halves from a known buffer; a scalar load equals a vector load."""
+    for load in (_SCALAR_LOAD, _VECTOR_LOAD):
+        body = _FIRST_WAVE.format(shift=2, load=load)
         left = run(body, [0x10007], [100 + each for each in range(128)], threads=128)
         assert left.tolist() == [107] * 64 + [0] * 64
-    read = [reading(_IN_ONE_WAVE.format(shift=2, load=each), threads=128) for each in (_FOR_THE_WAVE, _FOR_EACH_LANE)]
+    read = [reading(_FIRST_WAVE.format(shift=2, load=each), threads=128) for each in (_SCALAR_LOAD, _VECTOR_LOAD)]
     assert read[0].unknown is None
     assert read[0].signature == read[1].signature is not None
 
 
-def test_a_load_for_a_wave_drops_the_lowest_bits_of_an_address_and_so_must_see_a_multiple_of_four() -> None:
-    body = _IN_ONE_WAVE.format(shift=1, load=_FOR_THE_WAVE)
+def test_scalar_load_needs_an_address_known_to_be_aligned() -> None:
+    body = _FIRST_WAVE.format(shift=1, load=_SCALAR_LOAD)
     found = reading(body, threads=128)
     assert found.signature is None
     assert "for a whole wave at an address that depends on data" in str(found.unknown)
-    apart = _IN_ONE_WAVE.format(shift=1, load=_FOR_EACH_LANE)
-    assert reading(apart, threads=128).unknown is None
+    per_lane = _FIRST_WAVE.format(shift=1, load=_VECTOR_LOAD)
+    assert reading(per_lane, threads=128).unknown is None
 
 
-def test_a_pair_holds_numbers_in_one_wave_and_a_set_of_lanes_in_another() -> None:
-    """Also where the numbers are there in some waves only."""
+def test_register_pair_holds_numbers_in_one_wave_and_a_lane_mask_in_another() -> None:
+    """Also where only some waves hold the numbers."""
     body = """v_mov_b32_e32 v5, 0
 v_cmp_gt_u32_e32 vcc, 64, v0
 s_cbranch_vccz .LONE
@@ -64,25 +64,25 @@ s_nop 0"""
     assert reading(body, threads=128).unknown is None
 
 
-def test_a_scalar_that_waves_elsewhere_hold_otherwise_is_one_number_here() -> None:
-    """A choice of bytes by it is of halves, as where all waves hold it; so is a rounding in some of the waves."""
-    body = """{apart}v_perm_b32 v5, v2, v3, s30
+def test_scalar_that_differs_in_inactive_waves_is_uniform() -> None:
+    """v_perm by the scalar selects halves, as if all waves held the same selector."""
+    body = """{divergent}v_perm_b32 v5, v2, v3, s30
 {join}s_nop 0"""
-    apart = """v_mov_b32_e32 v5, 0
+    divergent = """v_mov_b32_e32 v5, 0
 s_mov_b32 s30, 0x03020706
 v_cmp_gt_u32_e32 vcc, 64, v0
 s_cbranch_vccz .LONE
 s_mov_b32 s30, 0x05040100
 """
-    split = reading(body.format(apart=apart, join=".LONE:\n"), threads=128)
+    split = reading(body.format(divergent=divergent, join=".LONE:\n"), threads=128)
     plain = "v_mov_b32_e32 v5, 0\ns_mov_b32 s30, 0x05040100\nv_cmp_gt_u32_e32 vcc, 64, v0\ns_cbranch_vccz .LONE\n"
-    whole = reading(body.format(apart=plain, join=".LONE:\n"), threads=128)
+    whole = reading(body.format(divergent=plain, join=".LONE:\n"), threads=128)
     assert split.signature == whole.signature is not None
-    left = run(body.format(apart=apart, join=".LONE:\n"), [0x11112222], [0x33334444], threads=128)
+    left = run(body.format(divergent=divergent, join=".LONE:\n"), [0x11112222], [0x33334444], threads=128)
     assert left.tolist() == [0x22224444] * 64 + [0] * 64
 
 
-def test_a_rounding_to_bf16_is_read_in_the_lanes_that_run() -> None:
+def test_bf16_rounding_in_active_lanes() -> None:
     rounding = """v_bfe_u32 v6, v2, 16, 1
 s_movk_i32 s30, 0x7fff
 v_add3_u32 v6, v2, v6, s30
@@ -94,13 +94,13 @@ v_cndmask_b32_sdwa v5, v7, v6, vcc dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:
         "{}v_mov_b32_e32 v5, 0\nv_cmp_gt_u32_e32 vcc, 20, v0\ns_and_saveexec_b64 s[20:21], vcc\n{}"
         "v_lshlrev_b32_e32 v5, 16, v5\ns_or_b64 exec, exec, s[20:21]"
     )
-    apart = reading(some.format("", rounding))
+    divergent = reading(some.format("", rounding))
     before = reading(some.format(rounding + "v_mov_b32_e32 v8, v5\n", "v_mov_b32_e32 v5, v8\n"))
-    assert apart.signature == before.signature is not None
+    assert divergent.signature == before.signature is not None
 
 
-def test_registers_are_read_as_what_they_are_in_the_waves_that_run() -> None:
-    """Halves put together in one wave are halves there, though the other wave has one number in the register."""
+def test_register_content_of_active_waves() -> None:
+    """Halves packed in one wave stay halves there, although the other wave has an fp32 in the register."""
     text = """v_mov_b32_e32 v5, 0
 v_add_f16_e32 v6, v2, v3
 v_add_f16_e32 v7, v3, v4
@@ -116,8 +116,8 @@ s_nop 0"""
     assert first.signature == second.signature is not None
 
 
-def test_a_maximum_of_widened_bf16_in_some_lanes_is_one_of_bf16() -> None:
-    """Though the lanes that do not run hold other numbers where the low halves are zero."""
+def test_maximum_of_widened_bf16_in_some_lanes() -> None:
+    """Inactive lanes hold numbers whose low halves are not zero."""
     widened = "v_lshlrev_b32_e32 v6, 16, v2\nv_max_f32_e32 v6, v6, v6\nv_lshlrev_b32_e32 v7, 16, v3\n"
     some = (
         "v_mov_b32_e32 v5, v0\nv_cmp_gt_u32_e32 vcc, 20, v0\n{}"

@@ -1,4 +1,4 @@
-"""The text: what is cut, for another target or nonsense is refused in one sentence; nothing raises anything else."""
+"""The parser: truncated, malformed or foreign files raise AssemblyError with one sentence, and nothing else."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def parse(text: str) -> Module:
     return GFX942.parse(text, "kernel.amdgcn")
 
 
-def refused(text: str) -> str:
+def error_of(text: str) -> str:
     with pytest.raises(AssemblyError) as caught:
         parse(text)
     assert "\n" not in str(caught.value)
@@ -49,13 +49,13 @@ def test_operands_and_modifiers() -> None:
 
 
 @pytest.mark.parametrize("target", ["gfx90a", "gfx950", "gfx1100", "gfx908:sramecc+:xnack-"])
-def test_a_text_for_another_target_is_refused_in_one_sentence(target: str) -> None:
+def test_other_target_is_rejected(target: str) -> None:
     other = TEXT.replace("--gfx942", f"--{target}")
-    said = reading(BODY, text=other).unknown or ""
-    assert said == f"kernel.amdgcn: is for the target {target.split(':')[0]}, and kernels are read for gfx942 here"
+    message = reading(BODY, text=other).unknown or ""
+    assert message == f"kernel.amdgcn: is for the target {target.split(':')[0]}, and kernels are read for gfx942 here"
 
 
-def test_the_target_of_later_compilers_is_known() -> None:
+def test_target_spellings() -> None:
     later = TEXT.replace("amdgcn-amd-amdhsa--gfx942", "amdgpu9.42-amd-amdhsa-unknown-gfx942")
     assert parse(later).target == "gfx942"
     assert parse(TEXT.replace('gfx942"', 'gfx942:sramecc+:xnack-"', 1)).target == "gfx942"
@@ -70,38 +70,58 @@ PTX = """//
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
-        ("", "kernel.amdgcn:1: a text begins with its target"),
-        (PTX, "kernel.amdgcn:1: a text begins with its target"),
-        ("\x7fELF\x02\x01", "kernel.amdgcn:1: a text begins with its target"),
-        (TEXT.split("s_endpgm")[0], "kernel.amdgcn:26: the text is cut or has no kernel: .amdhsa_kernel is missing"),
-        (TEXT.split("\t\t.amdhsa_ieee")[0], "the text ends inside a kernel descriptor: .end_amdhsa_kernel is missing"),
-        (TEXT.split("\t.end_amdgpu")[0], "the text ends inside the metadata: .end_amdgpu_metadata is missing"),
-        (TEXT.split("\t.amdgpu_metadata")[0], "the metadata says nothing of the kernel kernel"),
-        (TEXT.replace("\ts_endpgm\n", ""), "its last instruction is not one that ends or branches"),
+        ("", "kernel.amdgcn:1: the file does not begin with its target"),
+        (PTX, "kernel.amdgcn:1: the file does not begin with its target"),
+        ("\x7fELF\x02\x01", "kernel.amdgcn:1: the file does not begin with its target"),
+        (
+            TEXT.split("s_endpgm")[0],
+            "kernel.amdgcn:26: the file is truncated or has no kernel: .amdhsa_kernel is missing",
+        ),
+        (
+            TEXT.split("\t\t.amdhsa_ieee")[0],
+            "the file is truncated inside a kernel descriptor: .end_amdhsa_kernel is missing",
+        ),
+        (TEXT.split("\t.end_amdgpu")[0], "the file is truncated inside the metadata: .end_amdgpu_metadata is missing"),
+        (TEXT.split("\t.amdgpu_metadata")[0], "the metadata has no entry for the kernel kernel"),
+        (TEXT.replace("\ts_endpgm\n", ""), "its last instruction neither ends the program nor branches"),
         (TEXT.replace("v_add_u32_e32 v5", "v_add_u32_e32 v256"), "there is no register v256"),
-        (TEXT.replace("s[20:21]", "s[21:20]"), "s[21:20] is no range of registers"),
+        (TEXT.replace("s[20:21]", "s[21:20]"), "s[21:20] is not a range of registers"),
         (TEXT.replace("s[20:21]", "s[20:21"), "a bracket is not closed"),
-        (TEXT.replace("0x100", "0x100z"), "'0x100z' is no operand"),
-        (TEXT.replace(".LEND:\n", ""), "s_cbranch_scc1 takes a label of kernel"),
-        (TEXT.replace("quad_perm:[2,3,0,1] row", "quad perm row"), "'quad' is no modifier of v_mov_b32_dpp"),
-        (TEXT.replace("v_fma_f32 v5", "V_FMA!! v5"), "is no instruction"),
-        (TEXT.replace("\ts_endpgm\n", "\ts_endpgm\n.LEND:\n"), "the label .LEND stands twice"),
-        (TEXT.replace("0.15915494", "0.7"), "0.7 is no constant that an instruction can hold"),
-        (TEXT.replace("kernarg_size 32", "kernarg_size 99999999999"), "99999999999, more than any field of it holds"),
-        (TEXT.replace("user_sgpr_count 2", "user_sgpr_count " + "9" * 5000), "more than any field of it holds"),
-        (TEXT.replace(".offset:         8", ".offset:         99999999999"), "lies beyond what arguments may take"),
+        (TEXT.replace("0x100", "0x100z"), "'0x100z' is not an operand"),
+        (TEXT.replace(".LEND:\n", ""), "s_cbranch_scc1 takes a label of kernel as its operand"),
+        (TEXT.replace("quad_perm:[2,3,0,1] row", "quad perm row"), "'quad' is not a modifier of v_mov_b32_dpp"),
+        (TEXT.replace("v_fma_f32 v5", "V_FMA!! v5"), "is not an instruction"),
+        (TEXT.replace("\ts_endpgm\n", "\ts_endpgm\n.LEND:\n"), "the label .LEND is defined twice"),
+        (TEXT.replace("0.15915494", "0.7"), "0.7 is not an inline constant"),
+        (TEXT.replace("kernarg_size 32", "kernarg_size 99999999999"), "99999999999, which is out of range"),
+        (TEXT.replace("user_sgpr_count 2", "user_sgpr_count " + "9" * 5000), "which is out of range"),
+        (
+            TEXT.replace(".offset:         8", ".offset:         99999999999"),
+            "is beyond the maximum size of a kernarg segment",
+        ),
         (TEXT.replace(".offset:         8", ".offset:         " + "9" * 5000), "has no offset or no size"),
-        (TEXT.replace("\ts_endpgm\n", "\t.loc 1 " + "9" * 5000 + " 1\n\ts_endpgm\n"), "is no source line"),
+        (TEXT.replace("\ts_endpgm\n", "\t.loc 1 " + "9" * 5000 + " 1\n\ts_endpgm\n"), "is not a valid source location"),
     ],
 )
-def test_nonsense_is_refused_with_its_line(text: str, said: str) -> None:
-    assert said in refused(text)
+def test_malformed_files_are_rejected(text: str, message: str) -> None:
+    assert message in error_of(text)
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    "directive", [".long 0x7e0a0303", ".byte 1", ".fill 1, 4, 0", ".p2align 8, 0", ".rept 2", ".if 0"]
+)
+def test_directive_that_may_emit_instructions_is_rejected(directive: str) -> None:
+    word = directive.split()[0]
+    message = error_of(text_of(f"v_mov_b32_e32 v5, v2\n{directive}"))
+    assert message.endswith(f"the directive {word} is inside a function, where it may emit instructions")
+    assert parse(text_of("v_mov_b32_e32 v5, v2\n.p2align 8\n.cfi_def_cfa s0, 0")).kernels
+    assert parse(TEXT.replace("\t.amdgpu_metadata", f"\t.section .rodata\n{directive}\n\t.amdgpu_metadata")).kernels
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
     [
         ("v_frobnicate_b32 v5, v2", "the instruction v_frobnicate_b32 is not modelled"),
         ("v_add_f32_e64 v5, v2, v3 mul:3", "has the modifier mul:3, which is not modelled"),
@@ -139,33 +159,33 @@ def test_nonsense_is_refused_with_its_line(text: str, said: str) -> None:
         ("v_mov_b32_sdwa v5, v2 dst_sel:NIBBLE_1 dst_unused:UNUSED_PAD src0_sel:DWORD", "selects NIBBLE_1"),
     ],
 )
-def test_what_is_not_modelled_is_named(line: str, said: str) -> None:
-    """Never guessed: the reading stops with the instruction, or the text is refused."""
-    assert said in (reading(line).unknown or "")
+def test_unmodelled_instruction_is_named(line: str, message: str) -> None:
+    """The analysis is Unknown with the instruction as the reason, or the file is rejected."""
+    assert message in (reading(line).unknown or "")
 
 
-def test_mutilated_texts_never_raise_anything_else() -> None:
-    """Lines dropped, repeated, swapped, cut, with other words: each is read, or refused in one sentence."""
-    chance = random.Random(7)
+def test_mutated_files_raise_only_assembly_errors() -> None:
+    """Lines deleted, repeated, truncated or with words replaced: each file is analysed or rejected in one sentence."""
+    generator = random.Random(7)
     words = sorted(set(re.findall(r"[\w.\[\]:]+", TEXT)) | {"-1", "v[0:3]", "exec", "vcc", "clamp", "0x", "}", "|v1|"})
     lines = TEXT.split("\n")
     for _ in range(300):
         changed = list(lines)
-        for _ in range(chance.randint(1, 3)):
-            place = chance.randrange(len(changed))
-            kind = chance.randrange(6)
+        for _ in range(generator.randint(1, 3)):
+            place = generator.randrange(len(changed))
+            kind = generator.randrange(6)
             if kind == 0:
                 del changed[place]
             elif kind == 1:
-                changed.insert(chance.randrange(len(changed)), changed[place])
+                changed.insert(generator.randrange(len(changed)), changed[place])
             elif kind == 2:
-                changed[place] = changed[place][: chance.randrange(len(changed[place]) + 1)]
+                changed[place] = changed[place][: generator.randrange(len(changed[place]) + 1)]
             elif kind == 3:
                 del changed[place:]
                 changed.append("")
             else:
                 parts = changed[place].split(" ")
-                parts[chance.randrange(len(parts))] = chance.choice(words)
+                parts[generator.randrange(len(parts))] = generator.choice(words)
                 changed[place] = " ".join(parts)
         found = reading(BODY, text="\n".join(changed))
         assert "fault of the reader" not in (found.unknown or ""), f"{found.unknown}: {changed}"
