@@ -136,7 +136,7 @@ def test_a_branch_waits_for_the_set_that_it_looks_at() -> None:
 
 
 def test_numbers_with_a_point_are_no_integers_of_16_bits() -> None:
-    assert "has a number with a point" in unknown("v_add_u16_e32 v5, 1.0, v2")
+    assert "has a floating-point constant" in unknown("v_add_u16_e32 v5, 1.0, v2")
 
 
 def test_products_where_numbers_are_flushed_are_steps_of_their_own() -> None:
