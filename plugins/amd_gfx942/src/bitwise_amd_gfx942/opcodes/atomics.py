@@ -98,12 +98,12 @@ def atomic(instruction: Instruction, context: Context) -> Step:
     if len(rest) not in (2, 3) or (found[1] == "global") != (len(rest) == 3):
         raise UnknownInstruction(instruction, "does not take these operands")
     base = rest[2] if len(rest) == 3 else None
-    where = address_reader(instruction, rest[0], base)
+    read_address = address_reader(instruction, rest[0], base)
     value_of = reader(rest[1], f"b{max(32, bits * count)}", instruction)
     finish = _old_value_writer(target, bits * count, instruction)
 
     def step(machine: Machine) -> None:
-        address, value = where(machine), value_of(machine)
+        address, value = read_address(machine), value_of(machine)
         known = machine.known(address)
         if known is None or machine.condition is not None:
             _contribute(machine, meaning, address, value, count, line, buffers_of(machine, address))
@@ -128,7 +128,7 @@ _UNORDERED = ("swap", "cmpswap", "inc", "dec")
 )
 def unordered_atomic(instruction: Instruction, context: Context) -> Step:
     """Exchanges and counters, whose result always depends on the order of threads.  Raises UnknownInstruction."""
-    raise UnknownInstruction(instruction, "puts a value in the place of another, in an order that is not determined")
+    raise UnknownInstruction(instruction, "puts a value in the access of another, in an order that is not determined")
 
 
 def _shared_atomic_info(instruction: Instruction) -> InstructionInfo:
@@ -157,24 +157,24 @@ def _buffer_atomic(instruction: Instruction, meaning: Operation, count: int, ret
     line = instruction.line
 
     def step(machine: Machine) -> None:
-        place, value = find(machine), value_of(machine)
+        access, value = find(machine), value_of(machine)
         outer = machine.mask, machine.condition
-        if place.condition is not None:
-            machine.condition = conjunction(machine.domain, machine.condition, place.condition)
+        if access.condition is not None:
+            machine.condition = conjunction(machine.domain, machine.condition, access.condition)
         try:
-            known = machine.known(place.offset)
+            known = machine.known(access.offset)
             if known is not None:
-                inside = lanes_in_bounds(machine, place, bits * count, line)
+                inside = lanes_in_bounds(machine, access, bits * count, line)
                 machine.mask = inside if machine.mask is None else machine.mask & inside
             if known is None:
-                machine.mask = _mask_in_bounds(machine, place)
-            if known is None and (place.bound < _UNBOUNDED).any():
+                machine.mask = _mask_in_bounds(machine, access)
+            if known is None and (access.bound < _UNBOUNDED).any():
                 raise Unsupported("an atomic operation at an offset that depends on data may lie out of bounds", line)
             if known is None or machine.condition is not None:
-                address = add_address(machine, place.base, zero_extend(place.offset))
-                _contribute(machine, meaning, address, value, count, line, _buffers(place))
+                address = add_address(machine, access.base, zero_extend(access.offset))
+                _contribute(machine, meaning, address, value, count, line, _buffers(access))
             elif machine.mask is None or machine.mask.any():
-                _add(machine, meaning, place.base + known.astype(np.uint64), value, count, line)
+                _add(machine, meaning, access.base + known.astype(np.uint64), value, count, line)
         finally:
             machine.mask, machine.condition = outer
         finish(machine)
@@ -182,22 +182,22 @@ def _buffer_atomic(instruction: Instruction, meaning: Operation, count: int, ret
     return step
 
 
-def _mask_in_bounds(machine: Machine, place: BufferAccess) -> Array | None:
+def _mask_in_bounds(machine: Machine, access: BufferAccess) -> Array | None:
     """The active lanes, less those at a known offset out of bounds, by which compilers mask lanes off."""
-    offset = place.offset
+    offset = access.offset
     if not isinstance(offset, SymbolicVector):
         return machine.mask
     known = constant_mask(offset)
     if known is False:
         return machine.mask
-    inside: Array = np.logical_not(known & (offset.words[0] >= place.bound.astype(np.uint64)))
+    inside: Array = np.logical_not(known & (offset.words[0] >= access.bound.astype(np.uint64)))
     if inside.all():
         return machine.mask
     return inside if machine.mask is None else machine.mask & inside
 
 
-def _buffers(place: BufferAccess) -> list[int]:
-    return sorted({int(each) >> POINTER_SHIFT for each in place.base.flat})
+def _buffers(access: BufferAccess) -> list[int]:
+    return sorted({int(each) >> POINTER_SHIFT for each in access.base.flat})
 
 
 def _old_value_writer(target: Operand | None, bits: int, instruction: Instruction) -> Callable[[Machine], None]:
@@ -221,8 +221,8 @@ def _add(machine: Machine, meaning: Operation, address: Array, value: Value, cou
     in_a_buffer(machine, address, line)
     bits = meaning.bits
     for index, part in enumerate(_elements(value, bits, count)):
-        place = address + np.uint64(index * bits // 8) if index else address
-        machine.memory.atomic(meaning, place, part, machine.mask, machine.thread, machine.epoch, line)
+        element_address = address + np.uint64(index * bits // 8) if index else address
+        machine.memory.atomic(meaning, element_address, part, machine.mask, machine.thread, machine.epoch, line)
 
 
 def _contribute(

@@ -70,21 +70,21 @@ def access_reader(
         raise UnknownInstruction(instruction, "takes a resource of four scalar registers")
     words = tuple_reader(resource, instruction)
     offset = immediate_offset(instruction, found, 12)
-    more = None
+    read_varying = None
     if "offen" in modifiers:
-        more = reader(varying, "b32", instruction)
+        read_varying = reader(varying, "b32", instruction)
     elif varying != Symbol("off"):
         raise UnknownInstruction(instruction, "has an offset register without the modifier offen")
-    added = None
+    read_scalar = None
     if scalar != Immediate(0):
-        added = reader(scalar, "b32", instruction)
+        read_scalar = reader(scalar, "b32", instruction)
     line = instruction.line
 
     def read(machine: Machine) -> BufferAccess:
         descriptor = words(machine)
         low, high = machine.known(extract(descriptor, 0, 64)), machine.known(extract(descriptor, 64, 64))
         data_base = None
-        if low is None and by_data and added is None:
+        if low is None and by_data and read_scalar is None:
             data_base, low = _data_dependent_base(machine, extract(descriptor, 0, 64))
         if low is None or high is None:
             raise Unsupported("a buffer's descriptor depends on data", line)
@@ -93,22 +93,22 @@ def access_reader(
         if _in_any_active_lane(machine, (high >> np.uint64(32)) != _RAW):
             raise Unsupported("a buffer's descriptor is not of the raw kind that compilers make", line)
         base, bound = low, high.astype(np.uint32)
-        start = None if added is None else machine.known(added(machine))
+        start = None if read_scalar is None else machine.known(read_scalar(machine))
         if start is not None:
             if _in_any_active_lane(machine, start > bound):
                 raise Unsupported("a buffer's scalar offset lies outside of it", line)
             base, bound = base + start.astype(np.uint64), bound - start
-        elif added is not None:
+        elif read_scalar is not None:
             raise Unsupported("a buffer's scalar offset depends on data", line)
         value: Value = literal(offset, 32)
         condition = None
-        if more is not None:
-            value = more(machine)
+        if read_varying is not None:
+            value = read_varying(machine)
             if machine.known(value) is None:
                 value, condition = split_out_of_bounds(machine, value, bound)
             if offset:
                 terms = None if machine.known(value) is not None else (value, offset)
-                return BufferAccess(base, _add_offset(machine, value, offset, line), bound, condition, terms, data_base)
+                return BufferAccess(base, _add_offset(machine, value, offset), bound, condition, terms, data_base)
         return BufferAccess(base, value, bound, condition, data_base=data_base)
 
     return read
@@ -143,7 +143,7 @@ def _in_any_active_lane(machine: Machine, lanes: Array) -> bool:
     return bool(lanes.any()) and (machine.mask is None or bool((lanes & machine.mask).any()))
 
 
-def _add_offset(machine: Machine, value: Value, offset: int, line: int) -> Value:
+def _add_offset(machine: Machine, value: Value, offset: int) -> Value:
     known = machine.known(value)
     if known is not None:
         # A sum that exceeds 32 bits is clamped; it is out of bounds either way, since no buffer is that large.
@@ -153,11 +153,11 @@ def _add_offset(machine: Machine, value: Value, offset: int, line: int) -> Value
     return apply_integer(machine, operation("add.b32"), [value, literal(offset, 32)])
 
 
-def lanes_in_bounds(machine: Machine, place: BufferAccess, bits: int, line: int) -> Array:
+def lanes_in_bounds(machine: Machine, access: BufferAccess, bits: int, line: int) -> Array:
     """The lanes whose access is in bounds.  Raises Unsupported where an access is partly in bounds."""
-    known = machine.known(place.offset)
+    known = machine.known(access.offset)
     assert known is not None
-    wide, bound = known.astype(np.uint64), place.bound.astype(np.uint64)
+    wide, bound = known.astype(np.uint64), access.bound.astype(np.uint64)
     inside, whole = wide < bound, wide + np.uint64(bits // 8) <= bound
     if _in_any_active_lane(machine, inside & ~whole):
         raise Unsupported("an access is partly inside the bounds of a buffer's descriptor", line)
@@ -187,10 +187,10 @@ def load(instruction: Instruction, context: Context) -> Step:
     )
 
     def step(machine: Machine) -> None:
-        place = find(machine)
-        value = _loaded(machine, place, width.bits, line)
-        if place.condition is not None:
-            value = machine.domain.select(place.condition, value, _zero(width.bits))
+        access = find(machine)
+        value = _loaded(machine, access, width.bits, line)
+        if access.condition is not None:
+            value = machine.domain.select(access.condition, value, _zero(width.bits))
         write(machine, width.to_register(machine, value))
 
     return step
@@ -200,44 +200,46 @@ def _zero(bits: int) -> Value:
     return concat([literal(0, min(bits, 32)) for _ in range(0, bits, min(bits, 32))])
 
 
-def _loaded(machine: Machine, place: BufferAccess, bits: int, line: int) -> Value:
-    known = machine.known(place.offset)
+def _loaded(machine: Machine, access: BufferAccess, bits: int, line: int) -> Value:
+    known = machine.known(access.offset)
     if known is None:
-        return _gathered(machine, place, bits, line)
-    inside = lanes_in_bounds(machine, place, bits, line)
+        return _gathered(machine, access, bits, line)
+    inside = lanes_in_bounds(machine, access, bits, line)
     outer = machine.mask
     lanes = _mask_within(machine, inside)
     if lanes is not None and not lanes.any():
         return _zero(bits)
     machine.mask = lanes
     try:
-        if place.data_base is not None:
+        if access.data_base is not None:
             value = _gather_words(
-                machine, add_address(machine, place.data_base, known.astype(np.uint64)), place, bits, line
+                machine, add_address(machine, access.data_base, known.astype(np.uint64)), access, bits, line
             )
         else:
-            value = load_words(machine, place.base + known.astype(np.uint64), bits, line)
+            value = load_words(machine, access.base + known.astype(np.uint64), bits, line)
     finally:
         machine.mask = outer
     return value if inside.all() else blend_values(inside, value, _zero(bits))
 
 
-def _gathered(machine: Machine, place: BufferAccess, bits: int, line: int) -> Value:
+def _gathered(machine: Machine, access: BufferAccess, bits: int, line: int) -> Value:
     """The value at an offset that depends on data; 0 where that is out of bounds."""
-    start = add_address(machine, place.base if place.data_base is None else place.data_base, zero_extend(place.offset))
-    value = _gather_words(machine, start, place, bits, line)
-    varying, constant = place.offset_terms or (place.offset, 0)
+    start = add_address(
+        machine, access.base if access.data_base is None else access.data_base, zero_extend(access.offset)
+    )
+    value = _gather_words(machine, start, access, bits, line)
+    varying, constant = access.offset_terms or (access.offset, 0)
     size = constant + bits // 8
-    if _in_any_active_lane(machine, place.bound < size):
+    if _in_any_active_lane(machine, access.bound < size):
         raise Unsupported("a buffer has fewer bytes than one access at an offset that depends on data", line)
-    inside = compare_as_integers(machine, "le", "u32", varying, (place.bound - np.uint32(size)).astype(np.uint32))
+    inside = compare_as_integers(machine, "le", "u32", varying, (access.bound - np.uint32(size)).astype(np.uint32))
     return machine.domain.select(inside, value, _zero(bits))
 
 
-def _gather_words(machine: Machine, address: Value, place: BufferAccess, bits: int, line: int) -> Value:
+def _gather_words(machine: Machine, address: Value, access: BufferAccess, bits: int, line: int) -> Value:
     """`bits` bits at an address that depends on data."""
     size = min(bits, 32)
-    buffers = sorted({int(each) >> POINTER_SHIFT for each in place.base.flat})
+    buffers = sorted({int(each) >> POINTER_SHIFT for each in access.base.flat})
     return concat(
         [
             machine.memory.gather(
@@ -264,20 +266,20 @@ def store(instruction: Instruction, context: Context) -> Step:
     line = instruction.line
 
     def step(machine: Machine) -> None:
-        place = find(machine)
+        access = find(machine)
         value = width.to_memory(value_of(machine))
-        known = machine.known(place.offset)
+        known = machine.known(access.offset)
         if known is None:
             raise Unsupported("memory is written at a computed address", line)
-        lanes = _mask_within(machine, lanes_in_bounds(machine, place, width.bits, line))
+        lanes = _mask_within(machine, lanes_in_bounds(machine, access, width.bits, line))
         if lanes is not None and not lanes.any():
             return
         mask, condition = machine.mask, machine.condition
         machine.mask = lanes
-        if place.condition is not None:
-            machine.condition = conjunction(machine.domain, condition, place.condition)
+        if access.condition is not None:
+            machine.condition = conjunction(machine.domain, condition, access.condition)
         try:
-            store_words(machine, place.base + known.astype(np.uint64), value, width.bits, line)
+            store_words(machine, access.base + known.astype(np.uint64), value, width.bits, line)
         finally:
             machine.mask, machine.condition = mask, condition
 

@@ -50,10 +50,10 @@ def take_from_lanes(machine: Machine, value: Value, lane: Array, line: int) -> V
     if machine.mask is None:
         return taken
     rows = max(machine.mask.shape[0], index.shape[0])
-    runs = np.take_along_axis(
+    active = np.take_along_axis(
         np.broadcast_to(machine.mask, (rows, machine.threads)), np.broadcast_to(index, (rows, machine.threads)), axis=1
     )
-    return taken if (runs | ~machine.mask).all() else blend_values(runs, taken, literal(0, 32))
+    return taken if (active | ~machine.mask).all() else blend_values(active, taken, literal(0, 32))
 
 
 _DATA_DEPENDENT = "lanes exchange values by an address that depends on data"
@@ -108,9 +108,9 @@ def permute_lanes(instruction: Instruction, context: Context) -> Step:
         shape = (rows, machine.threads)
         lane = np.broadcast_to(lane, shape)
         to = lane + first_thread_of_wave(machine)
-        runs = np.broadcast_to(np.True_ if machine.mask is None else machine.mask, shape)
+        active = np.broadcast_to(np.True_ if machine.mask is None else machine.mask, shape)
         sender = np.full(shape, -1, dtype=np.int64)
-        row, thread = np.nonzero(runs)
+        row, thread = np.nonzero(active)
         sender[row, to[row, thread]] = thread
         count = np.zeros(shape, dtype=np.int64)
         np.add.at(count, (row, to[row, thread]), 1)
@@ -225,10 +225,10 @@ def read_first_lane(instruction: Instruction, context: Context) -> Step:
             write(machine, value)
             return
         try:
-            runs = active_lanes(machine)
+            active = active_lanes(machine)
         except TypeError:
             raise Unsupported("which lane is the first active one depends on data", line) from None
-        index = first_thread_of_wave(machine) if runs is None else lowest_lane(runs, machine.threads)
+        index = first_thread_of_wave(machine) if active is None else lowest_lane(active, machine.threads)
         write(machine, agreed(as_array_if_constant(take_threads(value, index)), machine.threads))
 
     return step

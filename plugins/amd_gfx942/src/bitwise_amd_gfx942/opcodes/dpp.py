@@ -32,7 +32,7 @@ def source_lanes(control: str, value: str) -> tuple[Array, Array]:
     Raises KeyError or ValueError for a control that is not modelled.
     """
     lane = np.arange(WAVE)
-    row, place = lane & ~15, lane & 15
+    row, position = lane & ~15, lane & 15
     if control == "quad_perm":
         order = [int(each) for each in value.strip("[]").split(",")]
         if len(order) != 4 or not set(order) <= {0, 1, 2, 3}:
@@ -44,16 +44,16 @@ def source_lanes(control: str, value: str) -> tuple[Array, Array]:
     if control in ("row_shl", "row_shr", "row_ror"):
         if not 1 <= count <= 15:
             raise KeyError(value)
-        dpp_step = place + count if control == "row_shl" else place - count
+        shifted = position + count if control == "row_shl" else position - count
         if control == "row_ror":
-            return row + dpp_step % 16, np.ones(WAVE, dtype=bool)
-        return row + dpp_step % 16, (dpp_step >= 0) & (dpp_step < 16)
+            return row + shifted % 16, np.ones(WAVE, dtype=bool)
+        return row + shifted % 16, (shifted >= 0) & (shifted < 16)
     if control in ("wave_shl", "wave_shr", "wave_rol", "wave_ror"):
         if count != 1:
             raise KeyError(value)
-        dpp_step = lane + 1 if control in ("wave_shl", "wave_rol") else lane - 1
-        inside = (dpp_step >= 0) & (dpp_step < WAVE)
-        return dpp_step % WAVE, inside if control in ("wave_shl", "wave_shr") else np.ones(WAVE, dtype=bool)
+        shifted = lane + 1 if control in ("wave_shl", "wave_rol") else lane - 1
+        inside = (shifted >= 0) & (shifted < WAVE)
+        return shifted % WAVE, inside if control in ("wave_shl", "wave_shr") else np.ones(WAVE, dtype=bool)
     if control == "row_bcast":
         if count == 15:
             return np.where(row > 0, row - 1, 0), row > 0

@@ -193,7 +193,7 @@ def _minmax_of_tested(machine: Machine, value: Value, tested: tuple[Value, Value
     _, verb, *values = found
     matches = [[same_value(each, other, machine.mask) for other in tested] for each in values]
     all_tested = all(any(row) or _is_constant_number(each) for row, each in zip(matches, values, strict=True))
-    if not all_tested or not all(any(row[place] for row in matches) for place in range(len(tested))):
+    if not all_tested or not all(any(row[index] for row in matches) for index in range(len(tested))):
         return None
     return _mark_quiet(machine.domain.floating(operation(f"{verb}.nan.fp32"), values))
 
@@ -221,13 +221,13 @@ def _is_zero(value: Value, mask: Array | None) -> bool:
 
 def _match_bf16_rounding(machine: Machine, value: Value, pieces: PackedVector, constant: int) -> Value | None:
     halves = [extract(pieces, low, 16) for low in (0, 16)]
-    for place, half in enumerate(halves):
-        other = halves[1 - place]
-        nan, rest = constant >> 16 * place & 0xFFFF, constant >> 16 * (1 - place) & 0xFFFF
+    for index, half in enumerate(halves):
+        other = halves[1 - index]
+        nan, rest = constant >> 16 * index & 0xFFFF, constant >> 16 * (1 - index) & 0xFFFF
         if rest or nan != _BF16_NAN or not _is_zero(other, machine.mask):
             continue
         if same_value(half, _rounding_idiom(machine, value), machine.mask):
             rounded = _as_bf16(machine, value)
             zero = literal(0, 16)
-            return concat([rounded, zero] if place == 0 else [zero, rounded])
+            return concat([rounded, zero] if index == 0 else [zero, rounded])
     return None

@@ -52,15 +52,15 @@ def operand_vectors(
     machine: Machine, registers: Sequence[Value], bits: int, tile: Tile, step: int
 ) -> list[OperandVectors]:
     """The operand vectors of a fragment by wave, block and row, one for each consecutive part of `step` k."""
-    cache: dict[tuple[object, ...], tuple[tuple[Value, ...], list[OperandVectors]]] = machine.extra.setdefault(
+    fragments: dict[tuple[object, ...], tuple[tuple[Value, ...], list[OperandVectors]]] = machine.extra.setdefault(
         "fragments", {}
     )
     key = (bits, tile, step, *(id(register) for register in registers))
-    found = cache.get(key)
+    found = fragments.get(key)
     if found is not None:
         return found[1]
-    if len(cache) > _CACHE_SIZE:
-        cache.clear()
+    if len(fragments) > _CACHE_SIZE:
+        fragments.clear()
     elements = _elements(registers, bits)
     axes = len(elements), machine.threads // WAVE, tile.blocks, tile.groups, tile.side
     joined = _transposed(_stacked(elements, machine.threads), axes, (1, 2, 4, 3, 0), (-1, tile.k))
@@ -69,7 +69,7 @@ def operand_vectors(
     for low in range(0, tile.k, step):
         part = flags if isinstance(flags, int) else L.uniform_flags(flags[..., low : low + step])
         result.append(machine.domain.vectors(SymbolicVector(bits, joined.words[..., low : low + step], part)))
-    cache[key] = (tuple(registers), result)
+    fragments[key] = (tuple(registers), result)
     return result
 
 
@@ -113,8 +113,8 @@ def _row_and_column_indices(tile: Tile, waves: int, a_blocks: tuple[int, ...]) -
     """
     side, blocks, groups, run = tile.side, tile.blocks, tile.groups, tile.run
     axes = tile.accumulators // run, run, waves, blocks, groups, side
-    runs, place, wave, block, group, lane = np.ogrid[tuple(slice(each) for each in axes)]
-    row = run * (groups * runs + group) + place
+    runs, position, wave, block, group, lane = np.ogrid[tuple(slice(each) for each in axes)]
+    row = run * (groups * runs + group) + position
     rows = (wave * blocks + np.array(a_blocks)[block]) * side + row
     columns = (wave * blocks + block) * side + lane
     return rows, columns, axes

@@ -137,5 +137,5 @@ def _all_recorded(wanted: Array, kept: Array) -> bool:
     """Whether every hash is one of those recorded, which are sorted by their first word."""
     if not kept.size or not wanted.size:
         return False
-    place = np.minimum(np.searchsorted(kept[0], wanted[0]), kept.shape[1] - 1)
-    return bool((kept[:, place] == wanted).all())
+    index = np.minimum(np.searchsorted(kept[0], wanted[0]), kept.shape[1] - 1)
+    return bool((kept[:, index] == wanted).all())

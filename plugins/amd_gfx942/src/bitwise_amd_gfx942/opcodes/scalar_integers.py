@@ -109,11 +109,11 @@ def minimum_or_maximum(instruction: Instruction, context: Context) -> Step:
     kind = f"s{kind[1:]}" if kind[0] == "i" else kind
 
     compute = integer_operation(f"{verb}.{kind}")
-    taken = source_comparison("lt" if verb == "min" else "gt", kind)
+    selects_first = source_comparison("lt" if verb == "min" else "gt", kind)
 
     def condition(machine: Machine, result: Value, left: Value, right: Value) -> Value:
         # The documents of this family disagree on the condition code for equal sources.
-        found = taken(machine, result, left, right)
+        found = selects_first(machine, result, left, right)
         equal = machine.known(compare_as_integers(machine, "eq", "b32", left, right))
         if equal is None:
             return poison(1, "which of two sources was taken")

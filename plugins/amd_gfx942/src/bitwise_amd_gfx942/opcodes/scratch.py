@@ -29,17 +29,17 @@ _NAME = re.compile(r"scratch_(?:load|store)_(dword(?:x[234])?)")
 _OFF = Symbol("off")
 
 
-def scratch_address_reader(instruction: Instruction, address: Operand, base: Operand) -> Reader:
+def scratch_address_reader(instruction: Instruction, varying: Operand, base: Operand) -> Reader:
     """The reader of the 64-bit address in a lane's private memory.  Raises UnknownInstruction."""
     fixed = immediate_offset(instruction, check_modifiers(instruction, "offset", *CACHE), 13, signed=True)
     offset = literal(local_memory.LOCAL_BASE + fixed, 64)
-    given = [reader(each, "b32", instruction) for each in (address, base) if each != _OFF]
+    summands = [reader(each, "b32", instruction) for each in (varying, base) if each != _OFF]
 
     def read(machine: Machine) -> Value:
-        place: Value = offset
-        for each in given:
-            place = apply_integer(machine, operation("add.b64"), [place, zero_extend(each(machine))])
-        return place
+        total: Value = offset
+        for each in summands:
+            total = apply_integer(machine, operation("add.b64"), [total, zero_extend(each(machine))])
+        return total
 
     return read
 
@@ -55,13 +55,13 @@ def _count(instruction: Instruction) -> int:
 def load(instruction: Instruction, context: Context) -> Step:
     """Load words of private memory."""
     count = _count(instruction)
-    target, address, base = instruction.operands
-    where, write = scratch_address_reader(instruction, address, base), writer(target, 32 * count, instruction)
+    target, offset, base = instruction.operands
+    read_address, write = scratch_address_reader(instruction, offset, base), writer(target, 32 * count, instruction)
     line = instruction.line
 
     def step(machine: Machine) -> None:
-        place = where(machine)
-        write(machine, concat([local_memory.load(machine, place, 4 * each, 32, line) for each in range(count)]))
+        address = read_address(machine)
+        write(machine, concat([local_memory.load(machine, address, 4 * each, 32, line) for each in range(count)]))
 
     return step
 
@@ -70,16 +70,16 @@ def load(instruction: Instruction, context: Context) -> Step:
 def store(instruction: Instruction, context: Context) -> Step:
     """Store words to private memory.  Raises Unsupported at an address that depends on data."""
     count = _count(instruction)
-    address, source, base = instruction.operands
-    where = scratch_address_reader(instruction, address, base)
+    offset, source, base = instruction.operands
+    read_address = scratch_address_reader(instruction, offset, base)
     value_of = tuple_reader(source, instruction) if count > 1 else reader(source, "b32", instruction)
     line = instruction.line
 
     def step(machine: Machine) -> None:
-        place = machine.known(where(machine))
-        if place is None:
-            raise Unsupported("a lane's own memory is written at a place that depends on data", line)
+        address = machine.known(read_address(machine))
+        if address is None:
+            raise Unsupported("private memory is written at an address that depends on data", line)
         value = value_of(machine)
-        local_memory.store(machine, place, [extract(value, 32 * each, 32) for each in range(count)], 32, line)
+        local_memory.store(machine, address, [extract(value, 32 * each, 32) for each in range(count)], 32, line)
 
     return step

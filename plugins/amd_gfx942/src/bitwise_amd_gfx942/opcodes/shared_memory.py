@@ -48,10 +48,10 @@ def shared_address(machine: Machine, value: Value, offset: int, line: int) -> Ar
 
 def _read(machine: Machine, address: Array, bits: int) -> Value:
     sizes = {96: (64, 32), 128: (64, 64)}.get(bits, (bits,))
-    parts, place = [], 0
+    parts, start = [], 0
     for size in sizes:
-        parts.append(read_shared(machine, address + np.uint64(place) if place else address, size))
-        place += size // 8
+        parts.append(read_shared(machine, address + np.uint64(start) if start else address, size))
+        start += size // 8
     return concat(parts)
 
 
@@ -92,7 +92,7 @@ def read(instruction: Instruction, context: Context) -> Step:
         raise UnknownInstruction(instruction)
     out = 16 if half else max(bits, 32)
     target, source = instruction.operands
-    offset, where = _offset(instruction), reader(source, "b32", instruction)
+    offset, read_address = _offset(instruction), reader(source, "b32", instruction)
     write = (
         half_writer(target, half == "d16_hi", instruction, from_memory=True)
         if half
@@ -102,7 +102,7 @@ def read(instruction: Instruction, context: Context) -> Step:
 
     def step(machine: Machine) -> None:
         order_wave_accesses(machine)
-        value = _read(machine, shared_address(machine, where(machine), offset, line), bits)
+        value = _read(machine, shared_address(machine, read_address(machine), offset, line), bits)
         write(machine, value if bits >= out else widened(machine, value, bits, out, is_signed))
 
     return step
@@ -114,20 +114,20 @@ def read(instruction: Instruction, context: Context) -> Step:
     operands=DESTINATION_FIRST,
     effects=Effect.LOAD,
 )
-def read_two(instruction: Instruction, context: Context) -> Step:
+def read_element_bits_and_stride(instruction: Instruction, context: Context) -> Step:
     """Two reads at one base; the offsets are in elements, or in units of 64 elements (st64)."""
     bits, factor = _element_bits_and_stride(instruction)
     if len(instruction.operands) != 2:
         raise UnknownInstruction(instruction, "takes two operands")
     target, source = instruction.operands
     offsets = [factor * _offset(instruction, name) for name in ("offset0", "offset1")]
-    where, write = reader(source, "b32", instruction), writer(target, 2 * bits, instruction)
+    read_base, write = reader(source, "b32", instruction), writer(target, 2 * bits, instruction)
     line = instruction.line
 
     def step(machine: Machine) -> None:
         order_wave_accesses(machine)
-        place = where(machine)
-        parts = [_read(machine, shared_address(machine, place, each, line), bits) for each in offsets]
+        base = read_base(machine)
+        parts = [_read(machine, shared_address(machine, base, each, line), bits) for each in offsets]
         write(machine, concat(parts))
 
     return step
@@ -150,15 +150,15 @@ def write_one(instruction: Instruction, context: Context) -> Step:
     bits, low = _WRITES[kind], 16 if kind.endswith("_hi") else 0
     if len(instruction.operands) != 2:
         raise UnknownInstruction(instruction, "takes two operands")
-    place, source = instruction.operands
-    where, offset = reader(place, "b32", instruction), _offset(instruction)
+    address_operand, source = instruction.operands
+    read_address, offset = reader(address_operand, "b32", instruction), _offset(instruction)
     value_of = tuple_reader(source, instruction) if bits > 32 else reader(source, "b32", instruction)
     line = instruction.line
 
     def step(machine: Machine) -> None:
         order_wave_accesses(machine)
         value = value_of(machine)
-        address = shared_address(machine, where(machine), offset, line)
+        address = shared_address(machine, read_address(machine), offset, line)
         _write(machine, address, extract(value, low, bits) if bits < 32 else value, bits)
 
     return step
@@ -170,22 +170,22 @@ def write_one(instruction: Instruction, context: Context) -> Step:
     operands=NO_DESTINATION,
     effects=Effect.STORE,
 )
-def write_two(instruction: Instruction, context: Context) -> Step:
+def write_element_bits_and_stride(instruction: Instruction, context: Context) -> Step:
     """Two writes at one base; the offsets are in elements, or in units of 64 elements (st64)."""
     bits, factor = _element_bits_and_stride(instruction)
     if len(instruction.operands) != 3:
         raise UnknownInstruction(instruction, "takes three operands")
-    place, *sources = instruction.operands
-    where = reader(place, "b32", instruction)
+    address_operand, *sources = instruction.operands
+    read_base = reader(address_operand, "b32", instruction)
     offsets = [factor * _offset(instruction, name) for name in ("offset0", "offset1")]
     values = [reader(each, f"b{bits}", instruction) for each in sources]
     line = instruction.line
 
     def step(machine: Machine) -> None:
         order_wave_accesses(machine)
-        given = [each(machine) for each in values]
-        to = where(machine)
-        for value, offset in zip(given, offsets, strict=True):
-            _write(machine, shared_address(machine, to, offset, line), value, bits)
+        stored = [each(machine) for each in values]
+        base = read_base(machine)
+        for value, offset in zip(stored, offsets, strict=True):
+            _write(machine, shared_address(machine, base, offset, line), value, bits)
 
     return step

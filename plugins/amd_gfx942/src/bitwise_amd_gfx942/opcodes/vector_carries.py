@@ -39,33 +39,33 @@ def add(instruction: Instruction, context: Context) -> Step:
     """A sum or difference, with its carry or borrow in a lane mask; addc, subb and subbrev also take a carry in."""
     check_modifiers(instruction)
     verb = form(instruction.opcode).name.split("_")[1]
-    enters = verb in ("addc", "subb", "subbrev")
-    if len(instruction.operands) != (5 if enters else 4):
+    has_carry_in = verb in ("addc", "subb", "subbrev")
+    if len(instruction.operands) != (5 if has_carry_in else 4):
         raise UnknownInstruction(instruction, "does not take these operands")
     target, carry, *sources = instruction.operands
-    out = register_pair(carry, instruction)
-    entering = register_pair(sources.pop(), instruction) if enters else None
+    carry_out = register_pair(carry, instruction)
+    carry_in = register_pair(sources.pop(), instruction) if has_carry_in else None
     if verb in ("subrev", "subbrev"):
         sources.reverse()
     adds = verb.startswith("add")
     readers, write = [reader(each, "b32", instruction) for each in sources], writer(target, 32, instruction)
 
     verb = "add" if adds else "sub"
-    wrapping_add = operation(f"{verb}c.b32" if enters else f"{verb}.b32")
-    overflow = operation(f"{'carry' if adds else 'borrow'}{'c' if enters else ''}.u32")
+    total = operation(f"{verb}c.b32" if has_carry_in else f"{verb}.b32")
+    overflow = operation(f"{'carry' if adds else 'borrow'}{'c' if has_carry_in else ''}.u32")
 
     def step(machine: Machine) -> None:
         values = read_operands(machine, readers, instruction.operands)
-        if entering is not None:
-            values.append(as_lane_mask(machine, entering))
-        result = apply_integer(machine, wrapping_add, values)
-        if adds and entering is not None:
+        if carry_in is not None:
+            values.append(as_lane_mask(machine, carry_in))
+        result = apply_integer(machine, total, values)
+        if adds and carry_in is not None:
             whole = match_high_sum(machine, values[2], values[0], values[1])
             result = result if whole is None else whole
         lanes = apply_integer(machine, overflow, values)
-        if adds and entering is None:
+        if adds and carry_in is None:
             record_low_sum(machine, lanes, values[0], values[1], result)
-        write_active_lane_mask(machine, out, lanes)
+        write_active_lane_mask(machine, carry_out, lanes)
         under_execution_mask(lambda inner: write(inner, result))(machine)
 
     return step
@@ -79,7 +79,7 @@ def multiply_add(instruction: Instruction, context: Context) -> Step:
         raise UnknownInstruction(instruction, "does not take these operands")
     is_signed = "_i64_" in form(instruction.opcode).name
     target, carry, left, right, addend = instruction.operands
-    out = register_pair(carry, instruction)
+    carry_out = register_pair(carry, instruction)
     readers = [reader(each, kind, instruction) for each, kind in ((left, "b32"), (right, "b32"), (addend, "b64"))]
     write = writer(target, 64, instruction)
 
@@ -96,7 +96,7 @@ def multiply_add(instruction: Instruction, context: Context) -> Step:
             result = concat([low, extract(result, 32, 32)])
         # The carry of the signed form is not modelled: it is undefined.
         carries = poison(1) if is_signed else apply_integer(machine, overflow, [found, values[2]])
-        write_active_lane_mask(machine, out, carries)
+        write_active_lane_mask(machine, carry_out, carries)
         under_execution_mask(lambda inner: write(inner, result))(machine)
 
     return step

@@ -161,8 +161,8 @@ def _has_independent_halves(value: Value) -> bool:
         return True
     if not isinstance(value, SymbolicVector) or L.lazy_integers(value) is not None:
         return False
-    form = value.flags & L.FORM
-    return bool(np.all((form == L.LOAD) | (form == L.CONST)))
+    term_form = value.flags & L.FORM
+    return bool(np.all((term_form == L.LOAD) | (term_form == L.CONST)))
 
 
 def shift_by_low_bits(
