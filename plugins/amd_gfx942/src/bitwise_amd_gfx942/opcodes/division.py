@@ -1,7 +1,7 @@
 """v_div_scale, v_div_fmas and v_div_fixup, from which compilers build divisions.
 
-In a sequence that is known to compute the correctly rounded quotient (`divisions`), v_div_fixup is that quotient,
-and intermediate results that only serve it are undefined.  Elsewhere the instructions are named operations.
+In a sequence that is known to compute the correctly rounded quotient (`divisions`), v_div_fixup is that
+quotient, and intermediate results that only serve it are undefined.  Elsewhere the instructions are named operations.
 """
 
 from __future__ import annotations
