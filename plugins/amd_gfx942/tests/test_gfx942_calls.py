@@ -94,13 +94,13 @@ RECURSION = f"{WAIT}{call('f')}{RETURN}"
 @pytest.mark.parametrize(
     ("body", "functions", "message"),
     [
-        (call("f"), {"f": RETURNS_ELSEWHERE}, "goes to an address that is not the one it was given"),
-        (OTHER_FUNCTION, {"f": SQUARE, "g": LOOP}, "goes to an address that is not the one it was given"),
-        (DATA_DEPENDENT, {"f": SQUARE}, "calls what is not known"),
-        (call("elsewhere"), {"f": SQUARE}, "an address in the text that is no function's"),
-        (address("f").replace("+12", "+16") + "s_swappc_b64 s[30:31], s[20:21]", {"f": SQUARE}, "no function's"),
-        (call("f"), {"f": RECURSION}, "calls what is not known"),
-        ("s_setpc_b64 s[30:31]", {}, "goes to a place that is not known"),
+        (call("f"), {"f": RETURNS_ELSEWHERE}, "jumps to an address other than that of its function or its call"),
+        (OTHER_FUNCTION, {"f": SQUARE, "g": LOOP}, "jumps to an address other than that of its function or its call"),
+        (DATA_DEPENDENT, {"f": SQUARE}, "calls an unknown function"),
+        (call("elsewhere"), {"f": SQUARE}, "an address in the text that is not a function's"),
+        (address("f").replace("+12", "+16") + "s_swappc_b64 s[30:31], s[20:21]", {"f": SQUARE}, "not a function's"),
+        (call("f"), {"f": RECURSION}, "calls an unknown function"),
+        ("s_setpc_b64 s[30:31]", {}, "jumps to an unknown target"),
     ],
 )
 def test_unresolved_jumps_are_unknown(body: str, functions: dict[str, str], message: str) -> None:

@@ -136,7 +136,7 @@ def test_branch_waits_for_its_mask() -> None:
 
 
 def test_float_constants_of_16_bit_integer_operations_are_unknown() -> None:
-    assert "has a number with a point" in unknown("v_add_u16_e32 v5, 1.0, v2")
+    assert "has a floating-point constant" in unknown("v_add_u16_e32 v5, 1.0, v2")
 
 
 def test_matrix_steps_with_flushing_are_distinguished() -> None:

@@ -181,7 +181,7 @@ s_waitcnt vmcnt(0)"""
 
 def test_access_across_the_bounds_is_unknown() -> None:
     body = DESCRIPTOR.replace("0x80", "0x82") + "buffer_load_dword v5, v1, s[20:23], 0 offen"
-    assert (reading(body).unknown or "").startswith("an access lies inside the bounds of a buffer's descriptor in part")
+    assert (reading(body).unknown or "").startswith("an access is partly inside the bounds of a buffer's descriptor")
 
 
 def test_shared_memory_widths() -> None:

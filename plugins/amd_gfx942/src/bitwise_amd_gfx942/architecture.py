@@ -12,16 +12,16 @@ from bitwise_amd_gfx942.opcodes import (
     atomics,
     buffers,
     calls,
-    carries,
     comparisons,
     control,
     conversion,
+    cross_lane,
     division,
     dot_products,
     flat,
     floating,
+    fp8_conversion,
     matrix,
-    narrow_floats,
     packed,
     scalar_integers,
     scalar_logic,
@@ -29,10 +29,10 @@ from bitwise_amd_gfx942.opcodes import (
     scalar_moves,
     scratch,
     shared_memory,
+    vector_carries,
     vector_integers,
     vector_logic,
     waits,
-    wave,
 )
 from bitwise_amd_gfx942.opcodes.waits import WaitingTable
 from bitwise_amd_gfx942.registers import ALL_LANES, EXEC, WAVE, storage
@@ -45,10 +45,10 @@ from bitwise_core.execution.machine import Machine, literal
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 
 OPCODES = WaitingTable(
-    atomics.TABLE, buffers.TABLE, calls.TABLE, carries.TABLE, comparisons.TABLE, control.TABLE, conversion.TABLE,
-    division.TABLE, dot_products.TABLE, flat.TABLE, floating.TABLE, matrix.TABLE, narrow_floats.TABLE, packed.TABLE,
+    atomics.TABLE, buffers.TABLE, calls.TABLE, vector_carries.TABLE, comparisons.TABLE, control.TABLE, conversion.TABLE,
+    division.TABLE, dot_products.TABLE, flat.TABLE, floating.TABLE, matrix.TABLE, fp8_conversion.TABLE, packed.TABLE,
     scalar_integers.TABLE, scalar_logic.TABLE, scalar_memory.TABLE, scalar_moves.TABLE, scratch.TABLE,
-    shared_memory.TABLE, vector_integers.TABLE, vector_logic.TABLE, waits.TABLE, wave.TABLE,
+    shared_memory.TABLE, vector_integers.TABLE, vector_logic.TABLE, waits.TABLE, cross_lane.TABLE,
 )  # fmt: skip
 
 

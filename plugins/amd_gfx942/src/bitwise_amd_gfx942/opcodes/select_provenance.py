@@ -1,4 +1,4 @@
-"""Values that a choice by data gave, with the choice: an offset that is out of bounds on one side is a mask."""
+"""The selects that produced a value: a select of an offset that is out of bounds on one side is a mask."""
 
 from __future__ import annotations
 
@@ -9,40 +9,43 @@ import numpy as np
 from bitwise_core.execution.machine import Machine, invert
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 
-_REMEMBERED = 4096
+_TABLE_SIZE = 4096
 
 
-Choice: TypeAlias = tuple[Value, Value, Value]
-"""A predicate, what a value is where it holds, and what it is where it does not."""
+Select: TypeAlias = tuple[Value, Value, Value]
+"""A predicate, the value where it holds, and the value where it does not."""
 
 
-def remember(
+def record_select(
     machine: Machine,
     result: Value,
     predicate: Value,
     if_true: Value,
     if_false: Value,
-    others: tuple[Choice, ...] = (),
+    others: tuple[Select, ...] = (),
 ) -> None:
-    """Notes that `result` is these choices; the values are kept, so that no other takes their identity."""
+    """Record that `result` is this select, and `others` where given.
+
+    The record keeps the values alive, so that no other value reuses their ids.
+    """
     if result is if_true or result is if_false:
-        return  # the choice made no difference
+        return  # the select returned an operand
     known = machine.extra.setdefault("selections", {})
-    if len(known) > _REMEMBERED:
+    if len(known) > _TABLE_SIZE:
         known.clear()
     known[id(result)] = (result, predicate, if_true, if_false, others)
 
 
-def choices_of(machine: Machine, value: Value) -> tuple[Choice, ...]:
-    """The choices that a value is known to be, the one made last first."""
+def selects_of(machine: Machine, value: Value) -> tuple[Select, ...]:
+    """The selects that a value is known to be, the latest first."""
     found = machine.extra.get("selections", {}).get(id(value))
     return ((found[1], found[2], found[3]), *found[4]) if found is not None and found[0] is value else ()
 
 
-def without_choice(machine: Machine, value: Value, bound: Array) -> tuple[Value, Value | None]:
-    """An offset that is chosen by data, as the side that may lie below the bound and the predicate that takes it.
+def split_out_of_bounds(machine: Machine, value: Value, bound: Array) -> tuple[Value, Value | None]:
+    """Split a selected offset into the side that may be in bounds and the predicate that selects it.
 
-    The other side is known and lies at the bound or above, in every active lane; (value, None) where it is not so.
+    The other side is known and at or above the bound in every active lane.  (value, None) where no side is.
     """
     found = machine.extra.get("selections", {}).get(id(value))
     if found is None or found[0] is not value:
@@ -52,9 +55,9 @@ def without_choice(machine: Machine, value: Value, bound: Array) -> tuple[Value,
         known = machine.known(other)
         if known is None:
             continue
-        beyond = known >= bound
+        out_of_bounds = known >= bound
         if machine.mask is not None:
-            beyond = beyond | ~machine.mask
-        if np.all(beyond):
+            out_of_bounds = out_of_bounds | ~machine.mask
+        if np.all(out_of_bounds):
             return kept, invert(machine.domain, predicate) if condition is None else condition
     return value, None

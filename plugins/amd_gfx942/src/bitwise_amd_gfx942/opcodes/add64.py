@@ -1,10 +1,10 @@
-"""Sums of 64 bits that are made in two halves, low and then high with the carry: read as the one sum that they are."""
+"""Matching of 64-bit additions that are computed in two halves, the low one and then the high one with the carry."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from bitwise_amd_gfx942.opcodes.bases import remember_base
+from bitwise_amd_gfx942.opcodes.pointer_provenance import record_pointer_sum
 from bitwise_core.execution.machine import Machine
 from bitwise_core.execution.opcode_steps import apply_integer
 from bitwise_core.execution.values.packing import blend_values, concat, extract
@@ -15,36 +15,40 @@ from bitwise_core.numerics import operation
 _KEY = "low half of a sum"
 
 
-def low_sum(machine: Machine, carry: Value, left: Value, right: Value, result: Value) -> None:
-    """Notes a low half that depends on data, with the carry that tells it from others."""
+def record_low_sum(machine: Machine, carry: Value, left: Value, right: Value, result: Value) -> None:
+    """Record a low half that depends on data, under its carry."""
     if not isinstance(result, np.ndarray):
         machine.extra[_KEY] = (carry, left, right, result)
 
 
-def high_sum(machine: Machine, carry: Value, left: Value, right: Value) -> Value | None:
-    """The high half as part of the whole sum, where the carry is that of the low half made last; None elsewhere.
+def match_high_sum(machine: Machine, carry: Value, left: Value, right: Value) -> Value | None:
+    """The high half of the 64-bit sum where the carry is that of the latest low half; None for any other carry.
 
-    Registers that hold the low half hold it as part of the sum afterwards: the same value, so that both are one again
-    where they are used together.
+    Registers that hold the low half are set to the low half of the 64-bit sum, which is the same value, so that both
+    halves join to the one sum where they are used together.
     """
     found = machine.extra.get(_KEY)
-    if found is None or not _same(machine, found[0], carry):
+    if found is None or not _equal_in_active_lanes(machine, found[0], carry):
         return None
     _, low_left, low_right, low = found
     sides = [concat([low_left, left]), concat([low_right, right])]
     whole = apply_integer(machine, operation("add.b64"), sides)
-    remember_base(machine, whole, *sides)
+    record_pointer_sum(machine, whole, *sides)
     part = extract(whole, 0, 32)
     for name, value in machine.registers.items():
         if value is low:
             machine.registers[name] = part
-        elif machine.mask is not None and isinstance(value, SymbolicVector) and _same(machine, value, low):
+        elif (
+            machine.mask is not None
+            and isinstance(value, SymbolicVector)
+            and _equal_in_active_lanes(machine, value, low)
+        ):
             machine.registers[name] = blend_values(machine.mask, part, value)
     return extract(whole, 32, 32)
 
 
-def _same(machine: Machine, left: Value, right: Value) -> bool:
-    """Whether two values are one in every active lane."""
+def _equal_in_active_lanes(machine: Machine, left: Value, right: Value) -> bool:
+    """Whether two values are known to be equal in every active lane."""
     if left is right:
         return True
     if (

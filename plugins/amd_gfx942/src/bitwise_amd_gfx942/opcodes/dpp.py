@@ -1,8 +1,8 @@
-"""DPP: a source is taken from another lane of the wave, in rows of 16 lanes and banks of 4.
+"""DPP: the first source is taken from another lane of the wave, in rows of 16 lanes and banks of 4.
 
 Source: AMD Instinct MI300 ISA, "Data Parallel Processing (DPP)"; LLVM's AMDGPU modifier syntax.
-A lane whose source lies outside of its row or wave, or does not run, takes 0 where `bound_ctrl` is set and writes
-nothing otherwise; a lane outside of the row mask or the bank mask writes nothing.
+A lane whose source lane is outside of its row or wave, or inactive, reads 0 where `bound_ctrl` is set and writes
+nothing otherwise.  A lane outside of the row mask or the bank mask writes nothing.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from bitwise_amd_gfx942.opcodes.acting import acting
-from bitwise_amd_gfx942.opcodes.forms import form, number
-from bitwise_amd_gfx942.opcodes.sources import Reader, Writer
+from bitwise_amd_gfx942.opcodes.execution_mask import active_lanes
+from bitwise_amd_gfx942.opcodes.forms import DPP_CONTROLS, form, modifier_value
+from bitwise_amd_gfx942.opcodes.operand_access import Reader, Writer
 from bitwise_amd_gfx942.registers import WAVE
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import UnknownInstruction
@@ -24,18 +24,15 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import blend_values, take_threads
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 
-_CONTROLS = (
-    "quad_perm", "row_shl", "row_shr", "row_ror", "wave_shl", "wave_rol", "wave_shr", "wave_ror", "row_mirror",
-    "row_half_mirror", "row_bcast", "row_newbcast",
-)  # fmt: skip
-MODIFIERS = (*_CONTROLS, "row_mask", "bank_mask", "bound_ctrl")
-
 
 @lru_cache(maxsize=256)
 def source_lanes(control: str, value: str) -> tuple[Array, Array]:
-    """For each of the 64 lanes, the lane it takes its source from, and whether that exists.  Raises KeyError."""
+    """For each of the 64 lanes, its source lane, and whether that lane exists.
+
+    Raises KeyError or ValueError for a control that is not modelled.
+    """
     lane = np.arange(WAVE)
-    row, place = lane & ~15, lane & 15
+    row, position = lane & ~15, lane & 15
     if control == "quad_perm":
         order = [int(each) for each in value.strip("[]").split(",")]
         if len(order) != 4 or not set(order) <= {0, 1, 2, 3}:
@@ -47,16 +44,16 @@ def source_lanes(control: str, value: str) -> tuple[Array, Array]:
     if control in ("row_shl", "row_shr", "row_ror"):
         if not 1 <= count <= 15:
             raise KeyError(value)
-        moved = place + count if control == "row_shl" else place - count
+        shifted = position + count if control == "row_shl" else position - count
         if control == "row_ror":
-            return row + moved % 16, np.ones(WAVE, dtype=bool)
-        return row + moved % 16, (moved >= 0) & (moved < 16)
+            return row + shifted % 16, np.ones(WAVE, dtype=bool)
+        return row + shifted % 16, (shifted >= 0) & (shifted < 16)
     if control in ("wave_shl", "wave_shr", "wave_rol", "wave_ror"):
         if count != 1:
             raise KeyError(value)
-        moved = lane + 1 if control in ("wave_shl", "wave_rol") else lane - 1
-        inside = (moved >= 0) & (moved < WAVE)
-        return moved % WAVE, inside if control in ("wave_shl", "wave_shr") else np.ones(WAVE, dtype=bool)
+        shifted = lane + 1 if control in ("wave_shl", "wave_rol") else lane - 1
+        inside = (shifted >= 0) & (shifted < WAVE)
+        return shifted % WAVE, inside if control in ("wave_shl", "wave_shr") else np.ones(WAVE, dtype=bool)
     if control == "row_bcast":
         if count == 15:
             return np.where(row > 0, row - 1, 0), row > 0
@@ -68,26 +65,26 @@ def source_lanes(control: str, value: str) -> tuple[Array, Array]:
     raise KeyError(control)
 
 
-def moved(
+def dpp_step(
     instruction: Instruction,
     readers: Sequence[Reader],
     write: Writer,
     compute: Callable[[Machine, list[Value]], Value],
 ) -> Step:
-    """The step that computes with its first source taken from other lanes.  Raises UnknownInstruction."""
+    """The step that computes with the first source taken from other lanes.  Raises UnknownInstruction."""
     modifiers = form(instruction.opcode).modifiers
-    controls = [each for each in modifiers if each in _CONTROLS]
+    controls = [each for each in modifiers if each in DPP_CONTROLS]
     if len(controls) != 1:
-        raise UnknownInstruction(instruction, "does not say which lanes its source comes from")
+        raise UnknownInstruction(instruction, "does not state one DPP control")
     try:
         source, exists = source_lanes(controls[0], modifiers[controls[0]])
     except (KeyError, ValueError):
-        raise UnknownInstruction(instruction, f"has the control {controls[0]}, which is not modelled so") from None
+        raise UnknownInstruction(instruction, f"has the control {controls[0]}, whose value is not modelled") from None
     lane = np.arange(WAVE)
-    rows = number(instruction, modifiers.get("row_mask", "0xf"))
-    banks = number(instruction, modifiers.get("bank_mask", "0xf"))
+    rows = modifier_value(instruction, modifiers.get("row_mask", "0xf"))
+    banks = modifier_value(instruction, modifiers.get("bank_mask", "0xf"))
     chosen = (rows >> (lane // 16) & 1).astype(bool) & (banks >> (lane // 4 % 4) & 1).astype(bool)
-    zeros = "bound_ctrl" in modifiers  # either spelling sets the bit
+    reads_zero = "bound_ctrl" in modifiers  # bound_ctrl:0 and bound_ctrl:1 both set the bit
     if modifiers.get("bound_ctrl", "0") not in ("0", "1") or not 0 <= rows <= 15 or not 0 <= banks <= 15:
         raise UnknownInstruction(instruction, "has a mask or bound_ctrl that no encoding has")
     line = instruction.line
@@ -98,7 +95,7 @@ def moved(
         waves = machine.threads // WAVE
         index = (source[None] + WAVE * np.arange(waves)[:, None]).reshape(1, -1)
         valid = np.tile(exists, waves)[None]
-        runs = acting(machine) if machine.mask is None else machine.mask
+        runs = active_lanes(machine) if machine.mask is None else machine.mask
         if runs is not None:
             valid = valid & np.take_along_axis(
                 np.broadcast_to(runs, (runs.shape[0], machine.threads)),
@@ -108,7 +105,7 @@ def moved(
         values = [each(machine) for each in readers]
         taken = take_threads(values[0], index)
         writes = np.tile(chosen, waves)[None]
-        if zeros:
+        if reads_zero:
             if not valid.all():
                 taken = blend_values(valid, taken, np.zeros((1, 1), dtype=L.UNSIGNED[L.width(taken)]))
         else:

@@ -1,9 +1,10 @@
-"""What is done to a floating-point result before it is written: the modifiers clamp and omod, and overflow's clamping.
+"""Output modifiers of floating-point results: clamp, omod, and the saturation of fp16 overflow.
 
 Source: AMD Instinct MI300 ISA, "Output modifiers" and "Mode register" (DX10_CLAMP, FP16_OVFL); LLVM's AMDGPU modifier
-syntax.  clamp takes a result into [0, 1], a NaN to 0 where DX10_CLAMP is set.  omod multiplies by 2, 4 or 1/2; whether
-before rounding or after is not documented, so that the operation as a whole has a name.  FP16_OVFL makes the
-greatest number of a result in fp16 that overflows, and leaves an infinity that an operand brings in.
+syntax.  clamp clamps a result to [0, 1], and a NaN to 0 where DX10_CLAMP is set.  omod multiplies by 2, 4 or 1/2.  The
+documentation does not say whether before or after rounding, so arithmetic with omod is a named operation as a whole.
+FP16_OVFL turns an fp16 result that overflows into the largest finite number, and leaves an infinity that comes from an
+infinite operand.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ OMOD = ("mul", "div")
 _FACTORS = {("mul", "2"): "twice", ("mul", "4"): "four_times", ("div", "2"): "half"}
 
 
-def factor_of(instruction: Instruction) -> str:
-    """The word for the factor that omod applies; "" where there is none.  Raises UnknownInstruction."""
+def omod_name(instruction: Instruction) -> str:
+    """The name of the factor that omod applies; "" without omod.  Raises UnknownInstruction for other factors."""
     modifiers = form(instruction.opcode).modifiers
     given = [(each, modifiers[each]) for each in OMOD if each in modifiers]
     if not given:
@@ -32,19 +33,22 @@ def factor_of(instruction: Instruction) -> str:
     return _FACTORS[given[0]]
 
 
-def overflow(instruction: Instruction, context: Context, kind: str) -> str:
-    """What an operation's name says of results that overflow: nothing, or .satfinite.  Raises UnknownInstruction."""
+def overflow_suffix(instruction: Instruction, context: Context, kind: str) -> str:
+    """The suffix of an operation's name for overflow: "", or ".satfinite" for fp16 under FP16_OVFL.
+
+    Raises UnknownInstruction.
+    """
     return ".satfinite" if kind == "fp16" and clamps_overflow(context, instruction) else ""
 
 
-def saturation(instruction: Instruction, context: Context, kind: str) -> Operation | None:
-    """The operation that the modifier clamp is, on a result of that format; None where it is not there."""
+def clamp_operation(instruction: Instruction, context: Context, kind: str) -> Operation | None:
+    """The operation of the modifier clamp on a result of the format `kind`; None without the modifier."""
     if CLAMP not in form(instruction.opcode).modifiers:
         return None
     nan = "" if mode_of(context.kernel).clamps_nan_to_zero else ".nan"
     return operation(f"saturate{nan}.{kind}@{context.arch.name}")
 
 
-def saturated(machine: Machine, clamp: Operation | None, value: Value) -> Value:
-    """A result after `saturation`."""
+def apply_clamp(machine: Machine, clamp: Operation | None, value: Value) -> Value:
+    """Apply the operation that `clamp_operation` returned to a result."""
     return value if clamp is None else machine.domain.floating(clamp, [value])

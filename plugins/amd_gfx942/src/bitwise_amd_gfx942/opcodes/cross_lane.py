@@ -1,4 +1,4 @@
-"""Exchanges between the lanes of a wave: permutes, swizzles, a lane's number for all and back, places in a set.
+"""Cross-lane operations of a wave: permutes, swizzles, v_readlane and v_writelane, bit counts below a lane.
 
 Source: AMD Instinct MI300 ISA, "LDS: ds_permute, ds_bpermute, ds_swizzle", "v_readlane", "v_mbcnt".
 """
@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bitwise_amd_gfx942.opcodes.acting import acting, vector
-from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, offset_of
-from bitwise_amd_gfx942.opcodes.implicit import EXECUTION_MASK, implicit
+from bitwise_amd_gfx942.opcodes.execution_mask import active_lanes, vector_opcode
+from bitwise_amd_gfx942.opcodes.forms import Table, check_modifiers, immediate_offset
+from bitwise_amd_gfx942.opcodes.implicit_registers import EXECUTION_MASK, with_implicit
 from bitwise_amd_gfx942.opcodes.lanewise import lanewise
-from bitwise_amd_gfx942.opcodes.sources import Reader, Writer, is_vector, reader, writer
-from bitwise_amd_gfx942.opcodes.vector_integers import total
+from bitwise_amd_gfx942.opcodes.operand_access import Reader, Writer, is_vector, reader, writer
+from bitwise_amd_gfx942.opcodes.vector_integers import wrapping_add
 from bitwise_amd_gfx942.registers import WAVE, lowest_lane, uniform_if_equal
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Context, UnknownInstruction
@@ -32,38 +32,44 @@ TABLE = Table()
 _SWIZZLE = re.compile(r"swizzle\((\w+),\s*(.*)\)")
 
 
-def first_threads(machine: Machine) -> Array:
-    """The number of the first thread of each thread's wave, shape (1, threads)."""
+def first_thread_of_wave(machine: Machine) -> Array:
+    """The index of the first thread of each thread's wave, shape (1, threads)."""
     found: Array = (np.arange(machine.threads) & ~(WAVE - 1))[None]
     return found
 
 
-def from_lanes(machine: Machine, value: Value, lane: Array, line: int) -> Value:
-    """What each lane takes from a lane of its wave: 0 where that one does not run."""
+def take_from_lanes(machine: Machine, value: Value, lane: Array, line: int) -> Value:
+    """The value of the given lane of the wave, for each lane; 0 where that lane is inactive.
+
+    Raises Unsupported under an execution mask that depends on data.
+    """
     if machine.condition is not None:
         raise Unsupported("lanes exchange values under an execution mask that depends on data", line)
-    index = np.broadcast_to(first_threads(machine) + lane, (lane.shape[0], machine.threads))
+    index = np.broadcast_to(first_thread_of_wave(machine) + lane, (lane.shape[0], machine.threads))
     taken = take_threads(value, index)
     if machine.mask is None:
         return taken
     rows = max(machine.mask.shape[0], index.shape[0])
-    runs = np.take_along_axis(
+    active = np.take_along_axis(
         np.broadcast_to(machine.mask, (rows, machine.threads)), np.broadcast_to(index, (rows, machine.threads)), axis=1
     )
-    return taken if (runs | ~machine.mask).all() else blend_values(runs, taken, literal(0, 32))
+    return taken if (active | ~machine.mask).all() else blend_values(active, taken, literal(0, 32))
 
 
-_BY_DATA = "lanes exchange values by an address that depends on data"
+_DATA_DEPENDENT = "lanes exchange values by an address that depends on data"
 
 
-def _exchanged(instruction: Instruction) -> tuple[Callable[[Machine], Array | None], Reader, Writer]:
-    """The lane whose number times 4 each lane's address is (None: it depends on data), the value, and the target."""
-    offset = offset_of(instruction, check_modifiers(instruction, "offset"), 16)
-    target, place, source = instruction.operands
-    where = reader(place, "b32", instruction)
+def _permute_operands(instruction: Instruction) -> tuple[Callable[[Machine], Array | None], Reader, Writer]:
+    """The reader of lane indices (None: they depend on data), the reader of the source, the writer of the result.
+
+    The address of each lane is 4 times a lane index.
+    """
+    offset = immediate_offset(instruction, check_modifiers(instruction, "offset"), 16)
+    target, address_operand, source = instruction.operands
+    read_address = reader(address_operand, "b32", instruction)
 
     def addressed(machine: Machine) -> Array | None:
-        address = machine.known(where(machine))
+        address = machine.known(read_address(machine))
         return (
             None
             if address is None
@@ -73,45 +79,45 @@ def _exchanged(instruction: Instruction) -> tuple[Callable[[Machine], Array | No
     return addressed, reader(source, "b32", instruction), writer(target, 32, instruction)
 
 
-@vector(TABLE, "ds_bpermute_b32", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
-def permute_back(instruction: Instruction, context: Context) -> Step:
-    """Each lane takes the value of the lane whose number times 4 is its address."""
-    addressed, value_of, write = _exchanged(instruction)
+@vector_opcode(TABLE, "ds_bpermute_b32", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
+def bpermute(instruction: Instruction, context: Context) -> Step:
+    """Each lane reads the value of the lane whose index is its address / 4."""
+    addressed, value_of, write = _permute_operands(instruction)
     line = instruction.line
 
     def step(machine: Machine) -> None:
         lane = addressed(machine)
         if lane is None:
-            raise Unsupported(_BY_DATA, line)
-        write(machine, from_lanes(machine, value_of(machine), lane, line))
+            raise Unsupported(_DATA_DEPENDENT, line)
+        write(machine, take_from_lanes(machine, value_of(machine), lane, line))
 
     return step
 
 
-@vector(TABLE, "ds_permute_b32", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
-def permute_forward(instruction: Instruction, context: Context) -> Step:
-    """Each lane sends its value to the lane whose number times 4 is its address; who gets none has 0."""
-    addressed, value_of, write = _exchanged(instruction)
+@vector_opcode(TABLE, "ds_permute_b32", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
+def permute_lanes(instruction: Instruction, context: Context) -> Step:
+    """Each lane sends its value to the lane whose index is its address / 4; a lane that receives none reads 0."""
+    addressed, value_of, write = _permute_operands(instruction)
     line = instruction.line
 
     def step(machine: Machine) -> None:
         lane = addressed(machine)
         if lane is None or machine.condition is not None:
-            raise Unsupported(_BY_DATA, line)
+            raise Unsupported(_DATA_DEPENDENT, line)
         rows = max(lane.shape[0], 1 if machine.mask is None else machine.mask.shape[0])
         shape = (rows, machine.threads)
         lane = np.broadcast_to(lane, shape)
-        to = lane + first_threads(machine)
-        runs = np.broadcast_to(np.True_ if machine.mask is None else machine.mask, shape)
+        to = lane + first_thread_of_wave(machine)
+        active = np.broadcast_to(np.True_ if machine.mask is None else machine.mask, shape)
         sender = np.full(shape, -1, dtype=np.int64)
-        row, thread = np.nonzero(runs)
+        row, thread = np.nonzero(active)
         sender[row, to[row, thread]] = thread
         count = np.zeros(shape, dtype=np.int64)
         np.add.at(count, (row, to[row, thread]), 1)
         taken = take_threads(value_of(machine), np.maximum(sender, 0))
         if not (sender >= 0).all():
             taken = blend_values(sender >= 0, taken, literal(0, 32))
-        if (count > 1).any():  # which of several senders wins is not stated
+        if (count > 1).any():  # which of several senders wins is not documented
             taken = blend_values(count > 1, poison(32, "one of several values"), taken)
         write(machine, taken)
 
@@ -119,11 +125,14 @@ def permute_forward(instruction: Instruction, context: Context) -> Step:
 
 
 def swizzled_lanes(text: str) -> Array:
-    """The lane that each of 64 lanes reads under a swizzle, which acts on groups of 32.  Raises ValueError."""
+    """The lane that each of 64 lanes reads under a swizzle, which acts within groups of 32.
+
+    Raises ValueError for a pattern that is not modelled.
+    """
     lane = np.arange(WAVE)
     found = _SWIZZLE.fullmatch(text)
     if found is None:
-        return _by_pattern(int(text, 0))
+        return _lanes_of_pattern(int(text, 0))
     kind, values = found[1], found[2].split(",")
     if kind == "QUAD_PERM":
         order = [int(each) for each in values]
@@ -134,10 +143,10 @@ def swizzled_lanes(text: str) -> Array:
         pattern = values[0].strip().strip('"')
         if len(pattern) == 5 and set(pattern) <= set("01pi"):
             result = np.zeros(WAVE, dtype=np.int64)
-            for place, letter in enumerate(reversed(pattern)):
-                bit = lane >> place & 1
-                chosen = {"0": 0 * bit, "1": 0 * bit + 1, "p": bit, "i": 1 - bit}[letter]
-                result = result | chosen << place
+            for position, letter in enumerate(reversed(pattern)):
+                bit = lane >> position & 1
+                selected = {"0": 0 * bit, "1": 0 * bit + 1, "p": bit, "i": 1 - bit}[letter]
+                result = result | selected << position
             return (lane & 32) | result
     elif kind in ("SWAP", "REVERSE") and len(values) == 1:
         size = int(values[0])
@@ -150,7 +159,7 @@ def swizzled_lanes(text: str) -> Array:
     raise ValueError(text)
 
 
-def _by_pattern(offset: int) -> Array:
+def _lanes_of_pattern(offset: int) -> Array:
     lane = np.arange(WAVE)
     if offset >> 15 == 1 and offset >> 8 == 0x80:
         return (lane & ~3) + (offset >> 2 * (lane & 3) & 3)
@@ -160,32 +169,32 @@ def _by_pattern(offset: int) -> Array:
     raise ValueError(offset)
 
 
-@vector(TABLE, "ds_swizzle_b32", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
+@vector_opcode(TABLE, "ds_swizzle_b32", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def swizzle(instruction: Instruction, context: Context) -> Step:
-    """A fixed exchange within groups of 32 lanes."""
+    """A fixed permutation within groups of 32 lanes."""
     modifiers = check_modifiers(instruction, "offset").modifiers
     target, source = instruction.operands
     try:
         lanes = swizzled_lanes(modifiers.get("offset", ""))
     except ValueError:
-        raise UnknownInstruction(instruction, "swizzles in a way that is not modelled") from None
+        raise UnknownInstruction(instruction, "has a swizzle pattern that is not modelled") from None
     value_of, write = reader(source, "b32", instruction), writer(target, 32, instruction)
     line = instruction.line
 
     def step(machine: Machine) -> None:
         lane = np.tile(lanes, machine.threads // WAVE)[None]
-        write(machine, from_lanes(machine, value_of(machine), lane, line))
+        write(machine, take_from_lanes(machine, value_of(machine), lane, line))
 
     return step
 
 
 @TABLE.opcode("v_readlane_b32", operands=DESTINATION_FIRST, effects=Effect.CROSS_LANE)
 def read_lane(instruction: Instruction, context: Context) -> Step:
-    """One lane's value for the whole wave, whether that lane runs or not."""
+    """The value of one lane, active or not, as a scalar."""
     check_modifiers(instruction)
     target, source, which = instruction.operands
     if not is_vector(source) or is_vector(target):
-        raise UnknownInstruction(instruction, "takes a vector register and gives a scalar one")
+        raise UnknownInstruction(instruction, "takes a vector register and writes a scalar one")
     value_of, lane_of = reader(source, "b32", instruction), reader(which, "b32", instruction)
     write = writer(target, 32, instruction)
     line = instruction.line
@@ -194,45 +203,45 @@ def read_lane(instruction: Instruction, context: Context) -> Step:
         lane = machine.known(lane_of(machine))
         if lane is None:
             raise Unsupported("the lane that is read depends on data", line)
-        index = first_threads(machine) + (lane & np.uint32(63)).astype(np.int64)
+        index = first_thread_of_wave(machine) + (lane & np.uint32(63)).astype(np.int64)
         write(machine, uniform_if_equal(as_array_if_constant(take_threads(value_of(machine), index)), machine.threads))
 
     return step
 
 
-@TABLE.opcode("v_readfirstlane_b32", operands=implicit(DESTINATION_FIRST, Effect.CROSS_LANE, reads=EXECUTION_MASK))
+@TABLE.opcode("v_readfirstlane_b32", operands=with_implicit(DESTINATION_FIRST, Effect.CROSS_LANE, reads=EXECUTION_MASK))
 def read_first_lane(instruction: Instruction, context: Context) -> Step:
-    """The value of the first lane that runs, for the whole wave; of the first of all where none runs."""
+    """The value of the first active lane as a scalar; of lane 0 where no lane is active."""
     check_modifiers(instruction)
     target, source = instruction.operands
     if is_vector(target):
-        raise UnknownInstruction(instruction, "gives a scalar register")
+        raise UnknownInstruction(instruction, "writes a scalar register")
     value_of, write = reader(source, "b32", instruction), writer(target, 32, instruction)
     line = instruction.line
 
     def step(machine: Machine) -> None:
         value = value_of(machine)
-        if one_for_all(value):
+        if is_uniform_constant(value):
             write(machine, value)
             return
         try:
-            runs = acting(machine)
+            active = active_lanes(machine)
         except TypeError:
-            raise Unsupported("which lane is the first that runs depends on data", line) from None
-        index = first_threads(machine) if runs is None else lowest_lane(runs, machine.threads)
+            raise Unsupported("which lane is the first active one depends on data", line) from None
+        index = first_thread_of_wave(machine) if active is None else lowest_lane(active, machine.threads)
         write(machine, uniform_if_equal(as_array_if_constant(take_threads(value, index)), machine.threads))
 
     return step
 
 
-def one_for_all(value: Value) -> bool:
-    """Whether a value is plainly the same in all lanes."""
+def is_uniform_constant(value: Value) -> bool:
+    """Whether a value is a constant with a single element for all lanes."""
     return isinstance(value, np.ndarray) and value.shape[1] == 1
 
 
 @TABLE.opcode("v_writelane_b32", operands=UPDATED_FIRST, effects=Effect.CROSS_LANE)
 def write_lane(instruction: Instruction, context: Context) -> Step:
-    """One lane's value is replaced, whether that lane runs or not."""
+    """Replace the value of one lane, active or not."""
     check_modifiers(instruction)
     target, source, which = instruction.operands
     value_of, lane_of = reader(source, "b32", instruction), reader(which, "b32", instruction)
@@ -243,15 +252,17 @@ def write_lane(instruction: Instruction, context: Context) -> Step:
         lane = machine.known(lane_of(machine))
         if lane is None:
             raise Unsupported("the lane that is written depends on data", line)
-        mine = np.arange(machine.threads)[None] - first_threads(machine) == (lane & np.uint32(63)).astype(np.int64)
-        write(machine, blend_values(mine, value_of(machine), old(machine)))
+        is_lane = np.arange(machine.threads)[None] - first_thread_of_wave(machine) == (lane & np.uint32(63)).astype(
+            np.int64
+        )
+        write(machine, blend_values(is_lane, value_of(machine), old(machine)))
 
     return step
 
 
-@vector(TABLE, "v_mbcnt_lo_u32_b32", "v_mbcnt_hi_u32_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
-def count_below(instruction: Instruction, context: Context) -> Step:
-    """How many bits of a word are set below the lane's own, in the low or the high half of the wave, and a number."""
+@vector_opcode(TABLE, "v_mbcnt_lo_u32_b32", "v_mbcnt_hi_u32_b32", operands=DESTINATION_FIRST, effects=Effect.NONE)
+def masked_bit_count(instruction: Instruction, context: Context) -> Step:
+    """The number of ones below the lane's own bit in the low or high word of a lane mask, plus the second source."""
     high = "_hi_" in instruction.opcode
     lane = np.arange(WAVE)
     below = np.clip(lane - 32, 0, 32) if high else np.minimum(lane, 32)
@@ -260,12 +271,12 @@ def count_below(instruction: Instruction, context: Context) -> Step:
     ones = operation("popc.b32").function
     assert ones is not None
 
-    def spread(machine: Machine, word: Value, start: Value) -> Value:
+    def count_below(machine: Machine, word: Value, start: Value) -> Value:
         if isinstance(word, np.ndarray):
             word = np.broadcast_to(word, (word.shape[0], machine.threads))
         else:
             raise Unsupported("lanes are counted in a set that depends on data", instruction.line)
         below_own = word & np.tile(masks, max(1, machine.threads // WAVE))[None]
-        return total(machine, ones(below_own), start)
+        return wrapping_add(machine, ones(below_own), start)
 
-    return lanewise(instruction, ("b32", "b32"), 32, spread)
+    return lanewise(instruction, ("b32", "b32"), 32, count_below)

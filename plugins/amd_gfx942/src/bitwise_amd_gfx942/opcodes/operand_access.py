@@ -1,4 +1,4 @@
-"""Operands of an instruction as functions of the machine: what they read, and where a result goes."""
+"""Operands as functions of the machine: readers of sources and writers of results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bitwise_amd_gfx942.opcodes.constants import BITS, pattern
+from bitwise_amd_gfx942.opcodes.constants import BITS, immediate_bits
 from bitwise_amd_gfx942.registers import in_active_lanes, lane_mask_key, read_word, write_word
 from bitwise_core.assembly.module import Immediate, Instruction, Modified, Operand, Register, Vector
 from bitwise_core.execution.architecture import UnknownInstruction
@@ -25,49 +25,49 @@ _READABLE = {"vcc_lo", "vcc_hi", "exec_lo", "exec_hi", "m0", "flat_scratch_lo", 
 
 
 def is_vector(operand: Operand) -> bool:
-    """Whether the operand is one of vector registers, or of accumulation registers."""
+    """Whether the operand consists of vector registers or of accumulation registers."""
     first = operand.items[0] if isinstance(operand, Vector) else operand
     return isinstance(first, Register) and first.name[0] in "va" and first.name[1:].isdigit()
 
 
-def known_register(name: str, instruction: Instruction) -> None:
-    """Raises UnknownInstruction for a register that holds something not modelled here."""
+def check_register(name: str, instruction: Instruction) -> None:
+    """Raises UnknownInstruction for a register whose contents are not modelled."""
     if not name[1:].isdigit() and name not in _READABLE:
         raise UnknownInstruction(instruction, f"uses the register {name}, which is not modelled")
 
 
 def word_reader(name: str, instruction: Instruction) -> Reader:
-    """The 32 bits of a register."""
-    known_register(name, instruction)
+    """The reader of a register's 32 bits."""
+    check_register(name, instruction)
     if lane_mask_key(name) is None and not name.startswith("exec"):
 
         def read(machine: Machine) -> Value:
             found = machine.registers.get(name)
             if type(found) is PackedVector:
-                return _where_it_runs(machine, found)
+                return _narrow_to_active(machine, found)
             return poison(32) if found is None else found
 
         return read
     return lambda machine: read_word(machine, name)
 
 
-_KEPT = 1 << 14
+_CACHE_SIZE = 1 << 14
 _READERS: dict[tuple[Operand, str], Reader] = {}
 _WRITERS: dict[tuple[Operand, int], Writer] = {}
-"""Functions made for operands before: they hold nothing of the instruction that they were made for."""
+"""Readers and writers by operand and type; they depend on nothing else of an instruction."""
 
 
-def _where_it_runs(machine: Machine, value: PackedVector) -> Value:
-    """A register as one value, or as its parts, where it is so in every active lane; other lanes hold anything."""
+def _narrow_to_active(machine: Machine, value: PackedVector) -> Value:
+    """A register as one value, or as its parts, where that holds in every active lane; inactive lanes do not matter."""
     mask, whole = machine.mask, value.whole
     if whole is not None and (whole if mask is None else whole | ~mask).all():
         return as_symbolic_vector(value)
     if mask is None or (whole is not None and (whole & mask).any()):
         return value
-    return PackedVector(tuple(_part_where_it_runs(machine, part, mask) for part in value.parts))
+    return PackedVector(tuple(_narrow_part_to_active(machine, part, mask) for part in value.parts))
 
 
-def _part_where_it_runs(machine: Machine, part: Array | SymbolicVector, mask: Array) -> Array | SymbolicVector:
+def _narrow_part_to_active(machine: Machine, part: Array | SymbolicVector, mask: Array) -> Array | SymbolicVector:
     if isinstance(part, SymbolicVector) and L.constant_mask(part) is False:
         return part
     found = in_active_lanes(machine, part, mask)
@@ -76,13 +76,13 @@ def _part_where_it_runs(machine: Machine, part: Array | SymbolicVector, mask: Ar
 
 
 def reader(operand: Operand, kind: str, instruction: Instruction) -> Reader:
-    """What an operand gives as a value of that type: its lowest bits where the register is wider.
+    """The reader of an operand as a value of the type `kind`: the low bits where the register is wider.
 
-    Raises UnknownInstruction where the operand has another width, or is changed in a way that its type has not.
+    Raises UnknownInstruction where the operand has another width, or a modifier that the type does not have.
     """
     found = _READERS.get((operand, kind))
     if found is None:
-        if len(_READERS) > _KEPT:
+        if len(_READERS) > _CACHE_SIZE:
             _READERS.clear()
         found = _READERS[operand, kind] = _reader(operand, kind, instruction)
     return found
@@ -91,9 +91,9 @@ def reader(operand: Operand, kind: str, instruction: Instruction) -> Reader:
 def _reader(operand: Operand, kind: str, instruction: Instruction) -> Reader:
     bits = BITS[kind]
     if isinstance(operand, Modified):
-        return _changed(reader(operand.operand, kind, instruction), operand, kind, instruction)
+        return _modified_reader(reader(operand.operand, kind, instruction), operand, kind, instruction)
     if isinstance(operand, Immediate):
-        constant = literal(pattern(operand, kind, instruction), bits)
+        constant = literal(immediate_bits(operand, kind, instruction), bits)
         return lambda machine: constant
     if isinstance(operand, Register):
         whole = word_reader(operand.name, instruction)
@@ -106,52 +106,54 @@ def _reader(operand: Operand, kind: str, instruction: Instruction) -> Reader:
         parts = [word_reader(each.name, instruction) for each in operand.items if isinstance(each, Register)]
         if 32 * len(parts) != bits or len(parts) != len(operand.items):
             raise UnknownInstruction(instruction, f"takes {bits} bits and is given {len(operand.items)} registers")
-        return lambda machine: side_by_side(machine, parts)
+        return lambda machine: join_registers(machine, parts)
     raise UnknownInstruction(instruction, f"takes a register or a constant, not {operand}")
 
 
-def side_by_side(machine: Machine, parts: Sequence[Reader]) -> Value:
-    """Several registers as one value."""
-    return concat([_in_acting_lanes(machine, part(machine)) for part in parts])
+def join_registers(machine: Machine, parts: Sequence[Reader]) -> Value:
+    """Several registers joined into one value, the first in the low bits."""
+    return concat([_split_where_inactive(machine, part(machine)) for part in parts])
 
 
-def _in_acting_lanes(machine: Machine, value: Value) -> Value:
-    """The value, its halves kept apart where only lanes that do not act hold one number in both.
+def _split_where_inactive(machine: Machine, value: Value) -> Value:
+    """The value, as separate halves where only inactive lanes hold a single value that spans both.
 
-    What such a lane still has from before must not show in what the others store.
+    A value left in an inactive lane must not affect how the active lanes are stored.
     """
     if not isinstance(value, PackedVector) or value.whole is None or machine.mask is None:
         return value
     return value if (value.whole & machine.mask).any() else PackedVector(value.parts)
 
 
-def _changed(inner: Reader, operand: Modified, kind: str, instruction: Instruction) -> Reader:
+def _modified_reader(inner: Reader, operand: Modified, kind: str, instruction: Instruction) -> Reader:
     if not kind.startswith(("fp", "bf")) or not set(operand.changes) <= {"abs", "neg"}:
-        raise UnknownInstruction(instruction, f"changes an operand by {operand.changes[-1]}, which is not modelled")
-    signs = [operation(f"{change}.{kind}") for change in operand.changes]
+        raise UnknownInstruction(
+            instruction, f"applies {operand.changes[-1]} to an operand of type {kind}, which is not modelled"
+        )
+    sign_changes = [operation(f"{change}.{kind}") for change in operand.changes]
 
     def read(machine: Machine) -> Value:
         value = inner(machine)
-        for sign in signs:
-            value = changed_sign(machine, sign, value)
+        for sign_change in sign_changes:
+            value = apply_sign(machine, sign_change, value)
         return value
 
     return read
 
 
-def _flipped(meaning: Operation, pattern: Array) -> Array:
+def _sign_bit_changed(meaning: Operation, pattern: Array) -> Array:
     sign = pattern.dtype.type(1 << (8 * pattern.dtype.itemsize - 1))
     found: Array = pattern ^ sign if meaning.verb == "neg" else pattern & ~sign
     return found
 
 
-def changed_sign(machine: Machine, meaning: Operation, value: Value) -> Value:
-    """neg or abs, which change no more than the sign bit: of a signalling NaN comes one."""
+def apply_sign(machine: Machine, meaning: Operation, value: Value) -> Value:
+    """neg or abs, which change only the sign bit: a signalling NaN stays one."""
     if isinstance(value, np.ndarray):
-        return _flipped(meaning, value)
-    followed = L.lazy_integers(value)
-    if followed is not None:
-        found: Value | None = followed.apply([value], lambda each: _flipped(meaning, each))
+        return _sign_bit_changed(meaning, value)
+    lazy = L.lazy_integers(value)
+    if lazy is not None:
+        found: Value | None = lazy.apply([value], lambda each: _sign_bit_changed(meaning, each))
         if found is not None:
             return found
     changed = machine.domain.floating(meaning, [value])
@@ -162,13 +164,14 @@ def changed_sign(machine: Machine, meaning: Operation, value: Value) -> Value:
 
 
 def writer(operand: Operand, bits: int, instruction: Instruction) -> Writer:
-    """Where a result of so many bits goes.  Raises UnknownInstruction where the operand does not take it.
+    """The writer of a result of `bits` bits.  Raises UnknownInstruction where the operand has another width.
 
-    A result of 16 bits fills the low half of a register and clears the high one, as most of gfx9's do.
+    A result of 16 bits is written to the low half of the register and clears the high half, as most 16-bit
+    instructions of gfx9 do.
     """
     found = _WRITERS.get((operand, bits))
     if found is None:
-        if len(_WRITERS) > _KEPT:
+        if len(_WRITERS) > _CACHE_SIZE:
             _WRITERS.clear()
         found = _WRITERS[operand, bits] = _writer(operand, bits, instruction)
     return found
@@ -177,7 +180,7 @@ def writer(operand: Operand, bits: int, instruction: Instruction) -> Writer:
 def _writer(operand: Operand, bits: int, instruction: Instruction) -> Writer:
     if isinstance(operand, Register) and bits <= 32:
         name = operand.name
-        known_register(name, instruction)
+        check_register(name, instruction)
         if name in ("exec_lo", "exec_hi"):
             raise UnknownInstruction(instruction, "writes a part of the execution mask, which is not modelled")
         if bits == 16:
@@ -203,11 +206,11 @@ def _write_plain(machine: Machine, name: str, value: Value) -> None:
     machine.registers[name] = value
 
 
-def half_writer(operand: Operand, high: bool, instruction: Instruction, *, loads: bool = False) -> Writer:
-    """Where a result of 16 bits goes that leaves the other half of the register as it was.
+def half_writer(operand: Operand, high: bool, instruction: Instruction, *, from_memory: bool = False) -> Writer:
+    """The writer of a result of 16 bits that leaves the other half of the register unchanged.
 
-    `loads` says that memory is its source: registers have error correction codes of 32 bits on this machine, so that
-    what a load leaves in the other half is not told (LLVM: `d16PreservesUnusedBits`).
+    `from_memory`: the result is loaded.  Registers have error correction over 32 bits on this machine, so the other
+    half is undefined after such a load (LLVM: `d16PreservesUnusedBits`).
     """
     if not isinstance(operand, Register) or not is_vector(operand):
         raise UnknownInstruction(instruction, f"has a result of 16 bits and is given {operand}")
@@ -215,7 +218,9 @@ def half_writer(operand: Operand, high: bool, instruction: Instruction, *, loads
     read = word_reader(name, instruction)
 
     def write(machine: Machine, value: Value) -> None:
-        kept: Value = poison(16, "the other half of a load") if loads else extract(read(machine), 0 if high else 16, 16)
+        kept: Value = (
+            poison(16, "the other half of a load") if from_memory else extract(read(machine), 0 if high else 16, 16)
+        )
         _write_plain(machine, name, concat([kept, value] if high else [value, kept]))
 
     return write

@@ -1,4 +1,4 @@
-"""Loads and stores at known addresses, in the widths that the address allows; sizes and fills of narrow accesses."""
+"""Loads and stores at known addresses, in units of the alignment; the widths of accesses by mnemonic."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from bitwise_amd_gfx942.opcodes.forms import form
-from bitwise_amd_gfx942.opcodes.selected_parts import widened
+from bitwise_amd_gfx942.opcodes.sdwa import widened
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import UnknownInstruction
 from bitwise_core.execution.machine import Machine
@@ -23,13 +23,17 @@ _SIZES = {
 _NAME = re.compile(r"\w+?_(?:load|store)_(\w+?)(_d16|_d16_hi)?")
 
 
-class Width:
-    """What an access moves: `bits`, with its sign where it is loaded into more, into (or from) half a register."""
+class AccessWidth:
+    """The width of an access.
+
+    `bits` in memory; `signed`: a load sign-extends; `half`: a load writes half a register; `high`: the high half, also
+    of a store.
+    """
 
     __slots__ = ("bits", "half", "high", "signed")
 
     def __init__(self, instruction: Instruction) -> None:
-        """Raises UnknownInstruction for a name that says no width."""
+        """Raises UnknownInstruction for a mnemonic without a width."""
         found = _NAME.fullmatch(form(instruction.opcode).name)
         if found is None or found[1] not in _SIZES:
             raise UnknownInstruction(instruction)
@@ -38,47 +42,47 @@ class Width:
 
     @property
     def register_bits(self) -> int:
-        """The width of the registers that are written."""
+        """The width in bits of the register, or half register, that a load writes."""
         return 16 if self.half else max(self.bits, 32)
 
-    def extended(self, machine: Machine, value: Value) -> Value:
-        """What a load leaves in its registers."""
+    def to_register(self, machine: Machine, value: Value) -> Value:
+        """The loaded value extended to the width of its registers."""
         return (
             value
             if self.bits >= self.register_bits
             else widened(machine, value, self.bits, self.register_bits, self.signed)
         )
 
-    def stored(self, value: Value) -> Value:
-        """What a store takes of its registers."""
+    def to_memory(self, value: Value) -> Value:
+        """The bits of its registers that a store writes."""
         return extract(value, 16 if self.high else 0, self.bits) if self.bits < 32 else value
 
 
-def unit(machine: Machine, address: Array, bits: int, most: int = 32) -> int:
-    """The widest access of at most so many bits to which the address is aligned in every active lane."""
-    size = min(bits, most)
+def aligned_access_bits(machine: Machine, address: Array, bits: int, limit: int = 32) -> int:
+    """The widest access, at most `bits` and `limit` bits, to which the address is aligned in every active lane."""
+    size = min(bits, limit)
     while size > 8:
-        astray = (address & np.uint64(size // 8 - 1)) != 0
+        misaligned = (address & np.uint64(size // 8 - 1)) != 0
         if machine.mask is not None:
-            astray = astray & machine.mask
-        if not astray.any():
+            misaligned = misaligned & machine.mask
+        if not misaligned.any():
             break
         size //= 2
     return size
 
 
 def load_words(machine: Machine, address: Array, bits: int, line: int) -> Value:
-    """So many bits of global memory from each active lane's address on.  Raises Unsupported."""
-    size = unit(machine, address, bits)
+    """Load `bits` bits of global memory at the address of each active lane.  Raises Unsupported."""
+    size = aligned_access_bits(machine, address, bits)
     parts = []
     for low in range(0, bits, size):
-        place = address + np.uint64(low // 8) if low else address
-        parts.append(load_global(machine, place, size, line))
+        part_address = address + np.uint64(low // 8) if low else address
+        parts.append(load_global(machine, part_address, size, line))
     return concat(parts)
 
 
-def is_one(value: Value) -> bool:
-    """Whether two registers hold, in some lanes, one computed value of 64 bits, such as a number of fp64."""
+def is_64_bit_value(value: Value) -> bool:
+    """Whether two registers hold, in some lanes, one computed value of 64 bits, such as an fp64 number."""
     if isinstance(value, PackedVector):
         return value.whole is not None and bool(value.whole.any())
     if not isinstance(value, SymbolicVector):
@@ -88,15 +92,15 @@ def is_one(value: Value) -> bool:
 
 
 def store_words(machine: Machine, address: Array, value: Value, bits: int, line: int) -> None:
-    """Stores so many bits from each active lane's address on.  Raises Unsupported."""
-    size = unit(machine, address, bits)
+    """Store `bits` bits at the address of each active lane.  Raises Unsupported."""
+    size = aligned_access_bits(machine, address, bits)
     if (
         bits % 64 == 0
         and size == 32
-        and unit(machine, address, 64, 64) == 64
-        and all(is_one(extract(value, low, 64)) for low in range(0, bits, 64))
+        and aligned_access_bits(machine, address, 64, 64) == 64
+        and all(is_64_bit_value(extract(value, low, 64)) for low in range(0, bits, 64))
     ):
         size = 64
     for low in range(0, bits, size):
-        place = address + np.uint64(low // 8) if low else address
-        store_global(machine, place, extract(value, low, size), size, line)
+        part_address = address + np.uint64(low // 8) if low else address
+        store_global(machine, part_address, extract(value, low, size), size, line)
