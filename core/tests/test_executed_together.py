@@ -8,7 +8,7 @@ import pytest
 from toy_texts import launch, row_sum
 
 from bitwise_core.checker.analysis import Options, Source, prepare
-from bitwise_core.execution.concrete import LANES, Ready
+from bitwise_core.execution.concrete import LANES_PER_BATCH, PreparedLaunch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.simulation import simulate, simulate_batch
@@ -17,7 +17,7 @@ from bitwise_core.plugins import registry
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
 
 
-def kernel() -> Ready:
+def kernel() -> PreparedLaunch:
     source = Source("a", row_sum(), Launch.model_validate(launch("a.ptx")))
     return prepare(source, registry.default().arch("sm_90"), Options(audit_contraction=False))
 
@@ -27,10 +27,10 @@ def drawn(seed: int, rows: int = 4) -> dict[str, npt.NDArray[np.uint8]]:
     return {name: generator.integers(0, 256, rows * size, dtype=np.uint8) for name, size in (("X", 256), ("Y", 4))}
 
 
-@pytest.mark.parametrize("lanes", [LANES, 96])
+@pytest.mark.parametrize("lanes", [LANES_PER_BATCH, 96])
 def test_every_launch_leaves_what_it_leaves_alone(lanes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Batches of three blocks hold blocks of several launches and cut others in two.
-    monkeypatch.setattr("bitwise_core.execution.simulation.LANES", lanes)
+    monkeypatch.setattr("bitwise_core.execution.simulation.LANES_PER_BATCH", lanes)
     contents = [drawn(seed) for seed in range(5)]
     together = [dict(one.after) for one in simulate_batch(kernel(), contents)]
     alone = [dict(simulate(kernel(), one).after) for one in contents]

@@ -8,7 +8,7 @@ import pytest
 
 from bitwise_core.execution.assumptions import not_finite
 from bitwise_core.execution.domains.bits import lanewise
-from bitwise_core.execution.values.finiteness import overflows, step_overflows
+from bitwise_core.execution.values.finiteness import makes_non_finite, mma_makes_non_finite
 from bitwise_core.numerics import FLOAT_FORMATS, operation
 from bitwise_core.numerics.mma import multiply_accumulate
 from bitwise_core.numerics.mma.spec import MmaSpec
@@ -38,14 +38,14 @@ def lanes(*patterns: int, bits: int = 32) -> npt.NDArray[np.unsignedinteger]:
 )
 def test_operations(name: str, operands: tuple[int, ...], answer: bool) -> None:
     arrays = [lanes(each) for each in operands]
-    assert overflows(operation(name), arrays, operation(name).evaluate(*arrays)) is answer
+    assert makes_non_finite(operation(name), arrays, operation(name).evaluate(*arrays)) is answer
 
 
 def test_one_lane_is_enough() -> None:
     left, right = lanes(ONE, INFINITY, LARGEST), lanes(ONE, ONE, LARGEST)
     result = operation("add.rn.fp32").evaluate(left, right)
-    assert overflows(operation("add.rn.fp32"), [left, right], result)
-    assert not overflows(operation("add.rn.fp32"), [left[:2], right[:2]], result[:2])
+    assert makes_non_finite(operation("add.rn.fp32"), [left, right], result)
+    assert not makes_non_finite(operation("add.rn.fp32"), [left[:2], right[:2]], result[:2])
 
 
 @pytest.mark.parametrize(
@@ -60,12 +60,12 @@ def test_one_lane_is_enough() -> None:
 )
 def test_conversions(name: str, pattern: int, answer: bool) -> None:
     operand = lanes(pattern)
-    assert overflows(operation(name), [operand], operation(name).evaluate(operand)) is answer
+    assert makes_non_finite(operation(name), [operand], operation(name).evaluate(operand)) is answer
 
 
 def test_values_of_lanes_that_are_not_known() -> None:
     found = lanewise(lambda each: each, [lanes(LARGEST)], 32)
-    assert not overflows(operation("abs.fp32"), [lanes(LARGEST)], found)
+    assert not makes_non_finite(operation("abs.fp32"), [lanes(LARGEST)], found)
 
 
 @pytest.mark.parametrize("name", ["fp16", "bf16", "fp32", "fp64", "e5m2", "e4m3"])
@@ -87,7 +87,7 @@ def test_matrix_steps() -> None:
     def answer(left: int, right: int, accumulator: int) -> bool:
         a, b = (np.full((1, unit.k), each, dtype=np.uint16) for each in (left, right))
         c = np.array([[accumulator]], dtype=np.uint32)
-        return step_overflows(unit, a, b, c, multiply_accumulate(unit, a, b.T, c))
+        return mma_makes_non_finite(unit, a, b, c, multiply_accumulate(unit, a, b.T, c))
 
     assert answer(0x3F80, 0x3F80, ONE) is False
     assert answer(0x7F80, 0x3F80, ONE) is False

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from bitwise_core.execution.memory.shared_memory import COUNT_SHIFT, PART_SHIFT, join, join_alike, join_by_lane
+from bitwise_core.execution.memory.shared_memory import COUNT_SHIFT, PART_SHIFT, join, join_by_lane, join_uniform
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 
@@ -48,7 +48,7 @@ def test_cells_that_are_alike_join_as_their_lanes_do(count: int, granule: int) -
     for kinds in product(KINDS, repeat=2):
         chosen = [kinds[part * 2 // count] for part in range(count)]
         cells = [cell(kind, part, count, granule) for part, kind in enumerate(chosen)]
-        alike = join_alike(cells, granule)
+        alike = join_uniform(cells, granule)
         joined += alike is not None
         assert parts(join(cells, granule)) == parts(join_by_lane(cells, granule)), kinds
     assert joined >= len(KINDS)
@@ -57,4 +57,4 @@ def test_cells_that_are_alike_join_as_their_lanes_do(count: int, granule: int) -
 def test_a_lane_of_another_kind_leaves_it_to_the_lanes() -> None:
     cells = [cell("leaf", part, 2, 2) for part in range(2)]
     cells[1][1][1, 3] = L.TERM
-    assert join_alike(cells, 2) is None
+    assert join_uniform(cells, 2) is None

@@ -12,9 +12,9 @@ from bitwise_core.execution.instruction_info import (
     Effects,
     InstructionInfo,
     Operands,
-    described,
-    guarded,
-    undeclared,
+    info_from_roles,
+    undeclared_info,
+    with_guard,
 )
 from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.machine import Machine, Step
@@ -100,7 +100,7 @@ class OpcodeTable:
                     f"{stated}: the declaration does not say what the instruction does beside writing registers; "
                     "give it effects=, for example effects=Effect.NONE"
                 )
-            describe = described(operands, effects)
+            describe = info_from_roles(operands, effects)
         elif effects is not None:
             raise TypeError(f"{stated}: the function given as operands= states the effects; leave effects= out")
         else:
@@ -120,7 +120,7 @@ class OpcodeTable:
     def info(self, instruction: Instruction) -> InstructionInfo:
         """What an instruction reads, writes and does; of an undeclared one, all that it may."""
         opcode = self.opcodes.get(self.name_of(instruction))
-        return guarded(undeclared(instruction) if opcode is None else opcode.describe(instruction), instruction)
+        return with_guard(undeclared_info(instruction) if opcode is None else opcode.describe(instruction), instruction)
 
     def build(self, instruction: Instruction, context: Context) -> Step:
         """The step of one instruction.  Raises UnknownInstruction."""
@@ -150,7 +150,7 @@ class ParametricSupport:
     block: tuple[str, str, str]
     grid: tuple[str, str, str]
     fixed: Callable[[str], bool]
-    of_grid: frozenset[str]
+    grid_dependent: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ def not_finite(patterns: Bits, form: FloatFormat) -> Bits:
     return np.asarray(found)
 
 
-def made_finite(content: Bits, form: FloatFormat) -> Bits:
+def replace_non_finite(content: Bits, form: FloatFormat) -> Bits:
     """Bytes of elements of a format, the largest number in the place of each infinity and each NaN."""
     patterns = content[: content.size // (form.bits // 8) * (form.bits // 8)].view(storage(form.bits)).copy()
     sign = patterns.dtype.type(1 << (form.bits - 1))

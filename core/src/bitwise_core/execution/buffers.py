@@ -19,12 +19,12 @@ _NATIVE = {
     "i64": "int64", "u64": "uint64", "i32": "int32", "u32": "uint32",
     "i16": "int16", "u16": "uint16", "i8": "int8", "u8": "uint8", "i1": "bool",
 }  # fmt: skip
-_FORMATS = {"fp8e4nv": "e4m3", "fp8e5": "e5m2", "fp8e4b8": "e4m3fnuz", "fp8e5b16": "e5m2fnuz"}
+_COMPILER_FORMATS = {"fp8e4nv": "e4m3", "fp8e5": "e5m2", "fp8e4b8": "e4m3fnuz", "fp8e5b16": "e5m2fnuz"}
 """The names that compilers give to formats of core's."""
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ElementType:
     """A buffer's elements: the name that the launch gives their type (None: it gives none), and NumPy's type for it.
 
     A format that NumPy lacks stands in an array as unsigned integers.  `kind` is None where the type is not known,
@@ -41,19 +41,19 @@ class Form:
         return 1 if self.kind is None else self.kind.itemsize
 
 
-def form(name: str | None) -> Form:
+def element_type(name: str | None) -> ElementType:
     """The form of a type by its name in a manifest."""
-    found = FLOAT_FORMATS.get(_FORMATS.get(name or "", name or ""))
+    found = FLOAT_FORMATS.get(_COMPILER_FORMATS.get(name or "", name or ""))
     if name in _NATIVE:
-        return Form(name, np.dtype(_NATIVE[name]), found)
+        return ElementType(name, np.dtype(_NATIVE[name]), found)
     if found is not None and found.bits % 8 == 0:
-        return Form(name, np.dtype(f"uint{found.bits}"), found)
-    return Form(name, None, None)
+        return ElementType(name, np.dtype(f"uint{found.bits}"), found)
+    return ElementType(name, None, None)
 
 
-def forms(launches: Iterable[Launch]) -> dict[str, Form]:
+def element_types(launches: Iterable[Launch]) -> dict[str, ElementType]:
     """The form of each buffer's elements, as the first launch states it that does."""
-    found: dict[str, Form] = {}
+    found: dict[str, ElementType] = {}
     for launch in launches:
         for argument in launch.args:
             described = argument.tensor_map if argument.tensor_map is not None else argument
@@ -61,24 +61,24 @@ def forms(launches: Iterable[Launch]) -> dict[str, Form]:
                 continue
             known = found.get(described.buffer)
             if known is None or known.kind is None:
-                found[described.buffer] = form(described.dtype)
+                found[described.buffer] = element_type(described.dtype)
     return found
 
 
-def contents(arrays: Mapping[str, Array]) -> dict[str, Array]:
+def buffer_bytes(arrays: Mapping[str, Array]) -> dict[str, Array]:
     """The bytes of each array, on one axis."""
     return {name: np.ascontiguousarray(array).reshape(-1).view(np.uint8) for name, array in arrays.items()}
 
 
 def arrays_of(after: Mapping[str, Array], before: Mapping[str, Array], launch: Launch) -> dict[str, Array]:
     """Bytes as arrays of the shapes that they had before, in the types that the launch states."""
-    kinds = forms([launch])
+    kinds = element_types([launch])
     return {
         name: after[name].view(kinds[name].kind or array.dtype).reshape(array.shape) for name, array in before.items()
     }
 
 
-def fault_of(array: Array, form: Form) -> str | None:
+def array_mismatch(array: Array, form: ElementType) -> str | None:
     """Why an array cannot hold the elements of a buffer, as the end of a sentence; None where it can."""
     if not array.size:
         return "is empty"

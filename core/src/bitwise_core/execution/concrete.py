@@ -21,14 +21,14 @@ from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemo
 from bitwise_core.execution.program import Program, build
 from bitwise_core.execution.values.symbolic_vector import POISON, STICKY, Array
 
-M = TypeVar("M", bound=GlobalMemory)
+MemoryType = TypeVar("MemoryType", bound=GlobalMemory)
 
-LANES = 8192
+LANES_PER_BATCH = 8192
 """Lanes that are run side by side, to amortise the cost of a NumPy call."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class PreparedLaunch:
     """A kernel and a launch of it, ready to be run; `notes` are the assumptions about its text."""
 
     module: Module
@@ -48,7 +48,7 @@ class Ready:
         return self.block[0] * self.block[1] * self.block[2]
 
 
-def ready(module: Module, arch: Arch, launch: Launch, notes: tuple[str, ...] = ()) -> Ready:
+def prepare_launch(module: Module, arch: Arch, launch: Launch, notes: tuple[str, ...] = ()) -> PreparedLaunch:
     """Builds the program of the launch's entry.  Raises ManifestError where the launch does not fit the entry."""
     try:
         kernel = module.kernel(launch.entry)
@@ -66,15 +66,15 @@ def ready(module: Module, arch: Arch, launch: Launch, notes: tuple[str, ...] = (
         )
     if not 1 <= block[0] * block[1] * block[2] <= 1024:
         raise ManifestError(f"a block has 1 to 1024 threads, not {block[0] * block[1] * block[2]}")
-    return Ready(module, kernel, arch, launch, build(module, kernel, arch), block, notes)
+    return PreparedLaunch(module, kernel, arch, launch, build(module, kernel, arch), block, notes)
 
 
-class TooMuchWork(Exception):
+class WorkLimitExceeded(Exception):
     """Running the blocks takes more steps of threads than was allowed."""
 
 
 def run_blocks(
-    prepared: Ready,
+    prepared: PreparedLaunch,
     domain: Domain,
     buffers: Mapping[str, int],
     blocks: Sequence[int] | None = None,
@@ -91,13 +91,13 @@ def run_blocks(
         nonlocal scratch
         memory = GlobalMemory(domain)
         memory.watched = watched
-        scratch = _run_all(prepared, memory, buffers, numbers, granule, work)
+        scratch = _run_batches(prepared, memory, buffers, numbers, granule, work)
         return memory
 
-    return run_watched(prepared.arch.granule(prepared.kernel), attempt), scratch
+    return run_until_valid(prepared.arch.granule(prepared.kernel), attempt), scratch
 
 
-def run_watched(granule: int, attempt: Callable[[int, frozenset[int]], M]) -> M:
+def run_until_valid(granule: int, attempt: Callable[[int, frozenset[int]], MemoryType]) -> MemoryType:
     """Global memory after a run: the result of `attempt(granule, watched)` that needs no other attempt.
 
     A run is repeated with smaller cells of shared memory (`granule` bytes) where accesses need them, and with the
@@ -119,8 +119,8 @@ def run_watched(granule: int, attempt: Callable[[int, frozenset[int]], M]) -> M:
         watched = watched | both
 
 
-def _run_all(
-    prepared: Ready,
+def _run_batches(
+    prepared: PreparedLaunch,
     memory: GlobalMemory,
     buffers: Mapping[str, int],
     numbers: Array,
@@ -128,7 +128,7 @@ def _run_all(
     work: int | None,
 ) -> frozenset[int]:
     """Runs the blocks in batches.  Gives back the compiler's scratch buffers."""
-    per_batch = max(1, LANES // prepared.threads)
+    per_batch = max(1, LANES_PER_BATCH // prepared.threads)
     scratch: frozenset[int] = frozenset()
     batches = -(-len(numbers) // per_batch)
     # Batches differ in length: one may take a few times its share, all together at most the limit.
@@ -142,7 +142,7 @@ def _run_all(
             Executor(prepared.program, machine, budget).start()
         except Unsupported:
             if work is not None and budget[0] < 0:
-                raise TooMuchWork from None
+                raise WorkLimitExceeded from None
             raise
         left -= share - budget[0]
         scratch = frozenset(machine.extra.get("scratch", ()))
@@ -150,7 +150,7 @@ def _run_all(
 
 
 def machine_for(
-    prepared: Ready,
+    prepared: PreparedLaunch,
     memory: GlobalMemory,
     buffers: Mapping[str, int],
     numbers: Array,
@@ -188,7 +188,7 @@ def machine_for(
     return machine
 
 
-def results(memory: GlobalMemory, scratch: frozenset[int]) -> dict[int, Output]:
+def checked_outputs(memory: GlobalMemory, scratch: frozenset[int]) -> dict[int, Output]:
     """What the launch leaves in the caller's buffers.  Raises Unsupported on races and undefined values."""
     found = {buffer: output for buffer, output in outputs(memory).items() if buffer not in scratch}
     for output in found.values():

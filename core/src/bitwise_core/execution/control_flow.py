@@ -43,14 +43,14 @@ def postdominators(successors: Sequence[Sequence[int]]) -> Mapping[int, int]:
             for each in successors[node]:
                 after = end if each == EXIT else each
                 if after in parent:
-                    chosen = after if chosen is None else _meet(parent, rank, chosen, after)
+                    chosen = after if chosen is None else _nearest_common_postdominator(parent, rank, chosen, after)
             if chosen is not None and parent.get(node) != chosen:
                 parent[node] = chosen
                 changed = True
     return {node: parent[node] for node in range(count) if len(successors[node]) > 1 and node in parent}
 
 
-def _meet(parent: Mapping[int, int], rank: Mapping[int, int], left: int, right: int) -> int:
+def _nearest_common_postdominator(parent: Mapping[int, int], rank: Mapping[int, int], left: int, right: int) -> int:
     while left != right:
         while rank[left] < rank[right]:
             left = parent[left]

@@ -26,7 +26,7 @@ from bitwise_core.execution.machine import (
     SkippableRegion,
     conjunction,
     invert,
-    unwritten,
+    is_unwritten_register,
 )  # fmt: skip
 from bitwise_core.execution.program import Program, merge_local, merge_registers
 from bitwise_core.execution.values.symbolic_vector import Array, Value
@@ -63,7 +63,7 @@ class Executor:
             if group is None:
                 if all(each.pc == stop for each in groups):
                     break
-                raise Unsupported(self._hang(groups), self._line(groups[0].pc))
+                raise Unsupported(self._hang_reason(groups), self._line(groups[0].pc))
             alive = self._advance(group, groups, stop, alive, outer)
         machine.mask = outer
 
@@ -73,7 +73,7 @@ class Executor:
             return min(ready, key=lambda each: each.pc)
         return None
 
-    def _hang(self, groups: list[LaneGroup]) -> str:
+    def _hang_reason(self, groups: list[LaneGroup]) -> str:
         what = ", ".join(
             sorted(
                 {each.blocked or (f"barrier {each.waiting.number}" if each.waiting else "its end") for each in groups}
@@ -113,7 +113,7 @@ class Executor:
                     error.line = instructions[pc].line
                 raise
             except Exception as error:
-                if unwritten(error):
+                if is_unwritten_register(error):
                     raise Unsupported(
                         f"the register {error} is read before it is written", instructions[pc].line
                     ) from None
@@ -128,13 +128,13 @@ class Executor:
                 continue
             group.pc = pc
             if progressed:
-                self._wake(groups)
+                self._unblock_groups(groups)
             return self._control(control, group, groups, alive, outer)
         group.pc = pc
         if pc >= end and pc != stop:
             groups.remove(group)
-            return self._leave(alive, group.mask, groups)
-        self._wake(groups)
+            return self._remove_lanes(alive, group.mask, groups)
+        self._unblock_groups(groups)
         self._join(groups)
         return alive
 
@@ -162,7 +162,7 @@ class Executor:
             if machine.condition is not None:
                 raise Unsupported("the kernel's end depends on data", self._line(pc))
             groups.remove(group)
-            alive = self._leave(alive, group.mask, groups)
+            alive = self._remove_lanes(alive, group.mask, groups)
         elif isinstance(control, Call):
             self._call(control, group)
         elif isinstance(control, Barrier):
@@ -174,11 +174,11 @@ class Executor:
         elif isinstance(control, Blocked):
             group.blocked = control.what
             return alive
-        self._wake(groups)
+        self._unblock_groups(groups)
         self._join(groups)
         return alive
 
-    def _wake(self, groups: list[LaneGroup]) -> None:
+    def _unblock_groups(self, groups: list[LaneGroup]) -> None:
         for each in groups:
             each.blocked = None
 
@@ -206,7 +206,7 @@ class Executor:
         machine, pc = self.machine, group.pc
         known = machine.known(taken)
         if known is None:
-            self._both_ways(control, taken, group)
+            self._run_both_sides(control, taken, group)
             return
         active = known if group.mask is None else known & group.mask
         if not active.any():
@@ -219,7 +219,7 @@ class Executor:
         group.mask, group.pc = rest, pc + 1
         groups.append(LaneGroup(control.target, active))
 
-    def _both_ways(self, control: Branch, taken: Value, group: LaneGroup) -> None:
+    def _run_both_sides(self, control: Branch, taken: Value, group: LaneGroup) -> None:
         """A forward branch on data: both sides run on copies of the registers, and each lane selects."""
         machine, pc = self.machine, group.pc
         meeting = self.program.reconvergence.get(pc)
@@ -263,12 +263,12 @@ class Executor:
             machine.set_parameter(operand.name, value)
         group.pc += 1
 
-    def _leave(self, alive: Array | None, mask: Array | None, groups: list[LaneGroup]) -> Array | None:
+    def _remove_lanes(self, alive: Array | None, mask: Array | None, groups: list[LaneGroup]) -> Array | None:
         full = (self.machine.blocks, self.machine.threads)
         before = np.ones(full, dtype=bool) if alive is None else np.broadcast_to(alive, full)
         after = np.zeros(full, dtype=bool) if mask is None else before & ~mask
         self._open(groups, after)
-        self._wake(groups)
+        self._unblock_groups(groups)
         return after
 
     def _open(self, groups: list[LaneGroup], alive: Array | None) -> None:
@@ -280,7 +280,7 @@ class Executor:
             first = waiting[0].waiting
             assert first is not None
             if len(waiting) == 1 and waiting[0].mask is None:
-                self._release(waiting[0], groups)
+                self._release_single_group(waiting[0], groups)
                 continue
             full = (machine.blocks, machine.threads)
             present = np.zeros(full, dtype=bool)
@@ -315,7 +315,7 @@ class Executor:
                 if not (everyone & ~(present & ready[:, None])).any():
                     machine.epoch += 1
 
-    def _release(self, group: LaneGroup, groups: list[LaneGroup]) -> None:
+    def _release_single_group(self, group: LaneGroup, groups: list[LaneGroup]) -> None:
         machine = self.machine
         for races in machine.races.acting(None):
             races.barrier(np.arange(races.warps))

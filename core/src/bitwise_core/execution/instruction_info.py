@@ -120,20 +120,20 @@ SINK = "_"
 """The register that discards what is written to it."""
 
 
-def described(operands: Operands, effects: Effects) -> Describe:
+def info_from_roles(operands: Operands, effects: Effects) -> Describe:
     """What an instruction does whose operands have these roles."""
     if isinstance(effects, Effect):
         return lambda instruction: operands.info(instruction, effects)
     return lambda instruction: operands.info(instruction, effects(instruction))
 
 
-def undeclared(instruction: Instruction) -> InstructionInfo:
+def undeclared_info(instruction: Instruction) -> InstructionInfo:
     """What an instruction without a declaration may do to registers; it cannot be run."""
     names = frozenset(registers_of(*instruction.operands))
     return InstructionInfo(names, names, Effect.NONE)
 
 
-def guarded(info: InstructionInfo, instruction: Instruction) -> InstructionInfo:
+def with_guard(info: InstructionInfo, instruction: Instruction) -> InstructionInfo:
     """The info with what the guard adds, and without the sink."""
     if SINK in info.writes or SINK in info.reads:
         info = replace(info, reads=info.reads - {SINK}, writes=info.writes - {SINK})

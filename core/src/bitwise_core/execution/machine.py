@@ -135,7 +135,7 @@ class Machine:
             found = self.special.get(name)
             if found is not None:
                 return found
-            raise _Unwritten(name)
+            raise _UnwrittenRegister(name)
         if type(operand) is Immediate:
             return literal(operand.value, 32 if operand.kind != "f64" else 64)
         if type(operand) is Symbol:
@@ -155,7 +155,7 @@ class Machine:
             return literal(operand.value, bits)
         try:
             value = self.read(operand)
-        except _Unwritten:
+        except _UnwrittenRegister:
             return poison(bits)
         have = L.width(value)
         if have == bits:
@@ -219,7 +219,7 @@ class Machine:
             return joined if isinstance(joined, np.ndarray) else None
         special = L.lazy_integers(value)
         if special is not None:
-            return special.settled()
+            return special.known_numbers()
         known = L.constant_mask(value)
         if known is True:
             return L.constants_of(value)
@@ -261,13 +261,13 @@ class Machine:
         return np.unique(np.flatnonzero(active) // self.warp)
 
 
-class _Unwritten(Exception):
+class _UnwrittenRegister(Exception):
     """A register that nothing has written."""
 
 
-def unwritten(error: Exception) -> bool:
+def is_unwritten_register(error: Exception) -> bool:
     """Whether the error says that a register was read before any write."""
-    return isinstance(error, _Unwritten)
+    return isinstance(error, _UnwrittenRegister)
 
 
 _LITERALS: dict[tuple[int, int], Array] = {}

@@ -46,11 +46,11 @@ def build(module: Module, kernel: Kernel, arch: Arch) -> Program:
     An instruction that the architecture does not state becomes a step that raises Unsupported when reached.
     """
     functions: dict[str, Program] = {}
-    _functions(module, kernel, arch, functions)
+    _add_functions(module, kernel, arch, functions)
     return _program(module, kernel, arch, functions)
 
 
-def _functions(module: Module, kernel: Kernel, arch: Arch, found: dict[str, Program]) -> None:
+def _add_functions(module: Module, kernel: Kernel, arch: Arch, found: dict[str, Program]) -> None:
     stack = [kernel]
     while stack:
         caller = stack.pop()
@@ -85,7 +85,7 @@ def successors(kernel: Kernel, infos: Sequence[InstructionInfo]) -> tuple[tuple[
 
 def _successors(index: int, kernel: Kernel, effects: Effect) -> tuple[int, ...]:
     following = index + 1 if index + 1 < len(kernel.instructions) else EXIT
-    if not effects & _LEAVING:
+    if not effects & _CONTROL_TRANSFER:
         return (following,)
     guarded = kernel.instructions[index].guard is not None
     if Effect.END in effects:
@@ -95,7 +95,7 @@ def _successors(index: int, kernel: Kernel, effects: Effect) -> tuple[int, ...]:
     return (*targets, following) if guarded or Effect.CONDITIONAL in effects else targets
 
 
-_LEAVING = Effect.BRANCH | Effect.END
+_CONTROL_TRANSFER = Effect.BRANCH | Effect.END
 
 
 def labels_of(index: int, kernel: Kernel) -> list[int]:

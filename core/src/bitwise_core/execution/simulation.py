@@ -7,11 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitwise_core.execution.concrete import LANES, Ready, machine_for, results, run_watched
+from bitwise_core.execution.concrete import (
+    LANES_PER_BATCH,
+    PreparedLaunch,
+    checked_outputs,
+    machine_for,
+    run_until_valid,
+)
 from bitwise_core.execution.domains.bits import BitsDomain
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
-from bitwise_core.execution.memory.bit_memory import BitsMemory, Buffers, written
+from bitwise_core.execution.memory.bit_memory import BitsMemory, BufferContents, bytes_after
 from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.numerics.mma import MmaSpec
 
@@ -31,7 +37,7 @@ class SimulationResult:
 
 
 def simulate(
-    prepared: Ready,
+    prepared: PreparedLaunch,
     contents: Mapping[str, Array],
     *,
     open_ended: bool = False,
@@ -49,7 +55,7 @@ def simulate(
 
 
 def simulate_batch(
-    prepared: Ready,
+    prepared: PreparedLaunch,
     contents: Sequence[Mapping[str, Array]],
     *,
     open_ended: bool = False,
@@ -64,7 +70,7 @@ def simulate_batch(
     numbers = {name: index + 1 for index, name in enumerate(sorted(contents[0]))}
     names = {number: name for name, number in numbers.items()}
     before = [{numbers[name]: each for name, each in one.items()} for one in contents]
-    buffers = Buffers(before)
+    buffers = BufferContents(before)
     if blocks is None and prepared.launch.blocks > MAXIMUM_BLOCKS:
         raise Unsupported(f"a launch of more than {MAXIMUM_BLOCKS} blocks is not run here")
     chosen = np.arange(prepared.launch.blocks) if blocks is None else np.asarray(sorted(blocks))
@@ -80,31 +86,31 @@ def simulate_batch(
         _run(prepared, memory, numbers, of_all, granule)
         return memory
 
-    memory = run_watched(prepared.arch.granule(prepared.kernel), attempt)
-    memory.join_halves()
-    results(memory, memory.scratch)
+    memory = run_until_valid(prepared.arch.granule(prepared.kernel), attempt)
+    memory.merge_float_extrema()
+    checked_outputs(memory, memory.scratch)
     notes = tuple(domain.notes)
     return [
         SimulationResult({names[number]: each for number, each in one.items()}, tuple(notes))
-        for one in written(memory, before)
+        for one in bytes_after(memory, before)
     ]
 
 
-def matrix_units(prepared: Ready) -> Mapping[str, MmaSpec]:
+def matrix_units(prepared: PreparedLaunch) -> Mapping[str, MmaSpec]:
     """The rows of the architecture's matrix units, by name: that of a fused step, in one word."""
     known = prepared.arch.bits
     return {} if known is None else {each.name: each for each in known.matrix_units}
 
 
-def _domain(prepared: Ready, buffers: Buffers, finite: bool) -> BitsDomain:
+def _domain(prepared: PreparedLaunch, buffers: BufferContents, finite: bool) -> BitsDomain:
     known = prepared.arch.bits
     if known is None:
         raise Unsupported(f"kernels of {prepared.arch.name} are not run on bit patterns")
     return BitsDomain(buffers, known.functions, matrix_units(prepared), finite=finite)
 
 
-def _run(prepared: Ready, memory: BitsMemory, numbers: Mapping[str, int], blocks: Array, granule: int) -> None:
-    per_batch = max(1, LANES // prepared.threads)
+def _run(prepared: PreparedLaunch, memory: BitsMemory, numbers: Mapping[str, int], blocks: Array, granule: int) -> None:
+    per_batch = max(1, LANES_PER_BATCH // prepared.threads)
     budget = [MAXIMUM_STEPS]
     for start in range(0, len(blocks), per_batch):
         batch = blocks[start : start + per_batch]

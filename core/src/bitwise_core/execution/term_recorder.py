@@ -26,7 +26,7 @@ class TooManyTerms(Exception):
     """The replay was given up: it makes more terms than are kept."""
 
 
-class Placed(Protocol):
+class HasLine(Protocol):
     """What knows the line of the text that runs."""
 
     line: int
@@ -51,7 +51,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.made: list[RecordedTerm] = []
-        self.place: Placed | None = None
+        self.place: HasLine | None = None
         self.bytes = 0
 
     def add(self, name: str, result: SymbolicVector, operands: Sequence[SymbolicVector], commutes: bool) -> None:

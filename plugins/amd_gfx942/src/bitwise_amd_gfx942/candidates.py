@@ -56,31 +56,31 @@ class Candidates(L.LazyIntegers):
         """The width; 1 for a predicate."""
         return L.width(next(iter(self.options.values())))
 
-    def settled(self) -> Array | None:
-        """See `Numbers.settled`: nothing is known while the options differ."""
+    def known_numbers(self) -> Array | None:
+        """See `LazyIntegers.known_numbers`: nothing is known while the options differ."""
         return None
 
-    def lanes(self) -> SymbolicVector:
-        """See `Numbers.lanes`."""
+    def symbolic_vector(self) -> SymbolicVector:
+        """See `LazyIntegers.symbolic_vector`."""
         return poison(self.bits, "computed from an approximation") if self.fallback is None else self.fallback()
 
     def apply(self, values: Sequence[Any], evaluate: Callable[..., Array]) -> Any:
-        """See `Numbers.apply`."""
+        """See `LazyIntegers.apply`."""
         return applied(values, evaluate, None)
 
-    def cut(self, low: int, bits: int) -> Value:
-        """See `Numbers.cut`."""
+    def extract(self, low: int, bits: int) -> Value:
+        """See `LazyIntegers.extract`."""
 
         def part(number: Array) -> Array:
             found = extract(number, low, bits)
             assert isinstance(found, np.ndarray)
             return found
 
-        found: Value = applied([self], part, lambda: as_symbolic_vector(extract(self.lanes(), low, bits)))
+        found: Value = applied([self], part, lambda: as_symbolic_vector(extract(self.symbolic_vector(), low, bits)))
         return found
 
-    def choose(self, mask: Array, new: Any, old: Any) -> Value:
-        """See `Numbers.choose`."""
+    def blend(self, mask: Array, new: Any, old: Any) -> Value:
+        """See `LazyIntegers.blend`."""
 
         def one(left: Array, right: Array) -> Array:
             return np.where(mask, left, right)
@@ -88,8 +88,8 @@ class Candidates(L.LazyIntegers):
         found: Value | None = applied([new, old], one, None)
         return blend_values(mask, as_symbolic_vector(new), as_symbolic_vector(old)) if found is None else found
 
-    def join(self, parts: Sequence[Any]) -> Any:
-        """See `Numbers.join`."""
+    def concat(self, parts: Sequence[Any]) -> Any:
+        """See `LazyIntegers.concat`."""
 
         def together(*numbers: Array) -> Array:
             found = concat(numbers)
@@ -99,7 +99,7 @@ class Candidates(L.LazyIntegers):
         return applied(parts, together, None)
 
     def take_threads(self, index: Array) -> Value:
-        """See `Numbers.take_threads`: a lane's options are another's only where both took the same reciprocal."""
+        """See `LazyIntegers.take_threads`: a lane's options are another's only where both took the same reciprocal."""
         for source in self.sources:
             if not np.array_equal(take(source.number, index), np.broadcast_to(source.number, _shape(source, index))):
                 return poison(self.bits, "an approximation of another lane")

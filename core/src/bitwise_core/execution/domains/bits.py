@@ -18,14 +18,14 @@ import numpy as np
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.finiteness import overflows, step_overflows
+from bitwise_core.execution.values.finiteness import makes_non_finite, mma_makes_non_finite
 from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.numerics import FloatFormat, Operation, nan_of
 from bitwise_core.numerics.mma import MmaSpec, multiply_accumulate
 
-Function = Callable[..., Array]
+PatternFunction = Callable[..., Array]
 """A function on bit patterns: an array for each operand, in the unsigned type of its width, to the array of results."""
 
 
@@ -44,15 +44,15 @@ class PatternVectors:
     sticky: L.Flags
 
     def take(self, index: Array) -> PatternVectors:
-        """See `Vectors.take`."""
+        """See `OperandVectors.take`."""
         blocks, k = self.elements.shape[0], self.elements.shape[-1]
         sticky = (
             self.sticky if isinstance(self.sticky, int) else self.sticky.reshape(self.sticky.shape[0], -1)[:, index]
         )
         return PatternVectors(self.elements.reshape(blocks, -1, k)[:, index], sticky)
 
-    def beside(self, others: Sequence[PatternVectors]) -> PatternVectors:
-        """See `Vectors.beside`."""
+    def concatenated(self, others: Sequence[PatternVectors]) -> PatternVectors:
+        """See `OperandVectors.concatenated`."""
         if not others:
             return self
         parts = (self, *others)
@@ -84,7 +84,7 @@ class BitsDomain:
     def __init__(
         self,
         contents: Contents,
-        approximations: Mapping[str, Function] | None = None,
+        approximations: Mapping[str, PatternFunction] | None = None,
         units: Mapping[str, MmaSpec] | None = None,
         *,
         finite: bool = False,
@@ -107,9 +107,9 @@ class BitsDomain:
         if function is None:
             raise Unsupported(f"the operation {name} has no function here that is exact for every pattern")
         result = lanewise(function, operands, operation.bits)
-        if self.finite and overflows(operation, operands, result):
+        if self.finite and makes_non_finite(operation, operands, result):
             raise Unsupported(f"{name} makes an infinity or a NaN of finite numbers")
-        if _nan_is_open(operation) and isinstance(result, np.ndarray) and _has_nan(operation, result):
+        if _nan_is_unspecified(operation) and isinstance(result, np.ndarray) and _has_nan(operation, result):
             self.notes[f"a NaN that {name} makes has no specified pattern; the canonical one is taken"] = None
         return result
 
@@ -125,21 +125,23 @@ class BitsDomain:
         condition = as_symbolic_vector(predicate)
         known = np.asarray(L.constant_mask(condition))
         chosen = as_symbolic_vector(blend_values(condition.words[0] != 0, if_true, if_false))
-        return L.as_array_if_constant(L.blend(known, chosen, undefined(chosen.bits, L.sticky_flags(condition, chosen))))
+        return L.as_array_if_constant(
+            L.blend(known, chosen, undefined_lanes(chosen.bits, L.sticky_flags(condition, chosen)))
+        )
 
-    def vectors(self, elements: SymbolicVector) -> OperandVectors:
-        """See `Domain.vectors`."""
-        _check_reasons(elements)
+    def operand_vectors(self, elements: SymbolicVector) -> OperandVectors:
+        """See `Domain.operand_vectors`."""
+        _require_known_or_sticky(elements)
         flags = elements.flags
         sticky = (
             flags & L.STICKY if isinstance(flags, int) else np.bitwise_or.reduce(flags & np.uint32(L.STICKY), axis=-1)
         )
         return PatternVectors(L.constants_of(elements), L.uniform_flags(sticky))
 
-    def fused(
+    def mma_step(
         self, step: MmaStep, accumulator: SymbolicVector, left: OperandVectors, right: OperandVectors
     ) -> SymbolicVector:
-        """See `Domain.fused`.  Raises Unsupported for a unit whose arithmetic is not known here."""
+        """See `Domain.mma_step`.  Raises Unsupported for a unit whose arithmetic is not known here."""
         assert isinstance(left, PatternVectors)
         assert isinstance(right, PatternVectors)
         unit = self.units.get("_".join(step.name.split()))
@@ -147,9 +149,11 @@ class BitsDomain:
             raise Unsupported(f"the matrix step {step.name} has no row here that says its bits")
         if unit.status == "published only":
             self.notes[f"the matrix step {step.name} follows a public model that no vectors of hardware check"] = None
-        _check_reasons(accumulator)
-        result = multiplied(unit, left.elements, right.elements, L.constants_of(accumulator))
-        if self.finite and step_overflows(unit, left.elements, right.elements, L.constants_of(accumulator), result):
+        _require_known_or_sticky(accumulator)
+        result = matrix_step(unit, left.elements, right.elements, L.constants_of(accumulator))
+        if self.finite and mma_makes_non_finite(
+            unit, left.elements, right.elements, L.constants_of(accumulator), result
+        ):
             raise Unsupported(f"the matrix step {step.name} makes an infinity or a NaN of finite numbers")
         wide = result.astype(np.uint64)
         sticky = left.sticky | right.sticky | L.sticky_flags(accumulator)
@@ -168,7 +172,7 @@ class BitsDomain:
 
 
 @cache
-def _nan_is_open(operation: Operation) -> bool:
+def _nan_is_unspecified(operation: Operation) -> bool:
     """Whether no document says which NaN an operation gives: sign changes, and arithmetic in fp64."""
     return not operation.architecture and (operation.verb in ("neg", "abs") or operation.operands[0].name == "fp64")
 
@@ -178,7 +182,7 @@ def _has_nan(operation: Operation, result: Array) -> bool:
     return isinstance(form, FloatFormat) and form is operation.operands[0] and bool(nan_of(result, form).any())
 
 
-def undefined(bits: int, sticky: L.Flags) -> SymbolicVector:
+def undefined_lanes(bits: int, sticky: L.Flags) -> SymbolicVector:
     """Lanes that have no pattern, for the reason that their operands carry."""
     return SymbolicVector(bits, np.zeros((2, 1, 1), dtype=np.uint64), sticky | L.TERM)
 
@@ -198,7 +202,7 @@ def lanewise(function: Callable[..., Array], operands: Sequence[Value], bits: in
             numbers.append(operand)
             continue
         lanes = as_symbolic_vector(operand)
-        _check_reasons(lanes)
+        _require_known_or_sticky(lanes)
         known = np.logical_and(known, L.constant_mask(lanes))
         sticky = sticky | L.sticky_flags(lanes)
         numbers.append(L.constants_of(lanes))
@@ -213,7 +217,7 @@ def lanewise(function: Callable[..., Array], operands: Sequence[Value], bits: in
     )
 
 
-def multiplied(unit: MmaSpec, rows: Array, columns: Array, accumulators: Array) -> Array:
+def matrix_step(unit: MmaSpec, rows: Array, columns: Array, accumulators: Array) -> Array:
     """One step of a unit: rows (..., k), columns (..., k) and accumulators (...), broadcastable, to results (...).
 
     Axes along which only the rows vary are the product's rows, those along which only the columns do its columns.
@@ -241,7 +245,7 @@ def _extents(vectors: Array, batch: Sequence[int], shape_of: Sequence[int]) -> l
     return [shape_of[axis] if axis in batch else extent for axis, extent in enumerate(vectors.shape[:-1])]
 
 
-def _check_reasons(lanes: SymbolicVector) -> None:
+def _require_known_or_sticky(lanes: SymbolicVector) -> None:
     """Every lane is known, or says why it is undefined.  Raises Unsupported."""
     reason = (lanes.flags & L.STICKY) != 0
     if not np.all(np.logical_or(L.constant_mask(lanes), reason)):

@@ -51,10 +51,10 @@ class Domain(Protocol):
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """The initial content of global memory at addresses that depend on data."""
 
-    def vectors(self, elements: SymbolicVector) -> OperandVectors:
+    def operand_vectors(self, elements: SymbolicVector) -> OperandVectors:
         """Operand vectors of a matrix step along the last axis: elements of shape (blocks, vectors, k)."""
 
-    def fused(
+    def mma_step(
         self, step: MmaStep, accumulator: SymbolicVector, left: OperandVectors, right: OperandVectors
     ) -> SymbolicVector:
         """One fused matrix step, elementwise over broadcastable shapes (blocks, ...): the new accumulator.

@@ -15,7 +15,7 @@ from bitwise_core.execution.term_recorder import Recorder, TermContext
 from bitwise_core.execution.values import mma_steps, nan_guards
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.ac_terms import AC_INDEX, union
-from bitwise_core.execution.values.argminmax import ArgMinMax, beyond
+from bitwise_core.execution.values.argminmax import ArgMinMax, fold_infinity_comparison
 from bitwise_core.execution.values.constant_folding import fold_constants
 from bitwise_core.execution.values.float_rules import RULES, negated
 from bitwise_core.execution.values.integer_mma_steps import integer_terms
@@ -41,7 +41,7 @@ class TermDomain:
         self.context = TermContext(FINITE in assumptions, recorder)
         self.guards = False
         self.zero_signs = ZeroSigns()
-        self.winners = ArgMinMax() if self.context.finite else None
+        self.argminmax = ArgMinMax() if self.context.finite else None
 
     def assumes(self, assumption: str) -> bool:
         """See `Domain.assumes`."""
@@ -53,11 +53,11 @@ class TermDomain:
         """See `Domain.floating`."""
         if operation.function is not None and all(isinstance(operand, np.ndarray) for operand in operands):
             return operation.function(*operands)
-        high = self._in_high_half(operation, operands)
+        high = self._on_high_halves(operation, operands)
         if high is not None:
             return high
         if operation.verb == "convert" and not operation.architecture:
-            widened = self._of_wide_source(operation, operands[0])
+            widened = self._convert_through_32_bits(operation, operands[0])
             if widened is not None:
                 return widened
         values = [as_symbolic_vector(operand) for operand in operands]
@@ -65,20 +65,20 @@ class TermDomain:
             value.flags = L.uniform_flags(value.flags)
         strict = operation.verb in nan_guards.STRICT and (operation.plain or operation.verb == "ex2")
         if strict and operation.bits == 32 and not self.context.finite:
-            parts = nan_guards.split(operation.verb, values, self.guards)
+            parts = nan_guards.split_guards(operation.verb, values, self.guards)
             if parts is not None:
                 self.guards = True
                 return self._guarded(operation, values, parts, properties)
         return self._unguarded(operation, operands, values, properties)
 
     def _guarded(
-        self, info: Operation, values: list[SymbolicVector], parts: nan_guards.Split, properties: int
+        self, info: Operation, values: list[SymbolicVector], parts: nan_guards.UnguardedOperands, properties: int
     ) -> SymbolicVector:
         """An operation on guarded fp32 values."""
         inner = as_symbolic_vector(self._unguarded(info, parts.values, list(parts.values), properties))
         if info.verb == "ex2":
-            inner = nan_guards.raised(parts, inner)
-        result = nan_guards.guarded(parts, inner)
+            inner = nan_guards.exp2_of_padding(parts, inner)
+        result = nan_guards.with_guard(parts, inner)
         return self.context.note(info.name, result, values, commutes=info.commutative)
 
     def _unguarded(
@@ -103,14 +103,14 @@ class TermDomain:
             if info.verb == "convert" and isinstance(info.result, IntegerFormat):
                 properties |= L.INTEGER  # whatever the bits of a NaN, one integer comes of it
             commutes = info.commutative and info.arity == 2
-            looks = _looks_at_bits(info)
+            looks = _reads_nan_bits(info)
             result = term(bits, name, values, properties, commutes=commutes, exact=looks, recorder=self.recorder)
         if info.verb == "ldexp" and info.plain:
             for zero in (0, 1 << bits - 1):  # whatever the power
                 result = L.blend(L.equals_constant(values[0], zero), values[0], result)
         return fold_constants(info, operands, result)
 
-    def _of_wide_source(self, info: Operation, value: Value) -> Value | None:
+    def _convert_through_32_bits(self, info: Operation, value: Value) -> Value | None:
         """A conversion between integers and floating-point numbers, its source of 8 or 16 bits widened to 32 first."""
         source, target = info.operands[0], info.result
         of_integer, to_integer = isinstance(source, IntegerFormat), isinstance(target, IntegerFormat)
@@ -135,7 +135,7 @@ class TermDomain:
             return self.floating(wider, [extended])
         return None
 
-    def _in_high_half(self, info: Operation, operands: Sequence[Value]) -> Value | None:
+    def _on_high_halves(self, info: Operation, operands: Sequence[Value]) -> Value | None:
         """max, min, neg and abs of widened bf16 values, and their narrowing, act on the bf16 values."""
         if info in _NARROW_TO_HIGH_HALF:
             half = _high_half(operands[0]) if isinstance(operands[0], PackedVector) else None
@@ -160,12 +160,12 @@ class TermDomain:
         if operation is _NOT:
             predicate = as_symbolic_vector(operands[0])
             inverse = L.as_array_if_constant(negated(predicate, self.context))
-            nan_guards.opposite(predicate, inverse)
+            nan_guards.record_negation(predicate, inverse)
             return inverse
-        extends = _extends(operation)
-        if extends and isinstance(operands[0], SymbolicVector) and operands[0].extends is not None:
-            inner, narrow = operands[0].extends
-            return self.integer(_extension(narrow, operation.bits), [inner])
+        extends = _is_sign_extension(operation)
+        if extends and isinstance(operands[0], SymbolicVector) and operands[0].sign_extension_of is not None:
+            inner, narrow = operands[0].sign_extension_of
+            return self.integer(_sign_extension(narrow, operation.bits), [inner])
         values = [as_symbolic_vector(operand) for operand in operands]
         result = linear_form(operation, values)
         if result is not None:
@@ -186,17 +186,17 @@ class TermDomain:
                 recorder=self.recorder,
             )
         compares = operation.is_comparison
-        notes = self.winners is not None and (compares or operation in _OF_PREDICATES)
+        notes = self.argminmax is not None and (compares or operation in _PREDICATE_LOGIC)
         if notes and compares:
-            result = beyond(operation, values, result)
+            result = fold_infinity_comparison(operation, values, result)
         settled = fold_constants(operation, operands, result)
         if isinstance(settled, SymbolicVector):
-            if notes and self.winners is not None:
-                self.winners.note(operation, values, settled)
+            if notes and self.argminmax is not None:
+                self.argminmax.note(operation, values, settled)
             if extends:
-                settled.extends = operands[0], operation.operands[0].name
+                settled.sign_extension_of = operands[0], operation.operands[0].name
             if self.guards and compares and operation.operands[0].name == "fp32":
-                nan_guards.compared(operation, values, settled)
+                nan_guards.record_comparison(operation, values, settled)
         return settled
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
@@ -220,13 +220,13 @@ class TermDomain:
         if opposite is not False:
             condition = L.without_flags(condition, L.NEGATED)
             left, right = L.blend(opposite, right, left), L.blend(opposite, left, right)
-        kept = (left.flags & right.flags & (L.NOT_NEGATIVE | L.HALF_RANGE | L.QUIET)) | _implied_by_both(
+        kept = (left.flags & right.flags & (L.NOT_NEGATIVE | L.HALF_RANGE | L.QUIET)) | _common_not_minus_zero(
             left.flags, right.flags
         )
         if not np.any(nan_bits(left)) and not np.any(nan_bits(right)):
             kept = kept | L.INTEGER
         result = term(left.bits, "select", [condition, left, right], kept, recorder=self.recorder)
-        won = self.winners.choose(condition, left, right) if self.winners is not None else None
+        won = self.argminmax.choose(condition, left, right) if self.argminmax is not None else None
         if won is not None:
             result = L.blend(won[0], self.context.note("select", won[1], [condition, left, right]), result)
         known = L.constant_mask(condition)
@@ -234,9 +234,9 @@ class TermDomain:
             taken = condition.words[0] != 0
             result = L.blend(known & taken, left, result)
             result = L.blend(known & ~taken, right, result)
-        elif left.origin is not None and right.origin is not None:
-            self._trace(condition, left.origin, right.origin, result)
-        nan_guards.chosen(
+        elif left.slice_of is not None and right.slice_of is not None:
+            self._trace(condition, left.slice_of, right.slice_of, result)
+        nan_guards.record_selection(
             as_symbolic_vector(predicate), as_symbolic_vector(if_true), as_symbolic_vector(if_false), result
         )
         return result
@@ -252,33 +252,33 @@ class TermDomain:
         (whole, low), (other, other_low) = left, right
         if low != other_low or whole.bits != other.bits:
             return
-        earlier = whole.chosen
-        if earlier is None or earlier[1] is not other or not _alike(earlier[0], condition):
+        earlier = whole.last_selection
+        if earlier is None or earlier[1] is not other or not _same_predicate(earlier[0], condition):
             found = self.select(condition, whole, other)
             if not isinstance(found, SymbolicVector):
                 return
-            whole.chosen = earlier = (condition, other, found)
-        result.origin = (earlier[2], low)
+            whole.last_selection = earlier = (condition, other, found)
+        result.slice_of = (earlier[2], low)
 
     # -- matrix units -----------------------------------------------------------------------------------------------
 
-    def vectors(self, elements: SymbolicVector) -> mma_steps.OperandVectors:
-        """See `Domain.vectors`."""
+    def operand_vectors(self, elements: SymbolicVector) -> mma_steps.OperandVectors:
+        """See `Domain.operand_vectors`."""
         return mma_steps.hashed_vectors(elements, self.context, self.zero_signs)
 
-    def but_for_zeros(self, value: Value, other: Value) -> None:
+    def record_equal_except_zero_sign(self, value: Value, other: Value) -> None:
         """Two values of 16 bits, of which no matrix step without signed zeros can tell one from the other."""
         if isinstance(value, SymbolicVector) and isinstance(other, SymbolicVector):
             self.zero_signs.note(value, other)
 
-    def fused(
+    def mma_step(
         self,
         step: mma_steps.MmaStep,
         accumulator: SymbolicVector,
         left: mma_steps.OperandVectors,
         right: mma_steps.OperandVectors,
     ) -> SymbolicVector:
-        """See `Domain.fused`."""
+        """See `Domain.mma_step`."""
         assert isinstance(left, mma_steps.HashedVectors)
         assert isinstance(right, mma_steps.HashedVectors)
         if step.integers is not None:
@@ -301,27 +301,27 @@ class TermDomain:
         return result
 
 
-_TELLING = ~L.NAN_BITS & 0xFFFFFFFF
+_DISTINGUISHING = ~L.NAN_BITS & 0xFFFFFFFF
 """The properties in which two predicates must agree to be one."""
 
 
-def _alike(left: SymbolicVector | Array, right: SymbolicVector) -> bool:
+def _same_predicate(left: SymbolicVector | Array, right: SymbolicVector) -> bool:
     """Whether two predicates are one."""
     if left is right:
         return True
     if not isinstance(left, SymbolicVector) or not np.array_equal(left.words, right.words):
         return False
-    return not np.any((left.flags ^ right.flags) & _TELLING)
+    return not np.any((left.flags ^ right.flags) & _DISTINGUISHING)
 
 
 _WIDEN = operation(WIDENING)
 _NOT = operation("not.b1")
-_OF_PREDICATES = (operation("and.b1"), operation("or.b1"))
+_PREDICATE_LOGIC = (operation("and.b1"), operation("or.b1"))
 _NARROW_TO_HIGH_HALF = (operation("convert.rn.bf16.fp32"), operation("convert.rz.bf16.fp32"))
 
 
 @cache
-def _looks_at_bits(info: Operation) -> bool:
+def _reads_nan_bits(info: Operation) -> bool:
     """Whether a floating-point operation may tell the bits of one NaN from those of another."""
     if info.verb != "convert" or isinstance(info.result, IntegerFormat):
         return any(form.name == "tf32" for form in (info.result, *info.operands))
@@ -330,14 +330,14 @@ def _looks_at_bits(info: Operation) -> bool:
 
 
 @cache
-def _extends(info: Operation) -> bool:
+def _is_sign_extension(info: Operation) -> bool:
     """Whether it extends an integer by its sign."""
     source = info.operands[0]
     return info.verb == "convert" and not info.modifiers and isinstance(source, IntegerFormat) and bool(source.signed)
 
 
 @cache
-def _extension(narrow: str, bits: int) -> Operation:
+def _sign_extension(narrow: str, bits: int) -> Operation:
     """The extension of a signed format."""
     return operation(f"convert.b{bits}.{narrow}")
 
@@ -359,7 +359,7 @@ def _high_half(value: Value) -> Value | None:
     return L.with_flags(as_symbolic_vector(high), np.where(poisoned, np.uint32(L.POISON), np.uint32(0)))
 
 
-def _implied_by_both(left: L.Flags, right: L.Flags) -> L.Flags:
+def _common_not_minus_zero(left: L.Flags, right: L.Flags) -> L.Flags:
     closed = L.NOT_MINUS_ZERO | L.PLUS_ZERO
     if isinstance(left, int) and isinstance(right, int):
         return L.NOT_MINUS_ZERO if left & closed and right & closed else 0

@@ -20,18 +20,20 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, Value, width
 
 
-def watched(machine: Machine, cells: Array, bits: int, mask: Array | None) -> list[tuple[RaceDetector, Array, Array]]:
+def detector_cells(
+    machine: Machine, cells: Array, bits: int, mask: Array | None
+) -> list[tuple[RaceDetector, Array, Array]]:
     """Per race detector the cells that active threads touch, `bits` bits from a cell of their own, and the threads."""
     count = max(1, bits // 8 // machine.shared.granule)
     if cells.shape[0] == 1:
         row = cells[0] if cells.shape[1] == machine.threads else np.broadcast_to(cells[0], (machine.threads,))
-        threads = _numbers_of_threads(machine.threads, 1)
+        threads = _repeated_threads(machine.threads, 1)
         if mask is not None:
             threads = np.flatnonzero(np.broadcast_to(mask.any(axis=0), (machine.threads,)))
             row = row[threads]
         elif count > 1:
             more = (row[:, None] + np.arange(count)).ravel()
-            every = _numbers_of_threads(machine.threads, count)
+            every = _repeated_threads(machine.threads, count)
             return [(each, more, every) for each in machine.races.acting(mask)]
         found = [(each, row, threads) for each in machine.races.acting(mask)]
     else:
@@ -48,7 +50,7 @@ def watched(machine: Machine, cells: Array, bits: int, mask: Array | None) -> li
 
 
 @lru_cache(maxsize=64)
-def _numbers_of_threads(threads: int, count: int) -> Array:
+def _repeated_threads(threads: int, count: int) -> Array:
     """The numbers of all threads, each so often in a row."""
     found = np.repeat(np.arange(threads), count)
     found.setflags(write=False)
@@ -59,7 +61,7 @@ def read_shared(machine: Machine, address: Array, bits: int) -> Value:
     """`bits` bits at each active thread's shared address."""
     shared = machine.shared
     cells = shared.cells(address, machine.mask)
-    for races, row, threads in watched(machine, cells, bits, machine.mask):
+    for races, row, threads in detector_cells(machine, cells, bits, machine.mask):
         races.reads(row, threads)
     return shared.load(cells, bits)
 
@@ -67,7 +69,7 @@ def read_shared(machine: Machine, address: Array, bits: int) -> Value:
 def write_shared(machine: Machine, address: Array, *values: Value) -> None:
     """Stores the values side by side, the first one at each active thread's shared address, one after the other."""
     shared = machine.shared
-    if len(values) > 1 and not _far_apart(machine, address, values):
+    if len(values) > 1 and not _disjoint_whole_cells(machine, address, values):
         place = 0
         for value in values:
             write_shared(machine, address + np.uint64(place) if place else address, value)
@@ -78,7 +80,7 @@ def write_shared(machine: Machine, address: Array, *values: Value) -> None:
     if machine.condition is not None:
         raise Unsupported("shared memory is written under a condition over data")
     apart = cells.shape[0] == 1
-    for races, row, threads in watched(machine, cells, bits, machine.mask):
+    for races, row, threads in detector_cells(machine, cells, bits, machine.mask):
         races.writes(row, threads)
         known = races.writer.size > int(row.max(initial=0))
         apart = apart and not (known and (races.writer[row] != threads).any())
@@ -89,7 +91,7 @@ def write_shared(machine: Machine, address: Array, *values: Value) -> None:
         cells = cells + width(value) // 8 // shared.granule
 
 
-def _far_apart(machine: Machine, address: Array, values: Sequence[Value]) -> bool:
+def _disjoint_whole_cells(machine: Machine, address: Array, values: Sequence[Value]) -> bool:
     """Whether several values can be written at once: whole cells, in every block the same, and no two threads' meet."""
     if address.shape[0] != 1 or any(width(value) // 8 % machine.shared.granule for value in values):
         return False
@@ -113,26 +115,26 @@ def known_address(machine: Machine, operand: Operand, size: int) -> Array:
         raise Unsupported("memory is accessed at an address that depends on data")
     if operand.offset:
         address = address + np.uint64(operand.offset & (1 << 64) - 1)
-    aligned(machine, address, size, machine.line)
+    check_aligned(machine, address, size, machine.line)
     return address
 
 
 def load_global(machine: Machine, address: Array, bits: int, line: int) -> Value:
     """`bits` bits at each active lane's global address.  Raises Unsupported outside every buffer."""
-    in_a_buffer(machine, address, line)
+    check_in_buffer(machine, address, line)
     return machine.memory.load(address, bits, machine.mask, machine.thread, machine.epoch, line)
 
 
 def store_global(machine: Machine, address: Array, value: Value, bits: int, line: int) -> None:
     """A store in the active lanes; under a condition over data the old content stays where it does not hold."""
-    in_a_buffer(machine, address, line)
+    check_in_buffer(machine, address, line)
     if machine.condition is not None:
         old = machine.memory.load(address, bits, machine.mask, machine.thread, machine.epoch, line)
         value = machine.domain.select(machine.condition, value, old)
     machine.memory.store(address, value, machine.mask, machine.thread, machine.epoch, line)
 
 
-def in_a_buffer(machine: Machine, address: Array, line: int) -> None:
+def check_in_buffer(machine: Machine, address: Array, line: int) -> None:
     """Raises Unsupported where an active lane's global address lies below every buffer, as null does."""
     if L.lazy_integers(address) is not None:
         return
@@ -141,7 +143,7 @@ def in_a_buffer(machine: Machine, address: Array, line: int) -> None:
         raise Unsupported("memory outside every buffer of the launch is accessed", line)
 
 
-def aligned(machine: Machine, address: Array, size: int, line: int) -> None:
+def check_aligned(machine: Machine, address: Array, size: int, line: int) -> None:
     """Raises Unsupported where an active thread's address is no multiple of the access's size in bytes."""
     if size == 1:
         return

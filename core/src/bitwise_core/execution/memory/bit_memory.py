@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from bitwise_core.execution.domains.bits import undefined
+from bitwise_core.execution.domains.bits import undefined_lanes
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.memory.global_memory import Access, GlobalMemory
@@ -22,7 +22,7 @@ LAUNCH_SHIFT = 52
 _BUFFER = np.uint64((1 << LAUNCH_SHIFT - POINTER_SHIFT) - 1)
 
 
-class Buffers:
+class BufferContents:
     """The initial content of every buffer in each of several launches, by its number, to be seen in words of any width.
 
     A buffer has one size in all launches.  Raises ValueError for other contents.
@@ -52,21 +52,21 @@ class Buffers:
         first = int(buffer.flat[0]) if buffer.size else 0
         if (buffer == first).all():
             words = self._words.get((first, size))
-            return undefined(bits, L.POISON) if words is None else _taken(words, launch, place)
+            return undefined_lanes(bits, L.POISON) if words is None else _words_at(words, launch, place)
         result: Array = np.zeros(address.shape, dtype=L.UNSIGNED[bits])
         defined: Array = np.zeros(address.shape, dtype=bool)
         for number in np.unique(buffer):
             words = self._words.get((int(number), size))
             if words is not None:
                 mine = buffer == number
-                result = np.where(mine, _taken(words, launch, place), result)
+                result = np.where(mine, _words_at(words, launch, place), result)
                 defined |= mine
         if defined.all():
             return result
-        return L.blend(defined, L.constant_vector(result), undefined(bits, L.POISON))
+        return L.blend(defined, L.constant_vector(result), undefined_lanes(bits, L.POISON))
 
 
-def _taken(words: Array, launch: Array | None, place: Array) -> Array:
+def _words_at(words: Array, launch: Array | None, place: Array) -> Array:
     """The words at these places of a launch's row; anything beyond its end."""
     if launch is not None:
         place = np.minimum(place, words.shape[1] - 1) + launch * words.shape[1]
@@ -86,7 +86,9 @@ class BitsMemory(GlobalMemory):
     says how far each was accessed by any of the launches.
     """
 
-    def __init__(self, domain: Domain, buffers: Buffers, names: Mapping[int, str], open_ended: bool = False) -> None:
+    def __init__(
+        self, domain: Domain, buffers: BufferContents, names: Mapping[int, str], open_ended: bool = False
+    ) -> None:
         super().__init__(domain)
         self.buffers, self.names, self.open_ended = buffers, names, open_ended
         self.launch: Array | None = None
@@ -96,33 +98,33 @@ class BitsMemory(GlobalMemory):
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
         """See `GlobalMemory.load`."""
         self._check(address, bits, mask, "read", line)
-        return super().load(self._of_launch(address), bits, mask, thread, epoch, line)
+        return super().load(self._in_own_launch(address), bits, mask, thread, epoch, line)
 
     def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
         """See `GlobalMemory.store`."""
         self._check(address, L.width(value), mask, "written", line)
-        super().store(self._of_launch(address), value, mask, thread, epoch, line)
+        super().store(self._in_own_launch(address), value, mask, thread, epoch, line)
 
     def buffer_of(self, address: Array) -> Array:
         """See `GlobalMemory.buffer_of`: the same in all launches."""
         found: Array = super().buffer_of(address) & _BUFFER
         return found
 
-    def _of_launch(self, address: Array) -> Array:
+    def _in_own_launch(self, address: Array) -> Array:
         """The addresses as each block's own launch has them."""
         if self.launch is None:
             return address
         moved: Array = address + (self.launch.astype(np.uint64) << np.uint64(LAUNCH_SHIFT))
         return moved
 
-    def join_halves(self) -> None:
+    def merge_float_extrema(self) -> None:
         """Extremes of floats that came as integer operations by their sign are one operation, whose order is free.
 
         max.s32 of patterns without the sign bit and min.u32 of those with it take the later of two patterns in the
         order of numbers, whatever was there; min.s32 and max.u32 of the same patterns take the earlier one.
         """
         for number, events in self.atomics.items():
-            joined = [_half_of(name, event) for name, event in events]
+            joined = [_float_extremum_of(name, event) for name, event in events]
             names = {name for name, _ in events}
             if len(names) > 1 and None not in joined and len(set(joined)) == 1:
                 self.atomics[number] = [(str(name), event) for name, (_, event) in zip(joined, events, strict=True)]
@@ -154,7 +156,7 @@ class BitsMemory(GlobalMemory):
                 )
 
 
-def _half_of(name: str, event: Access) -> str | None:
+def _float_extremum_of(name: str, event: Access) -> str | None:
     """The extreme of floats of which an atomic operation is one half, or None."""
     verb, kind = name.split(".")[0], name.split(".")[-1]
     value = event.value
@@ -166,7 +168,7 @@ def _half_of(name: str, event: Access) -> str | None:
     return f"{verb if kind[0] == 's' else {'max': 'min', 'min': 'max'}[verb]}bysign.b{event.bits}"
 
 
-def written(memory: BitsMemory, launches: Sequence[Mapping[int, Array]]) -> list[dict[int, Array]]:
+def bytes_after(memory: BitsMemory, launches: Sequence[Mapping[int, Array]]) -> list[dict[int, Array]]:
     """The bytes of every buffer after each launch, whose stores must have been found free of races before."""
     after: dict[int, Array] = {}
     for number, size in memory.buffers.sizes.items():

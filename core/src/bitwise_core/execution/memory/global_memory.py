@@ -16,7 +16,7 @@ from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, S
 from bitwise_core.execution.values.term_hash import full_hash, term
 from bitwise_core.numerics import Operation
 
-ANY = -1
+ANY_BUFFER = -1
 """Stands for a buffer that is not known."""
 
 
@@ -37,26 +37,26 @@ class Access:
     line: int
 
 
-def _flat(value: SymbolicVector, shape: tuple[int, int], active: Array) -> SymbolicVector:
+def _active_lanes(value: SymbolicVector, shape: tuple[int, int], active: Array) -> SymbolicVector:
     words = np.broadcast_to(value.words, (2, *shape))[:, active][:, None, :]
     flags = value.flags if isinstance(value.flags, int) else np.broadcast_to(value.flags, shape)[active][None]
     return SymbolicVector(value.bits, words, flags)
 
 
-def elements(value: Value) -> list[tuple[int, SymbolicVector]]:
+def stored_elements(value: Value) -> list[tuple[int, SymbolicVector]]:
     """The elements of a stored value with their byte offsets."""
     if isinstance(value, PackedVector):
         result: list[tuple[int, SymbolicVector]] = []
         offset = 0
         for part in value.parts:
-            result.extend((offset + inner, lanes) for inner, lanes in elements(part))
+            result.extend((offset + inner, lanes) for inner, lanes in stored_elements(part))
             offset += L.width(part) // 8
         return result
     return [(0, as_symbolic_vector(value))]
 
 
 @dataclass(frozen=True, slots=True)
-class Scattered:
+class ScatteredAtomics:
     """Contributions by an atomic operation at addresses that depend on data: the sum of their hashes, and where to.
 
     `buffers` None stands for any.
@@ -69,7 +69,7 @@ class Scattered:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stored:
+class StoredElements:
     """Stores by their addresses, those of one address in the order of the program; one row for each element."""
 
     address: Array
@@ -86,7 +86,7 @@ class Stored:
         return found
 
 
-def pairs(low: Array, high: Array) -> tuple[Array, Array]:
+def range_pairs(low: Array, high: Array) -> tuple[Array, Array]:
     """Every (place, row) with low[place] <= row < high[place], as two flat arrays."""
     count = np.maximum(high - low, 0)
     place = np.repeat(np.arange(low.size), count)
@@ -94,7 +94,7 @@ def pairs(low: Array, high: Array) -> tuple[Array, Array]:
     return place, row
 
 
-def _near(stores: Iterable[Access], where: Array, bits: int) -> list[Access]:
+def _stores_in_range(stores: Iterable[Access], where: Array, bits: int) -> list[Access]:
     """The stores that reach into the range of addresses that is loaded."""
     if not where.size:
         return []
@@ -106,7 +106,7 @@ def _near(stores: Iterable[Access], where: Array, bits: int) -> list[Access]:
     ]
 
 
-def _forwarded(value: Value, stores: Sequence[Access], load: Access, active: Array) -> Value:
+def _forward_stores(value: Value, stores: Sequence[Access], load: Access, active: Array) -> Value:
     """The loaded value with what earlier stores of this launch put there; `load` holds its active lanes.
 
     Raises Unsupported where a store of another thread is not ordered before the load, where stores of one address are
@@ -114,7 +114,7 @@ def _forwarded(value: Value, stores: Sequence[Access], load: Access, active: Arr
     """
     bits, where, size = load.bits, load.address, np.uint64(load.bits // 8)
     for each in stores:
-        if each.bits != bits and _meets(each, where, size):
+        if each.bits != bits and _overlaps(each, where, size):
             raise Unsupported("global memory is read back in another width than it was written", load.line)
     stores = [each for each in stores if each.bits == bits]
     if not stores:
@@ -133,7 +133,7 @@ def _forwarded(value: Value, stores: Sequence[Access], load: Access, active: Arr
         return value
     thread = np.concatenate([each.thread for each in stores])[order]
     epoch = np.concatenate([np.full(each.address.size, each.epoch, dtype=np.int64) for each in stores])[order]
-    place, row = pairs(low, high)
+    place, row = range_pairs(low, high)
     foreign = thread[row] >> 20 != load.thread[place] >> 20
     if foreign.any():
         raise Unsupported("a block reads global memory that another block of the launch writes", load.line)
@@ -150,7 +150,7 @@ def _forwarded(value: Value, stores: Sequence[Access], load: Access, active: Arr
     )[order]
     if (high - low > 1).any():
         hashes = full_hash(SymbolicVector(bits, payload[:, None], properties[None]))[:, 0]
-        if Stored(address, thread, epoch, hashes).after(row, high[place] - 1).any():
+        if StoredElements(address, thread, epoch, hashes).after(row, high[place] - 1).any():
             raise Unsupported("two threads store different values at one address (a race)", load.line)
     taken = high[hit] - 1
     old = as_symbolic_vector(value)
@@ -162,7 +162,7 @@ def _forwarded(value: Value, stores: Sequence[Access], load: Access, active: Arr
     return L.as_array_if_constant(SymbolicVector(bits, words, flags))
 
 
-def _meets(store: Access, where: Array, size: np.uint64) -> bool:
+def _overlaps(store: Access, where: Array, size: np.uint64) -> bool:
     """Whether some loaded element shares a byte with a stored one."""
     keys = np.sort(store.address)
     first = np.searchsorted(keys, where - np.uint64(store.bits // 8) + np.uint64(1), side="left")
@@ -185,7 +185,7 @@ class GlobalMemory:
         self.atomics: dict[int, list[tuple[str, Access]]] = {}
         self.watched: frozenset[int] = frozenset()
         self.gathered: dict[int, int] = {}
-        self.scattered: list[Scattered] = []
+        self.scattered: list[ScatteredAtomics] = []
         self.seen: set[int] = set()
 
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
@@ -204,9 +204,9 @@ class GlobalMemory:
             if self.atomics.get(buffer):
                 raise Unsupported("global memory is read after an atomic operation on the same buffer", line)
             self.loads.setdefault(buffer, []).append(Access(where, who, epoch, None, bits, line))
-            near = _near(self.stores.get(buffer, ()), where, bits)
+            near = _stores_in_range(self.stores.get(buffer, ()), where, bits)
             if near:
-                value = _forwarded(value, near, Access(where, who, epoch, None, bits, line), active)
+                value = _forward_stores(value, near, Access(where, who, epoch, None, bits, line), active)
         return value if self.domain.recorder is None else self.domain.recorder.mark(value)
 
     def _buffers(self, address: Array, mask: Array | None) -> set[int]:
@@ -230,7 +230,7 @@ class GlobalMemory:
         """
         if buffers is None and (self.stores or self.atomics):
             raise Unsupported("memory is read at a computed address after the kernel has stored", line)
-        for buffer in buffers or (ANY,):
+        for buffer in buffers or (ANY_BUFFER,):
             self.gathered.setdefault(buffer, line)
         return self.domain.gather(address, bits, mask)
 
@@ -238,11 +238,11 @@ class GlobalMemory:
         """Nothing read or written at computed addresses may meet what is written or read.  Raises Unsupported."""
         written = self.stores.keys() | self.atomics.keys()
         for buffer, line in self.gathered.items():
-            if buffer in written or (buffer == ANY and written):
+            if buffer in written or (buffer == ANY_BUFFER and written):
                 raise Unsupported("memory that the launch writes is read at a computed address", line)
         read = self.seen | self.gathered.keys()
         for each in self.scattered:
-            met = bool(read) if each.buffers is None or ANY in read else not each.buffers.isdisjoint(read)
+            met = bool(read) if each.buffers is None or ANY_BUFFER in read else not each.buffers.isdisjoint(read)
             if met:
                 raise Unsupported("atomic operations at computed addresses may meet what the launch reads", each.line)
 
@@ -262,7 +262,7 @@ class GlobalMemory:
             self.store(address, as_symbolic_vector(value), inside, thread, epoch, line)
             self.store(address, PackedVector(value.parts), rest, thread, epoch, line)
             return
-        parts = elements(value)
+        parts = stored_elements(value)
         shape = np.broadcast_shapes(
             address.shape,
             thread.shape,
@@ -277,7 +277,7 @@ class GlobalMemory:
         numbers = self.buffer_of(where)
         buffers = _distinct(numbers)
         for offset, lanes in parts:
-            flat = _flat(lanes, (shape[0], shape[1]), active)
+            flat = _active_lanes(lanes, (shape[0], shape[1]), active)
             if len(buffers) == 1:
                 access = Access(where + np.uint64(offset), who, epoch, flat, lanes.bits, line)
                 self.stores.setdefault(buffers[0], []).append(access)
@@ -303,7 +303,7 @@ class GlobalMemory:
         Where the operation is exact in any order, what they leave is a function of the multiset of contributions.
         Raises Unsupported where it is not, or where operations mix.
         """
-        if not exact(operation):
+        if not is_order_independent(operation):
             raise Nondeterministic("a floating-point sum at computed addresses may have several contributors", line)
         if any(other.name != operation.name for other in self.scattered):
             raise Unsupported("different atomic operations at computed addresses", line)
@@ -323,7 +323,9 @@ class GlobalMemory:
         )
         if flags & L.STICKY:
             raise Unsupported("a contribution depends on something that is not determined", line)
-        self.scattered.append(Scattered(operation.name, words, line, None if buffers is None else frozenset(buffers)))
+        self.scattered.append(
+            ScatteredAtomics(operation.name, words, line, None if buffers is None else frozenset(buffers))
+        )
 
     def atomic(
         self,
@@ -348,6 +350,6 @@ class GlobalMemory:
                     del self.stores[buffer]
 
 
-def exact(operation: Operation) -> bool:
+def is_order_independent(operation: Operation) -> bool:
     """Whether an atomic operation's result is the same in every order."""
     return operation.associative or operation.verb in ("max", "min", "maxbysign", "minbysign")

@@ -21,7 +21,7 @@ CONSTANT_BASE = 1 << 34
 """Where local arrays and the module's arrays of known numbers lie: below every buffer, above shared memory."""
 
 
-def _uniform(machine: Machine, address: Array) -> int | None:
+def _uniform_address(machine: Machine, address: Array) -> int | None:
     if address.size > 1 and machine.mask is not None:
         shape = np.broadcast_shapes(address.shape, machine.mask.shape)
         address = np.broadcast_to(address, shape)[np.broadcast_to(machine.mask, shape)]
@@ -38,7 +38,7 @@ def _collides(contents: dict[int, Value], where: int, bits: int) -> bool:
 
 def store(machine: Machine, address: Array, values: list[Value], bits: int, line: int) -> None:
     """Stores values side by side at an offset that all active threads share.  Raises Unsupported."""
-    place = _uniform(machine, address)
+    place = _uniform_address(machine, address)
     if place is None:
         raise Unsupported("local memory is written at offsets that differ between threads", line)
     contents = machine.local
@@ -56,7 +56,7 @@ def load(machine: Machine, address: Value, offset: int, bits: int, line: int) ->
     """The value at a thread's own address.  Raises Unsupported."""
     contents = machine.local
     known = machine.known(address)
-    place = None if known is None else _uniform(machine, known)
+    place = None if known is None else _uniform_address(machine, known)
     if place is not None:
         found = contents.get(place + offset)
         if found is None:

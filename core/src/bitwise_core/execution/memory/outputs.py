@@ -7,7 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Domain, Unsupported
-from bitwise_core.execution.memory.global_memory import Access, GlobalMemory, Stored, exact, pairs
+from bitwise_core.execution.memory.global_memory import (
+    Access,
+    GlobalMemory,
+    StoredElements,
+    is_order_independent,
+    range_pairs,
+)
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, extract
@@ -15,10 +21,10 @@ from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector,
 from bitwise_core.execution.values.term_hash import full_hash
 from bitwise_core.numerics import Operation, operation
 
-_LOADS = 1 << 14
+_LOADS_PER_BATCH = 1 << 14
 """So many loaded elements are compared with stores at once."""
 
-COMPUTED = 0
+COMPUTED_ADDRESSES = 0
 """The place in the outputs of what went to computed addresses, whatever the buffer."""
 
 
@@ -38,7 +44,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
+class _StoredRows:
     """Stored elements by address, those of one address in the order of the program; `order` numbers them in it."""
 
     address: Array
@@ -51,11 +57,11 @@ class _Rows:
     order: Array
 
     @staticmethod
-    def of(events: list[Access]) -> _Rows:
+    def of(events: list[Access]) -> _StoredRows:
         """The elements of these stores."""
         address, thread, size, words, flags, line, epoch = _columns(events)
         order = np.argsort(address, kind="stable")
-        return _Rows(
+        return _StoredRows(
             address[order], thread[order], size[order], words[:, order], flags[order], line[order], epoch[order], order
         )
 
@@ -66,7 +72,7 @@ class _Rows:
         return bool(apart or (self.size[1:] != self.size[:-1])[same].any())
 
 
-def _chosen(events: list[Access], numbers: Array) -> list[Access]:
+def _select_elements(events: list[Access], numbers: Array) -> list[Access]:
     """These elements of the stores, which are counted through all of them."""
     kept = np.zeros(sum(event.address.size for event in events), dtype=bool)
     kept[numbers] = True
@@ -106,7 +112,7 @@ def stored_hash(value: SymbolicVector) -> tuple[hashing.Words, L.Flags]:
     return full_hash(value), value.flags
 
 
-def _narrow(events: list[Access], *, halves: bool = True) -> list[Access]:
+def _split_elements(events: list[Access], *, halves: bool = True) -> list[Access]:
     """Elements cut to the least width stored, known numbers and leaves to `halves`: packing does not show."""
     least = min(event.bits for event in events)
     copies = min(least, 16) if halves else least
@@ -142,7 +148,7 @@ def final_events(memory: GlobalMemory, buffer: int) -> list[Access]:
     atomics = memory.atomics.get(buffer, [])
     if atomics and events:
         raise Unsupported("a buffer receives both plain stores and atomic operations", atomics[0][1].line)
-    return [_accumulated(memory.domain, atomics)] if atomics else events
+    return [_accumulate_atomics(memory.domain, atomics)] if atomics else events
 
 
 def outputs(memory: GlobalMemory) -> dict[int, Output]:
@@ -151,16 +157,16 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
     memory.check_gathers()
     for buffer in sorted(memory.stores.keys() | memory.atomics.keys()):
         events = final_events(memory, buffer)
-        stored = _Rows.of(_narrow(events))
+        stored = _StoredRows.of(_split_elements(events))
         if stored.overlap():
             # A copied element that is overwritten by a computed one lies beside it in halves.
-            events = _narrow(events, halves=False)
-            whole = _Rows.of(events)
+            events = _split_elements(events, halves=False)
+            whole = _StoredRows.of(events)
             if whole.overlap():
                 raise Unsupported("stores of different widths overlap", int(whole.line[0]))
-            last = _checked(memory, buffer, whole)
-            stored = _Rows.of(_narrow(_chosen(events, whole.order[last])))
-        last = _checked(memory, buffer, stored)
+            last = _last_stores(memory, buffer, whole)
+            stored = _StoredRows.of(_split_elements(_select_elements(events, whole.order[last])))
+        last = _last_stores(memory, buffer, stored)
         result[buffer] = Output(stored.address[last], stored.size[last], stored.words[:, last], stored.flags[last],
                                 stored.line[last], stored.thread[last])  # fmt: skip
     if memory.scattered:
@@ -173,24 +179,24 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
         words = hashing.mix(total.reshape(2, 1, 1) + hashing.constant("contributions " + first.name))
         one = np.zeros(1, dtype=np.uint64)
         line = np.array([first.line])
-        result[COMPUTED] = Output(
+        result[COMPUTED_ADDRESSES] = Output(
             one, one, words[:, 0], np.full(1, L.TERM, dtype=np.uint32), line, np.zeros(1, dtype=np.int64)
         )
     return result
 
 
-def _checked(memory: GlobalMemory, buffer: int, rows: _Rows) -> Array:
+def _last_stores(memory: GlobalMemory, buffer: int, rows: _StoredRows) -> Array:
     """Which rows are the last of their address.  Raises Unsupported where the order of threads decides, or a load."""
     last = np.append(rows.address[1:] != rows.address[:-1], True)
-    stored = Stored(rows.address, rows.thread, rows.epoch, rows.words)
-    clash = stored.after(np.arange(rows.address.size), _final(last))
+    stored = StoredElements(rows.address, rows.thread, rows.epoch, rows.words)
+    clash = stored.after(np.arange(rows.address.size), _last_row_of_address(last))
     if clash.any():
         raise Unsupported("two threads store different values at one address (a race)", int(rows.line[clash][0]))
     _check_loads(memory, buffer, rows.address, rows.thread, rows.size, rows.epoch)
     return last
 
 
-def _final(last: Array) -> Array:
+def _last_row_of_address(last: Array) -> Array:
     """The row of the last store at each row's address, from the rows that are the last of theirs."""
     rows = np.flatnonzero(last)
     found: Array = rows[np.cumsum(last) - last]
@@ -206,8 +212,8 @@ def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Arra
         high = np.searchsorted(address, load.address + np.uint64(load.bits // 8), side="left")
         if atomic and (high > low).any():
             raise Unsupported("global memory is read that the launch updates by atomic operations", load.line)
-        for start in range(0, load.address.size, _LOADS):
-            place, row = pairs(low[start : start + _LOADS], high[start : start + _LOADS])
+        for start in range(0, load.address.size, _LOADS_PER_BATCH):
+            place, row = range_pairs(low[start : start + _LOADS_PER_BATCH], high[start : start + _LOADS_PER_BATCH])
             place += start
             other = thread[row] != load.thread[place]
             if (other & (thread[row] >> 20 != load.thread[place] >> 20)).any():
@@ -218,7 +224,7 @@ def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Arra
                 )
 
 
-def _accumulated(domain: Domain, atomics: list[tuple[str, Access]]) -> Access:
+def _accumulate_atomics(domain: Domain, atomics: list[tuple[str, Access]]) -> Access:
     """What atomic operations leave: exact where order cannot matter, else undetermined."""
     names = {name for name, _ in atomics}
     if len(names) != 1:
@@ -248,7 +254,7 @@ def _accumulated(domain: Domain, atomics: list[tuple[str, Access]]) -> Access:
         index = np.minimum(start + turn, address.size - 1)
         value = SymbolicVector(bits, words[:, :, index], flags[:, index])
         total = blend_values(present[None], _combine(domain, operation(name), total, value), total)
-        if turn == 0 and not exact(operation(name)) and (count > 1).any():
+        if turn == 0 and not is_order_independent(operation(name)) and (count > 1).any():
             many = SymbolicVector(
                 bits,
                 np.broadcast_to(hashing.constant("undetermined sum"), (2, 1, unique.size)),

@@ -184,11 +184,11 @@ class RaceDetector:
         self.reads_by_warp[warp, cells] = np.where(mine == PENDING, self.clock[warp, warp], mine)
 
 
-SPLITS = 2
+MAXIMUM_SPLITS = 2
 """So often blocks that part at one instruction go on being watched on both sides: a loop that ends after other trip
 counts in other blocks is followed to its first and second end and in the blocks that go on."""
 
-HISTORIES = 12
+MAXIMUM_HISTORIES = 12
 """So many histories of a batch are watched at most."""
 
 
@@ -275,7 +275,7 @@ class RaceDetectors:
         """Some blocks of a history as one of their own, or None: the history is that of the larger side then."""
         self._splits[self.place] += 1
         rest = history.blocks & ~blocks
-        if self._splits[self.place] > SPLITS or len(self._histories) >= HISTORIES:
+        if self._splits[self.place] > MAXIMUM_SPLITS or len(self._histories) >= MAXIMUM_HISTORIES:
             history.blocks = blocks if blocks.sum() > rest.sum() else rest
             return None
         history.blocks = rest

@@ -22,7 +22,7 @@ SHARED_LIMIT = 1 << 20
 """No shared memory has so many bytes."""
 PART_SHIFT, COUNT_SHIFT = 24, 28
 PART_CODE = 0x7F000000
-_MARKED = ~PART_CODE & 0xFFFFFFFF
+_WITHOUT_PART_CODE = ~PART_CODE & 0xFFFFFFFF
 
 
 class FinerGranule(Exception):
@@ -33,7 +33,7 @@ class FinerGranule(Exception):
         self.granule = granule
 
 
-def _split_lanes(value: SymbolicVector, count: int, granule: int) -> list[tuple[hashing.Words, L.Flags]]:
+def _split_vector(value: SymbolicVector, count: int, granule: int) -> list[tuple[hashing.Words, L.Flags]]:
     if count == 1:
         return [(value.words, value.flags)]
     flags = value.flags
@@ -70,14 +70,14 @@ def split(value: Value, granule: int) -> list[tuple[hashing.Words, L.Flags]]:
         return cells if value.whole is None else _with_whole(value, value.whole, cells, granule)
     if L.width(value) % bits:
         raise FinerGranule(max(1, L.width(value) // 8))
-    return _split_lanes(as_symbolic_vector(value), L.width(value) // bits, granule)
+    return _split_vector(as_symbolic_vector(value), L.width(value) // bits, granule)
 
 
 def _with_whole(
     value: PackedVector, whole: Array, cells: Sequence[tuple[hashing.Words, L.Flags]], granule: int
 ) -> list[tuple[hashing.Words, L.Flags]]:
     """The cells of pieces, those of the one term in lanes that are whole."""
-    terms = _split_lanes(as_symbolic_vector(value), len(cells), granule)
+    terms = _split_vector(as_symbolic_vector(value), len(cells), granule)
     return [
         (np.where(whole, of_term[0], of_part[0]), L.select_flags(whole, of_term[1], of_part[1]))
         for of_term, of_part in zip(terms, cells, strict=True)
@@ -87,8 +87,8 @@ def _with_whole(
 def join(cells: Sequence[tuple[hashing.Words, Array]], granule: int, recorder: Recorder | None = None) -> Value:
     """Cells read side by side as one value of the same width as all of them."""
     if len(cells) == 1:
-        return _lone(*cells[0], granule * 8, recorder)
-    alike = join_alike(cells, granule, recorder)
+        return _join_one_cell(*cells[0], granule * 8, recorder)
+    alike = join_uniform(cells, granule, recorder)
     return join_by_lane(cells, granule, recorder) if alike is None else alike
 
 
@@ -108,13 +108,13 @@ def join_by_lane(cells: Sequence[tuple[hashing.Words, Array]], granule: int, rec
         known &= (form == L.CONST) & plain
         leaf &= (form == L.LOAD) & plain & (words[0] == first_words[0] + np.uint64(part * granule))
         code = np.uint32(part << PART_SHIFT | log << COUNT_SHIFT)
-        whole &= (flags == ((first_meta & np.uint32(_MARKED)) | code)) & (words == first_words).all(axis=0)
+        whole &= (flags == ((first_meta & np.uint32(_WITHOUT_PART_CODE)) | code)) & (words == first_words).all(axis=0)
         sticky = sticky | (flags & np.uint32(L.STICKY))
         if bits <= 64:
             number |= words[0] << np.uint64(8 * part * granule)
     poisoned = (sticky & np.uint32(L.POISON)) != 0
     if bits <= 64 and (known | leaf | whole | poisoned).all():
-        words, flags = first_words, (first_meta & np.uint32(_MARKED)) | sticky
+        words, flags = first_words, (first_meta & np.uint32(_WITHOUT_PART_CODE)) | sticky
         if not whole.all():  # what is quiet as a half need not be so as a part of something wider
             flags = np.where(whole, flags, flags & np.uint32(~L.QUIET & 0xFFFFFFFF))
         if known.any():
@@ -125,11 +125,11 @@ def join_by_lane(cells: Sequence[tuple[hashing.Words, Array]], granule: int, rec
     parts = concat([join(cells[:half], granule, recorder), join(cells[half:], granule, recorder)])
     if not whole.any():
         return parts
-    term_of = SymbolicVector(bits, first_words, L.uniform_flags((first_meta & np.uint32(_MARKED)) | sticky))
+    term_of = SymbolicVector(bits, first_words, L.uniform_flags((first_meta & np.uint32(_WITHOUT_PART_CODE)) | sticky))
     return L.blend(whole, term_of, as_symbolic_vector(parts))
 
 
-def join_alike(
+def join_uniform(
     cells: Sequence[tuple[hashing.Words, Array]], granule: int, recorder: Recorder | None = None
 ) -> Value | None:
     """What `join_by_lane` gives, where the lanes of each cell share their properties and are of one kind; else None."""
@@ -145,8 +145,8 @@ def join_alike(
     for each in metas:
         sticky |= each & L.STICKY
     first_words = cells[0][0]
-    kept = (metas[0] & _MARKED) | sticky
-    if metas == [(metas[0] & _MARKED) | part << PART_SHIFT | log << COUNT_SHIFT for part in range(count)]:
+    kept = (metas[0] & _WITHOUT_PART_CODE) | sticky
+    if metas == [(metas[0] & _WITHOUT_PART_CODE) | part << PART_SHIFT | log << COUNT_SHIFT for part in range(count)]:
         if bits <= 64 and all((words == first_words).all() for words, _ in cells[1:]):
             return L.as_array_if_constant(SymbolicVector(bits, first_words, kept))
         return None
@@ -166,9 +166,9 @@ def join_alike(
     return None
 
 
-def _lone(words: hashing.Words, flags: Array, bits: int, recorder: Recorder | None) -> Value:
+def _join_one_cell(words: hashing.Words, flags: Array, bits: int, recorder: Recorder | None) -> Value:
     code = flags & np.uint32(PART_CODE)
-    value = SymbolicVector(bits, words, L.uniform_flags(flags & np.uint32(_MARKED)))
+    value = SymbolicVector(bits, words, L.uniform_flags(flags & np.uint32(_WITHOUT_PART_CODE)))
     value.recorder = recorder
     if not code.any():
         known = L.constant_mask(value)

@@ -30,11 +30,11 @@ AC_INDEX = {name: index for index, name in enumerate(AC_OPERATIONS) if name}
 """The number by which a set's properties tell its operation; `lanes.FLOAT_SETS` is the last of floating point."""
 
 _IDEMPOTENT = ("and", "or")
-_NEUTRAL = {"and": -1, "or": 0, "xor": 0}
+_IDENTITY = {"and": -1, "or": 0, "xor": 0}
 """The number that changes nothing."""
 
 
-def members(name: str, index: int, value: SymbolicVector) -> tuple[hashing.Words, L.Flags]:
+def member_hashes(name: str, index: int, value: SymbolicVector) -> tuple[hashing.Words, L.Flags]:
     """The sum of the hashes of a value's members in a set of `name`, and the flags that the set gets from them."""
     meta = value.flags
     tag = hashing.constant("member of " + name)
@@ -63,8 +63,8 @@ def is_float(name: str) -> bool:
 def union(name: str, left: SymbolicVector, right: SymbolicVector, bits: int, context: TermContext) -> SymbolicVector:
     """The set of two values' members under an integer operation that is associative and commutes."""
     index = AC_INDEX[name]
-    left_words, left_flags = members(name, index, left)
-    right_words, right_flags = members(name, index, right)
+    left_words, left_flags = member_hashes(name, index, left)
+    right_words, right_flags = member_hashes(name, index, right)
     words = left_words + right_words
     flags = left_flags | right_flags | L.AC_TERMS | index << L.OPERATION_SHIFT
     result = context.note(name, SymbolicVector(bits, words, flags), [left, right], commutes=True)
@@ -74,8 +74,8 @@ def union(name: str, left: SymbolicVector, right: SymbolicVector, bits: int, con
             (left_words == right_words).all(axis=0) & np.asarray((left_flags ^ right_flags) & L.VALUE == 0)
         )
         result = L.blend(twice, left, result)
-    if verb in _NEUTRAL:
-        neutral = _NEUTRAL[verb] & ((1 << bits) - 1)
+    if verb in _IDENTITY:
+        neutral = _IDENTITY[verb] & ((1 << bits) - 1)
         result = L.blend(
             L.equals_constant(left, neutral), right, L.blend(L.equals_constant(right, neutral), left, result)
         )

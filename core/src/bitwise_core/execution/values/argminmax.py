@@ -28,7 +28,7 @@ from bitwise_core.numerics import Operation
 
 _KIND = np.uint32(L.FORM | 255 << L.OPERATION_SHIFT)
 _ELEMENT = hashing.constant("an element among winners")
-_REMEMBERED = 12
+_REMEMBERED_COMPARISONS = 12
 _FLOATS = {"fp32": 0x7F800000, "fp16": 0x7C00, "bf16": 0x7F80}
 """The formats of elements, and their infinities."""
 
@@ -54,7 +54,7 @@ class _Order:
 
 
 @dataclass(frozen=True, slots=True)
-class _Test:
+class _Comparison:
     """A predicate by its hash: `less` holds where left < right, on a tie too where `tie` says "true".
 
     `places` are the two that decide a tie by "lower place": the first one's being lower makes it true.
@@ -78,7 +78,7 @@ class _Test:
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
+class _Winner:
     """Winners in some lanes (`there`): sums of hashes, first and last addresses (the first is known of one element)."""
 
     there: Array
@@ -91,7 +91,7 @@ class ArgMinMax:
     """The latest comparisons, and choices by them, of a reading in which what is loaded holds its address itself."""
 
     def __init__(self) -> None:
-        self._tests: deque[_Test] = deque(maxlen=_REMEMBERED)
+        self._tests: deque[_Comparison] = deque(maxlen=_REMEMBERED_COMPARISONS)
 
     def note(self, operation: Operation, values: Sequence[Value], result: SymbolicVector) -> None:
         """Remembers a comparison, or a predicate made of remembered ones."""
@@ -105,9 +105,9 @@ class ArgMinMax:
             if form in _FLOATS and relation in ("lt", "le", "eq"):
                 kind: Literal["less", "equal"] = "equal" if relation == "eq" else "less"
                 tie: Tie = "true" if relation == "le" else "false"
-                self._tests.append(_Test(words, kind, form, pair, everywhere, tie))
+                self._tests.append(_Comparison(words, kind, form, pair, everywhere, tie))
             elif relation == "lt" and form in ("s32", "u32"):
-                self._tests.append(_Test(words, "below", form, pair, everywhere))
+                self._tests.append(_Comparison(words, "below", form, pair, everywhere))
         elif operation.name in ("and.b1", "or.b1"):
             for one, other in (values, values[::-1]):
                 for joined in self._joined(
@@ -115,7 +115,9 @@ class ArgMinMax:
                 ):
                     self._tests.append(joined)
 
-    def _joined(self, verb: str, one: hashing.Words, other: hashing.Words, words: hashing.Words) -> Iterator[_Test]:
+    def _joined(
+        self, verb: str, one: hashing.Words, other: hashing.Words, words: hashing.Words
+    ) -> Iterator[_Comparison]:
         tests = tuple(self._tests)
         for first, second in product(tests, tests):
             if verb == "and" and (first.kind, second.kind) == ("equal", "below"):
@@ -132,9 +134,9 @@ class ArgMinMax:
             where = first.where(one) & second.where(other)
             if kind == "less" and where.any():
                 (a, b), (c, d) = first.operands, second.operands
-                where = where & ((_same(a, c) & _same(b, d)) | (_same(a, d) & _same(b, c)))
+                where = where & ((_same_value(a, c) & _same_value(b, d)) | (_same_value(a, d) & _same_value(b, c)))
             if where.any():
-                yield _Test(words, kind, first.form, first.operands, where, tie, places)
+                yield _Comparison(words, kind, first.form, first.operands, where, tie, places)
 
     def choose(
         self, predicate: SymbolicVector, if_true: SymbolicVector, if_false: SymbolicVector
@@ -148,7 +150,7 @@ class ArgMinMax:
             if where is None or not where.any():
                 continue
             for largest in (True, False):
-                found = _chosen(test, _Order(test.form, largest), if_true, if_false)
+                found = _select_winner(test, _Order(test.form, largest), if_true, if_false)
                 if found is None or not (found[0] & where).any():
                     continue
                 mask = found[0] & where
@@ -158,7 +160,7 @@ class ArgMinMax:
         return chosen
 
 
-def beyond(operation: Operation, values: Sequence[Value], result: SymbolicVector) -> SymbolicVector:
+def fold_infinity_comparison(operation: Operation, values: Sequence[Value], result: SymbolicVector) -> SymbolicVector:
     """A comparison of a finite number with an infinity is known: of what is loaded, or a winner."""
     relation, form = operation.verb, operation.operands[0].name
     if operation.modifiers or form not in _FLOATS or relation not in ("lt", "le", "eq"):
@@ -172,44 +174,44 @@ def beyond(operation: Operation, values: Sequence[Value], result: SymbolicVector
             where = L.equals_constant(value, number)
             if where is False:
                 continue
-            where = where & (np.asarray((other.flags & np.uint32(L.FORM)) == L.LOAD) | _any_winner(other))
+            where = where & (np.asarray((other.flags & np.uint32(L.FORM)) == L.LOAD) | _is_winner(other))
             truth = known_true if number == true_at and relation != "eq" else known_false
             answer = SymbolicVector(1, np.full((2, 1, 1), truth, dtype=np.uint64), L.CONST)
             result = L.blend(L.nonempty(where), answer, result)
     return result
 
 
-def _any_winner(value: SymbolicVector) -> Array:
+def _is_winner(value: SymbolicVector) -> Array:
     operation = value.flags >> L.OPERATION_SHIFT & 255
     among = (operation >= L.ARGMINMAX) & (operation < L.ARGMINMAX + 12) & (operation - L.ARGMINMAX & 2 == 0)
     found: Array = np.asarray((value.flags & np.uint32(L.FORM)) == L.AC_TERMS) & np.asarray(among)
     return found
 
 
-def _same(left: SymbolicVector, right: SymbolicVector) -> Array:
+def _same_value(left: SymbolicVector, right: SymbolicVector) -> Array:
     """Where two values are the same by their hashes."""
     found: Array = (full_hash(left) == full_hash(right)).all(axis=0) & np.asarray(left.bits == right.bits)
     return found
 
 
-def _chosen(
-    test: _Test, order: _Order, if_true: SymbolicVector, if_false: SymbolicVector
+def _select_winner(
+    test: _Comparison, order: _Order, if_true: SymbolicVector, if_false: SymbolicVector
 ) -> tuple[Array, SymbolicVector] | None:
     """The choice as a winner of an order, or its place.  The right side of a test that holds is the greater."""
     better, worse = test.operands[::-1] if order.largest else test.operands
-    first, second = _side(order, better), _side(order, worse)
+    first, second = _as_winner(order, better), _as_winner(order, worse)
     there = first.there & second.there
     if not there.any():
         return None
     e = np.uint64(better.bits // 8)
-    ordered = _ordered(test, order, first, second, e)
+    ordered = _tie_at_lower_address(test, order, first, second, e)
     there = there & ordered
     sums = first.sums + second.sums
     repeated = first.sums == second.sums
     sums = np.where(repeated, first.sums, sums)
     sticky = L.sticky_flags(better, worse, if_true, if_false, *test.operands, *(test.places or ()))
     if if_true.bits == better.bits:
-        values = there & _same(if_true, better) & _same(if_false, worse)
+        values = there & _same_value(if_true, better) & _same_value(if_false, worse)
         if values.any():
             words = np.stack(np.broadcast_arrays(sums, np.maximum(first.last, second.last)))
             return values, SymbolicVector(
@@ -217,7 +219,7 @@ def _chosen(
             )
     if if_true.bits != 32:
         return None
-    bases = [_base(order, side, place, e) for side, place in ((first, if_true), (second, if_false))]
+    bases = [_place_base(order, side, place, e) for side, place in ((first, if_true), (second, if_false))]
     places = there & bases[0][0] & bases[1][0] & (bases[0][1] == bases[1][1])
     if not places.any():
         return None
@@ -225,7 +227,7 @@ def _chosen(
     return places, SymbolicVector(32, words, L.uniform_flags(np.asarray(order.place | sticky, dtype=np.uint32)))
 
 
-def _ordered(test: _Test, order: _Order, first: _Side, second: _Side, e: np.uint64) -> Array:
+def _tie_at_lower_address(test: _Comparison, order: _Order, first: _Winner, second: _Winner, e: np.uint64) -> Array:
     """Where a tie goes to the lower address.  `first` wins where the test is true."""
     if test.tie == "true":
         return np.asarray(second.alone & (first.last < second.last))
@@ -233,22 +235,22 @@ def _ordered(test: _Test, order: _Order, first: _Side, second: _Side, e: np.uint
         return np.asarray(first.alone & (second.last < first.last))
     assert test.places is not None
     one, other = test.places
-    (known, base), (also, second_base) = _base(order, first, one, e), _base(order, second, other, e)
+    (known, base), (also, second_base) = _place_base(order, first, one, e), _place_base(order, second, other, e)
     result: Array = known & also & (base == second_base)
     return result
 
 
-def _side(order: _Order, value: SymbolicVector) -> _Side:
+def _as_winner(order: _Order, value: SymbolicVector) -> _Winner:
     """A value as a winner: one that is loaded, or the winner of a set."""
     form = np.asarray(value.flags & _KIND)
     leaf = np.asarray((value.flags & np.uint32(L.FORM)) == L.LOAD)
     own = form == order.winner
     hashed = hashing.mix(value.words * hashing.multiplier(5) + _ELEMENT + np.uint64(value.bits))
     sums = np.where(own, value.words[0], hashed[0])
-    return _Side(leaf | own, sums, leaf, value.words[1])
+    return _Winner(leaf | own, sums, leaf, value.words[1])
 
 
-def _base(order: _Order, side: _Side, place: SymbolicVector, e: np.uint64) -> tuple[Array, Array]:
+def _place_base(order: _Order, side: _Winner, place: SymbolicVector, e: np.uint64) -> tuple[Array, Array]:
     """Where a value is known to be a winner's place, and its base."""
     form = np.asarray(place.flags & _KIND)
     known = np.asarray(L.constant_mask(place)) & side.alone & (place.words[0] < np.uint64(1 << 31))

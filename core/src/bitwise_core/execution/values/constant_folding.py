@@ -51,7 +51,7 @@ def evaluate_constants(info: Operation, numbers: Sequence[Array], where: bool | 
     if any(each is None for each in ones):
         return info.function(*numbers)
     alone = [each for each in ones if each is not None]
-    return _remembered(info, *((each.item(), each.dtype) for each in alone))
+    return _evaluate_cached(info, *((each.item(), each.dtype) for each in alone))
 
 
 def uniform_constant(numbers: Array, where: Array) -> Array | None:
@@ -64,7 +64,7 @@ def uniform_constant(numbers: Array, where: Array) -> Array | None:
 
 
 @lru_cache(maxsize=1 << 12)
-def _remembered(info: Operation, *numbers: tuple[int, np.dtype[Any]]) -> Array:
+def _evaluate_cached(info: Operation, *numbers: tuple[int, np.dtype[Any]]) -> Array:
     """The result of an operation on one number each, in the shape (1, 1)."""
     assert info.function is not None
     found = info.function(*(np.full((1, 1), number, dtype=kind) for number, kind in numbers))

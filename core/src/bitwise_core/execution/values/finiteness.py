@@ -14,7 +14,7 @@ from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, Operation, nan_of
 from bitwise_core.numerics.mma import MmaSpec
 
 
-def overflows(operation: Operation, operands: Sequence[Value], result: Value) -> bool:
+def makes_non_finite(operation: Operation, operands: Sequence[Value], result: Value) -> bool:
     """Whether a floating-point operation makes, in some lane, an infinity of finite numbers or a NaN of no NaN."""
     made = operation.result
     if not isinstance(made, FloatFormat) or not operation.is_float:
@@ -29,7 +29,7 @@ def overflows(operation: Operation, operands: Sequence[Value], result: Value) ->
     return bool(bad.any() or nan.any())
 
 
-def step_overflows(unit: MmaSpec, left: Array, right: Array, accumulators: Array, result: Array) -> bool:
+def mma_makes_non_finite(unit: MmaSpec, left: Array, right: Array, accumulators: Array, result: Array) -> bool:
     """Whether a step of a matrix unit makes an infinity of finite numbers or a NaN of no NaN, in all that it takes."""
     made = FLOAT_FORMATS.get(unit.result)
     if made is None or not not_finite(result, made).any():

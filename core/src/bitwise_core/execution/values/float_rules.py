@@ -39,8 +39,8 @@ def _add(info: Operation, values: list[SymbolicVector], bits: int, context: Term
     context.note(info.name, result, lambda: [L.without_flags(each, L.PLUS_ZERO) for each in values], commutes=True)
     for zero, other in ((left, right), (right, left)):
         if context.finite:
-            result = L.blend(_infinite(zero, bits), zero, result)
-            result = L.blend(_vanishes(zero, other), other, result)
+            result = L.blend(_is_infinity(zero, bits), zero, result)
+            result = L.blend(_is_absorbed_zero(zero, other), other, result)
         result = L.blend(L.equals_constant(zero, 0), L.plus_zero(other), result)
         result = L.blend(L.equals_constant(zero, 1 << (bits - 1)), L.with_flags(other, L.MODULO_NAN_PAYLOAD), result)
     return result
@@ -80,10 +80,10 @@ def _absolute(info: Operation, values: list[SymbolicVector], bits: int, context:
     context.note(SAME, inner, lambda: [L.without_flags(value, L.NEGATED)])
     result = term(bits, info.name, [inner], recorder=context.recorder)
     result = L.with_flags(result, L.NOT_NEGATIVE | L.NOT_MINUS_ZERO)
-    held = L.nonempty(_held_by_half(value)) if info.name == "abs.fp32" else False
+    held = L.nonempty(_fits_half(value)) if info.name == "abs.fp32" else False
     if held is not False:
         result = L.blend(
-            held, _widened(_absolute(operation("abs.fp16"), [_as_half(value)], 16, context), context), result
+            held, _widen(_absolute(operation("abs.fp16"), [_as_half(value)], 16, context), context), result
         )
     return L.blend(L.has_flag(value, L.NOT_NEGATIVE), L.with_flags(value, L.MODULO_NAN_PAYLOAD), result)
 
@@ -110,18 +110,18 @@ def _multiply(info: Operation, values: list[SymbolicVector], bits: int, context:
     return result
 
 
-def _fused(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector | None:
+def _fma(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector | None:
     if info.rounding not in _NEAREST_OR_ZERO:
         return None
     (left, right), addend = _magnitudes(values, context), values[2]
-    result = _fused_apart(info, values, left, right, bits, context)
+    result = _fma_of_exact_product(info, values, left, right, bits, context)
     if context.finite:
         zeroed = L.equals_constant(values[0], 0) | L.equals_constant(values[1], 0)
         result = L.blend(L.nonempty(zeroed & L.has_flag(addend, L.NOT_MINUS_ZERO | L.PLUS_ZERO)), addend, result)
         if zeroed is not False:
             result = L.blend(_adds_plus_zero(values[0], values[1], addend, context), L.plus_zero(addend), result)
             result = L.blend(_adds_plus_zero(values[1], values[0], addend, context), L.plus_zero(addend), result)
-        result = L.blend(_infinite(addend, bits), addend, result)
+        result = L.blend(_is_infinity(addend, bits), addend, result)
     return result
 
 
@@ -136,7 +136,7 @@ def _adds_plus_zero(
     return L.nonempty(known & (L.has_flag(factor, L.NOT_NEGATIVE) | opposite))
 
 
-def _fused_apart(
+def _fma_of_exact_product(
     info: Operation,
     values: list[SymbolicVector],
     left: SymbolicVector,
@@ -146,9 +146,9 @@ def _fused_apart(
 ) -> SymbolicVector:
     """A product and a sum where the product is exact, else one operation."""
     addend = values[2]
-    exact = _half_range(values[0]) & _half_range(values[1]) if bits == 32 else False
+    exact = _has_half_range(values[0]) & _has_half_range(values[1]) if bits == 32 else False
     if not np.any(exact):
-        return _fused_inexact(info, values, left, right, bits, context)
+        return _fma_rounded_once(info, values, left, right, bits, context)
     modifiers = info.name.split(".", 1)[1]
     product_of = operation("mul." + modifiers)
     product = _multiply(product_of, [left, right], bits, context)
@@ -158,10 +158,10 @@ def _fused_apart(
     assert apart is not None
     if np.all(exact):
         return apart
-    return L.blend(exact, apart, _fused_inexact(info, values, left, right, bits, context))
+    return L.blend(exact, apart, _fma_rounded_once(info, values, left, right, bits, context))
 
 
-def _fused_inexact(
+def _fma_rounded_once(
     info: Operation,
     values: list[SymbolicVector],
     left: SymbolicVector,
@@ -189,7 +189,7 @@ def _fused_inexact(
     return L.blend(L.nonempty(first & second), L.plus_zero(addend), result)
 
 
-def _extremum(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector | None:
+def _minmax(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector | None:
     if info.name not in AC_INDEX:
         return None
     left, right = values
@@ -199,21 +199,21 @@ def _extremum(info: Operation, values: list[SymbolicVector], bits: int, context:
     held: bool | Array = False
     if info.name.endswith(".fp32") and np.any((left.flags | right.flags) & L.WIDENED):
         # Where both are known numbers, `fold` has the result.
-        held = L.nonempty(_held_by_half(left) & _held_by_half(right))
+        held = L.nonempty(_fits_half(left) & _fits_half(right))
     if held is False:
         return extremum(info.name, left, right, bits, context, keeps_neutral=keeps)
-    inner = _extremum(operation(info.name.replace("fp32", "fp16")), [_as_half(left), _as_half(right)], 16, context)
+    inner = _minmax(operation(info.name.replace("fp32", "fp16")), [_as_half(left), _as_half(right)], 16, context)
     assert inner is not None
-    inner = _widened(inner, context)
+    inner = _widen(inner, context)
     return L.blend(
         held, inner, inner if np.all(held) else extremum(info.name, left, right, bits, context, keeps_neutral=keeps)
     )
 
 
 def _convert(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector | None:
-    value = _sign_inside(values[0], context)
+    value = _without_negated_plus_zero(values[0], context)
     if info.name in ("convert.rn.fp16.fp32", "convert.rz.fp16.fp32"):
-        held = L.nonempty(_held_by_half(value))
+        held = L.nonempty(_fits_half(value))
         if held is False:
             return None
         narrow = L.with_flags(_as_half(value), L.MODULO_NAN_PAYLOAD)
@@ -224,7 +224,9 @@ def _convert(info: Operation, values: list[SymbolicVector], bits: int, context: 
         kept = value.flags & (L.NOT_MINUS_ZERO | L.NOT_NEGATIVE | L.NEGATED)
         inner = SymbolicVector(value.bits, unsigned_hash(value), L.TERM | L.sticky_flags(value))
         context.note(SAME, inner, lambda: [L.without_flags(value, L.NEGATED)])
-        return _closed(L.with_flags(term(bits, info.name, [inner], recorder=context.recorder), kept), value.flags)
+        return _with_not_minus_zero(
+            L.with_flags(term(bits, info.name, [inner], recorder=context.recorder), kept), value.flags
+        )
     if info.name != WIDENING:
         return None
     plus_zero = L.nonempty(L.has_flag(value, L.PLUS_ZERO))
@@ -234,13 +236,13 @@ def _convert(info: Operation, values: list[SymbolicVector], bits: int, context: 
             unsigned_hash(value),
             L.TERM | (value.flags & (L.INHERITED | L.NEGATED | L.NOT_MINUS_ZERO | L.NOT_NEGATIVE)),
         )
-        closed = _closed(closed, value.flags)
+        closed = _with_not_minus_zero(closed, value.flags)
         context.note(SAME, closed, lambda: [L.without_flags(value, L.NEGATED)])
         value = L.blend(plus_zero, closed, value)
     return SymbolicVector(bits, value.words, value.flags | (L.WIDENED | L.HALF_RANGE))
 
 
-def _infinite(value: SymbolicVector, bits: int) -> bool | Array:
+def _is_infinity(value: SymbolicVector, bits: int) -> bool | Array:
     """Which lanes hold a known infinity."""
     found: bool | Array = False
     for number in _INFINITIES.get(bits, ()):
@@ -248,7 +250,7 @@ def _infinite(value: SymbolicVector, bits: int) -> bool | Array:
     return found
 
 
-def _vanishes(zero: SymbolicVector, other: SymbolicVector) -> bool | Array:
+def _is_absorbed_zero(zero: SymbolicVector, other: SymbolicVector) -> bool | Array:
     """Where `zero` is a zero of either sign and `other` is not -0, so that their sum is `other`."""
     return L.nonempty(L.has_flag(zero, L.IS_ZERO) & L.has_flag(other, L.NOT_MINUS_ZERO | L.PLUS_ZERO))
 
@@ -265,7 +267,7 @@ def _positive_product(left: SymbolicVector, right: SymbolicVector) -> L.Flags:
     return np.where(flips != 0, np.uint32(0), np.uint32(0) | positive)
 
 
-def _half_range(value: SymbolicVector) -> bool | Array:
+def _has_half_range(value: SymbolicVector) -> bool | Array:
     """Which lanes hold an fp32 that an fp16 holds exactly, as far as their form tells: widened and known ones."""
     widened = L.has_flag(value, L.HALF_RANGE)
     known = L.constant_mask(value)
@@ -280,7 +282,7 @@ def _known_half(value: SymbolicVector, known: bool | Array) -> tuple[Array, Arra
     return rounded_to_half(numbers)
 
 
-def _held_by_half(value: SymbolicVector) -> bool | Array:
+def _fits_half(value: SymbolicVector) -> bool | Array:
     """Which lanes `_as_half` can give: widened from fp16 and left so, or known numbers that fp16 holds."""
     plain = (value.flags & (L.WIDENED | L.PLUS_ZERO | L.NEGATED)) == L.WIDENED
     known = L.constant_mask(value)
@@ -298,7 +300,7 @@ def _as_half(value: SymbolicVector) -> SymbolicVector:
     return SymbolicVector(16, words, L.uniform_flags(L.clear_flags(kept, L.WIDENED | L.HALF_RANGE)))
 
 
-def _closed(lanes: SymbolicVector, before: L.Flags) -> SymbolicVector:
+def _with_not_minus_zero(lanes: SymbolicVector, before: L.Flags) -> SymbolicVector:
     """A value made from x + (+0) is not -0."""
     closed = before & L.PLUS_ZERO
     if isinstance(closed, int):
@@ -306,7 +308,7 @@ def _closed(lanes: SymbolicVector, before: L.Flags) -> SymbolicVector:
     return L.with_flags(lanes, np.where(closed != 0, np.uint32(L.NOT_MINUS_ZERO), np.uint32(0)))
 
 
-def _sign_inside(value: SymbolicVector, context: TermContext) -> SymbolicVector:
+def _without_negated_plus_zero(value: SymbolicVector, context: TermContext) -> SymbolicVector:
     """The value such that no lane is both negated and closed by +0: (-x) + 0 is not the negation of x + 0."""
     both = L.PLUS_ZERO | L.NEGATED
     flags = value.flags
@@ -322,7 +324,7 @@ def _sign_inside(value: SymbolicVector, context: TermContext) -> SymbolicVector:
 
 def _magnitude(value: SymbolicVector, context: TermContext) -> SymbolicVector:
     """Known negative numbers as negations of their magnitudes, so that signs leave a product."""
-    value = _sign_inside(value, context)
+    value = _without_negated_plus_zero(value, context)
     known = L.constant_mask(value)
     if known is False:
         return value
@@ -341,7 +343,7 @@ def _magnitudes(values: Sequence[SymbolicVector], context: TermContext) -> tuple
     return left, left if values[1] is values[0] else _magnitude(values[1], context)
 
 
-def _widened(half: SymbolicVector, context: TermContext) -> SymbolicVector:
+def _widen(half: SymbolicVector, context: TermContext) -> SymbolicVector:
     """An fp16 as the fp32 that holds it."""
     info = operation(WIDENING)
     half.flags = L.uniform_flags(half.flags)
@@ -372,11 +374,11 @@ RULES: Mapping[str, Rule] = {
     "add": _add,
     "sub": _subtract,
     "mul": _multiply,
-    "fma": _fused,
+    "fma": _fma,
     "neg": _negate,
     "abs": _absolute,
-    "max": _extremum,
-    "min": _extremum,
+    "max": _minmax,
+    "min": _minmax,
     "convert": _convert,
     "div": _divide,
 }

@@ -61,14 +61,14 @@ def integer_terms(
             right,
             TermContext(recorder=context.recorder),
         )
-        result = apart if result is None else _chosen(gathered, result, apart)
+        result = apart if result is None else _select_lanes(gathered, result, apart)
     zeros = [each.zero for each in (left, right) if each.zero is not None]
     for zero in zeros:
-        result = _chosen(zero, accumulator, result)
+        result = _select_lanes(zero, accumulator, result)
     return result
 
 
-def _chosen(mask: Array, new: SymbolicVector, old: SymbolicVector) -> SymbolicVector:
+def _select_lanes(mask: Array, new: SymbolicVector, old: SymbolicVector) -> SymbolicVector:
     if not mask.any():
         return old
     mask = np.broadcast_to(mask, old.words.shape[1:])

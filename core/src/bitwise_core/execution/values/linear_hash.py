@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.ac_terms import AC_INDEX, members
+from bitwise_core.execution.values.ac_terms import AC_INDEX, member_hashes
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector
 from bitwise_core.numerics import Operation
 from bitwise_core.numerics.modular import signed
 from bitwise_core.numerics.word_arithmetic import multiply_high_low
 
-_UNIT = hashing.constant("one in a linear form")
+_ONE_HASH = hashing.constant("one in a linear form")
 
 
 def linear_form(operation: Operation, values: list[SymbolicVector]) -> SymbolicVector | None:
@@ -35,12 +35,12 @@ def linear_form(operation: Operation, values: list[SymbolicVector]) -> SymbolicV
     total = f"add.b{bits}"
     index = AC_INDEX[total]
     if verb in ("add", "sub"):
-        (left, left_flags), (right, right_flags) = (_terms(total, index, value) for value in values)
-        words = _sum(left, right if verb == "add" else _opposite(right))
+        (left, left_flags), (right, right_flags) = (_linear_words(total, index, value) for value in values)
+        words = _sum(left, right if verb == "add" else _negated(right))
         return SymbolicVector(bits, words, left_flags | right_flags | L.AC_TERMS | index << L.OPERATION_SHIFT)
     if verb == "neg":
-        words, flags = _terms(total, index, values[0])
-        return SymbolicVector(bits, _opposite(words), flags | L.AC_TERMS | index << L.OPERATION_SHIFT)
+        words, flags = _linear_words(total, index, values[0])
+        return SymbolicVector(bits, _negated(words), flags | L.AC_TERMS | index << L.OPERATION_SHIFT)
     for value, factor in (values, values[::-1]):
         if L.constant_mask(factor) is not True:
             if verb == "shl":
@@ -51,9 +51,9 @@ def linear_form(operation: Operation, values: list[SymbolicVector]) -> SymbolicV
             amount = np.where(
                 amount >= np.uint64(bits), np.uint64(0), np.uint64(1) << np.minimum(amount, np.uint64(63))
             )
-        words, flags = _terms(total, index, value)
+        words, flags = _linear_words(total, index, value)
         return SymbolicVector(
-            bits, _multiple(words, _extended(amount, bits)), flags | L.AC_TERMS | index << L.OPERATION_SHIFT
+            bits, _scaled(words, _sign_extended(amount, bits)), flags | L.AC_TERMS | index << L.OPERATION_SHIFT
         )
     return None
 
@@ -63,11 +63,11 @@ def _sum(left: hashing.Words, right: hashing.Words) -> hashing.Words:
     return np.stack([low, left[1] + right[1] + (low < left[0])])
 
 
-def _opposite(words: hashing.Words) -> hashing.Words:
+def _negated(words: hashing.Words) -> hashing.Words:
     return np.stack([np.uint64(0) - words[0], ~words[1] + (words[0] == 0)])
 
 
-def _multiple(words: hashing.Words, factor: npt.NDArray[np.uint64]) -> hashing.Words:
+def _scaled(words: hashing.Words, factor: npt.NDArray[np.uint64]) -> hashing.Words:
     """The payload times a factor, read as a signed number of 64 bits."""
     low, high = words[0], words[1]
     carried, product = multiply_high_low(low, factor)
@@ -75,16 +75,16 @@ def _multiple(words: hashing.Words, factor: npt.NDArray[np.uint64]) -> hashing.W
     return np.stack([product, top])
 
 
-def _extended(number: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.uint64]:
+def _sign_extended(number: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.uint64]:
     """A number of `bits` bits, sign-extended to 64."""
     extended: npt.NDArray[np.uint64] = signed(number, bits).view(np.uint64)
     return extended
 
 
-def _terms(total: str, index: int, value: SymbolicVector) -> tuple[hashing.Words, L.Flags]:
+def _linear_words(total: str, index: int, value: SymbolicVector) -> tuple[hashing.Words, L.Flags]:
     """A value as a linear form: a known number is that many times one."""
-    words, flags = members(total, index, value)
+    words, flags = member_hashes(total, index, value)
     known = L.constant_mask(value)
     if known is not False:
-        words = np.where(known, _multiple(_UNIT, _extended(value.words[0], value.bits)), words)
+        words = np.where(known, _scaled(_ONE_HASH, _sign_extended(value.words[0], value.bits)), words)
     return words, flags

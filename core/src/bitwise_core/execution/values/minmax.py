@@ -16,21 +16,21 @@ from bitwise_core import numerics
 from bitwise_core.execution.term_recorder import TermContext
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.ac_terms import AC_INDEX, is_float, members
+from bitwise_core.execution.values.ac_terms import AC_INDEX, is_float, member_hashes
 from bitwise_core.execution.values.constant_folding import evaluate_constants
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 from bitwise_core.execution.values.term_hash import WIDENING
 
 _LOW, _HIGH = np.uint64(0xFFFFFFFF), np.uint64(0xFFFFFFFF00000000)
 _HALF = np.uint64(32)
-_MEMBERS = np.array([_HIGH, ~np.uint64(0)], dtype=np.uint64).reshape(2, 1, 1)
+_MEMBER_BITS = np.array([_HIGH, ~np.uint64(0)], dtype=np.uint64).reshape(2, 1, 1)
 """The bits of a payload that are no number's place."""
 _INFINITY = {"fp64": 0x7FF0000000000000, "fp32": 0x7F800000, "fp16": 0x7C00, "bf16": 0x7F80}
 _FROM_HALVES = hashing.constant("fp16 members of a set of fp32") | np.uint64(1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _Extremum:
     """An operation: its name and number, the infinity that changes nothing (None for integers), and its verb."""
 
     name: str
@@ -41,17 +41,17 @@ class _Kind:
 
 
 @cache
-def _kind(name: str) -> _Kind:
+def _extremum_named(name: str) -> _Extremum:
     verb, form = name.split(".")[0], name.split(".")[-1]
     bits = int(form.lstrip("fpbsu"))
     neutral = None
     if form in _INFINITY:
         neutral = _INFINITY[form] | (1 << (bits - 1) if verb == "max" else 0)
-    return _Kind(name, AC_INDEX[name], neutral, verb == "max", bits)
+    return _Extremum(name, AC_INDEX[name], neutral, verb == "max", bits)
 
 
 @dataclass(frozen=True, slots=True)
-class _Set:
+class _Members:
     """A value as a set: the hashes of its members without the number, the number's place, and the set's flags."""
 
     words: hashing.Words
@@ -72,8 +72,8 @@ def extremum(
 
     `keeps_neutral` says that the infinity which is beyond every number still shows in the result, beside a NaN.
     """
-    kind = _kind(name)
-    one, other = _set_of(kind, left), _set_of(kind, right)
+    kind = _extremum_named(name)
+    one, other = _members_of(kind, left), _members_of(kind, right)
     same = (one.words[0] == other.words[0]) & (one.words[1] == other.words[1])
     words = one.words + other.words
     if same.any():
@@ -84,7 +84,7 @@ def extremum(
     positive = left.flags & right.flags & L.NOT_NEGATIVE if is_float(name) else 0
     numbered = flags & L.WITH_CONSTANT
     if np.any(numbered):
-        number = _number(kind, one, other)
+        number = _union_constant(kind, one, other)
         words[0] |= number
         # One number keeps the neutral infinity from ever showing, and a maximum not below it.
         flags = L.clear_flags_where(flags, L.WITH_IDENTITY, L.WITH_CONSTANT)
@@ -96,19 +96,19 @@ def extremum(
     )
     context.note(name, result, [left, right], commutes=True)
     alike = L.nonempty(same & (one.number == other.number) & np.asarray((one.flags ^ other.flags) & L.VALUE == 0))
-    result = L.blend(alike, _given_back(kind, left), result)
+    result = L.blend(alike, _as_result(kind, left), result)
     if kind.neutral is not None and not keeps_neutral:
         for empty, value in ((left, right), (right, left)):
-            result = L.blend(L.equals_constant(empty, kind.neutral), _given_back(kind, value), result)
+            result = L.blend(L.equals_constant(empty, kind.neutral), _as_result(kind, value), result)
     return result
 
 
-def _given_back(kind: _Kind, value: SymbolicVector) -> SymbolicVector:
+def _as_result(kind: _Extremum, value: SymbolicVector) -> SymbolicVector:
     """An operand as the result: equal but for the bits of a NaN."""
     return value if kind.neutral is None else L.with_flags(value, L.MODULO_NAN_PAYLOAD)
 
 
-def _number(kind: _Kind, one: _Set, other: _Set) -> Array:
+def _union_constant(kind: _Extremum, one: _Members, other: _Members) -> Array:
     """The place of the number in the union of two sets."""
     both = (one.flags & other.flags & L.WITH_CONSTANT) != 0
     if not np.any(both):
@@ -120,35 +120,35 @@ def _number(kind: _Kind, one: _Set, other: _Set) -> Array:
     return np.where(both, joined, one.number | other.number)
 
 
-def _set_of(kind: _Kind, value: SymbolicVector) -> _Set:
-    words, flags = members(kind.name, kind.index, value)
+def _members_of(kind: _Extremum, value: SymbolicVector) -> _Members:
+    words, flags = member_hashes(kind.name, kind.index, value)
     own = L.AC_TERMS | kind.index << L.OPERATION_SHIFT
     inside = (value.flags & (L.FORM | 255 << L.OPERATION_SHIFT)) == own
     number: Array = np.where(inside, words[0] & _LOW, np.uint64(0))
-    words = words & _MEMBERS
+    words = words & _MEMBER_BITS
     if kind.name.endswith("fp32"):
         half = L.nonempty((value.flags & (L.WIDENED | L.PLUS_ZERO | L.NEGATED)) == L.WIDENED)
         if half is not False:
-            words, number, flags = _of_halves(kind, value, half, words, number, flags)
+            words, number, flags = _with_half_members(kind, value, half, words, number, flags)
     known = L.constant_mask(value)
     if known is False:
-        return _Set(words, number, flags)
+        return _Members(words, number, flags)
     if kind.neutral is not None:
         empty = L.equals_constant(value, kind.neutral)
         if empty is not False:
             words = np.where(empty, np.uint64(0), words)
             flags = L.select_flags(empty, L.WITH_IDENTITY, flags)
             known = known & ~empty
-    numbered = L.nonempty(known & _has_place(kind, value.words[0]))
+    numbered = L.nonempty(known & _fits_constant_field(kind, value.words[0]))
     if numbered is not False:
         words = np.where(numbered, np.uint64(0), words)
         place = value.words[0] >> _HALF if kind.bits == 64 else value.words[0]
         number = np.where(numbered, place, number)
         flags = L.select_flags(np.asarray(numbered), L.WITH_CONSTANT, flags)
-    return _Set(words, number, flags)
+    return _Members(words, number, flags)
 
 
-def _has_place(kind: _Kind, numbers: Array) -> Array:
+def _fits_constant_field(kind: _Extremum, numbers: Array) -> Array:
     """Which known numbers fit the place of a set's number: no NaN does."""
     fits: Array = (numbers & _LOW) == 0 if kind.bits == 64 else np.ones(numbers.shape, dtype=bool)
     if kind.neutral is None:
@@ -157,13 +157,13 @@ def _has_place(kind: _Kind, numbers: Array) -> Array:
     return fits & ((numbers & np.uint64((1 << (kind.bits - 1)) - 1)) <= infinity)
 
 
-def _of_halves(
-    kind: _Kind, value: SymbolicVector, half: bool | Array, words: hashing.Words, number: Array, flags: L.Flags
+def _with_half_members(
+    kind: _Extremum, value: SymbolicVector, half: bool | Array, words: hashing.Words, number: Array, flags: L.Flags
 ) -> tuple[hashing.Words, Array, L.Flags]:
     """Members widened from fp16 enter by a multiple of what they are in a set of fp16, so that it does not matter
     on which side of the widening they met."""
     inner = SymbolicVector(16, value.words, L.clear_flags(value.flags, L.WIDENED | L.HALF_RANGE))
-    found = _set_of(_kind(kind.name.replace("fp32", "fp16")), inner)
+    found = _members_of(_extremum_named(kind.name.replace("fp32", "fp16")), inner)
     widened = numerics.operation(WIDENING).evaluate(found.number.astype(np.uint16)).astype(np.uint64)
     wide = np.where((found.flags & L.WITH_CONSTANT) != 0, widened, np.uint64(0))
     mask = np.asarray(half)

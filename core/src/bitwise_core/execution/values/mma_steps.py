@@ -2,7 +2,7 @@
 
 A fused step adds the products of a row of A and a column of B to an accumulator; inside one step the hardware's
 sum has no order.  An instruction gathers the elements of its operands and hands them to the domain, which keeps them in
-a form of its own (`Vectors`) and computes the step.
+a form of its own (`OperandVectors`) and computes the step.
 
 Over terms, an output is the accumulator, the row's vector and the column's vector under the instruction's own name,
 and the two vectors commute where their element types are one.
@@ -62,7 +62,7 @@ class OperandVectors(Protocol):
     def take(self, index: Array) -> Self:
         """The vectors of these numbers, in the shape of `index`."""
 
-    def beside(self, others: Sequence[Self]) -> Self:
+    def concatenated(self, others: Sequence[Self]) -> Self:
         """These vectors and after them the others', flat."""
 
 
@@ -79,13 +79,13 @@ class HashedVectors:
     signed: bool = False
 
     def take(self, index: Array) -> HashedVectors:
-        """See `Vectors.take`."""
+        """See `OperandVectors.take`."""
         words = self.words.reshape(2, self.words.shape[1], -1)[:, :, index]
         zero = None if self.zero is None else self.zero.reshape(self.zero.shape[0], -1)[:, index]
         return HashedVectors(words, zero, self.sticky, self.signed)
 
-    def beside(self, others: Sequence[HashedVectors]) -> HashedVectors:
-        """See `Vectors.beside`."""
+    def concatenated(self, others: Sequence[HashedVectors]) -> HashedVectors:
+        """See `OperandVectors.concatenated`."""
         if not others:
             return self
         parts = (self, *others)
@@ -205,14 +205,14 @@ def _step_hashes(step: MmaStep, accumulator: hashing.Words, left: HashedVectors,
     for start in range(0, blocks, some):
         stop = start + some
         part = result[:, start:stop]
-        np.multiply(_of_blocks(accumulator, start, stop), factor, out=part)
-        part += _of_blocks(named, start, stop)
-        part += _of_blocks(other, start, stop)
+        np.multiply(_block_range(accumulator, start, stop), factor, out=part)
+        part += _block_range(named, start, stop)
+        part += _block_range(other, start, stop)
         hashing.scramble(part)
     return result
 
 
-def _of_blocks(words: hashing.Words, start: int, stop: int) -> hashing.Words:
+def _block_range(words: hashing.Words, start: int, stop: int) -> hashing.Words:
     return words if words.shape[1] == 1 else words[:, start:stop]
 
 

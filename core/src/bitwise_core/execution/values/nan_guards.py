@@ -32,12 +32,12 @@ The power of ldexp, its second operand, is an integer.
 MINUS_INFINITY = 0xFF800000
 _KIND = np.uint32(L.KIND | 255 << L.OPERATION_SHIFT)
 _PLAIN = np.uint32(L.KIND | 255 << L.OPERATION_SHIFT | L.NEGATED | L.PLUS_ZERO)
-_TERM, _NUMBER = (L.AC_TERMS | index << L.OPERATION_SHIFT for index in (L.GUARDED, L.GUARDED_NUMBER))
+_TERM, _NUMBER = (L.AC_TERMS | index << L.OPERATION_SHIFT for index in (L.GUARDED, L.GUARDED_CONSTANT))
 _KEPT = L.PLUS_ZERO | L.NEGATED | L.NOT_MINUS_ZERO | L.NOT_NEGATIVE | L.MODULO_NAN_PAYLOAD | L.INHERITED
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class UnguardedOperands:
     """Operands without their guards, where they had one (`where`, shape (blocks, threads)), and its hash (`guard`).
 
     `sticky` holds what every result inherits from the operands, guards included.
@@ -59,7 +59,7 @@ def guarded_where(value: SymbolicVector) -> Array | None:
     return found if found.any() else None
 
 
-def split(verb: str, values: Sequence[SymbolicVector], some: bool = True) -> Split | None:
+def split_guards(verb: str, values: Sequence[SymbolicVector], some: bool = True) -> UnguardedOperands | None:
     """Takes fp32 operands apart, None where no lane has a guard; `some` says whether there are guarded values at all.
 
     SymbolicVector whose operands have different guards stay as they are.
@@ -80,21 +80,21 @@ def split(verb: str, values: Sequence[SymbolicVector], some: bool = True) -> Spl
     where = where & ~apart
     for index, (value, mask) in enumerate(zip(values, found, strict=True)):
         if mask is not None:
-            inner[index] = _bare(value, mask & where)
+            inner[index] = _without_guard(value, mask & where)
     if verb == "sub":
-        padding = _padding(*values)
+        padding = _padding_guards(*values)
         if padding is not None:
             where = where | padding
             guard = np.where(padding, full_hash(values[1])[1], guard)
             inner[1] = L.blend(padding, L.constant_vector(np.zeros((1, 1), dtype=np.uint32)), inner[1])
     for index, value in enumerate(values):
-        if value.beside is not None:
-            lanes, other, taken = value.beside
+        if value.guarded_alternative is not None:
+            lanes, other, taken = value.guarded_alternative
             inner[index] = L.blend(where & lanes & (guard == other), taken, inner[index])
-    return Split(inner, where, guard, L.sticky_flags(*values)) if where.any() else None
+    return UnguardedOperands(inner, where, guard, L.sticky_flags(*values)) if where.any() else None
 
 
-def _padding(left: SymbolicVector, right: SymbolicVector) -> Array | None:
+def _padding_guards(left: SymbolicVector, right: SymbolicVector) -> Array | None:
     """Where -inf has a value subtracted that is not known and not guarded itself."""
     infinite = L.equals_constant(left, MINUS_INFINITY)
     if infinite is False:
@@ -104,7 +104,7 @@ def _padding(left: SymbolicVector, right: SymbolicVector) -> Array | None:
     return found if found.any() else None
 
 
-def _bare(value: SymbolicVector, where: Array) -> SymbolicVector:
+def _without_guard(value: SymbolicVector, where: Array) -> SymbolicVector:
     """The value without its guard in the lanes of `where`: a term that only its second word tells, or a number."""
     if not where.any():
         return value
@@ -120,7 +120,7 @@ def _bare(value: SymbolicVector, where: Array) -> SymbolicVector:
     return SymbolicVector(value.bits, words, L.uniform_flags(np.asarray(flags, dtype=np.uint32)))
 
 
-def guarded(parts: Split, result: SymbolicVector) -> SymbolicVector:
+def with_guard(parts: UnguardedOperands, result: SymbolicVector) -> SymbolicVector:
     """The result of an operation on the operands of `parts`, with the guard that they had."""
     known = np.asarray(L.constant_mask(result))
     second = np.where(known, result.words[1], base_hash(result)[1]) if known.any() else base_hash(result)[1]
@@ -137,7 +137,7 @@ def guarded(parts: Split, result: SymbolicVector) -> SymbolicVector:
     return SymbolicVector(result.bits, words, L.uniform_flags(flags))
 
 
-def raised(parts: Split, result: SymbolicVector) -> SymbolicVector:
+def exp2_of_padding(parts: UnguardedOperands, result: SymbolicVector) -> SymbolicVector:
     """The power of two of the only value of `parts`: that of a guarded -inf is +0."""
     low = L.equals_constant(parts.values[0], MINUS_INFINITY)
     if low is False:
@@ -145,29 +145,29 @@ def raised(parts: Split, result: SymbolicVector) -> SymbolicVector:
     return L.blend(low & parts.where, L.constant_vector(np.zeros((1, 1), dtype=np.uint32)), result)
 
 
-def compared(operation: Operation, values: Sequence[SymbolicVector], result: Value) -> None:
+def record_comparison(operation: Operation, values: Sequence[SymbolicVector], result: Value) -> None:
     """Remembers of a comparison of two fp32 values what guarded numbers among them decide."""
-    parts = split("compare", values)
+    parts = split_guards("compare", values)
     if parts is None or not isinstance(result, SymbolicVector):
         return
     decided = parts.where & np.asarray(L.constant_mask(parts.values[0])) & np.asarray(L.constant_mask(parts.values[1]))
     if decided.any():
         assert operation.function is not None
         truth = operation.function(*[L.constants_of(each) for each in parts.values])
-        result.beside = (decided, parts.guard, L.constant_vector(truth))
+        result.guarded_alternative = (decided, parts.guard, L.constant_vector(truth))
 
 
-def opposite(predicate: SymbolicVector, result: Value) -> None:
+def record_negation(predicate: SymbolicVector, result: Value) -> None:
     """Remembers of a predicate's negation what is remembered of the predicate."""
-    if predicate.beside is not None and isinstance(result, SymbolicVector):
-        lanes, guard, taken = predicate.beside
-        result.beside = (lanes, guard, L.constant_vector(~L.constants_of(taken)))
+    if predicate.guarded_alternative is not None and isinstance(result, SymbolicVector):
+        lanes, guard, taken = predicate.guarded_alternative
+        result.guarded_alternative = (lanes, guard, L.constant_vector(~L.constants_of(taken)))
 
 
-def chosen(
+def record_selection(
     predicate: SymbolicVector, if_true: SymbolicVector, if_false: SymbolicVector, result: SymbolicVector
 ) -> None:
     """Remembers of a choice what is chosen by what a guarded number decides."""
-    if predicate.beside is not None and result is not if_true and result is not if_false:
-        lanes, guard, taken = predicate.beside
-        result.beside = (lanes, guard, L.blend(L.constants_of(taken), if_true, if_false))
+    if predicate.guarded_alternative is not None and result is not if_true and result is not if_false:
+        lanes, guard, taken = predicate.guarded_alternative
+        result.guarded_alternative = (lanes, guard, L.blend(L.constants_of(taken), if_true, if_false))

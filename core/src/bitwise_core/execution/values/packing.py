@@ -43,9 +43,9 @@ def as_symbolic_vector(value: Value) -> SymbolicVector:
         return value
     special = lazy_integers(value)
     if special is not None:
-        return special.lanes()
+        return special.symbolic_vector()
     if value.joined is None:
-        value.joined = _join(value)
+        value.joined = _concat_term(value)
     return value.joined
 
 
@@ -57,7 +57,7 @@ def blend_values(mask: Array, new: Value, old: Value) -> Value:
     if special is None:
         special = lazy_integers(old)
     if special is not None:
-        return special.choose(mask, new, old)
+        return special.blend(mask, new, old)
     if isinstance(new, PackedVector) or isinstance(old, PackedVector):
         cuts = sorted(set(part_ends(new)) | set(part_ends(old)))
         starts = [0, *cuts[:-1]]
@@ -65,32 +65,32 @@ def blend_values(mask: Array, new: Value, old: Value) -> Value:
             blend_values(mask, extract(new, low, high - low), extract(old, low, high - low))
             for low, high in zip(starts, cuts, strict=True)
         ]
-        return _keep_whole(mask, new, old, concat(parts))
+        return _keep_joined_lanes(mask, new, old, concat(parts))
     if new is old:
         return new
     left, right = as_symbolic_vector(new), as_symbolic_vector(old)
     flags = select_flags(mask, left.flags, right.flags)
     result = SymbolicVector(left.bits, np.where(mask, left.words, right.words), uniform_flags(flags))
     result.recorder = left.recorder or right.recorder
-    _trace(mask, left, right, result)
+    _propagate_slice(mask, left, right, result)
     return result
 
 
 def _slice_of(value: SymbolicVector) -> tuple[SymbolicVector, int, Array] | None:
     """The wider value that this one is a part of, from which bit on, and in which lanes."""
-    return value.partly if value.origin is None else (*value.origin, _EVERYWHERE)
+    return value.partial_slice_of if value.slice_of is None else (*value.slice_of, _ALL_LANES)
 
 
-_EVERYWHERE: Array = np.ones((1, 1), dtype=bool)
+_ALL_LANES: Array = np.ones((1, 1), dtype=bool)
 
 
-def _trace(mask: Array, new: SymbolicVector, old: SymbolicVector, result: SymbolicVector) -> None:
+def _propagate_slice(mask: Array, new: SymbolicVector, old: SymbolicVector, result: SymbolicVector) -> None:
     """Parts of wider values, chosen lane by lane, are parts of the wider values chosen so."""
     left, right = _slice_of(new), _slice_of(old)
     if left is None and right is None:
         return
     if left is not None and right is not None and left[1] == right[1] and left[0].bits == right[0].bits:
-        whole, low, where = _chosen_whole(mask, left[0], right[0]), left[1], np.where(mask, left[2], right[2])
+        whole, low, where = _blended_whole(mask, left[0], right[0]), left[1], np.where(mask, left[2], right[2])
     elif left is not None:
         whole, low, where = left[0], left[1], mask & left[2]
     else:
@@ -101,32 +101,32 @@ def _trace(mask: Array, new: SymbolicVector, old: SymbolicVector, result: Symbol
 
 def _remember_slice(result: SymbolicVector, whole: SymbolicVector, low: int, where: Array) -> None:
     if where.all():
-        result.origin = (whole, low)
+        result.slice_of = (whole, low)
     elif where.any():
-        result.partly = (whole, low, where)
+        result.partial_slice_of = (whole, low, where)
 
 
-def _alike(left: Array | SymbolicVector, right: Array) -> bool:
+def _same_mask(left: Array | SymbolicVector, right: Array) -> bool:
     return left is right or (isinstance(left, np.ndarray) and np.array_equal(left, right))
 
 
-def _chosen_whole(mask: Array, new: SymbolicVector, old: SymbolicVector) -> SymbolicVector:
+def _blended_whole(mask: Array, new: SymbolicVector, old: SymbolicVector) -> SymbolicVector:
     """One value for all parts of two that are chosen between by one mask."""
     if new is old:
         return new
-    earlier = new.chosen
-    if earlier is None or earlier[1] is not old or not _alike(earlier[0], mask):
+    earlier = new.last_selection
+    if earlier is None or earlier[1] is not old or not _same_mask(earlier[0], mask):
         found = blend_values(mask, new, old)
         assert isinstance(found, SymbolicVector)
-        new.chosen = earlier = (mask, old, found)
+        new.last_selection = earlier = (mask, old, found)
     return earlier[2]
 
 
-def _keep_whole(mask: Array, new: Value, old: Value, chosen: Value) -> Value:
+def _keep_joined_lanes(mask: Array, new: Value, old: Value, chosen: Value) -> Value:
     """What was chosen part by part, the lanes remembered in which the parts are slices of one term."""
     if not isinstance(chosen, PackedVector):
         return chosen
-    whole: Array = np.where(mask, _whole(new), _whole(old))
+    whole: Array = np.where(mask, _single_term_lanes(new), _single_term_lanes(old))
     if whole.any():
         joined = blend_values(mask, as_symbolic_vector(new), as_symbolic_vector(old))
         assert isinstance(joined, SymbolicVector)
@@ -134,7 +134,7 @@ def _keep_whole(mask: Array, new: Value, old: Value, chosen: Value) -> Value:
     return chosen
 
 
-def _whole(value: Value) -> bool | Array:
+def _single_term_lanes(value: Value) -> bool | Array:
     """In which lanes a value is one term that only slices can tell the parts of."""
     if isinstance(value, PackedVector):
         return False if value.whole is None else value.whole
@@ -167,17 +167,17 @@ def extract(value: Value, low: int, bits: int) -> Value:
         part: Array = (value >> value.dtype.type(low)).astype(UNSIGNED[bits])
         return part
     if isinstance(value, PackedVector):
-        return _cut_pieces(value, low, bits)
+        return _extract_packed(value, low, bits)
     special = lazy_integers(value)
     if special is not None:
-        return special.cut(low, bits)
-    if value.extends is not None and low + bits <= width(value.extends[0]):
-        return extract(value.extends[0], low, bits)
+        return special.extract(low, bits)
+    if value.sign_extension_of is not None and low + bits <= width(value.sign_extension_of[0]):
+        return extract(value.sign_extension_of[0], low, bits)
     own = value.part(low, bits)
     return extract_vector(value, low, bits) if own is None else own
 
 
-def _cut_pieces(value: PackedVector, low: int, bits: int) -> Value:
+def _extract_packed(value: PackedVector, low: int, bits: int) -> Value:
     parts: list[Value] = []
     start = 0
     for part in value.parts:
@@ -201,7 +201,7 @@ def extract_vector(value: SymbolicVector, low: int, bits: int) -> SymbolicVector
         if form == LOAD and low % 8 == 0 and bits % 8 == 0:
             result = SymbolicVector(bits, value.words + np.uint64(low // 8), LOAD | (flags & STICKY))
         elif form == CONST:
-            result = _cut_known(value, low, bits)
+            result = _extract_constants(value, low, bits)
         else:
             result = term(
                 bits, f"slice {low} {bits} of {value.bits}", [value], INTEGER, exact=True, recorder=value.recorder
@@ -214,13 +214,13 @@ def extract_vector(value: SymbolicVector, low: int, bits: int) -> SymbolicVector
         if low % 8 == 0 and bits % 8 == 0:
             leaf = SymbolicVector(bits, value.words + np.uint64(low // 8), LOAD | (flags & np.uint32(STICKY)))
             result = as_symbolic_vector(blend_values(form_array == LOAD, leaf, result))
-        result = as_symbolic_vector(blend_values(form_array == CONST, _cut_known(value, low, bits), result))
-    result.origin = (value, low)
+        result = as_symbolic_vector(blend_values(form_array == CONST, _extract_constants(value, low, bits), result))
+    result.slice_of = (value, low)
     result.recorder = value.recorder
     return result
 
 
-def _cut_known(value: SymbolicVector, low: int, bits: int) -> SymbolicVector:
+def _extract_constants(value: SymbolicVector, low: int, bits: int) -> SymbolicVector:
     numbers = (value.words[0] >> np.uint64(low)) & np.uint64((1 << bits) - 1)
     flags = constant_flags(numbers, bits)
     return SymbolicVector(bits, np.broadcast_to(numbers[None], (2, *numbers.shape)), flags | (value.flags & STICKY))
@@ -239,10 +239,10 @@ def concat(parts: Sequence[Value]) -> Value:
     merged = _merge_neighbours(flat)
     if len(merged) == 1:
         return merged[0]
-    return _joined_in_part(PackedVector(tuple(merged)))
+    return _join_sliced_lanes(PackedVector(tuple(merged)))
 
 
-def _joined_in_part(value: PackedVector) -> PackedVector:
+def _join_sliced_lanes(value: PackedVector) -> PackedVector:
     """A row of parts, remembered as one value in the lanes in which they are its slices from end to end."""
     first = value.parts[0]
     traced = _slice_of(first) if isinstance(first, SymbolicVector) else None
@@ -255,7 +255,7 @@ def _joined_in_part(value: PackedVector) -> PackedVector:
             return value
         where, low = where & here[2], low + width(part)
     if where.any():
-        joined = blend_values(where, whole, _join(value))
+        joined = blend_values(where, whole, _concat_term(value))
         assert isinstance(joined, SymbolicVector)
         value.whole, value.joined = where, joined
     return value
@@ -266,11 +266,11 @@ def _merge_neighbours(parts: list[Array | SymbolicVector]) -> list[Array | Symbo
     index = 0
     while index < len(parts):
         part = parts[index]
-        if isinstance(part, SymbolicVector) and part.origin is not None and part.origin[1] == 0:
-            whole, total, end = part.origin[0], 0, index
+        if isinstance(part, SymbolicVector) and part.slice_of is not None and part.slice_of[1] == 0:
+            whole, total, end = part.slice_of[0], 0, index
             while end < len(parts) and total < whole.bits:
                 other = parts[end]
-                if not (isinstance(other, SymbolicVector) and other.origin == (whole, total)):
+                if not (isinstance(other, SymbolicVector) and other.slice_of == (whole, total)):
                     break
                 total += other.bits
                 end += 1
@@ -282,7 +282,7 @@ def _merge_neighbours(parts: list[Array | SymbolicVector]) -> list[Array | Symbo
         index += 1
     special = next((part for part in result if isinstance(part, LazyIntegers)), None)
     if len(result) > 1 and special is not None and all(isinstance(part, np.ndarray | LazyIntegers) for part in result):
-        return [special.join(result)]
+        return [special.concat(result)]
     known = [part for part in result if isinstance(part, np.ndarray)]
     total_bits = sum(width(part) for part in known)
     if len(result) > 1 and len(known) == len(result) and total_bits in UNSIGNED:
@@ -296,7 +296,7 @@ def _merge_neighbours(parts: list[Array | SymbolicVector]) -> list[Array | Symbo
     return result
 
 
-def _join(pieces: PackedVector) -> SymbolicVector:
+def _concat_term(pieces: PackedVector) -> SymbolicVector:
     parts = [as_symbolic_vector(part) for part in pieces.parts]
     first = parts[0]
     if all(isinstance(part.flags, int) and part.flags & FORM == LOAD for part in parts):
@@ -316,12 +316,12 @@ def _join(pieces: PackedVector) -> SymbolicVector:
         flags = flags | (NOT_MINUS_ZERO if isinstance(zero_safe, int) and zero_safe else 0)
     recorder = next((part.recorder for part in parts if part.recorder is not None), None)
     joined = term(pieces.bits, f"concat {layout}", parts, flags, recorder=recorder)
-    joined = _exact_lanes(parts, pieces.bits, joined)
+    joined = _concat_exact_lanes(parts, pieces.bits, joined)
     joined.recorder = recorder
     return joined
 
 
-def _exact_lanes(parts: list[SymbolicVector], bits: int, joined: SymbolicVector) -> SymbolicVector:
+def _concat_exact_lanes(parts: list[SymbolicVector], bits: int, joined: SymbolicVector) -> SymbolicVector:
     """The joined term, but for lanes in which all parts are leaves side by side, or all are known."""
     forms = [part.flags & FORM for part in parts]
     if bits > 64 or any(isinstance(form, int) and form not in (LOAD, CONST) for form in forms):
@@ -370,11 +370,11 @@ def take_threads(value: Value, index: Array) -> Value:
     if traced is not None:
         whole, low, where = traced
         key = index.tobytes()
-        if whole.taken is None or whole.taken[0] != key:
+        if whole.last_take is None or whole.last_take[0] != key:
             other = take_threads(whole, index)
             assert isinstance(other, SymbolicVector)
-            whole.taken = (key, other)
-        _remember_slice(result, whole.taken[1], low, take(where, index))
+            whole.last_take = (key, other)
+        _remember_slice(result, whole.last_take[1], low, take(where, index))
     return result
 
 

@@ -69,7 +69,7 @@ OPERATION_SHIFT = 16
 """Bits 16 to 23 number the operation of a set; bits 24 to 30 are free for memory."""
 FLOAT_AC_TERMS = 16
 """Operations up to this number are of floating-point numbers, those from here to `WINNERS` of integers."""
-GUARDED, GUARDED_NUMBER = 254, 255
+GUARDED, GUARDED_CONSTANT = 254, 255
 """The numbers of sets that are guarded values (`guards`): of a term, and of a known number."""
 ARGMINMAX = 240
 """From here on, sets of elements of which one wins, and its place (`winners`)."""
@@ -97,30 +97,30 @@ class SymbolicVector:
     """
 
     __slots__ = (
-        "beside",
         "bits",
         "bundle",
-        "chosen",
-        "extends",
+        "cached_hash",
         "flags",
-        "hashed",
-        "origin",
-        "partly",
+        "guarded_alternative",
+        "last_selection",
+        "last_take",
+        "partial_slice_of",
         "recorder",
-        "taken",
+        "sign_extension_of",
+        "slice_of",
         "words",
     )  # fmt: skip
 
     def __init__(self, bits: int, words: hashing.Words, flags: Flags) -> None:
         self.bits, self.words, self.flags = bits, words, flags
-        self.origin: tuple[SymbolicVector, int] | None = None
-        self.partly: tuple[SymbolicVector, int, Array] | None = None
-        self.beside: tuple[Array, Array, SymbolicVector] | None = None
-        self.chosen: tuple[Array | SymbolicVector, SymbolicVector, SymbolicVector] | None = None
+        self.slice_of: tuple[SymbolicVector, int] | None = None
+        self.partial_slice_of: tuple[SymbolicVector, int, Array] | None = None
+        self.guarded_alternative: tuple[Array, Array, SymbolicVector] | None = None
+        self.last_selection: tuple[Array | SymbolicVector, SymbolicVector, SymbolicVector] | None = None
         self.bundle: tuple[SymbolicVector, int] | None = None
-        self.taken: tuple[bytes, SymbolicVector] | None = None
-        self.hashed: hashing.Words | None = None
-        self.extends: tuple[Value, str] | None = None
+        self.last_take: tuple[bytes, SymbolicVector] | None = None
+        self.cached_hash: hashing.Words | None = None
+        self.sign_extension_of: tuple[Value, str] | None = None
         self.recorder: TermRecorder | None = None
 
     def part(self, low: int, bits: int) -> Value | None:
@@ -151,11 +151,11 @@ class LazyIntegers:
 
     __slots__ = ()
 
-    def settled(self) -> Array | None:
+    def known_numbers(self) -> Array | None:
         """The numbers as a decision or an address: what `Machine.known` gives back."""
         raise NotImplementedError
 
-    def lanes(self) -> SymbolicVector:
+    def symbolic_vector(self) -> SymbolicVector:
         """The numbers among data."""
         raise NotImplementedError
 
@@ -163,15 +163,15 @@ class LazyIntegers:
         """The function of known numbers, self among them, or None where this form has no way to keep its result."""
         return None
 
-    def cut(self, low: int, bits: int) -> Value:
+    def extract(self, low: int, bits: int) -> Value:
         """See `pieces.cut`."""
         raise NotImplementedError
 
-    def choose(self, mask: Array, new: Any, old: Any) -> Value:
+    def blend(self, mask: Array, new: Any, old: Any) -> Value:
         """See `pieces.choose`; self is `new` or `old`."""
         raise NotImplementedError
 
-    def join(self, parts: Sequence[Any]) -> Any:
+    def concat(self, parts: Sequence[Any]) -> Any:
         """Known parts side by side, least significant first; self is one of them."""
         raise NotImplementedError
 
@@ -179,11 +179,11 @@ class LazyIntegers:
         """See `pieces.take_threads`."""
         raise NotImplementedError
 
-    def of_thread(self, thread: int) -> Array:
+    def numbers_of_thread(self, thread: int) -> Array:
         """The numbers of one thread."""
         raise NotImplementedError
 
-    def identity(self) -> int:
+    def equality_key(self) -> int:
         """A key that two numbers of one thread share only where they are equal in every block."""
         raise NotImplementedError
 
@@ -304,22 +304,24 @@ def blend(mask: bool | Array, new: SymbolicVector, old: SymbolicVector) -> Symbo
     if mask.all():
         return new
     flags = uniform_flags(select_flags(mask, new.flags, old.flags))
-    return _of(new.recorder or old.recorder, SymbolicVector(old.bits, np.where(mask, new.words, old.words), flags))
+    return _with_recorder(
+        new.recorder or old.recorder, SymbolicVector(old.bits, np.where(mask, new.words, old.words), flags)
+    )
 
 
-def _of(recorder: TermRecorder | None, lanes: SymbolicVector) -> SymbolicVector:
+def _with_recorder(recorder: TermRecorder | None, lanes: SymbolicVector) -> SymbolicVector:
     lanes.recorder = recorder
     return lanes
 
 
 def with_flags(lanes: SymbolicVector, flags: Flags) -> SymbolicVector:
     """The lanes with more properties."""
-    return _of(lanes.recorder, SymbolicVector(lanes.bits, lanes.words, lanes.flags | flags))
+    return _with_recorder(lanes.recorder, SymbolicVector(lanes.bits, lanes.words, lanes.flags | flags))
 
 
 def without_flags(lanes: SymbolicVector, flags: int) -> SymbolicVector:
     """The lanes without some of their properties."""
-    return _of(lanes.recorder, SymbolicVector(lanes.bits, lanes.words, clear_flags(lanes.flags, flags)))
+    return _with_recorder(lanes.recorder, SymbolicVector(lanes.bits, lanes.words, clear_flags(lanes.flags, flags)))
 
 
 def clear_flags_where(flags: Flags, flag: int, when: int) -> Flags:

@@ -48,8 +48,8 @@ IDENTITY_WORDS = hashing.constant("with identity")
 
 def base_hash(lanes: SymbolicVector) -> hashing.Words:
     """The hash of the payload alone: PLUS_ZERO and NEGATED are left out."""
-    if lanes.hashed is not None:
-        return lanes.hashed
+    if lanes.cached_hash is not None:
+        return lanes.cached_hash
     flags = lanes.flags
     if isinstance(flags, int):
         words = _base_hash_uniform(lanes.words, flags, lanes.bits)
@@ -62,7 +62,7 @@ def base_hash(lanes: SymbolicVector) -> hashing.Words:
             here = kinds == kind
             words = np.where(here, _base_hash_uniform(lanes.words, int(kind), lanes.bits), words)
             others &= ~here
-    lanes.hashed = words
+    lanes.cached_hash = words
     return words
 
 
@@ -94,22 +94,22 @@ def _base_hash_uniform(words: hashing.Words, flags: int, bits: int) -> hashing.W
 
 def signed_hash(lanes: SymbolicVector) -> hashing.Words:
     """The hash with the sign flip counted and +0 left out: the operand of an addition."""
-    return _flagged(base_hash(lanes), lanes.flags, NEGATED, NEGATED_WORDS)
+    return _changed_where(base_hash(lanes), lanes.flags, NEGATED, NEGATED_WORDS)
 
 
 def unsigned_hash(lanes: SymbolicVector) -> hashing.Words:
     """The hash with +0 counted and the sign flip left out: the factor of a product."""
-    return _flagged(base_hash(lanes), lanes.flags, PLUS_ZERO, PLUS_ZERO_WORDS)
+    return _changed_where(base_hash(lanes), lanes.flags, PLUS_ZERO, PLUS_ZERO_WORDS)
 
 
 def full_hash(lanes: SymbolicVector) -> hashing.Words:
     """The hash of the value itself."""
-    return _flagged(signed_hash(lanes), lanes.flags, PLUS_ZERO, PLUS_ZERO_WORDS)
+    return _changed_where(signed_hash(lanes), lanes.flags, PLUS_ZERO, PLUS_ZERO_WORDS)
 
 
 def exact_hash(lanes: SymbolicVector) -> hashing.Words:
     """The hash for an operation that reads bits, those of a NaN included; its result has `nan_bits` of the operand."""
-    return _flagged(full_hash(lanes), lanes.flags, MODULO_NAN_PAYLOAD, MODULO_NAN_PAYLOAD_WORDS)
+    return _changed_where(full_hash(lanes), lanes.flags, MODULO_NAN_PAYLOAD, MODULO_NAN_PAYLOAD_WORDS)
 
 
 def nan_bits(lanes: SymbolicVector) -> Flags:
@@ -119,27 +119,27 @@ def nan_bits(lanes: SymbolicVector) -> Flags:
     """
     flags = lanes.flags
     if isinstance(flags, int):
-        return 0 if _same_everywhere(flags) else NAN_BITS
-    shared = _same_everywhere_by_lane(flags)
+        return 0 if _architecture_independent(flags) else NAN_BITS
+    shared = _architecture_independent_by_lane(flags)
     return 0 if shared.all() else np.where(shared, np.uint32(0), np.uint32(NAN_BITS))
 
 
 _PLAIN = KIND | PLUS_ZERO | NEGATED | WIDENED | MODULO_NAN_PAYLOAD
 
 
-def own_nans(words: hashing.Words, chosen: Array, architecture: str) -> hashing.Words:
+def with_architecture_nans(words: hashing.Words, chosen: Array, architecture: str) -> hashing.Words:
     """The hashes of stored elements, the chosen ones made the architecture's own."""
     return np.where(chosen, _changed(words, hashing.constant(f"the bits of a NaN on {architecture}")), words)
 
 
-def _same_everywhere(flags: int) -> bool:
+def _architecture_independent(flags: int) -> bool:
     form, operation = flags & _PLAIN, flags >> OPERATION_SHIFT & 255
     if form == AC_TERMS:
         return FLOAT_AC_TERMS < operation < ARGMINMAX
     return form in (LOAD, CONST) or (form == TERM and flags & INTEGER != 0)
 
 
-def _same_everywhere_by_lane(flags: Array) -> Array:
+def _architecture_independent_by_lane(flags: Array) -> Array:
     form = flags & np.uint32(_PLAIN)
     operation = (flags >> np.uint32(OPERATION_SHIFT)) & np.uint32(255)
     integers = (form == TERM) & ((flags & np.uint32(INTEGER)) != 0)
@@ -148,7 +148,7 @@ def _same_everywhere_by_lane(flags: Array) -> Array:
     return found
 
 
-def _flagged(words: hashing.Words, flags: Flags, flag: int, change: hashing.Words) -> hashing.Words:
+def _changed_where(words: hashing.Words, flags: Flags, flag: int, change: hashing.Words) -> hashing.Words:
     """The hash of `words` changed where the flag is set."""
     if isinstance(flags, int):
         return _changed(words, change) if flags & flag else words

@@ -14,7 +14,7 @@ from bitwise_amd_gfx942.registers import EVERYONE, EXEC
 from bitwise_amd_gfx942.sets import alike, apart, inside, other_set, whole_of
 from bitwise_core.assembly.module import Instruction, Operand, registers_of
 from bitwise_core.execution.architecture import Builder, Context, OpcodeTable
-from bitwise_core.execution.instruction_info import Describe, Effect, InstructionInfo, Operands, described
+from bitwise_core.execution.instruction_info import Describe, Effect, InstructionInfo, Operands, info_from_roles
 from bitwise_core.execution.machine import Control, Machine, Step, conjunction
 from bitwise_core.execution.program import merge_local
 from bitwise_core.execution.values.packing import blend_values
@@ -163,7 +163,7 @@ def vector(
 
     They read the mask, and the registers that they leave as they were in other lanes.
     """
-    inner = described(operands, effects) if isinstance(operands, Operands) else operands
+    inner = info_from_roles(operands, effects) if isinstance(operands, Operands) else operands
 
     def describe(instruction: Instruction) -> InstructionInfo:
         info = inner(instruction)

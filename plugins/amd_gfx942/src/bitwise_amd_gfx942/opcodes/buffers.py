@@ -121,9 +121,9 @@ def _by_data(machine: Machine, word: Value) -> tuple[Value | None, Array | None]
     """
     upper = machine.known(extract(word, 48, 16))
     middle = extract(word, 32, 16)
-    if upper is None or upper.any() or not isinstance(middle, SymbolicVector) or middle.origin is None:
+    if upper is None or upper.any() or not isinstance(middle, SymbolicVector) or middle.slice_of is None:
         return None, None
-    high, place = middle.origin
+    high, place = middle.slice_of
     if place == 32 and high.bits == 64:
         above = extract(high, 32, 32)
     elif place == 0 and high.bits == 32:

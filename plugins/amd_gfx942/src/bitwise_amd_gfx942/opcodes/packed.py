@@ -255,7 +255,7 @@ def fused_mixed(instruction: Instruction, context: Context) -> Step:
             domain, addend = machine.domain, values[2]
             if isinstance(domain, TermDomain) and isinstance(addend, np.ndarray) and not addend.any():
                 product = perform(machine, multiplied, values[:2])
-                domain.but_for_zeros(result, perform(machine, narrow, [product]))
+                domain.record_equal_except_zero_sign(result, perform(machine, narrow, [product]))
         write(machine, saturated(machine, clamp, result))
 
     return step
