@@ -1,4 +1,4 @@
-"""The concrete reading: every block of a known launch is run, and each output element gets its term."""
+"""Concrete execution: runs the blocks of a known launch and returns a value for each output element."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from bitwise_core.execution.values.symbolic_vector import POISON, STICKY, Array
 MemoryType = TypeVar("MemoryType", bound=GlobalMemory)
 
 LANES_PER_BATCH = 8192
-"""Lanes that are run side by side, to amortise the cost of a NumPy call."""
+"""The number of lanes that run together, which amortises the cost of a NumPy call."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedLaunch:
-    """A kernel and a launch of it, ready to be run; `notes` are the assumptions about its text."""
+    """A kernel and a launch of it, ready to run; `notes` are the assumptions about its text."""
 
     module: Module
     kernel: Kernel
@@ -44,12 +44,12 @@ class PreparedLaunch:
 
     @property
     def threads(self) -> int:
-        """Threads in a block."""
+        """The number of threads in a block."""
         return self.block[0] * self.block[1] * self.block[2]
 
 
 def prepare_launch(module: Module, arch: Arch, launch: Launch, notes: tuple[str, ...] = ()) -> PreparedLaunch:
-    """Builds the program of the launch's entry.  Raises ManifestError where the launch does not fit the entry."""
+    """Build the program of the launch's entry.  Raises ManifestError if the launch does not fit the entry."""
     try:
         kernel = module.kernel(launch.entry)
     except KeyError as error:
@@ -70,7 +70,7 @@ def prepare_launch(module: Module, arch: Arch, launch: Launch, notes: tuple[str,
 
 
 class WorkLimitExceeded(Exception):
-    """Running the blocks takes more steps of threads than was allowed."""
+    """Running the blocks takes more steps of threads than the limit allows."""
 
 
 def run_blocks(
@@ -80,9 +80,9 @@ def run_blocks(
     blocks: Sequence[int] | None = None,
     work: int | None = None,
 ) -> tuple[GlobalMemory, frozenset[int]]:
-    """Runs the given blocks (all of them by default).  Gives back global memory and the compiler's scratch buffers.
+    """Run the given blocks (default: all).  Return global memory and the compiler's scratch buffers.
 
-    Raises Unsupported, and TooMuchWork where the blocks' threads together take more than `work` steps.
+    Raises Unsupported, and WorkLimitExceeded if the threads of all blocks together take more than `work` steps.
     """
     numbers = np.arange(prepared.launch.blocks) if blocks is None else np.asarray(sorted(blocks))
     scratch: frozenset[int] = frozenset()
@@ -98,11 +98,11 @@ def run_blocks(
 
 
 def run_until_valid(granule: int, attempt: Callable[[int, frozenset[int]], MemoryType]) -> MemoryType:
-    """Global memory after a run: the result of `attempt(granule, watched)` that needs no other attempt.
+    """Return global memory after the first `attempt(granule, watched)` that does not have to be repeated.
 
-    A run is repeated with smaller cells of shared memory (`granule` bytes) where accesses need them, and with the
-    loads of every buffer that it both loads and stores recorded (`watched`), so that exchanges between blocks are
-    noticed.  Raises Unsupported.
+    An attempt is repeated with smaller cells of shared memory (`granule` bytes) if an access needs them, and with
+    recorded loads of every buffer that the launch both loads and stores (`watched`), so that communication between
+    blocks is detected.  Raises Unsupported.
     """
     watched: frozenset[int] = frozenset()
     while True:
@@ -127,7 +127,7 @@ def _run_batches(
     granule: int,
     work: int | None,
 ) -> frozenset[int]:
-    """Runs the blocks in batches.  Gives back the compiler's scratch buffers."""
+    """Run the blocks in batches.  Return the compiler's scratch buffers."""
     per_batch = max(1, LANES_PER_BATCH // prepared.threads)
     scratch: frozenset[int] = frozenset()
     batches = -(-len(numbers) // per_batch)
@@ -156,9 +156,9 @@ def machine_for(
     numbers: Array,
     granule: int,
 ) -> Machine:
-    """A machine at the start of the launch for a batch of blocks.
+    """Return a machine in the initial state of the launch for a batch of blocks.
 
-    Numbers beyond the launch's blocks are of launches that run beside it.
+    Block numbers at or above the launch's number of blocks belong to the other launches of a batch.
     """
     threads = prepared.threads
     count = len(numbers)
@@ -189,7 +189,7 @@ def machine_for(
 
 
 def checked_outputs(memory: GlobalMemory, scratch: frozenset[int]) -> dict[int, Output]:
-    """What the launch leaves in the caller's buffers.  Raises Unsupported on races and undefined values."""
+    """Return what the launch leaves in the caller's buffers.  Raises Unsupported for races and undefined values."""
     found = {buffer: output for buffer, output in outputs(memory).items() if buffer not in scratch}
     for output in found.values():
         bad = (output.flags & np.uint32(STICKY)) != 0

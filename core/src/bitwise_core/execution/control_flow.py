@@ -1,4 +1,4 @@
-"""Control flow of a kernel: successors and immediate postdominators of its instructions."""
+"""Immediate postdominators in the control-flow graph of a kernel."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ EXIT = -1
 
 
 def postdominators(successors: Sequence[Sequence[int]]) -> Mapping[int, int]:
-    """The immediate postdominator of every instruction that has several successors.
+    """Return the immediate postdominator of every instruction with several successors.
 
-    `successors[i]` lists the instructions that may follow instruction i; EXIT stands for the end.
-    Instructions from which the end cannot be reached are left out.
+    `successors[i]` lists the instructions that may follow instruction i; EXIT denotes the end of the kernel.
+    Instructions from which the end is unreachable are omitted.  Computed with the iterative algorithm of Cooper, Harvey
+    and Kennedy (A Simple, Fast Dominance Algorithm, 2001) on the reversed graph.
     """
     count = len(successors)
     end = count

@@ -1,8 +1,9 @@
-"""Runs a program over a batch of blocks: groups of lanes at one instruction, lowest instruction first.
+"""Runs a program over a batch of blocks, scheduling groups of lanes by the lowest instruction.
 
-Lanes that diverge at a branch run as separate groups and reconverge where they reach the same instruction.  Of a branch
-on data both sides are run, and each register is a choice of two values.  While a group waits (at a barrier, for a
-copy), others run; where no group can run, the kernel hangs on this launch, and Unsupported is raised.
+A group is a set of lanes at one instruction.  Lanes that diverge at a branch run as separate groups and reconverge when
+they reach the same instruction.  For a branch on data both sides run, and each register becomes a select of two values.
+While a group waits (at a barrier, for a copy), others run.  If no group can run, the kernel hangs on this launch, and
+Unsupported is raised.
 """
 
 from __future__ import annotations
@@ -36,7 +37,11 @@ MAXIMUM_STEPS = 20_000_000
 
 @dataclass(slots=True, eq=False)
 class LaneGroup:
-    """Lanes at one instruction.  `mask` None means all lanes of the batch; `waiting` names a barrier."""
+    """Lanes at one instruction.
+
+    `mask` None means all lanes of the batch.  `waiting` is the barrier at which the group waits, `blocked` the other
+    reason why it cannot run.
+    """
 
     pc: int
     mask: Array | None
@@ -45,13 +50,13 @@ class LaneGroup:
 
 
 class Executor:
-    """One run of a program (or of a device function, or of one side of a branch on data)."""
+    """One run of a program, of a device function, or of one side of a branch on data."""
 
     def __init__(self, program: Program, machine: Machine, budget: list[int], depth: int = 0) -> None:
         self.program, self.machine, self.budget, self.depth = program, machine, budget, depth
 
     def start(self, pc: int = 0, stop: int | None = None) -> None:
-        """Runs from instruction `pc` until all lanes exit or reach `stop`.  Raises Unsupported."""
+        """Run from instruction `pc` until all lanes exit or reach `stop`.  Raises Unsupported."""
         if self.depth > 16:
             raise Unsupported("branches on data or calls nest too deeply")
         machine = self.machine
@@ -88,7 +93,7 @@ class Executor:
     def _advance(
         self, group: LaneGroup, groups: list[LaneGroup], stop: int | None, alive: Array | None, outer: Array | None
     ) -> Array | None:
-        """Runs one group until it diverges, waits, ends or meets another group.  Gives back the lanes still alive."""
+        """Run one group until it diverges, waits, ends or reaches another group; return the lanes still alive."""
         machine, program = self.machine, self.program
         steps, instructions, joins = program.steps, program.kernel.instructions, program.joins
         machine.mask = group.mask
@@ -183,7 +188,7 @@ class Executor:
             each.blocked = None
 
     def _join(self, groups: list[LaneGroup]) -> None:
-        """Groups at one instruction become one."""
+        """Merge groups that are at the same instruction."""
         if len(groups) < 2:
             return
         places: dict[int, LaneGroup] = {}
@@ -220,7 +225,7 @@ class Executor:
         groups.append(LaneGroup(control.target, active))
 
     def _run_both_sides(self, control: Branch, taken: Value, group: LaneGroup) -> None:
-        """A forward branch on data: both sides run on copies of the registers, and each lane selects."""
+        """Run both sides of a forward branch on data on copies of the registers, and select per lane."""
         machine, pc = self.machine, group.pc
         meeting = self.program.reconvergence.get(pc)
         if meeting is None or meeting >= len(self.program.steps) or meeting <= pc or control.target <= pc:
@@ -272,7 +277,7 @@ class Executor:
         return after
 
     def _open(self, groups: list[LaneGroup], alive: Array | None) -> None:
-        """Opens every barrier whose threads are all there."""
+        """Release every barrier at which all expected threads have arrived."""
         machine = self.machine
         numbers = {group.waiting.number for group in groups if group.waiting is not None}
         for number in numbers:

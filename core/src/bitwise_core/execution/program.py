@@ -1,4 +1,4 @@
-"""A kernel's instructions as steps, ready to run."""
+"""A kernel's instructions as executable steps."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from bitwise_core.execution.values.term_hash import poison
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Instructions, their steps and infos side by side, with the reconvergence point of each guarded branch.
+    """Instructions, their steps and infos by index, and the reconvergence point of each guarded branch.
 
-    `following` are the instructions that may be run after each (EXIT: none), a branch's target first.
+    `following` lists the successors of each instruction (EXIT: none), a branch's targets first.  `joins` are the
+    indices of the labelled instructions, where divergent groups of lanes are merged.
     """
 
     kernel: Kernel
@@ -41,9 +42,9 @@ class Program:
 
 
 def build(module: Module, kernel: Kernel, arch: Arch) -> Program:
-    """The program of a kernel and of the device functions it may call.
+    """Return the program of a kernel and of the device functions that it may call.
 
-    An instruction that the architecture does not state becomes a step that raises Unsupported when reached.
+    An instruction that the architecture does not model becomes a step that raises Unsupported when it is reached.
     """
     functions: dict[str, Program] = {}
     _add_functions(module, kernel, arch, functions)
@@ -79,7 +80,7 @@ def _program(module: Module, kernel: Kernel, arch: Arch, functions: Mapping[str,
 
 
 def successors(kernel: Kernel, infos: Sequence[InstructionInfo]) -> tuple[tuple[int, ...], ...]:
-    """For each instruction those that may be run after it (EXIT: none), a branch's targets first."""
+    """Return the successors of each instruction (EXIT: none), a branch's targets first."""
     return tuple(_successors(index, kernel, info.effects) for index, info in enumerate(infos))
 
 
@@ -99,7 +100,7 @@ _CONTROL_TRANSFER = Effect.BRANCH | Effect.END
 
 
 def labels_of(index: int, kernel: Kernel) -> list[int]:
-    """The places of the labels among an instruction's operands, in written order."""
+    """Return the indices of the labels among an instruction's operands, in operand order."""
     operands = kernel.instructions[index].operands
     names = (each.name for operand in operands for each in parts(operand) if isinstance(each, Symbol))
     return [kernel.labels[name] for name in names if name in kernel.labels]
@@ -174,7 +175,7 @@ def _under_condition(machine: Machine, step: Step, predicate: Value, line: int) 
 def merge_registers(
     machine: Machine, predicate: Value, if_true: Mapping[str, Value], if_false: Mapping[str, Value]
 ) -> None:
-    """Registers after two alternatives: each lane's own, chosen by a predicate over data."""
+    """Set the registers after two alternatives: a predicate on data selects the value of each lane."""
     merged = dict(if_false)
     for name, value in if_true.items():
         other = if_false.get(name)
@@ -189,10 +190,10 @@ def merge_registers(
 def merge_local(
     machine: Machine, predicate: Value, if_true: Mapping[int, Value], if_false: Mapping[int, Value]
 ) -> None:
-    """Local memory after two alternatives: each lane's own, chosen by a predicate over data.
+    """Set local memory after two alternatives: a predicate on data selects the value of each lane.
 
-    What only one of them wrote stands for both: the other has nothing there, and a program that reads it has no
-    defined result.  Raises Unsupported where the two wrote in different widths.
+    A value that only one alternative wrote is used for both.  In the other one the location is undefined, and a program
+    that reads it has no defined result.  Raises Unsupported if the two alternatives wrote different widths.
     """
     merged = {**if_false, **if_true}
     for place, value in if_true.items():

@@ -1,4 +1,4 @@
-"""Simulation: a launch run on bit patterns, and the bytes that it leaves in every buffer."""
+"""Simulation: execution of a launch on bit patterns, and the bytes of every buffer after it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from bitwise_core.execution.values.symbolic_vector import Array
 from bitwise_core.numerics.mma import MmaSpec
 
 MAXIMUM_BLOCKS = 1 << 26
-"""A launch of more blocks than this is not run whole."""
+"""The largest number of blocks of a launch that is simulated as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """The bytes of each buffer after a launch, by name, and what they rest on beyond what is established."""
+    """The bytes of each buffer after a launch, by name, and notes on the assumptions behind them."""
 
     after: Mapping[str, Array]
     notes: tuple[str, ...] = ()
@@ -44,12 +44,12 @@ def simulate(
     blocks: Sequence[int] | None = None,
     finite: bool = False,
 ) -> SimulationResult:
-    """Runs the blocks of a launch (all of them by default).
+    """Run the blocks of a launch (default: all).
 
-    `contents` holds the bytes (uint8, one axis) of every buffer before the launch.  Where `open_ended`, a buffer goes
-    on with zeros beyond them, as far as the launch reaches.  Raises Unsupported for an instruction that has no exact
-    meaning here, an access out of bounds, a race, a value that is not determined, and where `finite` an infinity or a
-    NaN that is made of finite numbers.
+    `contents` holds the bytes (uint8, one axis) of every buffer before the launch.  If `open_ended`, a buffer continues
+    with zeros beyond its content, as far as the launch accesses it.  Raises Unsupported for an instruction without
+    exact semantics here, an access out of bounds, a race or a nondeterministic value, and if `finite` for an infinity
+    or a NaN that is made from finite numbers.
     """
     return simulate_batch(prepared, [contents], open_ended=open_ended, blocks=blocks, finite=finite)[0]
 
@@ -62,10 +62,11 @@ def simulate_batch(
     blocks: Sequence[int] | None = None,
     finite: bool = False,
 ) -> list[SimulationResult]:
-    """Runs a launch on several contents at once, each of which gives every buffer the same size; see `execute`.
+    """Run a launch on several contents at once, each of which gives every buffer the same size; see `simulate`.
 
-    Every launch leaves what it leaves alone; but what stops one stops all, all have the same notes, and an open buffer
-    ends where the farthest launch does.  Raises ValueError for contents that do not fit each other.
+    The result of each launch is the same as that of `simulate` on it alone, with three exceptions: an error in one
+    raises for all, all have the same notes, and an open-ended buffer ends at the largest extent of any launch.  Raises
+    ValueError if the sizes of the contents differ.
     """
     numbers = {name: index + 1 for index, name in enumerate(sorted(contents[0]))}
     names = {number: name for name, number in numbers.items()}
@@ -97,7 +98,7 @@ def simulate_batch(
 
 
 def matrix_units(prepared: PreparedLaunch) -> Mapping[str, MmaSpec]:
-    """The rows of the architecture's matrix units, by name: that of a fused step, in one word."""
+    """Return the rows of the architecture's matrix units by name: a fused step's name with underscores for spaces."""
     known = prepared.arch.bits
     return {} if known is None else {each.name: each for each in known.matrix_units}
 

@@ -1,6 +1,7 @@
 """The domain of terms: a floating-point value is a hash of its dependence tree, kept in canonical form.
 
-The rules of floating-point operations are in `float_rules`, of sets in `sets`, of linear forms in `linear_hash`.
+The rules of floating-point operations are in `values.float_rules`, those of associative and commutative operations in
+`values.ac_terms` and `values.minmax`, those of linear forms in `values.linear_hash`.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from bitwise_core.numerics import IntegerFormat, Operation, operation
 
 
 class TermDomain:
-    """Terms over the initial content of memory; `assumptions` enable rules that need them (see `assumptions.FINITE`).
+    """Terms over the initial content of memory.
 
-    `recorder` is that of a replay.
+    `assumptions` enable rules that need them (see `assumptions.FINITE`).  `recorder` is the recorder of a recorded run.
     """
 
     name = "terms"
@@ -74,7 +75,7 @@ class TermDomain:
     def _guarded(
         self, info: Operation, values: list[SymbolicVector], parts: nan_guards.UnguardedOperands, properties: int
     ) -> SymbolicVector:
-        """An operation on guarded fp32 values."""
+        """Apply an operation to fp32 values of which some are guarded (see `values.nan_guards`)."""
         inner = as_symbolic_vector(self._unguarded(info, parts.values, list(parts.values), properties))
         if info.verb == "ex2":
             inner = nan_guards.exp2_of_padding(parts, inner)
@@ -84,7 +85,7 @@ class TermDomain:
     def _unguarded(
         self, info: Operation, operands: Sequence[Value], values: list[SymbolicVector], properties: int
     ) -> Value:
-        """An operation on operands (`values` are they as lanes) none of which is known to be guarded."""
+        """Apply an operation to operands without guards; `values` are the same operands as symbolic vectors."""
         name, bits = info.name, info.bits
         finite = self.context.finite
         rule = RULES.get(info.verb) if info.plain else None
@@ -111,7 +112,10 @@ class TermDomain:
         return fold_constants(info, operands, result)
 
     def _convert_through_32_bits(self, info: Operation, value: Value) -> Value | None:
-        """A conversion between integers and floating-point numbers, its source of 8 or 16 bits widened to 32 first."""
+        """Convert between integers and floating-point numbers from a source of 8 or 16 bits, widened to 32 bits first.
+
+        Return None for other conversions.
+        """
         source, target = info.operands[0], info.result
         of_integer, to_integer = isinstance(source, IntegerFormat), isinstance(target, IntegerFormat)
         words = ("convert", *info.modifiers, target.name)
@@ -136,7 +140,10 @@ class TermDomain:
         return None
 
     def _on_high_halves(self, info: Operation, operands: Sequence[Value]) -> Value | None:
-        """max, min, neg and abs of widened bf16 values, and their narrowing, act on the bf16 values."""
+        """Apply max, min, neg and abs of widened bf16 values, and their narrowing, to the bf16 values.
+
+        Return None for other operations and operands.
+        """
         if info in _NARROW_TO_HIGH_HALF:
             half = _high_half(operands[0]) if isinstance(operands[0], PackedVector) else None
             return (
@@ -248,7 +255,7 @@ class TermDomain:
         right: tuple[SymbolicVector, int],
         result: SymbolicVector,
     ) -> None:
-        """Slices of two values, chosen by one predicate, are slices of the value that is chosen so."""
+        """Record that a select between slices of two values is a slice of the select between these values."""
         (whole, low), (other, other_low) = left, right
         if low != other_low or whole.bits != other.bits:
             return
@@ -267,7 +274,10 @@ class TermDomain:
         return mma_steps.hashed_vectors(elements, self.context, self.zero_signs)
 
     def record_equal_except_zero_sign(self, value: Value, other: Value) -> None:
-        """Two values of 16 bits, of which no matrix step without signed zeros can tell one from the other."""
+        """Record that two values of 16 bits are equal except for the sign of a zero.
+
+        A matrix step without signed zeros does not distinguish them.
+        """
         if isinstance(value, SymbolicVector) and isinstance(other, SymbolicVector):
             self.zero_signs.note(value, other)
 
@@ -302,11 +312,11 @@ class TermDomain:
 
 
 _DISTINGUISHING = ~L.NAN_BITS & 0xFFFFFFFF
-"""The properties in which two predicates must agree to be one."""
+"""The flags in which two equal predicates must agree."""
 
 
 def _same_predicate(left: SymbolicVector | Array, right: SymbolicVector) -> bool:
-    """Whether two predicates are one."""
+    """Return whether two predicates are equal."""
     if left is right:
         return True
     if not isinstance(left, SymbolicVector) or not np.array_equal(left.words, right.words):
@@ -322,7 +332,7 @@ _NARROW_TO_HIGH_HALF = (operation("convert.rn.bf16.fp32"), operation("convert.rz
 
 @cache
 def _reads_nan_bits(info: Operation) -> bool:
-    """Whether a floating-point operation may tell the bits of one NaN from those of another."""
+    """Return whether the result of a floating-point operation may depend on the payload of a NaN operand."""
     if info.verb != "convert" or isinstance(info.result, IntegerFormat):
         return any(form.name == "tf32" for form in (info.result, *info.operands))
     rounds = info.rounding in ("rn", "rz") or (not info.modifiers and info.result.name.startswith("fp"))
@@ -331,19 +341,19 @@ def _reads_nan_bits(info: Operation) -> bool:
 
 @cache
 def _is_sign_extension(info: Operation) -> bool:
-    """Whether it extends an integer by its sign."""
+    """Return whether an operation extends an integer by its sign."""
     source = info.operands[0]
     return info.verb == "convert" and not info.modifiers and isinstance(source, IntegerFormat) and bool(source.signed)
 
 
 @cache
 def _sign_extension(narrow: str, bits: int) -> Operation:
-    """The extension of a signed format."""
+    """Return the extension of a signed format to `bits` bits."""
     return operation(f"convert.b{bits}.{narrow}")
 
 
 def _high_half(value: Value) -> Value | None:
-    """The bf16 whose widening a value is, or None."""
+    """Return the bf16 of which a value is the widening, or None."""
     if isinstance(value, np.ndarray):
         return None if (value & np.uint32(0xFFFF)).any() else (value >> np.uint32(16)).astype(np.uint16)
     if isinstance(value, SymbolicVector) or len(value.parts) != 2:
@@ -360,6 +370,7 @@ def _high_half(value: Value) -> Value | None:
 
 
 def _common_not_minus_zero(left: L.Flags, right: L.Flags) -> L.Flags:
+    """Return NOT_MINUS_ZERO where both of two values cannot be -0."""
     closed = L.NOT_MINUS_ZERO | L.PLUS_ZERO
     if isinstance(left, int) and isinstance(right, int):
         return L.NOT_MINUS_ZERO if left & closed and right & closed else 0

@@ -1,6 +1,7 @@
-"""What an opcode table calls to reach memory: shared with the race detector told, global where addresses are known.
+"""Memory accesses for opcode tables: shared memory with race detection, and global memory at constant addresses.
 
-Addresses count bytes, an array of shape (1 or blocks, 1 or threads); a global one lies in a buffer of the launch.
+Addresses are in bytes, in arrays of shape (1 or blocks, 1 or threads).  A global address lies in a buffer of the
+launch.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from bitwise_core.execution.values.symbolic_vector import Array, Value, width
 def detector_cells(
     machine: Machine, cells: Array, bits: int, mask: Array | None
 ) -> list[tuple[RaceDetector, Array, Array]]:
-    """Per race detector the cells that active threads touch, `bits` bits from a cell of their own, and the threads."""
+    """Return, for each race detector, the cells that active threads access and the thread of each.
+
+    Each thread accesses `bits` bits, starting at its own cell in `cells`.
+    """
     count = max(1, bits // 8 // machine.shared.granule)
     if cells.shape[0] == 1:
         row = cells[0] if cells.shape[1] == machine.threads else np.broadcast_to(cells[0], (machine.threads,))
@@ -51,14 +55,14 @@ def detector_cells(
 
 @lru_cache(maxsize=64)
 def _repeated_threads(threads: int, count: int) -> Array:
-    """The numbers of all threads, each so often in a row."""
+    """Return the numbers of all threads, each repeated `count` times."""
     found = np.repeat(np.arange(threads), count)
     found.setflags(write=False)
     return found
 
 
 def read_shared(machine: Machine, address: Array, bits: int) -> Value:
-    """`bits` bits at each active thread's shared address."""
+    """Return `bits` bits at each active thread's shared address."""
     shared = machine.shared
     cells = shared.cells(address, machine.mask)
     for races, row, threads in detector_cells(machine, cells, bits, machine.mask):
@@ -67,7 +71,7 @@ def read_shared(machine: Machine, address: Array, bits: int) -> Value:
 
 
 def write_shared(machine: Machine, address: Array, *values: Value) -> None:
-    """Stores the values side by side, the first one at each active thread's shared address, one after the other."""
+    """Store the values at consecutive shared addresses of each active thread, in order."""
     shared = machine.shared
     if len(values) > 1 and not _disjoint_whole_cells(machine, address, values):
         place = 0
@@ -92,7 +96,11 @@ def write_shared(machine: Machine, address: Array, *values: Value) -> None:
 
 
 def _disjoint_whole_cells(machine: Machine, address: Array, values: Sequence[Value]) -> bool:
-    """Whether several values can be written at once: whole cells, in every block the same, and no two threads' meet."""
+    """Return whether several values can be written together.
+
+    They can if each value fills whole cells, the addresses are the same in every block, and no two threads' ranges
+    overlap.
+    """
     if address.shape[0] != 1 or any(width(value) // 8 % machine.shared.granule for value in values):
         return False
     places = np.broadcast_to(address[0], (machine.threads,))
@@ -104,9 +112,9 @@ def _disjoint_whole_cells(machine: Machine, address: Array, values: Sequence[Val
 
 
 def known_address(machine: Machine, operand: Operand, size: int) -> Array:
-    """The address that a bracketed operand means, known and a multiple of the access's size in bytes.
+    """Return the address of a bracketed operand for an access of `size` bytes.
 
-    Raises Unsupported where it depends on data or is not aligned.
+    Raises Unsupported if it depends on data or is not a multiple of `size`.
     """
     if not isinstance(operand, Address) or operand.base is None:
         raise Unsupported(f"the operand {operand} is no address with a register")
@@ -120,13 +128,13 @@ def known_address(machine: Machine, operand: Operand, size: int) -> Array:
 
 
 def load_global(machine: Machine, address: Array, bits: int, line: int) -> Value:
-    """`bits` bits at each active lane's global address.  Raises Unsupported outside every buffer."""
+    """Return `bits` bits at each active lane's global address.  Raises Unsupported outside every buffer."""
     check_in_buffer(machine, address, line)
     return machine.memory.load(address, bits, machine.mask, machine.thread, machine.epoch, line)
 
 
 def store_global(machine: Machine, address: Array, value: Value, bits: int, line: int) -> None:
-    """A store in the active lanes; under a condition over data the old content stays where it does not hold."""
+    """Store in the active lanes; under a condition on data, lanes where it is false keep the old content."""
     check_in_buffer(machine, address, line)
     if machine.condition is not None:
         old = machine.memory.load(address, bits, machine.mask, machine.thread, machine.epoch, line)
@@ -135,7 +143,7 @@ def store_global(machine: Machine, address: Array, value: Value, bits: int, line
 
 
 def check_in_buffer(machine: Machine, address: Array, line: int) -> None:
-    """Raises Unsupported where an active lane's global address lies below every buffer, as null does."""
+    """Raise Unsupported if an active lane's global address lies below every buffer, as the null pointer does."""
     if L.lazy_integers(address) is not None:
         return
     lowest = address.min() if machine.mask is None else np.where(machine.mask, address, np.uint64(2**63)).min()
@@ -144,7 +152,7 @@ def check_in_buffer(machine: Machine, address: Array, line: int) -> None:
 
 
 def check_aligned(machine: Machine, address: Array, size: int, line: int) -> None:
-    """Raises Unsupported where an active thread's address is no multiple of the access's size in bytes."""
+    """Raise Unsupported if an active thread's address is not a multiple of the access's size in bytes."""
     if size == 1:
         return
     astray = (address & address.dtype.type(size - 1)) != 0

@@ -1,4 +1,4 @@
-"""Global memory of a run on bit patterns: the caller's buffers, bounds, and the bytes that a launch leaves in them."""
+"""Global memory of an execution on bit patterns: the caller's buffers, bounds checks, and the bytes after a launch."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _OFFSET = np.uint64((1 << POINTER_SHIFT) - 1)
 _WIDEST = 8
 
 LAUNCH_SHIFT = 52
-"""An access of launch i lies at its address plus i * 2**LAUNCH_SHIFT."""
+"""An access of launch i has its address plus i * 2**LAUNCH_SHIFT."""
 _BUFFER = np.uint64((1 << LAUNCH_SHIFT - POINTER_SHIFT) - 1)
 
 
 class BufferContents:
-    """The initial content of every buffer in each of several launches, by its number, to be seen in words of any width.
+    """The initial content of every buffer, by its number, in each of several launches, readable in words of any width.
 
-    A buffer has one size in all launches.  Raises ValueError for other contents.
+    A buffer has the same size in all launches.  Raises ValueError for other contents.
     """
 
     def __init__(self, launches: Sequence[Mapping[int, Array]]) -> None:
@@ -44,7 +44,7 @@ class BufferContents:
                 self._words[number, size] = padded.view(L.UNSIGNED[8 * size])
 
     def read(self, address: Array, bits: int) -> Value:
-        """See `machine.bits.Contents`: undefined in buffers without content, which are the compiler's own."""
+        """See `domains.bits.Contents`; a buffer without content, which is scratch memory, reads as undefined."""
         size = bits // 8
         buffer = (address >> np.uint64(POINTER_SHIFT)) & _BUFFER
         place = ((address & _OFFSET) // np.uint64(size)).astype(np.int64)
@@ -67,7 +67,7 @@ class BufferContents:
 
 
 def _words_at(words: Array, launch: Array | None, place: Array) -> Array:
-    """The words at these places of a launch's row; anything beyond its end."""
+    """Return the words at these places of a launch's row; arbitrary ones beyond its end."""
     if launch is not None:
         place = np.minimum(place, words.shape[1] - 1) + launch * words.shape[1]
     found: Array = words.reshape(-1).take(place, mode="clip")
@@ -75,15 +75,15 @@ def _words_at(words: Array, launch: Array | None, place: Array) -> Array:
 
 
 MAXIMUM_BYTES = 1 << 28
-"""Up to this many bytes a buffer of open size may be accessed."""
+"""The largest extent in bytes up to which an open-ended buffer may be accessed."""
 
 
 class BitsMemory(GlobalMemory):
-    """Loads and stores on bit patterns, of one launch or of several that do not see each other.
+    """Loads and stores on bit patterns, of one launch or of several independent ones.
 
-    `launch` says of which launch each block of the batch that runs is, shape (blocks, 1); None where there is but one.
-    No access may leave its buffer.  Where `open_ended`, buffers go on beyond their content, with zeros, and `extent`
-    says how far each was accessed by any of the launches.
+    `launch` holds the launch of each block of the batch, shape (blocks, 1); None if there is only one.  No access may
+    be outside its buffer.  If `open_ended`, buffers continue with zeros beyond their content, and `extent` records how
+    far each was accessed by any of the launches.
     """
 
     def __init__(
@@ -111,17 +111,18 @@ class BitsMemory(GlobalMemory):
         return found
 
     def _in_own_launch(self, address: Array) -> Array:
-        """The addresses as each block's own launch has them."""
+        """Return the addresses moved to each block's own launch."""
         if self.launch is None:
             return address
         moved: Array = address + (self.launch.astype(np.uint64) << np.uint64(LAUNCH_SHIFT))
         return moved
 
     def merge_float_extrema(self) -> None:
-        """Extremes of floats that came as integer operations by their sign are one operation, whose order is free.
+        """Merge pairs of integer atomics that together are one maximum or minimum of floats, which commutes.
 
-        max.s32 of patterns without the sign bit and min.u32 of those with it take the later of two patterns in the
-        order of numbers, whatever was there; min.s32 and max.u32 of the same patterns take the earlier one.
+        Compilers choose the integer operation by the sign of the operand. max.s32 of patterns without the sign bit and
+        min.u32 of patterns with it both take the greater float, whatever memory held. min.s32 and max.u32 of the same
+        patterns take the smaller one.
         """
         for number, events in self.atomics.items():
             joined = [_float_extremum_of(name, event) for name, event in events]
@@ -130,7 +131,7 @@ class BitsMemory(GlobalMemory):
                 self.atomics[number] = [(str(name), event) for name, (_, event) in zip(joined, events, strict=True)]
 
     def _check(self, address: Array, bits: int, mask: Array | None, what: str, line: int) -> None:
-        """Every active lane's access lies in a buffer.  Raises Unsupported."""
+        """Raise Unsupported unless every active lane's access lies in a buffer."""
         if mask is not None:
             full = np.broadcast_shapes(address.shape, mask.shape)
             address = np.broadcast_to(address, full)[np.broadcast_to(mask, full)]
@@ -157,7 +158,7 @@ class BitsMemory(GlobalMemory):
 
 
 def _float_extremum_of(name: str, event: Access) -> str | None:
-    """The extreme of floats of which an atomic operation is one half, or None."""
+    """Return the maximum or minimum of floats of which an integer atomic is one half, or None."""
     verb, kind = name.split(".")[0], name.split(".")[-1]
     value = event.value
     if verb not in ("max", "min") or kind not in ("s32", "u32", "s64", "u64") or value is None:
@@ -169,7 +170,7 @@ def _float_extremum_of(name: str, event: Access) -> str | None:
 
 
 def bytes_after(memory: BitsMemory, launches: Sequence[Mapping[int, Array]]) -> list[dict[int, Array]]:
-    """The bytes of every buffer after each launch, whose stores must have been found free of races before."""
+    """Return the bytes of every buffer after each launch; the stores must have been checked for races before."""
     after: dict[int, Array] = {}
     for number, size in memory.buffers.sizes.items():
         after[number] = np.zeros((len(launches), max(size, memory.extent[number])), dtype=np.uint8)

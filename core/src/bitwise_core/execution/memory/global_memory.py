@@ -1,4 +1,4 @@
-"""Global memory during a launch: loads of initial content, and the stores that make up the result."""
+"""Global memory during a launch: loads of initial content, and the stores that form the result."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from bitwise_core.execution.values.term_hash import full_hash, term
 from bitwise_core.numerics import Operation
 
 ANY_BUFFER = -1
-"""Stands for a buffer that is not known."""
+"""The buffer number that means an unknown buffer."""
 
 
 class Nondeterministic(Unsupported):
-    """The kernel's own result is not determined: it is equal to nothing, itself included."""
+    """The kernel's own result is nondeterministic, so it is equal to no kernel, including itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Access:
 
     address: Array
     thread: Array
-    """Number of the thread in the whole launch."""
+    """The number of the thread in the whole launch."""
     epoch: int
     value: SymbolicVector | None
     bits: int
@@ -44,7 +44,7 @@ def _active_lanes(value: SymbolicVector, shape: tuple[int, int], active: Array) 
 
 
 def stored_elements(value: Value) -> list[tuple[int, SymbolicVector]]:
-    """The elements of a stored value with their byte offsets."""
+    """Return the elements of a stored value with their byte offsets."""
     if isinstance(value, PackedVector):
         result: list[tuple[int, SymbolicVector]] = []
         offset = 0
@@ -57,9 +57,9 @@ def stored_elements(value: Value) -> list[tuple[int, SymbolicVector]]:
 
 @dataclass(frozen=True, slots=True)
 class ScatteredAtomics:
-    """Contributions by an atomic operation at addresses that depend on data: the sum of their hashes, and where to.
+    """Contributions of an atomic operation at addresses that depend on data.
 
-    `buffers` None stands for any.
+    `words` is the sum of their hashes.  `buffers` are the buffers that they may reach; None means any.
     """
 
     name: str
@@ -70,16 +70,16 @@ class ScatteredAtomics:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredElements:
-    """Stores by their addresses, those of one address in the order of the program; one row for each element."""
+    """Stored elements sorted by address, and by program order within one address; one row for each element."""
 
     address: Array
     thread: Array
     epoch: Array
     words: hashing.Words
-    """The hashes of what is stored, shape (2, elements)."""
+    """The hashes of the stored values, shape (2, elements)."""
 
     def after(self, row: Array, final: Array) -> Array:
-        """Which of these rows may come after the `final` one of their address, though the program has them before."""
+        """Return which of the rows may execute after the `final` row of their address, despite earlier program order."""
         apart = self.thread[row] != self.thread[final]
         unordered = (self.thread[row] >> 20 != self.thread[final] >> 20) | (self.epoch[row] >= self.epoch[final])
         found: Array = apart & unordered & (self.words[:, row] != self.words[:, final]).any(axis=0)
@@ -87,7 +87,7 @@ class StoredElements:
 
 
 def range_pairs(low: Array, high: Array) -> tuple[Array, Array]:
-    """Every (place, row) with low[place] <= row < high[place], as two flat arrays."""
+    """Return all pairs (place, row) with low[place] <= row < high[place], as two flat arrays."""
     count = np.maximum(high - low, 0)
     place = np.repeat(np.arange(low.size), count)
     row = np.arange(place.size) - np.repeat(np.cumsum(count) - count, count) + low[place]
@@ -95,7 +95,7 @@ def range_pairs(low: Array, high: Array) -> tuple[Array, Array]:
 
 
 def _stores_in_range(stores: Iterable[Access], where: Array, bits: int) -> list[Access]:
-    """The stores that reach into the range of addresses that is loaded."""
+    """Return the stores that overlap the range of loaded addresses."""
     if not where.size:
         return []
     low, high = int(where.min()), int(where.max()) + bits // 8
@@ -107,10 +107,10 @@ def _stores_in_range(stores: Iterable[Access], where: Array, bits: int) -> list[
 
 
 def _forward_stores(value: Value, stores: Sequence[Access], load: Access, active: Array) -> Value:
-    """The loaded value with what earlier stores of this launch put there; `load` holds its active lanes.
+    """Return the loaded value with earlier stores of this launch applied; `load` holds its active lanes.
 
-    Raises Unsupported where a store of another thread is not ordered before the load, where stores of one address are
-    not ordered, and where widths differ.
+    Raises Unsupported if a store of another thread is not ordered before the load, if stores to one address are not
+    ordered, and if the widths differ.
     """
     bits, where, size = load.bits, load.address, np.uint64(load.bits // 8)
     for each in stores:
@@ -163,14 +163,14 @@ def _forward_stores(value: Value, stores: Sequence[Access], load: Access, active
 
 
 def _overlaps(store: Access, where: Array, size: np.uint64) -> bool:
-    """Whether some loaded element shares a byte with a stored one."""
+    """Return whether some loaded element shares a byte with a stored one."""
     keys = np.sort(store.address)
     first = np.searchsorted(keys, where - np.uint64(store.bits // 8) + np.uint64(1), side="left")
     return bool((np.searchsorted(keys, where + size, side="left") > first).any())
 
 
 def _distinct(numbers: Array) -> list[int]:
-    """The numbers that occur, ascending; there is one at least, and mostly no other."""
+    """Return the numbers that occur, in ascending order; the common case of one number is fast."""
     low, high = int(numbers.min()), int(numbers.max())
     return [low] if low == high else [int(each) for each in np.unique(numbers)]
 
@@ -189,7 +189,7 @@ class GlobalMemory:
         self.seen: set[int] = set()
 
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
-        """The content of memory at each active lane's address.  Raises Unsupported."""
+        """Return the content of memory at each active lane's address.  Raises Unsupported."""
         shape = np.broadcast_shapes(address.shape, mask.shape if mask is not None else (1, 1))
         buffers = self._buffers(address, mask)
         self.seen |= buffers
@@ -218,15 +218,15 @@ class GlobalMemory:
         return set(_distinct(self.buffer_of(address)))
 
     def buffer_of(self, address: Array) -> Array:
-        """The number of the buffer at each address."""
+        """Return the number of the buffer at each address."""
         return address >> np.uint64(POINTER_SHIFT)
 
     def gather(
         self, address: Value, bits: int, mask: Array | None, line: int, buffers: Iterable[int] | None = None
     ) -> Value:
-        """The initial content at addresses that depend on data, in one of `buffers` (None: in any).
+        """Return the initial content at addresses that depend on data, in one of `buffers` (None: in any).
 
-        No store of the launch may reach them.  Raises Unsupported.
+        No store of the launch may reach these addresses.  Raises Unsupported.
         """
         if buffers is None and (self.stores or self.atomics):
             raise Unsupported("memory is read at a computed address after the kernel has stored", line)
@@ -235,7 +235,7 @@ class GlobalMemory:
         return self.domain.gather(address, bits, mask)
 
     def check_gathers(self) -> None:
-        """Nothing read or written at computed addresses may meet what is written or read.  Raises Unsupported."""
+        """Raise Unsupported if an access at a computed address may conflict with another access of the launch."""
         written = self.stores.keys() | self.atomics.keys()
         for buffer, line in self.gathered.items():
             if buffer in written or (buffer == ANY_BUFFER and written):
@@ -247,15 +247,22 @@ class GlobalMemory:
                 raise Unsupported("atomic operations at computed addresses may meet what the launch reads", each.line)
 
     def scatter(self, machine: object, address: Value, value: Value, line: int, operation: str = "store") -> None:
-        """A store at addresses that depend on data."""
+        """Store at addresses that depend on data.
+
+        Raises Unsupported here; the launch-parametric analysis overrides it.
+        """
         raise Unsupported("memory is written at a computed address", line)
 
     def copied(self, machine: object, address: Value, bits: int, count: Value | None, line: int) -> Value:
-        """What an asynchronous copy reads at an address that depends on data: `count` bytes, and zeros."""
+        """Return what an asynchronous copy reads at an address that depends on data.
+
+        The copy reads `count` bytes and fills the rest of `bits` bits with zeros.  Raises Unsupported here; the
+        launch-parametric analysis overrides it.
+        """
         raise Unsupported("an asynchronous copy at a computed address", line)
 
     def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
-        """Stores the value at each active lane's address."""
+        """Store the value at each active lane's address."""
         if isinstance(value, PackedVector) and value.whole is not None:
             inside = value.whole if mask is None else value.whole & mask
             rest = ~value.whole if mask is None else ~value.whole & mask
@@ -298,10 +305,10 @@ class GlobalMemory:
         line: int,
         buffers: Iterable[int] | None = None,
     ) -> None:
-        """Contributions by an operation whose address, value or condition depends on data, in one of `buffers`.
+        """Record contributions of an atomic whose address, value or condition depends on data, in one of `buffers`.
 
-        Where the operation is exact in any order, what they leave is a function of the multiset of contributions.
-        Raises Unsupported where it is not, or where operations mix.
+        If the operation is exact in any order, the result is a function of the multiset of contributions.  Raises
+        Nondeterministic if it is not, and Unsupported for a mix of operations.
         """
         if not is_order_independent(operation):
             raise Nondeterministic("a floating-point sum at computed addresses may have several contributors", line)
@@ -337,7 +344,7 @@ class GlobalMemory:
         epoch: int,
         line: int,
     ) -> None:
-        """Contributes `value` to each active lane's address by an operation."""
+        """Combine `value` with the content of each active lane's address by an operation."""
         before = {buffer: len(events) for buffer, events in self.stores.items()}
         self.store(address, value, mask, thread, epoch, line)
         for buffer in list(self.stores):
@@ -351,5 +358,5 @@ class GlobalMemory:
 
 
 def is_order_independent(operation: Operation) -> bool:
-    """Whether an atomic operation's result is the same in every order."""
+    """Return whether an atomic operation has the same result in every order."""
     return operation.associative or operation.verb in ("max", "min", "maxbysign", "minbysign")

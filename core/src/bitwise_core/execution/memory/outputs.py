@@ -1,4 +1,4 @@
-"""What a launch leaves in global memory: the last store at every address, and the results of atomic operations."""
+"""What a launch leaves in global memory: the last store to every address, and the results of atomic operations."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from bitwise_core.execution.values.term_hash import full_hash
 from bitwise_core.numerics import Operation, operation
 
 _LOADS_PER_BATCH = 1 << 14
-"""So many loaded elements are compared with stores at once."""
+"""The number of loaded elements that are compared with stores in one step."""
 
 COMPUTED_ADDRESSES = 0
-"""The place in the outputs of what went to computed addresses, whatever the buffer."""
+"""The key in the outputs of atomics at computed addresses, in whatever buffer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a launch leaves in one buffer: sorted addresses, widths in bytes, full hashes, properties, lines, threads.
+    """What a launch leaves in one buffer, by sorted address: widths in bytes, full hashes, flags, lines and threads.
 
-    A thread is numbered as in `Access`; of an element made by atomic operations it says nothing.
+    Threads are numbered as in `Access`.  The thread of an element made by atomic operations has no meaning.
     """
 
     address: Array
@@ -45,7 +45,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _StoredRows:
-    """Stored elements by address, those of one address in the order of the program; `order` numbers them in it."""
+    """Stored elements sorted by address, then by program order; `order` holds their positions in program order."""
 
     address: Array
     thread: Array
@@ -58,7 +58,7 @@ class _StoredRows:
 
     @staticmethod
     def of(events: list[Access]) -> _StoredRows:
-        """The elements of these stores."""
+        """Return the elements of these stores."""
         address, thread, size, words, flags, line, epoch = _columns(events)
         order = np.argsort(address, kind="stable")
         return _StoredRows(
@@ -66,14 +66,14 @@ class _StoredRows:
         )
 
     def overlap(self) -> bool:
-        """Whether two elements share some bytes but not all."""
+        """Return whether two elements overlap partially."""
         same = self.address[1:] == self.address[:-1]
         apart = (self.address[:-1] + self.size[:-1] > self.address[1:])[~same].any()
         return bool(apart or (self.size[1:] != self.size[:-1])[same].any())
 
 
 def _select_elements(events: list[Access], numbers: Array) -> list[Access]:
-    """These elements of the stores, which are counted through all of them."""
+    """Return the elements with these positions in the concatenation of all stores."""
     kept = np.zeros(sum(event.address.size for event in events), dtype=bool)
     kept[numbers] = True
     found, start = [], 0
@@ -108,12 +108,15 @@ def _columns(events: list[Access]) -> tuple[Array, Array, Array, hashing.Words, 
 
 
 def stored_hash(value: SymbolicVector) -> tuple[hashing.Words, L.Flags]:
-    """The hash by which a stored element is compared."""
+    """Return the hash and the flags by which a stored element is compared."""
     return full_hash(value), value.flags
 
 
 def _split_elements(events: list[Access], *, halves: bool = True) -> list[Access]:
-    """Elements cut to the least width stored, known numbers and leaves to `halves`: packing does not show."""
+    """Split elements to the smallest stored width, constants and loads further to at most 16 bits if `halves`.
+
+    The result does not depend on how a kernel packed its stores.
+    """
     least = min(event.bits for event in events)
     copies = min(least, 16) if halves else least
     result: list[Access] = []
@@ -143,7 +146,7 @@ def _split_elements(events: list[Access], *, halves: bool = True) -> list[Access
 
 
 def final_events(memory: GlobalMemory, buffer: int) -> list[Access]:
-    """The stores into a buffer in their order, or what atomic operations leave there.  Raises Unsupported."""
+    """Return the stores to a buffer in their order, or the results of its atomic operations.  Raises Unsupported."""
     events = list(memory.stores.get(buffer, ()))
     atomics = memory.atomics.get(buffer, [])
     if atomics and events:
@@ -152,7 +155,7 @@ def final_events(memory: GlobalMemory, buffer: int) -> list[Access]:
 
 
 def outputs(memory: GlobalMemory) -> dict[int, Output]:
-    """The final content of every buffer that the launch wrote.  Raises Unsupported on a race."""
+    """Return the final content of every buffer that the launch wrote.  Raises Unsupported for a race."""
     result: dict[int, Output] = {}
     memory.check_gathers()
     for buffer in sorted(memory.stores.keys() | memory.atomics.keys()):
@@ -186,7 +189,10 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
 
 
 def _last_stores(memory: GlobalMemory, buffer: int, rows: _StoredRows) -> Array:
-    """Which rows are the last of their address.  Raises Unsupported where the order of threads decides, or a load."""
+    """Return which rows are the last of their address.
+
+    Raises Unsupported if the order of threads decides which store or load is last.
+    """
     last = np.append(rows.address[1:] != rows.address[:-1], True)
     stored = StoredElements(rows.address, rows.thread, rows.epoch, rows.words)
     clash = stored.after(np.arange(rows.address.size), _last_row_of_address(last))
@@ -197,14 +203,17 @@ def _last_stores(memory: GlobalMemory, buffer: int, rows: _StoredRows) -> Array:
 
 
 def _last_row_of_address(last: Array) -> Array:
-    """The row of the last store at each row's address, from the rows that are the last of theirs."""
+    """Return the row of the last store to each row's address; `last` marks these rows."""
     rows = np.flatnonzero(last)
     found: Array = rows[np.cumsum(last) - last]
     return found
 
 
 def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Array, size: Array, epoch: Array) -> None:
-    """No load may meet a store of another block, or another thread's that no barrier orders.  Raises Unsupported."""
+    """Check that no load conflicts with a store of another block or an unordered store of another thread.
+
+    Raises Unsupported.
+    """
     atomic = bool(memory.atomics.get(buffer))
     for load in memory.loads.get(buffer, ()):
         # Elements do not overlap in part, so that their ends are sorted as their beginnings are.
@@ -225,7 +234,7 @@ def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Arra
 
 
 def _accumulate_atomics(domain: Domain, atomics: list[tuple[str, Access]]) -> Access:
-    """What atomic operations leave: exact where order cannot matter, else undetermined."""
+    """Return the results of atomic operations; nondeterministic where their order matters."""
     names = {name for name, _ in atomics}
     if len(names) != 1:
         raise Unsupported("different atomic operations meet in one buffer", atomics[0][1].line)
@@ -266,6 +275,6 @@ def _accumulate_atomics(domain: Domain, atomics: list[tuple[str, Access]]) -> Ac
 
 
 def _combine(domain: Domain, operation: Operation, left: Value, right: Value) -> Value:
-    """One atomic operation's result."""
+    """Return the result of one atomic operation."""
     act = domain.floating if operation.is_float else domain.integer
     return act(operation, [left, right])

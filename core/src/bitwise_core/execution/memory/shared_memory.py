@@ -1,7 +1,7 @@
-"""Byte-addressed shared memory of a batch of blocks, in cells of one granule.
+"""Byte-addressed shared memory of a batch of blocks, in cells of `granule` bytes.
 
-A known number or a leaf is cut into cells exactly; a term wider than a cell lies in several, each marked
-with its part, and is one term again when all of them are read together.
+A constant or a load is split into cells exactly.  A term that is wider than a cell occupies several, each marked with
+its part number; it is restored when all of them are read together.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, S
 from bitwise_core.execution.values.term_hash import term
 
 SHARED_LIMIT = 1 << 20
-"""No shared memory has so many bytes."""
+"""An upper bound of the size of shared memory in bytes."""
 PART_SHIFT, COUNT_SHIFT = 24, 28
 PART_CODE = 0x7F000000
 _WITHOUT_PART_CODE = ~PART_CODE & 0xFFFFFFFF
 
 
 class FinerGranule(Exception):
-    """Memory is accessed in smaller units than its cells: the run starts again with cells of `granule` bytes."""
+    """Memory is accessed in smaller units than its cells; the run must be repeated with cells of `granule` bytes."""
 
     def __init__(self, granule: int) -> None:
         super().__init__(granule)
@@ -60,7 +60,7 @@ def _split_vector(value: SymbolicVector, count: int, granule: int) -> list[tuple
 
 
 def split(value: Value, granule: int) -> list[tuple[hashing.Words, L.Flags]]:
-    """The value as cells of `granule` bytes, least significant first.  Raises FinerGranule."""
+    """Return the value as cells of `granule` bytes, least significant first.  Raises FinerGranule."""
     bits = granule * 8
     if isinstance(value, PackedVector):
         if any(L.width(part) % bits for part in value.parts):
@@ -76,7 +76,7 @@ def split(value: Value, granule: int) -> list[tuple[hashing.Words, L.Flags]]:
 def _with_whole(
     value: PackedVector, whole: Array, cells: Sequence[tuple[hashing.Words, L.Flags]], granule: int
 ) -> list[tuple[hashing.Words, L.Flags]]:
-    """The cells of pieces, those of the one term in lanes that are whole."""
+    """Return the cells of a packed vector; lanes in `whole` take the cells of the single term that they hold."""
     terms = _split_vector(as_symbolic_vector(value), len(cells), granule)
     return [
         (np.where(whole, of_term[0], of_part[0]), L.select_flags(whole, of_term[1], of_part[1]))
@@ -85,7 +85,7 @@ def _with_whole(
 
 
 def join(cells: Sequence[tuple[hashing.Words, Array]], granule: int, recorder: Recorder | None = None) -> Value:
-    """Cells read side by side as one value of the same width as all of them."""
+    """Return consecutive cells as one value of their total width."""
     if len(cells) == 1:
         return _join_one_cell(*cells[0], granule * 8, recorder)
     alike = join_uniform(cells, granule, recorder)
@@ -93,7 +93,7 @@ def join(cells: Sequence[tuple[hashing.Words, Array]], granule: int, recorder: R
 
 
 def join_by_lane(cells: Sequence[tuple[hashing.Words, Array]], granule: int, recorder: Recorder | None = None) -> Value:
-    """See `join`, of several cells, whatever their lanes hold."""
+    """See `join`: for several cells with any content."""
     count = len(cells)
     bits = count * granule * 8
     first_words, first_meta = cells[0]
@@ -132,7 +132,7 @@ def join_by_lane(cells: Sequence[tuple[hashing.Words, Array]], granule: int, rec
 def join_uniform(
     cells: Sequence[tuple[hashing.Words, Array]], granule: int, recorder: Recorder | None = None
 ) -> Value | None:
-    """What `join_by_lane` gives, where the lanes of each cell share their properties and are of one kind; else None."""
+    """Return the result of `join_by_lane` if the lanes of each cell have the same flags and one kind; else None."""
     count = len(cells)
     bits, log = count * granule * 8, count.bit_length() - 1
     metas = []
@@ -189,9 +189,9 @@ def _join_one_cell(words: hashing.Words, flags: Array, bits: int, recorder: Reco
 
 
 class SharedMemory:
-    """`size` bytes for each of `blocks` blocks, in cells of `granule` bytes; all undefined at first.
+    """`size` bytes for each of `blocks` blocks, in cells of `granule` bytes, initially undefined.
 
-    `recorder` is that of a replay.
+    `recorder` is the recorder of a recorded run.
     """
 
     def __init__(self, size: int, blocks: int, granule: int, recorder: Recorder | None = None) -> None:
@@ -211,7 +211,7 @@ class SharedMemory:
         self.words, self.flags = words, flags
 
     def cells(self, address: Array, mask: Array | None) -> Array:
-        """Byte addresses as cell numbers; inactive lanes give 0.  Raises FinerGranule, Unsupported."""
+        """Return byte addresses as cell numbers; inactive lanes give 0.  Raises FinerGranule and Unsupported."""
         where = address.astype(np.int64)
         if mask is not None:
             where = np.where(mask, where, 0)
@@ -228,13 +228,13 @@ class SharedMemory:
         return cells
 
     def store(self, cells: Array, value: Value, mask: Array | None) -> None:
-        """Writes the value at each active lane's cell (shape (1|blocks, lanes)) and those after it."""
+        """Write the value to each active lane's cell (shape (1 or blocks, lanes)) and the following ones."""
         self.version += 1
         for part, (words, flags) in enumerate(split(value, self.granule)):
             self._put(cells + part if part else cells, words, flags, mask)
 
     def kept(self, cells: Array, value: Value, mask: Array | None) -> bool:
-        """Whether what each active lane stored there last is still there: no lane put something else in its place."""
+        """Return whether each active lane's last store is still there, that is, no other lane stored a different value."""
         for part, (words, flags) in enumerate(split(value, self.granule)):
             found, properties = self._get(cells + part if part else cells)
             same = (found == words).all(axis=0)
@@ -264,7 +264,7 @@ class SharedMemory:
         self.flags[block, column] = flags if isinstance(flags, int) else np.broadcast_to(flags, shape)[block, lane]
 
     def load(self, cells: Array, bits: int) -> Value:
-        """Reads `bits` bits at each lane's cell."""
+        """Return `bits` bits at each lane's cell."""
         if bits % (8 * self.granule):
             raise FinerGranule(max(1, bits // 8))
         count = bits // (8 * self.granule)
