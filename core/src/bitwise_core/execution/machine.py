@@ -212,7 +212,7 @@ class Machine:
         self.parameters[name] = value
 
     def known(self, value: Value) -> Array | None:
-        """Return the value as an array if it is constant in every active lane, else None.  Other lanes are arbitrary."""
+        """Return the value as an array if it is constant in every active lane, else None; other lanes are arbitrary."""
         if isinstance(value, np.ndarray):
             return value
         if isinstance(value, L.PackedVector):

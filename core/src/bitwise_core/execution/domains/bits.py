@@ -26,7 +26,7 @@ from bitwise_core.numerics import FloatFormat, Operation, nan_of
 from bitwise_core.numerics.mma import MmaSpec, multiply_accumulate
 
 PatternFunction = Callable[..., Array]
-"""A function on bit patterns: one array for each operand, in the unsigned type of its width, to the array of results."""
+"""A function on bit patterns: one array for each operand, in the unsigned type of its width, to the results."""
 
 
 class Contents(Protocol):
@@ -170,7 +170,7 @@ class BitsDomain:
         return self.contents.read(address, bits)
 
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
-        """See `Domain.gather`: an address that is not constant depends on something undefined, so this always raises."""
+        """See `Domain.gather`: here an address that is not constant is undefined, so this always raises."""
         raise Unsupported("memory is read at an address that depends on a register or on memory that nothing wrote")
 
 

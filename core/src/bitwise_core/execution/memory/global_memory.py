@@ -79,7 +79,7 @@ class StoredElements:
     """The hashes of the stored values, shape (2, elements)."""
 
     def after(self, row: Array, final: Array) -> Array:
-        """Return which of the rows may execute after the `final` row of their address, despite earlier program order."""
+        """Return which rows may execute after the `final` row of their address, despite earlier program order."""
         apart = self.thread[row] != self.thread[final]
         unordered = (self.thread[row] >> 20 != self.thread[final] >> 20) | (self.epoch[row] >= self.epoch[final])
         found: Array = apart & unordered & (self.words[:, row] != self.words[:, final]).any(axis=0)

@@ -1,6 +1,6 @@
-"""Sets of terms: operations whose operands have no order (`extrema`: maxima and minima; `linear_hash`: integer sums).
+"""AC terms: terms of associative and commutative operations (`minmax`: maxima and minima; `linear_hash`: integer sums).
 
-A set's payload is the sum of its members' hashes, so that a set of sets is the set of all their members.
+The payload of an AC term is the sum of its members' hashes, so an AC term of AC terms is the AC term of all members.
 """
 
 from __future__ import annotations
@@ -24,18 +24,21 @@ AC_OPERATIONS: tuple[str, ...] = (
     *(f"{verb}.{fmt}" for verb in ("add", "mul", "and", "or", "xor") for fmt in _BITS),
     "products.b32",
 )
-"""Operations whose operands form a set: associative and commutative to the bit (NaNs are one value)."""
+"""Operations that are associative and commutative bit for bit (NaNs count as one value)."""
 
 AC_INDEX = {name: index for index, name in enumerate(AC_OPERATIONS) if name}
-"""The number by which a set's properties tell its operation; `lanes.FLOAT_SETS` is the last of floating point."""
+"""The number of each operation in the flags of its AC terms.
+
+`symbolic_vector.FLOAT_AC_TERMS` is the last number of a floating-point operation.
+"""
 
 _IDEMPOTENT = ("and", "or")
 _IDENTITY = {"and": -1, "or": 0, "xor": 0}
-"""The number that changes nothing."""
+"""The identity element."""
 
 
 def member_hashes(name: str, index: int, value: SymbolicVector) -> tuple[hashing.Words, L.Flags]:
-    """The sum of the hashes of a value's members in a set of `name`, and the flags that the set gets from them."""
+    """Return the sum of the hashes of a value's members under `name`, and the flags inherited from them."""
     meta = value.flags
     tag = hashing.constant("member of " + name)
     floats = is_float(name)
@@ -56,12 +59,12 @@ def member_hashes(name: str, index: int, value: SymbolicVector) -> tuple[hashing
 
 
 def is_float(name: str) -> bool:
-    """Whether an operation is one of floating-point numbers."""
+    """Return whether an operation is on floating-point numbers."""
     return name.split(".")[-1].startswith(("fp", "bf"))
 
 
 def union(name: str, left: SymbolicVector, right: SymbolicVector, bits: int, context: TermContext) -> SymbolicVector:
-    """The set of two values' members under an integer operation that is associative and commutes."""
+    """Return the AC term of two values' members under an associative and commutative integer operation."""
     index = AC_INDEX[name]
     left_words, left_flags = member_hashes(name, index, left)
     right_words, right_flags = member_hashes(name, index, right)

@@ -1,12 +1,12 @@
-"""Extremes with their places, as an arg-max leaves them: of equal elements the one at the lower address wins.
+"""Extrema with their indices, as in an arg-max: of equal elements the one at the lower address wins.
 
-Comparisons of finite numbers that are loaded, and choices by them, are put into one form: the *winner* of a set of
-elements, and its *place*, a known number for each element that grows with its address.  Which of two winners is chosen
-on a tie must be proved to be the one at the lower address.
+Comparisons of finite numbers that are loaded, and selects by them, get one canonical form: the *winner* of a set of
+elements, and its *place*, a constant for each element that increases with its address.  If two winners tie, it must be
+proved that the select takes the one at the lower address.
 
-Both are sets of their own kinds.  A winner's payload is the sum of its elements' hashes and the last of their
-addresses; a place's is that sum and `base`, so that the place of an element of e bytes at address a is (a - base) / e.
-Two that differ agree with probability 2**-64.  Places are below 2**31.
+Both are AC terms of their own kinds.  A winner's payload is the sum of its elements' hashes and the last of their
+addresses.  A place's payload is that sum and `base`: the place of an element of e bytes at address a is (a - base) / e.
+Two different ones have the same payload with probability 2**-64.  Places are below 2**31.
 """
 
 from __future__ import annotations
@@ -30,34 +30,35 @@ _KIND = np.uint32(L.FORM | 255 << L.OPERATION_SHIFT)
 _ELEMENT = hashing.constant("an element among winners")
 _REMEMBERED_COMPARISONS = 12
 _FLOATS = {"fp32": 0x7F800000, "fp16": 0x7C00, "bf16": 0x7F80}
-"""The formats of elements, and their infinities."""
+"""The element formats and their infinities."""
 
 Tie = Literal["true", "false", "lower place"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """Which elements win, the greater or the less, read in which format; the sets' properties."""
+    """Which elements win, the greater or the less, and in which format they are compared."""
 
     form: str
     largest: bool
 
     @property
     def winner(self) -> int:
-        """The form of a winner's properties."""
+        """The form bits of the flags of a winner."""
         return L.AC_TERMS | (L.ARGMINMAX + 4 * list(_FLOATS).index(self.form) + self.largest) << L.OPERATION_SHIFT
 
     @property
     def place(self) -> int:
-        """The form of the properties of its place."""
+        """The form bits of the flags of its place."""
         return self.winner + (2 << L.OPERATION_SHIFT)
 
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """A predicate by its hash: `less` holds where left < right, on a tie too where `tie` says "true".
+    """A predicate, identified by its hash.
 
-    `places` are the two that decide a tie by "lower place": the first one's being lower makes it true.
+    `less` is true where left < right, and on a tie if `tie` is "true". `places` are the two that decide a tie of kind
+    "lower place": the predicate is true if the first one is lower.
     """
 
     words: hashing.Words
@@ -69,7 +70,7 @@ class _Comparison:
     places: tuple[SymbolicVector, SymbolicVector] | None = None
 
     def where(self, words: hashing.Words) -> Array:
-        """Where a predicate with these hashes is this one: nowhere if it is of a batch of another size."""
+        """Return the lanes in which these hashes are this predicate; none if it is from a batch of another size."""
         sizes = zip(self.words.shape[1:], words.shape[1:], strict=True)
         if any(own != size and 1 not in (own, size) for own, size in sizes):
             return np.zeros((1, 1), dtype=bool)
@@ -79,7 +80,10 @@ class _Comparison:
 
 @dataclass(frozen=True, slots=True)
 class _Winner:
-    """Winners in some lanes (`there`): sums of hashes, first and last addresses (the first is known of one element)."""
+    """Winners in the lanes of `there`: the sum of the elements' hashes, and the last address.
+
+    `alone` marks winners of a single element, whose first address is thus known.
+    """
 
     there: Array
     sums: Array
@@ -88,13 +92,13 @@ class _Winner:
 
 
 class ArgMinMax:
-    """The latest comparisons, and choices by them, of a reading in which what is loaded holds its address itself."""
+    """The latest comparisons, and selects by them, of a run in which a loaded value holds its address."""
 
     def __init__(self) -> None:
         self._tests: deque[_Comparison] = deque(maxlen=_REMEMBERED_COMPARISONS)
 
     def note(self, operation: Operation, values: Sequence[Value], result: SymbolicVector) -> None:
-        """Remembers a comparison, or a predicate made of remembered ones."""
+        """Record a comparison, or a predicate made from recorded ones."""
         words = full_hash(result)
         if operation.is_comparison:
             relation, form = operation.verb, operation.operands[0].name
@@ -141,7 +145,7 @@ class ArgMinMax:
     def choose(
         self, predicate: SymbolicVector, if_true: SymbolicVector, if_false: SymbolicVector
     ) -> tuple[Array, SymbolicVector] | None:
-        """Winners or places of winners, and in which lanes the choice is one; None where it is none anywhere."""
+        """Return a select as a winner or its place, with the lanes in which it is one; None if there are none."""
         words = full_hash(predicate)
         open_ = np.asarray(L.constant_mask(predicate)) | np.asarray(L.has_flag(predicate, L.NEGATED))
         chosen: tuple[Array, SymbolicVector] | None = None
@@ -161,7 +165,10 @@ class ArgMinMax:
 
 
 def fold_infinity_comparison(operation: Operation, values: Sequence[Value], result: SymbolicVector) -> SymbolicVector:
-    """A comparison of a finite number with an infinity is known: of what is loaded, or a winner."""
+    """Return the comparison with constants in the lanes that compare a loaded value or a winner with an infinity.
+
+    Such values are finite by assumption.
+    """
     relation, form = operation.verb, operation.operands[0].name
     if operation.modifiers or form not in _FLOATS or relation not in ("lt", "le", "eq"):
         return result
@@ -189,7 +196,7 @@ def _is_winner(value: SymbolicVector) -> Array:
 
 
 def _same_value(left: SymbolicVector, right: SymbolicVector) -> Array:
-    """Where two values are the same by their hashes."""
+    """Return where two values have the same hash."""
     found: Array = (full_hash(left) == full_hash(right)).all(axis=0) & np.asarray(left.bits == right.bits)
     return found
 
@@ -197,7 +204,10 @@ def _same_value(left: SymbolicVector, right: SymbolicVector) -> Array:
 def _select_winner(
     test: _Comparison, order: _Order, if_true: SymbolicVector, if_false: SymbolicVector
 ) -> tuple[Array, SymbolicVector] | None:
-    """The choice as a winner of an order, or its place.  The right side of a test that holds is the greater."""
+    """Return a select as a winner of `order`, or as its place, with its lanes; None if it is neither.
+
+    In a comparison that is true, the right side is the greater one.
+    """
     better, worse = test.operands[::-1] if order.largest else test.operands
     first, second = _as_winner(order, better), _as_winner(order, worse)
     there = first.there & second.there
@@ -228,7 +238,7 @@ def _select_winner(
 
 
 def _tie_at_lower_address(test: _Comparison, order: _Order, first: _Winner, second: _Winner, e: np.uint64) -> Array:
-    """Where a tie goes to the lower address.  `first` wins where the test is true."""
+    """Return where a tie selects the lower address.  `first` wins where the comparison is true."""
     if test.tie == "true":
         return np.asarray(second.alone & (first.last < second.last))
     if test.tie == "false":
@@ -241,7 +251,7 @@ def _tie_at_lower_address(test: _Comparison, order: _Order, first: _Winner, seco
 
 
 def _as_winner(order: _Order, value: SymbolicVector) -> _Winner:
-    """A value as a winner: one that is loaded, or the winner of a set."""
+    """Return a value as a winner: a single loaded element, or the winner of a set."""
     form = np.asarray(value.flags & _KIND)
     leaf = np.asarray((value.flags & np.uint32(L.FORM)) == L.LOAD)
     own = form == order.winner
@@ -251,7 +261,7 @@ def _as_winner(order: _Order, value: SymbolicVector) -> _Winner:
 
 
 def _place_base(order: _Order, side: _Winner, place: SymbolicVector, e: np.uint64) -> tuple[Array, Array]:
-    """Where a value is known to be a winner's place, and its base."""
+    """Return where a value is known to be a winner's place, and the base of the place."""
     form = np.asarray(place.flags & _KIND)
     known = np.asarray(L.constant_mask(place)) & side.alone & (place.words[0] < np.uint64(1 << 31))
     own = (form == order.place) & ~side.alone & (place.words[0] == side.sums)

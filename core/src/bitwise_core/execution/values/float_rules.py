@@ -1,8 +1,7 @@
-"""Canonical rules of floating-point operations over lanes: plain functions that the domain of terms looks up by name.
+"""Canonical rules of floating-point operations on symbolic vectors, looked up by name in the domain of terms.
 
-A rule takes the operation, its operands, the width of the result in bits and the domain's context; it gives back None
-where it has nothing to say.
-Each rule stands in `canonical_rules.rules` with its reason and is tested there on bit patterns.
+A rule takes the operation, its operands, the width of the result in bits and the domain's context.  It returns None if
+it does not apply.  Each rule is listed with its reason in `canonical_rules.rules` and is tested there on bit patterns.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def _subtract(info: Operation, values: list[SymbolicVector], bits: int, context:
 
 
 def negated(value: SymbolicVector, context: TermContext) -> SymbolicVector:
-    """The value with its sign flipped."""
+    """Return the value with its sign flipped."""
     plus_zero = L.nonempty(L.has_flag(value, L.PLUS_ZERO))
     if plus_zero is not False:
         closed = SymbolicVector(value.bits, full_hash(value), L.TERM | L.sticky_flags(value))
@@ -128,7 +127,11 @@ def _fma(info: Operation, values: list[SymbolicVector], bits: int, context: Term
 def _adds_plus_zero(
     zero: SymbolicVector, factor: SymbolicVector, addend: SymbolicVector, context: TermContext
 ) -> bool | Array:
-    """Where `zero` is +0 and its product with a finite `factor` is +0, or some zero while the addend is no zero."""
+    """Return where a product with a known zero acts like adding +0 to the addend.
+
+    It does where `zero` is +0 and its product with a finite `factor` is +0, or where the product is some zero and the
+    addend is not a zero.
+    """
     known = L.equals_constant(zero, 0)
     if known is False:
         return False
@@ -144,7 +147,7 @@ def _fma_of_exact_product(
     bits: int,
     context: TermContext,
 ) -> SymbolicVector:
-    """A product and a sum where the product is exact, else one operation."""
+    """Return a product and a sum if the product is exact, else one fused operation."""
     addend = values[2]
     exact = _has_half_range(values[0]) & _has_half_range(values[1]) if bits == 32 else False
     if not np.any(exact):
@@ -243,7 +246,7 @@ def _convert(info: Operation, values: list[SymbolicVector], bits: int, context: 
 
 
 def _is_infinity(value: SymbolicVector, bits: int) -> bool | Array:
-    """Which lanes hold a known infinity."""
+    """Return which lanes hold a constant infinity."""
     found: bool | Array = False
     for number in _INFINITIES.get(bits, ()):
         found = found | L.equals_constant(value, number)
@@ -251,12 +254,12 @@ def _is_infinity(value: SymbolicVector, bits: int) -> bool | Array:
 
 
 def _is_absorbed_zero(zero: SymbolicVector, other: SymbolicVector) -> bool | Array:
-    """Where `zero` is a zero of either sign and `other` is not -0, so that their sum is `other`."""
+    """Return where `zero` is a zero of either sign and `other` is not -0, so that their sum is `other`."""
     return L.nonempty(L.has_flag(zero, L.IS_ZERO) & L.has_flag(other, L.NOT_MINUS_ZERO | L.PLUS_ZERO))
 
 
 def _positive_product(left: SymbolicVector, right: SymbolicVector) -> L.Flags:
-    """Where a product of these factors (sign flips counted) is never negative: NOT_NEGATIVE, else 0."""
+    """Return NOT_NEGATIVE where the product of these factors (with their sign flips) is never negative, else 0."""
     flips = (left.flags ^ right.flags) & L.NEGATED
     same = left.words is right.words or np.array_equal(left.words, right.words)
     if same and np.array_equal(left.flags & L.VALUE, right.flags & L.VALUE):
@@ -268,7 +271,7 @@ def _positive_product(left: SymbolicVector, right: SymbolicVector) -> L.Flags:
 
 
 def _has_half_range(value: SymbolicVector) -> bool | Array:
-    """Which lanes hold an fp32 that an fp16 holds exactly, as far as their form tells: widened and known ones."""
+    """Return which lanes hold an fp32 that is exactly an fp16, as far as the flags show: widened ones and constants."""
     widened = L.has_flag(value, L.HALF_RANGE)
     known = L.constant_mask(value)
     if widened is True or known is False:
@@ -277,20 +280,20 @@ def _has_half_range(value: SymbolicVector) -> bool | Array:
 
 
 def _known_half(value: SymbolicVector, known: bool | Array) -> tuple[Array, Array]:
-    """The known fp32 numbers rounded to fp16, as uint64 patterns, and which of them that leaves as they were."""
+    """Return constant fp32 numbers rounded to fp16, as uint64 patterns, and which of them are unchanged by it."""
     numbers = (value.words[0] if known is True else np.where(known, value.words[0], np.uint64(0))).astype(np.uint32)
     return rounded_to_half(numbers)
 
 
 def _fits_half(value: SymbolicVector) -> bool | Array:
-    """Which lanes `_as_half` can give: widened from fp16 and left so, or known numbers that fp16 holds."""
+    """Return the lanes that `_as_half` supports: widened from fp16 and unchanged since, or constants that fit fp16."""
     plain = (value.flags & (L.WIDENED | L.PLUS_ZERO | L.NEGATED)) == L.WIDENED
     known = L.constant_mask(value)
     return plain if known is False else plain | (known & _known_half(value, known)[1])
 
 
 def _as_half(value: SymbolicVector) -> SymbolicVector:
-    """The fp16 that a lane holds, where `_held_by_half` says so."""
+    """Return the fp16 that a lane holds, in the lanes of `_fits_half`."""
     known = L.constant_mask(value)
     if known is False:
         return SymbolicVector(16, value.words, L.clear_flags(value.flags, L.WIDENED | L.HALF_RANGE))
@@ -301,7 +304,7 @@ def _as_half(value: SymbolicVector) -> SymbolicVector:
 
 
 def _with_not_minus_zero(lanes: SymbolicVector, before: L.Flags) -> SymbolicVector:
-    """A value made from x + (+0) is not -0."""
+    """Return a value made from x + (+0) with the flag that it is not -0."""
     closed = before & L.PLUS_ZERO
     if isinstance(closed, int):
         return L.with_flags(lanes, L.NOT_MINUS_ZERO if closed else 0)
@@ -309,7 +312,7 @@ def _with_not_minus_zero(lanes: SymbolicVector, before: L.Flags) -> SymbolicVect
 
 
 def _without_negated_plus_zero(value: SymbolicVector, context: TermContext) -> SymbolicVector:
-    """The value such that no lane is both negated and closed by +0: (-x) + 0 is not the negation of x + 0."""
+    """Return the value with no lane both NEGATED and PLUS_ZERO: (-x) + 0 is not the negation of x + 0."""
     both = L.PLUS_ZERO | L.NEGATED
     flags = value.flags
     mask: bool | Array = (
@@ -323,7 +326,7 @@ def _without_negated_plus_zero(value: SymbolicVector, context: TermContext) -> S
 
 
 def _magnitude(value: SymbolicVector, context: TermContext) -> SymbolicVector:
-    """Known negative numbers as negations of their magnitudes, so that signs leave a product."""
+    """Return constant negative numbers as negations of their magnitudes, so that a product's sign is a flag."""
     value = _without_negated_plus_zero(value, context)
     known = L.constant_mask(value)
     if known is False:
@@ -338,13 +341,13 @@ def _magnitude(value: SymbolicVector, context: TermContext) -> SymbolicVector:
 
 
 def _magnitudes(values: Sequence[SymbolicVector], context: TermContext) -> tuple[SymbolicVector, SymbolicVector]:
-    """The first two values' magnitudes: one where they are one value."""
+    """Return the first two values' magnitudes, as one object if they are one object."""
     left = _magnitude(values[0], context)
     return left, left if values[1] is values[0] else _magnitude(values[1], context)
 
 
 def _widen(half: SymbolicVector, context: TermContext) -> SymbolicVector:
-    """An fp16 as the fp32 that holds it."""
+    """Return the fp32 that holds an fp16."""
     info = operation(WIDENING)
     half.flags = L.uniform_flags(half.flags)
     result = _convert(info, [half], 32, context)
@@ -353,7 +356,7 @@ def _widen(half: SymbolicVector, context: TermContext) -> SymbolicVector:
 
 
 def _divide(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector | None:
-    """Zero over a known positive number of middling size is that zero, however the quotient is approximated."""
+    """Return a quotient; zero over a constant in [2**-63, 2**63] is zero, however the quotient is approximated."""
     numerator, divisor = values
     zero = L.equals_constant(numerator, 0)
     positive = numerator.flags & divisor.flags & L.NOT_NEGATIVE if info.rounding == "rn" else 0
@@ -366,7 +369,7 @@ def _divide(info: Operation, values: list[SymbolicVector], bits: int, context: T
 
 
 _SMALL, _LARGE = 0x20000000, 0x5F000000
-"""2**-63 and 2**63: the reciprocals of what lies between are normal numbers."""
+"""2**-63 and 2**63: the reciprocals of numbers between them are normal."""
 
 Rule: TypeAlias = Callable[[Operation, list[SymbolicVector], int, TermContext], SymbolicVector | None]
 
@@ -382,4 +385,4 @@ RULES: Mapping[str, Rule] = {
     "convert": _convert,
     "div": _divide,
 }
-"""Rules by the operation's verb, for operations without modifiers that change more than the rounding."""
+"""Rules by the operation's verb, for operations whose modifiers affect only the rounding."""

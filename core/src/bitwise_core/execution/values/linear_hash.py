@@ -1,11 +1,11 @@
-"""Hashes of linear forms: sums of data-dependent integers times known factors, modulo a power of two.
+"""Hashes of linear forms: sums of data-dependent integers times constant factors, modulo a power of two.
 
-A form is a set of `add`.  Only its hash is kept: one number modulo 2**128 (low word first), the sum of its members'
-hashes times their factors.  Modulo 2**64, a factor of 2**63 would keep one bit of a member's hash, and different forms
-would collide.
+A form is an AC term of `add`.  Only its hash is kept: one number modulo 2**128 (low word first), the sum of its
+members' hashes times their factors.  Modulo 2**64, a factor of 2**63 would keep only one bit of a member's hash, and
+different forms would collide.
 
-Forms with coefficients that can be read back are `engine.polynomial`; integers that are known in every block are
-`engine.block_affine`.
+Forms with readable coefficients are in `checker.parametric.polynomial`; integers that are constant in every block are
+in `checker.block_symmetry.block_affine`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ONE_HASH = hashing.constant("one in a linear form")
 
 
 def linear_form(operation: Operation, values: list[SymbolicVector]) -> SymbolicVector | None:
-    """The linear form of a sum, a difference, a negation or a product with a known number, modulo 2**bits.
+    """Return the linear form of a sum, a difference, a negation or a product with a constant, modulo 2**bits.
 
     None for any other operation.
     """
@@ -68,7 +68,7 @@ def _negated(words: hashing.Words) -> hashing.Words:
 
 
 def _scaled(words: hashing.Words, factor: npt.NDArray[np.uint64]) -> hashing.Words:
-    """The payload times a factor, read as a signed number of 64 bits."""
+    """Return the payload times a factor; the factor is a signed number of 64 bits."""
     low, high = words[0], words[1]
     carried, product = multiply_high_low(low, factor)
     top = high * factor + carried - np.where(factor >> np.uint64(63), low, np.uint64(0))
@@ -76,13 +76,13 @@ def _scaled(words: hashing.Words, factor: npt.NDArray[np.uint64]) -> hashing.Wor
 
 
 def _sign_extended(number: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.uint64]:
-    """A number of `bits` bits, sign-extended to 64."""
+    """Return a number of `bits` bits, sign-extended to 64."""
     extended: npt.NDArray[np.uint64] = signed(number, bits).view(np.uint64)
     return extended
 
 
 def _linear_words(total: str, index: int, value: SymbolicVector) -> tuple[hashing.Words, L.Flags]:
-    """A value as a linear form: a known number is that many times one."""
+    """Return a value as a linear form; a constant is that multiple of one."""
     words, flags = member_hashes(total, index, value)
     known = L.constant_mask(value)
     if known is not False:

@@ -1,4 +1,4 @@
-"""and, or and xor of registers and of predicates; packed registers keep their pieces where they can."""
+"""and, or and xor of registers and of predicates; packed registers are processed part by part where possible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FLOAT = {16: "fp16", 32: "fp32", 64: "fp64"}
 
 
 def combine(machine: Machine, root: str, left: Value, right: Value, bits: int) -> Value:
-    """`left root right`, piece by piece where a register is packed or a known mask covers whole bytes."""
+    """Return `left root right`, part by part if a register is packed or a constant mask covers whole bytes."""
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
         return _FUNCTIONS[root](left, right)
     if L.lazy_integers(left) is not None or L.lazy_integers(right) is not None:
@@ -65,7 +65,10 @@ def _predicates(machine: Machine, root: str, left: Value, right: Value) -> Value
 
 
 def _with_mask(machine: Machine, root: str, mask: Value, value: Value, bits: int) -> Value | None:
-    """A uniform known mask acts on whole bytes, or on a sign bit, without entering the term."""
+    """Apply a uniform constant mask to whole bytes, or to a sign bit, without making a term of it.
+
+    Return None if the mask has another form.
+    """
     if not isinstance(mask, np.ndarray) or mask.size != 1:
         return None
     number = int(mask.reshape(())[()])
@@ -103,7 +106,10 @@ def _with_mask(machine: Machine, root: str, mask: Value, value: Value, bits: int
 
 
 def sign_change(machine: Machine, root: str, number: int, value: Value, bits: int) -> Value | None:
-    """xor with the sign bit is a negation and and-ing it away an absolute value, of whatever format."""
+    """Return a negation for xor with the sign bit and an absolute value for and with its complement, in any format.
+
+    Return None for any other operation.
+    """
     sign = 1 << (bits - 1) if bits > 8 else 0
     if not sign or not isinstance(value, SymbolicVector) or bits not in _FLOAT:
         return None

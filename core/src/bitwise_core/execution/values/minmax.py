@@ -1,8 +1,8 @@
-"""Sets of maxima and minima: no member counts twice, and all known members are one number.
+"""AC terms of maxima and minima: no member counts twice, and all constant members are folded into one number.
 
-The payload is the sum of the other members' hashes, but for the low half of its first word, which is the number's
-place: the number of 32 bits or less itself, or the high half of a longer one whose low half is zero.  Two sets that
-differ agree with probability 2**-96.
+The payload is the sum of the other members' hashes, except for the low half of its first word: that is the constant
+field.  It holds the constant itself if it has 32 bits or fewer, or the high half of a longer constant whose low half is
+zero.  Two different sets have the same payload with probability 2**-96.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ from bitwise_core.execution.values.term_hash import WIDENING
 _LOW, _HIGH = np.uint64(0xFFFFFFFF), np.uint64(0xFFFFFFFF00000000)
 _HALF = np.uint64(32)
 _MEMBER_BITS = np.array([_HIGH, ~np.uint64(0)], dtype=np.uint64).reshape(2, 1, 1)
-"""The bits of a payload that are no number's place."""
+"""The bits of a payload outside the constant field."""
 _INFINITY = {"fp64": 0x7FF0000000000000, "fp32": 0x7F800000, "fp16": 0x7C00, "bf16": 0x7F80}
 _FROM_HALVES = hashing.constant("fp16 members of a set of fp32") | np.uint64(1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Extremum:
-    """An operation: its name and number, the infinity that changes nothing (None for integers), and its verb."""
+    """A maximum or minimum operation.
+
+    `index` is its number among AC operations, `neutral` the infinity that is its identity element (None for integers).
+    """
 
     name: str
     index: int
@@ -52,7 +55,7 @@ def _extremum_named(name: str) -> _Extremum:
 
 @dataclass(frozen=True, slots=True)
 class _Members:
-    """A value as a set: the hashes of its members without the number, the number's place, and the set's flags."""
+    """A value as a set: the hash of its members without the constant, the constant field, and the flags of the set."""
 
     words: hashing.Words
     number: Array
@@ -68,9 +71,10 @@ def extremum(
     *,
     keeps_neutral: bool = False,
 ) -> SymbolicVector:
-    """The set of two values' members under a maximum or minimum of `SET_INDEX`.
+    """Return the set of two values' members under a maximum or minimum of `AC_INDEX`.
 
-    `keeps_neutral` says that the infinity which is beyond every number still shows in the result, beside a NaN.
+    `keeps_neutral` means that the infinity that is the identity element can still be the result: if all other members
+    are NaN.
     """
     kind = _extremum_named(name)
     one, other = _members_of(kind, left), _members_of(kind, right)
@@ -104,12 +108,12 @@ def extremum(
 
 
 def _as_result(kind: _Extremum, value: SymbolicVector) -> SymbolicVector:
-    """An operand as the result: equal but for the bits of a NaN."""
+    """Return an operand as the result: equal modulo NaN payload."""
     return value if kind.neutral is None else L.with_flags(value, L.MODULO_NAN_PAYLOAD)
 
 
 def _union_constant(kind: _Extremum, one: _Members, other: _Members) -> Array:
-    """The place of the number in the union of two sets."""
+    """Return the constant field of the union of two sets."""
     both = (one.flags & other.flags & L.WITH_CONSTANT) != 0
     if not np.any(both):
         return one.number | other.number
@@ -149,7 +153,7 @@ def _members_of(kind: _Extremum, value: SymbolicVector) -> _Members:
 
 
 def _fits_constant_field(kind: _Extremum, numbers: Array) -> Array:
-    """Which known numbers fit the place of a set's number: no NaN does."""
+    """Return which constants fit the constant field; NaNs do not."""
     fits: Array = (numbers & _LOW) == 0 if kind.bits == 64 else np.ones(numbers.shape, dtype=bool)
     if kind.neutral is None:
         return fits
@@ -160,8 +164,11 @@ def _fits_constant_field(kind: _Extremum, numbers: Array) -> Array:
 def _with_half_members(
     kind: _Extremum, value: SymbolicVector, half: bool | Array, words: hashing.Words, number: Array, flags: L.Flags
 ) -> tuple[hashing.Words, Array, L.Flags]:
-    """Members widened from fp16 enter by a multiple of what they are in a set of fp16, so that it does not matter
-    on which side of the widening they met."""
+    """Return words, constant field and flags with the members that were widened from fp16.
+
+    Such members enter as a multiple of their hash in a set of fp16, so that it does not matter whether they were
+    combined before or after the widening.
+    """
     inner = SymbolicVector(16, value.words, L.clear_flags(value.flags, L.WIDENED | L.HALF_RANGE))
     found = _members_of(_extremum_named(kind.name.replace("fp32", "fp16")), inner)
     widened = numerics.operation(WIDENING).evaluate(found.number.astype(np.uint16)).astype(np.uint64)

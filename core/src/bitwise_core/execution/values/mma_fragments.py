@@ -14,7 +14,7 @@ from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector,
 
 
 def operand_vectors(machine: Machine, elements: Sequence[Value], threads: Array) -> OperandVectors:
-    """The operand vectors whose element k is `elements[k]` in thread `threads[vector, k]` of its block."""
+    """Return the operand vectors whose element k is `elements[k]` in thread `threads[vector, k]` of its block."""
     spread = [_broadcast_threads(machine, each) for each in elements]
     blocks = max(each.words.shape[1] for each in spread)
     columns = range(threads.shape[1])
@@ -35,7 +35,10 @@ def accumulate(
     row: Array,
     column: Array,
 ) -> Value:
-    """One step with one accumulator a thread: thread t adds the products of `rows[row[t]]` and `columns[column[t]]`."""
+    """Return the accumulators after one step with one accumulator per thread.
+
+    Thread t adds the products of `rows[row[t]]` and `columns[column[t]]`.
+    """
     return machine.domain.mma_step(step, _broadcast_threads(machine, accumulator), rows.take(row), columns.take(column))
 
 

@@ -1,4 +1,4 @@
-"""Values put together, cut and chosen: what moves bits and computes nothing."""
+"""Concatenation, extraction and selection of values: operations that move bits and compute nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from bitwise_core.execution.values.term_hash import term
 
 
 def as_symbolic_vector(value: Value) -> SymbolicVector:
-    """Any value in the form of lanes; pieces are joined into one term or leaf."""
+    """Return any value as a symbolic vector; the parts of a packed vector are joined into one term or load."""
     if isinstance(value, np.ndarray):
         return constant_vector(value)
     if isinstance(value, SymbolicVector):
@@ -50,7 +50,7 @@ def as_symbolic_vector(value: Value) -> SymbolicVector:
 
 
 def blend_values(mask: Array, new: Value, old: Value) -> Value:
-    """Lane by lane: `new` where the known mask is set, else `old`."""
+    """Select per lane: `new` where the constant mask is set, else `old`."""
     if isinstance(new, np.ndarray) and isinstance(old, np.ndarray):
         return np.where(mask, new, old)
     special = lazy_integers(new)
@@ -77,7 +77,7 @@ def blend_values(mask: Array, new: Value, old: Value) -> Value:
 
 
 def _slice_of(value: SymbolicVector) -> tuple[SymbolicVector, int, Array] | None:
-    """The wider value that this one is a part of, from which bit on, and in which lanes."""
+    """Return the wider value that this one is a slice of, the slice's first bit, and the lanes in which it is one."""
     return value.partial_slice_of if value.slice_of is None else (*value.slice_of, _ALL_LANES)
 
 
@@ -85,7 +85,7 @@ _ALL_LANES: Array = np.ones((1, 1), dtype=bool)
 
 
 def _propagate_slice(mask: Array, new: SymbolicVector, old: SymbolicVector, result: SymbolicVector) -> None:
-    """Parts of wider values, chosen lane by lane, are parts of the wider values chosen so."""
+    """Record that a selection between slices of wider values is a slice of the selection between these values."""
     left, right = _slice_of(new), _slice_of(old)
     if left is None and right is None:
         return
@@ -111,7 +111,7 @@ def _same_mask(left: Array | SymbolicVector, right: Array) -> bool:
 
 
 def _blended_whole(mask: Array, new: SymbolicVector, old: SymbolicVector) -> SymbolicVector:
-    """One value for all parts of two that are chosen between by one mask."""
+    """Return one wider value for all slices that are selected by one mask between slices of two values."""
     if new is old:
         return new
     earlier = new.last_selection
@@ -123,7 +123,7 @@ def _blended_whole(mask: Array, new: SymbolicVector, old: SymbolicVector) -> Sym
 
 
 def _keep_joined_lanes(mask: Array, new: Value, old: Value, chosen: Value) -> Value:
-    """What was chosen part by part, the lanes remembered in which the parts are slices of one term."""
+    """Return the result of a selection by parts, with the lanes recorded in which the parts are slices of one term."""
     if not isinstance(chosen, PackedVector):
         return chosen
     whole: Array = np.where(mask, _single_term_lanes(new), _single_term_lanes(old))
@@ -135,7 +135,7 @@ def _keep_joined_lanes(mask: Array, new: Value, old: Value, chosen: Value) -> Va
 
 
 def _single_term_lanes(value: Value) -> bool | Array:
-    """In which lanes a value is one term that only slices can tell the parts of."""
+    """Return the lanes in which a value is a single term, whose parts can only be slices of it."""
     if isinstance(value, PackedVector):
         return False if value.whole is None else value.whole
     if not isinstance(value, SymbolicVector):
@@ -145,7 +145,7 @@ def _single_term_lanes(value: Value) -> bool | Array:
 
 
 def part_ends(value: Value) -> list[int]:
-    """The bits at which the value's parts end."""
+    """Return the bit positions at which the value's parts end."""
     if not isinstance(value, PackedVector):
         return [width(value)]
     cuts, total = [], 0
@@ -156,7 +156,7 @@ def part_ends(value: Value) -> list[int]:
 
 
 def extract(value: Value, low: int, bits: int) -> Value:
-    """The `bits` bits of the value that start at bit `low`."""
+    """Return the `bits` bits of the value that start at bit `low`."""
     if low == 0 and bits == width(value):
         return value
     if isinstance(value, np.ndarray):
@@ -194,7 +194,7 @@ def _extract_packed(value: PackedVector, low: int, bits: int) -> Value:
 
 
 def extract_vector(value: SymbolicVector, low: int, bits: int) -> SymbolicVector:
-    """See `cut`: known numbers and leaves exactly, a term as a slice of it."""
+    """See `extract`: exact for constants and loads, a slice of a term."""
     flags = value.flags
     if isinstance(flags, int):
         form = flags & (FORM | ABSORBED)
@@ -227,7 +227,7 @@ def _extract_constants(value: SymbolicVector, low: int, bits: int) -> SymbolicVe
 
 
 def concat(parts: Sequence[Value]) -> Value:
-    """The values side by side, least significant first; known parts and slices of one value are joined."""
+    """Concatenate values, least significant first; constants and all slices of one value are joined."""
     if len(parts) == 1:
         return parts[0]
     flat: list[Array | SymbolicVector] = []
@@ -243,7 +243,7 @@ def concat(parts: Sequence[Value]) -> Value:
 
 
 def _join_sliced_lanes(value: PackedVector) -> PackedVector:
-    """A row of parts, remembered as one value in the lanes in which they are its slices from end to end."""
+    """Record in which lanes the parts are the slices of one value from end to end."""
     first = value.parts[0]
     traced = _slice_of(first) if isinstance(first, SymbolicVector) else None
     if traced is None or traced[1] != 0 or traced[0].bits != value.bits:
@@ -322,7 +322,7 @@ def _concat_term(pieces: PackedVector) -> SymbolicVector:
 
 
 def _concat_exact_lanes(parts: list[SymbolicVector], bits: int, joined: SymbolicVector) -> SymbolicVector:
-    """The joined term, but for lanes in which all parts are leaves side by side, or all are known."""
+    """Return the joined term, with exact values in lanes where all parts are adjacent loads or all are constant."""
     forms = [part.flags & FORM for part in parts]
     if bits > 64 or any(isinstance(form, int) and form not in (LOAD, CONST) for form in forms):
         return joined
@@ -346,7 +346,7 @@ def _concat_exact_lanes(parts: list[SymbolicVector], bits: int, joined: Symbolic
 
 
 def take_threads(value: Value, index: Array) -> Value:
-    """The value each thread reads from thread `index` of its own block.
+    """Return the value that each thread reads from thread `index` of its own block.
 
     `index` has the shape (1, threads) or (blocks, threads).
     """
@@ -379,7 +379,7 @@ def take_threads(value: Value, index: Array) -> Value:
 
 
 def take(array: Array, index: Array) -> Array:
-    """See `take_threads`, for one array whose second axis is the threads'."""
+    """See `take_threads`: for one array whose second axis is the threads."""
     if array.shape[1] == 1:
         return array
     if index.shape[0] == 1:

@@ -1,4 +1,4 @@
-"""Shifts; those by whole bytes move the pieces of packed registers."""
+"""Shifts; a shift by whole bytes moves the parts of packed registers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from bitwise_core.numerics import operation
 
 
 def shifted(machine: Machine, root: str, value: Value, by: Value, bits: int, *, is_signed: bool = False) -> Value:
-    """`value` of `bits` bits shifted (root shl or shr) by an amount of 32 bits.
+    """Return `value` of `bits` bits shifted (`root` is shl or shr) by an amount of 32 bits.
 
-    An amount of the width or more clears, or fills with the sign where `is_signed`.
+    An amount of `bits` or more clears the value, or fills it with the sign if `is_signed`.
     """
     shift = operation(f"{root}.{'s' if is_signed else 'u'}{bits}")
     assert shift.function is not None

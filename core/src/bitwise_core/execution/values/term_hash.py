@@ -1,4 +1,4 @@
-"""Hashes of lanes: of the payload, of the value, and of the operations made from it."""
+"""Hashes of symbolic vectors: of the payload, of the value, and of terms over them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from bitwise_core.execution.values.symbolic_vector import (
 
 
 def kind_constant(kind: int, bits: int, operation: int = 0) -> hashing.Words:
-    """The hash constant of a payload that is not a term's hash."""
+    """Return the hash constant of a payload that is not the hash of a term."""
     return hashing.constant(f"kind {kind} bits {bits} operation {operation}")
 
 
@@ -47,7 +47,7 @@ IDENTITY_WORDS = hashing.constant("with identity")
 
 
 def base_hash(lanes: SymbolicVector) -> hashing.Words:
-    """The hash of the payload alone: PLUS_ZERO and NEGATED are left out."""
+    """Return the hash of the payload alone, without PLUS_ZERO and NEGATED."""
     if lanes.cached_hash is not None:
         return lanes.cached_hash
     flags = lanes.flags
@@ -93,29 +93,32 @@ def _base_hash_uniform(words: hashing.Words, flags: int, bits: int) -> hashing.W
 
 
 def signed_hash(lanes: SymbolicVector) -> hashing.Words:
-    """The hash with the sign flip counted and +0 left out: the operand of an addition."""
+    """Return the hash with NEGATED and without PLUS_ZERO: the operand of an addition."""
     return _changed_where(base_hash(lanes), lanes.flags, NEGATED, NEGATED_WORDS)
 
 
 def unsigned_hash(lanes: SymbolicVector) -> hashing.Words:
-    """The hash with +0 counted and the sign flip left out: the factor of a product."""
+    """Return the hash with PLUS_ZERO and without NEGATED: the factor of a product."""
     return _changed_where(base_hash(lanes), lanes.flags, PLUS_ZERO, PLUS_ZERO_WORDS)
 
 
 def full_hash(lanes: SymbolicVector) -> hashing.Words:
-    """The hash of the value itself."""
+    """Return the hash of the value itself."""
     return _changed_where(signed_hash(lanes), lanes.flags, PLUS_ZERO, PLUS_ZERO_WORDS)
 
 
 def exact_hash(lanes: SymbolicVector) -> hashing.Words:
-    """The hash for an operation that reads bits, those of a NaN included; its result has `nan_bits` of the operand."""
+    """Return the hash for an operation that reads the bits of its operand, including those of a NaN.
+
+    The operation's result has the operand's `nan_bits`.
+    """
     return _changed_where(full_hash(lanes), lanes.flags, MODULO_NAN_PAYLOAD, MODULO_NAN_PAYLOAD_WORDS)
 
 
 def nan_bits(lanes: SymbolicVector) -> Flags:
-    """NAN_BITS for the lanes that may hold a NaN that arithmetic made, else 0.
+    """Return NAN_BITS for the lanes that may hold a NaN from arithmetic, else 0.
 
-    Known numbers, what memory held, and what integer operations gave have the same bits on every architecture.
+    Constants, loads and results of integer operations have the same bits on every architecture.
     """
     flags = lanes.flags
     if isinstance(flags, int):
@@ -128,7 +131,7 @@ _PLAIN = KIND | PLUS_ZERO | NEGATED | WIDENED | MODULO_NAN_PAYLOAD
 
 
 def with_architecture_nans(words: hashing.Words, chosen: Array, architecture: str) -> hashing.Words:
-    """The hashes of stored elements, the chosen ones made the architecture's own."""
+    """Return the hashes of stored elements with the chosen ones made specific to the architecture."""
     return np.where(chosen, _changed(words, hashing.constant(f"the bits of a NaN on {architecture}")), words)
 
 
@@ -149,7 +152,7 @@ def _architecture_independent_by_lane(flags: Array) -> Array:
 
 
 def _changed_where(words: hashing.Words, flags: Flags, flag: int, change: hashing.Words) -> hashing.Words:
-    """The hash of `words` changed where the flag is set."""
+    """Return the hashes, changed where the flag is set."""
     if isinstance(flags, int):
         return _changed(words, change) if flags & flag else words
     chosen = (flags & np.uint32(flag)) != 0
@@ -157,10 +160,10 @@ def _changed_where(words: hashing.Words, flags: Flags, flag: int, change: hashin
 
 
 def _changed(words: hashing.Words, change: hashing.Words) -> hashing.Words:
-    """A bijection of hashes that neither commutes with another change nor is linear.
+    """Apply a bijection of hashes that is not linear and does not commute with another change.
 
-    Operands enter their operation's hash by sums.  Were a change to add or flip some bits, as xor does, -a + b and
-    a + -b would agree wherever a and b agree in those bits.
+    Operands enter the hash of their operation in sums.  If a change added or flipped some bits (as xor does), -a + b
+    and a + -b would have the same hash whenever a and b agree in those bits.
     """
     return hashing.scramble(words + hashing.shaped(change, words.ndim))
 
@@ -175,10 +178,10 @@ def term(
     exact: bool = False,
     recorder: TermRecorder | None = None,
 ) -> SymbolicVector:
-    """An operation's term over its operands in order, or in any order where it commutes.
+    """Return an operation's term over its operands in order, or in any order if it commutes.
 
-    `exact` says that the operation reads its operands' bits, those of a NaN included.  `recorder` is that of the replay
-    that goes on, if any.
+    `exact` means that the operation reads its operands' bits, including those of a NaN. `recorder` is the recorder of a
+    recorded run, if any.
     """
     total = hashing.constant(tag)
     for position, operand in enumerate(operands):
@@ -195,5 +198,5 @@ def term(
 
 
 def poison(bits: int, reason: str = "undefined") -> SymbolicVector:
-    """Lanes that nothing has written."""
+    """Return lanes that nothing has written."""
     return SymbolicVector(bits, hashing.constant(f"poison {reason}"), TERM | POISON)
