@@ -200,7 +200,7 @@ def test_what_only_an_overflow_tells_apart(tmp_path: Path) -> None:
     status, found = diff(folder, "--assume", "finite", seconds=4)
     assert (status, found["counterexample"]) == (4, None)
     assert found["notes"][-1].startswith("no input was found on which the bytes differ, in ")
-    assert "makes an infinity or a NaN of finite numbers" in found["notes"][-1]
+    assert "makes an infinity or a NaN from finite numbers" in found["notes"][-1]
 
 
 def test_launches_that_state_different_types(tmp_path: Path) -> None:

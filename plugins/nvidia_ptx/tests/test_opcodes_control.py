@@ -175,7 +175,7 @@ def test_an_end_inside_a_function_is_refused() -> None:
 )
 def test_contributions_that_stores_may_meet_are_refused(order: str) -> None:
     body = "ld.global.b32 %r5, [%d6]; and.b32 %r5, %r5, 31; mul.wide.u32 %d12, %r5, 4; add.s64 %d12, %d0, %d12; mov.b32 %r6, 0;"
-    with pytest.raises(Unsupported, match="stores that they may meet"):
+    with pytest.raises(Unsupported, match="may conflict with stores"):
         hashes(PLACES + body + order, shared=ROOM)
 
 

@@ -79,7 +79,7 @@ class OpcodeTable:
 
     def _add(self, name: str, opcode: Opcode) -> None:
         if name in self.opcodes:
-            raise ValueError(f"the opcode {name} is stated twice")
+            raise ValueError(f"the opcode {name} is declared twice")
         self.opcodes[name] = opcode
 
     def opcode(
@@ -92,21 +92,21 @@ class OpcodeTable:
         `InstructionInfo`, and `effects` is omitted.  Raises TypeError for an incomplete declaration, and ValueError for
         a mnemonic that is already declared.
         """
-        stated = " and ".join(names)
+        mnemonics = " and ".join(names)
         if operands is None:
             raise TypeError(
-                f"{stated}: the declaration does not say which operands are written and read; "
+                f"{mnemonics}: the declaration does not say which operands are written and read; "
                 "give it operands=, for example operands=DESTINATION_FIRST"
             )
         if isinstance(operands, Operands):
             if effects is None:
                 raise TypeError(
-                    f"{stated}: the declaration does not say what the instruction does beside writing registers; "
+                    f"{mnemonics}: the declaration does not say what the instruction does besides writing registers; "
                     "give it effects=, for example effects=Effect.NONE"
                 )
             describe = info_from_roles(operands, effects)
         elif effects is not None:
-            raise TypeError(f"{stated}: the function given as operands= states the effects; leave effects= out")
+            raise TypeError(f"{mnemonics}: the function given as operands= returns the effects; leave effects= out")
         else:
             describe = operands
 
@@ -173,7 +173,7 @@ class BitSupport:
     def __post_init__(self) -> None:
         for name in self.functions:
             if operation(name).evaluable:
-                raise ValueError(f"{name} has an evaluation in the vocabulary: an architecture gives it no other")
+                raise ValueError(f"{name} is evaluated by the vocabulary; an architecture must not override it")
 
 
 @dataclass(frozen=True, slots=True)

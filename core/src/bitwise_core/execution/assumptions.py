@@ -29,7 +29,7 @@ from bitwise_core.numerics import Bits, FloatFormat, nan_of, storage
 FINITE = "finite"
 
 ASSUMPTIONS: Mapping[str, str] = MappingProxyType(
-    {FINITE: "no input and no intermediate value is infinite or NaN, but for numbers that are known"}
+    {FINITE: "no input and no intermediate value is infinite or NaN, except for constants"}
 )
 """The assumptions that may be requested for a proof, each with its description."""
 

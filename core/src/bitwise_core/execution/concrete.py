@@ -131,7 +131,7 @@ def _run_batches(
     per_batch = max(1, LANES_PER_BATCH // prepared.threads)
     scratch: frozenset[int] = frozenset()
     batches = -(-len(numbers) // per_batch)
-    # Batches differ in length: one may take a few times its share, all together at most the limit.
+    # Batches take different numbers of steps: one may use a few times its share, all together at most the limit.
     allowed = MAXIMUM_STEPS if work is None else work // (min(per_batch, len(numbers)) * prepared.threads)
     left = allowed
     for start in range(0, len(numbers), per_batch):

@@ -108,7 +108,7 @@ class Executor:
                 break
             budget[0] -= 1
             if budget[0] < 0:
-                raise Unsupported("the kernel runs too long on this launch to be read", instructions[pc].line)
+                raise Unsupported("the kernel exceeds the step limit on this launch", instructions[pc].line)
             machine.line = instructions[pc].line
             machine.pc = machine.races.place = pc
             try:

@@ -91,7 +91,7 @@ class Operands:
         reads: list[str] = []
         writes: list[str] = []
         for position, operand in enumerate(instruction.operands):
-            # Asked of every instruction of a kernel; most operands are registers and literals.
+            # On the hot path: computed for every instruction of a kernel. Most operands are registers and literals.
             kind = type(operand)
             if kind is Immediate or kind is Symbol:
                 continue

@@ -58,7 +58,9 @@ class Argument(BaseModel):
             return data
         if "kind" in data:
             if data["kind"] not in ("buffer", "tensor_map", *_WIDTHS):
-                raise ValueError(f"no argument is of the kind {data['kind']!r}")
+                raise ValueError(
+                    f"unknown argument kind {data['kind']!r}; use buffer, tensor_map or one of {', '.join(_WIDTHS)}"
+                )
             return data
         if "buffer" in data:
             return {"kind": "buffer", **data}

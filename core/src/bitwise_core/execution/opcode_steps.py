@@ -27,12 +27,12 @@ def apply_integer(machine: Machine, operation: Operation, values: Sequence[Value
     if all(each is not None for each in known):
         return function(*known)
     for value in values:
-        special = lazy_integers(value)
-        if special is not None:
-            found = special.apply(values, function)
+        lazy = lazy_integers(value)
+        if lazy is not None:
+            found = lazy.apply(values, function)
             if found is not None:
-                kept: Value = found
-                return kept
+                result: Value = found
+                return result
             break
     return machine.domain.integer(operation, values)
 
@@ -44,7 +44,7 @@ def branch(instruction: Instruction, context: Context) -> Step:
     """
     target = instruction.operands[0] if instruction.operands else None
     if not isinstance(target, Symbol) or target.name not in context.kernel.labels:
-        raise UnknownInstruction(instruction, "takes a label")
+        raise UnknownInstruction(instruction, "needs a label of the kernel as its first operand")
     place, guard = context.kernel.labels[target.name], instruction.guard
 
     def step(machine: Machine) -> Control:

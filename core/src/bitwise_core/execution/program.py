@@ -71,12 +71,12 @@ def _program(module: Module, kernel: Kernel, arch: Arch, functions: Mapping[str,
     steps = tuple(_step(*each, context) for each in zip(kernel.instructions, infos, strict=True))
     following = successors(kernel, infos)
     joins = frozenset(kernel.labels.values())
-    meetings = {
-        index: meeting
-        for index, meeting in postdominators(following).items()
+    reconvergence = {
+        index: postdominator
+        for index, postdominator in postdominators(following).items()
         if kernel.instructions[index].guard is not None
     }
-    return Program(kernel, steps, infos, meetings, joins, functions, following)
+    return Program(kernel, steps, infos, reconvergence, joins, functions, following)
 
 
 def successors(kernel: Kernel, infos: Sequence[InstructionInfo]) -> tuple[tuple[int, ...], ...]:
@@ -130,9 +130,9 @@ def _guarded(step: Step, register: str, negated: bool, line: int) -> Step:
             raise Unsupported(f"the predicate {register} is used before it is written", line)
         if negated:
             predicate = invert(machine.domain, predicate)
-        settled = machine.known(predicate)
-        if settled is not None:
-            return _under_mask(machine, step, settled)
+        active = machine.known(predicate)
+        if active is not None:
+            return _under_mask(machine, step, active)
         return _under_condition(machine, step, predicate, line)
 
     return run
@@ -152,7 +152,7 @@ def _under_mask(machine: Machine, step: Step, active: Array) -> Control | None:
         machine.mask = outer
     if control is None:
         return None
-    assert not isinstance(control, Branch | SkippableRegion | Predicated)  # a branch looks at its guard itself
+    assert not isinstance(control, Branch | SkippableRegion | Predicated)  # a branch evaluates its guard itself
     return Predicated(control, inner)
 
 
@@ -201,6 +201,6 @@ def merge_local(
         if other is None or other is value:
             continue
         if width(other) != width(value):
-            raise Unsupported("local memory is written in another width where data decides")
+            raise Unsupported("local memory is written in different widths under a condition on data")
         merged[place] = machine.domain.select(predicate, value, other)
     machine.local = merged

@@ -33,7 +33,7 @@ class SimulationResult:
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"Execution({', '.join(f'{name}: {each.size} bytes' for name, each in self.after.items())})"
+        return f"SimulationResult({', '.join(f'{name}: {each.size} bytes' for name, each in self.after.items())})"
 
 
 def simulate(
@@ -73,10 +73,10 @@ def simulate_batch(
     before = [{numbers[name]: each for name, each in one.items()} for one in contents]
     buffers = BufferContents(before)
     if blocks is None and prepared.launch.blocks > MAXIMUM_BLOCKS:
-        raise Unsupported(f"a launch of more than {MAXIMUM_BLOCKS} blocks is not run here")
+        raise Unsupported(f"a launch of more than {MAXIMUM_BLOCKS} blocks is not simulated")
     chosen = np.arange(prepared.launch.blocks) if blocks is None else np.asarray(sorted(blocks))
-    # One block of all launches beside each other: whatever the inputs do not decide is then one number for all.
-    of_all = (chosen[:, None] + np.arange(len(contents)) * prepared.launch.blocks).reshape(-1)
+    # The copies of one block in all launches are adjacent, so that values independent of the inputs are uniform.
+    block_numbers = (chosen[:, None] + np.arange(len(contents)) * prepared.launch.blocks).reshape(-1)
     domain = _domain(prepared, buffers, finite)
 
     def attempt(granule: int, watched: frozenset[int]) -> BitsMemory:
@@ -84,7 +84,7 @@ def simulate_batch(
         domain = _domain(prepared, buffers, finite)
         memory = BitsMemory(domain, buffers, names, open_ended)
         memory.watched = watched
-        _run(prepared, memory, numbers, of_all, granule)
+        _run(prepared, memory, numbers, block_numbers, granule)
         return memory
 
     memory = run_until_valid(prepared.arch.granule(prepared.kernel), attempt)
@@ -99,15 +99,15 @@ def simulate_batch(
 
 def matrix_units(prepared: PreparedLaunch) -> Mapping[str, MmaSpec]:
     """Return the rows of the architecture's matrix units by name: a fused step's name with underscores for spaces."""
-    known = prepared.arch.bits
-    return {} if known is None else {each.name: each for each in known.matrix_units}
+    support = prepared.arch.bits
+    return {} if support is None else {each.name: each for each in support.matrix_units}
 
 
 def _domain(prepared: PreparedLaunch, buffers: BufferContents, finite: bool) -> BitsDomain:
-    known = prepared.arch.bits
-    if known is None:
-        raise Unsupported(f"kernels of {prepared.arch.name} are not run on bit patterns")
-    return BitsDomain(buffers, known.functions, matrix_units(prepared), finite=finite)
+    support = prepared.arch.bits
+    if support is None:
+        raise Unsupported(f"kernels of {prepared.arch.name} cannot be simulated: its plugin lacks BitSupport")
+    return BitsDomain(buffers, support.functions, matrix_units(prepared), finite=finite)
 
 
 def _run(prepared: PreparedLaunch, memory: BitsMemory, numbers: Mapping[str, int], blocks: Array, granule: int) -> None:

@@ -59,7 +59,7 @@ class Recorder:
         """Record terms.  Raises TooManyTerms if they exceed the limit."""
         self.bytes += result.words.size * 8
         if self.bytes > MAXIMUM_BYTES:
-            raise TooManyTerms("the block makes too many values for its trees to be shown")
+            raise TooManyTerms("the block computes too many values to show its trees")
         line = self.place.line if self.place is not None else 0
         self.made.append(RecordedTerm(name, result, tuple(operands), commutes, line))
 

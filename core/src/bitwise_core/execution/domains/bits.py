@@ -111,9 +111,9 @@ class BitsDomain:
             raise Unsupported(f"the operation {name} has no function here that is exact for every pattern")
         result = lanewise(function, operands, operation.bits)
         if self.finite and makes_non_finite(operation, operands, result):
-            raise Unsupported(f"{name} makes an infinity or a NaN of finite numbers")
+            raise Unsupported(f"{name} makes an infinity or a NaN from finite numbers")
         if _nan_is_unspecified(operation) and isinstance(result, np.ndarray) and _has_nan(operation, result):
-            self.notes[f"a NaN that {name} makes has no specified pattern; the canonical one is taken"] = None
+            self.notes[f"the pattern of a NaN from {name} is not specified; the canonical NaN is used"] = None
         return result
 
     def integer(self, operation: Operation, operands: Sequence[Value]) -> Value:
@@ -149,15 +149,15 @@ class BitsDomain:
         assert isinstance(right, PatternVectors)
         unit = self.units.get("_".join(step.name.split()))
         if unit is None:
-            raise Unsupported(f"the matrix step {step.name} has no row here that says its bits")
+            raise Unsupported(f"the matrix step {step.name} has no matrix-unit row")
         if unit.status == "published only":
-            self.notes[f"the matrix step {step.name} follows a public model that no vectors of hardware check"] = None
+            self.notes[f"the matrix step {step.name} follows a published model that hardware has not confirmed"] = None
         _require_known_or_sticky(accumulator)
         result = matrix_step(unit, left.elements, right.elements, L.constants_of(accumulator))
         if self.finite and mma_makes_non_finite(
             unit, left.elements, right.elements, L.constants_of(accumulator), result
         ):
-            raise Unsupported(f"the matrix step {step.name} makes an infinity or a NaN of finite numbers")
+            raise Unsupported(f"the matrix step {step.name} makes an infinity or a NaN from finite numbers")
         wide = result.astype(np.uint64)
         sticky = left.sticky | right.sticky | L.sticky_flags(accumulator)
         flags: L.Flags = L.CONST
@@ -171,7 +171,9 @@ class BitsDomain:
 
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
         """See `Domain.gather`: here an address that is not constant is undefined, so this always raises."""
-        raise Unsupported("memory is read at an address that depends on a register or on memory that nothing wrote")
+        raise Unsupported(
+            "memory is read at an address that depends on a register or on memory that nothing has written"
+        )
 
 
 @cache
@@ -256,4 +258,4 @@ def _require_known_or_sticky(lanes: SymbolicVector) -> None:
     """Raise Unsupported unless every lane is constant or has a sticky flag."""
     reason = (lanes.flags & L.STICKY) != 0
     if not np.all(np.logical_or(L.constant_mask(lanes), reason)):
-        raise Unsupported("a value was made that has no bit pattern here")
+        raise Unsupported("a value without a bit pattern was computed")

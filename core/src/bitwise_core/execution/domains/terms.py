@@ -40,7 +40,7 @@ class TermDomain:
     def __init__(self, assumptions: frozenset[str] = frozenset(), recorder: Recorder | None = None) -> None:
         self.assumptions, self.recorder = assumptions, recorder
         self.context = TermContext(FINITE in assumptions, recorder)
-        self.guards = False
+        self.has_guards = False
         self.zero_signs = ZeroSigns()
         self.argminmax = ArgMinMax() if self.context.finite else None
 
@@ -54,21 +54,21 @@ class TermDomain:
         """See `Domain.floating`."""
         if operation.function is not None and all(isinstance(operand, np.ndarray) for operand in operands):
             return operation.function(*operands)
-        high = self._on_high_halves(operation, operands)
-        if high is not None:
-            return high
+        halves = self._on_high_halves(operation, operands)
+        if halves is not None:
+            return halves
         if operation.verb == "convert" and not operation.architecture:
-            widened = self._convert_through_32_bits(operation, operands[0])
-            if widened is not None:
-                return widened
+            converted = self._convert_through_32_bits(operation, operands[0])
+            if converted is not None:
+                return converted
         values = [as_symbolic_vector(operand) for operand in operands]
         for value in values:
             value.flags = L.uniform_flags(value.flags)
         strict = operation.verb in nan_guards.STRICT and (operation.plain or operation.verb == "ex2")
         if strict and operation.bits == 32 and not self.context.finite:
-            parts = nan_guards.split_guards(operation.verb, values, self.guards)
+            parts = nan_guards.split_guards(operation.verb, values, self.has_guards)
             if parts is not None:
-                self.guards = True
+                self.has_guards = True
                 return self._guarded(operation, values, parts, properties)
         return self._unguarded(operation, operands, values, properties)
 
@@ -102,12 +102,12 @@ class TermDomain:
                 product = term(bits, "product", values[:2], commutes=True, recorder=self.recorder)
                 values = [product, values[2]]
             if info.verb == "convert" and isinstance(info.result, IntegerFormat):
-                properties |= L.INTEGER  # whatever the bits of a NaN, one integer comes of it
+                properties |= L.INTEGER  # the payload of a NaN does not affect the integer
             commutes = info.commutative and info.arity == 2
-            looks = _reads_nan_bits(info)
-            result = term(bits, name, values, properties, commutes=commutes, exact=looks, recorder=self.recorder)
+            exact = _reads_nan_bits(info)
+            result = term(bits, name, values, properties, commutes=commutes, exact=exact, recorder=self.recorder)
         if info.verb == "ldexp" and info.plain:
-            for zero in (0, 1 << bits - 1):  # whatever the power
+            for zero in (0, 1 << bits - 1):  # for every power
                 result = L.blend(L.equals_constant(values[0], zero), values[0], result)
         return fold_constants(info, operands, result)
 
@@ -178,10 +178,10 @@ class TermDomain:
         if result is not None:
             self.context.note(operation.name, result, values, commutes=operation.commutative)
         if result is None and operation.associative and operation.name in AC_INDEX:
-            together = extremum if operation.verb in ("min", "max") else union
-            result = together(operation.name, values[0], values[1], operation.bits, self.context)
+            combine = extremum if operation.verb in ("min", "max") else union
+            result = combine(operation.name, values[0], values[1], operation.bits, self.context)
         if result is None:
-            looks = not operation.is_comparison or not operation.is_float
+            exact = not operation.is_comparison or not operation.is_float
             symmetric = operation.commutative and operation.arity == 2
             result = term(
                 operation.bits,
@@ -189,22 +189,22 @@ class TermDomain:
                 values,
                 L.INTEGER,
                 commutes=symmetric,
-                exact=looks,
+                exact=exact,
                 recorder=self.recorder,
             )
         compares = operation.is_comparison
-        notes = self.argminmax is not None and (compares or operation in _PREDICATE_LOGIC)
-        if notes and compares:
+        records = self.argminmax is not None and (compares or operation in _PREDICATE_LOGIC)
+        if records and compares:
             result = fold_infinity_comparison(operation, values, result)
-        settled = fold_constants(operation, operands, result)
-        if isinstance(settled, SymbolicVector):
-            if notes and self.argminmax is not None:
-                self.argminmax.note(operation, values, settled)
+        folded = fold_constants(operation, operands, result)
+        if isinstance(folded, SymbolicVector):
+            if records and self.argminmax is not None:
+                self.argminmax.note(operation, values, folded)
             if extends:
-                settled.sign_extension_of = operands[0], operation.operands[0].name
-            if self.guards and compares and operation.operands[0].name == "fp32":
-                nan_guards.record_comparison(operation, values, settled)
-        return settled
+                folded.sign_extension_of = operands[0], operation.operands[0].name
+            if self.has_guards and compares and operation.operands[0].name == "fp32":
+                nan_guards.record_comparison(operation, values, folded)
+        return folded
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
         """See `Domain.select`."""
@@ -213,8 +213,8 @@ class TermDomain:
         if if_true is if_false:
             return if_true
         if isinstance(if_true, PackedVector) or isinstance(if_false, PackedVector):
-            cuts = sorted(set(part_ends(if_true)) | set(part_ends(if_false)))
-            spans = list(zip([0, *cuts[:-1]], cuts, strict=True))
+            ends = sorted(set(part_ends(if_true)) | set(part_ends(if_false)))
+            spans = list(zip([0, *ends[:-1]], ends, strict=True))
             return concat(
                 [
                     self.select(predicate, extract(if_true, low, high - low), extract(if_false, low, high - low))
@@ -223,19 +223,19 @@ class TermDomain:
             )
         condition = as_symbolic_vector(predicate)
         left, right = as_symbolic_vector(if_true), as_symbolic_vector(if_false)
-        opposite = L.nonempty(L.has_flag(condition, L.NEGATED))
-        if opposite is not False:
+        inverted = L.nonempty(L.has_flag(condition, L.NEGATED))
+        if inverted is not False:
             condition = L.without_flags(condition, L.NEGATED)
-            left, right = L.blend(opposite, right, left), L.blend(opposite, left, right)
+            left, right = L.blend(inverted, right, left), L.blend(inverted, left, right)
         kept = (left.flags & right.flags & (L.NOT_NEGATIVE | L.HALF_RANGE | L.QUIET)) | _common_not_minus_zero(
             left.flags, right.flags
         )
         if not np.any(nan_bits(left)) and not np.any(nan_bits(right)):
             kept = kept | L.INTEGER
         result = term(left.bits, "select", [condition, left, right], kept, recorder=self.recorder)
-        won = self.argminmax.choose(condition, left, right) if self.argminmax is not None else None
-        if won is not None:
-            result = L.blend(won[0], self.context.note("select", won[1], [condition, left, right]), result)
+        winner = self.argminmax.choose(condition, left, right) if self.argminmax is not None else None
+        if winner is not None:
+            result = L.blend(winner[0], self.context.note("select", winner[1], [condition, left, right]), result)
         known = L.constant_mask(condition)
         if known is not False:
             taken = condition.words[0] != 0

@@ -82,16 +82,16 @@ def write_shared(machine: Machine, address: Array, *values: Value) -> None:
     cells = shared.cells(np.broadcast_to(address, (address.shape[0], machine.threads)), machine.mask)
     bits = sum(width(value) for value in values)
     if machine.condition is not None:
-        raise Unsupported("shared memory is written under a condition over data")
-    apart = cells.shape[0] == 1
+        raise Unsupported("shared memory is written under a condition on data")
+    disjoint = cells.shape[0] == 1
     for races, row, threads in detector_cells(machine, cells, bits, machine.mask):
         races.writes(row, threads)
         known = races.writer.size > int(row.max(initial=0))
-        apart = apart and not (known and (races.writer[row] != threads).any())
+        disjoint = disjoint and not (known and (races.writer[row] != threads).any())
     for value in values:
         shared.store(cells, value, machine.mask)
-        if not apart and not shared.kept(cells, value, machine.mask):
-            raise Unsupported("threads write different values to one place of shared memory at once (a race)")
+        if not disjoint and not shared.kept(cells, value, machine.mask):
+            raise Unsupported("threads write different values to one address of shared memory at once (a race)")
         cells = cells + width(value) // 8 // shared.granule
 
 
@@ -117,7 +117,7 @@ def known_address(machine: Machine, operand: Operand, size: int) -> Array:
     Raises Unsupported if it depends on data or is not a multiple of `size`.
     """
     if not isinstance(operand, Address) or operand.base is None:
-        raise Unsupported(f"the operand {operand} is no address with a register")
+        raise Unsupported(f"the operand {operand} is not an address with a base register")
     address = machine.known(machine.read_bits(operand.base, 64))
     if address is None:
         raise Unsupported("memory is accessed at an address that depends on data")
@@ -155,6 +155,6 @@ def check_aligned(machine: Machine, address: Array, size: int, line: int) -> Non
     """Raise Unsupported if an active thread's address is not a multiple of the access's size in bytes."""
     if size == 1:
         return
-    astray = (address & address.dtype.type(size - 1)) != 0
-    if astray.any() and (machine.mask is None or (astray & machine.mask).any()):
+    misaligned = (address & address.dtype.type(size - 1)) != 0
+    if misaligned.any() and (machine.mask is None or (misaligned & machine.mask).any()):
         raise Unsupported(f"an access of {size} bytes is not aligned to its size", line)

@@ -32,9 +32,9 @@ class BufferContents:
         self.launches = len(launches)
         self.sizes = {number: each.size for number, each in launches[0].items()}
         if any({number: each.size for number, each in one.items()} != self.sizes for one in launches):
-            raise ValueError("the launches that run together have buffers of different sizes")
+            raise ValueError("launches that run together must have buffers of the same sizes")
         if self.launches > 1 << 64 - LAUNCH_SHIFT or max(self.sizes, default=0) > int(_BUFFER):
-            raise ValueError("more launches or buffers are run together than addresses tell apart")
+            raise ValueError("too many launches or buffers run together: addresses cannot encode them")
         self._words: dict[tuple[int, int], Array] = {}
         for number, bytes_of in self.sizes.items():
             padded = np.zeros((self.launches, -(-bytes_of // _WIDEST) * _WIDEST + _WIDEST), dtype=np.uint8)
@@ -184,7 +184,7 @@ def bytes_after(memory: BitsMemory, launches: Sequence[Mapping[int, Array]]) -> 
         for event in final_events(memory, number):
             assert event.value is not None
             if not np.all(L.constant_mask(event.value)):
-                raise Unsupported("a value is stored that has no bit pattern here", event.line)
+                raise Unsupported("a value without a bit pattern is stored", event.line)
             numbers = np.broadcast_to(event.value.words[0, 0], event.address.shape).astype(np.uint64)
             launch = (event.address >> np.uint64(LAUNCH_SHIFT)).astype(np.int64)
             place = (event.address & _OFFSET).astype(np.int64) + launch * content.shape[1]

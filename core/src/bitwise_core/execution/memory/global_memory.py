@@ -80,9 +80,9 @@ class StoredElements:
 
     def after(self, row: Array, final: Array) -> Array:
         """Return which rows may execute after the `final` row of their address, despite earlier program order."""
-        apart = self.thread[row] != self.thread[final]
+        other_thread = self.thread[row] != self.thread[final]
         unordered = (self.thread[row] >> 20 != self.thread[final] >> 20) | (self.epoch[row] >= self.epoch[final])
-        found: Array = apart & unordered & (self.words[:, row] != self.words[:, final]).any(axis=0)
+        found: Array = other_thread & unordered & (self.words[:, row] != self.words[:, final]).any(axis=0)
         return found
 
 
@@ -242,9 +242,11 @@ class GlobalMemory:
                 raise Unsupported("memory that the launch writes is read at a computed address", line)
         read = self.seen | self.gathered.keys()
         for each in self.scattered:
-            met = bool(read) if each.buffers is None or ANY_BUFFER in read else not each.buffers.isdisjoint(read)
-            if met:
-                raise Unsupported("atomic operations at computed addresses may meet what the launch reads", each.line)
+            conflicts = bool(read) if each.buffers is None or ANY_BUFFER in read else not each.buffers.isdisjoint(read)
+            if conflicts:
+                raise Unsupported(
+                    "atomic operations at computed addresses may conflict with loads of the launch", each.line
+                )
 
     def scatter(self, machine: object, address: Value, value: Value, line: int, operation: str = "store") -> None:
         """Store at addresses that depend on data.
@@ -329,7 +331,7 @@ class GlobalMemory:
             else int(np.bitwise_or.reduce(np.broadcast_to(contribution.flags, shape)[active], initial=np.uint32(0)))
         )
         if flags & L.STICKY:
-            raise Unsupported("a contribution depends on something that is not determined", line)
+            raise Unsupported("a contribution depends on a value that is not determined", line)
         self.scattered.append(
             ScatteredAtomics(operation.name, words, line, None if buffers is None else frozenset(buffers))
         )

@@ -19,7 +19,7 @@ def value_of(machine: Machine, argument: Argument, parameter: Parameter) -> Valu
     Raises ManifestError if the argument does not fit the parameter, or is a tensor map.
     """
     if argument.kind == "tensor_map":
-        raise ManifestError(f"the parameter {parameter.name} takes no tensor map")
+        raise ManifestError(f"the parameter {parameter.name} cannot be a tensor map")
     if argument.kind == "buffer":
         if parameter.size != POINTER_BYTES:
             raise ManifestError(

@@ -68,8 +68,8 @@ class _StoredRows:
     def overlap(self) -> bool:
         """Return whether two elements overlap partially."""
         same = self.address[1:] == self.address[:-1]
-        apart = (self.address[:-1] + self.size[:-1] > self.address[1:])[~same].any()
-        return bool(apart or (self.size[1:] != self.size[:-1])[same].any())
+        overlapping = (self.address[:-1] + self.size[:-1] > self.address[1:])[~same].any()
+        return bool(overlapping or (self.size[1:] != self.size[:-1])[same].any())
 
 
 def _select_elements(events: list[Access], numbers: Array) -> list[Access]:
@@ -98,13 +98,13 @@ def _columns(events: list[Access]) -> tuple[Array, Array, Array, hashing.Words, 
     size = np.concatenate([np.full(e.address.size, e.bits // 8, dtype=np.uint64) for e in events])
     line = np.concatenate([np.full(e.address.size, e.line, dtype=np.int64) for e in events])
     epoch = np.concatenate([np.full(e.address.size, e.epoch, dtype=np.int64) for e in events])
-    words, metas = [], []
+    words, flag_rows = [], []
     for event in events:
         assert event.value is not None
         hashed, flags = stored_hash(event.value)
         words.append(np.broadcast_to(hashed, (2, 1, event.address.size))[:, 0])
-        metas.append(np.broadcast_to(np.uint32(flags) if isinstance(flags, int) else flags[0], event.address.shape))
-    return address, thread, size, np.concatenate(words, axis=1), np.concatenate(metas), line, epoch
+        flag_rows.append(np.broadcast_to(np.uint32(flags) if isinstance(flags, int) else flags[0], event.address.shape))
+    return address, thread, size, np.concatenate(words, axis=1), np.concatenate(flag_rows), line, epoch
 
 
 def stored_hash(value: SymbolicVector) -> tuple[hashing.Words, L.Flags]:
@@ -139,9 +139,9 @@ def _split_elements(events: list[Access], *, halves: bool = True) -> list[Access
             base = Access(event.address[keep], event.thread[keep], event.epoch, lanes, event.bits, event.line)
             width = copies if narrow else least
             for low in range(0, event.bits, width):
-                piece = as_symbolic_vector(extract(lanes, low, width))
+                part = as_symbolic_vector(extract(lanes, low, width))
                 place = base.address + np.uint64(low // 8)
-                result.append(Access(place, base.thread, base.epoch, piece, width, base.line))
+                result.append(Access(place, base.thread, base.epoch, part, width, base.line))
     return result
 
 
@@ -162,7 +162,7 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
         events = final_events(memory, buffer)
         stored = _StoredRows.of(_split_elements(events))
         if stored.overlap():
-            # A copied element that is overwritten by a computed one lies beside it in halves.
+            # A copied element that was overwritten by a computed one has been split into halves, the computed one not.
             events = _split_elements(events, halves=False)
             whole = _StoredRows.of(events)
             if whole.overlap():
@@ -177,7 +177,7 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
         if any(memory.stores.values()) or any(
             other != first.name for each in memory.atomics.values() for other, _ in each
         ):
-            raise Unsupported("atomic operations at computed addresses beside stores that they may meet", first.line)
+            raise Unsupported("atomic operations at computed addresses may conflict with stores", first.line)
         total = np.sum([each.words for each in memory.scattered], axis=0, dtype=np.uint64)
         words = hashing.mix(total.reshape(2, 1, 1) + hashing.constant("contributions " + first.name))
         one = np.zeros(1, dtype=np.uint64)
@@ -216,11 +216,11 @@ def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Arra
     """
     atomic = bool(memory.atomics.get(buffer))
     for load in memory.loads.get(buffer, ()):
-        # Elements do not overlap in part, so that their ends are sorted as their beginnings are.
+        # Elements do not overlap partially, so their ends are in the same order as their starts.
         low = np.searchsorted(address + size, load.address, side="right")
         high = np.searchsorted(address, load.address + np.uint64(load.bits // 8), side="left")
         if atomic and (high > low).any():
-            raise Unsupported("global memory is read that the launch updates by atomic operations", load.line)
+            raise Unsupported("global memory that the launch updates by atomic operations is read", load.line)
         for start in range(0, load.address.size, _LOADS_PER_BATCH):
             place, row = range_pairs(low[start : start + _LOADS_PER_BATCH], high[start : start + _LOADS_PER_BATCH])
             place += start
@@ -237,12 +237,12 @@ def _accumulate_atomics(domain: Domain, atomics: list[tuple[str, Access]]) -> Ac
     """Return the results of atomic operations; nondeterministic where their order matters."""
     names = {name for name, _ in atomics}
     if len(names) != 1:
-        raise Unsupported("different atomic operations meet in one buffer", atomics[0][1].line)
+        raise Unsupported("different atomic operations update one buffer", atomics[0][1].line)
     name = names.pop()
     events = [event for _, event in atomics]
     bits = events[0].bits
     if any(event.bits != bits for event in events):
-        raise Unsupported("atomic operations of different widths meet in one buffer", events[0].line)
+        raise Unsupported("atomic operations of different widths update one buffer", events[0].line)
     address = np.concatenate([e.address for e in events])
     lanes = []
     for event in events:
@@ -258,18 +258,18 @@ def _accumulate_atomics(domain: Domain, atomics: list[tuple[str, Access]]) -> Ac
     address, words, flags = address[order], words[:, :, order], flags[:, order]
     unique, start, count = np.unique(address, return_index=True, return_counts=True)
     total: Value = domain.load(unique[None], bits)
-    for turn in range(int(count.max())):
-        present = count > turn
-        index = np.minimum(start + turn, address.size - 1)
+    for contributor in range(int(count.max())):
+        present = count > contributor
+        index = np.minimum(start + contributor, address.size - 1)
         value = SymbolicVector(bits, words[:, :, index], flags[:, index])
         total = blend_values(present[None], _combine(domain, operation(name), total, value), total)
-        if turn == 0 and not is_order_independent(operation(name)) and (count > 1).any():
-            many = SymbolicVector(
+        if contributor == 0 and not is_order_independent(operation(name)) and (count > 1).any():
+            undetermined = SymbolicVector(
                 bits,
                 np.broadcast_to(hashing.constant("undetermined sum"), (2, 1, unique.size)),
                 L.TERM | L.NONDETERMINISTIC,
             )
-            total = blend_values((count > 1)[None], many, total)
+            total = blend_values((count > 1)[None], undetermined, total)
             break
     return Access(unique, np.zeros(unique.size, dtype=np.int64), 0, as_symbolic_vector(total), bits, events[0].line)
 

@@ -44,18 +44,18 @@ def _split_vector(value: SymbolicVector, count: int, granule: int) -> list[tuple
         code = part << PART_SHIFT | log << COUNT_SHIFT
         if isinstance(form, int):
             if form in (L.LOAD, L.CONST):
-                piece = extract_vector(value, part * granule * 8, granule * 8)
-                result.append((piece.words, piece.flags))
+                cell = extract_vector(value, part * granule * 8, granule * 8)
+                result.append((cell.words, cell.flags))
             else:
                 result.append((value.words, flags | code))
             continue
         words, marked = value.words, flags | np.uint32(code)
-        leaf, known = form == L.LOAD, form == L.CONST
-        if leaf.any():
-            words = np.where(leaf, words + np.uint64(part * granule), words)
+        load, known = form == L.LOAD, form == L.CONST
+        if load.any():
+            words = np.where(load, words + np.uint64(part * granule), words)
         if known.any():
             words = np.where(known, (value.words >> np.uint64(8 * part * granule)) & np.uint64(256**granule - 1), words)
-        result.append((words, np.where(leaf | known, flags & np.uint32(L.FORM | L.STICKY), marked)))
+        result.append((words, np.where(load | known, flags & np.uint32(L.FORM | L.STICKY), marked)))
     return result
 
 
@@ -96,26 +96,26 @@ def join_by_lane(cells: Sequence[tuple[hashing.Words, Array]], granule: int, rec
     """See `join`: for several cells with any content."""
     count = len(cells)
     bits = count * granule * 8
-    first_words, first_meta = cells[0]
+    first_words, first_flags = cells[0]
     log = count.bit_length() - 1
-    known = np.ones(first_meta.shape, dtype=bool)
-    leaf, whole = known.copy(), known.copy()
+    known = np.ones(first_flags.shape, dtype=bool)
+    load, whole = known.copy(), known.copy()
     sticky: Array | np.uint32 = np.uint32(0)
     number = np.zeros_like(first_words[0])
     for part, (words, flags) in enumerate(cells):
         form = flags & np.uint32(L.FORM)
         plain = (flags & np.uint32(PART_CODE)) == 0
         known &= (form == L.CONST) & plain
-        leaf &= (form == L.LOAD) & plain & (words[0] == first_words[0] + np.uint64(part * granule))
+        load &= (form == L.LOAD) & plain & (words[0] == first_words[0] + np.uint64(part * granule))
         code = np.uint32(part << PART_SHIFT | log << COUNT_SHIFT)
-        whole &= (flags == ((first_meta & np.uint32(_WITHOUT_PART_CODE)) | code)) & (words == first_words).all(axis=0)
+        whole &= (flags == ((first_flags & np.uint32(_WITHOUT_PART_CODE)) | code)) & (words == first_words).all(axis=0)
         sticky = sticky | (flags & np.uint32(L.STICKY))
         if bits <= 64:
             number |= words[0] << np.uint64(8 * part * granule)
     poisoned = (sticky & np.uint32(L.POISON)) != 0
-    if bits <= 64 and (known | leaf | whole | poisoned).all():
-        words, flags = first_words, (first_meta & np.uint32(_WITHOUT_PART_CODE)) | sticky
-        if not whole.all():  # what is quiet as a half need not be so as a part of something wider
+    if bits <= 64 and (known | load | whole | poisoned).all():
+        words, flags = first_words, (first_flags & np.uint32(_WITHOUT_PART_CODE)) | sticky
+        if not whole.all():  # a half that is quiet may be part of a signalling NaN
             flags = np.where(whole, flags, flags & np.uint32(~L.QUIET & 0xFFFFFFFF))
         if known.any():
             words = np.where(known, number, words)
@@ -125,7 +125,7 @@ def join_by_lane(cells: Sequence[tuple[hashing.Words, Array]], granule: int, rec
     parts = concat([join(cells[:half], granule, recorder), join(cells[half:], granule, recorder)])
     if not whole.any():
         return parts
-    term_of = SymbolicVector(bits, first_words, L.uniform_flags((first_meta & np.uint32(_WITHOUT_PART_CODE)) | sticky))
+    term_of = SymbolicVector(bits, first_words, L.uniform_flags((first_flags & np.uint32(_WITHOUT_PART_CODE)) | sticky))
     return L.blend(whole, term_of, as_symbolic_vector(parts))
 
 
@@ -135,22 +135,23 @@ def join_uniform(
     """Return the result of `join_by_lane` if the lanes of each cell have the same flags and one kind; else None."""
     count = len(cells)
     bits, log = count * granule * 8, count.bit_length() - 1
-    metas = []
+    cell_flags = []
     for _, flags in cells:
         first = flags.flat[0]
         if (flags != first).any():
             return None
-        metas.append(int(first))
+        cell_flags.append(int(first))
     sticky = 0
-    for each in metas:
+    for each in cell_flags:
         sticky |= each & L.STICKY
     first_words = cells[0][0]
-    kept = (metas[0] & _WITHOUT_PART_CODE) | sticky
-    if metas == [(metas[0] & _WITHOUT_PART_CODE) | part << PART_SHIFT | log << COUNT_SHIFT for part in range(count)]:
+    unmarked = cell_flags[0] & _WITHOUT_PART_CODE
+    kept = unmarked | sticky
+    if cell_flags == [unmarked | part << PART_SHIFT | log << COUNT_SHIFT for part in range(count)]:
         if bits <= 64 and all((words == first_words).all() for words, _ in cells[1:]):
             return L.as_array_if_constant(SymbolicVector(bits, first_words, kept))
         return None
-    forms = {each & (L.FORM | PART_CODE) for each in metas}
+    forms = {each & (L.FORM | PART_CODE) for each in cell_flags}
     if bits in L.UNSIGNED and forms == {L.CONST} and not sticky:
         number = first_words[0].copy()
         for part, (words, _) in enumerate(cells[1:], 1):

@@ -39,20 +39,20 @@ _IDENTITY = {"and": -1, "or": 0, "xor": 0}
 
 def member_hashes(name: str, index: int, value: SymbolicVector) -> tuple[hashing.Words, L.Flags]:
     """Return the sum of the hashes of a value's members under `name`, and the flags inherited from them."""
-    meta = value.flags
+    value_flags = value.flags
     tag = hashing.constant("member of " + name)
     floats = is_float(name)
     hash_of = full_hash if floats else exact_hash
     own = L.AC_TERMS | index << L.OPERATION_SHIFT
     pattern = L.FORM | 255 << L.OPERATION_SHIFT
-    if isinstance(meta, int):
-        if meta & pattern == own:
-            return value.words, meta & (L.ABSORBED | L.INHERITED)
+    if isinstance(value_flags, int):
+        if value_flags & pattern == own:
+            return value.words, value_flags & (L.ABSORBED | L.INHERITED)
         own_bits = 0 if floats else nan_bits(value)
-        return hashing.mix(hash_of(value) * hashing.multiplier(3) + tag), meta & L.INHERITED | own_bits
-    inside = (meta & np.uint32(pattern)) == own
+        return hashing.mix(hash_of(value) * hashing.multiplier(3) + tag), value_flags & L.INHERITED | own_bits
+    inside = (value_flags & np.uint32(pattern)) == own
     words = hashing.mix(hash_of(value) * hashing.multiplier(3) + tag)
-    flags = (meta & np.uint32(L.INHERITED)) | np.where(inside, meta & np.uint32(L.ABSORBED), np.uint32(0))
+    flags = (value_flags & np.uint32(L.INHERITED)) | np.where(inside, value_flags & np.uint32(L.ABSORBED), np.uint32(0))
     if not floats:
         flags = np.bitwise_or(flags, nan_bits(value))
     return np.where(inside, value.words, words), flags

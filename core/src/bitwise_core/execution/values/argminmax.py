@@ -95,7 +95,7 @@ class ArgMinMax:
     """The latest comparisons, and selects by them, of a run in which a loaded value holds its address."""
 
     def __init__(self) -> None:
-        self._tests: deque[_Comparison] = deque(maxlen=_REMEMBERED_COMPARISONS)
+        self._comparisons: deque[_Comparison] = deque(maxlen=_REMEMBERED_COMPARISONS)
 
     def note(self, operation: Operation, values: Sequence[Value], result: SymbolicVector) -> None:
         """Record a comparison, or a predicate made from recorded ones."""
@@ -109,21 +109,21 @@ class ArgMinMax:
             if form in _FLOATS and relation in ("lt", "le", "eq"):
                 kind: Literal["less", "equal"] = "equal" if relation == "eq" else "less"
                 tie: Tie = "true" if relation == "le" else "false"
-                self._tests.append(_Comparison(words, kind, form, pair, everywhere, tie))
+                self._comparisons.append(_Comparison(words, kind, form, pair, everywhere, tie))
             elif relation == "lt" and form in ("s32", "u32"):
-                self._tests.append(_Comparison(words, "below", form, pair, everywhere))
+                self._comparisons.append(_Comparison(words, "below", form, pair, everywhere))
         elif operation.name in ("and.b1", "or.b1"):
             for one, other in (values, values[::-1]):
                 for joined in self._joined(
                     operation.verb, full_hash(as_symbolic_vector(one)), full_hash(as_symbolic_vector(other)), words
                 ):
-                    self._tests.append(joined)
+                    self._comparisons.append(joined)
 
     def _joined(
         self, verb: str, one: hashing.Words, other: hashing.Words, words: hashing.Words
     ) -> Iterator[_Comparison]:
-        tests = tuple(self._tests)
-        for first, second in product(tests, tests):
+        comparisons = tuple(self._comparisons)
+        for first, second in product(comparisons, comparisons):
             if verb == "and" and (first.kind, second.kind) == ("equal", "below"):
                 kind: Literal["less", "lower of equal"] = "lower of equal"
                 tie: Tie = "false"
@@ -147,10 +147,10 @@ class ArgMinMax:
     ) -> tuple[Array, SymbolicVector] | None:
         """Return a select as a winner or its place, with the lanes in which it is one; None if there are none."""
         words = full_hash(predicate)
-        open_ = np.asarray(L.constant_mask(predicate)) | np.asarray(L.has_flag(predicate, L.NEGATED))
+        undecided_lanes = np.asarray(L.constant_mask(predicate)) | np.asarray(L.has_flag(predicate, L.NEGATED))
         chosen: tuple[Array, SymbolicVector] | None = None
-        for test in reversed(self._tests):
-            where = test.where(words) & ~open_ if test.kind == "less" else None
+        for test in reversed(self._comparisons):
+            where = test.where(words) & ~undecided_lanes if test.kind == "less" else None
             if where is None or not where.any():
                 continue
             for largest in (True, False):
@@ -213,8 +213,8 @@ def _select_winner(
     there = first.there & second.there
     if not there.any():
         return None
-    e = np.uint64(better.bits // 8)
-    ordered = _tie_at_lower_address(test, order, first, second, e)
+    element_bytes = np.uint64(better.bits // 8)
+    ordered = _tie_at_lower_address(test, order, first, second, element_bytes)
     there = there & ordered
     sums = first.sums + second.sums
     repeated = first.sums == second.sums
@@ -229,7 +229,7 @@ def _select_winner(
             )
     if if_true.bits != 32:
         return None
-    bases = [_place_base(order, side, place, e) for side, place in ((first, if_true), (second, if_false))]
+    bases = [_place_base(order, side, place, element_bytes) for side, place in ((first, if_true), (second, if_false))]
     places = there & bases[0][0] & bases[1][0] & (bases[0][1] == bases[1][1])
     if not places.any():
         return None
@@ -237,7 +237,9 @@ def _select_winner(
     return places, SymbolicVector(32, words, L.uniform_flags(np.asarray(order.place | sticky, dtype=np.uint32)))
 
 
-def _tie_at_lower_address(test: _Comparison, order: _Order, first: _Winner, second: _Winner, e: np.uint64) -> Array:
+def _tie_at_lower_address(
+    test: _Comparison, order: _Order, first: _Winner, second: _Winner, element_bytes: np.uint64
+) -> Array:
     """Return where a tie selects the lower address.  `first` wins where the comparison is true."""
     if test.tie == "true":
         return np.asarray(second.alone & (first.last < second.last))
@@ -245,7 +247,10 @@ def _tie_at_lower_address(test: _Comparison, order: _Order, first: _Winner, seco
         return np.asarray(first.alone & (second.last < first.last))
     assert test.places is not None
     one, other = test.places
-    (known, base), (also, second_base) = _place_base(order, first, one, e), _place_base(order, second, other, e)
+    (known, base), (also, second_base) = (
+        _place_base(order, first, one, element_bytes),
+        _place_base(order, second, other, element_bytes),
+    )
     result: Array = known & also & (base == second_base)
     return result
 
@@ -253,16 +258,16 @@ def _tie_at_lower_address(test: _Comparison, order: _Order, first: _Winner, seco
 def _as_winner(order: _Order, value: SymbolicVector) -> _Winner:
     """Return a value as a winner: a single loaded element, or the winner of a set."""
     form = np.asarray(value.flags & _KIND)
-    leaf = np.asarray((value.flags & np.uint32(L.FORM)) == L.LOAD)
+    load = np.asarray((value.flags & np.uint32(L.FORM)) == L.LOAD)
     own = form == order.winner
     hashed = hashing.mix(value.words * hashing.multiplier(5) + _ELEMENT + np.uint64(value.bits))
     sums = np.where(own, value.words[0], hashed[0])
-    return _Winner(leaf | own, sums, leaf, value.words[1])
+    return _Winner(load | own, sums, load, value.words[1])
 
 
-def _place_base(order: _Order, side: _Winner, place: SymbolicVector, e: np.uint64) -> tuple[Array, Array]:
+def _place_base(order: _Order, side: _Winner, place: SymbolicVector, element_bytes: np.uint64) -> tuple[Array, Array]:
     """Return where a value is known to be a winner's place, and the base of the place."""
     form = np.asarray(place.flags & _KIND)
     known = np.asarray(L.constant_mask(place)) & side.alone & (place.words[0] < np.uint64(1 << 31))
     own = (form == order.place) & ~side.alone & (place.words[0] == side.sums)
-    return known | own, np.where(own, place.words[1], side.last - e * place.words[0])
+    return known | own, np.where(own, place.words[1], side.last - element_bytes * place.words[0])

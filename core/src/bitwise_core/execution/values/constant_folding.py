@@ -75,7 +75,7 @@ def _evaluate_cached(info: Operation, *numbers: tuple[int, np.dtype[Any]]) -> Ar
 def rounded_to_half(numbers: Array) -> tuple[Array, Array]:
     """Return fp32 patterns rounded to fp16, as uint64 patterns, and which of them the rounding leaves unchanged."""
     single = numbers.view(np.float32)
-    with np.errstate(over="ignore", invalid="ignore"):  # NumPy rounds as IEEE 754 does; NaNs are looked at below
+    with np.errstate(over="ignore", invalid="ignore"):  # NumPy rounds as IEEE 754 does; NaNs are handled below
         half = single.astype(np.float16)
         found, kept = half.view(np.uint16), half.astype(np.float32).view(np.uint32) == numbers
     nans = np.isnan(single)

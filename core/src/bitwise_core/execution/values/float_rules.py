@@ -157,11 +157,11 @@ def _fma_of_exact_product(
     product = _multiply(product_of, [left, right], bits, context)
     assert product is not None
     product = as_symbolic_vector(fold_constants(product_of, values[:2], product))
-    apart = _add(operation("add." + modifiers), [product, addend], bits, context)
-    assert apart is not None
+    separate = _add(operation("add." + modifiers), [product, addend], bits, context)
+    assert separate is not None
     if np.all(exact):
-        return apart
-    return L.blend(exact, apart, _fma_rounded_once(info, values, left, right, bits, context))
+        return separate
+    return L.blend(exact, separate, _fma_rounded_once(info, values, left, right, bits, context))
 
 
 def _fma_rounded_once(
@@ -201,7 +201,7 @@ def _minmax(info: Operation, values: list[SymbolicVector], bits: int, context: T
     keeps = ".nan." not in info.name and not context.finite
     held: bool | Array = False
     if info.name.endswith(".fp32") and np.any((left.flags | right.flags) & L.WIDENED):
-        # Where both are known numbers, `fold` has the result.
+        # Where both are constants, `fold_constants` has the result.
         held = L.nonempty(_fits_half(left) & _fits_half(right))
     if held is False:
         return extremum(info.name, left, right, bits, context, keeps_neutral=keeps)

@@ -56,14 +56,14 @@ def integer_terms(
             lambda: [accumulator, *(SymbolicVector(32, each.words, L.TERM) for each in (left, right))],
         )
     if result is None or not gathered.all():
-        apart = mma_terms(
+        ordered = mma_terms(
             step,
             accumulator,
             HashedVectors(left.words, None, left.sticky),
             right,
             TermContext(recorder=context.recorder),
         )
-        result = apart if result is None else _select_lanes(gathered, result, apart)
+        result = ordered if result is None else _select_lanes(gathered, result, ordered)
     zeros = [each.zero for each in (left, right) if each.zero is not None]
     for zero in zeros:
         result = _select_lanes(zero, accumulator, result)

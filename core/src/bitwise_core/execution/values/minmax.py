@@ -90,7 +90,7 @@ def extremum(
     if np.any(numbered):
         number = _union_constant(kind, one, other)
         words[0] |= number
-        # One number keeps the neutral infinity from ever showing, and a maximum not below it.
+        # With a constant member the identity element is never the result, and a maximum is at least the constant.
         flags = L.clear_flags_where(flags, L.WITH_IDENTITY, L.WITH_CONSTANT)
         if is_float(name) and kind.largest:
             sign = np.uint64(1 << (min(kind.bits, 32) - 1))

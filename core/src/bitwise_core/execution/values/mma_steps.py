@@ -211,9 +211,9 @@ def _step_hashes(step: MmaStep, accumulator: hashing.Words, left: HashedVectors,
     named = left.words + hashing.shaped(hashing.constant("fused " + step.name), len(shape))
     other = right.words if step.commutes else right.words * hashing.shaped(hashing.multiplier(3), len(shape))
     blocks = shape[1]
-    some = max(1, _CHUNK * blocks // max(1, result.size))
-    for start in range(0, blocks, some):
-        stop = start + some
+    blocks_per_chunk = max(1, _CHUNK * blocks // max(1, result.size))
+    for start in range(0, blocks, blocks_per_chunk):
+        stop = start + blocks_per_chunk
         part = result[:, start:stop]
         np.multiply(_block_range(accumulator, start, stop), factor, out=part)
         part += _block_range(named, start, stop)

@@ -69,17 +69,17 @@ def split_guards(verb: str, values: Sequence[SymbolicVector], some: bool = True)
     inner = list(values)
     where: Array = np.zeros((1, 1), dtype=bool)
     guard: Array = np.zeros((1, 1), dtype=np.uint64)
-    apart: Array = np.zeros((1, 1), dtype=bool)
+    conflicting: Array = np.zeros((1, 1), dtype=bool)
     found = [guarded_where(value) if some else None for value in values]
     if verb == "ldexp":
         found[1] = None
     for value, mask in zip(values, found, strict=True):
         if mask is None:
             continue
-        apart = apart | (where & mask & (guard != value.words[0]))
+        conflicting = conflicting | (where & mask & (guard != value.words[0]))
         guard = np.where(mask, value.words[0], guard)
         where = where | mask
-    where = where & ~apart
+    where = where & ~conflicting
     for index, (value, mask) in enumerate(zip(values, found, strict=True)):
         if mask is not None:
             inner[index] = _without_guard(value, mask & where)

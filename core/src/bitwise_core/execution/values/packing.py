@@ -41,9 +41,9 @@ def as_symbolic_vector(value: Value) -> SymbolicVector:
         return constant_vector(value)
     if isinstance(value, SymbolicVector):
         return value
-    special = lazy_integers(value)
-    if special is not None:
-        return special.symbolic_vector()
+    lazy = lazy_integers(value)
+    if lazy is not None:
+        return lazy.symbolic_vector()
     if value.joined is None:
         value.joined = _concat_term(value)
     return value.joined
@@ -53,17 +53,17 @@ def blend_values(mask: Array, new: Value, old: Value) -> Value:
     """Select per lane: `new` where the constant mask is set, else `old`."""
     if isinstance(new, np.ndarray) and isinstance(old, np.ndarray):
         return np.where(mask, new, old)
-    special = lazy_integers(new)
-    if special is None:
-        special = lazy_integers(old)
-    if special is not None:
-        return special.blend(mask, new, old)
+    lazy = lazy_integers(new)
+    if lazy is None:
+        lazy = lazy_integers(old)
+    if lazy is not None:
+        return lazy.blend(mask, new, old)
     if isinstance(new, PackedVector) or isinstance(old, PackedVector):
-        cuts = sorted(set(part_ends(new)) | set(part_ends(old)))
-        starts = [0, *cuts[:-1]]
+        ends = sorted(set(part_ends(new)) | set(part_ends(old)))
+        starts = [0, *ends[:-1]]
         parts = [
             blend_values(mask, extract(new, low, high - low), extract(old, low, high - low))
-            for low, high in zip(starts, cuts, strict=True)
+            for low, high in zip(starts, ends, strict=True)
         ]
         return _keep_joined_lanes(mask, new, old, concat(parts))
     if new is old:
@@ -148,11 +148,11 @@ def part_ends(value: Value) -> list[int]:
     """Return the bit positions at which the value's parts end."""
     if not isinstance(value, PackedVector):
         return [width(value)]
-    cuts, total = [], 0
+    ends, total = [], 0
     for part in value.parts:
         total += width(part)
-        cuts.append(total)
-    return cuts
+        ends.append(total)
+    return ends
 
 
 def extract(value: Value, low: int, bits: int) -> Value:
@@ -161,16 +161,16 @@ def extract(value: Value, low: int, bits: int) -> Value:
         return value
     if isinstance(value, np.ndarray):
         if value.dtype == np.bool_:
-            raise ValueError("a predicate has no bits to cut")
+            raise ValueError("a predicate has no bits to extract")
         if bits == 1 or bits not in UNSIGNED:
             raise ValueError(f"no register is {bits} bits wide")
         part: Array = (value >> value.dtype.type(low)).astype(UNSIGNED[bits])
         return part
     if isinstance(value, PackedVector):
         return _extract_packed(value, low, bits)
-    special = lazy_integers(value)
-    if special is not None:
-        return special.extract(low, bits)
+    lazy = lazy_integers(value)
+    if lazy is not None:
+        return lazy.extract(low, bits)
     if value.sign_extension_of is not None and low + bits <= width(value.sign_extension_of[0]):
         return extract(value.sign_extension_of[0], low, bits)
     own = value.part(low, bits)
@@ -212,8 +212,8 @@ def extract_vector(value: SymbolicVector, low: int, bits: int) -> SymbolicVector
             bits, f"slice {low} {bits} of {value.bits}", [value], INTEGER, exact=True, recorder=value.recorder
         )
         if low % 8 == 0 and bits % 8 == 0:
-            leaf = SymbolicVector(bits, value.words + np.uint64(low // 8), LOAD | (flags & np.uint32(STICKY)))
-            result = as_symbolic_vector(blend_values(form_array == LOAD, leaf, result))
+            load = SymbolicVector(bits, value.words + np.uint64(low // 8), LOAD | (flags & np.uint32(STICKY)))
+            result = as_symbolic_vector(blend_values(form_array == LOAD, load, result))
         result = as_symbolic_vector(blend_values(form_array == CONST, _extract_constants(value, low, bits), result))
     result.slice_of = (value, low)
     result.recorder = value.recorder
@@ -280,9 +280,9 @@ def _merge_neighbours(parts: list[Array | SymbolicVector]) -> list[Array | Symbo
                 continue
         result.append(part)
         index += 1
-    special = next((part for part in result if isinstance(part, LazyIntegers)), None)
-    if len(result) > 1 and special is not None and all(isinstance(part, np.ndarray | LazyIntegers) for part in result):
-        return [special.concat(result)]
+    lazy = next((part for part in result if isinstance(part, LazyIntegers)), None)
+    if len(result) > 1 and lazy is not None and all(isinstance(part, np.ndarray | LazyIntegers) for part in result):
+        return [lazy.concat(result)]
     known = [part for part in result if isinstance(part, np.ndarray)]
     total_bits = sum(width(part) for part in known)
     if len(result) > 1 and len(known) == len(result) and total_bits in UNSIGNED:
@@ -296,8 +296,8 @@ def _merge_neighbours(parts: list[Array | SymbolicVector]) -> list[Array | Symbo
     return result
 
 
-def _concat_term(pieces: PackedVector) -> SymbolicVector:
-    parts = [as_symbolic_vector(part) for part in pieces.parts]
+def _concat_term(value: PackedVector) -> SymbolicVector:
+    parts = [as_symbolic_vector(part) for part in value.parts]
     first = parts[0]
     if all(isinstance(part.flags, int) and part.flags & FORM == LOAD for part in parts):
         offset = 0
@@ -306,17 +306,17 @@ def _concat_term(pieces: PackedVector) -> SymbolicVector:
                 break
             offset += part.bits // 8
         else:
-            return SymbolicVector(pieces.bits, first.words, LOAD | sticky_flags(*parts))
+            return SymbolicVector(value.bits, first.words, LOAD | sticky_flags(*parts))
     layout = " ".join(str(part.bits) for part in parts)
     flags: Flags = 0
-    low = pieces.parts[0]
+    low = value.parts[0]
     if len(parts) == 2 and parts[0].bits == 16 and isinstance(low, np.ndarray) and not low.any():
         flags = parts[1].flags & (NOT_MINUS_ZERO | NOT_NEGATIVE)
         zero_safe = parts[1].flags & PLUS_ZERO
         flags = flags | (NOT_MINUS_ZERO if isinstance(zero_safe, int) and zero_safe else 0)
     recorder = next((part.recorder for part in parts if part.recorder is not None), None)
-    joined = term(pieces.bits, f"concat {layout}", parts, flags, recorder=recorder)
-    joined = _concat_exact_lanes(parts, pieces.bits, joined)
+    joined = term(value.bits, f"concat {layout}", parts, flags, recorder=recorder)
+    joined = _concat_exact_lanes(parts, value.bits, joined)
     joined.recorder = recorder
     return joined
 
@@ -327,17 +327,17 @@ def _concat_exact_lanes(parts: list[SymbolicVector], bits: int, joined: Symbolic
     if bits > 64 or any(isinstance(form, int) and form not in (LOAD, CONST) for form in forms):
         return joined
     first = parts[0].words[0]
-    leaf: Any = True
+    load: Any = True
     known: Any = True
     number = np.zeros((1, 1), dtype=np.uint64)
     low = 0
     for part, form in zip(parts, forms, strict=True):
-        leaf = leaf & (form == LOAD) & (part.words[0] == first + np.uint64(low // 8))
+        load = load & (form == LOAD) & (part.words[0] == first + np.uint64(low // 8))
         known = known & (form == CONST)
         number = number | part.words[0] << np.uint64(low)
         low += part.bits
     inherited = sticky_flags(*parts)
-    for mask, words, flags in ((leaf, first, LOAD), (known, number, constant_flags(number, bits))):
+    for mask, words, flags in ((load, first, LOAD), (known, number, constant_flags(number, bits))):
         if np.any(mask):
             both = np.broadcast_to(words[None], (2, *words.shape))
             meta = uniform_flags(select_flags(mask, flags | inherited, joined.flags))
@@ -359,9 +359,9 @@ def take_threads(value: Value, index: Array) -> Value:
             assert isinstance(joined, SymbolicVector)
             moved.whole, moved.joined = take(value.whole, index), joined
         return moved
-    special = lazy_integers(value)
-    if special is not None:
-        return special.take_threads(index)
+    lazy = lazy_integers(value)
+    if lazy is not None:
+        return lazy.take_threads(index)
     flags = value.flags
     words = np.stack([take(value.words[0], index), take(value.words[1], index)])
     result = SymbolicVector(value.bits, words, flags if isinstance(flags, int) else uniform_flags(take(flags, index)))

@@ -266,9 +266,9 @@ def sticky_flags(*lanes: SymbolicVector) -> Flags:
     return result
 
 
-def clear_flags(meta: Flags, flags: int) -> Flags:
+def clear_flags(flags: Flags, cleared: int) -> Flags:
     """Return flags with some of them cleared."""
-    return meta & ~flags if isinstance(meta, int) else meta & np.uint32(~flags & 0xFFFFFFFF)
+    return flags & ~cleared if isinstance(flags, int) else flags & np.uint32(~cleared & 0xFFFFFFFF)
 
 
 def select_flags(mask: Array, new: Flags, old: Flags) -> Flags:

@@ -57,7 +57,7 @@ def base_hash(lanes: SymbolicVector) -> hashing.Words:
         kinds = flags & np.uint32(KIND | WIDENED | ABSORBED | (255 << OPERATION_SHIFT))
         words = _base_hash_uniform(lanes.words, int(kinds.flat[0]), lanes.bits)
         others = kinds != kinds.flat[0]
-        while others.any():  # there are few kinds, and to sort them out costs less than to sort them
+        while others.any():  # there are few kinds, and selecting each costs less than sorting
             kind = kinds.flat[int(others.argmax())]
             here = kinds == kind
             words = np.where(here, _base_hash_uniform(lanes.words, int(kind), lanes.bits), words)
@@ -79,7 +79,7 @@ def _base_hash_uniform(words: hashing.Words, flags: int, bits: int) -> hashing.W
         return words
     operation = (flags >> OPERATION_SHIFT) & 255
     if kind == AC_TERMS and (operation >= ARGMINMAX or flags & WITH_CONSTANT):
-        # One word holds no hash of the value, or no other, or no number: what is made of the value may keep only one.
+        # One word of the payload alone does not identify the value, but a term over it may keep only one word.
         words = words + words[::-1] * hashing.shaped(hashing.multiplier(4), words.ndim)
     tag = kind_constant(kind, bits, operation)
     factor = hashing.multiplier(0)
