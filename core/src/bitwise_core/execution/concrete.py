@@ -40,7 +40,7 @@ class PreparedLaunch:
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"Ready({self.kernel.name!r} of {self.module.file!r}, {self.launch.blocks} blocks of {self.threads})"
+        return f"PreparedLaunch({self.kernel.name!r} of {self.module.file!r}, {self.launch.blocks} blocks of {self.threads})"
 
     @property
     def threads(self) -> int:
