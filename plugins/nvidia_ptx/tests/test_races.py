@@ -189,6 +189,6 @@ def test_an_instruction_that_parts_blocks_again_and_again_is_followed_twice() ->
 def test_blocks_are_watched_in_so_many_histories_at_most() -> None:
     races = RaceDetectors(16, 32, 32, 64)
     for place in range(6):
-        races.place = place
+        races.pc = place
         races.of_blocks(np.arange(64) >> place & 1 == 0)
     assert len(races.all()) == MAXIMUM_HISTORIES

@@ -255,7 +255,7 @@ def trace_provenance(
             final_events(memory, buffer)
     except TooManyTerms as error:
         raise Unsupported(str(error)) from None
-    return Provenance(ready, memory, recorder.made, buffers)
+    return Provenance(ready, memory, recorder.terms, buffers)
 
 
 def _operands(made: RecordedTerm, flat: int) -> tuple[Scalar, ...]:

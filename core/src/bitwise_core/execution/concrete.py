@@ -40,7 +40,8 @@ class PreparedLaunch:
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"PreparedLaunch({self.kernel.name!r} of {self.module.file!r}, {self.launch.blocks} blocks of {self.threads})"
+        kernel, blocks = f"{self.kernel.name!r} of {self.module.file!r}", self.launch.blocks
+        return f"PreparedLaunch({kernel}, {blocks} blocks of {self.threads})"
 
     @property
     def threads(self) -> int:
@@ -113,7 +114,7 @@ def run_until_valid(granule: int, attempt: Callable[[int, frozenset[int]], Memor
                 raise Unsupported("shared memory is accessed in units that do not fit its cells") from None
             granule = finer.granule
             continue
-        both = frozenset((memory.stores.keys() | memory.atomics.keys()) & memory.seen) - watched
+        both = frozenset((memory.stores.keys() | memory.atomics.keys()) & memory.loaded_buffers) - watched
         if not both:
             return memory
         watched = watched | both
@@ -133,10 +134,10 @@ def _run_batches(
     batches = -(-len(numbers) // per_batch)
     # Batches take different numbers of steps: one may use a few times its share, all together at most the limit.
     allowed = MAXIMUM_STEPS if work is None else work // (min(per_batch, len(numbers)) * prepared.threads)
-    left = allowed
+    remaining = allowed
     for start in range(0, len(numbers), per_batch):
         machine = machine_for(prepared, memory, buffers, numbers[start : start + per_batch], granule)
-        share = left if work is None else min(left, 4 * allowed // batches)
+        share = remaining if work is None else min(remaining, 4 * allowed // batches)
         budget = [share]
         try:
             Executor(prepared.program, machine, budget).start()
@@ -144,7 +145,7 @@ def _run_batches(
             if work is not None and budget[0] < 0:
                 raise WorkLimitExceeded from None
             raise
-        left -= share - budget[0]
+        remaining -= share - budget[0]
         scratch = frozenset(machine.extra.get("scratch", ()))
     return scratch
 
@@ -182,7 +183,7 @@ def machine_for(
         buffers=buffers,
     )
     if memory.domain.recorder is not None:
-        memory.domain.recorder.place = machine
+        memory.domain.recorder.line_source = machine
     prepared.arch.special(machine, prepared.launch)
     prepared.arch.prepare(machine, prepared.module, prepared.kernel, prepared.launch)
     return machine

@@ -64,7 +64,7 @@ class Executor:
         groups = [LaneGroup(pc, outer)]
         alive = outer
         while groups:
-            group = self._next(groups, stop)
+            group = self._next_group(groups, stop)
             if group is None:
                 if all(each.pc == stop for each in groups):
                     break
@@ -72,7 +72,7 @@ class Executor:
             alive = self._advance(group, groups, stop, alive, outer)
         machine.mask = outer
 
-    def _next(self, groups: list[LaneGroup], stop: int | None) -> LaneGroup | None:
+    def _next_group(self, groups: list[LaneGroup], stop: int | None) -> LaneGroup | None:
         ready = [each for each in groups if each.waiting is None and each.blocked is None and each.pc != stop]
         if ready:
             return min(ready, key=lambda each: each.pc)
@@ -110,7 +110,7 @@ class Executor:
             if budget[0] < 0:
                 raise Unsupported("the kernel exceeds the step limit on this launch", instructions[pc].line)
             machine.line = instructions[pc].line
-            machine.pc = machine.races.place = pc
+            machine.pc = machine.races.pc = pc
             try:
                 control = steps[pc](machine)
             except Unsupported as error:
@@ -140,7 +140,7 @@ class Executor:
             groups.remove(group)
             return self._remove_lanes(alive, group.mask, groups)
         self._unblock_groups(groups)
-        self._join(groups)
+        self._merge_groups(groups)
         return alive
 
     def _control(
@@ -175,19 +175,19 @@ class Executor:
                 raise Unsupported("a barrier depends on data", self._line(pc))
             group.pc = pc + 1
             group.waiting = control
-            self._open(groups, alive)
+            self._release_barriers(groups, alive)
         elif isinstance(control, Blocked):
             group.blocked = control.what
             return alive
         self._unblock_groups(groups)
-        self._join(groups)
+        self._merge_groups(groups)
         return alive
 
     def _unblock_groups(self, groups: list[LaneGroup]) -> None:
         for each in groups:
             each.blocked = None
 
-    def _join(self, groups: list[LaneGroup]) -> None:
+    def _merge_groups(self, groups: list[LaneGroup]) -> None:
         """Merge groups that are at the same instruction."""
         if len(groups) < 2:
             return
@@ -227,8 +227,13 @@ class Executor:
     def _run_both_sides(self, control: Branch, taken: Value, group: LaneGroup) -> None:
         """Run both sides of a forward branch on data on copies of the registers, and select per lane."""
         machine, pc = self.machine, group.pc
-        meeting = self.program.reconvergence.get(pc)
-        if meeting is None or meeting >= len(self.program.steps) or meeting <= pc or control.target <= pc:
+        reconvergence = self.program.reconvergence.get(pc)
+        if (
+            reconvergence is None
+            or reconvergence >= len(self.program.steps)
+            or reconvergence <= pc
+            or control.target <= pc
+        ):
             raise Unsupported("the kernel's control flow depends on data (a loop or an early end)", self._line(pc))
         before, local = machine.registers, machine.local
         outer = machine.condition
@@ -237,15 +242,15 @@ class Executor:
             machine.registers, machine.local = dict(before), dict(local)
             machine.condition = conjunction(machine.domain, outer, predicate)
             machine.mask = group.mask
-            if start != meeting:
-                Executor(self.program, machine, self.budget, self.depth + 1).start(start, meeting)
+            if start != reconvergence:
+                Executor(self.program, machine, self.budget, self.depth + 1).start(start, reconvergence)
             results.append((machine.registers, machine.local))
         machine.condition = outer
         (if_true, if_false), locals_after = zip(*results, strict=True)
         merge_registers(machine, taken, if_true, if_false)
         merge_local(machine, taken, *locals_after)
         machine.mask = group.mask
-        group.pc = meeting
+        group.pc = reconvergence
 
     def _call(self, control: Call, group: LaneGroup) -> None:
         machine = self.machine
@@ -272,11 +277,11 @@ class Executor:
         full = (self.machine.blocks, self.machine.threads)
         before = np.ones(full, dtype=bool) if alive is None else np.broadcast_to(alive, full)
         after = np.zeros(full, dtype=bool) if mask is None else before & ~mask
-        self._open(groups, after)
+        self._release_barriers(groups, after)
         self._unblock_groups(groups)
         return after
 
-    def _open(self, groups: list[LaneGroup], alive: Array | None) -> None:
+    def _release_barriers(self, groups: list[LaneGroup], alive: Array | None) -> None:
         """Release every barrier at which all expected threads have arrived."""
         machine = self.machine
         numbers = {group.waiting.number for group in groups if group.waiting is not None}
@@ -291,7 +296,7 @@ class Executor:
             present = np.zeros(full, dtype=bool)
             for group in waiting:
                 present |= machine.active(full) if group.mask is None else np.broadcast_to(group.mask, full)
-            there = present.sum(axis=1)
+            arrived = present.sum(axis=1)
             needed = (
                 (
                     np.full(machine.blocks, machine.threads)
@@ -301,16 +306,16 @@ class Executor:
                 if first.count is None
                 else first.count
             )
-            ready = (there >= needed) & (there > 0)
+            ready = (arrived >= needed) & (arrived > 0)
             for group in waiting:
                 mask = np.broadcast_to(np.True_ if group.mask is None else group.mask, full)
-                go = mask & ready[:, None]
-                if not go.any():
+                released = mask & ready[:, None]
+                if not released.any():
                     continue
-                stay = mask & ~ready[:, None]
-                if stay.any():
-                    groups.append(LaneGroup(group.pc, stay, group.waiting))
-                    group.mask = go
+                remaining = mask & ~ready[:, None]
+                if remaining.any():
+                    groups.append(LaneGroup(group.pc, remaining, group.waiting))
+                    group.mask = released
                 group.waiting = None
             if ready.any():
                 warps = np.unique(np.flatnonzero((present & ready[:, None]).any(axis=0)) // machine.warp)

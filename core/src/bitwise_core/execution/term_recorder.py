@@ -48,11 +48,11 @@ class RecordedTerm:
 
 
 class Recorder:
-    """The terms made so far, in order.  `place` is the machine that runs."""
+    """The terms made so far, in order.  `line_source` is the machine that runs."""
 
     def __init__(self) -> None:
-        self.made: list[RecordedTerm] = []
-        self.place: HasLine | None = None
+        self.terms: list[RecordedTerm] = []
+        self.line_source: HasLine | None = None
         self.bytes = 0
 
     def add(self, name: str, result: SymbolicVector, operands: Sequence[SymbolicVector], commutes: bool) -> None:
@@ -60,8 +60,8 @@ class Recorder:
         self.bytes += result.words.size * 8
         if self.bytes > MAXIMUM_BYTES:
             raise TooManyTerms("the block computes too many values to show its trees")
-        line = self.place.line if self.place is not None else 0
-        self.made.append(RecordedTerm(name, result, tuple(operands), commutes, line))
+        line = self.line_source.line if self.line_source is not None else 0
+        self.terms.append(RecordedTerm(name, result, tuple(operands), commutes, line))
 
     def mark(self, value: AnyValue) -> AnyValue:
         """Attach this recorder to a value and return the value."""

@@ -114,7 +114,7 @@ class ParametricExecutor(Executor):
         if isinstance(control, LoopEntry):
             self._loop(control, group)
             self._unblock_groups(groups)
-            self._join(groups)
+            self._merge_groups(groups)
             return alive
         return super()._control(control, group, groups, alive, outer)
 

@@ -90,7 +90,7 @@ def write_shared(machine: Machine, address: Array, *values: Value) -> None:
         disjoint = disjoint and not (known and (races.writer[row] != threads).any())
     for value in values:
         shared.store(cells, value, machine.mask)
-        if not disjoint and not shared.kept(cells, value, machine.mask):
+        if not disjoint and not shared.still_holds(cells, value, machine.mask):
             raise Unsupported("threads write different values to one address of shared memory at once (a race)")
         cells = cells + width(value) // 8 // shared.granule
 

@@ -186,13 +186,13 @@ class GlobalMemory:
         self.watched: frozenset[int] = frozenset()
         self.gathered: dict[int, int] = {}
         self.scattered: list[ScatteredAtomics] = []
-        self.seen: set[int] = set()
+        self.loaded_buffers: set[int] = set()
 
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
         """Return the content of memory at each active lane's address.  Raises Unsupported."""
         shape = np.broadcast_shapes(address.shape, mask.shape if mask is not None else (1, 1))
         buffers = self._buffers(address, mask)
-        self.seen |= buffers
+        self.loaded_buffers |= buffers
         value = self.domain.load(address.astype(np.uint64, copy=False), bits)
         if not buffers & (self.stores.keys() | self.watched | self.atomics.keys()):
             return value
@@ -240,7 +240,7 @@ class GlobalMemory:
         for buffer, line in self.gathered.items():
             if buffer in written or (buffer == ANY_BUFFER and written):
                 raise Unsupported("memory that the launch writes is read at a computed address", line)
-        read = self.seen | self.gathered.keys()
+        read = self.loaded_buffers | self.gathered.keys()
         for each in self.scattered:
             conflicts = bool(read) if each.buffers is None or ANY_BUFFER in read else not each.buffers.isdisjoint(read)
             if conflicts:

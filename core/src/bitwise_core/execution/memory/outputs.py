@@ -117,15 +117,15 @@ def _split_elements(events: list[Access], *, halves: bool = True) -> list[Access
 
     The result does not depend on how a kernel packed its stores.
     """
-    least = min(event.bits for event in events)
-    copies = min(least, 16) if halves else least
+    narrowest = min(event.bits for event in events)
+    exact_width = min(narrowest, 16) if halves else narrowest
     result: list[Access] = []
     for event in events:
         assert event.value is not None
         flags = event.value.flags
         form = flags & L.FORM if isinstance(flags, int) else flags & np.uint32(L.FORM)
         exact = (form == L.LOAD) | (form == L.CONST)
-        if event.bits <= copies:
+        if event.bits <= exact_width:
             result.append(event)
             continue
         chosen = np.broadcast_to(exact if isinstance(exact, np.ndarray) else np.bool_(exact), (1, event.address.size))[
@@ -137,7 +137,7 @@ def _split_elements(events: list[Access], *, halves: bool = True) -> list[Access
             lanes = SymbolicVector(event.bits, np.broadcast_to(event.value.words, (2, 1, keep.size))[:, :, keep],
                           flags if isinstance(flags, int) else flags[:, keep])  # fmt: skip
             base = Access(event.address[keep], event.thread[keep], event.epoch, lanes, event.bits, event.line)
-            width = copies if narrow else least
+            width = exact_width if narrow else narrowest
             for low in range(0, event.bits, width):
                 part = as_symbolic_vector(extract(lanes, low, width))
                 place = base.address + np.uint64(low // 8)

@@ -221,7 +221,7 @@ class RaceDetectors:
     def __init__(self, cells: int, threads: int, warp: int, blocks: int) -> None:
         self.blocks = blocks
         self.warps = -(-threads // warp)
-        self.place = 0
+        self.pc = 0
         """The current instruction, at which divergences of blocks are counted."""
         self._histories = [History(np.ones(blocks, dtype=bool), RaceDetector(cells, threads, warp))]
         self._splits: Counter[int] = Counter()
@@ -236,7 +236,7 @@ class RaceDetectors:
         """Return the detectors of the blocks in a boolean array of shape (blocks,)."""
         if rows.all():
             return self.all()
-        return [each.detector for each in self._parted(rows)]
+        return [each.detector for each in self._split_histories(rows)]
 
     def at(self, cells: Array, mask: Array) -> list[tuple[RaceDetector, Array]]:
         """Return the detectors of the blocks with an active lane, each with the cells that its blocks access.
@@ -245,14 +245,14 @@ class RaceDetectors:
         """
         found = []
         where = np.where(mask, cells, -1)
-        waiting = self._parted(np.any(mask, axis=1))
+        waiting = self._split_histories(np.any(mask, axis=1))
         while waiting:
             history = waiting.pop()
             rows = where[history.blocks]
             together = rows.max(axis=0)
             if not ((rows == together) | (rows < 0)).all():
                 alike = history.blocks & (where == rows[0]).all(axis=1)
-                part = self._apart(history, alike)
+                part = self._split_off(history, alike)
                 waiting.append(history)
                 if part is not None:
                     found.append((part.detector, rows[0]))
@@ -264,7 +264,7 @@ class RaceDetectors:
         """Return every detector."""
         return [each.detector for each in self._histories]
 
-    def _parted(self, rows: Array) -> list[History]:
+    def _split_histories(self, rows: Array) -> list[History]:
         """Return the histories of these blocks, split so that none contains any other block."""
         found = []
         for history in list(self._histories):
@@ -274,18 +274,18 @@ class RaceDetectors:
             if np.array_equal(inside, history.blocks):
                 found.append(history)
                 continue
-            part = self._apart(history, inside)
+            part = self._split_off(history, inside)
             if part is not None:
                 found.append(part)
             elif rows[int(np.argmax(history.blocks))]:
                 found.append(history)
         return found
 
-    def _apart(self, history: History, blocks: Array) -> History | None:
+    def _split_off(self, history: History, blocks: Array) -> History | None:
         """Split some blocks off a history and return their own; or None, and the history keeps only the larger side."""
-        self._splits[self.place] += 1
+        self._splits[self.pc] += 1
         rest = history.blocks & ~blocks
-        if self._splits[self.place] > MAXIMUM_SPLITS or len(self._histories) >= MAXIMUM_HISTORIES:
+        if self._splits[self.pc] > MAXIMUM_SPLITS or len(self._histories) >= MAXIMUM_HISTORIES:
             history.blocks = blocks if blocks.sum() > rest.sum() else rest
             return None
         history.blocks = rest

@@ -234,7 +234,7 @@ class SharedMemory:
         for part, (words, flags) in enumerate(split(value, self.granule)):
             self._put(cells + part if part else cells, words, flags, mask)
 
-    def kept(self, cells: Array, value: Value, mask: Array | None) -> bool:
+    def still_holds(self, cells: Array, value: Value, mask: Array | None) -> bool:
         """Return whether each active lane's last store is still there: no other lane stored a different value."""
         for part, (words, flags) in enumerate(split(value, self.granule)):
             found, properties = self._get(cells + part if part else cells)

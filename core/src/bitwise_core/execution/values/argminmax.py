@@ -80,15 +80,15 @@ class _Comparison:
 
 @dataclass(frozen=True, slots=True)
 class _Winner:
-    """Winners in the lanes of `there`: the sum of the elements' hashes, and the last address.
+    """Winners, in the lanes marked by `lanes`: the sum of the elements' hashes, and the last address.
 
-    `alone` marks winners of a single element, whose first address is thus known.
+    `is_single` marks winners of a single element, whose first address is thus known.
     """
 
-    there: Array
-    sums: Array
-    alone: Array
-    last: Array
+    lanes: Array
+    hash_sums: Array
+    is_single: Array
+    last_address: Array
 
 
 class ArgMinMax:
@@ -210,27 +210,27 @@ def _select_winner(
     """
     better, worse = test.operands[::-1] if order.largest else test.operands
     first, second = _as_winner(order, better), _as_winner(order, worse)
-    there = first.there & second.there
-    if not there.any():
+    lanes = first.lanes & second.lanes
+    if not lanes.any():
         return None
     element_bytes = np.uint64(better.bits // 8)
     ordered = _tie_at_lower_address(test, order, first, second, element_bytes)
-    there = there & ordered
-    sums = first.sums + second.sums
-    repeated = first.sums == second.sums
-    sums = np.where(repeated, first.sums, sums)
+    lanes = lanes & ordered
+    sums = first.hash_sums + second.hash_sums
+    repeated = first.hash_sums == second.hash_sums
+    sums = np.where(repeated, first.hash_sums, sums)
     sticky = L.sticky_flags(better, worse, if_true, if_false, *test.operands, *(test.places or ()))
     if if_true.bits == better.bits:
-        values = there & _same_value(if_true, better) & _same_value(if_false, worse)
+        values = lanes & _same_value(if_true, better) & _same_value(if_false, worse)
         if values.any():
-            words = np.stack(np.broadcast_arrays(sums, np.maximum(first.last, second.last)))
+            words = np.stack(np.broadcast_arrays(sums, np.maximum(first.last_address, second.last_address)))
             return values, SymbolicVector(
                 if_true.bits, words, L.uniform_flags(np.asarray(order.winner | sticky, dtype=np.uint32))
             )
     if if_true.bits != 32:
         return None
     bases = [_place_base(order, side, place, element_bytes) for side, place in ((first, if_true), (second, if_false))]
-    places = there & bases[0][0] & bases[1][0] & (bases[0][1] == bases[1][1])
+    places = lanes & bases[0][0] & bases[1][0] & (bases[0][1] == bases[1][1])
     if not places.any():
         return None
     words = np.stack(np.broadcast_arrays(sums, bases[0][1]))
@@ -242,9 +242,9 @@ def _tie_at_lower_address(
 ) -> Array:
     """Return where a tie selects the lower address.  `first` wins where the comparison is true."""
     if test.tie == "true":
-        return np.asarray(second.alone & (first.last < second.last))
+        return np.asarray(second.is_single & (first.last_address < second.last_address))
     if test.tie == "false":
-        return np.asarray(first.alone & (second.last < first.last))
+        return np.asarray(first.is_single & (second.last_address < first.last_address))
     assert test.places is not None
     one, other = test.places
     (known, base), (also, second_base) = (
@@ -268,6 +268,6 @@ def _as_winner(order: _Order, value: SymbolicVector) -> _Winner:
 def _place_base(order: _Order, side: _Winner, place: SymbolicVector, element_bytes: np.uint64) -> tuple[Array, Array]:
     """Return where a value is known to be a winner's place, and the base of the place."""
     form = np.asarray(place.flags & _KIND)
-    known = np.asarray(L.constant_mask(place)) & side.alone & (place.words[0] < np.uint64(1 << 31))
-    own = (form == order.place) & ~side.alone & (place.words[0] == side.sums)
-    return known | own, np.where(own, place.words[1], side.last - element_bytes * place.words[0])
+    known = np.asarray(L.constant_mask(place)) & side.is_single & (place.words[0] < np.uint64(1 << 31))
+    own = (form == order.place) & ~side.is_single & (place.words[0] == side.hash_sums)
+    return known | own, np.where(own, place.words[1], side.last_address - element_bytes * place.words[0])

@@ -47,11 +47,11 @@ def evaluate_constants(info: Operation, numbers: Sequence[Array], where: bool | 
     assert info.function is not None
     if isinstance(where, bool):
         return info.function(*numbers)
-    ones = [uniform_constant(each, where) for each in numbers]
-    if any(each is None for each in ones):
+    uniform = [uniform_constant(each, where) for each in numbers]
+    if any(each is None for each in uniform):
         return info.function(*numbers)
-    alone = [each for each in ones if each is not None]
-    return _evaluate_cached(info, *((each.item(), each.dtype) for each in alone))
+    numbers_of_lanes = [each for each in uniform if each is not None]
+    return _evaluate_cached(info, *((each.item(), each.dtype) for each in numbers_of_lanes))
 
 
 def uniform_constant(numbers: Array, where: Array) -> Array | None:

@@ -204,12 +204,12 @@ def _minmax(info: Operation, values: list[SymbolicVector], bits: int, context: T
         # Where both are constants, `fold_constants` has the result.
         held = L.nonempty(_fits_half(left) & _fits_half(right))
     if held is False:
-        return extremum(info.name, left, right, bits, context, keeps_neutral=keeps)
+        return extremum(info.name, left, right, bits, context, keeps_identity=keeps)
     inner = _minmax(operation(info.name.replace("fp32", "fp16")), [_as_half(left), _as_half(right)], 16, context)
     assert inner is not None
     inner = _widen(inner, context)
     return L.blend(
-        held, inner, inner if np.all(held) else extremum(info.name, left, right, bits, context, keeps_neutral=keeps)
+        held, inner, inner if np.all(held) else extremum(info.name, left, right, bits, context, keeps_identity=keeps)
     )
 
 

@@ -61,16 +61,17 @@ def guarded_where(value: SymbolicVector) -> Array | None:
     return found if found.any() else None
 
 
-def split_guards(verb: str, values: Sequence[SymbolicVector], some: bool = True) -> UnguardedOperands | None:
+def split_guards(verb: str, values: Sequence[SymbolicVector], guards_exist: bool = True) -> UnguardedOperands | None:
     """Separate fp32 operands from their guards; None if no lane has a guard.
 
-    `some` says whether guarded values exist at all.  Lanes whose operands have different guards are left unchanged.
+    `guards_exist` is False if there are no guarded values at all.  Lanes whose operands have different guards are left
+    unchanged.
     """
     inner = list(values)
     where: Array = np.zeros((1, 1), dtype=bool)
     guard: Array = np.zeros((1, 1), dtype=np.uint64)
     conflicting: Array = np.zeros((1, 1), dtype=bool)
-    found = [guarded_where(value) if some else None for value in values]
+    found = [guarded_where(value) if guards_exist else None for value in values]
     if verb == "ldexp":
         found[1] = None
     for value, mask in zip(values, found, strict=True):

@@ -96,10 +96,10 @@ def _propagate_slice(mask: Array, new: SymbolicVector, old: SymbolicVector, resu
     else:
         assert right is not None
         whole, low, where = right[0], right[1], ~mask & right[2]
-    _remember_slice(result, whole, low, where)
+    _record_slice(result, whole, low, where)
 
 
-def _remember_slice(result: SymbolicVector, whole: SymbolicVector, low: int, where: Array) -> None:
+def _record_slice(result: SymbolicVector, whole: SymbolicVector, low: int, where: Array) -> None:
     if where.all():
         result.slice_of = (whole, low)
     elif where.any():
@@ -250,10 +250,10 @@ def _join_sliced_lanes(value: PackedVector) -> PackedVector:
         return value
     whole, low, where = traced[0], 0, traced[2]
     for part in value.parts:
-        here = _slice_of(part) if isinstance(part, SymbolicVector) else None
-        if here is None or here[0] is not whole or here[1] != low:
+        part_slice = _slice_of(part) if isinstance(part, SymbolicVector) else None
+        if part_slice is None or part_slice[0] is not whole or part_slice[1] != low:
             return value
-        where, low = where & here[2], low + width(part)
+        where, low = where & part_slice[2], low + width(part)
     if where.any():
         joined = blend_values(where, whole, _concat_term(value))
         assert isinstance(joined, SymbolicVector)
@@ -374,7 +374,7 @@ def take_threads(value: Value, index: Array) -> Value:
             other = take_threads(whole, index)
             assert isinstance(other, SymbolicVector)
             whole.last_take = (key, other)
-        _remember_slice(result, whole.last_take[1], low, take(where, index))
+        _record_slice(result, whole.last_take[1], low, take(where, index))
     return result
 
 
