@@ -11,7 +11,7 @@ import numpy.typing as npt
 from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_conformance.suite.declared import observed
 from bitwise_core.checker.analysis import AnalysisResult, Options, Source, read
-from bitwise_core.execution.concrete import ready
+from bitwise_core.execution.concrete import prepare_launch
 from bitwise_core.execution.launch import Argument, Launch
 from bitwise_core.execution.simulation import simulate
 
@@ -99,7 +99,7 @@ def run(body: str, a: Sequence[int] | Array = (), b: Any = (), c: Any = (), *, t
     for name, given in (("a", a), ("b", b), ("c", c)):
         words = np.resize(np.asarray(given if len(given) else [0]).astype(np.uint64).astype(np.uint32), threads)
         contents[name] = words.view(np.uint8).copy()
-    prepared, found = observed(ready(module, GFX942, launch_of(threads)))
+    prepared, found = observed(prepare_launch(module, GFX942, launch_of(threads)))
     after = simulate(prepared, contents).after["out"].view(np.uint32)
     assert not found.wrong, "an instruction does other than it declares"
     return after

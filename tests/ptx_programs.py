@@ -9,7 +9,7 @@ import numpy as np
 
 from bitwise_conformance.suite.declared import observed
 from bitwise_core.execution.architecture import Arch, BitSupport, OpcodeTable
-from bitwise_core.execution.concrete import ready, results, run_blocks
+from bitwise_core.execution.concrete import checked_outputs, prepare_launch, run_blocks
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.launch import POINTER_SHIFT, Argument, Launch
 from bitwise_core.execution.memory.global_memory import GlobalMemory
@@ -55,7 +55,7 @@ def run(
         block=(threads, 1, 1),
         args=(Argument(kind="buffer", buffer="out"), Argument(kind="buffer", buffer="in")),
     )
-    prepared, found = observed(ready(module, arch, launch))
+    prepared, found = observed(prepare_launch(module, arch, launch))
     left = run_blocks(prepared, TermDomain(assume), {"out": 1, "in": 2})
     assert not found.wrong, "an instruction does other than it declares"
     return left
@@ -65,7 +65,7 @@ def hashes(
     body: str, *, threads: int = 32, blocks: int = 1, before: str = "", shared: str = "", arch: Arch = ARCH
 ) -> dict[int, tuple[int, int, int]]:
     """Offset in the first buffer -> width in bytes and the hash of what the launch leaves there."""
-    found = results(*run(body, threads=threads, blocks=blocks, before=before, shared=shared, arch=arch))[1]
+    found = checked_outputs(*run(body, threads=threads, blocks=blocks, before=before, shared=shared, arch=arch))[1]
     return {
         int(where) & ((1 << POINTER_SHIFT) - 1): (int(size), int(low), int(high))
         for where, size, low, high in zip(found.address, found.size, *found.words, strict=True)

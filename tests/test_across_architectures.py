@@ -22,7 +22,7 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.ac_terms import AC_INDEX, is_float
 from bitwise_core.execution.values.packing import as_symbolic_vector
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector
-from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits, own_nans
+from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_bits, with_architecture_nans
 from bitwise_core.numerics import operation
 from bitwise_core.plugins import registry
 from bitwise_nvidia_sm90.plugin import SM90
@@ -229,6 +229,6 @@ def test_which_bits_are_the_same_everywhere(meta: int, shared: bool) -> None:
 def test_the_mark_becomes_the_architectures_own_bits() -> None:
     words = np.arange(6, dtype=np.uint64).reshape(2, 3)
     chosen = np.array([True, False, True])
-    one, other = (own_nans(words, chosen, name) for name in ("one", "other"))
+    one, other = (with_architecture_nans(words, chosen, name) for name in ("one", "other"))
     assert np.array_equal(one[:, 1], words[:, 1])
     assert not (one == other)[:, chosen].all(axis=0).any()

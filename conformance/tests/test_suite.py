@@ -23,7 +23,7 @@ from bitwise_core.execution.instruction_info import (
     Effect,
     InstructionInfo,
     Operands,
-    described,
+    info_from_roles,
 )
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.numerics import operation
@@ -119,16 +119,16 @@ def writing_all(instruction: Instruction) -> InstructionInfo:
 @pytest.mark.parametrize(
     ("name", "describe", "said"),
     [
-        ("add", described(NO_DESTINATION, Effect.NONE), "writes r"),
-        ("mul", described(Operands(writes=(0, 1)), Effect.NONE), ", which it does not declare"),
-        ("mac", described(Operands(writes=(0, 3)), Effect.NONE), "mac reads r"),
-        ("store", described(Operands(writes=(1,)), Effect.STORE), "store reads r"),
-        ("store", described(NO_DESTINATION, Effect.LOAD), "store has the effect STORE"),
-        ("load", described(DESTINATION_FIRST, Effect.NONE), "load has the effect LOAD"),
+        ("add", info_from_roles(NO_DESTINATION, Effect.NONE), "writes r"),
+        ("mul", info_from_roles(Operands(writes=(0, 1)), Effect.NONE), ", which it does not declare"),
+        ("mac", info_from_roles(Operands(writes=(0, 3)), Effect.NONE), "mac reads r"),
+        ("store", info_from_roles(Operands(writes=(1,)), Effect.STORE), "store reads r"),
+        ("store", info_from_roles(NO_DESTINATION, Effect.LOAD), "store has the effect STORE"),
+        ("load", info_from_roles(DESTINATION_FIRST, Effect.NONE), "load has the effect LOAD"),
         ("load", writing_all, ", which is read later, and does not"),
-        ("jump", described(NO_DESTINATION, Effect.NONE), "jump has the effect BRANCH"),
-        ("load", described(Operands(writes=(0,), updates=(1,)), Effect.LOAD), ""),
-        ("end", described(NO_DESTINATION, Effect.NONE), "end has the effect END"),
+        ("jump", info_from_roles(NO_DESTINATION, Effect.NONE), "jump has the effect BRANCH"),
+        ("load", info_from_roles(Operands(writes=(0,), updates=(1,)), Effect.LOAD), ""),
+        ("end", info_from_roles(NO_DESTINATION, Effect.NONE), "end has the effect END"),
     ],
 )
 def test_an_instruction_that_does_other_than_it_declares_is_seen(name: str, describe: Describe, said: str) -> None:

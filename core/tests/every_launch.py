@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bitwise_core.checker.parametric.signature import function_signature, parametric_signature
-from bitwise_core.execution.concrete import ready, results, run_blocks
+from bitwise_core.execution.concrete import checked_outputs, prepare_launch, run_blocks
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.launch import Argument, Launch
 
@@ -73,8 +73,8 @@ def same_at(first: str, second: str, grids: tuple[int, int], n: int, m: int) -> 
         )
         launch = Launch(file="kernel.ptx", grid=(grid, 1, 1), args=arguments)
         module = SM90.parse(text, "kernel.ptx")
-        memory, scratch = run_blocks(ready(module, SM90, launch), TermDomain(), {"a": 1, "b": 2})
-        output = results(memory, scratch)[2]
+        memory, scratch = run_blocks(prepare_launch(module, SM90, launch), TermDomain(), {"a": 1, "b": 2})
+        output = checked_outputs(memory, scratch)[2]
         found.append(
             {int(a): tuple(int(w) for w in words) for a, words in zip(output.address, output.words.T, strict=True)}
         )

@@ -200,7 +200,7 @@ def test_what_only_an_overflow_tells_apart(tmp_path: Path) -> None:
     status, found = diff(folder, "--assume", "finite", seconds=4)
     assert (status, found["counterexample"]) == (4, None)
     assert found["notes"][-1].startswith("no input was found on which the bytes differ, in ")
-    assert "makes an infinity or a NaN of finite numbers" in found["notes"][-1]
+    assert "makes an infinity or a NaN from finite numbers" in found["notes"][-1]
 
 
 def test_launches_that_state_different_types(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_launches_that_state_different_types(tmp_path: Path) -> None:
 def test_a_large_launch_is_run_where_the_trees_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(kernel_pair, "LANES", 1)
+    monkeypatch.setattr(kernel_pair, "LANES_PER_BATCH", 1)
     monkeypatch.setattr(kernel_pair, limit, 0)
     # Only the last row's block takes another second element.
     own = f"setp.eq.u32 %p2, %r2, 2;\n{LOADED}@%p2 ld.global.f32 %f2, [%rd4+64];\n"
@@ -227,7 +227,7 @@ def test_a_large_launch_is_run_where_the_trees_part(
 
 
 def test_a_launch_too_large_without_a_divergence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_pair, "LANES", 1)
+    monkeypatch.setattr(kernel_pair, "LANES_PER_BATCH", 1)
     monkeypatch.setattr(kernel_pair, "WHOLE_LANES", 0)
     left, right = (read_kernel(str(folder / name)) for name in ("a.ptx", "b.ptx"))
     found = find_counterexample(left, right, registry.default().arch("sm_90"), Options(), None, 1.0)

@@ -1,4 +1,4 @@
-"""Operations that make infinities or NaNs of finite numbers, or NaNs of infinities, and those that hand them on."""
+"""The finiteness assumption: operations that violate it, and operations that only propagate infinities and NaNs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from bitwise_core.execution.assumptions import not_finite
 from bitwise_core.execution.domains.bits import lanewise
-from bitwise_core.execution.values.finiteness import overflows, step_overflows
+from bitwise_core.execution.values.finiteness import makes_non_finite, mma_makes_non_finite
 from bitwise_core.numerics import FLOAT_FORMATS, operation
 from bitwise_core.numerics.mma import multiply_accumulate
 from bitwise_core.numerics.mma.spec import MmaSpec
@@ -21,7 +21,7 @@ def lanes(*patterns: int, bits: int = 32) -> npt.NDArray[np.unsignedinteger]:
 
 
 @pytest.mark.parametrize(
-    ("name", "operands", "answer"),
+    ("name", "operands", "expected"),
     [
         ("add.rn.fp32", (LARGEST, LARGEST), True),
         ("add.rn.fp32", (LARGEST, ONE), False),
@@ -36,20 +36,20 @@ def lanes(*patterns: int, bits: int = 32) -> npt.NDArray[np.unsignedinteger]:
         ("lt.fp32", (LARGEST, INFINITY), False),
     ],
 )
-def test_operations(name: str, operands: tuple[int, ...], answer: bool) -> None:
+def test_scalar_operations(name: str, operands: tuple[int, ...], expected: bool) -> None:
     arrays = [lanes(each) for each in operands]
-    assert overflows(operation(name), arrays, operation(name).evaluate(*arrays)) is answer
+    assert makes_non_finite(operation(name), arrays, operation(name).evaluate(*arrays)) is expected
 
 
-def test_one_lane_is_enough() -> None:
+def test_one_violating_lane_is_sufficient() -> None:
     left, right = lanes(ONE, INFINITY, LARGEST), lanes(ONE, ONE, LARGEST)
     result = operation("add.rn.fp32").evaluate(left, right)
-    assert overflows(operation("add.rn.fp32"), [left, right], result)
-    assert not overflows(operation("add.rn.fp32"), [left[:2], right[:2]], result[:2])
+    assert makes_non_finite(operation("add.rn.fp32"), [left, right], result)
+    assert not makes_non_finite(operation("add.rn.fp32"), [left[:2], right[:2]], result[:2])
 
 
 @pytest.mark.parametrize(
-    ("name", "pattern", "answer"),
+    ("name", "pattern", "expected"),
     [
         ("convert.rn.fp16.fp32", 0x477FF000, True),
         ("convert.rn.fp16.fp32", 0x477FE000, False),
@@ -58,18 +58,18 @@ def test_one_lane_is_enough() -> None:
         ("convert.rn.bf16.fp32", NAN, False),
     ],
 )
-def test_conversions(name: str, pattern: int, answer: bool) -> None:
+def test_conversions(name: str, pattern: int, expected: bool) -> None:
     operand = lanes(pattern)
-    assert overflows(operation(name), [operand], operation(name).evaluate(operand)) is answer
+    assert makes_non_finite(operation(name), [operand], operation(name).evaluate(operand)) is expected
 
 
-def test_values_of_lanes_that_are_not_known() -> None:
+def test_a_result_of_a_lanewise_function() -> None:
     found = lanewise(lambda each: each, [lanes(LARGEST)], 32)
-    assert not overflows(operation("abs.fp32"), [lanes(LARGEST)], found)
+    assert not makes_non_finite(operation("abs.fp32"), [lanes(LARGEST)], found)
 
 
 @pytest.mark.parametrize("name", ["fp16", "bf16", "fp32", "fp64", "e5m2", "e4m3"])
-def test_not_finite(name: str) -> None:
+def test_not_finite_patterns(name: str) -> None:
     form = FLOAT_FORMATS[name]
     known = [0, 1, form.largest_magnitude, form.canonical_nan or 0, form.infinity or 0]
     found = not_finite(lanes(*known, bits=form.bits), form)
@@ -84,14 +84,14 @@ def test_matrix_steps() -> None:
     assert bits is not None
     unit: MmaSpec = next(each for each in bits.matrix_units if each.name == "mma.sync_k16_fp32_bf16_bf16_fp32_sm_90")
 
-    def answer(left: int, right: int, accumulator: int) -> bool:
+    def violates(left: int, right: int, accumulator: int) -> bool:
         a, b = (np.full((1, unit.k), each, dtype=np.uint16) for each in (left, right))
         c = np.array([[accumulator]], dtype=np.uint32)
-        return step_overflows(unit, a, b, c, multiply_accumulate(unit, a, b.T, c))
+        return mma_makes_non_finite(unit, a, b, c, multiply_accumulate(unit, a, b.T, c))
 
-    assert answer(0x3F80, 0x3F80, ONE) is False
-    assert answer(0x7F80, 0x3F80, ONE) is False
-    assert answer(0x3F80, 0x3F80, INFINITY) is False
-    assert answer(0x7F7F, 0x7F7F, ONE) is True
-    assert answer(0, 0x7F80, ONE) is True
-    assert answer(0x7FC0, 0x3F80, ONE) is False
+    assert violates(0x3F80, 0x3F80, ONE) is False
+    assert violates(0x7F80, 0x3F80, ONE) is False
+    assert violates(0x3F80, 0x3F80, INFINITY) is False
+    assert violates(0x7F7F, 0x7F7F, ONE) is True
+    assert violates(0, 0x7F80, ONE) is True
+    assert violates(0x7FC0, 0x3F80, ONE) is False

@@ -1,3 +1,5 @@
+"""Declarations of opcodes: what an instruction reads and writes, and which declarations are rejected."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -36,7 +38,7 @@ def table(operands: Any = DESTINATION_FIRST, effects: Any = Effect.NONE) -> Opco
 
 
 def info(operands: Operands, *given: Operand, guard: Guard | None = None) -> tuple[set[str], set[str]]:
-    """The registers that an instruction with these operands reads, and those that it writes."""
+    """Return the registers that an instruction with these operands reads, and those that it writes."""
     found = table(operands).info(Instruction("op", given, guard, 1))
     return set(found.reads), set(found.writes)
 
@@ -57,18 +59,18 @@ def info(operands: Operands, *given: Operand, guard: Guard | None = None) -> tup
         (Operands(writes=(1,), updates=(0,)), (A, B, C), {"a", "c"}, {"a", "b"}),
     ],
 )
-def test_operands_are_read_and_written_by_their_positions(
+def test_operands_are_read_and_written_by_position(
     operands: Operands, given: tuple[Operand, ...], reads: set[str], writes: set[str]
 ) -> None:
     assert info(operands, *given) == (reads, writes)
 
 
-def test_a_guarded_instruction_reads_its_guard_and_what_it_may_leave() -> None:
+def test_a_guarded_instruction_reads_its_guard_and_its_destinations() -> None:
     assert info(DESTINATION_FIRST, A, B, guard=Guard("p")) == ({"a", "b", "p"}, {"a"})
     assert info(NO_DESTINATION, A, guard=Guard("p", True)) == ({"a", "p"}, set())
 
 
-def test_an_undeclared_instruction_may_read_and_write_all_that_it_names() -> None:
+def test_an_undeclared_instruction_may_read_and_write_all_its_operands() -> None:
     found = OpcodeTable().info(Instruction("strange", (A, Address(B)), None, 1))
     assert found == InstructionInfo(frozenset("ab"), frozenset("ab"), Effect.NONE)
 
@@ -82,12 +84,12 @@ def test_effects_may_depend_on_the_instruction() -> None:
     assert found.info(Instruction("op.f", (A, B), None, 1)).effects is Effect.NONE
 
 
-def whole(instruction: Instruction) -> InstructionInfo:
+def whole_info(instruction: Instruction) -> InstructionInfo:
     return InstructionInfo(frozenset({"in"}), frozenset({"out"}), Effect.LOAD)
 
 
-def test_a_function_may_state_everything() -> None:
-    found = table(whole, None).info(Instruction("op", (A,), Guard("p"), 1))
+def test_a_function_may_return_the_whole_info() -> None:
+    found = table(whole_info, None).info(Instruction("op", (A,), Guard("p"), 1))
     assert found == InstructionInfo(frozenset({"in", "out", "p"}), frozenset({"out"}), Effect.LOAD)
 
 
@@ -96,15 +98,15 @@ def test_a_function_may_state_everything() -> None:
     [
         (lambda: OpcodeTable().opcode("op"), "op: the declaration does not say which operands are written and read"),
         (lambda: table(None), "op: the declaration does not say which operands are written and read"),
-        (lambda: table(effects=None), "op: the declaration does not say what the instruction does beside"),
-        (lambda: table(whole), "op: the function given as operands= states the effects; leave effects= out"),
+        (lambda: table(effects=None), "op: the declaration does not say what the instruction does besides"),
+        (lambda: table(whole_info), "op: the function given as operands= returns the effects; leave effects= out"),
     ],
 )
-def test_an_incomplete_declaration_builds_no_table(declare: Callable[[], object], sentence: str) -> None:
+def test_an_incomplete_declaration_is_rejected(declare: Callable[[], object], sentence: str) -> None:
     with pytest.raises(TypeError, match=sentence):
         declare()
 
 
-def test_an_opcode_is_declared_once() -> None:
-    with pytest.raises(ValueError, match="the opcode op is stated twice"):
+def test_an_opcode_cannot_be_declared_twice() -> None:
+    with pytest.raises(ValueError, match="the opcode op is declared twice"):
         OpcodeTable(table(), table())

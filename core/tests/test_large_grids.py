@@ -16,7 +16,7 @@ from bitwise_core.checker.comparison import compare, session_of
 from bitwise_core.checker.kernel_files import read_kernel
 from bitwise_core.cli import app
 from bitwise_core.execution.architecture import Arch
-from bitwise_core.execution.concrete import Ready
+from bitwise_core.execution.concrete import PreparedLaunch
 from bitwise_core.plugins import registry
 
 pytest.importorskip("bitwise_nvidia_sm90", reason="needs the plugin of an architecture")
@@ -127,7 +127,7 @@ def test_a_session_keeps_the_last_summaries(folder: Path, monkeypatch: pytest.Mo
 def test_a_comparison_prepares_each_kernel_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = []
 
-    def counted(source: Source, arch: Arch, options: Options) -> Ready:
+    def counted(source: Source, arch: Arch, options: Options) -> PreparedLaunch:
         prepared.append(source.name)
         return prepare(source, arch, options)
 

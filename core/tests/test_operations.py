@@ -114,7 +114,7 @@ def test_an_architecture_declares_what_is_its_own() -> None:
 def test_an_architecture_gives_functions_of_known_names_alone() -> None:
     with pytest.raises(UnknownOperation, match=r"nearest name is 'ex2\.approx\.fp32'"):
         BitSupport({"ex2.aprox.fp32": np.negative})
-    with pytest.raises(ValueError, match="has an evaluation in the vocabulary"):
+    with pytest.raises(ValueError, match="is evaluated by the vocabulary"):
         BitSupport({"add.rn.fp32": np.add})
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bitwise_core.checker.counterexamples.value_distributions import KINDS, draw, integers
-from bitwise_core.execution.buffers import form
+from bitwise_core.execution.buffers import element_type
 from bitwise_core.numerics import nan_of
 
 TYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8e4nv", "fp8e5", "fp8e4b8", "fp8e5b16")
@@ -16,7 +16,7 @@ COUNT = 4096
 @pytest.mark.parametrize("name", TYPES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_draws_are_patterns_of_the_format(name: str, kind: str) -> None:
-    described = form(name)
+    described = element_type(name)
     assert described.format is not None
     for seed in range(3):
         found = draw(described, COUNT, kind, np.random.default_rng(seed), 1)
@@ -34,7 +34,7 @@ def test_draws_are_patterns_of_the_format(name: str, kind: str) -> None:
 
 def test_what_the_names_say() -> None:
     random = np.random.default_rng(0)
-    single = form("fp32")
+    single = element_type("fp32")
     draws = {kind: draw(single, COUNT, kind, random, None).view(np.float32) for kind in KINDS}
     assert set(np.signbit(draws["minus zeros"]).tolist()) == {True}
     assert (draws["minus zeros"] == 0).all()
@@ -65,4 +65,4 @@ def test_integers_reach_their_bounds(width: int, largest: int | None, bound: int
 
 
 def test_predicates_are_zero_or_one() -> None:
-    assert set(draw(form("i1"), COUNT, "wide", np.random.default_rng(2), None).tolist()) == {0, 1}
+    assert set(draw(element_type("i1"), COUNT, "wide", np.random.default_rng(2), None).tolist()) == {0, 1}

@@ -34,7 +34,7 @@ from bitwise_core.checker.partition import Partition
 from bitwise_core.checker.verdicts import Counterexample, Divergence, Outcome, Verdict
 from bitwise_core.descriptors import GEMMDesc
 from bitwise_core.errors import BitwiseError
-from bitwise_core.execution.buffers import Array, arrays_of, contents, fault_of, forms
+from bitwise_core.execution.buffers import Array, array_mismatch, arrays_of, buffer_bytes, element_types
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.simulation import simulate
@@ -169,7 +169,7 @@ def run(
     arch = find_arch((source,), registry.default(), target)
     try:
         prepared = prepare(source, arch, _options(False, (), audit_contraction))
-        done = simulate(prepared, contents(before))
+        done = simulate(prepared, buffer_bytes(before))
     except ManifestError as error:
         raise InputError(f"{source.name}: {error}") from None
     except Unsupported as error:
@@ -236,14 +236,13 @@ def _buffers(buffers: Mapping[str, npt.ArrayLike], source: Source) -> dict[str, 
     assert source.launch is not None
     found: dict[str, Array] = {}
     wrong = []
-    for name, form in forms([source.launch]).items():
+    types = element_types([source.launch])
+    for name, form in types.items():
         if name not in buffers:
-            wrong.append(
-                f"{source.name}: buffers: {name} is missing; the launch's buffers: {', '.join(forms([source.launch]))}"
-            )
+            wrong.append(f"{source.name}: buffers: {name} is missing; the launch's buffers: {', '.join(types)}")
             continue
         array = np.ascontiguousarray(buffers[name])
-        fault = fault_of(array, form)
+        fault = array_mismatch(array, form)
         if fault is not None:
             wrong.append(f"{source.name}: buffers: the array {name} {fault}")
         found[name] = array

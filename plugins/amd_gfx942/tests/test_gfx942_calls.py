@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bitwise_amd_gfx942.architecture import GFX942
-from bitwise_core.execution.concrete import ready
+from bitwise_core.execution.concrete import prepare_launch
 from bitwise_core.execution.simulation import simulate
 from gfx942_kernels import launch_of, reading, text_of
 
@@ -78,7 +78,9 @@ def test_call_equals_inlined_function(body: str, same: str, functions: dict[str,
     for each in (text(body, **functions), text_of(same)):
         given = {name: words[index].view(np.uint8).copy() for index, name in enumerate("abc")}
         given["out"] = np.zeros(256, dtype=np.uint8)
-        results.append(simulate(ready(GFX942.parse(each, "kernel.amdgcn"), GFX942, launch_of()), given).after["out"])
+        results.append(
+            simulate(prepare_launch(GFX942.parse(each, "kernel.amdgcn"), GFX942, launch_of()), given).after["out"]
+        )
     assert (results[0] == results[1]).all()
     assert results[0].any()
 

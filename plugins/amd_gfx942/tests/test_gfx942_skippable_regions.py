@@ -9,7 +9,7 @@ from bitwise_amd_gfx942.architecture import GFX942
 from bitwise_conformance.suite.values import value_of
 from bitwise_core.checker.analysis import Options, Source
 from bitwise_core.cli.tree_command import tree_of
-from bitwise_core.execution.concrete import ready
+from bitwise_core.execution.concrete import prepare_launch
 from bitwise_core.execution.simulation import simulate
 from gfx942_kernels import launch_of, reading, run, text_of
 
@@ -60,7 +60,7 @@ def test_outlined_region_equals_inline_region(outside: str) -> None:
     contents = {name: words[index].view(np.uint8) for index, name in enumerate("abc")}
     results = []
     for text in (inline(), outlined(outside)):
-        prepared = ready(GFX942.parse(text, "kernel.amdgcn"), GFX942, launch_of())
+        prepared = prepare_launch(GFX942.parse(text, "kernel.amdgcn"), GFX942, launch_of())
         given = {"out": np.zeros(256, dtype=np.uint8), **{name: each.copy() for name, each in contents.items()}}
         results.append(simulate(prepared, given).after["out"].view(np.uint32))
     assert (results[0] == results[1]).all()

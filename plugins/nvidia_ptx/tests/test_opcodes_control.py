@@ -118,7 +118,7 @@ def test_an_exchange_across_a_barrier_is_read(barrier: str) -> None:
         ),
         (
             "st.shared.b32 [%d8], %r0; bar.sync 0; ld.shared.b32 %r2, [%d8]; st.global.b32 [%d7], %r2;",
-            "different values to one place",
+            "different values to one address",
         ),
         (
             "st.global.b32 [%d7], %r0; sub.u32 %r2, 252, %r1; cvt.u64.u32 %d12, %r2; add.s64 %d12, %d0, %d12; ld.global.b32 %r3, [%d12]; st.global.b32 [%d7+1024], %r3;",
@@ -175,7 +175,7 @@ def test_an_end_inside_a_function_is_refused() -> None:
 )
 def test_contributions_that_stores_may_meet_are_refused(order: str) -> None:
     body = "ld.global.b32 %r5, [%d6]; and.b32 %r5, %r5, 31; mul.wide.u32 %d12, %r5, 4; add.s64 %d12, %d0, %d12; mov.b32 %r6, 0;"
-    with pytest.raises(Unsupported, match="stores that they may meet"):
+    with pytest.raises(Unsupported, match="may conflict with stores"):
         hashes(PLACES + body + order, shared=ROOM)
 
 

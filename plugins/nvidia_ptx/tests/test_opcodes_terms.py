@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from bitwise_core.execution.concrete import results
+from bitwise_core.execution.concrete import checked_outputs
 from bitwise_core.execution.domains.domain import Unsupported
 from ptx_programs import hashes, known, run
 
@@ -319,7 +319,7 @@ def test_a_known_zero_in_one_lane_leaves_the_others_their_rules_where_all_is_fin
     """
     end = "mul.wide.u32 %d5, %r0, 4; add.s64 %d5, %d5, %d0; st.global.f32 [%d5], %f9;"
     fused, apart = (
-        results(*run(start + body + end, threads=4, assume=frozenset({"finite"})))[1].words.tolist()
+        checked_outputs(*run(start + body + end, threads=4, assume=frozenset({"finite"})))[1].words.tolist()
         for body in ("fma.rn.f32 %f9, %f1, %f2, %f3;", "mul.f32 %f8, %f1, %f2; add.f32 %f9, %f8, %f3;")
     )
     assert fused == apart
@@ -351,7 +351,7 @@ def test_an_approximation_of_a_number_that_a_loop_counts_is_refused() -> None:
 
 def finite_form(body: str) -> object:
     """The canonical form of %f40 where all is finite."""
-    return results(*run(LOADS + body + STORES["f"], threads=1, assume=frozenset({"finite"})))[1].words.tolist()
+    return checked_outputs(*run(LOADS + body + STORES["f"], threads=1, assume=frozenset({"finite"})))[1].words.tolist()
 
 
 PLUS_ZERO = "add.f32 %f40, %f1, 0f00000000;"

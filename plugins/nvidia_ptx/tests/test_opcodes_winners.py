@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from bitwise_core.execution.concrete import results
+from bitwise_core.execution.concrete import checked_outputs
 from bitwise_core.execution.launch import POINTER_SHIFT
 from ptx_programs import run
 
@@ -20,7 +20,7 @@ Bits = npt.NDArray[np.uint32]
 
 def forms(body: str, assume: frozenset[str] = FINITE) -> dict[int, tuple[tuple[int, ...], ...]]:
     """Offset of 32 bits in the first buffer -> the offsets in them and the hashes of what one thread leaves there."""
-    found = results(*run(body, threads=1, assume=assume))[1]
+    found = checked_outputs(*run(body, threads=1, assume=assume))[1]
     parts: dict[int, list[tuple[int, ...]]] = {}
     for where, low, high in zip(found.address, *found.words, strict=True):
         offset = int(where) & ((1 << POINTER_SHIFT) - 1)
@@ -169,7 +169,7 @@ OWN_PART = (
 def test_blocks_that_are_run_in_batches_of_several_sizes_have_one_form() -> None:
     """What one batch compared tells nothing of the next one, which has fewer blocks."""
     left, right = (
-        results(*run(OWN_PART + LOADS + body, blocks=259, assume=FINITE))[1]
+        checked_outputs(*run(OWN_PART + LOADS + body, blocks=259, assume=FINITE))[1]
         for body in (EQUAL["two halves"] + STORE, CHAIN)
     )
     assert len(left.address) == 2 * 32 * 259

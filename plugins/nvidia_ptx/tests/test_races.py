@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bitwise_core.execution.domains.domain import Unsupported
-from bitwise_core.execution.memory.race_detector import HISTORIES, RaceDetector, RaceDetectors
+from bitwise_core.execution.memory.race_detector import MAXIMUM_HISTORIES, RaceDetector, RaceDetectors
 from ptx_programs import hashes, stored
 
 BLOCKS = 16
@@ -189,6 +189,6 @@ def test_an_instruction_that_parts_blocks_again_and_again_is_followed_twice() ->
 def test_blocks_are_watched_in_so_many_histories_at_most() -> None:
     races = RaceDetectors(16, 32, 32, 64)
     for place in range(6):
-        races.place = place
+        races.pc = place
         races.of_blocks(np.arange(64) >> place & 1 == 0)
-    assert len(races.all()) == HISTORIES
+    assert len(races.all()) == MAXIMUM_HISTORIES

@@ -17,7 +17,7 @@ from bitwise_core.checker.block_symmetry.symmetry import (
     offset_in_buffer,
     summarise,
 )
-from bitwise_core.execution.concrete import Ready, ready, results, run_blocks
+from bitwise_core.execution.concrete import PreparedLaunch, checked_outputs, prepare_launch, run_blocks
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.launch import Launch
@@ -67,14 +67,14 @@ class Case:
     threads: int = 32
 
 
-def prepared(case: Case) -> Ready:
+def prepared(case: Case) -> PreparedLaunch:
     module = SM90.parse(HEAD.format(threads=case.threads, body=case.body), "kernel.ptx")
     launch = Launch.model_validate({
         "file": "kernel.ptx",
         "grid": [-(-case.n // case.threads)],
         "args": [{"buffer": "x"}, {"buffer": "y"}, {"i32": case.n}],
     })  # fmt: skip
-    return ready(module, SM90, launch)
+    return prepare_launch(module, SM90, launch)
 
 
 def summary(case: Case, limits: Limits | None = None) -> Summary:
@@ -89,7 +89,7 @@ def whole(case: Case) -> dict[int, list[bytes]]:
     memory, scratch = run_blocks(prepared(case), TermDomain(), BUFFERS)
     return {
         buffer: [np.ascontiguousarray(part).tobytes() for part in (output.address, output.size, output.words)]
-        for buffer, output in results(memory, scratch).items()
+        for buffer, output in checked_outputs(memory, scratch).items()
     }
 
 

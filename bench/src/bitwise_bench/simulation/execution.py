@@ -25,7 +25,7 @@ from bitwise_bench.draws.inputs import digest_of, inputs_of
 from bitwise_bench.recorded_bytes import CaseRecord, Records, load_records
 from bitwise_core.assembly.module import AssemblyError
 from bitwise_core.checker.analysis import Options, prepare
-from bitwise_core.execution.concrete import Ready
+from bitwise_core.execution.concrete import PreparedLaunch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.simulation import simulate_batch
 from bitwise_core.plugins import registry
@@ -66,7 +66,7 @@ def run_case(case: Case, record: CaseRecord, recorded: Records, draws: Iterable[
     return Run(case.id, digest, tuple(draw for draw, hashes in expected.items() if found[draw] != hashes))
 
 
-def outputs(case: Case, prepared: Ready, draws: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def outputs(case: Case, prepared: PreparedLaunch, draws: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the hashes of the outputs for each kind of input.  Raises Unsupported."""
     launch = prepared.launch
     inputs = [inputs_of(case, draw) for draw in draws]

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from bitwise_core.assembly.module import Instruction
 from bitwise_core.execution.architecture import Arch
-from bitwise_core.execution.concrete import Ready
+from bitwise_core.execution.concrete import PreparedLaunch
 from bitwise_core.execution.instruction_info import Effect, InstructionInfo
 from bitwise_core.execution.machine import (
     Barrier,
@@ -107,7 +107,7 @@ class Observed:
         return [*self.wrong, *idle]
 
 
-def observed(ready: Ready) -> tuple[Ready, Observed]:
+def observed(ready: PreparedLaunch) -> tuple[PreparedLaunch, Observed]:
     """The launch with every step observed, and what is seen as it runs."""
     found = Observed()
     return replace(ready, program=_observed(ready.program, ready.arch, found)), found

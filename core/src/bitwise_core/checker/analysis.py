@@ -18,15 +18,21 @@ from bitwise_core.checker.block_symmetry.symmetry import Summary, check, summari
 from bitwise_core.checker.parametric.signature import parametric_signature
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.assumptions import ASSUMPTIONS
-from bitwise_core.execution.buffers import forms
-from bitwise_core.execution.concrete import Ready, TooMuchWork, ready, results, run_blocks
+from bitwise_core.execution.buffers import element_types
+from bitwise_core.execution.concrete import (
+    PreparedLaunch,
+    WorkLimitExceeded,
+    checked_outputs,
+    prepare_launch,
+    run_blocks,
+)
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.launch import Launch, ManifestError
 from bitwise_core.execution.memory.global_memory import Nondeterministic
 from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.values.symbolic_vector import NAN_BITS, SymbolicVector
-from bitwise_core.execution.values.term_hash import nan_bits, own_nans
+from bitwise_core.execution.values.term_hash import nan_bits, with_architecture_nans
 from bitwise_core.numerics import FloatFormat
 
 MAXIMUM_LANES = 1 << 21
@@ -105,7 +111,7 @@ class AnalysisResult:
     malformed: bool = False
     failed: bool = False
     program_only: str | None = None
-    prepared: Ready | None = field(default=None, repr=False, compare=False)
+    prepared: PreparedLaunch | None = field(default=None, repr=False, compare=False)
     outputs: Mapping[int, Output] | None = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
@@ -151,12 +157,12 @@ def with_cross_architecture(arch: Arches, options: Options) -> Options:
     return options if left.name == right.name else replace(options, cross_architecture=True)
 
 
-def prepare(source: Source, arch: Arch, options: Options) -> Ready:
+def prepare(source: Source, arch: Arch, options: Options) -> PreparedLaunch:
     """Parses and audits the text and builds its program.  Raises Unsupported, AssemblyError, ManifestError."""
     if source.launch is None:
         raise Unsupported("the manifest gives no launch of it")
     module, notes = resolved(source, source.launch.entry, arch, options)
-    return ready(module, arch, source.launch, notes)
+    return prepare_launch(module, arch, source.launch, notes)
 
 
 def resolved(source: Source, entry: str | None, arch: Arch, options: Options) -> tuple[Module, tuple[str, ...]]:
@@ -255,7 +261,7 @@ class Session:
                 if prepared.launch.blocks * prepared.threads > MAXIMUM_LANES:
                     raise
                 memory, scratch = run_blocks(prepared, TermDomain(self.options.assume), self.buffers)
-                steps.outputs = results(memory, scratch)
+                steps.outputs = checked_outputs(memory, scratch)
             else:
                 steps.notes = (*prepared.notes, LARGE_GRID)
                 return
@@ -273,7 +279,7 @@ class Session:
         steps.signature, steps.program_only = found.value, found.program_only
         steps.notes = (*notes, *found.notes)
 
-    def summary(self, source: Source, arch: Arch, prepared: Ready | None = None) -> Summary:
+    def summary(self, source: Source, arch: Arch, prepared: PreparedLaunch | None = None) -> Summary:
         """The checked summary of a kernel's grid, from the last ones or made anew.
 
         Raises NotSymmetric where the proof fails, Unsupported or Nondeterministic where the kernel has no result of its
@@ -298,7 +304,7 @@ class _Steps:
     signature: bytes | None = None
     notes: tuple[str, ...] = ()
     program_only: str | None = None
-    prepared: Ready | None = None
+    prepared: PreparedLaunch | None = None
     outputs: dict[int, Output] | None = None
 
 
@@ -313,18 +319,18 @@ def terms_under(assume: frozenset[str]) -> Callable[[], TermDomain]:
     return partial(TermDomain, assume)
 
 
-def concrete_outputs(ready: Ready, buffers: Mapping[str, int], options: Options) -> dict[int, Output] | None:
+def concrete_outputs(ready: PreparedLaunch, buffers: Mapping[str, int], options: Options) -> dict[int, Output] | None:
     """What a launch leaves in every buffer, or None where it is too large to be run whole.  Raises Unsupported."""
     if ready.launch.blocks * ready.threads > MAXIMUM_LANES:
         return None
     try:
         memory, scratch = run_blocks(ready, TermDomain(options.assume), buffers, work=MAXIMUM_WORK)
-    except TooMuchWork:
+    except WorkLimitExceeded:
         return None
-    outputs = results(memory, scratch)
+    outputs = checked_outputs(memory, scratch)
     if not options.cross_architecture:
         return outputs
-    floating = {buffers[name]: each.format for name, each in forms([ready.launch]).items() if name in buffers}
+    floating = {buffers[name]: each.format for name, each in element_types([ready.launch]).items() if name in buffers}
     return {number: _across(each, floating.get(number), ready.arch.name) for number, each in outputs.items()}
 
 
@@ -338,7 +344,7 @@ def _across(output: Output, form: FloatFormat | None, architecture: str) -> Outp
     if form is not None:
         stored = np.where(output.size == form.bits // 8, np.uint32(0), stored)
     own = ((output.flags | stored) & np.uint32(NAN_BITS)) != 0
-    return replace(output, words=own_nans(output.words, own, architecture))
+    return replace(output, words=with_architecture_nans(output.words, own, architecture))
 
 
 def sign(outputs: Mapping[int, Output]) -> bytes:

@@ -27,10 +27,10 @@ from bitwise_core.checker.block_symmetry.symmetry import Summary
 from bitwise_core.checker.divergence import DivergentNodes, divergence_sentence, expression_text, first_divergence
 from bitwise_core.checker.provenance import Part, Provenance, Scalar, trace_provenance
 from bitwise_core.checker.verdicts import Divergence, Outcome, Side, Verdict, verdict
-from bitwise_core.execution.concrete import Ready
+from bitwise_core.execution.concrete import PreparedLaunch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT, ManifestError
-from bitwise_core.execution.memory.outputs import COMPUTED, Output
+from bitwise_core.execution.memory.outputs import COMPUTED_ADDRESSES, Output
 
 NAN_BITS_DIFFER = (
     "the trees agree, but not the bits of a NaN, which are each architecture's own: an operation looks at them, or "
@@ -149,7 +149,7 @@ def _difference_of_large(sources: Pair, arch: Arches, session: Session) -> Eleme
     return Element(found.address, size, (left_thread, right_thread))
 
 
-def find_element(source: Source, prepared: Ready, session: Session, buffer: int, index: int) -> Element | str:
+def find_element(source: Source, prepared: PreparedLaunch, session: Session, buffer: int, index: int) -> Element | str:
     """The element of that index, in elements of the width stored there, or a sentence that says there is none.
 
     Raises Unsupported, NotSymmetric.
@@ -202,7 +202,7 @@ def divergence(
             element = first_difference(left.outputs, right.outputs)
     except (Unsupported, NotSymmetric):
         return None, None
-    if element is None or element.address >> POINTER_SHIFT == COMPUTED:
+    if element is None or element.address >> POINTER_SHIFT == COMPUTED_ADDRESSES:
         return None, None
     names = {number: name for name, number in session.buffers.items()}
     buffer = element.address >> POINTER_SHIFT
@@ -234,7 +234,7 @@ def divergence(
 
 
 def trace_element(
-    prepared: Ready, session: Session, address: int, size: int, thread: int
+    prepared: PreparedLaunch, session: Session, address: int, size: int, thread: int
 ) -> tuple[Provenance, Scalar, int]:
     """The replay of the block that stores an element, the element's value, and the line of the store.
 

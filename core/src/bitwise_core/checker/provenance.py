@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from bitwise_core.assembly.module import SourceLine
-from bitwise_core.execution.concrete import Ready, run_blocks
+from bitwise_core.execution.concrete import PreparedLaunch, run_blocks
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.domains.terms import TermDomain
 from bitwise_core.execution.machine import THREAD_SHIFT
@@ -89,7 +89,7 @@ _FORMAT = {16: "fp16", 32: "fp32", 64: "fp64"}
 class Provenance:
     """What was recorded of a run of some blocks of a kernel."""
 
-    ready: Ready
+    ready: PreparedLaunch
     memory: GlobalMemory
     made: list[RecordedTerm]
     buffers: Mapping[str, int]
@@ -224,19 +224,19 @@ class RecordingDomain(TermDomain):
         """See `Domain.gather`."""
         return self._mark(super().gather(address, bits, mask))
 
-    def fused(
+    def mma_step(
         self,
         step: mma_steps.MmaStep,
         accumulator: SymbolicVector,
         left: mma_steps.OperandVectors,
         right: mma_steps.OperandVectors,
     ) -> SymbolicVector:
-        """See `Domain.fused`."""
-        return self._mark(super().fused(step, accumulator, left, right))
+        """See `Domain.mma_step`."""
+        return self._mark(super().mma_step(step, accumulator, left, right))
 
 
 def trace_provenance(
-    ready: Ready, buffers: Mapping[str, int], assume: frozenset[str], buffer: int, thread: int
+    ready: PreparedLaunch, buffers: Mapping[str, int], assume: frozenset[str], buffer: int, thread: int
 ) -> Provenance:
     """Runs the block of a thread again, recorded; all blocks for a buffer that atomic operations write.
 
@@ -255,7 +255,7 @@ def trace_provenance(
             final_events(memory, buffer)
     except TooManyTerms as error:
         raise Unsupported(str(error)) from None
-    return Provenance(ready, memory, recorder.made, buffers)
+    return Provenance(ready, memory, recorder.terms, buffers)
 
 
 def _operands(made: RecordedTerm, flat: int) -> tuple[Scalar, ...]:

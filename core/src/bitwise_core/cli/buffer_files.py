@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from bitwise_core.checker.kernel_files import InputError
-from bitwise_core.execution.buffers import Array, fault_of, forms
+from bitwise_core.execution.buffers import Array, array_mismatch, element_types
 from bitwise_core.execution.launch import Launch
 
 
@@ -19,13 +19,13 @@ def read_buffers(path: Path, launch: Launch) -> dict[str, Array]:
     stored = _load(path)
     sentences = []
     result: dict[str, Array] = {}
-    for name, form in forms([launch]).items():
+    for name, form in element_types([launch]).items():
         if name not in stored:
             there = ", ".join(stored) or "none"
             sentences.append(f"{path}: has no array for the buffer {name} of the launch; its arrays: {there}")
             continue
         array = stored[name]
-        fault = fault_of(array, form)
+        fault = array_mismatch(array, form)
         if fault is not None:
             sentences.append(f"{path}: the array {name} {fault}")
             continue

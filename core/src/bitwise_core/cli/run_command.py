@@ -12,7 +12,7 @@ from bitwise_core.checker.analysis import Options, prepare
 from bitwise_core.checker.kernel_files import InputError
 from bitwise_core.cli.buffer_files import read_buffers, write_buffers
 from bitwise_core.cli.common import kernels, print_json
-from bitwise_core.execution.buffers import arrays_of, contents, forms
+from bitwise_core.execution.buffers import arrays_of, buffer_bytes, element_types
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import ManifestError
 from bitwise_core.execution.simulation import simulate
@@ -35,7 +35,7 @@ def run(
     before = read_buffers(inputs, source.launch)
     try:
         prepared = prepare(source, arch, options)
-        done = simulate(prepared, contents(before))
+        done = simulate(prepared, buffer_bytes(before))
     except (AssemblyError, ManifestError) as error:
         raise InputError(str(error) if isinstance(error, AssemblyError) else f"{source.name}: {error}") from None
     except Unsupported as error:
@@ -43,8 +43,8 @@ def run(
         return UNKNOWN
     found = arrays_of(done.after, before, source.launch)
     write_buffers(out, found)
-    kinds = forms([source.launch])
-    changed = {name: _changed(done.after[name], old, before[name]) for name, old in contents(before).items()}
+    kinds = element_types([source.launch])
+    changed = {name: _changed(done.after[name], old, before[name]) for name, old in buffer_bytes(before).items()}
     notes = (*prepared.notes, *done.notes)
     if as_json:
         buffers = {

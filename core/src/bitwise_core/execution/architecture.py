@@ -1,4 +1,4 @@
-"""What an architecture's plugin hands over: how to read its text and what each instruction does."""
+"""The interface of an architecture plugin: its parser, its opcode table, and what it claims to support."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from bitwise_core.execution.instruction_info import (
     Effects,
     InstructionInfo,
     Operands,
-    described,
-    guarded,
-    undeclared,
+    info_from_roles,
+    undeclared_info,
+    with_guard,
 )
 from bitwise_core.execution.launch import Launch
 from bitwise_core.execution.machine import Machine, Step
@@ -25,7 +25,7 @@ from bitwise_core.numerics.mma import MmaSpec
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What an instruction's builder may look at: the module, the kernel it stands in, the architecture."""
+    """What the builder of an instruction's step may use: the module, the instruction's kernel, and the architecture."""
 
     module: Module
     kernel: Kernel
@@ -36,7 +36,7 @@ Builder: TypeAlias = Callable[[Instruction, Context], Step]
 
 
 class UnknownInstruction(Exception):
-    """An instruction, or a modifier of it, that the architecture does not state."""
+    """An instruction, or one of its modifiers, that the architecture does not model."""
 
     def __init__(self, instruction: Instruction, why: str = "is not modelled") -> None:
         super().__init__(f"the instruction {instruction.opcode} {why}")
@@ -44,10 +44,10 @@ class UnknownInstruction(Exception):
 
 
 def named(instruction: Instruction, name: str) -> Operation:
-    """The operation that an instruction's own modifiers and types name.
+    """Return the operation that an instruction's own modifiers and types name.
 
-    Raises UnknownInstruction where the vocabulary has the verb, but not with these modifiers and formats; and
-    UnknownOperation for a verb that it does not have, which is a mistake of the plugin.
+    Raises UnknownInstruction if the vocabulary has the verb, but not with these modifiers and formats.  Raises
+    UnknownOperation if the vocabulary lacks the verb, which is a defect of the plugin.
     """
     try:
         return operation(name)
@@ -59,14 +59,17 @@ def named(instruction: Instruction, name: str) -> Operation:
 
 @dataclass(frozen=True, slots=True)
 class Opcode:
-    """One declared opcode: what its instructions read, write and do, and how their steps are built."""
+    """One declared opcode: what its instructions read, write and do, and the builder of their steps."""
 
     describe: Describe
     build: Builder
 
 
 class OpcodeTable:
-    """Opcodes by the first component of a mnemonic; tables add up, and no component is stated twice."""
+    """Opcodes by the first component of a mnemonic.
+
+    A table may be built from several others.  No component is declared twice.
+    """
 
     def __init__(self, *tables: OpcodeTable) -> None:
         self.opcodes: dict[str, Opcode] = {}
@@ -76,33 +79,34 @@ class OpcodeTable:
 
     def _add(self, name: str, opcode: Opcode) -> None:
         if name in self.opcodes:
-            raise ValueError(f"the opcode {name} is stated twice")
+            raise ValueError(f"the opcode {name} is declared twice")
         self.opcodes[name] = opcode
 
     def opcode(
         self, *names: str, operands: Operands | Describe | None = None, effects: Effects | None = None
     ) -> Callable[[Builder], Builder]:
-        """Declares these mnemonics and registers the builder of their steps.
+        """Declare these mnemonics and register the builder of their steps.
 
-        `operands` says which operands are written and read, `effects` what else the instructions do; both may depend on
-        the instruction.  Where that is not enough, `operands` is a function that gives the whole `InstructionInfo`,
-        and `effects` is left out.  Raises TypeError for a declaration that lacks one of them.
+        `operands` gives the roles of the operands (written, updated or read), `effects` what else the instructions do.
+        Both may depend on the instruction.  If that is not enough, `operands` is a function that returns the whole
+        `InstructionInfo`, and `effects` is omitted.  Raises TypeError for an incomplete declaration, and ValueError for
+        a mnemonic that is already declared.
         """
-        stated = " and ".join(names)
+        mnemonics = " and ".join(names)
         if operands is None:
             raise TypeError(
-                f"{stated}: the declaration does not say which operands are written and read; "
+                f"{mnemonics}: the declaration does not say which operands are written and read; "
                 "give it operands=, for example operands=DESTINATION_FIRST"
             )
         if isinstance(operands, Operands):
             if effects is None:
                 raise TypeError(
-                    f"{stated}: the declaration does not say what the instruction does beside writing registers; "
+                    f"{mnemonics}: the declaration does not say what the instruction does besides writing registers; "
                     "give it effects=, for example effects=Effect.NONE"
                 )
-            describe = described(operands, effects)
+            describe = info_from_roles(operands, effects)
         elif effects is not None:
-            raise TypeError(f"{stated}: the function given as operands= states the effects; leave effects= out")
+            raise TypeError(f"{mnemonics}: the function given as operands= returns the effects; leave effects= out")
         else:
             describe = operands
 
@@ -114,16 +118,16 @@ class OpcodeTable:
         return register
 
     def name_of(self, instruction: Instruction) -> str:
-        """The name under which an instruction is looked up."""
+        """Return the name under which an instruction is looked up."""
         return instruction.opcode.split(".", 1)[0]
 
     def info(self, instruction: Instruction) -> InstructionInfo:
-        """What an instruction reads, writes and does; of an undeclared one, all that it may."""
+        """Return what an instruction reads, writes and does; for an undeclared one, everything that it might."""
         opcode = self.opcodes.get(self.name_of(instruction))
-        return guarded(undeclared(instruction) if opcode is None else opcode.describe(instruction), instruction)
+        return with_guard(undeclared_info(instruction) if opcode is None else opcode.describe(instruction), instruction)
 
     def build(self, instruction: Instruction, context: Context) -> Step:
-        """The step of one instruction.  Raises UnknownInstruction."""
+        """Return the step of one instruction.  Raises UnknownInstruction."""
         opcode = self.opcodes.get(self.name_of(instruction))
         if opcode is None:
             raise UnknownInstruction(instruction)
@@ -132,35 +136,35 @@ class OpcodeTable:
 
 @once_a_kernel
 def infos_of(kernel: Kernel, opcodes: OpcodeTable) -> tuple[InstructionInfo, ...]:
-    """What each instruction of a kernel reads, writes and does."""
+    """Return what each instruction of a kernel reads, writes and does."""
     return tuple(opcodes.info(each) for each in kernel.instructions)
 
 
 @dataclass(frozen=True, slots=True)
 class ParametricSupport:
-    """What a reading for every launch needs beside the meaning of each instruction.
+    """What the launch-parametric analysis needs in addition to the semantics of instructions.
 
-    `layout` gives shared arrays their addresses, the part of `Arch.prepare` that no launch decides.  `block` and `grid`
-    name the special registers that hold a block's place and the grid's extents by axis (x, y, z), `fixed` tells the
-    registers that a launch fixes, and `of_grid` those among them that the grid decides in some other way: a kernel that
-    reads one of these is not read.
+    `layout` assigns addresses to shared arrays; it is the part of `Arch.prepare` that does not depend on the launch.
+    `block` and `grid` name the special registers that hold the block's coordinates and the extents of the grid, by axis
+    (x, y, z).  `fixed` decides whether a register is constant in a launch.  `grid_dependent` names the registers among
+    these that depend on the grid in another way; a kernel that reads one of them is Unknown.
     """
 
     layout: Callable[[Machine, Module, Kernel], None]
     block: tuple[str, str, str]
     grid: tuple[str, str, str]
     fixed: Callable[[str], bool]
-    of_grid: frozenset[str]
+    grid_dependent: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class BitSupport:
-    """What a run on bit patterns needs beside IEEE arithmetic.
+    """What execution on bit patterns needs in addition to IEEE arithmetic.
 
-    `functions` gives, by an operation's full name, the operations whose bits the hardware decides: arrays of patterns
-    to an array of patterns, right for every one.  `matrix_units` are the rows of fused matrix steps, by whose names
-    instructions call them.  Raises UnknownOperation for a name that is not in the vocabulary, and ValueError for one
-    that has an evaluation there.
+    `functions` maps full operation names to functions for the operations whose bits the hardware defines.  A function
+    takes and returns arrays of patterns and is exact for every pattern.  `matrix_units` are the rows of fused matrix
+    steps; instructions refer to them by name.  Raises UnknownOperation for a name that is not in the vocabulary, and
+    ValueError for one that the vocabulary evaluates itself.
     """
 
     functions: Mapping[str, Callable[..., Array]] = field(default_factory=dict)
@@ -169,12 +173,12 @@ class BitSupport:
     def __post_init__(self) -> None:
         for name in self.functions:
             if operation(name).evaluable:
-                raise ValueError(f"{name} has an evaluation in the vocabulary: an architecture gives it no other")
+                raise ValueError(f"{name} is evaluated by the vocabulary; an architecture must not override it")
 
 
 @dataclass(frozen=True, slots=True)
 class ContractionAudit:
-    """A module in which every rounding is stated, and how that was established, for the notes of a verdict."""
+    """A module in which every rounding is explicit, and how that was established, for the notes of a verdict."""
 
     module: Module
     method: str
@@ -184,17 +188,23 @@ class ContractionAudit:
 class Arch:
     """One architecture.
 
-    `targets` are the spellings of the target in the text that mean it, `warp` the threads that run in lockstep.
-    `parse` (text, name of the file) raises AssemblyError; `write` gives a text of a module, read back by `parse` as
-    that module but for the numbers of lines.
-    `granule` is the least unit in bytes in which a kernel looks at data; `special` fills the special registers;
-    `prepare` gives arrays their addresses and parameters their values.  `audit_contraction` (module, text it
-    was parsed from, entry) gives the module that states every rounding that the machine performs, or raises
-    Unsupported; None where the text states them.
-    `storage` names the place of a register, or of a key of the machine's register file; registers that are kept
-    together share one.
-    `every_launch` and `bits` are claims: that kernels are read for every launch, and run on bit patterns to the bytes
-    that the hardware returns; None claims nothing.
+    `targets` are the spellings of the architecture's target in the text; `warp` is the number of threads that run in
+    lockstep.
+
+    `parse` (text, name of the file) raises AssemblyError.  `write` returns a text of a module; `parse` of it returns
+    the same module except for line numbers.
+
+    `granule` returns the size in bytes of the smallest unit in which a kernel accesses memory.  `special` fills the
+    special registers.  `prepare` assigns addresses to arrays and values to parameters.
+
+    `audit_contraction` (module, text that it was parsed from, entry) returns the module in which every rounding of the
+    machine is explicit, or raises Unsupported.  It is None if the text already states every rounding.
+
+    `storage` names the storage of a register, or of a key of the machine's register file; registers that are stored
+    together have the same one.
+
+    `every_launch` and `bits` are claims: that the launch-parametric analysis works for this architecture, and that
+    execution on bit patterns returns the bytes of the hardware.  None makes no claim.
     """
 
     name: str

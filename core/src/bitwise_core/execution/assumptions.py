@@ -1,18 +1,20 @@
-"""What a proof may assume: the one definition of each assumption, and what it asks of bit patterns.
+"""The assumptions that a proof may make: the one definition of each, and what it requires of bit patterns.
 
-`FINITE`: no input and no intermediate value is infinite or NaN, but for numbers that are known whatever memory holds.
+`FINITE`: no input and no intermediate value is infinite or NaN, except for numbers that are constant whatever memory
+holds.
 
 - An input is an element of a buffer of a floating-point type before the launch.
 - An intermediate value is the result of a floating-point operation, of a conversion to a floating-point format, or of a
   step of a matrix unit.
-- A known number is a constant of the text, or what follows from constants and finite numbers alone: a mask's -inf, the
-  -inf that it gives added to a number, the +0 that is its power of two.
-- Integers, predicates, and operations that only move or choose bits are not constrained.
+- A constant number is a literal of the text, or a value that follows from literals and finite numbers alone: the -inf
+  of a mask, the -inf that results from adding it to a number, the +0 that is its power of two.
+- Integers, predicates, and operations that only move or select bits are not constrained.
 
-Over terms, rules may then take whatever is not a known number for a finite one (`machine.float_rules`, `machine.terms`,
-`machine.matrix`, `machine.winners`); guarded values (`machine.guards`) are not needed.  A run on bit patterns cannot
-know which of its numbers are known ones.  Its inputs are `made_finite`, and it is refused where an operation makes an
-infinity or a NaN of finite operands, or a NaN of operands that are no NaNs (`machine.finiteness`).
+In the domain of terms, rules may then treat every value that is not constant as finite (`values.float_rules`,
+`domains.terms`, `values.mma_steps`, `values.argminmax`), and guarded values (`values.nan_guards`) are not needed.  An
+execution on bit patterns cannot distinguish constant numbers from others.  Its inputs pass through
+`replace_non_finite`, and it is rejected if an operation makes an infinity or a NaN from finite operands, or a NaN from
+operands that are not NaN (`values.finiteness`).
 """
 
 from __future__ import annotations
@@ -27,13 +29,13 @@ from bitwise_core.numerics import Bits, FloatFormat, nan_of, storage
 FINITE = "finite"
 
 ASSUMPTIONS: Mapping[str, str] = MappingProxyType(
-    {FINITE: "no input and no intermediate value is infinite or NaN, but for numbers that are known"}
+    {FINITE: "no input and no intermediate value is infinite or NaN, except for constants"}
 )
-"""The assumptions that a proof may be asked for, each in words."""
+"""The assumptions that may be requested for a proof, each with its description."""
 
 
 def not_finite(patterns: Bits, form: FloatFormat) -> Bits:
-    """Which patterns are infinities or NaNs."""
+    """Return which patterns are infinities or NaNs."""
     found = nan_of(patterns, form)
     if form.infinity is not None:
         sign = patterns.dtype.type(1 << (form.bits - 1))
@@ -41,8 +43,8 @@ def not_finite(patterns: Bits, form: FloatFormat) -> Bits:
     return np.asarray(found)
 
 
-def made_finite(content: Bits, form: FloatFormat) -> Bits:
-    """Bytes of elements of a format, the largest number in the place of each infinity and each NaN."""
+def replace_non_finite(content: Bits, form: FloatFormat) -> Bits:
+    """Return the bytes of elements of a format with each infinity and NaN replaced by the largest finite number."""
     patterns = content[: content.size // (form.bits // 8) * (form.bits // 8)].view(storage(form.bits)).copy()
     sign = patterns.dtype.type(1 << (form.bits - 1))
     largest = patterns.dtype.type(form.largest_magnitude << form.padding)

@@ -1,4 +1,4 @@
-"""What the elements of a launch's buffers are, and how they stand in arrays."""
+"""The element types of a launch's buffers, and the arrays that hold their contents."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _NATIVE = {
     "i64": "int64", "u64": "uint64", "i32": "int32", "u32": "uint32",
     "i16": "int16", "u16": "uint16", "i8": "int8", "u8": "uint8", "i1": "bool",
 }  # fmt: skip
-_FORMATS = {"fp8e4nv": "e4m3", "fp8e5": "e5m2", "fp8e4b8": "e4m3fnuz", "fp8e5b16": "e5m2fnuz"}
-"""The names that compilers give to formats of core's."""
+_COMPILER_FORMATS = {"fp8e4nv": "e4m3", "fp8e5": "e5m2", "fp8e4b8": "e4m3fnuz", "fp8e5b16": "e5m2fnuz"}
+"""Names that compilers give to formats, and the names that `bitwise_core.numerics` uses."""
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """A buffer's elements: the name that the launch gives their type (None: it gives none), and NumPy's type for it.
+class ElementType:
+    """The type of a buffer's elements: its name in the launch (None if the launch has none) and its NumPy type.
 
-    A format that NumPy lacks stands in an array as unsigned integers.  `kind` is None where the type is not known,
-    `format` where it is not a floating-point format.
+    A format that NumPy lacks is held in an array of unsigned integers.  `kind` is None if the type is unknown, `format`
+    if it is not a floating-point format.
     """
 
     name: str | None
@@ -37,23 +37,23 @@ class Form:
 
     @property
     def bytes(self) -> int:
-        """The width of an element; 1 where it is not known."""
+        """The width of an element in bytes; 1 if the type is unknown."""
         return 1 if self.kind is None else self.kind.itemsize
 
 
-def form(name: str | None) -> Form:
-    """The form of a type by its name in a manifest."""
-    found = FLOAT_FORMATS.get(_FORMATS.get(name or "", name or ""))
+def element_type(name: str | None) -> ElementType:
+    """Return the element type with this name in a manifest."""
+    found = FLOAT_FORMATS.get(_COMPILER_FORMATS.get(name or "", name or ""))
     if name in _NATIVE:
-        return Form(name, np.dtype(_NATIVE[name]), found)
+        return ElementType(name, np.dtype(_NATIVE[name]), found)
     if found is not None and found.bits % 8 == 0:
-        return Form(name, np.dtype(f"uint{found.bits}"), found)
-    return Form(name, None, None)
+        return ElementType(name, np.dtype(f"uint{found.bits}"), found)
+    return ElementType(name, None, None)
 
 
-def forms(launches: Iterable[Launch]) -> dict[str, Form]:
-    """The form of each buffer's elements, as the first launch states it that does."""
-    found: dict[str, Form] = {}
+def element_types(launches: Iterable[Launch]) -> dict[str, ElementType]:
+    """Return the element type of each buffer, from the first launch that states it."""
+    found: dict[str, ElementType] = {}
     for launch in launches:
         for argument in launch.args:
             described = argument.tensor_map if argument.tensor_map is not None else argument
@@ -61,25 +61,25 @@ def forms(launches: Iterable[Launch]) -> dict[str, Form]:
                 continue
             known = found.get(described.buffer)
             if known is None or known.kind is None:
-                found[described.buffer] = form(described.dtype)
+                found[described.buffer] = element_type(described.dtype)
     return found
 
 
-def contents(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The bytes of each array, on one axis."""
+def buffer_bytes(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the bytes of each array, on one axis."""
     return {name: np.ascontiguousarray(array).reshape(-1).view(np.uint8) for name, array in arrays.items()}
 
 
 def arrays_of(after: Mapping[str, Array], before: Mapping[str, Array], launch: Launch) -> dict[str, Array]:
-    """Bytes as arrays of the shapes that they had before, in the types that the launch states."""
-    kinds = forms([launch])
+    """Return bytes as arrays that have the shapes of `before` and the types that the launch states."""
+    kinds = element_types([launch])
     return {
         name: after[name].view(kinds[name].kind or array.dtype).reshape(array.shape) for name, array in before.items()
     }
 
 
-def fault_of(array: Array, form: Form) -> str | None:
-    """Why an array cannot hold the elements of a buffer, as the end of a sentence; None where it can."""
+def array_mismatch(array: Array, form: ElementType) -> str | None:
+    """Return why an array cannot hold a buffer's elements, as the end of a sentence; None if it can."""
     if not array.size:
         return "is empty"
     if not array.flags.c_contiguous:

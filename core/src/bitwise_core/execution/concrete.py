@@ -1,4 +1,4 @@
-"""The concrete reading: every block of a known launch is run, and each output element gets its term."""
+"""Concrete execution: runs the blocks of a known launch and returns a value for each output element."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from bitwise_core.execution.memory.shared_memory import FinerGranule, SharedMemo
 from bitwise_core.execution.program import Program, build
 from bitwise_core.execution.values.symbolic_vector import POISON, STICKY, Array
 
-M = TypeVar("M", bound=GlobalMemory)
+MemoryType = TypeVar("MemoryType", bound=GlobalMemory)
 
-LANES = 8192
-"""Lanes that are run side by side, to amortise the cost of a NumPy call."""
+LANES_PER_BATCH = 8192
+"""The number of lanes that run together, which amortises the cost of a NumPy call."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """A kernel and a launch of it, ready to be run; `notes` are the assumptions about its text."""
+class PreparedLaunch:
+    """A kernel and a launch of it, ready to run; `notes` are the assumptions about its text."""
 
     module: Module
     kernel: Kernel
@@ -40,16 +40,17 @@ class Ready:
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"Ready({self.kernel.name!r} of {self.module.file!r}, {self.launch.blocks} blocks of {self.threads})"
+        kernel, blocks = f"{self.kernel.name!r} of {self.module.file!r}", self.launch.blocks
+        return f"PreparedLaunch({kernel}, {blocks} blocks of {self.threads})"
 
     @property
     def threads(self) -> int:
-        """Threads in a block."""
+        """The number of threads in a block."""
         return self.block[0] * self.block[1] * self.block[2]
 
 
-def ready(module: Module, arch: Arch, launch: Launch, notes: tuple[str, ...] = ()) -> Ready:
-    """Builds the program of the launch's entry.  Raises ManifestError where the launch does not fit the entry."""
+def prepare_launch(module: Module, arch: Arch, launch: Launch, notes: tuple[str, ...] = ()) -> PreparedLaunch:
+    """Build the program of the launch's entry.  Raises ManifestError if the launch does not fit the entry."""
     try:
         kernel = module.kernel(launch.entry)
     except KeyError as error:
@@ -66,23 +67,23 @@ def ready(module: Module, arch: Arch, launch: Launch, notes: tuple[str, ...] = (
         )
     if not 1 <= block[0] * block[1] * block[2] <= 1024:
         raise ManifestError(f"a block has 1 to 1024 threads, not {block[0] * block[1] * block[2]}")
-    return Ready(module, kernel, arch, launch, build(module, kernel, arch), block, notes)
+    return PreparedLaunch(module, kernel, arch, launch, build(module, kernel, arch), block, notes)
 
 
-class TooMuchWork(Exception):
-    """Running the blocks takes more steps of threads than was allowed."""
+class WorkLimitExceeded(Exception):
+    """Running the blocks takes more steps of threads than the limit allows."""
 
 
 def run_blocks(
-    prepared: Ready,
+    prepared: PreparedLaunch,
     domain: Domain,
     buffers: Mapping[str, int],
     blocks: Sequence[int] | None = None,
     work: int | None = None,
 ) -> tuple[GlobalMemory, frozenset[int]]:
-    """Runs the given blocks (all of them by default).  Gives back global memory and the compiler's scratch buffers.
+    """Run the given blocks (default: all).  Return global memory and the compiler's scratch buffers.
 
-    Raises Unsupported, and TooMuchWork where the blocks' threads together take more than `work` steps.
+    Raises Unsupported, and WorkLimitExceeded if the threads of all blocks together take more than `work` steps.
     """
     numbers = np.arange(prepared.launch.blocks) if blocks is None else np.asarray(sorted(blocks))
     scratch: frozenset[int] = frozenset()
@@ -91,18 +92,18 @@ def run_blocks(
         nonlocal scratch
         memory = GlobalMemory(domain)
         memory.watched = watched
-        scratch = _run_all(prepared, memory, buffers, numbers, granule, work)
+        scratch = _run_batches(prepared, memory, buffers, numbers, granule, work)
         return memory
 
-    return run_watched(prepared.arch.granule(prepared.kernel), attempt), scratch
+    return run_until_valid(prepared.arch.granule(prepared.kernel), attempt), scratch
 
 
-def run_watched(granule: int, attempt: Callable[[int, frozenset[int]], M]) -> M:
-    """Global memory after a run: the result of `attempt(granule, watched)` that needs no other attempt.
+def run_until_valid(granule: int, attempt: Callable[[int, frozenset[int]], MemoryType]) -> MemoryType:
+    """Return global memory after the first `attempt(granule, watched)` that does not have to be repeated.
 
-    A run is repeated with smaller cells of shared memory (`granule` bytes) where accesses need them, and with the
-    loads of every buffer that it both loads and stores recorded (`watched`), so that exchanges between blocks are
-    noticed.  Raises Unsupported.
+    An attempt is repeated with smaller cells of shared memory (`granule` bytes) if an access needs them, and with
+    recorded loads of every buffer that the launch both loads and stores (`watched`), so that communication between
+    blocks is detected.  Raises Unsupported.
     """
     watched: frozenset[int] = frozenset()
     while True:
@@ -113,52 +114,52 @@ def run_watched(granule: int, attempt: Callable[[int, frozenset[int]], M]) -> M:
                 raise Unsupported("shared memory is accessed in units that do not fit its cells") from None
             granule = finer.granule
             continue
-        both = frozenset((memory.stores.keys() | memory.atomics.keys()) & memory.seen) - watched
+        both = frozenset((memory.stores.keys() | memory.atomics.keys()) & memory.loaded_buffers) - watched
         if not both:
             return memory
         watched = watched | both
 
 
-def _run_all(
-    prepared: Ready,
+def _run_batches(
+    prepared: PreparedLaunch,
     memory: GlobalMemory,
     buffers: Mapping[str, int],
     numbers: Array,
     granule: int,
     work: int | None,
 ) -> frozenset[int]:
-    """Runs the blocks in batches.  Gives back the compiler's scratch buffers."""
-    per_batch = max(1, LANES // prepared.threads)
+    """Run the blocks in batches.  Return the compiler's scratch buffers."""
+    per_batch = max(1, LANES_PER_BATCH // prepared.threads)
     scratch: frozenset[int] = frozenset()
     batches = -(-len(numbers) // per_batch)
-    # Batches differ in length: one may take a few times its share, all together at most the limit.
+    # Batches take different numbers of steps: one may use a few times its share, all together at most the limit.
     allowed = MAXIMUM_STEPS if work is None else work // (min(per_batch, len(numbers)) * prepared.threads)
-    left = allowed
+    remaining = allowed
     for start in range(0, len(numbers), per_batch):
         machine = machine_for(prepared, memory, buffers, numbers[start : start + per_batch], granule)
-        share = left if work is None else min(left, 4 * allowed // batches)
+        share = remaining if work is None else min(remaining, 4 * allowed // batches)
         budget = [share]
         try:
             Executor(prepared.program, machine, budget).start()
         except Unsupported:
             if work is not None and budget[0] < 0:
-                raise TooMuchWork from None
+                raise WorkLimitExceeded from None
             raise
-        left -= share - budget[0]
+        remaining -= share - budget[0]
         scratch = frozenset(machine.extra.get("scratch", ()))
     return scratch
 
 
 def machine_for(
-    prepared: Ready,
+    prepared: PreparedLaunch,
     memory: GlobalMemory,
     buffers: Mapping[str, int],
     numbers: Array,
     granule: int,
 ) -> Machine:
-    """A machine at the start of the launch for a batch of blocks.
+    """Return a machine in the initial state of the launch for a batch of blocks.
 
-    Numbers beyond the launch's blocks are of launches that run beside it.
+    Block numbers at or above the launch's number of blocks belong to the other launches of a batch.
     """
     threads = prepared.threads
     count = len(numbers)
@@ -182,14 +183,14 @@ def machine_for(
         buffers=buffers,
     )
     if memory.domain.recorder is not None:
-        memory.domain.recorder.place = machine
+        memory.domain.recorder.line_source = machine
     prepared.arch.special(machine, prepared.launch)
     prepared.arch.prepare(machine, prepared.module, prepared.kernel, prepared.launch)
     return machine
 
 
-def results(memory: GlobalMemory, scratch: frozenset[int]) -> dict[int, Output]:
-    """What the launch leaves in the caller's buffers.  Raises Unsupported on races and undefined values."""
+def checked_outputs(memory: GlobalMemory, scratch: frozenset[int]) -> dict[int, Output]:
+    """Return what the launch leaves in the caller's buffers.  Raises Unsupported for races and undefined values."""
     found = {buffer: output for buffer, output in outputs(memory).items() if buffer not in scratch}
     for output in found.values():
         bad = (output.flags & np.uint32(STICKY)) != 0

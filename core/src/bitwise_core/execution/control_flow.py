@@ -1,4 +1,4 @@
-"""Control flow of a kernel: successors and immediate postdominators of its instructions."""
+"""Immediate postdominators in the control-flow graph of a kernel."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ EXIT = -1
 
 
 def postdominators(successors: Sequence[Sequence[int]]) -> Mapping[int, int]:
-    """The immediate postdominator of every instruction that has several successors.
+    """Return the immediate postdominator of every instruction with several successors.
 
-    `successors[i]` lists the instructions that may follow instruction i; EXIT stands for the end.
-    Instructions from which the end cannot be reached are left out.
+    `successors[i]` lists the instructions that may follow instruction i; EXIT denotes the end of the kernel.
+    Instructions from which the end is unreachable are omitted.  Computed with the iterative algorithm of Cooper, Harvey
+    and Kennedy (A Simple, Fast Dominance Algorithm, 2001) on the reversed graph.
     """
     count = len(successors)
     end = count
@@ -43,14 +44,14 @@ def postdominators(successors: Sequence[Sequence[int]]) -> Mapping[int, int]:
             for each in successors[node]:
                 after = end if each == EXIT else each
                 if after in parent:
-                    chosen = after if chosen is None else _meet(parent, rank, chosen, after)
+                    chosen = after if chosen is None else _nearest_common_postdominator(parent, rank, chosen, after)
             if chosen is not None and parent.get(node) != chosen:
                 parent[node] = chosen
                 changed = True
     return {node: parent[node] for node in range(count) if len(successors[node]) > 1 and node in parent}
 
 
-def _meet(parent: Mapping[int, int], rank: Mapping[int, int], left: int, right: int) -> int:
+def _nearest_common_postdominator(parent: Mapping[int, int], rank: Mapping[int, int], left: int, right: int) -> int:
     while left != right:
         while rank[left] < rank[right]:
             left = parent[left]

@@ -1,8 +1,9 @@
-"""Runs a program over a batch of blocks: groups of lanes at one instruction, lowest instruction first.
+"""Runs a program over a batch of blocks, scheduling groups of lanes by the lowest instruction.
 
-Lanes that diverge at a branch run as separate groups and reconverge where they reach the same instruction.  Of a branch
-on data both sides are run, and each register is a choice of two values.  While a group waits (at a barrier, for a
-copy), others run; where no group can run, the kernel hangs on this launch, and Unsupported is raised.
+A group is a set of lanes at one instruction.  Lanes that diverge at a branch run as separate groups and reconverge when
+they reach the same instruction.  For a branch on data both sides run, and each register becomes a select of two values.
+While a group waits (at a barrier, for a copy), others run.  If no group can run, the kernel hangs on this launch, and
+Unsupported is raised.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from bitwise_core.execution.machine import (
     SkippableRegion,
     conjunction,
     invert,
-    unwritten,
+    is_unwritten_register,
 )  # fmt: skip
 from bitwise_core.execution.program import Program, merge_local, merge_registers
 from bitwise_core.execution.values.symbolic_vector import Array, Value
@@ -36,7 +37,11 @@ MAXIMUM_STEPS = 20_000_000
 
 @dataclass(slots=True, eq=False)
 class LaneGroup:
-    """Lanes at one instruction.  `mask` None means all lanes of the batch; `waiting` names a barrier."""
+    """Lanes at one instruction.
+
+    `mask` None means all lanes of the batch.  `waiting` is the barrier at which the group waits, `blocked` the other
+    reason why it cannot run.
+    """
 
     pc: int
     mask: Array | None
@@ -45,13 +50,13 @@ class LaneGroup:
 
 
 class Executor:
-    """One run of a program (or of a device function, or of one side of a branch on data)."""
+    """One run of a program, of a device function, or of one side of a branch on data."""
 
     def __init__(self, program: Program, machine: Machine, budget: list[int], depth: int = 0) -> None:
         self.program, self.machine, self.budget, self.depth = program, machine, budget, depth
 
     def start(self, pc: int = 0, stop: int | None = None) -> None:
-        """Runs from instruction `pc` until all lanes exit or reach `stop`.  Raises Unsupported."""
+        """Run from instruction `pc` until all lanes exit or reach `stop`.  Raises Unsupported."""
         if self.depth > 16:
             raise Unsupported("branches on data or calls nest too deeply")
         machine = self.machine
@@ -59,21 +64,21 @@ class Executor:
         groups = [LaneGroup(pc, outer)]
         alive = outer
         while groups:
-            group = self._next(groups, stop)
+            group = self._next_group(groups, stop)
             if group is None:
                 if all(each.pc == stop for each in groups):
                     break
-                raise Unsupported(self._hang(groups), self._line(groups[0].pc))
+                raise Unsupported(self._hang_reason(groups), self._line(groups[0].pc))
             alive = self._advance(group, groups, stop, alive, outer)
         machine.mask = outer
 
-    def _next(self, groups: list[LaneGroup], stop: int | None) -> LaneGroup | None:
+    def _next_group(self, groups: list[LaneGroup], stop: int | None) -> LaneGroup | None:
         ready = [each for each in groups if each.waiting is None and each.blocked is None and each.pc != stop]
         if ready:
             return min(ready, key=lambda each: each.pc)
         return None
 
-    def _hang(self, groups: list[LaneGroup]) -> str:
+    def _hang_reason(self, groups: list[LaneGroup]) -> str:
         what = ", ".join(
             sorted(
                 {each.blocked or (f"barrier {each.waiting.number}" if each.waiting else "its end") for each in groups}
@@ -88,7 +93,7 @@ class Executor:
     def _advance(
         self, group: LaneGroup, groups: list[LaneGroup], stop: int | None, alive: Array | None, outer: Array | None
     ) -> Array | None:
-        """Runs one group until it diverges, waits, ends or meets another group.  Gives back the lanes still alive."""
+        """Run one group until it diverges, waits, ends or reaches another group; return the lanes still alive."""
         machine, program = self.machine, self.program
         steps, instructions, joins = program.steps, program.kernel.instructions, program.joins
         machine.mask = group.mask
@@ -103,9 +108,9 @@ class Executor:
                 break
             budget[0] -= 1
             if budget[0] < 0:
-                raise Unsupported("the kernel runs too long on this launch to be read", instructions[pc].line)
+                raise Unsupported("the kernel exceeds the step limit on this launch", instructions[pc].line)
             machine.line = instructions[pc].line
-            machine.pc = machine.races.place = pc
+            machine.pc = machine.races.pc = pc
             try:
                 control = steps[pc](machine)
             except Unsupported as error:
@@ -113,7 +118,7 @@ class Executor:
                     error.line = instructions[pc].line
                 raise
             except Exception as error:
-                if unwritten(error):
+                if is_unwritten_register(error):
                     raise Unsupported(
                         f"the register {error} is read before it is written", instructions[pc].line
                     ) from None
@@ -128,14 +133,14 @@ class Executor:
                 continue
             group.pc = pc
             if progressed:
-                self._wake(groups)
+                self._unblock_groups(groups)
             return self._control(control, group, groups, alive, outer)
         group.pc = pc
         if pc >= end and pc != stop:
             groups.remove(group)
-            return self._leave(alive, group.mask, groups)
-        self._wake(groups)
-        self._join(groups)
+            return self._remove_lanes(alive, group.mask, groups)
+        self._unblock_groups(groups)
+        self._merge_groups(groups)
         return alive
 
     def _control(
@@ -162,7 +167,7 @@ class Executor:
             if machine.condition is not None:
                 raise Unsupported("the kernel's end depends on data", self._line(pc))
             groups.remove(group)
-            alive = self._leave(alive, group.mask, groups)
+            alive = self._remove_lanes(alive, group.mask, groups)
         elif isinstance(control, Call):
             self._call(control, group)
         elif isinstance(control, Barrier):
@@ -170,20 +175,20 @@ class Executor:
                 raise Unsupported("a barrier depends on data", self._line(pc))
             group.pc = pc + 1
             group.waiting = control
-            self._open(groups, alive)
+            self._release_barriers(groups, alive)
         elif isinstance(control, Blocked):
             group.blocked = control.what
             return alive
-        self._wake(groups)
-        self._join(groups)
+        self._unblock_groups(groups)
+        self._merge_groups(groups)
         return alive
 
-    def _wake(self, groups: list[LaneGroup]) -> None:
+    def _unblock_groups(self, groups: list[LaneGroup]) -> None:
         for each in groups:
             each.blocked = None
 
-    def _join(self, groups: list[LaneGroup]) -> None:
-        """Groups at one instruction become one."""
+    def _merge_groups(self, groups: list[LaneGroup]) -> None:
+        """Merge groups that are at the same instruction."""
         if len(groups) < 2:
             return
         places: dict[int, LaneGroup] = {}
@@ -206,7 +211,7 @@ class Executor:
         machine, pc = self.machine, group.pc
         known = machine.known(taken)
         if known is None:
-            self._both_ways(control, taken, group)
+            self._run_both_sides(control, taken, group)
             return
         active = known if group.mask is None else known & group.mask
         if not active.any():
@@ -219,11 +224,16 @@ class Executor:
         group.mask, group.pc = rest, pc + 1
         groups.append(LaneGroup(control.target, active))
 
-    def _both_ways(self, control: Branch, taken: Value, group: LaneGroup) -> None:
-        """A forward branch on data: both sides run on copies of the registers, and each lane selects."""
+    def _run_both_sides(self, control: Branch, taken: Value, group: LaneGroup) -> None:
+        """Run both sides of a forward branch on data on copies of the registers, and select per lane."""
         machine, pc = self.machine, group.pc
-        meeting = self.program.reconvergence.get(pc)
-        if meeting is None or meeting >= len(self.program.steps) or meeting <= pc or control.target <= pc:
+        reconvergence = self.program.reconvergence.get(pc)
+        if (
+            reconvergence is None
+            or reconvergence >= len(self.program.steps)
+            or reconvergence <= pc
+            or control.target <= pc
+        ):
             raise Unsupported("the kernel's control flow depends on data (a loop or an early end)", self._line(pc))
         before, local = machine.registers, machine.local
         outer = machine.condition
@@ -232,15 +242,15 @@ class Executor:
             machine.registers, machine.local = dict(before), dict(local)
             machine.condition = conjunction(machine.domain, outer, predicate)
             machine.mask = group.mask
-            if start != meeting:
-                Executor(self.program, machine, self.budget, self.depth + 1).start(start, meeting)
+            if start != reconvergence:
+                Executor(self.program, machine, self.budget, self.depth + 1).start(start, reconvergence)
             results.append((machine.registers, machine.local))
         machine.condition = outer
         (if_true, if_false), locals_after = zip(*results, strict=True)
         merge_registers(machine, taken, if_true, if_false)
         merge_local(machine, taken, *locals_after)
         machine.mask = group.mask
-        group.pc = meeting
+        group.pc = reconvergence
 
     def _call(self, control: Call, group: LaneGroup) -> None:
         machine = self.machine
@@ -263,16 +273,16 @@ class Executor:
             machine.set_parameter(operand.name, value)
         group.pc += 1
 
-    def _leave(self, alive: Array | None, mask: Array | None, groups: list[LaneGroup]) -> Array | None:
+    def _remove_lanes(self, alive: Array | None, mask: Array | None, groups: list[LaneGroup]) -> Array | None:
         full = (self.machine.blocks, self.machine.threads)
         before = np.ones(full, dtype=bool) if alive is None else np.broadcast_to(alive, full)
         after = np.zeros(full, dtype=bool) if mask is None else before & ~mask
-        self._open(groups, after)
-        self._wake(groups)
+        self._release_barriers(groups, after)
+        self._unblock_groups(groups)
         return after
 
-    def _open(self, groups: list[LaneGroup], alive: Array | None) -> None:
-        """Opens every barrier whose threads are all there."""
+    def _release_barriers(self, groups: list[LaneGroup], alive: Array | None) -> None:
+        """Release every barrier at which all expected threads have arrived."""
         machine = self.machine
         numbers = {group.waiting.number for group in groups if group.waiting is not None}
         for number in numbers:
@@ -280,13 +290,13 @@ class Executor:
             first = waiting[0].waiting
             assert first is not None
             if len(waiting) == 1 and waiting[0].mask is None:
-                self._release(waiting[0], groups)
+                self._release_single_group(waiting[0], groups)
                 continue
             full = (machine.blocks, machine.threads)
             present = np.zeros(full, dtype=bool)
             for group in waiting:
                 present |= machine.active(full) if group.mask is None else np.broadcast_to(group.mask, full)
-            there = present.sum(axis=1)
+            arrived = present.sum(axis=1)
             needed = (
                 (
                     np.full(machine.blocks, machine.threads)
@@ -296,16 +306,16 @@ class Executor:
                 if first.count is None
                 else first.count
             )
-            ready = (there >= needed) & (there > 0)
+            ready = (arrived >= needed) & (arrived > 0)
             for group in waiting:
                 mask = np.broadcast_to(np.True_ if group.mask is None else group.mask, full)
-                go = mask & ready[:, None]
-                if not go.any():
+                released = mask & ready[:, None]
+                if not released.any():
                     continue
-                stay = mask & ~ready[:, None]
-                if stay.any():
-                    groups.append(LaneGroup(group.pc, stay, group.waiting))
-                    group.mask = go
+                remaining = mask & ~ready[:, None]
+                if remaining.any():
+                    groups.append(LaneGroup(group.pc, remaining, group.waiting))
+                    group.mask = released
                 group.waiting = None
             if ready.any():
                 warps = np.unique(np.flatnonzero((present & ready[:, None]).any(axis=0)) // machine.warp)
@@ -315,7 +325,7 @@ class Executor:
                 if not (everyone & ~(present & ready[:, None])).any():
                     machine.epoch += 1
 
-    def _release(self, group: LaneGroup, groups: list[LaneGroup]) -> None:
+    def _release_single_group(self, group: LaneGroup, groups: list[LaneGroup]) -> None:
         machine = self.machine
         for races in machine.races.acting(None):
             races.barrier(np.arange(races.warps))

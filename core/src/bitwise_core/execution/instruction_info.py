@@ -1,4 +1,4 @@
-"""What an instruction reads, writes and does, as data that is known before it is run."""
+"""What an instruction reads, writes and does, as data that is available before execution."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from bitwise_core.assembly.module import Address, Immediate, Instruction, Operan
 
 
 class Effect(Flag):
-    """What an instruction does beside writing registers.
+    """What an instruction does in addition to writing registers.
 
-    MOVE and INTEGER are allowances: where one is left out, loops are only read less precisely.  Every other one is
-    declared wherever it holds.
+    MOVE and INTEGER are permissions: without them the analysis of loops is only less precise.  Every other effect must
+    be declared wherever it applies.
     """
 
     NONE = 0
     BRANCH = auto()
-    """Control may continue at any label among its operands."""
+    """Control may continue at any label among the operands."""
     CONDITIONAL = auto()
-    """Whether a branch is taken is decided by more than its guard."""
+    """More than the guard decides whether the branch is taken."""
     END = auto()
     """Ends the thread, or returns from a function."""
     CALL = auto()
-    """Calls the function among its operands."""
+    """Calls the function among the operands."""
     BARRIER = auto()
     """Waits for other threads of the block."""
     LOAD = auto()
@@ -35,18 +35,18 @@ class Effect(Flag):
     ASYNCHRONOUS = auto()
     """Copies bytes that arrive after the instruction."""
     CROSS_LANE = auto()
-    """Passes values from one thread to another through registers."""
+    """Passes values between threads through registers."""
     MOVE = auto()
-    """Copies its second operand to its first, bit by bit."""
+    """Copies the second operand to the first, bit for bit."""
     INTEGER = auto()
-    """Plain integer arithmetic: the registers that it writes depend on nothing but those that it reads."""
+    """Pure integer arithmetic: the written registers depend only on the registers read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accumulation:
-    """A matrix instruction's results and the accumulators that enter it, element for element.
+    """The results of a matrix instruction and the accumulators that it adds to, element for element.
 
-    `depth` is how many elements of k it adds.
+    `depth` is the number of elements of k that the instruction adds.
     """
 
     results: Operand
@@ -58,12 +58,14 @@ class Accumulation:
 class InstructionInfo:
     """What one instruction reads, writes and does.
 
-    `reads` and `writes` are names of registers, implicit ones included.  A guarded instruction reads its guard and the
-    registers that it may leave unchanged.  `accumulation` may be given for a matrix instruction; where it is left out,
-    loops are only read less precisely.
-    `nondeterminism` says why what the instruction leaves may depend on the order in which threads run,
-    `nondeterministic_result` why the registers that it writes may, which matters where these are read; None: they do
-    not.
+    `reads` and `writes` are names of registers, including implicit ones.  A guarded instruction also reads its guard
+    and the registers that it writes, since it may leave them unchanged.
+
+    `accumulation` is optional for a matrix instruction; without it the analysis of loops is only less precise.
+
+    `nondeterminism` is the reason why the instruction's effect may depend on the order in which threads run.
+    `nondeterministic_result` is the reason why the written registers may, which matters only if they are read.  None
+    means that they do not.
     """
 
     reads: frozenset[str]
@@ -76,20 +78,20 @@ class InstructionInfo:
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """By position, the operands that an instruction writes and those that it updates, which it also reads.
+    """The operands, by position, that an instruction writes and those that it updates (reads and writes).
 
-    It reads all others.  The registers of an address are read wherever it stands.
+    It reads all other operands.  The registers of an address are always read.
     """
 
     writes: tuple[int, ...] = ()
     updates: tuple[int, ...] = ()
 
     def info(self, instruction: Instruction, effects: Effect) -> InstructionInfo:
-        """What an instruction with these operands reads and writes."""
+        """Return what an instruction with these operands reads and writes."""
         reads: list[str] = []
         writes: list[str] = []
         for position, operand in enumerate(instruction.operands):
-            # Asked of every instruction of a kernel; most operands are registers and literals.
+            # On the hot path: computed for every instruction of a kernel. Most operands are registers and literals.
             kind = type(operand)
             if kind is Immediate or kind is Symbol:
                 continue
@@ -117,24 +119,24 @@ Describe: TypeAlias = Callable[[Instruction], InstructionInfo]
 Effects: TypeAlias = Effect | Callable[[Instruction], Effect]
 
 SINK = "_"
-"""The register that discards what is written to it."""
+"""The register that discards every write."""
 
 
-def described(operands: Operands, effects: Effects) -> Describe:
-    """What an instruction does whose operands have these roles."""
+def info_from_roles(operands: Operands, effects: Effects) -> Describe:
+    """Return the function that computes an instruction's info from the roles of its operands and its effects."""
     if isinstance(effects, Effect):
         return lambda instruction: operands.info(instruction, effects)
     return lambda instruction: operands.info(instruction, effects(instruction))
 
 
-def undeclared(instruction: Instruction) -> InstructionInfo:
-    """What an instruction without a declaration may do to registers; it cannot be run."""
+def undeclared_info(instruction: Instruction) -> InstructionInfo:
+    """Return a conservative info for an instruction without a declaration; such an instruction cannot be executed."""
     names = frozenset(registers_of(*instruction.operands))
     return InstructionInfo(names, names, Effect.NONE)
 
 
-def guarded(info: InstructionInfo, instruction: Instruction) -> InstructionInfo:
-    """The info with what the guard adds, and without the sink."""
+def with_guard(info: InstructionInfo, instruction: Instruction) -> InstructionInfo:
+    """Return the info with the reads that the guard adds, and without the sink."""
     if SINK in info.writes or SINK in info.reads:
         info = replace(info, reads=info.reads - {SINK}, writes=info.writes - {SINK})
     if instruction.guard is not None:

@@ -1,4 +1,4 @@
-"""A launch: grid, block, and what each kernel parameter holds; read from and written to a manifest."""
+"""A launch: the grid, the block, and the value of each kernel parameter; reading and writing of manifests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from bitwise_core.errors import BitwiseError
 
 POINTER_SHIFT = 40
-"""Buffers lie 2**40 bytes apart, so an address tells its buffer; 0 stays the null pointer's."""
+"""Buffer i starts at address i * 2**40, so an address identifies its buffer; address 0 is the null pointer."""
 
 _WIDTHS = {
     "i1": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "i64": 8, "u64": 8,
@@ -20,11 +20,11 @@ _WIDTHS = {
 
 
 class ManifestError(BitwiseError, ValueError):
-    """A manifest does not say what it must: the sentence names the file and what to change."""
+    """A manifest is incomplete or wrong; the message names the file and what to change."""
 
 
 class TensorMap(BaseModel):
-    """A tensor-copy descriptor made by the host: shape and strides in elements, innermost last."""
+    """A tensor map made by the host: shape and strides in elements, innermost dimension last."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -58,7 +58,9 @@ class Argument(BaseModel):
             return data
         if "kind" in data:
             if data["kind"] not in ("buffer", "tensor_map", *_WIDTHS):
-                raise ValueError(f"no argument is of the kind {data['kind']!r}")
+                raise ValueError(
+                    f"unknown argument kind {data['kind']!r}; use buffer, tensor_map or one of {', '.join(_WIDTHS)}"
+                )
             return data
         if "buffer" in data:
             return {"kind": "buffer", **data}
@@ -72,7 +74,7 @@ class Argument(BaseModel):
         return {"kind": names[0], "value": data[names[0]]}
 
     def short(self) -> dict[str, Any]:
-        """The manifest's form."""
+        """Return the form that a manifest has."""
         if self.kind == "buffer":
             extra = {key: value for key, value in (("dtype", self.dtype), ("offset", self.offset or None)) if value}
             return {"buffer": self.buffer, **extra}
@@ -94,7 +96,7 @@ Triple = Annotated[tuple[Extent, Extent, Extent], BeforeValidator(_triple)]
 
 
 class Launch(BaseModel):
-    """How one kernel is launched: (x, y, z) of the grid in blocks and of a block in threads, and the arguments."""
+    """One launch of a kernel: the grid in blocks and the block in threads, both (x, y, z), and the arguments."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -112,14 +114,14 @@ class Launch(BaseModel):
         return self.grid[0] * self.grid[1] * self.grid[2]
 
     def buffers(self) -> tuple[str, ...]:
-        """The names of the buffers that the arguments point to."""
+        """Return the names of the buffers that the arguments point to."""
         names = [a.buffer for a in self.args if a.kind == "buffer" and a.buffer is not None]
         names += [a.tensor_map.buffer for a in self.args if a.tensor_map is not None]
         return tuple(dict.fromkeys(names))
 
 
 class Manifest(BaseModel):
-    """The launches of a folder of kernels; `configurations` may describe its files, for people."""
+    """The launches of a folder of kernels; `configurations` may describe its files for human readers."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -128,7 +130,7 @@ class Manifest(BaseModel):
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Reads a manifest.  Raises ManifestError with the file and the place."""
+    """Read a manifest.  Raises ManifestError with the file and the place."""
     try:
         return Manifest.model_validate(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
@@ -142,7 +144,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def scalar_bits(argument: Argument) -> tuple[int, int]:
-    """A scalar argument's bit pattern and its width in bytes.  Raises ManifestError."""
+    """Return a scalar argument's bit pattern and its width in bytes.  Raises ManifestError."""
     import struct
 
     kind, value = argument.kind, argument.value

@@ -1,4 +1,4 @@
-"""The state of a batch of blocks: registers, masks, memories.  The one mutable thing of a reading."""
+"""The state of a batch of blocks: registers, masks and memories.  All mutable state of a run is here."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ THREAD_SHIFT = 20
 
 @dataclass(slots=True)
 class Branch:
-    """Control leaves for instruction `target` in the lanes where `taken` holds (None: all active ones)."""
+    """Transfers control to instruction `target` in the lanes where `taken` is true (None: all active lanes)."""
 
     target: int
     taken: Value | None = None
@@ -34,9 +34,9 @@ class Branch:
 
 @dataclass(slots=True)
 class SkippableRegion:
-    """The active lanes run from `start` (None: the next instruction) to `target`, though they might as well skip it.
+    """The active lanes run from `start` (None: the next instruction) to `target`, although skipping is allowed as well.
 
-    What comes of it is the same but for the state that `forget` makes undefined.
+    Both choices have the same result, except for the state that `forget` makes undefined.
     """
 
     target: int
@@ -46,7 +46,7 @@ class SkippableRegion:
 
 @dataclass(slots=True)
 class Exit:
-    """The active lanes are done."""
+    """The active lanes end."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class Return:
 
 @dataclass(slots=True)
 class Call:
-    """The active lanes enter a device function."""
+    """The active lanes call a device function."""
 
     function: str
     arguments: tuple[Value, ...]
@@ -65,7 +65,7 @@ class Call:
 
 @dataclass(slots=True)
 class Barrier:
-    """The active lanes wait at barrier `number` until `count` threads of their block are there (None: all)."""
+    """The active lanes wait at barrier `number` until `count` threads of their block have arrived (None: all)."""
 
     number: int
     count: int | None = None
@@ -73,14 +73,14 @@ class Barrier:
 
 @dataclass(slots=True)
 class Blocked:
-    """The active lanes cannot go on yet: other threads must run first."""
+    """The active lanes cannot continue until other threads have run; `what` names what they wait for."""
 
     what: str
 
 
 @dataclass(slots=True)
 class Predicated:
-    """`control` in the active lanes where `mask` holds; the others pass it by."""
+    """Applies `control` to the active lanes where `mask` is true; the others continue at the next instruction."""
 
     control: Exit | Return | Call | Barrier | Blocked
     mask: Array
@@ -92,13 +92,14 @@ Step: TypeAlias = Callable[["Machine"], Control | None]
 
 @dataclass
 class Machine:
-    """Registers and memories of `blocks` blocks of `threads` threads, run together.
+    """Registers and memories of `blocks` blocks of `threads` threads, which run together.
 
-    `mask` holds the active lanes, shape broadcastable to (blocks, threads), or None for all of them.
-    `condition` is a predicate over data under which side effects happen, or None.
-    `block` is the extent of a block in threads (x, y, z); `buffers` numbers the launch's buffers by name: buffer i lies
-    at i * 2**POINTER_SHIFT.  `local` holds each thread's own arrays by address.  `reading` has the asynchronous
-    reads of shared memory of each kind of work.
+    `mask` holds the active lanes, in a shape that broadcasts to (blocks, threads), or None for all of them.
+    `condition` is a predicate on data under which side effects happen, or None.
+
+    `block` is the extent of a block in threads (x, y, z).  `buffers` maps names of the launch's buffers to numbers;
+    buffer i starts at address i * 2**POINTER_SHIFT. `local` holds the threads' local arrays by address.
+    `asynchronous_reads` holds the asynchronous reads of shared memory for each kind of work.
     """
 
     domain: Domain
@@ -123,10 +124,10 @@ class Machine:
     line: int = 0
     pc: int = 0
     extra: dict[str, Any] = field(default_factory=dict)
-    reading: dict[str, AsynchronousReads] = field(default_factory=dict)
+    asynchronous_reads: dict[str, AsynchronousReads] = field(default_factory=dict)
 
     def read(self, operand: Operand) -> Value:
-        """The value of a register, special register, literal or symbol operand."""
+        """Return the value of a register, special register, literal or symbol operand."""
         if type(operand) is Register:
             name = operand.name
             value = self.registers.get(name)
@@ -135,7 +136,7 @@ class Machine:
             found = self.special.get(name)
             if found is not None:
                 return found
-            raise _Unwritten(name)
+            raise _UnwrittenRegister(name)
         if type(operand) is Immediate:
             return literal(operand.value, 32 if operand.kind != "f64" else 64)
         if type(operand) is Symbol:
@@ -150,12 +151,15 @@ class Machine:
         raise Unsupported(f"the operand {operand} cannot be read as a value")
 
     def read_bits(self, operand: Operand, bits: int) -> Value:
-        """The operand as a value of exactly `bits` bits: literals take that width, registers must have it."""
+        """Return the operand as a value of exactly `bits` bits.
+
+        A literal takes that width.  A wider register is truncated.  Raises Unsupported for a narrower one.
+        """
         if type(operand) is Immediate:
             return literal(operand.value, bits)
         try:
             value = self.read(operand)
-        except _Unwritten:
+        except _UnwrittenRegister:
             return poison(bits)
         have = L.width(value)
         if have == bits:
@@ -167,7 +171,7 @@ class Machine:
         raise Unsupported(f"a {have}-bit register is read as {bits} bits")
 
     def write(self, operand: Operand, value: Value) -> None:
-        """Writes a register in the active lanes; `_` sinks the value."""
+        """Write a register in the active lanes; `_` discards the value."""
         if type(operand) is not Register:
             if type(operand) is Symbol and operand.name == "_":
                 return
@@ -190,13 +194,13 @@ class Machine:
         self.put(name, value)
 
     def put(self, name: str, value: Value) -> None:
-        """Writes a register in all lanes."""
+        """Write a register in all lanes."""
         if self.domain.recorder is not None:
             self.domain.recorder.mark(value)
         self.registers[name] = value
 
     def set_parameter(self, name: str, value: Value) -> None:
-        """Writes a parameter of a call in the active lanes, and only where the condition over data holds."""
+        """Write a parameter of a call in the active lanes, and only where the condition on data is true."""
         old = self.parameters.get(name)
         if self.mask is not None or self.condition is not None:
             if old is None or L.width(old) != L.width(value):
@@ -208,7 +212,7 @@ class Machine:
         self.parameters[name] = value
 
     def known(self, value: Value) -> Array | None:
-        """The value as a plain array if it is known in every active lane (other lanes hold anything)."""
+        """Return the value as an array if it is constant in every active lane, else None; other lanes are arbitrary."""
         if isinstance(value, np.ndarray):
             return value
         if isinstance(value, L.PackedVector):
@@ -219,7 +223,7 @@ class Machine:
             return joined if isinstance(joined, np.ndarray) else None
         special = L.lazy_integers(value)
         if special is not None:
-            return special.settled()
+            return special.known_numbers()
         known = L.constant_mask(value)
         if known is True:
             return L.constants_of(value)
@@ -230,29 +234,29 @@ class Machine:
         return None
 
     def active(self, shape: tuple[int, int] | None = None) -> Array:
-        """The active lanes as a boolean array of the whole batch."""
+        """Return the active lanes as a boolean array of the whole batch."""
         full = shape or (self.blocks, self.threads)
         return np.ones(full, dtype=bool) if self.mask is None else np.broadcast_to(self.mask, full)
 
     def reads_by(self, work: str) -> AsynchronousReads:
-        """The asynchronous reads of one kind of work, such as matrix instructions."""
-        return self.reading.setdefault(work, AsynchronousReads())
+        """Return the asynchronous reads of one kind of work, such as matrix instructions."""
+        return self.asynchronous_reads.setdefault(work, AsynchronousReads())
 
     def active_threads(self) -> Array:
-        """Which threads are active in some block, shape (threads,)."""
+        """Return which threads are active in some block, shape (threads,)."""
         if self.mask is None:
             return np.ones(self.threads, dtype=bool)
         return np.broadcast_to(self.mask.any(axis=0), (self.threads,))
 
     def active_blocks(self) -> Array:
-        """Which blocks have an active lane, shape (blocks,)."""
+        """Return which blocks have an active lane, shape (blocks,)."""
         if self.mask is None or self.mask.shape[0] == 1:
             return np.ones(self.blocks, dtype=bool)
         rows: Array = np.any(self.mask, axis=1)
         return rows
 
     def active_warps(self) -> Array:
-        """The numbers of the warps with an active lane."""
+        """Return the numbers of the warps with an active lane."""
         if self.mask is None:
             return np.arange(-(-self.threads // self.warp))
         active = self.active_threads()
@@ -261,20 +265,20 @@ class Machine:
         return np.unique(np.flatnonzero(active) // self.warp)
 
 
-class _Unwritten(Exception):
-    """A register that nothing has written."""
+class _UnwrittenRegister(Exception):
+    """A read of a register that nothing has written."""
 
 
-def unwritten(error: Exception) -> bool:
-    """Whether the error says that a register was read before any write."""
-    return isinstance(error, _Unwritten)
+def is_unwritten_register(error: Exception) -> bool:
+    """Return whether the error is the read of a register before any write."""
+    return isinstance(error, _UnwrittenRegister)
 
 
 _LITERALS: dict[tuple[int, int], Array] = {}
 
 
 def literal(number: int, bits: int) -> Array:
-    """A number as an array of shape (1, 1), wrapped to `bits` bits (1: a predicate)."""
+    """Return a number as an array of shape (1, 1), wrapped to `bits` bits (1: a predicate)."""
     key = (number, bits)
     found = _LITERALS.get(key)
     if found is None:
@@ -290,7 +294,7 @@ _NOT, _AND = operation("not.b1"), operation("and.b1")
 
 
 def invert(domain: Domain, predicate: Value) -> Value:
-    """The negation of a predicate."""
+    """Return the negation of a predicate."""
     if isinstance(predicate, np.ndarray):
         return ~predicate
     special = L.lazy_integers(predicate)
@@ -302,7 +306,7 @@ def invert(domain: Domain, predicate: Value) -> Value:
 
 
 def conjunction(domain: Domain, left: Value | None, right: Value) -> Value:
-    """The conjunction of two predicates."""
+    """Return the conjunction of two predicates."""
     if left is None:
         return right
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):

@@ -1,4 +1,4 @@
-"""Steps that opcode tables have in common."""
+"""Steps that several opcode tables share."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from bitwise_core.numerics import Operation
 
 
 def apply_integer(machine: Machine, operation: Operation, values: Sequence[Value]) -> Value:
-    """The operation's result where all values are known in the active lanes, else the domain's term.
+    """Return the operation's result: known if all values are known in the active lanes, else the domain's term.
 
-    The operation has a function: it is one on integers, or a comparison.
+    The operation must have a function, that is, be an integer operation or a comparison.
     """
     function = operation.function
     assert function is not None
@@ -27,24 +27,24 @@ def apply_integer(machine: Machine, operation: Operation, values: Sequence[Value
     if all(each is not None for each in known):
         return function(*known)
     for value in values:
-        special = lazy_integers(value)
-        if special is not None:
-            found = special.apply(values, function)
+        lazy = lazy_integers(value)
+        if lazy is not None:
+            found = lazy.apply(values, function)
             if found is not None:
-                kept: Value = found
-                return kept
+                result: Value = found
+                return result
             break
     return machine.domain.integer(operation, values)
 
 
 def branch(instruction: Instruction, context: Context) -> Step:
-    """A branch to the label in the first operand, in the lanes where the branch's own guard holds.
+    """Return a branch to the label in the first operand, taken by the lanes in which the branch's own guard is true.
 
-    Raises UnknownInstruction where that is no label of the kernel.
+    Raises UnknownInstruction if the operand is not a label of the kernel.
     """
     target = instruction.operands[0] if instruction.operands else None
     if not isinstance(target, Symbol) or target.name not in context.kernel.labels:
-        raise UnknownInstruction(instruction, "takes a label")
+        raise UnknownInstruction(instruction, "needs a label of the kernel as its first operand")
     place, guard = context.kernel.labels[target.name], instruction.guard
 
     def step(machine: Machine) -> Control:

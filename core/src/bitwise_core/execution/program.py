@@ -1,4 +1,4 @@
-"""A kernel's instructions as steps, ready to run."""
+"""A kernel's instructions as executable steps."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from bitwise_core.execution.values.term_hash import poison
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Instructions, their steps and infos side by side, with the reconvergence point of each guarded branch.
+    """Instructions, their steps and infos by index, and the reconvergence point of each guarded branch.
 
-    `following` are the instructions that may be run after each (EXIT: none), a branch's target first.
+    `following` lists the successors of each instruction (EXIT: none), a branch's targets first.  `joins` are the
+    indices of the labelled instructions, where divergent groups of lanes are merged.
     """
 
     kernel: Kernel
@@ -41,16 +42,16 @@ class Program:
 
 
 def build(module: Module, kernel: Kernel, arch: Arch) -> Program:
-    """The program of a kernel and of the device functions it may call.
+    """Return the program of a kernel and of the device functions that it may call.
 
-    An instruction that the architecture does not state becomes a step that raises Unsupported when reached.
+    An instruction that the architecture does not model becomes a step that raises Unsupported when it is reached.
     """
     functions: dict[str, Program] = {}
-    _functions(module, kernel, arch, functions)
+    _add_functions(module, kernel, arch, functions)
     return _program(module, kernel, arch, functions)
 
 
-def _functions(module: Module, kernel: Kernel, arch: Arch, found: dict[str, Program]) -> None:
+def _add_functions(module: Module, kernel: Kernel, arch: Arch, found: dict[str, Program]) -> None:
     stack = [kernel]
     while stack:
         caller = stack.pop()
@@ -70,22 +71,22 @@ def _program(module: Module, kernel: Kernel, arch: Arch, functions: Mapping[str,
     steps = tuple(_step(*each, context) for each in zip(kernel.instructions, infos, strict=True))
     following = successors(kernel, infos)
     joins = frozenset(kernel.labels.values())
-    meetings = {
-        index: meeting
-        for index, meeting in postdominators(following).items()
+    reconvergence = {
+        index: postdominator
+        for index, postdominator in postdominators(following).items()
         if kernel.instructions[index].guard is not None
     }
-    return Program(kernel, steps, infos, meetings, joins, functions, following)
+    return Program(kernel, steps, infos, reconvergence, joins, functions, following)
 
 
 def successors(kernel: Kernel, infos: Sequence[InstructionInfo]) -> tuple[tuple[int, ...], ...]:
-    """For each instruction those that may be run after it (EXIT: none), a branch's targets first."""
+    """Return the successors of each instruction (EXIT: none), a branch's targets first."""
     return tuple(_successors(index, kernel, info.effects) for index, info in enumerate(infos))
 
 
 def _successors(index: int, kernel: Kernel, effects: Effect) -> tuple[int, ...]:
     following = index + 1 if index + 1 < len(kernel.instructions) else EXIT
-    if not effects & _LEAVING:
+    if not effects & _CONTROL_TRANSFER:
         return (following,)
     guarded = kernel.instructions[index].guard is not None
     if Effect.END in effects:
@@ -95,11 +96,11 @@ def _successors(index: int, kernel: Kernel, effects: Effect) -> tuple[int, ...]:
     return (*targets, following) if guarded or Effect.CONDITIONAL in effects else targets
 
 
-_LEAVING = Effect.BRANCH | Effect.END
+_CONTROL_TRANSFER = Effect.BRANCH | Effect.END
 
 
 def labels_of(index: int, kernel: Kernel) -> list[int]:
-    """The places of the labels among an instruction's operands, in written order."""
+    """Return the indices of the labels among an instruction's operands, in operand order."""
     operands = kernel.instructions[index].operands
     names = (each.name for operand in operands for each in parts(operand) if isinstance(each, Symbol))
     return [kernel.labels[name] for name in names if name in kernel.labels]
@@ -129,9 +130,9 @@ def _guarded(step: Step, register: str, negated: bool, line: int) -> Step:
             raise Unsupported(f"the predicate {register} is used before it is written", line)
         if negated:
             predicate = invert(machine.domain, predicate)
-        settled = machine.known(predicate)
-        if settled is not None:
-            return _under_mask(machine, step, settled)
+        active = machine.known(predicate)
+        if active is not None:
+            return _under_mask(machine, step, active)
         return _under_condition(machine, step, predicate, line)
 
     return run
@@ -151,7 +152,7 @@ def _under_mask(machine: Machine, step: Step, active: Array) -> Control | None:
         machine.mask = outer
     if control is None:
         return None
-    assert not isinstance(control, Branch | SkippableRegion | Predicated)  # a branch looks at its guard itself
+    assert not isinstance(control, Branch | SkippableRegion | Predicated)  # a branch evaluates its guard itself
     return Predicated(control, inner)
 
 
@@ -174,7 +175,7 @@ def _under_condition(machine: Machine, step: Step, predicate: Value, line: int) 
 def merge_registers(
     machine: Machine, predicate: Value, if_true: Mapping[str, Value], if_false: Mapping[str, Value]
 ) -> None:
-    """Registers after two alternatives: each lane's own, chosen by a predicate over data."""
+    """Set the registers after two alternatives: a predicate on data selects the value of each lane."""
     merged = dict(if_false)
     for name, value in if_true.items():
         other = if_false.get(name)
@@ -189,10 +190,10 @@ def merge_registers(
 def merge_local(
     machine: Machine, predicate: Value, if_true: Mapping[int, Value], if_false: Mapping[int, Value]
 ) -> None:
-    """Local memory after two alternatives: each lane's own, chosen by a predicate over data.
+    """Set local memory after two alternatives: a predicate on data selects the value of each lane.
 
-    What only one of them wrote stands for both: the other has nothing there, and a program that reads it has no
-    defined result.  Raises Unsupported where the two wrote in different widths.
+    A value that only one alternative wrote is used for both.  In the other one the location is undefined, and a program
+    that reads it has no defined result.  Raises Unsupported if the two alternatives wrote different widths.
     """
     merged = {**if_false, **if_true}
     for place, value in if_true.items():
@@ -200,6 +201,6 @@ def merge_local(
         if other is None or other is value:
             continue
         if width(other) != width(value):
-            raise Unsupported("local memory is written in another width where data decides")
+            raise Unsupported("local memory is written in different widths under a condition on data")
         merged[place] = machine.domain.select(predicate, value, other)
     machine.local = merged

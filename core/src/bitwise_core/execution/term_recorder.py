@@ -1,8 +1,9 @@
-"""Provenance: how every term of a replay came about, so that a hash leads back to its operation and operands.
+"""Provenance: records how every term was computed, so that a hash leads back to its operation and operands.
 
-The domain of terms keeps hashes only.  In a replay it has a `Recorder`: whoever makes a term says from what, and the
-recorder keeps references to the arrays.  Values of a replay carry their recorder (`SymbolicVector.recorder`), since to
-extract and to join values makes terms too and has no domain at hand.
+The domain of terms keeps only hashes.  In a recorded run it has a `Recorder`: the code that makes a term reports its
+operation and operands, and the recorder keeps references to the arrays.  The values of a recorded run carry their
+recorder (`SymbolicVector.recorder`), since extraction and concatenation make terms as well and have no access to the
+domain.
 """
 
 from __future__ import annotations
@@ -16,27 +17,27 @@ from bitwise_core.execution.values.symbolic_vector import SymbolicVector, Value
 AnyValue = TypeVar("AnyValue", bound=Value)
 
 MAXIMUM_BYTES = 2 << 30
-"""A replay that makes more terms than this many bytes of hashes is given up."""
+"""The limit on the hashes of a recorded run, in bytes; a run that exceeds it is aborted."""
 
 SAME = "same"
-"""The name of a step whose result is its operand under another form."""
+"""The name of a step whose result is its operand in another form."""
 
 
 class TooManyTerms(Exception):
-    """The replay was given up: it makes more terms than are kept."""
+    """A recorded run was aborted because it makes more terms than the recorder keeps."""
 
 
-class Placed(Protocol):
-    """What knows the line of the text that runs."""
+class HasLine(Protocol):
+    """An object that knows the current line of the text."""
 
     line: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedTerm:
-    """Terms made at once: their operation's name, the lanes of the result and of each operand, the line of the text.
+    """Terms made by one operation: its name, the lanes of the result and of each operand, and the line of the text.
 
-    The operands' shapes broadcast to the result's.
+    The shapes of the operands broadcast to that of the result.
     """
 
     name: str
@@ -47,23 +48,23 @@ class RecordedTerm:
 
 
 class Recorder:
-    """What was made, in order.  `place` is the machine that runs."""
+    """The terms made so far, in order.  `line_source` is the machine that runs."""
 
     def __init__(self) -> None:
-        self.made: list[RecordedTerm] = []
-        self.place: Placed | None = None
+        self.terms: list[RecordedTerm] = []
+        self.line_source: HasLine | None = None
         self.bytes = 0
 
     def add(self, name: str, result: SymbolicVector, operands: Sequence[SymbolicVector], commutes: bool) -> None:
-        """Remembers terms.  Raises TooManyTerms where they are too many to be kept."""
+        """Record terms.  Raises TooManyTerms if they exceed the limit."""
         self.bytes += result.words.size * 8
         if self.bytes > MAXIMUM_BYTES:
-            raise TooManyTerms("the block makes too many values for its trees to be shown")
-        line = self.place.line if self.place is not None else 0
-        self.made.append(RecordedTerm(name, result, tuple(operands), commutes, line))
+            raise TooManyTerms("the block computes too many values to show its trees")
+        line = self.line_source.line if self.line_source is not None else 0
+        self.terms.append(RecordedTerm(name, result, tuple(operands), commutes, line))
 
     def mark(self, value: AnyValue) -> AnyValue:
-        """Gives a value back that carries this recorder."""
+        """Attach this recorder to a value and return the value."""
         for each in getattr(value, "parts", (value,)):
             if hasattr(each, "recorder"):
                 each.recorder = self
@@ -75,16 +76,16 @@ Operands: TypeAlias = Callable[[], Sequence[SymbolicVector]] | Sequence[Symbolic
 
 @dataclass(frozen=True, slots=True)
 class TermContext:
-    """What a domain of terms hands to its rules.
+    """What the domain of terms provides to its rules.
 
-    `finite`: all values are assumed finite.  `recorder` is that of a replay.
+    `finite`: all values are assumed finite.  `recorder`: the recorder of a recorded run, else None.
     """
 
     finite: bool = False
     recorder: Recorder | None = None
 
     def note(self, name: str, result: SymbolicVector, operands: Operands, *, commutes: bool = False) -> SymbolicVector:
-        """Gives `result` back, after telling the recorder, if there is one, from what it was made."""
+        """Report the operands of `result` to the recorder, if there is one, and return `result`."""
         if self.recorder is not None:
             self.recorder.add(name, result, operands() if callable(operands) else operands, commutes)
         return result

@@ -60,20 +60,20 @@ class PossibleValues(L.LazyIntegers):
         """The width; 1 for a predicate."""
         return L.width(next(iter(self.options.values())))
 
-    def settled(self) -> Array | None:
-        """See `LazyIntegers.settled`: the value is unknown, since the options differ."""
+    def known_numbers(self) -> Array | None:
+        """See `LazyIntegers.known_numbers`: the value is unknown, since the options differ."""
         return None
 
-    def lanes(self) -> SymbolicVector:
-        """See `LazyIntegers.lanes`."""
+    def symbolic_vector(self) -> SymbolicVector:
+        """See `LazyIntegers.symbolic_vector`."""
         return poison(self.bits, "computed from an approximation") if self.fallback is None else self.fallback()
 
     def apply(self, values: Sequence[Any], evaluate: Callable[..., Array]) -> Any:
         """See `LazyIntegers.apply`."""
         return apply_to_possible_values(values, evaluate, None)
 
-    def cut(self, low: int, bits: int) -> Value:
-        """See `LazyIntegers.cut`."""
+    def extract(self, low: int, bits: int) -> Value:
+        """See `LazyIntegers.extract`."""
 
         def extracted(number: Array) -> Array:
             found = extract(number, low, bits)
@@ -81,12 +81,12 @@ class PossibleValues(L.LazyIntegers):
             return found
 
         found: Value = apply_to_possible_values(
-            [self], extracted, lambda: as_symbolic_vector(extract(self.lanes(), low, bits))
+            [self], extracted, lambda: as_symbolic_vector(extract(self.symbolic_vector(), low, bits))
         )
         return found
 
-    def choose(self, mask: Array, new: Any, old: Any) -> Value:
-        """See `LazyIntegers.choose`."""
+    def blend(self, mask: Array, new: Any, old: Any) -> Value:
+        """See `LazyIntegers.blend`."""
 
         def selected(left: Array, right: Array) -> Array:
             return np.where(mask, left, right)
@@ -94,8 +94,8 @@ class PossibleValues(L.LazyIntegers):
         found: Value | None = apply_to_possible_values([new, old], selected, None)
         return blend_values(mask, as_symbolic_vector(new), as_symbolic_vector(old)) if found is None else found
 
-    def join(self, parts: Sequence[Any]) -> Any:
-        """See `LazyIntegers.join`."""
+    def concat(self, parts: Sequence[Any]) -> Any:
+        """See `LazyIntegers.concat`."""
 
         def joined(*numbers: Array) -> Array:
             found = concat(numbers)

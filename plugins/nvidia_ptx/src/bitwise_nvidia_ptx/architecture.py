@@ -223,5 +223,5 @@ EVERY_LAUNCH = ParametricSupport(
     block=("%ctaid.x", "%ctaid.y", "%ctaid.z"),
     grid=("%nctaid.x", "%nctaid.y", "%nctaid.z"),
     fixed=fixed,
-    of_grid=OF_GRID,
+    grid_dependent=OF_GRID,
 )

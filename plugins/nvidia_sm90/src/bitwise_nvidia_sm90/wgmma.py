@@ -109,9 +109,9 @@ def _multiply(instruction: Instruction, context: Context, n: int, k: int, result
         columns = _tile_rows(machine, b, n, k, size, not trans_b, groups)
         old = _accumulator(machine, items(destination), out, n, scale_d, groups)
         row_index = _by_half(len(groups)) if in_registers else _by_row(len(groups))
-        left_vectors = rows[0].beside(rows[1:]).take(row_index)
-        right_vectors = columns[0].beside(columns[1:]).take(_by_column(len(groups), n))
-        new = machine.domain.fused(fused, old, left_vectors, right_vectors)
+        left_vectors = rows[0].concatenated(rows[1:]).take(row_index)
+        right_vectors = columns[0].concatenated(columns[1:]).take(_by_column(len(groups), n))
+        new = machine.domain.mma_step(fused, old, left_vectors, right_vectors)
         _write(machine, items(destination), new, out, groups)
 
     return step
@@ -174,7 +174,7 @@ def _tile(machine: Machine, descriptor: int, rows: int, k: int, size: int, k_maj
     blocks = value.words.shape[1]
     flags = value.flags if isinstance(value.flags, int) else value.flags.reshape(value.flags.shape[0], rows, k)
     words = np.broadcast_to(value.words, (2, blocks, rows * k)).reshape(2, blocks, rows, k)
-    result = machine.domain.vectors(SymbolicVector(size * 8, words, flags))
+    result = machine.domain.operand_vectors(SymbolicVector(size * 8, words, flags))
     if len(cache) > 64:
         cache.clear()
     cache[key] = (version, result)

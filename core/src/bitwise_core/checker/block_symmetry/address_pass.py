@@ -28,7 +28,7 @@ from bitwise_core.checker.block_symmetry.block_affine import (
     unsigned,
 )
 from bitwise_core.checker.block_symmetry.grid import Column, Grid, Limits, NotSymmetric
-from bitwise_core.execution.concrete import Ready, machine_for
+from bitwise_core.execution.concrete import PreparedLaunch, machine_for
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.executor import MAXIMUM_STEPS, Executor
 from bitwise_core.execution.launch import POINTER_SHIFT
@@ -147,18 +147,18 @@ class AddressDomain:
                 buffers = np.unique(first >> np.uint64(POINTER_SHIFT))
                 self.pointers.update(int(each) for each in buffers if each)
 
-    def vectors(self, elements: L.SymbolicVector) -> mma_steps.OperandVectors:
-        """See `Domain.vectors`."""
+    def operand_vectors(self, elements: L.SymbolicVector) -> mma_steps.OperandVectors:
+        """See `Domain.operand_vectors`."""
         return mma_steps.hashed_vectors(elements, _CONTEXT)
 
-    def fused(
+    def mma_step(
         self,
         step: MmaStep,
         accumulator: L.SymbolicVector,
         left: mma_steps.OperandVectors,
         right: mma_steps.OperandVectors,
     ) -> L.SymbolicVector:
-        """See `Domain.fused`."""
+        """See `Domain.mma_step`."""
         assert isinstance(left, mma_steps.HashedVectors)
         assert isinstance(right, mma_steps.HashedVectors)
         return mma_steps.mma_terms(step, accumulator, left, right, _CONTEXT)
@@ -375,7 +375,7 @@ class Pass:
     """Buffers that may be read at addresses made from data."""
 
 
-def passes(prepared: Ready, buffers: Mapping[str, int], limits: Limits) -> list[Pass]:
+def passes(prepared: PreparedLaunch, buffers: Mapping[str, int], limits: Limits) -> list[Pass]:
     """The passes that together cover the grid.  Raises NotSymmetric where one fails or there are too many.
 
     A pass that fails after it was narrowed is repeated with the blocks that were left, where more numbers are the same
@@ -410,7 +410,7 @@ def passes(prepared: Ready, buffers: Mapping[str, int], limits: Limits) -> list[
     return found
 
 
-def _one(prepared: Ready, buffers: Mapping[str, int], grid: Grid, granule: int, *, opaque: bool) -> Pass:
+def _one(prepared: PreparedLaunch, buffers: Mapping[str, int], grid: Grid, granule: int, *, opaque: bool) -> Pass:
     numbers = grid.numbers
     memory = AddressMemory(AddressDomain(grid))
     machine = machine_for(prepared, memory, buffers, numbers[:1], granule)

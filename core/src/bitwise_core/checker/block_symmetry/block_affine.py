@@ -118,26 +118,26 @@ class BlockAffine(NDArrayOperatorsMixin, L.LazyIntegers):
             return np.broadcast_to(decide(self), *arguments[1:], **options) if self.bits == 1 else self
         raise NotSymmetric(f"NumPy's {function.__name__} of a number that differs between blocks")
 
-    # -- the interface of a register's value (`lanes.Numbers`) --------------------------------------------------------
+    # -- the interface of a register's value (`LazyIntegers`) --------------------------------------------------------
 
-    def settled(self) -> Any:
+    def known_numbers(self) -> Any:
         """A predicate is decided, which may narrow the grid; a number stays as it is unless the blocks agree."""
         return decide(self) if self.bits == 1 else plain(self)
 
-    def lanes(self) -> L.SymbolicVector:
+    def symbolic_vector(self) -> L.SymbolicVector:
         """Among data: its number where the blocks agree, else a tainted token."""
         value = plain(self)
         return L.constant_vector(value) if isinstance(value, np.ndarray) else token(self.bits, TAINT)
 
-    def cut(self, low: int, bits: int) -> Any:
-        """See `lanes.cut`."""
+    def extract(self, low: int, bits: int) -> Any:
+        """See `LazyIntegers.extract`."""
         dtype = np.dtype(L.UNSIGNED[bits])
         if low == 0:
             return convert(self, dtype)
         amount = np.full((1, 1), low, dtype=self.thread.dtype)
         return (BlockAffine(self.grid, self.column, self.thread) >> amount).astype(dtype)
 
-    def choose(self, mask: Array, new: Any, old: Any) -> Any:
+    def blend(self, mask: Array, new: Any, old: Any) -> Any:
         """See `packing.blend_values`.  Lanes that nothing wrote may hold the new numbers."""
         if isinstance(old, L.SymbolicVector) and isinstance(old.flags, int) and old.flags & L.POISON:
             return new
@@ -145,7 +145,7 @@ class BlockAffine(NDArrayOperatorsMixin, L.LazyIntegers):
             return blend_values(mask, as_symbolic_vector(new), as_symbolic_vector(old))
         return select(self.grid, mask, new, old)
 
-    def join(self, parts: Sequence[Any]) -> Any:
+    def concat(self, parts: Sequence[Any]) -> Any:
         """See `pieces.concat`."""
         total = np.dtype(L.UNSIGNED[sum(L.width(part) for part in parts)])
         result: Any = np.zeros((1, 1), dtype=total)
@@ -160,14 +160,14 @@ class BlockAffine(NDArrayOperatorsMixin, L.LazyIntegers):
         """See `pieces.take_threads`."""
         return BlockAffine(self.grid, self.column, take(self.thread, index), self.signed)
 
-    def of_thread(self, thread: int) -> Any:
+    def numbers_of_thread(self, thread: int) -> Any:
         """The numbers of one thread."""
         if self.thread.shape[1] == 1:
             return self
         return BlockAffine(self.grid, self.column, self.thread[:, thread : thread + 1], self.signed)
 
-    def identity(self) -> int:
-        """See `lanes.Numbers`: a digest of the thread's number in every block of the pass."""
+    def equality_key(self) -> int:
+        """See `LazyIntegers`: a digest of the thread's number in every block of the pass."""
         numbers = self.column.values + self.thread.reshape(-1)[:1]
         return -1 - int.from_bytes(blake2b(numbers.tobytes(), digest_size=16).digest())
 

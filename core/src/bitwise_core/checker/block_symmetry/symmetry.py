@@ -39,10 +39,10 @@ from bitwise_core import numerics
 from bitwise_core.checker.block_symmetry.address_pass import Pass, Touch, passes
 from bitwise_core.checker.block_symmetry.byte_ranges import Owners, Runs, covers, intersection, merged, owners
 from bitwise_core.checker.block_symmetry.grid import Column, Limits, NotSymmetric, distinct_rows
-from bitwise_core.execution.concrete import LANES, Ready, results, run_blocks
+from bitwise_core.execution.concrete import LANES_PER_BATCH, PreparedLaunch, checked_outputs, run_blocks
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT
-from bitwise_core.execution.memory.global_memory import Nondeterministic, exact
+from bitwise_core.execution.memory.global_memory import Nondeterministic, is_order_independent
 from bitwise_core.execution.memory.outputs import Output
 from bitwise_core.execution.values.symbolic_vector import Array
 
@@ -185,7 +185,7 @@ class Summary:
     range of each buffer.  `ran` holds the outputs of blocks that were run in full, by domain.
     """
 
-    prepared: Ready
+    prepared: PreparedLaunch
     buffers: Mapping[str, int]
     limits: Limits
     parts: tuple[Part, ...]
@@ -213,7 +213,7 @@ class Comparison:
     second: tuple[int, ...]
 
 
-def summarise(prepared: Ready, buffers: Mapping[str, int], limits: Limits | None = None) -> Summary:
+def summarise(prepared: PreparedLaunch, buffers: Mapping[str, int], limits: Limits | None = None) -> Summary:
     """Partitions the grid into parts of symmetric blocks, and checks that blocks do not exchange data.
 
     Raises NotSymmetric where the proof fails, Unsupported, and Nondeterministic.
@@ -268,7 +268,7 @@ def _check_stores(parts: Sequence[Part], buffer: int, own: Owners) -> None:
     if own.overlap() is None:
         return
     names = frozenset[str]().union(*(part.atomics.get(buffer, frozenset()) for part in parts))
-    if any(not exact(numerics.operation(name)) for name in names):
+    if any(not is_order_independent(numerics.operation(name)) for name in names):
         raise Nondeterministic("several blocks add to one element in the order in which they happen to run")
     raise NotSymmetric("several blocks store to one element")
 
@@ -295,7 +295,7 @@ def run_in_full(summary: Summary, domain_factory: DomainFactory, blocks: Sequenc
     for block in missing:
         by_part.setdefault(int(summary.part[block]), []).append(block)
     for number, members in by_part.items():
-        together = max(1, LANES // summary.prepared.threads)
+        together = max(1, LANES_PER_BATCH // summary.prepared.threads)
         for start in range(0, len(members), together):
             ran.update(_run_alike(summary, domain_factory, number, members[start : start + together]))
     return ran
@@ -306,7 +306,7 @@ def _run_alike(
 ) -> dict[int, dict[int, Output]]:
     """Runs blocks of one part, which take the same steps, so that races in each of them are found."""
     memory, scratch = run_blocks(summary.prepared, domain_factory(), summary.buffers, blocks)
-    found = results(memory, scratch)
+    found = checked_outputs(memory, scratch)
     if found.keys() != {buffer for buffer in summary.parts[part].stores if buffer in summary.owners}:
         raise NotSymmetric("a block stores to other buffers than its address pass says")
     return {

@@ -11,9 +11,9 @@ import numpy as np
 from bitwise_core.checker.analysis import MAXIMUM_LANES
 from bitwise_core.checker.comparison import DivergenceTrace
 from bitwise_core.checker.verdicts import Counterexample
-from bitwise_core.execution.assumptions import made_finite
-from bitwise_core.execution.buffers import Array, Form
-from bitwise_core.execution.concrete import LANES, Ready
+from bitwise_core.execution.assumptions import replace_non_finite
+from bitwise_core.execution.buffers import Array, ElementType
+from bitwise_core.execution.concrete import LANES_PER_BATCH, PreparedLaunch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.machine import THREAD_SHIFT
@@ -49,8 +49,8 @@ class Pair:
     Where `finite`, inputs are made finite, and those on which a number overflows are refused.
     """
 
-    kernels: tuple[Ready, Ready]
-    forms: Mapping[str, Form]
+    kernels: tuple[PreparedLaunch, PreparedLaunch]
+    forms: Mapping[str, ElementType]
     blocks: Blocks = (None, None)
     only: tuple[str, int, int] | None = None
     finite: bool = False
@@ -83,7 +83,7 @@ class Pair:
 
     def _made_finite(self, name: str, content: Array) -> Array:
         form = self.forms[name].format
-        return content if form is None else made_finite(content, form)
+        return content if form is None else replace_non_finite(content, form)
 
     def measure(self) -> None:
         """Learns from the first and the last block, which nearly always tell it, how far the launches reach.
@@ -169,8 +169,8 @@ def extended(content: Array, size: int) -> Array:
 
 
 def pair_of(
-    kernels: tuple[Ready, Ready],
-    forms: Mapping[str, Form],
+    kernels: tuple[PreparedLaunch, PreparedLaunch],
+    forms: Mapping[str, ElementType],
     parted: DivergenceTrace | None,
     seconds: float,
     finite: bool = False,
@@ -180,7 +180,7 @@ def pair_of(
     Raises Unsupported where the launches are too large and no such element is known.
     """
     lanes = max(each.launch.blocks * each.threads for each in kernels)
-    if lanes <= LANES:
+    if lanes <= LANES_PER_BATCH:
         return Pair(kernels, forms, finite=finite)
     if parted is None or None in parted.element.threads:
         if lanes > WHOLE_LANES:
@@ -200,6 +200,6 @@ def pair_of(
         return Pair(kernels, forms, finite=finite)
     return (
         few
-        if (time.monotonic() - start) * lanes / LANES > WHOLE_SHARE * seconds
+        if (time.monotonic() - start) * lanes / LANES_PER_BATCH > WHOLE_SHARE * seconds
         else Pair(kernels, forms, finite=finite)
     )

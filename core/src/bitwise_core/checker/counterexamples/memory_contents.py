@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from bitwise_core.checker.counterexamples.value_distributions import QUIET, TELLING, draw, telling_patterns
-from bitwise_core.execution.buffers import Array, Form
+from bitwise_core.execution.buffers import Array, ElementType
 from bitwise_core.numerics import FloatFormat, operation
 
 SAMPLES = 256
@@ -23,7 +23,7 @@ Samples = Mapping[Place, Array]
 """The patterns of every element, one for each content of memory."""
 
 
-def near(places: Iterable[Place], forms: Mapping[str, Form], random: np.random.Generator) -> dict[Place, Array]:
+def near(places: Iterable[Place], forms: Mapping[str, ElementType], random: np.random.Generator) -> dict[Place, Array]:
     """Telling patterns of all kinds; in some contents of memory one element is special among usual ones."""
     found = _filled(places, forms, random, TELLING)
     for start in range(0, SAMPLES, _CHUNK):
@@ -33,7 +33,7 @@ def near(places: Iterable[Place], forms: Mapping[str, Form], random: np.random.G
 
 
 def elsewhere(
-    places: Iterable[Place], forms: Mapping[str, Form], random: np.random.Generator, around: Samples
+    places: Iterable[Place], forms: Mapping[str, ElementType], random: np.random.Generator, around: Samples
 ) -> dict[Place, Array]:
     """Quiet patterns; in some contents of memory a few elements are those `around` with the other sign."""
     found = _filled(places, forms, random, QUIET)
@@ -44,7 +44,7 @@ def elsewhere(
 
 
 def with_special(
-    places: Iterable[Place], special: Iterable[Place], forms: Mapping[str, Form], random: np.random.Generator
+    places: Iterable[Place], special: Iterable[Place], forms: Mapping[str, ElementType], random: np.random.Generator
 ) -> dict[Place, Array]:
     """Numbers about 1, and among the elements named `special` one of them that is: infinite, a NaN, huge, or tiny."""
     chosen = _filled(special, forms, random, ("normal",))
@@ -58,7 +58,7 @@ def fed_back(
     results: Array,
     form: FloatFormat,
     among: Sequence[Place],
-    forms: Mapping[str, Form],
+    forms: Mapping[str, ElementType],
     random: np.random.Generator,
 ) -> dict[Place, Array]:
     """The contents with the result, a pattern of `form` for each, taken from one of the elements `among`.
@@ -101,7 +101,7 @@ _Filled = dict[str, tuple[list[Place], Array]]
 
 
 def _filled(
-    places: Iterable[Place], forms: Mapping[str, Form], random: np.random.Generator, kinds: Sequence[str]
+    places: Iterable[Place], forms: Mapping[str, ElementType], random: np.random.Generator, kinds: Sequence[str]
 ) -> _Filled:
     mine: dict[str, list[Place]] = {}
     for place in places:
@@ -121,11 +121,11 @@ def _by_place(found: _Filled) -> dict[Place, Array]:
     return {place: row for elements, rows in found.values() for place, row in zip(elements, rows, strict=True)}
 
 
-def _floats(found: _Filled, forms: Mapping[str, Form]) -> list[str]:
+def _floats(found: _Filled, forms: Mapping[str, ElementType]) -> list[str]:
     return [name for name in found if forms[name].format is not None]
 
 
-def _needles(found: _Filled, forms: Mapping[str, Form], random: np.random.Generator, columns: Array) -> None:
+def _needles(found: _Filled, forms: Mapping[str, ElementType], random: np.random.Generator, columns: Array) -> None:
     """One special element of one buffer in each of the columns."""
     names = _floats(found, forms)
     if not names:
@@ -138,7 +138,7 @@ def _needles(found: _Filled, forms: Mapping[str, Form], random: np.random.Genera
 
 
 def _opposites(
-    found: _Filled, forms: Mapping[str, Form], random: np.random.Generator, columns: Array, around: Samples
+    found: _Filled, forms: Mapping[str, ElementType], random: np.random.Generator, columns: Array, around: Samples
 ) -> None:
     """Patterns of `around` with the other sign, or next to that, in a few elements of the same buffers."""
     step = int(random.choice([0, 0, 1, -1]))

@@ -17,8 +17,8 @@ from bitwise_core.checker.counterexamples.tree_search import Evaluator, candidat
 from bitwise_core.checker.counterexamples.value_distributions import TELLING, draw, telling_patterns
 from bitwise_core.checker.verdicts import Counterexample, Outcome, Verdict, different
 from bitwise_core.execution.assumptions import FINITE
-from bitwise_core.execution.buffers import Array, Form, forms
-from bitwise_core.execution.concrete import Ready
+from bitwise_core.execution.buffers import Array, ElementType, element_types
+from bitwise_core.execution.concrete import PreparedLaunch
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.launch import ManifestError
 
@@ -51,9 +51,9 @@ def find_counterexample(
     launches = [each.launch for each in (left, right) if each.launch is not None]
     if len(launches) < 2:
         return NotFound("no input was tried: a kernel has no launch")
-    known = forms(launches)
+    known = element_types(launches)
     for launch in launches:
-        for name, each in forms([launch]).items():
+        for name, each in element_types([launch]).items():
             if each.kind is not None and each != known[name]:
                 stated = f"{known[name].name} and {each.name}"
                 return NotFound(f"no input was tried: the launches state {stated} of the buffer {name}")
@@ -91,7 +91,7 @@ def search_verdict(
 
 def _prepared(
     sources: tuple[Source, Source], arch: Arches, options: Options, found: Comparison | None
-) -> tuple[Ready, Ready]:
+) -> tuple[PreparedLaunch, PreparedLaunch]:
     results = (None, None) if found is None else found.results
     left, right = (
         result.prepared if result is not None and result.prepared is not None else prepare(source, own, options)
@@ -157,7 +157,7 @@ def _whole(
         yield from _try(two, {name: patterns.view(np.uint8) for name, patterns in contents.items()}, drawn)
 
 
-def _place_few(contents: Mapping[str, Array], forms: Mapping[str, Form], random: np.random.Generator) -> None:
+def _place_few(contents: Mapping[str, Array], forms: Mapping[str, ElementType], random: np.random.Generator) -> None:
     """A special value in a few elements of one buffer, or in one of them."""
     names = [name for name in contents if forms[name].format is not None]
     if names:

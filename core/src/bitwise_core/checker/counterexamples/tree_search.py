@@ -20,7 +20,7 @@ from bitwise_core.checker.counterexamples.memory_contents import (
     with_special,
 )
 from bitwise_core.checker.expression_trees import build_tree
-from bitwise_core.execution.buffers import Array, Form
+from bitwise_core.execution.buffers import Array, ElementType
 from bitwise_core.execution.simulation import matrix_units
 from bitwise_core.ir.evaluation import Values, evaluate_many
 from bitwise_core.ir.nodes import Load, Node, descendants
@@ -50,7 +50,7 @@ class Trees:
     private: tuple[Place, ...]
 
 
-def trees_of(parted: DivergenceTrace, forms: Mapping[str, Form]) -> Trees | None:
+def trees_of(parted: DivergenceTrace, forms: Mapping[str, ElementType]) -> Trees | None:
     """The trees where an element's kernels part, or None where they are too large or load what has no name."""
     built = [build_tree(each, root) for each, root in zip(parted.replays, parted.roots, strict=True)]
     if not all(each.complete for each in built):
@@ -66,7 +66,7 @@ def trees_of(parted: DivergenceTrace, forms: Mapping[str, Form]) -> Trees | None
     return Trees(roots, (below[0], below[1]), tuple(every), tuple(sorted(close)), tuple(alone))
 
 
-def places(*roots: Node, forms: Mapping[str, Form]) -> set[Place] | None:
+def places(*roots: Node, forms: Mapping[str, ElementType]) -> set[Place] | None:
     """The elements that trees load; None where a buffer is not one of the launch's."""
     found: set[Place] = set()
     for root in roots:
@@ -83,7 +83,7 @@ def places(*roots: Node, forms: Mapping[str, Form]) -> set[Place] | None:
 class Evaluator:
     """The values of trees on contents of memory, as the architecture computes them."""
 
-    def __init__(self, parted: DivergenceTrace, forms: Mapping[str, Form]) -> None:
+    def __init__(self, parted: DivergenceTrace, forms: Mapping[str, ElementType]) -> None:
         known = parted.replays[0].ready.arch.bits
         self._functions = {} if known is None else known.functions
         self._units = {**matrix_units(parted.replays[0].ready), **matrix_units(parted.replays[1].ready)}
@@ -118,7 +118,7 @@ class Evaluator:
 def candidates(
     trees: Trees,
     evaluator: Evaluator,
-    forms: Mapping[str, Form],
+    forms: Mapping[str, ElementType],
     form: numerics.FloatFormat | None,
     different: Different,
     random: np.random.Generator,

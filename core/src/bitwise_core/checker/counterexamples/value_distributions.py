@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from bitwise_core.execution.buffers import Array, Form
+from bitwise_core.execution.buffers import Array, ElementType
 from bitwise_core.numerics import FloatFormat, storage
 
 Draw = Callable[[FloatFormat, int, np.random.Generator], Array]
@@ -178,7 +178,7 @@ def integers(width: int, count: int, random: np.random.Generator, largest: int |
     return random.integers(0, largest + 1, count).astype(kind)
 
 
-def draw(form: Form, count: int, kind: str, random: np.random.Generator, largest: int | None) -> Array:
+def draw(form: ElementType, count: int, kind: str, random: np.random.Generator, largest: int | None) -> Array:
     """Patterns of a buffer's elements, unsigned; integers (and what is of no known type) lie from 0 to `largest`."""
     if form.format is not None:
         return KINDS[kind](form.format, count, random)

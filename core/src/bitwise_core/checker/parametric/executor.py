@@ -113,8 +113,8 @@ class ParametricExecutor(Executor):
     ) -> Array | None:
         if isinstance(control, LoopEntry):
             self._loop(control, group)
-            self._wake(groups)
-            self._join(groups)
+            self._unblock_groups(groups)
+            self._merge_groups(groups)
             return alive
         return super()._control(control, group, groups, alive, outer)
 
@@ -155,7 +155,7 @@ class ParametricExecutor(Executor):
         iteration.end(taken)
         group.pc += 1
 
-    def _both_ways(self, control: Branch, taken: Value, group: LaneGroup) -> None:
+    def _run_both_sides(self, control: Branch, taken: Value, group: LaneGroup) -> None:
         machine, pc = self.machine, group.pc
         lanes = as_symbolic_vector(taken)
         words = lanes.words
@@ -164,7 +164,7 @@ class ParametricExecutor(Executor):
         )
         meeting = self.program.reconvergence.get(pc)
         if not uniform or group.mask is not None or machine.condition is not None:
-            super()._both_ways(control, taken, group)
+            super()._run_both_sides(control, taken, group)
             return
         if (
             meeting is None

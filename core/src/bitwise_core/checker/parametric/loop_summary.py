@@ -248,13 +248,13 @@ class LoopSummary:
         """
         machine = self.machine
         shared, races, extra, registers = machine.shared, machine.races, dict(machine.extra), dict(machine.registers)
-        reading = machine.reading
+        reading = machine.asynchronous_reads
         while True:
             try:
                 return self._summarise()
             except (NotPreserved, Unsupported) as error:
                 machine.shared, machine.races, machine.extra = shared, races, dict(extra)
-                machine.registers, machine.reading = dict(registers), reading
+                machine.registers, machine.asynchronous_reads = dict(registers), reading
                 if isinstance(error, NotPreserved):
                     self.keeping = False
                 elif self.thorough or not self._is_reset():
@@ -471,7 +471,7 @@ class LoopSummary:
             )
         memory = LiveInMemory.around(machine)
         machine.races = RaceDetectors(memory.words.shape[2], machine.threads, machine.warp, machine.blocks)
-        machine.reading = {}
+        machine.asynchronous_reads = {}
         for _ in range(lead):
             self.body.run(loop.body)
         return memory

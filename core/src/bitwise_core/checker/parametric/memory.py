@@ -13,7 +13,7 @@ from bitwise_core.checker.parametric.domain import ParametricDomain
 from bitwise_core.checker.parametric.values import Chosen, ParametricInteger, all_of
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.machine import Machine
-from bitwise_core.execution.memory.global_memory import elements, exact
+from bitwise_core.execution.memory.global_memory import is_order_independent, stored_elements
 from bitwise_core.execution.memory.outputs import stored_hash
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
@@ -138,7 +138,7 @@ class ParametricMemory:
         assert isinstance(address, ParametricInteger)
         if self.written.setdefault(pointer, operation) != operation:
             raise Unsupported("a buffer is written in different ways", line)
-        if operation != "store" and not exact(numerics.operation(operation)):
+        if operation != "store" and not is_order_independent(numerics.operation(operation)):
             raise Unsupported("an atomic operation's result depends on the order of threads", line)
         known: Array | None = machine.mask
         condition: SymbolicVector | None = None
@@ -229,7 +229,7 @@ def _count(words: hashing.Words) -> int:
 def _elements(value: Value) -> list[tuple[int, SymbolicVector]]:
     """The elements of a stored value with their byte offsets; copied content in pieces."""
     result: list[tuple[int, SymbolicVector]] = []
-    for offset, part in elements(value):
+    for offset, part in stored_elements(value):
         whole = value if part is value else part
         if part.bits > COPIED_BITS and _copied(whole):
             steps = range(0, part.bits, COPIED_BITS)

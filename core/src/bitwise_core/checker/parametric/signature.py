@@ -135,7 +135,7 @@ def machine_for(
         machine.special[name] = domain.symbol(name, 32, block=True)  # type: ignore[assignment]
     for name in arch.every_launch.grid:
         machine.special[name] = domain.symbol(name, 32, block=True, axis=EXTENT)  # type: ignore[assignment]
-    for name in arch.every_launch.of_grid:
+    for name in arch.every_launch.grid_dependent:
         machine.special.pop(name, None)
     arch.every_launch.layout(machine, module, kernel)
     for index, parameter in enumerate(kernel.parameters):

@@ -38,9 +38,9 @@ class ParametricInteger(SymbolicVector, L.LazyIntegers):
     def __init__(self, integers: ParametricIntegers, polynomial: Polynomial) -> None:
         self.integers, self.polynomial, self.bits = integers, polynomial, polynomial.bits
         self.flags = L.TERM
-        self.origin = self.partly = self.chosen = self.beside = None
+        self.slice_of = self.partial_slice_of = self.last_selection = self.guarded_alternative = None
         self.bundle = None
-        self.hashed = None
+        self.cached_hash = None
         self._words: hashing.Words | None = None
 
     @property
@@ -51,21 +51,21 @@ class ParametricInteger(SymbolicVector, L.LazyIntegers):
             self._words = hashing.mix(raw * hashing.multiplier(12) + hashing.constant(f"integer of {self.bits} bits"))
         return self._words
 
-    def settled(self) -> Any:
+    def known_numbers(self) -> Any:
         """None: a symbol is not a known number."""
         return None
 
-    def lanes(self) -> SymbolicVector:
+    def symbolic_vector(self) -> SymbolicVector:
         """Itself."""
         return self
 
-    def cut(self, low: int, bits: int) -> Any:
+    def extract(self, low: int, bits: int) -> Any:
         """The low bits of an integer are exact; others are a term."""
         if low == 0:
             return integer_of(self.integers, P.resized(self.polynomial, bits))
         return extract_vector(plain(self), low, bits)
 
-    def choose(self, mask: Array, new: Any, old: Any) -> Any:
+    def blend(self, mask: Array, new: Any, old: Any) -> Any:
         """Lane by lane."""
         if isinstance(new, ParametricInteger | np.ndarray) and isinstance(old, ParametricInteger | np.ndarray):
             left, right = (polynomial_of(self.integers, each, self.bits) for each in (new, old))
@@ -73,7 +73,7 @@ class ParametricInteger(SymbolicVector, L.LazyIntegers):
                 return integer_of(self.integers, P.pick(mask, left, right))
         return _choose_plain(mask, new, old)
 
-    def join(self, parts: Sequence[Any]) -> Any:
+    def concat(self, parts: Sequence[Any]) -> Any:
         """Zeros above an integer widen it; other parts stay side by side."""
         first, rest = parts[0], parts[1:]
         if isinstance(first, ParametricInteger) and all(isinstance(p, np.ndarray) and not p.any() for p in rest):
@@ -158,24 +158,24 @@ class Predicate(SymbolicVector, L.LazyIntegers):
         """The polynomial, where the predicate says no more than that it is not negative."""
         return self.polynomials[0] if len(self.polynomials) == 1 and not self.opaque else None
 
-    def settled(self) -> Any:
+    def known_numbers(self) -> Any:
         """The truths where every lane is known."""
         known = L.constant_mask(self)
         return L.constants_of(self) if known is True or (known is not False and np.all(known)) else None
 
-    def lanes(self) -> SymbolicVector:
+    def symbolic_vector(self) -> SymbolicVector:
         """Itself."""
         return self
 
-    def cut(self, low: int, bits: int) -> Any:
+    def extract(self, low: int, bits: int) -> Any:
         """A predicate has one bit."""
         return self
 
-    def choose(self, mask: Array, new: Any, old: Any) -> Any:
+    def blend(self, mask: Array, new: Any, old: Any) -> Any:
         """Lane by lane; the structure is lost."""
         return L.as_array_if_constant(_choose_plain(mask, new, old))
 
-    def join(self, parts: Sequence[Any]) -> Any:
+    def concat(self, parts: Sequence[Any]) -> Any:
         """Predicates are not put side by side."""
         return PackedVector(tuple(parts))
 

@@ -1,1 +1,1 @@
-"""Value domains: the interface, terms for the checker, bit patterns for simulation."""
+"""Value domains: terms (hashes of dependence trees) and bits (bit patterns), behind one interface."""

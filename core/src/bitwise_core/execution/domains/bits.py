@@ -1,8 +1,8 @@
-"""The domain of bits: every value is its bit pattern, so that a run returns the bytes that the machine returns.
+"""The domain of bits: every value is its bit pattern, so that a run returns the bytes that the hardware returns.
 
-Values are plain arrays.  Where nothing has written a register or a cell of memory in some lanes, the value is a
-`SymbolicVector` that is constant in the other lanes.  What is computed from an undefined lane is undefined too, and a
-launch that stores it is Unsupported.
+Values are plain arrays.  If nothing has written a register or a cell of memory in some lanes, the value is a
+`SymbolicVector` that is constant in the other lanes.  A result of an undefined lane is undefined, and a launch that
+stores one is Unsupported.
 """
 
 from __future__ import annotations
@@ -18,41 +18,44 @@ import numpy as np
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.term_recorder import Recorder
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.finiteness import overflows, step_overflows
+from bitwise_core.execution.values.finiteness import makes_non_finite, mma_makes_non_finite
 from bitwise_core.execution.values.mma_steps import MmaStep, OperandVectors
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector, Value
 from bitwise_core.numerics import FloatFormat, Operation, nan_of
 from bitwise_core.numerics.mma import MmaSpec, multiply_accumulate
 
-Function = Callable[..., Array]
-"""A function on bit patterns: an array for each operand, in the unsigned type of its width, to the array of results."""
+PatternFunction = Callable[..., Array]
+"""A function on bit patterns: one array for each operand, in the unsigned type of its width, to the results."""
 
 
 class Contents(Protocol):
-    """Where the domain reads memory."""
+    """The memory from which the domain reads."""
 
     def read(self, address: Array, bits: int) -> Value:
-        """The initial content at known addresses; whatever it likes at addresses that lie in no buffer."""
+        """Return the initial content at constant addresses; it is arbitrary at addresses outside every buffer."""
 
 
 @dataclass(frozen=True, slots=True)
 class PatternVectors:
-    """Operand vectors as their elements' patterns, shape (blocks, ..., k), and why some are undefined (0: none is)."""
+    """Operand vectors as the patterns of their elements, shape (blocks, ..., k).
+
+    `sticky` holds the sticky flags of undefined vectors, 0 if there are none.
+    """
 
     elements: Array
     sticky: L.Flags
 
     def take(self, index: Array) -> PatternVectors:
-        """See `Vectors.take`."""
+        """See `OperandVectors.take`."""
         blocks, k = self.elements.shape[0], self.elements.shape[-1]
         sticky = (
             self.sticky if isinstance(self.sticky, int) else self.sticky.reshape(self.sticky.shape[0], -1)[:, index]
         )
         return PatternVectors(self.elements.reshape(blocks, -1, k)[:, index], sticky)
 
-    def beside(self, others: Sequence[PatternVectors]) -> PatternVectors:
-        """See `Vectors.beside`."""
+    def concatenated(self, others: Sequence[PatternVectors]) -> PatternVectors:
+        """See `OperandVectors.concatenated`."""
         if not others:
             return self
         parts = (self, *others)
@@ -70,12 +73,12 @@ class PatternVectors:
 
 
 class BitsDomain:
-    """See `machine.domain.Domain`.
+    """See `domains.domain.Domain`.
 
-    `approximations` gives the functions of operations whose bits the hardware decides, by the operation's full name
-    (`ex2.approx.ftz.fp32@sm_90`): each must return the machine's bits for every pattern.  `units` gives the
-    rows of matrix units by the name of a fused step in one word.  Where `finite`, an operation that makes an infinity
-    or a NaN of finite operands raises Unsupported.
+    `approximations` maps full operation names (`ex2.approx.ftz.fp32@sm_90`) to the functions of operations whose bits
+    the hardware defines; each must return the hardware's bits for every pattern.  `units` maps the name of a fused
+    step, in one word, to the row of its matrix unit.  If `finite`, an operation that makes an infinity or a NaN from
+    finite operands raises Unsupported.
     """
 
     name = "bits"
@@ -84,7 +87,7 @@ class BitsDomain:
     def __init__(
         self,
         contents: Contents,
-        approximations: Mapping[str, Function] | None = None,
+        approximations: Mapping[str, PatternFunction] | None = None,
         units: Mapping[str, MmaSpec] | None = None,
         *,
         finite: bool = False,
@@ -94,23 +97,23 @@ class BitsDomain:
         self.units = units or {}
         self.finite = finite
         self.notes: dict[str, None] = {}
-        """What the bits of this run rest on beyond what is established, in the order met."""
+        """The assumptions of this run that are not established facts, in the order of occurrence."""
 
     def assumes(self, assumption: str) -> bool:
-        """See `Domain.assumes`: patterns are what they are."""
+        """See `Domain.assumes`: no rule is applied to patterns."""
         return False
 
     def floating(self, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
-        """See `Domain.floating`.  Raises Unsupported for an operation whose bits are not known here."""
+        """See `Domain.floating`.  Raises Unsupported for an operation whose bits are unknown here."""
         name = operation.name
         function = operation.function or self.approximations.get(name)
         if function is None:
             raise Unsupported(f"the operation {name} has no function here that is exact for every pattern")
         result = lanewise(function, operands, operation.bits)
-        if self.finite and overflows(operation, operands, result):
-            raise Unsupported(f"{name} makes an infinity or a NaN of finite numbers")
-        if _nan_is_open(operation) and isinstance(result, np.ndarray) and _has_nan(operation, result):
-            self.notes[f"a NaN that {name} makes has no specified pattern; the canonical one is taken"] = None
+        if self.finite and makes_non_finite(operation, operands, result):
+            raise Unsupported(f"{name} makes an infinity or a NaN from finite numbers")
+        if _nan_is_unspecified(operation) and isinstance(result, np.ndarray) and _has_nan(operation, result):
+            self.notes[f"the pattern of a NaN from {name} is not specified; the canonical NaN is used"] = None
         return result
 
     def integer(self, operation: Operation, operands: Sequence[Value]) -> Value:
@@ -119,38 +122,42 @@ class BitsDomain:
         return lanewise(operation.function, operands, operation.bits)
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
-        """See `Domain.select`: undefined where the predicate is."""
+        """See `Domain.select`: the result is undefined where the predicate is."""
         if isinstance(predicate, np.ndarray):
             return blend_values(predicate, if_true, if_false)
         condition = as_symbolic_vector(predicate)
         known = np.asarray(L.constant_mask(condition))
         chosen = as_symbolic_vector(blend_values(condition.words[0] != 0, if_true, if_false))
-        return L.as_array_if_constant(L.blend(known, chosen, undefined(chosen.bits, L.sticky_flags(condition, chosen))))
+        return L.as_array_if_constant(
+            L.blend(known, chosen, undefined_lanes(chosen.bits, L.sticky_flags(condition, chosen)))
+        )
 
-    def vectors(self, elements: SymbolicVector) -> OperandVectors:
-        """See `Domain.vectors`."""
-        _check_reasons(elements)
+    def operand_vectors(self, elements: SymbolicVector) -> OperandVectors:
+        """See `Domain.operand_vectors`."""
+        _require_known_or_sticky(elements)
         flags = elements.flags
         sticky = (
             flags & L.STICKY if isinstance(flags, int) else np.bitwise_or.reduce(flags & np.uint32(L.STICKY), axis=-1)
         )
         return PatternVectors(L.constants_of(elements), L.uniform_flags(sticky))
 
-    def fused(
+    def mma_step(
         self, step: MmaStep, accumulator: SymbolicVector, left: OperandVectors, right: OperandVectors
     ) -> SymbolicVector:
-        """See `Domain.fused`.  Raises Unsupported for a unit whose arithmetic is not known here."""
+        """See `Domain.mma_step`.  Raises Unsupported for a unit whose arithmetic is unknown here."""
         assert isinstance(left, PatternVectors)
         assert isinstance(right, PatternVectors)
         unit = self.units.get("_".join(step.name.split()))
         if unit is None:
-            raise Unsupported(f"the matrix step {step.name} has no row here that says its bits")
+            raise Unsupported(f"the matrix step {step.name} has no matrix-unit row")
         if unit.status == "published only":
-            self.notes[f"the matrix step {step.name} follows a public model that no vectors of hardware check"] = None
-        _check_reasons(accumulator)
-        result = multiplied(unit, left.elements, right.elements, L.constants_of(accumulator))
-        if self.finite and step_overflows(unit, left.elements, right.elements, L.constants_of(accumulator), result):
-            raise Unsupported(f"the matrix step {step.name} makes an infinity or a NaN of finite numbers")
+            self.notes[f"the matrix step {step.name} follows a published model that hardware has not confirmed"] = None
+        _require_known_or_sticky(accumulator)
+        result = matrix_step(unit, left.elements, right.elements, L.constants_of(accumulator))
+        if self.finite and mma_makes_non_finite(
+            unit, left.elements, right.elements, L.constants_of(accumulator), result
+        ):
+            raise Unsupported(f"the matrix step {step.name} makes an infinity or a NaN from finite numbers")
         wide = result.astype(np.uint64)
         sticky = left.sticky | right.sticky | L.sticky_flags(accumulator)
         flags: L.Flags = L.CONST
@@ -163,13 +170,15 @@ class BitsDomain:
         return self.contents.read(address, bits)
 
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
-        """See `Domain.gather`: every address is known, or depends on what nothing wrote."""
-        raise Unsupported("memory is read at an address that depends on a register or on memory that nothing wrote")
+        """See `Domain.gather`: here an address that is not constant is undefined, so this always raises."""
+        raise Unsupported(
+            "memory is read at an address that depends on a register or on memory that nothing has written"
+        )
 
 
 @cache
-def _nan_is_open(operation: Operation) -> bool:
-    """Whether no document says which NaN an operation gives: sign changes, and arithmetic in fp64."""
+def _nan_is_unspecified(operation: Operation) -> bool:
+    """Return whether no document specifies the NaN of an operation: sign changes, and arithmetic in fp64."""
     return not operation.architecture and (operation.verb in ("neg", "abs") or operation.operands[0].name == "fp64")
 
 
@@ -178,13 +187,16 @@ def _has_nan(operation: Operation, result: Array) -> bool:
     return isinstance(form, FloatFormat) and form is operation.operands[0] and bool(nan_of(result, form).any())
 
 
-def undefined(bits: int, sticky: L.Flags) -> SymbolicVector:
-    """Lanes that have no pattern, for the reason that their operands carry."""
+def undefined_lanes(bits: int, sticky: L.Flags) -> SymbolicVector:
+    """Return lanes without a pattern; `sticky` holds the flags that say why."""
     return SymbolicVector(bits, np.zeros((2, 1, 1), dtype=np.uint64), sticky | L.TERM)
 
 
 def lanewise(function: Callable[..., Array], operands: Sequence[Value], bits: int) -> Value:
-    """The function lane by lane; undefined where an operand is.  Raises Unsupported where that has no reason."""
+    """Apply a function per lane; the result is undefined where an operand is.
+
+    Raises Unsupported if an operand is neither constant nor marked as undefined.
+    """
     for operand in operands:
         if not isinstance(operand, np.ndarray):
             break
@@ -198,7 +210,7 @@ def lanewise(function: Callable[..., Array], operands: Sequence[Value], bits: in
             numbers.append(operand)
             continue
         lanes = as_symbolic_vector(operand)
-        _check_reasons(lanes)
+        _require_known_or_sticky(lanes)
         known = np.logical_and(known, L.constant_mask(lanes))
         sticky = sticky | L.sticky_flags(lanes)
         numbers.append(L.constants_of(lanes))
@@ -213,10 +225,11 @@ def lanewise(function: Callable[..., Array], operands: Sequence[Value], bits: in
     )
 
 
-def multiplied(unit: MmaSpec, rows: Array, columns: Array, accumulators: Array) -> Array:
-    """One step of a unit: rows (..., k), columns (..., k) and accumulators (...), broadcastable, to results (...).
+def matrix_step(unit: MmaSpec, rows: Array, columns: Array, accumulators: Array) -> Array:
+    """Return one step of a unit, of shape (...), for rows (..., k), columns (..., k) and accumulators (...).
 
-    Axes along which only the rows vary are the product's rows, those along which only the columns do its columns.
+    The shapes broadcast.  An axis along which only `rows` varies is an axis of the product's rows; one along which only
+    `columns` varies is an axis of its columns.
     """
     shape_of = np.broadcast_shapes(rows.shape[:-1], columns.shape[:-1], accumulators.shape)
     axes = range(len(shape_of))
@@ -237,12 +250,12 @@ def multiplied(unit: MmaSpec, rows: Array, columns: Array, accumulators: Array) 
 
 
 def _extents(vectors: Array, batch: Sequence[int], shape_of: Sequence[int]) -> list[int]:
-    """The vectors' axes, those of the batch at their full extent."""
+    """Return the extents of the vectors' axes, with the batch axes at their full extent."""
     return [shape_of[axis] if axis in batch else extent for axis, extent in enumerate(vectors.shape[:-1])]
 
 
-def _check_reasons(lanes: SymbolicVector) -> None:
-    """Every lane is known, or says why it is undefined.  Raises Unsupported."""
+def _require_known_or_sticky(lanes: SymbolicVector) -> None:
+    """Raise Unsupported unless every lane is constant or has a sticky flag."""
     reason = (lanes.flags & L.STICKY) != 0
     if not np.all(np.logical_or(L.constant_mask(lanes), reason)):
-        raise Unsupported("a value was made that has no bit pattern here")
+        raise Unsupported("a value without a bit pattern was computed")

@@ -1,4 +1,4 @@
-"""What a domain of values must say; the meaning of an instruction is written once against this interface."""
+"""The interface of a value domain; the semantics of an instruction are stated once, in these operations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bitwise_core.numerics import Operation
 
 
 class Unsupported(BitwiseError):
-    """The reading cannot go on: the reason is a sentence, the line is filled in where it is known."""
+    """The analysis cannot continue: `reason` is a sentence, `line` the line of the text where it is known."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
         super().__init__(reason)
@@ -24,40 +24,43 @@ class Unsupported(BitwiseError):
 
 
 class Domain(Protocol):
-    """Values of floating-point numbers and of whatever an instruction computes from data.
+    """The operations on values that depend on data.
 
-    Integers that the launch fixes are plain arrays in every domain and never come here.
+    Integers that are constant in the launch are plain arrays in every domain and do not reach it.
     """
 
     name: str
     recorder: Recorder | None
-    """That of a replay, None in every other run."""
+    """The recorder of a recorded run, None in every other run."""
 
     def assumes(self, assumption: str) -> bool:
-        """Whether rules that need the assumption may be used."""
+        """Return whether rules that need the assumption may be applied."""
 
     def floating(self, operation: Operation, operands: Sequence[Value], properties: int = 0) -> Value:
-        """A floating-point operation lane by lane; `properties` are flags (`machine.lanes`) of every result."""
+        """Apply a floating-point operation per lane.
+
+        `properties` are flags (see `values.symbolic_vector`) that every result has.
+        """
 
     def integer(self, operation: Operation, operands: Sequence[Value]) -> Value:
-        """An integer operation, or a comparison of numbers of any kind, where some operand is not known."""
+        """Apply an integer operation, or a comparison of numbers of any type, with an operand that is not constant."""
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
-        """Lane by lane a choice by a predicate that need not be known."""
+        """Select per lane by a predicate that need not be constant."""
 
     def load(self, address: Array, bits: int) -> Value:
-        """The initial content of global memory at known addresses."""
+        """Return the initial content of global memory at constant addresses."""
 
     def gather(self, address: Value, bits: int, mask: Array | None) -> Value:
-        """The initial content of global memory at addresses that depend on data."""
+        """Return the initial content of global memory at addresses that depend on data."""
 
-    def vectors(self, elements: SymbolicVector) -> OperandVectors:
-        """Operand vectors of a matrix step along the last axis: elements of shape (blocks, vectors, k)."""
+    def operand_vectors(self, elements: SymbolicVector) -> OperandVectors:
+        """Return the operand vectors of a matrix step along the last axis of elements of shape (blocks, vectors, k)."""
 
-    def fused(
+    def mma_step(
         self, step: MmaStep, accumulator: SymbolicVector, left: OperandVectors, right: OperandVectors
     ) -> SymbolicVector:
-        """One fused matrix step, elementwise over broadcastable shapes (blocks, ...): the new accumulator.
+        """Return the new accumulator of one fused matrix step, elementwise over broadcastable shapes (blocks, ...).
 
-        The vectors are this domain's own.
+        The vectors must be this domain's own.
         """

@@ -1,6 +1,7 @@
 """The domain of terms: a floating-point value is a hash of its dependence tree, kept in canonical form.
 
-The rules of floating-point operations are in `float_rules`, of sets in `sets`, of linear forms in `linear_hash`.
+The rules of floating-point operations are in `values.float_rules`, those of associative and commutative operations in
+`values.ac_terms` and `values.minmax`, those of linear forms in `values.linear_hash`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from bitwise_core.execution.term_recorder import Recorder, TermContext
 from bitwise_core.execution.values import mma_steps, nan_guards
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.ac_terms import AC_INDEX, union
-from bitwise_core.execution.values.argminmax import ArgMinMax, beyond
+from bitwise_core.execution.values.argminmax import ArgMinMax, fold_infinity_comparison
 from bitwise_core.execution.values.constant_folding import fold_constants
 from bitwise_core.execution.values.float_rules import RULES, negated
 from bitwise_core.execution.values.integer_mma_steps import integer_terms
@@ -29,9 +30,9 @@ from bitwise_core.numerics import IntegerFormat, Operation, operation
 
 
 class TermDomain:
-    """Terms over the initial content of memory; `assumptions` enable rules that need them (see `assumptions.FINITE`).
+    """Terms over the initial content of memory.
 
-    `recorder` is that of a replay.
+    `assumptions` enable rules that need them (see `assumptions.FINITE`).  `recorder` is the recorder of a recorded run.
     """
 
     name = "terms"
@@ -39,9 +40,9 @@ class TermDomain:
     def __init__(self, assumptions: frozenset[str] = frozenset(), recorder: Recorder | None = None) -> None:
         self.assumptions, self.recorder = assumptions, recorder
         self.context = TermContext(FINITE in assumptions, recorder)
-        self.guards = False
+        self.has_guards = False
         self.zero_signs = ZeroSigns()
-        self.winners = ArgMinMax() if self.context.finite else None
+        self.argminmax = ArgMinMax() if self.context.finite else None
 
     def assumes(self, assumption: str) -> bool:
         """See `Domain.assumes`."""
@@ -53,38 +54,38 @@ class TermDomain:
         """See `Domain.floating`."""
         if operation.function is not None and all(isinstance(operand, np.ndarray) for operand in operands):
             return operation.function(*operands)
-        high = self._in_high_half(operation, operands)
-        if high is not None:
-            return high
+        halves = self._on_high_halves(operation, operands)
+        if halves is not None:
+            return halves
         if operation.verb == "convert" and not operation.architecture:
-            widened = self._of_wide_source(operation, operands[0])
-            if widened is not None:
-                return widened
+            converted = self._convert_through_32_bits(operation, operands[0])
+            if converted is not None:
+                return converted
         values = [as_symbolic_vector(operand) for operand in operands]
         for value in values:
             value.flags = L.uniform_flags(value.flags)
         strict = operation.verb in nan_guards.STRICT and (operation.plain or operation.verb == "ex2")
         if strict and operation.bits == 32 and not self.context.finite:
-            parts = nan_guards.split(operation.verb, values, self.guards)
+            parts = nan_guards.split_guards(operation.verb, values, self.has_guards)
             if parts is not None:
-                self.guards = True
+                self.has_guards = True
                 return self._guarded(operation, values, parts, properties)
         return self._unguarded(operation, operands, values, properties)
 
     def _guarded(
-        self, info: Operation, values: list[SymbolicVector], parts: nan_guards.Split, properties: int
+        self, info: Operation, values: list[SymbolicVector], parts: nan_guards.UnguardedOperands, properties: int
     ) -> SymbolicVector:
-        """An operation on guarded fp32 values."""
+        """Apply an operation to fp32 values of which some are guarded (see `values.nan_guards`)."""
         inner = as_symbolic_vector(self._unguarded(info, parts.values, list(parts.values), properties))
         if info.verb == "ex2":
-            inner = nan_guards.raised(parts, inner)
-        result = nan_guards.guarded(parts, inner)
+            inner = nan_guards.exp2_of_padding(parts, inner)
+        result = nan_guards.with_guard(parts, inner)
         return self.context.note(info.name, result, values, commutes=info.commutative)
 
     def _unguarded(
         self, info: Operation, operands: Sequence[Value], values: list[SymbolicVector], properties: int
     ) -> Value:
-        """An operation on operands (`values` are they as lanes) none of which is known to be guarded."""
+        """Apply an operation to operands without guards; `values` are the same operands as symbolic vectors."""
         name, bits = info.name, info.bits
         finite = self.context.finite
         rule = RULES.get(info.verb) if info.plain else None
@@ -101,17 +102,20 @@ class TermDomain:
                 product = term(bits, "product", values[:2], commutes=True, recorder=self.recorder)
                 values = [product, values[2]]
             if info.verb == "convert" and isinstance(info.result, IntegerFormat):
-                properties |= L.INTEGER  # whatever the bits of a NaN, one integer comes of it
+                properties |= L.INTEGER  # the payload of a NaN does not affect the integer
             commutes = info.commutative and info.arity == 2
-            looks = _looks_at_bits(info)
-            result = term(bits, name, values, properties, commutes=commutes, exact=looks, recorder=self.recorder)
+            exact = _reads_nan_bits(info)
+            result = term(bits, name, values, properties, commutes=commutes, exact=exact, recorder=self.recorder)
         if info.verb == "ldexp" and info.plain:
-            for zero in (0, 1 << bits - 1):  # whatever the power
+            for zero in (0, 1 << bits - 1):  # for every power
                 result = L.blend(L.equals_constant(values[0], zero), values[0], result)
         return fold_constants(info, operands, result)
 
-    def _of_wide_source(self, info: Operation, value: Value) -> Value | None:
-        """A conversion between integers and floating-point numbers, its source of 8 or 16 bits widened to 32 first."""
+    def _convert_through_32_bits(self, info: Operation, value: Value) -> Value | None:
+        """Convert between integers and floating-point numbers from a source of 8 or 16 bits, widened to 32 bits first.
+
+        Return None for other conversions.
+        """
         source, target = info.operands[0], info.result
         of_integer, to_integer = isinstance(source, IntegerFormat), isinstance(target, IntegerFormat)
         words = ("convert", *info.modifiers, target.name)
@@ -135,8 +139,11 @@ class TermDomain:
             return self.floating(wider, [extended])
         return None
 
-    def _in_high_half(self, info: Operation, operands: Sequence[Value]) -> Value | None:
-        """max, min, neg and abs of widened bf16 values, and their narrowing, act on the bf16 values."""
+    def _on_high_halves(self, info: Operation, operands: Sequence[Value]) -> Value | None:
+        """Apply max, min, neg and abs of widened bf16 values, and their narrowing, to the bf16 values.
+
+        Return None for other operations and operands.
+        """
         if info in _NARROW_TO_HIGH_HALF:
             half = _high_half(operands[0]) if isinstance(operands[0], PackedVector) else None
             return (
@@ -160,21 +167,21 @@ class TermDomain:
         if operation is _NOT:
             predicate = as_symbolic_vector(operands[0])
             inverse = L.as_array_if_constant(negated(predicate, self.context))
-            nan_guards.opposite(predicate, inverse)
+            nan_guards.record_negation(predicate, inverse)
             return inverse
-        extends = _extends(operation)
-        if extends and isinstance(operands[0], SymbolicVector) and operands[0].extends is not None:
-            inner, narrow = operands[0].extends
-            return self.integer(_extension(narrow, operation.bits), [inner])
+        extends = _is_sign_extension(operation)
+        if extends and isinstance(operands[0], SymbolicVector) and operands[0].sign_extension_of is not None:
+            inner, narrow = operands[0].sign_extension_of
+            return self.integer(_sign_extension(narrow, operation.bits), [inner])
         values = [as_symbolic_vector(operand) for operand in operands]
         result = linear_form(operation, values)
         if result is not None:
             self.context.note(operation.name, result, values, commutes=operation.commutative)
         if result is None and operation.associative and operation.name in AC_INDEX:
-            together = extremum if operation.verb in ("min", "max") else union
-            result = together(operation.name, values[0], values[1], operation.bits, self.context)
+            combine = extremum if operation.verb in ("min", "max") else union
+            result = combine(operation.name, values[0], values[1], operation.bits, self.context)
         if result is None:
-            looks = not operation.is_comparison or not operation.is_float
+            exact = not operation.is_comparison or not operation.is_float
             symmetric = operation.commutative and operation.arity == 2
             result = term(
                 operation.bits,
@@ -182,22 +189,22 @@ class TermDomain:
                 values,
                 L.INTEGER,
                 commutes=symmetric,
-                exact=looks,
+                exact=exact,
                 recorder=self.recorder,
             )
         compares = operation.is_comparison
-        notes = self.winners is not None and (compares or operation in _OF_PREDICATES)
-        if notes and compares:
-            result = beyond(operation, values, result)
-        settled = fold_constants(operation, operands, result)
-        if isinstance(settled, SymbolicVector):
-            if notes and self.winners is not None:
-                self.winners.note(operation, values, settled)
+        records = self.argminmax is not None and (compares or operation in _PREDICATE_LOGIC)
+        if records and compares:
+            result = fold_infinity_comparison(operation, values, result)
+        folded = fold_constants(operation, operands, result)
+        if isinstance(folded, SymbolicVector):
+            if records and self.argminmax is not None:
+                self.argminmax.note(operation, values, folded)
             if extends:
-                settled.extends = operands[0], operation.operands[0].name
-            if self.guards and compares and operation.operands[0].name == "fp32":
-                nan_guards.compared(operation, values, settled)
-        return settled
+                folded.sign_extension_of = operands[0], operation.operands[0].name
+            if self.has_guards and compares and operation.operands[0].name == "fp32":
+                nan_guards.record_comparison(operation, values, folded)
+        return folded
 
     def select(self, predicate: Value, if_true: Value, if_false: Value) -> Value:
         """See `Domain.select`."""
@@ -206,8 +213,8 @@ class TermDomain:
         if if_true is if_false:
             return if_true
         if isinstance(if_true, PackedVector) or isinstance(if_false, PackedVector):
-            cuts = sorted(set(part_ends(if_true)) | set(part_ends(if_false)))
-            spans = list(zip([0, *cuts[:-1]], cuts, strict=True))
+            ends = sorted(set(part_ends(if_true)) | set(part_ends(if_false)))
+            spans = list(zip([0, *ends[:-1]], ends, strict=True))
             return concat(
                 [
                     self.select(predicate, extract(if_true, low, high - low), extract(if_false, low, high - low))
@@ -216,27 +223,27 @@ class TermDomain:
             )
         condition = as_symbolic_vector(predicate)
         left, right = as_symbolic_vector(if_true), as_symbolic_vector(if_false)
-        opposite = L.nonempty(L.has_flag(condition, L.NEGATED))
-        if opposite is not False:
+        inverted = L.nonempty(L.has_flag(condition, L.NEGATED))
+        if inverted is not False:
             condition = L.without_flags(condition, L.NEGATED)
-            left, right = L.blend(opposite, right, left), L.blend(opposite, left, right)
-        kept = (left.flags & right.flags & (L.NOT_NEGATIVE | L.HALF_RANGE | L.QUIET)) | _implied_by_both(
+            left, right = L.blend(inverted, right, left), L.blend(inverted, left, right)
+        kept = (left.flags & right.flags & (L.NOT_NEGATIVE | L.HALF_RANGE | L.QUIET)) | _common_not_minus_zero(
             left.flags, right.flags
         )
         if not np.any(nan_bits(left)) and not np.any(nan_bits(right)):
             kept = kept | L.INTEGER
         result = term(left.bits, "select", [condition, left, right], kept, recorder=self.recorder)
-        won = self.winners.choose(condition, left, right) if self.winners is not None else None
-        if won is not None:
-            result = L.blend(won[0], self.context.note("select", won[1], [condition, left, right]), result)
+        winner = self.argminmax.choose(condition, left, right) if self.argminmax is not None else None
+        if winner is not None:
+            result = L.blend(winner[0], self.context.note("select", winner[1], [condition, left, right]), result)
         known = L.constant_mask(condition)
         if known is not False:
             taken = condition.words[0] != 0
             result = L.blend(known & taken, left, result)
             result = L.blend(known & ~taken, right, result)
-        elif left.origin is not None and right.origin is not None:
-            self._trace(condition, left.origin, right.origin, result)
-        nan_guards.chosen(
+        elif left.slice_of is not None and right.slice_of is not None:
+            self._trace(condition, left.slice_of, right.slice_of, result)
+        nan_guards.record_selection(
             as_symbolic_vector(predicate), as_symbolic_vector(if_true), as_symbolic_vector(if_false), result
         )
         return result
@@ -248,37 +255,40 @@ class TermDomain:
         right: tuple[SymbolicVector, int],
         result: SymbolicVector,
     ) -> None:
-        """Slices of two values, chosen by one predicate, are slices of the value that is chosen so."""
+        """Record that a select between slices of two values is a slice of the select between these values."""
         (whole, low), (other, other_low) = left, right
         if low != other_low or whole.bits != other.bits:
             return
-        earlier = whole.chosen
-        if earlier is None or earlier[1] is not other or not _alike(earlier[0], condition):
+        earlier = whole.last_selection
+        if earlier is None or earlier[1] is not other or not _same_predicate(earlier[0], condition):
             found = self.select(condition, whole, other)
             if not isinstance(found, SymbolicVector):
                 return
-            whole.chosen = earlier = (condition, other, found)
-        result.origin = (earlier[2], low)
+            whole.last_selection = earlier = (condition, other, found)
+        result.slice_of = (earlier[2], low)
 
     # -- matrix units -----------------------------------------------------------------------------------------------
 
-    def vectors(self, elements: SymbolicVector) -> mma_steps.OperandVectors:
-        """See `Domain.vectors`."""
+    def operand_vectors(self, elements: SymbolicVector) -> mma_steps.OperandVectors:
+        """See `Domain.operand_vectors`."""
         return mma_steps.hashed_vectors(elements, self.context, self.zero_signs)
 
-    def but_for_zeros(self, value: Value, other: Value) -> None:
-        """Two values of 16 bits, of which no matrix step without signed zeros can tell one from the other."""
+    def record_equal_except_zero_sign(self, value: Value, other: Value) -> None:
+        """Record that two values of 16 bits are equal except for the sign of a zero.
+
+        A matrix step without signed zeros does not distinguish them.
+        """
         if isinstance(value, SymbolicVector) and isinstance(other, SymbolicVector):
             self.zero_signs.note(value, other)
 
-    def fused(
+    def mma_step(
         self,
         step: mma_steps.MmaStep,
         accumulator: SymbolicVector,
         left: mma_steps.OperandVectors,
         right: mma_steps.OperandVectors,
     ) -> SymbolicVector:
-        """See `Domain.fused`."""
+        """See `Domain.mma_step`."""
         assert isinstance(left, mma_steps.HashedVectors)
         assert isinstance(right, mma_steps.HashedVectors)
         if step.integers is not None:
@@ -301,28 +311,28 @@ class TermDomain:
         return result
 
 
-_TELLING = ~L.NAN_BITS & 0xFFFFFFFF
-"""The properties in which two predicates must agree to be one."""
+_DISTINGUISHING = ~L.NAN_BITS & 0xFFFFFFFF
+"""The flags in which two equal predicates must agree."""
 
 
-def _alike(left: SymbolicVector | Array, right: SymbolicVector) -> bool:
-    """Whether two predicates are one."""
+def _same_predicate(left: SymbolicVector | Array, right: SymbolicVector) -> bool:
+    """Return whether two predicates are equal."""
     if left is right:
         return True
     if not isinstance(left, SymbolicVector) or not np.array_equal(left.words, right.words):
         return False
-    return not np.any((left.flags ^ right.flags) & _TELLING)
+    return not np.any((left.flags ^ right.flags) & _DISTINGUISHING)
 
 
 _WIDEN = operation(WIDENING)
 _NOT = operation("not.b1")
-_OF_PREDICATES = (operation("and.b1"), operation("or.b1"))
+_PREDICATE_LOGIC = (operation("and.b1"), operation("or.b1"))
 _NARROW_TO_HIGH_HALF = (operation("convert.rn.bf16.fp32"), operation("convert.rz.bf16.fp32"))
 
 
 @cache
-def _looks_at_bits(info: Operation) -> bool:
-    """Whether a floating-point operation may tell the bits of one NaN from those of another."""
+def _reads_nan_bits(info: Operation) -> bool:
+    """Return whether the result of a floating-point operation may depend on the payload of a NaN operand."""
     if info.verb != "convert" or isinstance(info.result, IntegerFormat):
         return any(form.name == "tf32" for form in (info.result, *info.operands))
     rounds = info.rounding in ("rn", "rz") or (not info.modifiers and info.result.name.startswith("fp"))
@@ -330,20 +340,20 @@ def _looks_at_bits(info: Operation) -> bool:
 
 
 @cache
-def _extends(info: Operation) -> bool:
-    """Whether it extends an integer by its sign."""
+def _is_sign_extension(info: Operation) -> bool:
+    """Return whether an operation extends an integer by its sign."""
     source = info.operands[0]
     return info.verb == "convert" and not info.modifiers and isinstance(source, IntegerFormat) and bool(source.signed)
 
 
 @cache
-def _extension(narrow: str, bits: int) -> Operation:
-    """The extension of a signed format."""
+def _sign_extension(narrow: str, bits: int) -> Operation:
+    """Return the extension of a signed format to `bits` bits."""
     return operation(f"convert.b{bits}.{narrow}")
 
 
 def _high_half(value: Value) -> Value | None:
-    """The bf16 whose widening a value is, or None."""
+    """Return the bf16 of which a value is the widening, or None."""
     if isinstance(value, np.ndarray):
         return None if (value & np.uint32(0xFFFF)).any() else (value >> np.uint32(16)).astype(np.uint16)
     if isinstance(value, SymbolicVector) or len(value.parts) != 2:
@@ -359,7 +369,8 @@ def _high_half(value: Value) -> Value | None:
     return L.with_flags(as_symbolic_vector(high), np.where(poisoned, np.uint32(L.POISON), np.uint32(0)))
 
 
-def _implied_by_both(left: L.Flags, right: L.Flags) -> L.Flags:
+def _common_not_minus_zero(left: L.Flags, right: L.Flags) -> L.Flags:
+    """Return NOT_MINUS_ZERO where both of two values cannot be -0."""
     closed = L.NOT_MINUS_ZERO | L.PLUS_ZERO
     if isinstance(left, int) and isinstance(right, int):
         return L.NOT_MINUS_ZERO if left & closed and right & closed else 0

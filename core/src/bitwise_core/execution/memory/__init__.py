@@ -1,1 +1,1 @@
-"""Memories of a launch: shared, global, local and parameters; races; what a launch stores."""
+"""The memories of a launch (shared, global, local, parameters), race detection, and the launch's outputs."""

@@ -1,6 +1,7 @@
-"""What an opcode table calls to reach memory: shared with the race detector told, global where addresses are known.
+"""Memory accesses for opcode tables: shared memory with race detection, and global memory at constant addresses.
 
-Addresses count bytes, an array of shape (1 or blocks, 1 or threads); a global one lies in a buffer of the launch.
+Addresses are in bytes, in arrays of shape (1 or blocks, 1 or threads).  A global address lies in a buffer of the
+launch.
 """
 
 from __future__ import annotations
@@ -20,18 +21,23 @@ from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, Value, width
 
 
-def watched(machine: Machine, cells: Array, bits: int, mask: Array | None) -> list[tuple[RaceDetector, Array, Array]]:
-    """Per race detector the cells that active threads touch, `bits` bits from a cell of their own, and the threads."""
+def detector_cells(
+    machine: Machine, cells: Array, bits: int, mask: Array | None
+) -> list[tuple[RaceDetector, Array, Array]]:
+    """Return, for each race detector, the cells that active threads access and the thread of each.
+
+    Each thread accesses `bits` bits, starting at its own cell in `cells`.
+    """
     count = max(1, bits // 8 // machine.shared.granule)
     if cells.shape[0] == 1:
         row = cells[0] if cells.shape[1] == machine.threads else np.broadcast_to(cells[0], (machine.threads,))
-        threads = _numbers_of_threads(machine.threads, 1)
+        threads = _repeated_threads(machine.threads, 1)
         if mask is not None:
             threads = np.flatnonzero(np.broadcast_to(mask.any(axis=0), (machine.threads,)))
             row = row[threads]
         elif count > 1:
             more = (row[:, None] + np.arange(count)).ravel()
-            every = _numbers_of_threads(machine.threads, count)
+            every = _repeated_threads(machine.threads, count)
             return [(each, more, every) for each in machine.races.acting(mask)]
         found = [(each, row, threads) for each in machine.races.acting(mask)]
     else:
@@ -48,26 +54,26 @@ def watched(machine: Machine, cells: Array, bits: int, mask: Array | None) -> li
 
 
 @lru_cache(maxsize=64)
-def _numbers_of_threads(threads: int, count: int) -> Array:
-    """The numbers of all threads, each so often in a row."""
+def _repeated_threads(threads: int, count: int) -> Array:
+    """Return the numbers of all threads, each repeated `count` times."""
     found = np.repeat(np.arange(threads), count)
     found.setflags(write=False)
     return found
 
 
 def read_shared(machine: Machine, address: Array, bits: int) -> Value:
-    """`bits` bits at each active thread's shared address."""
+    """Return `bits` bits at each active thread's shared address."""
     shared = machine.shared
     cells = shared.cells(address, machine.mask)
-    for races, row, threads in watched(machine, cells, bits, machine.mask):
+    for races, row, threads in detector_cells(machine, cells, bits, machine.mask):
         races.reads(row, threads)
     return shared.load(cells, bits)
 
 
 def write_shared(machine: Machine, address: Array, *values: Value) -> None:
-    """Stores the values side by side, the first one at each active thread's shared address, one after the other."""
+    """Store the values at consecutive shared addresses of each active thread, in order."""
     shared = machine.shared
-    if len(values) > 1 and not _far_apart(machine, address, values):
+    if len(values) > 1 and not _disjoint_whole_cells(machine, address, values):
         place = 0
         for value in values:
             write_shared(machine, address + np.uint64(place) if place else address, value)
@@ -76,21 +82,25 @@ def write_shared(machine: Machine, address: Array, *values: Value) -> None:
     cells = shared.cells(np.broadcast_to(address, (address.shape[0], machine.threads)), machine.mask)
     bits = sum(width(value) for value in values)
     if machine.condition is not None:
-        raise Unsupported("shared memory is written under a condition over data")
-    apart = cells.shape[0] == 1
-    for races, row, threads in watched(machine, cells, bits, machine.mask):
+        raise Unsupported("shared memory is written under a condition on data")
+    disjoint = cells.shape[0] == 1
+    for races, row, threads in detector_cells(machine, cells, bits, machine.mask):
         races.writes(row, threads)
         known = races.writer.size > int(row.max(initial=0))
-        apart = apart and not (known and (races.writer[row] != threads).any())
+        disjoint = disjoint and not (known and (races.writer[row] != threads).any())
     for value in values:
         shared.store(cells, value, machine.mask)
-        if not apart and not shared.kept(cells, value, machine.mask):
-            raise Unsupported("threads write different values to one place of shared memory at once (a race)")
+        if not disjoint and not shared.still_holds(cells, value, machine.mask):
+            raise Unsupported("threads write different values to one address of shared memory at once (a race)")
         cells = cells + width(value) // 8 // shared.granule
 
 
-def _far_apart(machine: Machine, address: Array, values: Sequence[Value]) -> bool:
-    """Whether several values can be written at once: whole cells, in every block the same, and no two threads' meet."""
+def _disjoint_whole_cells(machine: Machine, address: Array, values: Sequence[Value]) -> bool:
+    """Return whether several values can be written together.
+
+    They can if each value fills whole cells, the addresses are the same in every block, and no two threads' ranges
+    overlap.
+    """
     if address.shape[0] != 1 or any(width(value) // 8 % machine.shared.granule for value in values):
         return False
     places = np.broadcast_to(address[0], (machine.threads,))
@@ -102,38 +112,38 @@ def _far_apart(machine: Machine, address: Array, values: Sequence[Value]) -> boo
 
 
 def known_address(machine: Machine, operand: Operand, size: int) -> Array:
-    """The address that a bracketed operand means, known and a multiple of the access's size in bytes.
+    """Return the address of a bracketed operand for an access of `size` bytes.
 
-    Raises Unsupported where it depends on data or is not aligned.
+    Raises Unsupported if it depends on data or is not a multiple of `size`.
     """
     if not isinstance(operand, Address) or operand.base is None:
-        raise Unsupported(f"the operand {operand} is no address with a register")
+        raise Unsupported(f"the operand {operand} is not an address with a base register")
     address = machine.known(machine.read_bits(operand.base, 64))
     if address is None:
         raise Unsupported("memory is accessed at an address that depends on data")
     if operand.offset:
         address = address + np.uint64(operand.offset & (1 << 64) - 1)
-    aligned(machine, address, size, machine.line)
+    check_aligned(machine, address, size, machine.line)
     return address
 
 
 def load_global(machine: Machine, address: Array, bits: int, line: int) -> Value:
-    """`bits` bits at each active lane's global address.  Raises Unsupported outside every buffer."""
-    in_a_buffer(machine, address, line)
+    """Return `bits` bits at each active lane's global address.  Raises Unsupported outside every buffer."""
+    check_in_buffer(machine, address, line)
     return machine.memory.load(address, bits, machine.mask, machine.thread, machine.epoch, line)
 
 
 def store_global(machine: Machine, address: Array, value: Value, bits: int, line: int) -> None:
-    """A store in the active lanes; under a condition over data the old content stays where it does not hold."""
-    in_a_buffer(machine, address, line)
+    """Store in the active lanes; under a condition on data, lanes where it is false keep the old content."""
+    check_in_buffer(machine, address, line)
     if machine.condition is not None:
         old = machine.memory.load(address, bits, machine.mask, machine.thread, machine.epoch, line)
         value = machine.domain.select(machine.condition, value, old)
     machine.memory.store(address, value, machine.mask, machine.thread, machine.epoch, line)
 
 
-def in_a_buffer(machine: Machine, address: Array, line: int) -> None:
-    """Raises Unsupported where an active lane's global address lies below every buffer, as null does."""
+def check_in_buffer(machine: Machine, address: Array, line: int) -> None:
+    """Raise Unsupported if an active lane's global address lies below every buffer, as the null pointer does."""
     if L.lazy_integers(address) is not None:
         return
     lowest = address.min() if machine.mask is None else np.where(machine.mask, address, np.uint64(2**63)).min()
@@ -141,10 +151,10 @@ def in_a_buffer(machine: Machine, address: Array, line: int) -> None:
         raise Unsupported("memory outside every buffer of the launch is accessed", line)
 
 
-def aligned(machine: Machine, address: Array, size: int, line: int) -> None:
-    """Raises Unsupported where an active thread's address is no multiple of the access's size in bytes."""
+def check_aligned(machine: Machine, address: Array, size: int, line: int) -> None:
+    """Raise Unsupported if an active thread's address is not a multiple of the access's size in bytes."""
     if size == 1:
         return
-    astray = (address & address.dtype.type(size - 1)) != 0
-    if astray.any() and (machine.mask is None or (astray & machine.mask).any()):
+    misaligned = (address & address.dtype.type(size - 1)) != 0
+    if misaligned.any() and (machine.mask is None or (misaligned & machine.mask).any()):
         raise Unsupported(f"an access of {size} bytes is not aligned to its size", line)

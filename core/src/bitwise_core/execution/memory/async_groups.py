@@ -1,4 +1,4 @@
-"""Groups of asynchronous work, completed oldest first, where blocks of a batch may have parted ways."""
+"""Groups of asynchronous work, completed oldest first, in a batch whose blocks may have diverged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Work = TypeVar("Work")
 
 @dataclass(slots=True)
 class AsyncGroup(Generic[Work]):
-    """Pieces of work committed together, and the blocks for which they are not complete."""
+    """Pieces of work that were committed together, and the blocks for which they are incomplete."""
 
     work: list[Work]
     blocks: Array
@@ -29,13 +29,13 @@ class AsyncGroups(Generic[Work]):
         self.groups: list[AsyncGroup[Work]] = []
 
     def commit(self, work: list[Work], blocks: Array) -> None:
-        """The given blocks (a boolean array) close a group."""
+        """Commit a group of work for the given blocks (a boolean array)."""
         self.groups.append(AsyncGroup(work, blocks.copy()))
 
     def wait(self, keep: int, blocks: Array) -> Iterator[tuple[list[Work], Array]]:
-        """Completes all but the newest `keep` groups of each of these blocks.
+        """Complete all but the newest `keep` groups of each of these blocks.
 
-        Gives the work and the blocks that it is done for.
+        Yields the work of a group and the blocks for which it is complete.
         """
         newer = np.zeros(blocks.shape, dtype=np.int64)
         finished: list[tuple[list[Work], Array]] = []
@@ -52,27 +52,28 @@ class AsyncGroups(Generic[Work]):
 
 @dataclass(slots=True)
 class AsynchronousReads:
-    """Reads of shared memory that go on after their instruction: those not committed yet, and the groups of others.
+    """Reads of shared memory that continue after their instruction: uncommitted ones, and committed groups.
 
-    A read is the cells it takes and the thread that issued it; until its group is waited for, writing them is a race.
+    A read is the cells that it takes and the thread that issued it.  Until its group is waited for, a write to these
+    cells is a race.
     """
 
     open: list[tuple[Array, int]] = field(default_factory=list)
     groups: AsyncGroups[tuple[Array, int]] = field(default_factory=AsyncGroups)
 
     def issue(self, cells: Array, thread: int, races: RaceDetectors, mask: Array | None) -> None:
-        """A thread begins to read cells, in the blocks with an active lane."""
+        """Start a thread's read of cells in the blocks with an active lane."""
         for each in races.acting(mask):
             each.pending_reads(cells, thread)
         self.open.append((cells, thread))
 
     def commit(self, blocks: Array) -> None:
-        """The given blocks (a boolean array) close a group."""
+        """Commit the reads issued so far as a group of the given blocks (a boolean array)."""
         self.groups.commit(self.open, blocks)
         self.open = []
 
     def wait(self, keep: int, blocks: Array, races: RaceDetectors) -> None:
-        """Ends the reads of all but the newest `keep` groups of these blocks."""
+        """Complete the reads of all but the newest `keep` groups of these blocks."""
         for reads, done in self.groups.wait(keep, blocks):
             for cells, thread in reads:
                 for each in races.of_blocks(done):

@@ -1,4 +1,4 @@
-"""Global memory of a run on bit patterns: the caller's buffers, bounds, and the bytes that a launch leaves in them."""
+"""Global memory of an execution on bit patterns: the caller's buffers, bounds checks, and the bytes after a launch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from bitwise_core.execution.domains.bits import undefined
+from bitwise_core.execution.domains.bits import undefined_lanes
 from bitwise_core.execution.domains.domain import Domain, Unsupported
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.memory.global_memory import Access, GlobalMemory
@@ -18,23 +18,23 @@ _OFFSET = np.uint64((1 << POINTER_SHIFT) - 1)
 _WIDEST = 8
 
 LAUNCH_SHIFT = 52
-"""An access of launch i lies at its address plus i * 2**LAUNCH_SHIFT."""
+"""An access of launch i has its address plus i * 2**LAUNCH_SHIFT."""
 _BUFFER = np.uint64((1 << LAUNCH_SHIFT - POINTER_SHIFT) - 1)
 
 
-class Buffers:
-    """The initial content of every buffer in each of several launches, by its number, to be seen in words of any width.
+class BufferContents:
+    """The initial content of every buffer, by its number, in each of several launches, readable in words of any width.
 
-    A buffer has one size in all launches.  Raises ValueError for other contents.
+    A buffer has the same size in all launches.  Raises ValueError for other contents.
     """
 
     def __init__(self, launches: Sequence[Mapping[int, Array]]) -> None:
         self.launches = len(launches)
         self.sizes = {number: each.size for number, each in launches[0].items()}
         if any({number: each.size for number, each in one.items()} != self.sizes for one in launches):
-            raise ValueError("the launches that run together have buffers of different sizes")
+            raise ValueError("launches that run together must have buffers of the same sizes")
         if self.launches > 1 << 64 - LAUNCH_SHIFT or max(self.sizes, default=0) > int(_BUFFER):
-            raise ValueError("more launches or buffers are run together than addresses tell apart")
+            raise ValueError("too many launches or buffers run together: addresses cannot encode them")
         self._words: dict[tuple[int, int], Array] = {}
         for number, bytes_of in self.sizes.items():
             padded = np.zeros((self.launches, -(-bytes_of // _WIDEST) * _WIDEST + _WIDEST), dtype=np.uint8)
@@ -44,7 +44,7 @@ class Buffers:
                 self._words[number, size] = padded.view(L.UNSIGNED[8 * size])
 
     def read(self, address: Array, bits: int) -> Value:
-        """See `machine.bits.Contents`: undefined in buffers without content, which are the compiler's own."""
+        """See `domains.bits.Contents`; a buffer without content, which is scratch memory, reads as undefined."""
         size = bits // 8
         buffer = (address >> np.uint64(POINTER_SHIFT)) & _BUFFER
         place = ((address & _OFFSET) // np.uint64(size)).astype(np.int64)
@@ -52,22 +52,22 @@ class Buffers:
         first = int(buffer.flat[0]) if buffer.size else 0
         if (buffer == first).all():
             words = self._words.get((first, size))
-            return undefined(bits, L.POISON) if words is None else _taken(words, launch, place)
+            return undefined_lanes(bits, L.POISON) if words is None else _words_at(words, launch, place)
         result: Array = np.zeros(address.shape, dtype=L.UNSIGNED[bits])
         defined: Array = np.zeros(address.shape, dtype=bool)
         for number in np.unique(buffer):
             words = self._words.get((int(number), size))
             if words is not None:
                 mine = buffer == number
-                result = np.where(mine, _taken(words, launch, place), result)
+                result = np.where(mine, _words_at(words, launch, place), result)
                 defined |= mine
         if defined.all():
             return result
-        return L.blend(defined, L.constant_vector(result), undefined(bits, L.POISON))
+        return L.blend(defined, L.constant_vector(result), undefined_lanes(bits, L.POISON))
 
 
-def _taken(words: Array, launch: Array | None, place: Array) -> Array:
-    """The words at these places of a launch's row; anything beyond its end."""
+def _words_at(words: Array, launch: Array | None, place: Array) -> Array:
+    """Return the words at these places of a launch's row; arbitrary ones beyond its end."""
     if launch is not None:
         place = np.minimum(place, words.shape[1] - 1) + launch * words.shape[1]
     found: Array = words.reshape(-1).take(place, mode="clip")
@@ -75,18 +75,20 @@ def _taken(words: Array, launch: Array | None, place: Array) -> Array:
 
 
 MAXIMUM_BYTES = 1 << 28
-"""Up to this many bytes a buffer of open size may be accessed."""
+"""The largest extent in bytes up to which an open-ended buffer may be accessed."""
 
 
 class BitsMemory(GlobalMemory):
-    """Loads and stores on bit patterns, of one launch or of several that do not see each other.
+    """Loads and stores on bit patterns, of one launch or of several independent ones.
 
-    `launch` says of which launch each block of the batch that runs is, shape (blocks, 1); None where there is but one.
-    No access may leave its buffer.  Where `open_ended`, buffers go on beyond their content, with zeros, and `extent`
-    says how far each was accessed by any of the launches.
+    `launch` holds the launch of each block of the batch, shape (blocks, 1); None if there is only one.  No access may
+    be outside its buffer.  If `open_ended`, buffers continue with zeros beyond their content, and `extent` records how
+    far each was accessed by any of the launches.
     """
 
-    def __init__(self, domain: Domain, buffers: Buffers, names: Mapping[int, str], open_ended: bool = False) -> None:
+    def __init__(
+        self, domain: Domain, buffers: BufferContents, names: Mapping[int, str], open_ended: bool = False
+    ) -> None:
         super().__init__(domain)
         self.buffers, self.names, self.open_ended = buffers, names, open_ended
         self.launch: Array | None = None
@@ -96,39 +98,40 @@ class BitsMemory(GlobalMemory):
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
         """See `GlobalMemory.load`."""
         self._check(address, bits, mask, "read", line)
-        return super().load(self._of_launch(address), bits, mask, thread, epoch, line)
+        return super().load(self._in_own_launch(address), bits, mask, thread, epoch, line)
 
     def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
         """See `GlobalMemory.store`."""
         self._check(address, L.width(value), mask, "written", line)
-        super().store(self._of_launch(address), value, mask, thread, epoch, line)
+        super().store(self._in_own_launch(address), value, mask, thread, epoch, line)
 
     def buffer_of(self, address: Array) -> Array:
         """See `GlobalMemory.buffer_of`: the same in all launches."""
         found: Array = super().buffer_of(address) & _BUFFER
         return found
 
-    def _of_launch(self, address: Array) -> Array:
-        """The addresses as each block's own launch has them."""
+    def _in_own_launch(self, address: Array) -> Array:
+        """Return the addresses moved to each block's own launch."""
         if self.launch is None:
             return address
         moved: Array = address + (self.launch.astype(np.uint64) << np.uint64(LAUNCH_SHIFT))
         return moved
 
-    def join_halves(self) -> None:
-        """Extremes of floats that came as integer operations by their sign are one operation, whose order is free.
+    def merge_float_extrema(self) -> None:
+        """Merge pairs of integer atomics that together are one maximum or minimum of floats, which commutes.
 
-        max.s32 of patterns without the sign bit and min.u32 of those with it take the later of two patterns in the
-        order of numbers, whatever was there; min.s32 and max.u32 of the same patterns take the earlier one.
+        Compilers choose the integer operation by the sign of the operand. max.s32 of patterns without the sign bit and
+        min.u32 of patterns with it both take the greater float, whatever memory held. min.s32 and max.u32 of the same
+        patterns take the smaller one.
         """
         for number, events in self.atomics.items():
-            joined = [_half_of(name, event) for name, event in events]
+            joined = [_float_extremum_of(name, event) for name, event in events]
             names = {name for name, _ in events}
             if len(names) > 1 and None not in joined and len(set(joined)) == 1:
                 self.atomics[number] = [(str(name), event) for name, (_, event) in zip(joined, events, strict=True)]
 
     def _check(self, address: Array, bits: int, mask: Array | None, what: str, line: int) -> None:
-        """Every active lane's access lies in a buffer.  Raises Unsupported."""
+        """Raise Unsupported unless every active lane's access lies in a buffer."""
         if mask is not None:
             full = np.broadcast_shapes(address.shape, mask.shape)
             address = np.broadcast_to(address, full)[np.broadcast_to(mask, full)]
@@ -154,8 +157,8 @@ class BitsMemory(GlobalMemory):
                 )
 
 
-def _half_of(name: str, event: Access) -> str | None:
-    """The extreme of floats of which an atomic operation is one half, or None."""
+def _float_extremum_of(name: str, event: Access) -> str | None:
+    """Return the maximum or minimum of floats of which an integer atomic is one half, or None."""
     verb, kind = name.split(".")[0], name.split(".")[-1]
     value = event.value
     if verb not in ("max", "min") or kind not in ("s32", "u32", "s64", "u64") or value is None:
@@ -166,8 +169,8 @@ def _half_of(name: str, event: Access) -> str | None:
     return f"{verb if kind[0] == 's' else {'max': 'min', 'min': 'max'}[verb]}bysign.b{event.bits}"
 
 
-def written(memory: BitsMemory, launches: Sequence[Mapping[int, Array]]) -> list[dict[int, Array]]:
-    """The bytes of every buffer after each launch, whose stores must have been found free of races before."""
+def bytes_after(memory: BitsMemory, launches: Sequence[Mapping[int, Array]]) -> list[dict[int, Array]]:
+    """Return the bytes of every buffer after each launch; the stores must have been checked for races before."""
     after: dict[int, Array] = {}
     for number, size in memory.buffers.sizes.items():
         after[number] = np.zeros((len(launches), max(size, memory.extent[number])), dtype=np.uint8)
@@ -181,7 +184,7 @@ def written(memory: BitsMemory, launches: Sequence[Mapping[int, Array]]) -> list
         for event in final_events(memory, number):
             assert event.value is not None
             if not np.all(L.constant_mask(event.value)):
-                raise Unsupported("a value is stored that has no bit pattern here", event.line)
+                raise Unsupported("a value without a bit pattern is stored", event.line)
             numbers = np.broadcast_to(event.value.words[0, 0], event.address.shape).astype(np.uint64)
             launch = (event.address >> np.uint64(LAUNCH_SHIFT)).astype(np.int64)
             place = (event.address & _OFFSET).astype(np.int64) + launch * content.shape[1]

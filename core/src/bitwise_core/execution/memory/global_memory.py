@@ -1,4 +1,4 @@
-"""Global memory during a launch: loads of initial content, and the stores that make up the result."""
+"""Global memory during a launch: loads of initial content, and the stores that form the result."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, S
 from bitwise_core.execution.values.term_hash import full_hash, term
 from bitwise_core.numerics import Operation
 
-ANY = -1
-"""Stands for a buffer that is not known."""
+ANY_BUFFER = -1
+"""The buffer number that means an unknown buffer."""
 
 
 class Nondeterministic(Unsupported):
-    """The kernel's own result is not determined: it is equal to nothing, itself included."""
+    """The kernel's own result is nondeterministic, so it is equal to no kernel, including itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,36 +30,36 @@ class Access:
 
     address: Array
     thread: Array
-    """Number of the thread in the whole launch."""
+    """The number of the thread in the whole launch."""
     epoch: int
     value: SymbolicVector | None
     bits: int
     line: int
 
 
-def _flat(value: SymbolicVector, shape: tuple[int, int], active: Array) -> SymbolicVector:
+def _active_lanes(value: SymbolicVector, shape: tuple[int, int], active: Array) -> SymbolicVector:
     words = np.broadcast_to(value.words, (2, *shape))[:, active][:, None, :]
     flags = value.flags if isinstance(value.flags, int) else np.broadcast_to(value.flags, shape)[active][None]
     return SymbolicVector(value.bits, words, flags)
 
 
-def elements(value: Value) -> list[tuple[int, SymbolicVector]]:
-    """The elements of a stored value with their byte offsets."""
+def stored_elements(value: Value) -> list[tuple[int, SymbolicVector]]:
+    """Return the elements of a stored value with their byte offsets."""
     if isinstance(value, PackedVector):
         result: list[tuple[int, SymbolicVector]] = []
         offset = 0
         for part in value.parts:
-            result.extend((offset + inner, lanes) for inner, lanes in elements(part))
+            result.extend((offset + inner, lanes) for inner, lanes in stored_elements(part))
             offset += L.width(part) // 8
         return result
     return [(0, as_symbolic_vector(value))]
 
 
 @dataclass(frozen=True, slots=True)
-class Scattered:
-    """Contributions by an atomic operation at addresses that depend on data: the sum of their hashes, and where to.
+class ScatteredAtomics:
+    """Contributions of an atomic operation at addresses that depend on data.
 
-    `buffers` None stands for any.
+    `words` is the sum of their hashes.  `buffers` are the buffers that they may reach; None means any.
     """
 
     name: str
@@ -69,33 +69,33 @@ class Scattered:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stored:
-    """Stores by their addresses, those of one address in the order of the program; one row for each element."""
+class StoredElements:
+    """Stored elements sorted by address, and by program order within one address; one row for each element."""
 
     address: Array
     thread: Array
     epoch: Array
     words: hashing.Words
-    """The hashes of what is stored, shape (2, elements)."""
+    """The hashes of the stored values, shape (2, elements)."""
 
     def after(self, row: Array, final: Array) -> Array:
-        """Which of these rows may come after the `final` one of their address, though the program has them before."""
-        apart = self.thread[row] != self.thread[final]
+        """Return which rows may execute after the `final` row of their address, despite earlier program order."""
+        other_thread = self.thread[row] != self.thread[final]
         unordered = (self.thread[row] >> 20 != self.thread[final] >> 20) | (self.epoch[row] >= self.epoch[final])
-        found: Array = apart & unordered & (self.words[:, row] != self.words[:, final]).any(axis=0)
+        found: Array = other_thread & unordered & (self.words[:, row] != self.words[:, final]).any(axis=0)
         return found
 
 
-def pairs(low: Array, high: Array) -> tuple[Array, Array]:
-    """Every (place, row) with low[place] <= row < high[place], as two flat arrays."""
+def range_pairs(low: Array, high: Array) -> tuple[Array, Array]:
+    """Return all pairs (place, row) with low[place] <= row < high[place], as two flat arrays."""
     count = np.maximum(high - low, 0)
     place = np.repeat(np.arange(low.size), count)
     row = np.arange(place.size) - np.repeat(np.cumsum(count) - count, count) + low[place]
     return place, row
 
 
-def _near(stores: Iterable[Access], where: Array, bits: int) -> list[Access]:
-    """The stores that reach into the range of addresses that is loaded."""
+def _stores_in_range(stores: Iterable[Access], where: Array, bits: int) -> list[Access]:
+    """Return the stores that overlap the range of loaded addresses."""
     if not where.size:
         return []
     low, high = int(where.min()), int(where.max()) + bits // 8
@@ -106,15 +106,15 @@ def _near(stores: Iterable[Access], where: Array, bits: int) -> list[Access]:
     ]
 
 
-def _forwarded(value: Value, stores: Sequence[Access], load: Access, active: Array) -> Value:
-    """The loaded value with what earlier stores of this launch put there; `load` holds its active lanes.
+def _forward_stores(value: Value, stores: Sequence[Access], load: Access, active: Array) -> Value:
+    """Return the loaded value with earlier stores of this launch applied; `load` holds its active lanes.
 
-    Raises Unsupported where a store of another thread is not ordered before the load, where stores of one address are
-    not ordered, and where widths differ.
+    Raises Unsupported if a store of another thread is not ordered before the load, if stores to one address are not
+    ordered, and if the widths differ.
     """
     bits, where, size = load.bits, load.address, np.uint64(load.bits // 8)
     for each in stores:
-        if each.bits != bits and _meets(each, where, size):
+        if each.bits != bits and _overlaps(each, where, size):
             raise Unsupported("global memory is read back in another width than it was written", load.line)
     stores = [each for each in stores if each.bits == bits]
     if not stores:
@@ -133,7 +133,7 @@ def _forwarded(value: Value, stores: Sequence[Access], load: Access, active: Arr
         return value
     thread = np.concatenate([each.thread for each in stores])[order]
     epoch = np.concatenate([np.full(each.address.size, each.epoch, dtype=np.int64) for each in stores])[order]
-    place, row = pairs(low, high)
+    place, row = range_pairs(low, high)
     foreign = thread[row] >> 20 != load.thread[place] >> 20
     if foreign.any():
         raise Unsupported("a block reads global memory that another block of the launch writes", load.line)
@@ -150,7 +150,7 @@ def _forwarded(value: Value, stores: Sequence[Access], load: Access, active: Arr
     )[order]
     if (high - low > 1).any():
         hashes = full_hash(SymbolicVector(bits, payload[:, None], properties[None]))[:, 0]
-        if Stored(address, thread, epoch, hashes).after(row, high[place] - 1).any():
+        if StoredElements(address, thread, epoch, hashes).after(row, high[place] - 1).any():
             raise Unsupported("two threads store different values at one address (a race)", load.line)
     taken = high[hit] - 1
     old = as_symbolic_vector(value)
@@ -162,15 +162,15 @@ def _forwarded(value: Value, stores: Sequence[Access], load: Access, active: Arr
     return L.as_array_if_constant(SymbolicVector(bits, words, flags))
 
 
-def _meets(store: Access, where: Array, size: np.uint64) -> bool:
-    """Whether some loaded element shares a byte with a stored one."""
+def _overlaps(store: Access, where: Array, size: np.uint64) -> bool:
+    """Return whether some loaded element shares a byte with a stored one."""
     keys = np.sort(store.address)
     first = np.searchsorted(keys, where - np.uint64(store.bits // 8) + np.uint64(1), side="left")
     return bool((np.searchsorted(keys, where + size, side="left") > first).any())
 
 
 def _distinct(numbers: Array) -> list[int]:
-    """The numbers that occur, ascending; there is one at least, and mostly no other."""
+    """Return the numbers that occur, in ascending order; the common case of one number is fast."""
     low, high = int(numbers.min()), int(numbers.max())
     return [low] if low == high else [int(each) for each in np.unique(numbers)]
 
@@ -185,14 +185,14 @@ class GlobalMemory:
         self.atomics: dict[int, list[tuple[str, Access]]] = {}
         self.watched: frozenset[int] = frozenset()
         self.gathered: dict[int, int] = {}
-        self.scattered: list[Scattered] = []
-        self.seen: set[int] = set()
+        self.scattered: list[ScatteredAtomics] = []
+        self.loaded_buffers: set[int] = set()
 
     def load(self, address: Array, bits: int, mask: Array | None, thread: Array, epoch: int, line: int) -> Value:
-        """The content of memory at each active lane's address.  Raises Unsupported."""
+        """Return the content of memory at each active lane's address.  Raises Unsupported."""
         shape = np.broadcast_shapes(address.shape, mask.shape if mask is not None else (1, 1))
         buffers = self._buffers(address, mask)
-        self.seen |= buffers
+        self.loaded_buffers |= buffers
         value = self.domain.load(address.astype(np.uint64, copy=False), bits)
         if not buffers & (self.stores.keys() | self.watched | self.atomics.keys()):
             return value
@@ -204,9 +204,9 @@ class GlobalMemory:
             if self.atomics.get(buffer):
                 raise Unsupported("global memory is read after an atomic operation on the same buffer", line)
             self.loads.setdefault(buffer, []).append(Access(where, who, epoch, None, bits, line))
-            near = _near(self.stores.get(buffer, ()), where, bits)
+            near = _stores_in_range(self.stores.get(buffer, ()), where, bits)
             if near:
-                value = _forwarded(value, near, Access(where, who, epoch, None, bits, line), active)
+                value = _forward_stores(value, near, Access(where, who, epoch, None, bits, line), active)
         return value if self.domain.recorder is None else self.domain.recorder.mark(value)
 
     def _buffers(self, address: Array, mask: Array | None) -> set[int]:
@@ -218,51 +218,60 @@ class GlobalMemory:
         return set(_distinct(self.buffer_of(address)))
 
     def buffer_of(self, address: Array) -> Array:
-        """The number of the buffer at each address."""
+        """Return the number of the buffer at each address."""
         return address >> np.uint64(POINTER_SHIFT)
 
     def gather(
         self, address: Value, bits: int, mask: Array | None, line: int, buffers: Iterable[int] | None = None
     ) -> Value:
-        """The initial content at addresses that depend on data, in one of `buffers` (None: in any).
+        """Return the initial content at addresses that depend on data, in one of `buffers` (None: in any).
 
-        No store of the launch may reach them.  Raises Unsupported.
+        No store of the launch may reach these addresses.  Raises Unsupported.
         """
         if buffers is None and (self.stores or self.atomics):
             raise Unsupported("memory is read at a computed address after the kernel has stored", line)
-        for buffer in buffers or (ANY,):
+        for buffer in buffers or (ANY_BUFFER,):
             self.gathered.setdefault(buffer, line)
         return self.domain.gather(address, bits, mask)
 
     def check_gathers(self) -> None:
-        """Nothing read or written at computed addresses may meet what is written or read.  Raises Unsupported."""
+        """Raise Unsupported if an access at a computed address may conflict with another access of the launch."""
         written = self.stores.keys() | self.atomics.keys()
         for buffer, line in self.gathered.items():
-            if buffer in written or (buffer == ANY and written):
+            if buffer in written or (buffer == ANY_BUFFER and written):
                 raise Unsupported("memory that the launch writes is read at a computed address", line)
-        read = self.seen | self.gathered.keys()
+        read = self.loaded_buffers | self.gathered.keys()
         for each in self.scattered:
-            met = bool(read) if each.buffers is None or ANY in read else not each.buffers.isdisjoint(read)
-            if met:
-                raise Unsupported("atomic operations at computed addresses may meet what the launch reads", each.line)
+            conflicts = bool(read) if each.buffers is None or ANY_BUFFER in read else not each.buffers.isdisjoint(read)
+            if conflicts:
+                raise Unsupported(
+                    "atomic operations at computed addresses may conflict with loads of the launch", each.line
+                )
 
     def scatter(self, machine: object, address: Value, value: Value, line: int, operation: str = "store") -> None:
-        """A store at addresses that depend on data."""
+        """Store at addresses that depend on data.
+
+        Raises Unsupported here; the launch-parametric analysis overrides it.
+        """
         raise Unsupported("memory is written at a computed address", line)
 
     def copied(self, machine: object, address: Value, bits: int, count: Value | None, line: int) -> Value:
-        """What an asynchronous copy reads at an address that depends on data: `count` bytes, and zeros."""
+        """Return what an asynchronous copy reads at an address that depends on data.
+
+        The copy reads `count` bytes and fills the rest of `bits` bits with zeros.  Raises Unsupported here; the
+        launch-parametric analysis overrides it.
+        """
         raise Unsupported("an asynchronous copy at a computed address", line)
 
     def store(self, address: Array, value: Value, mask: Array | None, thread: Array, epoch: int, line: int) -> None:
-        """Stores the value at each active lane's address."""
+        """Store the value at each active lane's address."""
         if isinstance(value, PackedVector) and value.whole is not None:
             inside = value.whole if mask is None else value.whole & mask
             rest = ~value.whole if mask is None else ~value.whole & mask
             self.store(address, as_symbolic_vector(value), inside, thread, epoch, line)
             self.store(address, PackedVector(value.parts), rest, thread, epoch, line)
             return
-        parts = elements(value)
+        parts = stored_elements(value)
         shape = np.broadcast_shapes(
             address.shape,
             thread.shape,
@@ -277,7 +286,7 @@ class GlobalMemory:
         numbers = self.buffer_of(where)
         buffers = _distinct(numbers)
         for offset, lanes in parts:
-            flat = _flat(lanes, (shape[0], shape[1]), active)
+            flat = _active_lanes(lanes, (shape[0], shape[1]), active)
             if len(buffers) == 1:
                 access = Access(where + np.uint64(offset), who, epoch, flat, lanes.bits, line)
                 self.stores.setdefault(buffers[0], []).append(access)
@@ -298,12 +307,12 @@ class GlobalMemory:
         line: int,
         buffers: Iterable[int] | None = None,
     ) -> None:
-        """Contributions by an operation whose address, value or condition depends on data, in one of `buffers`.
+        """Record contributions of an atomic whose address, value or condition depends on data, in one of `buffers`.
 
-        Where the operation is exact in any order, what they leave is a function of the multiset of contributions.
-        Raises Unsupported where it is not, or where operations mix.
+        If the operation is exact in any order, the result is a function of the multiset of contributions.  Raises
+        Nondeterministic if it is not, and Unsupported for a mix of operations.
         """
-        if not exact(operation):
+        if not is_order_independent(operation):
             raise Nondeterministic("a floating-point sum at computed addresses may have several contributors", line)
         if any(other.name != operation.name for other in self.scattered):
             raise Unsupported("different atomic operations at computed addresses", line)
@@ -322,8 +331,10 @@ class GlobalMemory:
             else int(np.bitwise_or.reduce(np.broadcast_to(contribution.flags, shape)[active], initial=np.uint32(0)))
         )
         if flags & L.STICKY:
-            raise Unsupported("a contribution depends on something that is not determined", line)
-        self.scattered.append(Scattered(operation.name, words, line, None if buffers is None else frozenset(buffers)))
+            raise Unsupported("a contribution depends on a value that is not determined", line)
+        self.scattered.append(
+            ScatteredAtomics(operation.name, words, line, None if buffers is None else frozenset(buffers))
+        )
 
     def atomic(
         self,
@@ -335,7 +346,7 @@ class GlobalMemory:
         epoch: int,
         line: int,
     ) -> None:
-        """Contributes `value` to each active lane's address by an operation."""
+        """Combine `value` with the content of each active lane's address by an operation."""
         before = {buffer: len(events) for buffer, events in self.stores.items()}
         self.store(address, value, mask, thread, epoch, line)
         for buffer in list(self.stores):
@@ -348,6 +359,6 @@ class GlobalMemory:
                     del self.stores[buffer]
 
 
-def exact(operation: Operation) -> bool:
-    """Whether an atomic operation's result is the same in every order."""
+def is_order_independent(operation: Operation) -> bool:
+    """Return whether an atomic operation has the same result in every order."""
     return operation.associative or operation.verb in ("max", "min", "maxbysign", "minbysign")

@@ -1,4 +1,4 @@
-"""What kernel parameters hold in a launch."""
+"""The values of kernel parameters in a launch."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ POINTER_BYTES = 8
 
 
 def value_of(machine: Machine, argument: Argument, parameter: Parameter) -> Value:
-    """The value of a parameter that is given a buffer (its address, 64 bits) or a scalar.
+    """Return the value of a parameter whose argument is a buffer (its address, 64 bits) or a scalar.
 
-    Raises ManifestError where the argument does not fit the parameter, or is a tensor map.
+    Raises ManifestError if the argument does not fit the parameter, or is a tensor map.
     """
     if argument.kind == "tensor_map":
-        raise ManifestError(f"the parameter {parameter.name} takes no tensor map")
+        raise ManifestError(f"the parameter {parameter.name} cannot be a tensor map")
     if argument.kind == "buffer":
         if parameter.size != POINTER_BYTES:
             raise ManifestError(

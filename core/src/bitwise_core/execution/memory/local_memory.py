@@ -1,7 +1,7 @@
-"""Local memory: each thread's own arrays; and the module's arrays of known numbers.
+"""Local memory (each thread's own arrays) and the module's constant arrays.
 
-A store goes to one offset that all threads share; a load at an offset that depends on data is a term over
-all that lies there.
+A store must go to one offset that all threads share.  A load at an offset that depends on data is a term over the whole
+content of local memory.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from bitwise_core.numerics import operation
 
 LOCAL_BASE = 1 << 33
 CONSTANT_BASE = 1 << 34
-"""Where local arrays and the module's arrays of known numbers lie: below every buffer, above shared memory."""
+"""The address of the module's constant arrays; local arrays start at LOCAL_BASE.
+
+Both are below every buffer and above shared memory.
+"""
 
 
-def _uniform(machine: Machine, address: Array) -> int | None:
+def _uniform_address(machine: Machine, address: Array) -> int | None:
     if address.size > 1 and machine.mask is not None:
         shape = np.broadcast_shapes(address.shape, machine.mask.shape)
         address = np.broadcast_to(address, shape)[np.broadcast_to(machine.mask, shape)]
@@ -37,8 +40,8 @@ def _collides(contents: dict[int, Value], where: int, bits: int) -> bool:
 
 
 def store(machine: Machine, address: Array, values: list[Value], bits: int, line: int) -> None:
-    """Stores values side by side at an offset that all active threads share.  Raises Unsupported."""
-    place = _uniform(machine, address)
+    """Store values consecutively, starting at an offset that all active threads share.  Raises Unsupported."""
+    place = _uniform_address(machine, address)
     if place is None:
         raise Unsupported("local memory is written at offsets that differ between threads", line)
     contents = machine.local
@@ -53,10 +56,10 @@ def store(machine: Machine, address: Array, values: list[Value], bits: int, line
 
 
 def load(machine: Machine, address: Value, offset: int, bits: int, line: int) -> Value:
-    """The value at a thread's own address.  Raises Unsupported."""
+    """Return the value at a thread's own address.  Raises Unsupported."""
     contents = machine.local
     known = machine.known(address)
-    place = None if known is None else _uniform(machine, known)
+    place = None if known is None else _uniform_address(machine, known)
     if place is not None:
         found = contents.get(place + offset)
         if found is None:
@@ -80,7 +83,7 @@ def load(machine: Machine, address: Value, offset: int, bits: int, line: int) ->
 
 
 def load_constant(machine: Machine, address: Array, bits: int) -> Array | None:
-    """The number at an address inside the module's arrays, or None where the address lies elsewhere."""
+    """Return the number at an address inside the module's constant arrays, or None for any other address."""
     table: Array | None = machine.extra.get("constants")
     if table is None or not isinstance(address, np.ndarray):
         return None

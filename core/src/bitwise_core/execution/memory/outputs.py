@@ -1,4 +1,4 @@
-"""What a launch leaves in global memory: the last store at every address, and the results of atomic operations."""
+"""What a launch leaves in global memory: the last store to every address, and the results of atomic operations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitwise_core.execution.domains.domain import Domain, Unsupported
-from bitwise_core.execution.memory.global_memory import Access, GlobalMemory, Stored, exact, pairs
+from bitwise_core.execution.memory.global_memory import (
+    Access,
+    GlobalMemory,
+    StoredElements,
+    is_order_independent,
+    range_pairs,
+)
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import as_symbolic_vector, blend_values, extract
@@ -15,18 +21,18 @@ from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector,
 from bitwise_core.execution.values.term_hash import full_hash
 from bitwise_core.numerics import Operation, operation
 
-_LOADS = 1 << 14
-"""So many loaded elements are compared with stores at once."""
+_LOADS_PER_BATCH = 1 << 14
+"""The number of loaded elements that are compared with stores in one step."""
 
-COMPUTED = 0
-"""The place in the outputs of what went to computed addresses, whatever the buffer."""
+COMPUTED_ADDRESSES = 0
+"""The key in the outputs of atomics at computed addresses, in whatever buffer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a launch leaves in one buffer: sorted addresses, widths in bytes, full hashes, properties, lines, threads.
+    """What a launch leaves in one buffer, by sorted address: widths in bytes, full hashes, flags, lines and threads.
 
-    A thread is numbered as in `Access`; of an element made by atomic operations it says nothing.
+    Threads are numbered as in `Access`.  The thread of an element made by atomic operations has no meaning.
     """
 
     address: Array
@@ -38,8 +44,8 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    """Stored elements by address, those of one address in the order of the program; `order` numbers them in it."""
+class _StoredRows:
+    """Stored elements sorted by address, then by program order; `order` holds their positions in program order."""
 
     address: Array
     thread: Array
@@ -51,23 +57,23 @@ class _Rows:
     order: Array
 
     @staticmethod
-    def of(events: list[Access]) -> _Rows:
-        """The elements of these stores."""
+    def of(events: list[Access]) -> _StoredRows:
+        """Return the elements of these stores."""
         address, thread, size, words, flags, line, epoch = _columns(events)
         order = np.argsort(address, kind="stable")
-        return _Rows(
+        return _StoredRows(
             address[order], thread[order], size[order], words[:, order], flags[order], line[order], epoch[order], order
         )
 
     def overlap(self) -> bool:
-        """Whether two elements share some bytes but not all."""
+        """Return whether two elements overlap partially."""
         same = self.address[1:] == self.address[:-1]
-        apart = (self.address[:-1] + self.size[:-1] > self.address[1:])[~same].any()
-        return bool(apart or (self.size[1:] != self.size[:-1])[same].any())
+        overlapping = (self.address[:-1] + self.size[:-1] > self.address[1:])[~same].any()
+        return bool(overlapping or (self.size[1:] != self.size[:-1])[same].any())
 
 
-def _chosen(events: list[Access], numbers: Array) -> list[Access]:
-    """These elements of the stores, which are counted through all of them."""
+def _select_elements(events: list[Access], numbers: Array) -> list[Access]:
+    """Return the elements with these positions in the concatenation of all stores."""
     kept = np.zeros(sum(event.address.size for event in events), dtype=bool)
     kept[numbers] = True
     found, start = [], 0
@@ -92,31 +98,34 @@ def _columns(events: list[Access]) -> tuple[Array, Array, Array, hashing.Words, 
     size = np.concatenate([np.full(e.address.size, e.bits // 8, dtype=np.uint64) for e in events])
     line = np.concatenate([np.full(e.address.size, e.line, dtype=np.int64) for e in events])
     epoch = np.concatenate([np.full(e.address.size, e.epoch, dtype=np.int64) for e in events])
-    words, metas = [], []
+    words, flag_rows = [], []
     for event in events:
         assert event.value is not None
         hashed, flags = stored_hash(event.value)
         words.append(np.broadcast_to(hashed, (2, 1, event.address.size))[:, 0])
-        metas.append(np.broadcast_to(np.uint32(flags) if isinstance(flags, int) else flags[0], event.address.shape))
-    return address, thread, size, np.concatenate(words, axis=1), np.concatenate(metas), line, epoch
+        flag_rows.append(np.broadcast_to(np.uint32(flags) if isinstance(flags, int) else flags[0], event.address.shape))
+    return address, thread, size, np.concatenate(words, axis=1), np.concatenate(flag_rows), line, epoch
 
 
 def stored_hash(value: SymbolicVector) -> tuple[hashing.Words, L.Flags]:
-    """The hash by which a stored element is compared."""
+    """Return the hash and the flags by which a stored element is compared."""
     return full_hash(value), value.flags
 
 
-def _narrow(events: list[Access], *, halves: bool = True) -> list[Access]:
-    """Elements cut to the least width stored, known numbers and leaves to `halves`: packing does not show."""
-    least = min(event.bits for event in events)
-    copies = min(least, 16) if halves else least
+def _split_elements(events: list[Access], *, halves: bool = True) -> list[Access]:
+    """Split elements to the smallest stored width, constants and loads further to at most 16 bits if `halves`.
+
+    The result does not depend on how a kernel packed its stores.
+    """
+    narrowest = min(event.bits for event in events)
+    exact_width = min(narrowest, 16) if halves else narrowest
     result: list[Access] = []
     for event in events:
         assert event.value is not None
         flags = event.value.flags
         form = flags & L.FORM if isinstance(flags, int) else flags & np.uint32(L.FORM)
         exact = (form == L.LOAD) | (form == L.CONST)
-        if event.bits <= copies:
+        if event.bits <= exact_width:
             result.append(event)
             continue
         chosen = np.broadcast_to(exact if isinstance(exact, np.ndarray) else np.bool_(exact), (1, event.address.size))[
@@ -128,39 +137,39 @@ def _narrow(events: list[Access], *, halves: bool = True) -> list[Access]:
             lanes = SymbolicVector(event.bits, np.broadcast_to(event.value.words, (2, 1, keep.size))[:, :, keep],
                           flags if isinstance(flags, int) else flags[:, keep])  # fmt: skip
             base = Access(event.address[keep], event.thread[keep], event.epoch, lanes, event.bits, event.line)
-            width = copies if narrow else least
+            width = exact_width if narrow else narrowest
             for low in range(0, event.bits, width):
-                piece = as_symbolic_vector(extract(lanes, low, width))
+                part = as_symbolic_vector(extract(lanes, low, width))
                 place = base.address + np.uint64(low // 8)
-                result.append(Access(place, base.thread, base.epoch, piece, width, base.line))
+                result.append(Access(place, base.thread, base.epoch, part, width, base.line))
     return result
 
 
 def final_events(memory: GlobalMemory, buffer: int) -> list[Access]:
-    """The stores into a buffer in their order, or what atomic operations leave there.  Raises Unsupported."""
+    """Return the stores to a buffer in their order, or the results of its atomic operations.  Raises Unsupported."""
     events = list(memory.stores.get(buffer, ()))
     atomics = memory.atomics.get(buffer, [])
     if atomics and events:
         raise Unsupported("a buffer receives both plain stores and atomic operations", atomics[0][1].line)
-    return [_accumulated(memory.domain, atomics)] if atomics else events
+    return [_accumulate_atomics(memory.domain, atomics)] if atomics else events
 
 
 def outputs(memory: GlobalMemory) -> dict[int, Output]:
-    """The final content of every buffer that the launch wrote.  Raises Unsupported on a race."""
+    """Return the final content of every buffer that the launch wrote.  Raises Unsupported for a race."""
     result: dict[int, Output] = {}
     memory.check_gathers()
     for buffer in sorted(memory.stores.keys() | memory.atomics.keys()):
         events = final_events(memory, buffer)
-        stored = _Rows.of(_narrow(events))
+        stored = _StoredRows.of(_split_elements(events))
         if stored.overlap():
-            # A copied element that is overwritten by a computed one lies beside it in halves.
-            events = _narrow(events, halves=False)
-            whole = _Rows.of(events)
+            # A copied element that was overwritten by a computed one has been split into halves, the computed one not.
+            events = _split_elements(events, halves=False)
+            whole = _StoredRows.of(events)
             if whole.overlap():
                 raise Unsupported("stores of different widths overlap", int(whole.line[0]))
-            last = _checked(memory, buffer, whole)
-            stored = _Rows.of(_narrow(_chosen(events, whole.order[last])))
-        last = _checked(memory, buffer, stored)
+            last = _last_stores(memory, buffer, whole)
+            stored = _StoredRows.of(_split_elements(_select_elements(events, whole.order[last])))
+        last = _last_stores(memory, buffer, stored)
         result[buffer] = Output(stored.address[last], stored.size[last], stored.words[:, last], stored.flags[last],
                                 stored.line[last], stored.thread[last])  # fmt: skip
     if memory.scattered:
@@ -168,46 +177,52 @@ def outputs(memory: GlobalMemory) -> dict[int, Output]:
         if any(memory.stores.values()) or any(
             other != first.name for each in memory.atomics.values() for other, _ in each
         ):
-            raise Unsupported("atomic operations at computed addresses beside stores that they may meet", first.line)
+            raise Unsupported("atomic operations at computed addresses may conflict with stores", first.line)
         total = np.sum([each.words for each in memory.scattered], axis=0, dtype=np.uint64)
         words = hashing.mix(total.reshape(2, 1, 1) + hashing.constant("contributions " + first.name))
         one = np.zeros(1, dtype=np.uint64)
         line = np.array([first.line])
-        result[COMPUTED] = Output(
+        result[COMPUTED_ADDRESSES] = Output(
             one, one, words[:, 0], np.full(1, L.TERM, dtype=np.uint32), line, np.zeros(1, dtype=np.int64)
         )
     return result
 
 
-def _checked(memory: GlobalMemory, buffer: int, rows: _Rows) -> Array:
-    """Which rows are the last of their address.  Raises Unsupported where the order of threads decides, or a load."""
+def _last_stores(memory: GlobalMemory, buffer: int, rows: _StoredRows) -> Array:
+    """Return which rows are the last of their address.
+
+    Raises Unsupported if the order of threads decides which store or load is last.
+    """
     last = np.append(rows.address[1:] != rows.address[:-1], True)
-    stored = Stored(rows.address, rows.thread, rows.epoch, rows.words)
-    clash = stored.after(np.arange(rows.address.size), _final(last))
+    stored = StoredElements(rows.address, rows.thread, rows.epoch, rows.words)
+    clash = stored.after(np.arange(rows.address.size), _last_row_of_address(last))
     if clash.any():
         raise Unsupported("two threads store different values at one address (a race)", int(rows.line[clash][0]))
     _check_loads(memory, buffer, rows.address, rows.thread, rows.size, rows.epoch)
     return last
 
 
-def _final(last: Array) -> Array:
-    """The row of the last store at each row's address, from the rows that are the last of theirs."""
+def _last_row_of_address(last: Array) -> Array:
+    """Return the row of the last store to each row's address; `last` marks these rows."""
     rows = np.flatnonzero(last)
     found: Array = rows[np.cumsum(last) - last]
     return found
 
 
 def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Array, size: Array, epoch: Array) -> None:
-    """No load may meet a store of another block, or another thread's that no barrier orders.  Raises Unsupported."""
+    """Check that no load conflicts with a store of another block or an unordered store of another thread.
+
+    Raises Unsupported.
+    """
     atomic = bool(memory.atomics.get(buffer))
     for load in memory.loads.get(buffer, ()):
-        # Elements do not overlap in part, so that their ends are sorted as their beginnings are.
+        # Elements do not overlap partially, so their ends are in the same order as their starts.
         low = np.searchsorted(address + size, load.address, side="right")
         high = np.searchsorted(address, load.address + np.uint64(load.bits // 8), side="left")
         if atomic and (high > low).any():
-            raise Unsupported("global memory is read that the launch updates by atomic operations", load.line)
-        for start in range(0, load.address.size, _LOADS):
-            place, row = pairs(low[start : start + _LOADS], high[start : start + _LOADS])
+            raise Unsupported("global memory that the launch updates by atomic operations is read", load.line)
+        for start in range(0, load.address.size, _LOADS_PER_BATCH):
+            place, row = range_pairs(low[start : start + _LOADS_PER_BATCH], high[start : start + _LOADS_PER_BATCH])
             place += start
             other = thread[row] != load.thread[place]
             if (other & (thread[row] >> 20 != load.thread[place] >> 20)).any():
@@ -218,16 +233,16 @@ def _check_loads(memory: GlobalMemory, buffer: int, address: Array, thread: Arra
                 )
 
 
-def _accumulated(domain: Domain, atomics: list[tuple[str, Access]]) -> Access:
-    """What atomic operations leave: exact where order cannot matter, else undetermined."""
+def _accumulate_atomics(domain: Domain, atomics: list[tuple[str, Access]]) -> Access:
+    """Return the results of atomic operations; nondeterministic where their order matters."""
     names = {name for name, _ in atomics}
     if len(names) != 1:
-        raise Unsupported("different atomic operations meet in one buffer", atomics[0][1].line)
+        raise Unsupported("different atomic operations update one buffer", atomics[0][1].line)
     name = names.pop()
     events = [event for _, event in atomics]
     bits = events[0].bits
     if any(event.bits != bits for event in events):
-        raise Unsupported("atomic operations of different widths meet in one buffer", events[0].line)
+        raise Unsupported("atomic operations of different widths update one buffer", events[0].line)
     address = np.concatenate([e.address for e in events])
     lanes = []
     for event in events:
@@ -243,23 +258,23 @@ def _accumulated(domain: Domain, atomics: list[tuple[str, Access]]) -> Access:
     address, words, flags = address[order], words[:, :, order], flags[:, order]
     unique, start, count = np.unique(address, return_index=True, return_counts=True)
     total: Value = domain.load(unique[None], bits)
-    for turn in range(int(count.max())):
-        present = count > turn
-        index = np.minimum(start + turn, address.size - 1)
+    for contributor in range(int(count.max())):
+        present = count > contributor
+        index = np.minimum(start + contributor, address.size - 1)
         value = SymbolicVector(bits, words[:, :, index], flags[:, index])
         total = blend_values(present[None], _combine(domain, operation(name), total, value), total)
-        if turn == 0 and not exact(operation(name)) and (count > 1).any():
-            many = SymbolicVector(
+        if contributor == 0 and not is_order_independent(operation(name)) and (count > 1).any():
+            undetermined = SymbolicVector(
                 bits,
                 np.broadcast_to(hashing.constant("undetermined sum"), (2, 1, unique.size)),
                 L.TERM | L.NONDETERMINISTIC,
             )
-            total = blend_values((count > 1)[None], many, total)
+            total = blend_values((count > 1)[None], undetermined, total)
             break
     return Access(unique, np.zeros(unique.size, dtype=np.int64), 0, as_symbolic_vector(total), bits, events[0].line)
 
 
 def _combine(domain: Domain, operation: Operation, left: Value, right: Value) -> Value:
-    """One atomic operation's result."""
+    """Return the result of one atomic operation."""
     act = domain.floating if operation.is_float else domain.integer
     return act(operation, [left, right])

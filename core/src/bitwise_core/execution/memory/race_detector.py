@@ -1,8 +1,8 @@
-"""Which accesses to shared memory are ordered by barriers: vector clocks over warps.
+"""Race detection for shared memory: vector clocks over warps.
 
-Every warp (and each asynchronous agent beside them) has a clock.  A barrier joins the clocks of the warps it
-stops; an access that no barrier orders against an earlier one of another thread, where either writes, is a race,
-and a kernel with a race has no defined result.  SymbolicVector of one warp are ordered by a warp barrier only.
+Every warp, and each asynchronous agent, has a clock.  A barrier joins the clocks of the warps that arrive at it.  Two
+accesses of different threads to one cell, of which at least one writes, are a race unless a barrier orders them.  A
+kernel with a race has no defined result.  The lanes of one warp are ordered by a warp barrier only.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.values.symbolic_vector import Array
 
 PENDING = np.int32(2**31 - 1)
-"""The time of an asynchronous access that nobody has waited for yet."""
+"""The time of an asynchronous access that has not been waited for."""
 
 
 class RaceDetector:
-    """Clocks and last accesses for blocks that run the same barriers (`blocks` 1) or each their own."""
+    """Clocks and last accesses of blocks that have the same history of accesses and barriers."""
 
     def __init__(self, cells: int, threads: int, warp: int, agents: int = 4) -> None:
         self.threads, self.warp = threads, warp
@@ -51,30 +51,30 @@ class RaceDetector:
         )
 
     def barrier(self, warps: Array) -> None:
-        """All threads of these warps meet."""
+        """All threads of these warps arrive at a barrier."""
         joined = self.clock[warps].max(axis=0)
         self.clock[warps] = joined
         self.clock[warps, warps] += 1
         self.lockstep[warps] += 1
 
     def warp_barrier(self, warps: Array) -> None:
-        """The lanes of each of these warps meet."""
+        """The lanes of each of these warps arrive at a warp barrier."""
         self.lockstep[warps] += 1
 
     def arrive(self, barrier: int, warps: Array) -> None:
-        """These warps publish what they have done to whoever waits for the current phase of a memory barrier."""
+        """These warps publish their accesses to the threads that wait for the current phase of a memory barrier."""
         published = self.clock[warps].max(axis=0)
         before = self.arrived_at.get(barrier)
         self.arrived_at[barrier] = published if before is None else np.maximum(before, published)
         self.clock[warps, warps] += 1
 
     def begin(self, barrier: int) -> None:
-        """A memory barrier is initialised: nothing has been published there."""
+        """Initialise a memory barrier: nothing has been published to it."""
         self.arrived_at.pop(barrier, None)
         self.phases.pop(barrier, None)
 
     def complete(self, barrier: int) -> None:
-        """The memory barrier's phase is over: what has been published there may be seen."""
+        """Complete the memory barrier's phase; what was published to it becomes visible to waiting threads."""
         if barrier in self.arrived_at:
             self._publish(barrier, self.arrived_at[barrier])
 
@@ -83,7 +83,7 @@ class RaceDetector:
         self.phases[barrier] = clock if before is None else np.maximum(before, clock)
 
     def acquire(self, barrier: int, warps: Array) -> None:
-        """These warps have waited for a phase of a memory barrier that is over."""
+        """These warps have waited for a completed phase of a memory barrier."""
         if barrier in self.phases:
             self.clock[warps] = np.maximum(self.clock[warps], self.phases[barrier])
         self.lockstep[warps] += 1
@@ -97,7 +97,7 @@ class RaceDetector:
         return ordered
 
     def reads(self, cells: Array, actor: Array, what: str = "reads") -> None:
-        """`actor` threads read these cells (flat arrays of one length).  Raises Unsupported on a race."""
+        """`actor` threads read these cells (flat arrays of one length).  Raises Unsupported for a race."""
         if cells.size and int(cells.max()) >= self.writer.size:
             self._resize(int(cells.max()) + 64)
         if not self._ordered(actor, self.writer[cells], self.written[cells], self.written_step[cells]).all():
@@ -109,7 +109,7 @@ class RaceDetector:
         self.reads_by_warp[warp, cells] = self.clock[warp, warp]
 
     def _read_before(self, cells: Array, actor: Array) -> Array:
-        """Whether the reads of all other warps are ordered before what `actor` does now."""
+        """Return whether the reads of all other warps are ordered before the current access of `actor`."""
         warp = actor // self.warp
         times = self.reads_by_warp[:, cells]
         seen = times <= self.clock[warp, : self.warps].T
@@ -118,7 +118,10 @@ class RaceDetector:
         return before
 
     def writes(self, cells: Array, actor: Array, *, pending: bool = False) -> None:
-        """`actor` threads write these cells; `pending` marks a write that finishes at a later wait."""
+        """`actor` threads write these cells; `pending` marks a write that completes at a later wait.
+
+        Raises Unsupported for a race.
+        """
         if cells.size and int(cells.max()) >= self.writer.size:
             self._resize(int(cells.max()) + 64)
         ordered = self._ordered(actor, self.reader[cells], self.read[cells], self.read_step[cells])
@@ -130,7 +133,7 @@ class RaceDetector:
         self.generic[cells] = not pending
 
     def fence(self, threads: Array) -> None:
-        """What these threads (a boolean array) have written is visible to asynchronous agents from now on."""
+        """Make the writes of these threads (a boolean array) visible to asynchronous agents."""
         mine = (self.writer >= 0) & (self.writer < threads.size)
         mine[mine] = threads[self.writer[mine]]
         self.generic[mine] = False
@@ -140,7 +143,7 @@ class RaceDetector:
         self._record_write(cells, actor, False)
 
     def arrived(self, cells: Array, barrier: int) -> None:
-        """A copy engine's write is complete, and visible to whoever waits for the memory barrier's phase."""
+        """A copy engine's write is complete and visible to threads that wait for the memory barrier's phase."""
         engine = self.warps
         self.clock[engine, engine] += 1
         self.read[cells] = 0
@@ -156,7 +159,10 @@ class RaceDetector:
         self.written_step[cells] = self.lockstep[warp]
 
     def pending_reads(self, cells: Array, actor: int) -> None:
-        """An asynchronous agent started by thread `actor` reads these cells until `finished_reads`."""
+        """An asynchronous agent started by thread `actor` reads these cells until `finished_reads`.
+
+        Raises Unsupported for a race, and for bytes that threads wrote without a proxy fence after it.
+        """
         if cells.size and int(cells.max()) >= self.writer.size:
             self._resize(int(cells.max()) + 64)
         who = np.full(cells.shape, actor, dtype=np.int64)
@@ -173,7 +179,7 @@ class RaceDetector:
         self.reads_by_warp[actor // self.warp, cells] = PENDING
 
     def finished_reads(self, cells: Array, actor: int) -> None:
-        """The agent's reads are done, as far as the warp of `actor` knows."""
+        """The agent's reads are complete, ordered for the warp of `actor`."""
         if cells.size and int(cells.max()) >= self.writer.size:
             self._resize(int(cells.max()) + 64)
         warp = actor // self.warp
@@ -184,17 +190,20 @@ class RaceDetector:
         self.reads_by_warp[warp, cells] = np.where(mine == PENDING, self.clock[warp, warp], mine)
 
 
-SPLITS = 2
-"""So often blocks that part at one instruction go on being watched on both sides: a loop that ends after other trip
-counts in other blocks is followed to its first and second end and in the blocks that go on."""
+MAXIMUM_SPLITS = 2
+"""How often blocks that diverge at one instruction keep a detector on both sides.
 
-HISTORIES = 12
-"""So many histories of a batch are watched at most."""
+A loop whose trip count differs between blocks is followed to its first and second exit, and in the blocks that
+continue.
+"""
+
+MAXIMUM_HISTORIES = 12
+"""The largest number of histories of a batch."""
 
 
 @dataclass(slots=True)
 class History:
-    """Blocks (a boolean array) that have made the same accesses and met the same barriers so far."""
+    """Blocks (a boolean array) that have made the same accesses and passed the same barriers so far."""
 
     blocks: Array
     detector: RaceDetector
@@ -203,46 +212,47 @@ class History:
 class RaceDetectors:
     """The race detectors of a batch: one for each history of its blocks.
 
-    While all blocks do the same, one detector speaks for all of them.  Where some part, at an instruction that others
-    do not run or at an address that they do not use, each side gets a detector of its own; where one instruction parts
-    blocks again and again, or there are too many histories, the smaller side is not watched further.
+    While all blocks do the same, one detector represents all of them.  When some diverge, at an instruction that the
+    others do not execute or at an address that they do not use, each side gets a detector of its own.  If the blocks
+    diverge at one instruction repeatedly, or there are too many histories, the smaller side is no longer checked for
+    races.
     """
 
     def __init__(self, cells: int, threads: int, warp: int, blocks: int) -> None:
         self.blocks = blocks
         self.warps = -(-threads // warp)
-        self.place = 0
-        """The instruction that runs: blocks are counted as parting there."""
+        self.pc = 0
+        """The current instruction, at which divergences of blocks are counted."""
         self._histories = [History(np.ones(blocks, dtype=bool), RaceDetector(cells, threads, warp))]
         self._splits: Counter[int] = Counter()
 
     def acting(self, mask: Array | None) -> list[RaceDetector]:
-        """The detectors of the blocks that have an active lane."""
+        """Return the detectors of the blocks that have an active lane."""
         if mask is None or mask.shape[0] == 1:
             return self.all()
         return self.of_blocks(np.any(mask, axis=1))
 
     def of_blocks(self, rows: Array) -> list[RaceDetector]:
-        """The detectors of the blocks in a boolean array of shape (blocks,)."""
+        """Return the detectors of the blocks in a boolean array of shape (blocks,)."""
         if rows.all():
             return self.all()
-        return [each.detector for each in self._parted(rows)]
+        return [each.detector for each in self._split_histories(rows)]
 
     def at(self, cells: Array, mask: Array) -> list[tuple[RaceDetector, Array]]:
-        """The detectors of the blocks with an active lane, each with the cells its blocks touch; -1 stands for none.
+        """Return the detectors of the blocks with an active lane, each with the cells that its blocks access.
 
-        `cells` and `mask` have the shape (blocks, threads).
+        `cells` and `mask` have the shape (blocks, threads).  A cell of -1 means that a thread accesses none.
         """
         found = []
         where = np.where(mask, cells, -1)
-        waiting = self._parted(np.any(mask, axis=1))
+        waiting = self._split_histories(np.any(mask, axis=1))
         while waiting:
             history = waiting.pop()
             rows = where[history.blocks]
             together = rows.max(axis=0)
             if not ((rows == together) | (rows < 0)).all():
                 alike = history.blocks & (where == rows[0]).all(axis=1)
-                part = self._apart(history, alike)
+                part = self._split_off(history, alike)
                 waiting.append(history)
                 if part is not None:
                     found.append((part.detector, rows[0]))
@@ -251,11 +261,11 @@ class RaceDetectors:
         return found
 
     def all(self) -> list[RaceDetector]:
-        """Every detector."""
+        """Return every detector."""
         return [each.detector for each in self._histories]
 
-    def _parted(self, rows: Array) -> list[History]:
-        """The histories of these blocks, none of which has any other block."""
+    def _split_histories(self, rows: Array) -> list[History]:
+        """Return the histories of these blocks, split so that none contains any other block."""
         found = []
         for history in list(self._histories):
             inside = history.blocks & rows
@@ -264,18 +274,18 @@ class RaceDetectors:
             if np.array_equal(inside, history.blocks):
                 found.append(history)
                 continue
-            part = self._apart(history, inside)
+            part = self._split_off(history, inside)
             if part is not None:
                 found.append(part)
             elif rows[int(np.argmax(history.blocks))]:
                 found.append(history)
         return found
 
-    def _apart(self, history: History, blocks: Array) -> History | None:
-        """Some blocks of a history as one of their own, or None: the history is that of the larger side then."""
-        self._splits[self.place] += 1
+    def _split_off(self, history: History, blocks: Array) -> History | None:
+        """Split some blocks off a history and return their own; or None, and the history keeps only the larger side."""
+        self._splits[self.pc] += 1
         rest = history.blocks & ~blocks
-        if self._splits[self.place] > SPLITS or len(self._histories) >= HISTORIES:
+        if self._splits[self.pc] > MAXIMUM_SPLITS or len(self._histories) >= MAXIMUM_HISTORIES:
             history.blocks = blocks if blocks.sum() > rest.sum() else rest
             return None
         history.blocks = rest

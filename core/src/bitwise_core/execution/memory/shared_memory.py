@@ -1,7 +1,7 @@
-"""Byte-addressed shared memory of a batch of blocks, in cells of one granule.
+"""Byte-addressed shared memory of a batch of blocks, in cells of `granule` bytes.
 
-A known number or a leaf is cut into cells exactly; a term wider than a cell lies in several, each marked
-with its part, and is one term again when all of them are read together.
+A constant or a load is split into cells exactly.  A term that is wider than a cell occupies several, each marked with
+its part number; it is restored when all of them are read together.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, S
 from bitwise_core.execution.values.term_hash import term
 
 SHARED_LIMIT = 1 << 20
-"""No shared memory has so many bytes."""
+"""An upper bound of the size of shared memory in bytes."""
 PART_SHIFT, COUNT_SHIFT = 24, 28
 PART_CODE = 0x7F000000
-_MARKED = ~PART_CODE & 0xFFFFFFFF
+_WITHOUT_PART_CODE = ~PART_CODE & 0xFFFFFFFF
 
 
 class FinerGranule(Exception):
-    """Memory is accessed in smaller units than its cells: the run starts again with cells of `granule` bytes."""
+    """Memory is accessed in smaller units than its cells; the run must be repeated with cells of `granule` bytes."""
 
     def __init__(self, granule: int) -> None:
         super().__init__(granule)
         self.granule = granule
 
 
-def _split_lanes(value: SymbolicVector, count: int, granule: int) -> list[tuple[hashing.Words, L.Flags]]:
+def _split_vector(value: SymbolicVector, count: int, granule: int) -> list[tuple[hashing.Words, L.Flags]]:
     if count == 1:
         return [(value.words, value.flags)]
     flags = value.flags
@@ -44,23 +44,23 @@ def _split_lanes(value: SymbolicVector, count: int, granule: int) -> list[tuple[
         code = part << PART_SHIFT | log << COUNT_SHIFT
         if isinstance(form, int):
             if form in (L.LOAD, L.CONST):
-                piece = extract_vector(value, part * granule * 8, granule * 8)
-                result.append((piece.words, piece.flags))
+                cell = extract_vector(value, part * granule * 8, granule * 8)
+                result.append((cell.words, cell.flags))
             else:
                 result.append((value.words, flags | code))
             continue
         words, marked = value.words, flags | np.uint32(code)
-        leaf, known = form == L.LOAD, form == L.CONST
-        if leaf.any():
-            words = np.where(leaf, words + np.uint64(part * granule), words)
+        load, known = form == L.LOAD, form == L.CONST
+        if load.any():
+            words = np.where(load, words + np.uint64(part * granule), words)
         if known.any():
             words = np.where(known, (value.words >> np.uint64(8 * part * granule)) & np.uint64(256**granule - 1), words)
-        result.append((words, np.where(leaf | known, flags & np.uint32(L.FORM | L.STICKY), marked)))
+        result.append((words, np.where(load | known, flags & np.uint32(L.FORM | L.STICKY), marked)))
     return result
 
 
 def split(value: Value, granule: int) -> list[tuple[hashing.Words, L.Flags]]:
-    """The value as cells of `granule` bytes, least significant first.  Raises FinerGranule."""
+    """Return the value as cells of `granule` bytes, least significant first.  Raises FinerGranule."""
     bits = granule * 8
     if isinstance(value, PackedVector):
         if any(L.width(part) % bits for part in value.parts):
@@ -70,14 +70,14 @@ def split(value: Value, granule: int) -> list[tuple[hashing.Words, L.Flags]]:
         return cells if value.whole is None else _with_whole(value, value.whole, cells, granule)
     if L.width(value) % bits:
         raise FinerGranule(max(1, L.width(value) // 8))
-    return _split_lanes(as_symbolic_vector(value), L.width(value) // bits, granule)
+    return _split_vector(as_symbolic_vector(value), L.width(value) // bits, granule)
 
 
 def _with_whole(
     value: PackedVector, whole: Array, cells: Sequence[tuple[hashing.Words, L.Flags]], granule: int
 ) -> list[tuple[hashing.Words, L.Flags]]:
-    """The cells of pieces, those of the one term in lanes that are whole."""
-    terms = _split_lanes(as_symbolic_vector(value), len(cells), granule)
+    """Return the cells of a packed vector; lanes in `whole` take the cells of the single term that they hold."""
+    terms = _split_vector(as_symbolic_vector(value), len(cells), granule)
     return [
         (np.where(whole, of_term[0], of_part[0]), L.select_flags(whole, of_term[1], of_part[1]))
         for of_term, of_part in zip(terms, cells, strict=True)
@@ -85,37 +85,37 @@ def _with_whole(
 
 
 def join(cells: Sequence[tuple[hashing.Words, Array]], granule: int, recorder: Recorder | None = None) -> Value:
-    """Cells read side by side as one value of the same width as all of them."""
+    """Return consecutive cells as one value of their total width."""
     if len(cells) == 1:
-        return _lone(*cells[0], granule * 8, recorder)
-    alike = join_alike(cells, granule, recorder)
+        return _join_one_cell(*cells[0], granule * 8, recorder)
+    alike = join_uniform(cells, granule, recorder)
     return join_by_lane(cells, granule, recorder) if alike is None else alike
 
 
 def join_by_lane(cells: Sequence[tuple[hashing.Words, Array]], granule: int, recorder: Recorder | None = None) -> Value:
-    """See `join`, of several cells, whatever their lanes hold."""
+    """See `join`: for several cells with any content."""
     count = len(cells)
     bits = count * granule * 8
-    first_words, first_meta = cells[0]
+    first_words, first_flags = cells[0]
     log = count.bit_length() - 1
-    known = np.ones(first_meta.shape, dtype=bool)
-    leaf, whole = known.copy(), known.copy()
+    known = np.ones(first_flags.shape, dtype=bool)
+    load, whole = known.copy(), known.copy()
     sticky: Array | np.uint32 = np.uint32(0)
     number = np.zeros_like(first_words[0])
     for part, (words, flags) in enumerate(cells):
         form = flags & np.uint32(L.FORM)
         plain = (flags & np.uint32(PART_CODE)) == 0
         known &= (form == L.CONST) & plain
-        leaf &= (form == L.LOAD) & plain & (words[0] == first_words[0] + np.uint64(part * granule))
+        load &= (form == L.LOAD) & plain & (words[0] == first_words[0] + np.uint64(part * granule))
         code = np.uint32(part << PART_SHIFT | log << COUNT_SHIFT)
-        whole &= (flags == ((first_meta & np.uint32(_MARKED)) | code)) & (words == first_words).all(axis=0)
+        whole &= (flags == ((first_flags & np.uint32(_WITHOUT_PART_CODE)) | code)) & (words == first_words).all(axis=0)
         sticky = sticky | (flags & np.uint32(L.STICKY))
         if bits <= 64:
             number |= words[0] << np.uint64(8 * part * granule)
     poisoned = (sticky & np.uint32(L.POISON)) != 0
-    if bits <= 64 and (known | leaf | whole | poisoned).all():
-        words, flags = first_words, (first_meta & np.uint32(_MARKED)) | sticky
-        if not whole.all():  # what is quiet as a half need not be so as a part of something wider
+    if bits <= 64 and (known | load | whole | poisoned).all():
+        words, flags = first_words, (first_flags & np.uint32(_WITHOUT_PART_CODE)) | sticky
+        if not whole.all():  # a half that is quiet may be part of a signalling NaN
             flags = np.where(whole, flags, flags & np.uint32(~L.QUIET & 0xFFFFFFFF))
         if known.any():
             words = np.where(known, number, words)
@@ -125,32 +125,33 @@ def join_by_lane(cells: Sequence[tuple[hashing.Words, Array]], granule: int, rec
     parts = concat([join(cells[:half], granule, recorder), join(cells[half:], granule, recorder)])
     if not whole.any():
         return parts
-    term_of = SymbolicVector(bits, first_words, L.uniform_flags((first_meta & np.uint32(_MARKED)) | sticky))
+    term_of = SymbolicVector(bits, first_words, L.uniform_flags((first_flags & np.uint32(_WITHOUT_PART_CODE)) | sticky))
     return L.blend(whole, term_of, as_symbolic_vector(parts))
 
 
-def join_alike(
+def join_uniform(
     cells: Sequence[tuple[hashing.Words, Array]], granule: int, recorder: Recorder | None = None
 ) -> Value | None:
-    """What `join_by_lane` gives, where the lanes of each cell share their properties and are of one kind; else None."""
+    """Return the result of `join_by_lane` if the lanes of each cell have the same flags and one kind; else None."""
     count = len(cells)
     bits, log = count * granule * 8, count.bit_length() - 1
-    metas = []
+    cell_flags = []
     for _, flags in cells:
         first = flags.flat[0]
         if (flags != first).any():
             return None
-        metas.append(int(first))
+        cell_flags.append(int(first))
     sticky = 0
-    for each in metas:
+    for each in cell_flags:
         sticky |= each & L.STICKY
     first_words = cells[0][0]
-    kept = (metas[0] & _MARKED) | sticky
-    if metas == [(metas[0] & _MARKED) | part << PART_SHIFT | log << COUNT_SHIFT for part in range(count)]:
+    unmarked = cell_flags[0] & _WITHOUT_PART_CODE
+    kept = unmarked | sticky
+    if cell_flags == [unmarked | part << PART_SHIFT | log << COUNT_SHIFT for part in range(count)]:
         if bits <= 64 and all((words == first_words).all() for words, _ in cells[1:]):
             return L.as_array_if_constant(SymbolicVector(bits, first_words, kept))
         return None
-    forms = {each & (L.FORM | PART_CODE) for each in metas}
+    forms = {each & (L.FORM | PART_CODE) for each in cell_flags}
     if bits in L.UNSIGNED and forms == {L.CONST} and not sticky:
         number = first_words[0].copy()
         for part, (words, _) in enumerate(cells[1:], 1):
@@ -166,9 +167,9 @@ def join_alike(
     return None
 
 
-def _lone(words: hashing.Words, flags: Array, bits: int, recorder: Recorder | None) -> Value:
+def _join_one_cell(words: hashing.Words, flags: Array, bits: int, recorder: Recorder | None) -> Value:
     code = flags & np.uint32(PART_CODE)
-    value = SymbolicVector(bits, words, L.uniform_flags(flags & np.uint32(_MARKED)))
+    value = SymbolicVector(bits, words, L.uniform_flags(flags & np.uint32(_WITHOUT_PART_CODE)))
     value.recorder = recorder
     if not code.any():
         known = L.constant_mask(value)
@@ -189,9 +190,9 @@ def _lone(words: hashing.Words, flags: Array, bits: int, recorder: Recorder | No
 
 
 class SharedMemory:
-    """`size` bytes for each of `blocks` blocks, in cells of `granule` bytes; all undefined at first.
+    """`size` bytes for each of `blocks` blocks, in cells of `granule` bytes, initially undefined.
 
-    `recorder` is that of a replay.
+    `recorder` is the recorder of a recorded run.
     """
 
     def __init__(self, size: int, blocks: int, granule: int, recorder: Recorder | None = None) -> None:
@@ -211,7 +212,7 @@ class SharedMemory:
         self.words, self.flags = words, flags
 
     def cells(self, address: Array, mask: Array | None) -> Array:
-        """Byte addresses as cell numbers; inactive lanes give 0.  Raises FinerGranule, Unsupported."""
+        """Return byte addresses as cell numbers; inactive lanes give 0.  Raises FinerGranule and Unsupported."""
         where = address.astype(np.int64)
         if mask is not None:
             where = np.where(mask, where, 0)
@@ -228,13 +229,13 @@ class SharedMemory:
         return cells
 
     def store(self, cells: Array, value: Value, mask: Array | None) -> None:
-        """Writes the value at each active lane's cell (shape (1|blocks, lanes)) and those after it."""
+        """Write the value to each active lane's cell (shape (1 or blocks, lanes)) and the following ones."""
         self.version += 1
         for part, (words, flags) in enumerate(split(value, self.granule)):
             self._put(cells + part if part else cells, words, flags, mask)
 
-    def kept(self, cells: Array, value: Value, mask: Array | None) -> bool:
-        """Whether what each active lane stored there last is still there: no lane put something else in its place."""
+    def still_holds(self, cells: Array, value: Value, mask: Array | None) -> bool:
+        """Return whether each active lane's last store is still there: no other lane stored a different value."""
         for part, (words, flags) in enumerate(split(value, self.granule)):
             found, properties = self._get(cells + part if part else cells)
             same = (found == words).all(axis=0)
@@ -264,7 +265,7 @@ class SharedMemory:
         self.flags[block, column] = flags if isinstance(flags, int) else np.broadcast_to(flags, shape)[block, lane]
 
     def load(self, cells: Array, bits: int) -> Value:
-        """Reads `bits` bits at each lane's cell."""
+        """Return `bits` bits at each lane's cell."""
         if bits % (8 * self.granule):
             raise FinerGranule(max(1, bits // 8))
         count = bits // (8 * self.granule)

@@ -1,6 +1,6 @@
-"""Sets of terms: operations whose operands have no order (`extrema`: maxima and minima; `linear_hash`: integer sums).
+"""AC terms: terms of associative and commutative operations (`minmax`: maxima and minima; `linear_hash`: integer sums).
 
-A set's payload is the sum of its members' hashes, so that a set of sets is the set of all their members.
+The payload of an AC term is the sum of its members' hashes, so an AC term of AC terms is the AC term of all members.
 """
 
 from __future__ import annotations
@@ -24,47 +24,50 @@ AC_OPERATIONS: tuple[str, ...] = (
     *(f"{verb}.{fmt}" for verb in ("add", "mul", "and", "or", "xor") for fmt in _BITS),
     "products.b32",
 )
-"""Operations whose operands form a set: associative and commutative to the bit (NaNs are one value)."""
+"""Operations that are associative and commutative bit for bit (NaNs count as one value)."""
 
 AC_INDEX = {name: index for index, name in enumerate(AC_OPERATIONS) if name}
-"""The number by which a set's properties tell its operation; `lanes.FLOAT_SETS` is the last of floating point."""
+"""The number of each operation in the flags of its AC terms.
+
+`symbolic_vector.FLOAT_AC_TERMS` is the last number of a floating-point operation.
+"""
 
 _IDEMPOTENT = ("and", "or")
-_NEUTRAL = {"and": -1, "or": 0, "xor": 0}
-"""The number that changes nothing."""
+_IDENTITY = {"and": -1, "or": 0, "xor": 0}
+"""The identity element."""
 
 
-def members(name: str, index: int, value: SymbolicVector) -> tuple[hashing.Words, L.Flags]:
-    """The sum of the hashes of a value's members in a set of `name`, and the flags that the set gets from them."""
-    meta = value.flags
+def member_hashes(name: str, index: int, value: SymbolicVector) -> tuple[hashing.Words, L.Flags]:
+    """Return the sum of the hashes of a value's members under `name`, and the flags inherited from them."""
+    value_flags = value.flags
     tag = hashing.constant("member of " + name)
     floats = is_float(name)
     hash_of = full_hash if floats else exact_hash
     own = L.AC_TERMS | index << L.OPERATION_SHIFT
     pattern = L.FORM | 255 << L.OPERATION_SHIFT
-    if isinstance(meta, int):
-        if meta & pattern == own:
-            return value.words, meta & (L.ABSORBED | L.INHERITED)
+    if isinstance(value_flags, int):
+        if value_flags & pattern == own:
+            return value.words, value_flags & (L.ABSORBED | L.INHERITED)
         own_bits = 0 if floats else nan_bits(value)
-        return hashing.mix(hash_of(value) * hashing.multiplier(3) + tag), meta & L.INHERITED | own_bits
-    inside = (meta & np.uint32(pattern)) == own
+        return hashing.mix(hash_of(value) * hashing.multiplier(3) + tag), value_flags & L.INHERITED | own_bits
+    inside = (value_flags & np.uint32(pattern)) == own
     words = hashing.mix(hash_of(value) * hashing.multiplier(3) + tag)
-    flags = (meta & np.uint32(L.INHERITED)) | np.where(inside, meta & np.uint32(L.ABSORBED), np.uint32(0))
+    flags = (value_flags & np.uint32(L.INHERITED)) | np.where(inside, value_flags & np.uint32(L.ABSORBED), np.uint32(0))
     if not floats:
         flags = np.bitwise_or(flags, nan_bits(value))
     return np.where(inside, value.words, words), flags
 
 
 def is_float(name: str) -> bool:
-    """Whether an operation is one of floating-point numbers."""
+    """Return whether an operation is on floating-point numbers."""
     return name.split(".")[-1].startswith(("fp", "bf"))
 
 
 def union(name: str, left: SymbolicVector, right: SymbolicVector, bits: int, context: TermContext) -> SymbolicVector:
-    """The set of two values' members under an integer operation that is associative and commutes."""
+    """Return the AC term of two values' members under an associative and commutative integer operation."""
     index = AC_INDEX[name]
-    left_words, left_flags = members(name, index, left)
-    right_words, right_flags = members(name, index, right)
+    left_words, left_flags = member_hashes(name, index, left)
+    right_words, right_flags = member_hashes(name, index, right)
     words = left_words + right_words
     flags = left_flags | right_flags | L.AC_TERMS | index << L.OPERATION_SHIFT
     result = context.note(name, SymbolicVector(bits, words, flags), [left, right], commutes=True)
@@ -74,8 +77,8 @@ def union(name: str, left: SymbolicVector, right: SymbolicVector, bits: int, con
             (left_words == right_words).all(axis=0) & np.asarray((left_flags ^ right_flags) & L.VALUE == 0)
         )
         result = L.blend(twice, left, result)
-    if verb in _NEUTRAL:
-        neutral = _NEUTRAL[verb] & ((1 << bits) - 1)
+    if verb in _IDENTITY:
+        neutral = _IDENTITY[verb] & ((1 << bits) - 1)
         result = L.blend(
             L.equals_constant(left, neutral), right, L.blend(L.equals_constant(right, neutral), left, result)
         )

@@ -1,12 +1,12 @@
-"""Extremes with their places, as an arg-max leaves them: of equal elements the one at the lower address wins.
+"""Extrema with their indices, as in an arg-max: of equal elements the one at the lower address wins.
 
-Comparisons of finite numbers that are loaded, and choices by them, are put into one form: the *winner* of a set of
-elements, and its *place*, a known number for each element that grows with its address.  Which of two winners is chosen
-on a tie must be proved to be the one at the lower address.
+Comparisons of finite numbers that are loaded, and selects by them, get one canonical form: the *winner* of a set of
+elements, and its *place*, a constant for each element that increases with its address.  If two winners tie, it must be
+proved that the select takes the one at the lower address.
 
-Both are sets of their own kinds.  A winner's payload is the sum of its elements' hashes and the last of their
-addresses; a place's is that sum and `base`, so that the place of an element of e bytes at address a is (a - base) / e.
-Two that differ agree with probability 2**-64.  Places are below 2**31.
+Both are AC terms of their own kinds.  A winner's payload is the sum of its elements' hashes and the last of their
+addresses.  A place's payload is that sum and `base`: the place of an element of e bytes at address a is (a - base) / e.
+Two different ones have the same payload with probability 2**-64.  Places are below 2**31.
 """
 
 from __future__ import annotations
@@ -28,36 +28,37 @@ from bitwise_core.numerics import Operation
 
 _KIND = np.uint32(L.FORM | 255 << L.OPERATION_SHIFT)
 _ELEMENT = hashing.constant("an element among winners")
-_REMEMBERED = 12
+_REMEMBERED_COMPARISONS = 12
 _FLOATS = {"fp32": 0x7F800000, "fp16": 0x7C00, "bf16": 0x7F80}
-"""The formats of elements, and their infinities."""
+"""The element formats and their infinities."""
 
 Tie = Literal["true", "false", "lower place"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """Which elements win, the greater or the less, read in which format; the sets' properties."""
+    """Which elements win, the greater or the less, and in which format they are compared."""
 
     form: str
     largest: bool
 
     @property
     def winner(self) -> int:
-        """The form of a winner's properties."""
+        """The form bits of the flags of a winner."""
         return L.AC_TERMS | (L.ARGMINMAX + 4 * list(_FLOATS).index(self.form) + self.largest) << L.OPERATION_SHIFT
 
     @property
     def place(self) -> int:
-        """The form of the properties of its place."""
+        """The form bits of the flags of its place."""
         return self.winner + (2 << L.OPERATION_SHIFT)
 
 
 @dataclass(frozen=True, slots=True)
-class _Test:
-    """A predicate by its hash: `less` holds where left < right, on a tie too where `tie` says "true".
+class _Comparison:
+    """A predicate, identified by its hash.
 
-    `places` are the two that decide a tie by "lower place": the first one's being lower makes it true.
+    `less` is true where left < right, and on a tie if `tie` is "true". `places` are the two that decide a tie of kind
+    "lower place": the predicate is true if the first one is lower.
     """
 
     words: hashing.Words
@@ -69,7 +70,7 @@ class _Test:
     places: tuple[SymbolicVector, SymbolicVector] | None = None
 
     def where(self, words: hashing.Words) -> Array:
-        """Where a predicate with these hashes is this one: nowhere if it is of a batch of another size."""
+        """Return the lanes in which these hashes are this predicate; none if it is from a batch of another size."""
         sizes = zip(self.words.shape[1:], words.shape[1:], strict=True)
         if any(own != size and 1 not in (own, size) for own, size in sizes):
             return np.zeros((1, 1), dtype=bool)
@@ -78,23 +79,26 @@ class _Test:
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
-    """Winners in some lanes (`there`): sums of hashes, first and last addresses (the first is known of one element)."""
+class _Winner:
+    """Winners, in the lanes marked by `lanes`: the sum of the elements' hashes, and the last address.
 
-    there: Array
-    sums: Array
-    alone: Array
-    last: Array
+    `is_single` marks winners of a single element, whose first address is thus known.
+    """
+
+    lanes: Array
+    hash_sums: Array
+    is_single: Array
+    last_address: Array
 
 
 class ArgMinMax:
-    """The latest comparisons, and choices by them, of a reading in which what is loaded holds its address itself."""
+    """The latest comparisons, and selects by them, of a run in which a loaded value holds its address."""
 
     def __init__(self) -> None:
-        self._tests: deque[_Test] = deque(maxlen=_REMEMBERED)
+        self._comparisons: deque[_Comparison] = deque(maxlen=_REMEMBERED_COMPARISONS)
 
     def note(self, operation: Operation, values: Sequence[Value], result: SymbolicVector) -> None:
-        """Remembers a comparison, or a predicate made of remembered ones."""
+        """Record a comparison, or a predicate made from recorded ones."""
         words = full_hash(result)
         if operation.is_comparison:
             relation, form = operation.verb, operation.operands[0].name
@@ -105,19 +109,21 @@ class ArgMinMax:
             if form in _FLOATS and relation in ("lt", "le", "eq"):
                 kind: Literal["less", "equal"] = "equal" if relation == "eq" else "less"
                 tie: Tie = "true" if relation == "le" else "false"
-                self._tests.append(_Test(words, kind, form, pair, everywhere, tie))
+                self._comparisons.append(_Comparison(words, kind, form, pair, everywhere, tie))
             elif relation == "lt" and form in ("s32", "u32"):
-                self._tests.append(_Test(words, "below", form, pair, everywhere))
+                self._comparisons.append(_Comparison(words, "below", form, pair, everywhere))
         elif operation.name in ("and.b1", "or.b1"):
             for one, other in (values, values[::-1]):
                 for joined in self._joined(
                     operation.verb, full_hash(as_symbolic_vector(one)), full_hash(as_symbolic_vector(other)), words
                 ):
-                    self._tests.append(joined)
+                    self._comparisons.append(joined)
 
-    def _joined(self, verb: str, one: hashing.Words, other: hashing.Words, words: hashing.Words) -> Iterator[_Test]:
-        tests = tuple(self._tests)
-        for first, second in product(tests, tests):
+    def _joined(
+        self, verb: str, one: hashing.Words, other: hashing.Words, words: hashing.Words
+    ) -> Iterator[_Comparison]:
+        comparisons = tuple(self._comparisons)
+        for first, second in product(comparisons, comparisons):
             if verb == "and" and (first.kind, second.kind) == ("equal", "below"):
                 kind: Literal["less", "lower of equal"] = "lower of equal"
                 tie: Tie = "false"
@@ -132,23 +138,23 @@ class ArgMinMax:
             where = first.where(one) & second.where(other)
             if kind == "less" and where.any():
                 (a, b), (c, d) = first.operands, second.operands
-                where = where & ((_same(a, c) & _same(b, d)) | (_same(a, d) & _same(b, c)))
+                where = where & ((_same_value(a, c) & _same_value(b, d)) | (_same_value(a, d) & _same_value(b, c)))
             if where.any():
-                yield _Test(words, kind, first.form, first.operands, where, tie, places)
+                yield _Comparison(words, kind, first.form, first.operands, where, tie, places)
 
     def choose(
         self, predicate: SymbolicVector, if_true: SymbolicVector, if_false: SymbolicVector
     ) -> tuple[Array, SymbolicVector] | None:
-        """Winners or places of winners, and in which lanes the choice is one; None where it is none anywhere."""
+        """Return a select as a winner or its place, with the lanes in which it is one; None if there are none."""
         words = full_hash(predicate)
-        open_ = np.asarray(L.constant_mask(predicate)) | np.asarray(L.has_flag(predicate, L.NEGATED))
+        undecided_lanes = np.asarray(L.constant_mask(predicate)) | np.asarray(L.has_flag(predicate, L.NEGATED))
         chosen: tuple[Array, SymbolicVector] | None = None
-        for test in reversed(self._tests):
-            where = test.where(words) & ~open_ if test.kind == "less" else None
+        for test in reversed(self._comparisons):
+            where = test.where(words) & ~undecided_lanes if test.kind == "less" else None
             if where is None or not where.any():
                 continue
             for largest in (True, False):
-                found = _chosen(test, _Order(test.form, largest), if_true, if_false)
+                found = _select_winner(test, _Order(test.form, largest), if_true, if_false)
                 if found is None or not (found[0] & where).any():
                     continue
                 mask = found[0] & where
@@ -158,8 +164,11 @@ class ArgMinMax:
         return chosen
 
 
-def beyond(operation: Operation, values: Sequence[Value], result: SymbolicVector) -> SymbolicVector:
-    """A comparison of a finite number with an infinity is known: of what is loaded, or a winner."""
+def fold_infinity_comparison(operation: Operation, values: Sequence[Value], result: SymbolicVector) -> SymbolicVector:
+    """Return the comparison with constants in the lanes that compare a loaded value or a winner with an infinity.
+
+    Such values are finite by assumption.
+    """
     relation, form = operation.verb, operation.operands[0].name
     if operation.modifiers or form not in _FLOATS or relation not in ("lt", "le", "eq"):
         return result
@@ -172,85 +181,93 @@ def beyond(operation: Operation, values: Sequence[Value], result: SymbolicVector
             where = L.equals_constant(value, number)
             if where is False:
                 continue
-            where = where & (np.asarray((other.flags & np.uint32(L.FORM)) == L.LOAD) | _any_winner(other))
+            where = where & (np.asarray((other.flags & np.uint32(L.FORM)) == L.LOAD) | _is_winner(other))
             truth = known_true if number == true_at and relation != "eq" else known_false
             answer = SymbolicVector(1, np.full((2, 1, 1), truth, dtype=np.uint64), L.CONST)
             result = L.blend(L.nonempty(where), answer, result)
     return result
 
 
-def _any_winner(value: SymbolicVector) -> Array:
+def _is_winner(value: SymbolicVector) -> Array:
     operation = value.flags >> L.OPERATION_SHIFT & 255
     among = (operation >= L.ARGMINMAX) & (operation < L.ARGMINMAX + 12) & (operation - L.ARGMINMAX & 2 == 0)
     found: Array = np.asarray((value.flags & np.uint32(L.FORM)) == L.AC_TERMS) & np.asarray(among)
     return found
 
 
-def _same(left: SymbolicVector, right: SymbolicVector) -> Array:
-    """Where two values are the same by their hashes."""
+def _same_value(left: SymbolicVector, right: SymbolicVector) -> Array:
+    """Return where two values have the same hash."""
     found: Array = (full_hash(left) == full_hash(right)).all(axis=0) & np.asarray(left.bits == right.bits)
     return found
 
 
-def _chosen(
-    test: _Test, order: _Order, if_true: SymbolicVector, if_false: SymbolicVector
+def _select_winner(
+    test: _Comparison, order: _Order, if_true: SymbolicVector, if_false: SymbolicVector
 ) -> tuple[Array, SymbolicVector] | None:
-    """The choice as a winner of an order, or its place.  The right side of a test that holds is the greater."""
+    """Return a select as a winner of `order`, or as its place, with its lanes; None if it is neither.
+
+    In a comparison that is true, the right side is the greater one.
+    """
     better, worse = test.operands[::-1] if order.largest else test.operands
-    first, second = _side(order, better), _side(order, worse)
-    there = first.there & second.there
-    if not there.any():
+    first, second = _as_winner(order, better), _as_winner(order, worse)
+    lanes = first.lanes & second.lanes
+    if not lanes.any():
         return None
-    e = np.uint64(better.bits // 8)
-    ordered = _ordered(test, order, first, second, e)
-    there = there & ordered
-    sums = first.sums + second.sums
-    repeated = first.sums == second.sums
-    sums = np.where(repeated, first.sums, sums)
+    element_bytes = np.uint64(better.bits // 8)
+    ordered = _tie_at_lower_address(test, order, first, second, element_bytes)
+    lanes = lanes & ordered
+    sums = first.hash_sums + second.hash_sums
+    repeated = first.hash_sums == second.hash_sums
+    sums = np.where(repeated, first.hash_sums, sums)
     sticky = L.sticky_flags(better, worse, if_true, if_false, *test.operands, *(test.places or ()))
     if if_true.bits == better.bits:
-        values = there & _same(if_true, better) & _same(if_false, worse)
+        values = lanes & _same_value(if_true, better) & _same_value(if_false, worse)
         if values.any():
-            words = np.stack(np.broadcast_arrays(sums, np.maximum(first.last, second.last)))
+            words = np.stack(np.broadcast_arrays(sums, np.maximum(first.last_address, second.last_address)))
             return values, SymbolicVector(
                 if_true.bits, words, L.uniform_flags(np.asarray(order.winner | sticky, dtype=np.uint32))
             )
     if if_true.bits != 32:
         return None
-    bases = [_base(order, side, place, e) for side, place in ((first, if_true), (second, if_false))]
-    places = there & bases[0][0] & bases[1][0] & (bases[0][1] == bases[1][1])
+    bases = [_place_base(order, side, place, element_bytes) for side, place in ((first, if_true), (second, if_false))]
+    places = lanes & bases[0][0] & bases[1][0] & (bases[0][1] == bases[1][1])
     if not places.any():
         return None
     words = np.stack(np.broadcast_arrays(sums, bases[0][1]))
     return places, SymbolicVector(32, words, L.uniform_flags(np.asarray(order.place | sticky, dtype=np.uint32)))
 
 
-def _ordered(test: _Test, order: _Order, first: _Side, second: _Side, e: np.uint64) -> Array:
-    """Where a tie goes to the lower address.  `first` wins where the test is true."""
+def _tie_at_lower_address(
+    test: _Comparison, order: _Order, first: _Winner, second: _Winner, element_bytes: np.uint64
+) -> Array:
+    """Return where a tie selects the lower address.  `first` wins where the comparison is true."""
     if test.tie == "true":
-        return np.asarray(second.alone & (first.last < second.last))
+        return np.asarray(second.is_single & (first.last_address < second.last_address))
     if test.tie == "false":
-        return np.asarray(first.alone & (second.last < first.last))
+        return np.asarray(first.is_single & (second.last_address < first.last_address))
     assert test.places is not None
     one, other = test.places
-    (known, base), (also, second_base) = _base(order, first, one, e), _base(order, second, other, e)
+    (known, base), (also, second_base) = (
+        _place_base(order, first, one, element_bytes),
+        _place_base(order, second, other, element_bytes),
+    )
     result: Array = known & also & (base == second_base)
     return result
 
 
-def _side(order: _Order, value: SymbolicVector) -> _Side:
-    """A value as a winner: one that is loaded, or the winner of a set."""
+def _as_winner(order: _Order, value: SymbolicVector) -> _Winner:
+    """Return a value as a winner: a single loaded element, or the winner of a set."""
     form = np.asarray(value.flags & _KIND)
-    leaf = np.asarray((value.flags & np.uint32(L.FORM)) == L.LOAD)
+    load = np.asarray((value.flags & np.uint32(L.FORM)) == L.LOAD)
     own = form == order.winner
     hashed = hashing.mix(value.words * hashing.multiplier(5) + _ELEMENT + np.uint64(value.bits))
     sums = np.where(own, value.words[0], hashed[0])
-    return _Side(leaf | own, sums, leaf, value.words[1])
+    return _Winner(load | own, sums, load, value.words[1])
 
 
-def _base(order: _Order, side: _Side, place: SymbolicVector, e: np.uint64) -> tuple[Array, Array]:
-    """Where a value is known to be a winner's place, and its base."""
+def _place_base(order: _Order, side: _Winner, place: SymbolicVector, element_bytes: np.uint64) -> tuple[Array, Array]:
+    """Return where a value is known to be a winner's place, and the base of the place."""
     form = np.asarray(place.flags & _KIND)
-    known = np.asarray(L.constant_mask(place)) & side.alone & (place.words[0] < np.uint64(1 << 31))
-    own = (form == order.place) & ~side.alone & (place.words[0] == side.sums)
-    return known | own, np.where(own, place.words[1], side.last - e * place.words[0])
+    known = np.asarray(L.constant_mask(place)) & side.is_single & (place.words[0] < np.uint64(1 << 31))
+    own = (form == order.place) & ~side.is_single & (place.words[0] == side.hash_sums)
+    return known | own, np.where(own, place.words[1], side.last_address - element_bytes * place.words[0])

@@ -1,4 +1,4 @@
-"""Comparisons in few canonical forms: what one instruction set calls greater, another writes as less."""
+"""Canonical forms of comparisons: `greater` of one instruction set and swapped `less` of another are the same."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ FLOAT_COMPARISONS = {
     "leu": ("lt", True, True), "ltu": ("le", True, True), "num": ("ord", False, False), "nan": ("ord", False, True),
     "ne": ("ne", False, False), "equ": ("ne", False, True),
 }  # fmt: skip
-"""The same of floating-point numbers; those that end in u hold for NaNs too, num and nan ask for NaNs alone."""
+"""Comparison of floating-point numbers -> (base, swap the operands, negate).
+
+Comparisons that end in u are true for NaNs as well; num and nan test only for NaNs.
+"""
 
 
 def compare_as_integers(machine: Machine, operator: str, kind: str, left: Value, right: Value) -> Value:
-    """The predicate `left operator right` for a kind such as s32, u64 or b16 (eq and ne look at no sign)."""
+    """Return the predicate `left operator right` for a type such as s32, u64 or b16 (eq and ne ignore the sign)."""
     base, swap, negate = INTEGER_COMPARISONS[operator]
     pair = (right, left) if swap else (left, right)
     result = apply_integer(machine, operation(f"{base}.{kind}"), pair)
@@ -33,7 +36,7 @@ def compare_as_integers(machine: Machine, operator: str, kind: str, left: Value,
 def compare_as_floats(
     machine: Machine, operator: str, form: str, left: Value, right: Value, *, flush: bool = False
 ) -> Value:
-    """The predicate `left operator right` of two numbers of a format, subnormal ones as zeros where `flush`."""
+    """Return the predicate `left operator right` of two numbers of a format; `flush` treats subnormals as zeros."""
     base, swap, negate = FLOAT_COMPARISONS[operator]
     pair = (right, left) if swap else (left, right)
     result = apply_integer(machine, operation(f"{base}{'.ftz' if flush else ''}.{form}"), pair)

@@ -1,4 +1,4 @@
-"""Operations on known numbers among lanes that hold terms: their results in the lanes where every operand is known."""
+"""Constant folding per lane: the results of operations in the lanes where every operand is constant."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NARROW, _WIDEN = operation("convert.rn.fp16.fp32"), operation(WIDENING)
 
 
 def fold_constants(info: Operation, operands: Sequence[Value], result: SymbolicVector) -> Value:
-    """Lanes in which every operand is known hold the result's number."""
+    """Return the result with constants in the lanes where every operand is constant."""
     result.flags = L.uniform_flags(result.flags)
     if info.function is None:
         return result
@@ -40,22 +40,22 @@ def fold_constants(info: Operation, operands: Sequence[Value], result: SymbolicV
 
 
 def evaluate_constants(info: Operation, numbers: Sequence[Array], where: bool | Array) -> Array:
-    """An operation's results in the lanes of `where`, which is set in some; what other lanes get means nothing.
+    """Return an operation's results in the lanes of `where`; other lanes are arbitrary.  At least one lane must be set.
 
-    Where each operand is one number, as in the lanes that a mask fills up, the result is computed once.
+    If each operand is one number in all these lanes, as under a mask, the result is computed once.
     """
     assert info.function is not None
     if isinstance(where, bool):
         return info.function(*numbers)
-    ones = [uniform_constant(each, where) for each in numbers]
-    if any(each is None for each in ones):
+    uniform = [uniform_constant(each, where) for each in numbers]
+    if any(each is None for each in uniform):
         return info.function(*numbers)
-    alone = [each for each in ones if each is not None]
-    return _remembered(info, *((each.item(), each.dtype) for each in alone))
+    numbers_of_lanes = [each for each in uniform if each is not None]
+    return _evaluate_cached(info, *((each.item(), each.dtype) for each in numbers_of_lanes))
 
 
 def uniform_constant(numbers: Array, where: Array) -> Array | None:
-    """The one number that stands in all lanes of `where`, which is set in some, in the shape (1, 1); else None."""
+    """Return the one number in all lanes of `where`, shape (1, 1), else None.  At least one lane must be set."""
     if numbers.size == 1:
         return numbers.reshape(1, 1)
     shape_of = np.broadcast_shapes(numbers.shape, where.shape)
@@ -64,8 +64,8 @@ def uniform_constant(numbers: Array, where: Array) -> Array | None:
 
 
 @lru_cache(maxsize=1 << 12)
-def _remembered(info: Operation, *numbers: tuple[int, np.dtype[Any]]) -> Array:
-    """The result of an operation on one number each, in the shape (1, 1)."""
+def _evaluate_cached(info: Operation, *numbers: tuple[int, np.dtype[Any]]) -> Array:
+    """Return the result of an operation on one number per operand, shape (1, 1)."""
     assert info.function is not None
     found = info.function(*(np.full((1, 1), number, dtype=kind) for number, kind in numbers))
     found.setflags(write=False)
@@ -73,9 +73,9 @@ def _remembered(info: Operation, *numbers: tuple[int, np.dtype[Any]]) -> Array:
 
 
 def rounded_to_half(numbers: Array) -> tuple[Array, Array]:
-    """Patterns of fp32 rounded to fp16, as uint64 patterns, and which of them that leaves as they were."""
+    """Return fp32 patterns rounded to fp16, as uint64 patterns, and which of them the rounding leaves unchanged."""
     single = numbers.view(np.float32)
-    with np.errstate(over="ignore", invalid="ignore"):  # NumPy rounds as IEEE 754 does; NaNs are looked at below
+    with np.errstate(over="ignore", invalid="ignore"):  # NumPy rounds as IEEE 754 does; NaNs are handled below
         half = single.astype(np.float16)
         found, kept = half.view(np.uint16), half.astype(np.float32).view(np.uint32) == numbers
     nans = np.isnan(single)

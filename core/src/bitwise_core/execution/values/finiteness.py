@@ -1,4 +1,4 @@
-"""Whether an operation on bit patterns breaks the assumption that all values are finite (see `assumptions`)."""
+"""Checks of the finiteness assumption on bit patterns (see `assumptions`)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from bitwise_core.numerics import FLOAT_FORMATS, FloatFormat, Operation, nan_of
 from bitwise_core.numerics.mma import MmaSpec
 
 
-def overflows(operation: Operation, operands: Sequence[Value], result: Value) -> bool:
-    """Whether a floating-point operation makes, in some lane, an infinity of finite numbers or a NaN of no NaN."""
+def makes_non_finite(operation: Operation, operands: Sequence[Value], result: Value) -> bool:
+    """Return whether a floating-point operation violates finiteness in some lane.
+
+    It does if it makes an infinity from finite numbers, or a NaN from operands that are not NaN.
+    """
     made = operation.result
     if not isinstance(made, FloatFormat) or not operation.is_float:
         return False
@@ -29,8 +32,11 @@ def overflows(operation: Operation, operands: Sequence[Value], result: Value) ->
     return bool(bad.any() or nan.any())
 
 
-def step_overflows(unit: MmaSpec, left: Array, right: Array, accumulators: Array, result: Array) -> bool:
-    """Whether a step of a matrix unit makes an infinity of finite numbers or a NaN of no NaN, in all that it takes."""
+def mma_makes_non_finite(unit: MmaSpec, left: Array, right: Array, accumulators: Array, result: Array) -> bool:
+    """Return whether a step of a matrix unit violates finiteness, judged over all its operands and results.
+
+    It does if it makes an infinity from finite numbers, or a NaN from operands that are not NaN.
+    """
     made = FLOAT_FORMATS.get(unit.result)
     if made is None or not not_finite(result, made).any():
         return False
@@ -42,7 +48,7 @@ def step_overflows(unit: MmaSpec, left: Array, right: Array, accumulators: Array
 
 
 def _patterns(value: Value) -> tuple[Array, Array]:
-    """The patterns of a value, and in which lanes it has one."""
+    """Return a value's patterns, and the lanes in which they are defined."""
     if isinstance(value, np.ndarray):
         return value, np.ones(1, dtype=np.bool_)
     lanes = as_symbolic_vector(value)

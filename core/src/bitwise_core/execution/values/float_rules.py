@@ -1,8 +1,7 @@
-"""Canonical rules of floating-point operations over lanes: plain functions that the domain of terms looks up by name.
+"""Canonical rules of floating-point operations on symbolic vectors, looked up by name in the domain of terms.
 
-A rule takes the operation, its operands, the width of the result in bits and the domain's context; it gives back None
-where it has nothing to say.
-Each rule stands in `canonical_rules.rules` with its reason and is tested there on bit patterns.
+A rule takes the operation, its operands, the width of the result in bits and the domain's context.  It returns None if
+it does not apply.  Each rule is listed with its reason in `canonical_rules.rules` and is tested there on bit patterns.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ def _add(info: Operation, values: list[SymbolicVector], bits: int, context: Term
     context.note(info.name, result, lambda: [L.without_flags(each, L.PLUS_ZERO) for each in values], commutes=True)
     for zero, other in ((left, right), (right, left)):
         if context.finite:
-            result = L.blend(_infinite(zero, bits), zero, result)
-            result = L.blend(_vanishes(zero, other), other, result)
+            result = L.blend(_is_infinity(zero, bits), zero, result)
+            result = L.blend(_is_absorbed_zero(zero, other), other, result)
         result = L.blend(L.equals_constant(zero, 0), L.plus_zero(other), result)
         result = L.blend(L.equals_constant(zero, 1 << (bits - 1)), L.with_flags(other, L.MODULO_NAN_PAYLOAD), result)
     return result
@@ -55,7 +54,7 @@ def _subtract(info: Operation, values: list[SymbolicVector], bits: int, context:
 
 
 def negated(value: SymbolicVector, context: TermContext) -> SymbolicVector:
-    """The value with its sign flipped."""
+    """Return the value with its sign flipped."""
     plus_zero = L.nonempty(L.has_flag(value, L.PLUS_ZERO))
     if plus_zero is not False:
         closed = SymbolicVector(value.bits, full_hash(value), L.TERM | L.sticky_flags(value))
@@ -80,10 +79,10 @@ def _absolute(info: Operation, values: list[SymbolicVector], bits: int, context:
     context.note(SAME, inner, lambda: [L.without_flags(value, L.NEGATED)])
     result = term(bits, info.name, [inner], recorder=context.recorder)
     result = L.with_flags(result, L.NOT_NEGATIVE | L.NOT_MINUS_ZERO)
-    held = L.nonempty(_held_by_half(value)) if info.name == "abs.fp32" else False
+    held = L.nonempty(_fits_half(value)) if info.name == "abs.fp32" else False
     if held is not False:
         result = L.blend(
-            held, _widened(_absolute(operation("abs.fp16"), [_as_half(value)], 16, context), context), result
+            held, _widen(_absolute(operation("abs.fp16"), [_as_half(value)], 16, context), context), result
         )
     return L.blend(L.has_flag(value, L.NOT_NEGATIVE), L.with_flags(value, L.MODULO_NAN_PAYLOAD), result)
 
@@ -110,25 +109,29 @@ def _multiply(info: Operation, values: list[SymbolicVector], bits: int, context:
     return result
 
 
-def _fused(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector | None:
+def _fma(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector | None:
     if info.rounding not in _NEAREST_OR_ZERO:
         return None
     (left, right), addend = _magnitudes(values, context), values[2]
-    result = _fused_apart(info, values, left, right, bits, context)
+    result = _fma_of_exact_product(info, values, left, right, bits, context)
     if context.finite:
         zeroed = L.equals_constant(values[0], 0) | L.equals_constant(values[1], 0)
         result = L.blend(L.nonempty(zeroed & L.has_flag(addend, L.NOT_MINUS_ZERO | L.PLUS_ZERO)), addend, result)
         if zeroed is not False:
             result = L.blend(_adds_plus_zero(values[0], values[1], addend, context), L.plus_zero(addend), result)
             result = L.blend(_adds_plus_zero(values[1], values[0], addend, context), L.plus_zero(addend), result)
-        result = L.blend(_infinite(addend, bits), addend, result)
+        result = L.blend(_is_infinity(addend, bits), addend, result)
     return result
 
 
 def _adds_plus_zero(
     zero: SymbolicVector, factor: SymbolicVector, addend: SymbolicVector, context: TermContext
 ) -> bool | Array:
-    """Where `zero` is +0 and its product with a finite `factor` is +0, or some zero while the addend is no zero."""
+    """Return where a product with a known zero acts like adding +0 to the addend.
+
+    It does where `zero` is +0 and its product with a finite `factor` is +0, or where the product is some zero and the
+    addend is not a zero.
+    """
     known = L.equals_constant(zero, 0)
     if known is False:
         return False
@@ -136,7 +139,7 @@ def _adds_plus_zero(
     return L.nonempty(known & (L.has_flag(factor, L.NOT_NEGATIVE) | opposite))
 
 
-def _fused_apart(
+def _fma_of_exact_product(
     info: Operation,
     values: list[SymbolicVector],
     left: SymbolicVector,
@@ -144,24 +147,24 @@ def _fused_apart(
     bits: int,
     context: TermContext,
 ) -> SymbolicVector:
-    """A product and a sum where the product is exact, else one operation."""
+    """Return a product and a sum if the product is exact, else one fused operation."""
     addend = values[2]
-    exact = _half_range(values[0]) & _half_range(values[1]) if bits == 32 else False
+    exact = _has_half_range(values[0]) & _has_half_range(values[1]) if bits == 32 else False
     if not np.any(exact):
-        return _fused_inexact(info, values, left, right, bits, context)
+        return _fma_rounded_once(info, values, left, right, bits, context)
     modifiers = info.name.split(".", 1)[1]
     product_of = operation("mul." + modifiers)
     product = _multiply(product_of, [left, right], bits, context)
     assert product is not None
     product = as_symbolic_vector(fold_constants(product_of, values[:2], product))
-    apart = _add(operation("add." + modifiers), [product, addend], bits, context)
-    assert apart is not None
+    separate = _add(operation("add." + modifiers), [product, addend], bits, context)
+    assert separate is not None
     if np.all(exact):
-        return apart
-    return L.blend(exact, apart, _fused_inexact(info, values, left, right, bits, context))
+        return separate
+    return L.blend(exact, separate, _fma_rounded_once(info, values, left, right, bits, context))
 
 
-def _fused_inexact(
+def _fma_rounded_once(
     info: Operation,
     values: list[SymbolicVector],
     left: SymbolicVector,
@@ -189,7 +192,7 @@ def _fused_inexact(
     return L.blend(L.nonempty(first & second), L.plus_zero(addend), result)
 
 
-def _extremum(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector | None:
+def _minmax(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector | None:
     if info.name not in AC_INDEX:
         return None
     left, right = values
@@ -198,22 +201,22 @@ def _extremum(info: Operation, values: list[SymbolicVector], bits: int, context:
     keeps = ".nan." not in info.name and not context.finite
     held: bool | Array = False
     if info.name.endswith(".fp32") and np.any((left.flags | right.flags) & L.WIDENED):
-        # Where both are known numbers, `fold` has the result.
-        held = L.nonempty(_held_by_half(left) & _held_by_half(right))
+        # Where both are constants, `fold_constants` has the result.
+        held = L.nonempty(_fits_half(left) & _fits_half(right))
     if held is False:
-        return extremum(info.name, left, right, bits, context, keeps_neutral=keeps)
-    inner = _extremum(operation(info.name.replace("fp32", "fp16")), [_as_half(left), _as_half(right)], 16, context)
+        return extremum(info.name, left, right, bits, context, keeps_identity=keeps)
+    inner = _minmax(operation(info.name.replace("fp32", "fp16")), [_as_half(left), _as_half(right)], 16, context)
     assert inner is not None
-    inner = _widened(inner, context)
+    inner = _widen(inner, context)
     return L.blend(
-        held, inner, inner if np.all(held) else extremum(info.name, left, right, bits, context, keeps_neutral=keeps)
+        held, inner, inner if np.all(held) else extremum(info.name, left, right, bits, context, keeps_identity=keeps)
     )
 
 
 def _convert(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector | None:
-    value = _sign_inside(values[0], context)
+    value = _without_negated_plus_zero(values[0], context)
     if info.name in ("convert.rn.fp16.fp32", "convert.rz.fp16.fp32"):
-        held = L.nonempty(_held_by_half(value))
+        held = L.nonempty(_fits_half(value))
         if held is False:
             return None
         narrow = L.with_flags(_as_half(value), L.MODULO_NAN_PAYLOAD)
@@ -224,7 +227,9 @@ def _convert(info: Operation, values: list[SymbolicVector], bits: int, context: 
         kept = value.flags & (L.NOT_MINUS_ZERO | L.NOT_NEGATIVE | L.NEGATED)
         inner = SymbolicVector(value.bits, unsigned_hash(value), L.TERM | L.sticky_flags(value))
         context.note(SAME, inner, lambda: [L.without_flags(value, L.NEGATED)])
-        return _closed(L.with_flags(term(bits, info.name, [inner], recorder=context.recorder), kept), value.flags)
+        return _with_not_minus_zero(
+            L.with_flags(term(bits, info.name, [inner], recorder=context.recorder), kept), value.flags
+        )
     if info.name != WIDENING:
         return None
     plus_zero = L.nonempty(L.has_flag(value, L.PLUS_ZERO))
@@ -234,27 +239,27 @@ def _convert(info: Operation, values: list[SymbolicVector], bits: int, context: 
             unsigned_hash(value),
             L.TERM | (value.flags & (L.INHERITED | L.NEGATED | L.NOT_MINUS_ZERO | L.NOT_NEGATIVE)),
         )
-        closed = _closed(closed, value.flags)
+        closed = _with_not_minus_zero(closed, value.flags)
         context.note(SAME, closed, lambda: [L.without_flags(value, L.NEGATED)])
         value = L.blend(plus_zero, closed, value)
     return SymbolicVector(bits, value.words, value.flags | (L.WIDENED | L.HALF_RANGE))
 
 
-def _infinite(value: SymbolicVector, bits: int) -> bool | Array:
-    """Which lanes hold a known infinity."""
+def _is_infinity(value: SymbolicVector, bits: int) -> bool | Array:
+    """Return which lanes hold a constant infinity."""
     found: bool | Array = False
     for number in _INFINITIES.get(bits, ()):
         found = found | L.equals_constant(value, number)
     return found
 
 
-def _vanishes(zero: SymbolicVector, other: SymbolicVector) -> bool | Array:
-    """Where `zero` is a zero of either sign and `other` is not -0, so that their sum is `other`."""
+def _is_absorbed_zero(zero: SymbolicVector, other: SymbolicVector) -> bool | Array:
+    """Return where `zero` is a zero of either sign and `other` is not -0, so that their sum is `other`."""
     return L.nonempty(L.has_flag(zero, L.IS_ZERO) & L.has_flag(other, L.NOT_MINUS_ZERO | L.PLUS_ZERO))
 
 
 def _positive_product(left: SymbolicVector, right: SymbolicVector) -> L.Flags:
-    """Where a product of these factors (sign flips counted) is never negative: NOT_NEGATIVE, else 0."""
+    """Return NOT_NEGATIVE where the product of these factors (with their sign flips) is never negative, else 0."""
     flips = (left.flags ^ right.flags) & L.NEGATED
     same = left.words is right.words or np.array_equal(left.words, right.words)
     if same and np.array_equal(left.flags & L.VALUE, right.flags & L.VALUE):
@@ -265,8 +270,8 @@ def _positive_product(left: SymbolicVector, right: SymbolicVector) -> L.Flags:
     return np.where(flips != 0, np.uint32(0), np.uint32(0) | positive)
 
 
-def _half_range(value: SymbolicVector) -> bool | Array:
-    """Which lanes hold an fp32 that an fp16 holds exactly, as far as their form tells: widened and known ones."""
+def _has_half_range(value: SymbolicVector) -> bool | Array:
+    """Return which lanes hold an fp32 that is exactly an fp16, as far as the flags show: widened ones and constants."""
     widened = L.has_flag(value, L.HALF_RANGE)
     known = L.constant_mask(value)
     if widened is True or known is False:
@@ -275,20 +280,20 @@ def _half_range(value: SymbolicVector) -> bool | Array:
 
 
 def _known_half(value: SymbolicVector, known: bool | Array) -> tuple[Array, Array]:
-    """The known fp32 numbers rounded to fp16, as uint64 patterns, and which of them that leaves as they were."""
+    """Return constant fp32 numbers rounded to fp16, as uint64 patterns, and which of them are unchanged by it."""
     numbers = (value.words[0] if known is True else np.where(known, value.words[0], np.uint64(0))).astype(np.uint32)
     return rounded_to_half(numbers)
 
 
-def _held_by_half(value: SymbolicVector) -> bool | Array:
-    """Which lanes `_as_half` can give: widened from fp16 and left so, or known numbers that fp16 holds."""
+def _fits_half(value: SymbolicVector) -> bool | Array:
+    """Return the lanes that `_as_half` supports: widened from fp16 and unchanged since, or constants that fit fp16."""
     plain = (value.flags & (L.WIDENED | L.PLUS_ZERO | L.NEGATED)) == L.WIDENED
     known = L.constant_mask(value)
     return plain if known is False else plain | (known & _known_half(value, known)[1])
 
 
 def _as_half(value: SymbolicVector) -> SymbolicVector:
-    """The fp16 that a lane holds, where `_held_by_half` says so."""
+    """Return the fp16 that a lane holds, in the lanes of `_fits_half`."""
     known = L.constant_mask(value)
     if known is False:
         return SymbolicVector(16, value.words, L.clear_flags(value.flags, L.WIDENED | L.HALF_RANGE))
@@ -298,16 +303,16 @@ def _as_half(value: SymbolicVector) -> SymbolicVector:
     return SymbolicVector(16, words, L.uniform_flags(L.clear_flags(kept, L.WIDENED | L.HALF_RANGE)))
 
 
-def _closed(lanes: SymbolicVector, before: L.Flags) -> SymbolicVector:
-    """A value made from x + (+0) is not -0."""
+def _with_not_minus_zero(lanes: SymbolicVector, before: L.Flags) -> SymbolicVector:
+    """Return a value made from x + (+0) with the flag that it is not -0."""
     closed = before & L.PLUS_ZERO
     if isinstance(closed, int):
         return L.with_flags(lanes, L.NOT_MINUS_ZERO if closed else 0)
     return L.with_flags(lanes, np.where(closed != 0, np.uint32(L.NOT_MINUS_ZERO), np.uint32(0)))
 
 
-def _sign_inside(value: SymbolicVector, context: TermContext) -> SymbolicVector:
-    """The value such that no lane is both negated and closed by +0: (-x) + 0 is not the negation of x + 0."""
+def _without_negated_plus_zero(value: SymbolicVector, context: TermContext) -> SymbolicVector:
+    """Return the value with no lane both NEGATED and PLUS_ZERO: (-x) + 0 is not the negation of x + 0."""
     both = L.PLUS_ZERO | L.NEGATED
     flags = value.flags
     mask: bool | Array = (
@@ -321,8 +326,8 @@ def _sign_inside(value: SymbolicVector, context: TermContext) -> SymbolicVector:
 
 
 def _magnitude(value: SymbolicVector, context: TermContext) -> SymbolicVector:
-    """Known negative numbers as negations of their magnitudes, so that signs leave a product."""
-    value = _sign_inside(value, context)
+    """Return constant negative numbers as negations of their magnitudes, so that a product's sign is a flag."""
+    value = _without_negated_plus_zero(value, context)
     known = L.constant_mask(value)
     if known is False:
         return value
@@ -336,13 +341,13 @@ def _magnitude(value: SymbolicVector, context: TermContext) -> SymbolicVector:
 
 
 def _magnitudes(values: Sequence[SymbolicVector], context: TermContext) -> tuple[SymbolicVector, SymbolicVector]:
-    """The first two values' magnitudes: one where they are one value."""
+    """Return the first two values' magnitudes, as one object if they are one object."""
     left = _magnitude(values[0], context)
     return left, left if values[1] is values[0] else _magnitude(values[1], context)
 
 
-def _widened(half: SymbolicVector, context: TermContext) -> SymbolicVector:
-    """An fp16 as the fp32 that holds it."""
+def _widen(half: SymbolicVector, context: TermContext) -> SymbolicVector:
+    """Return the fp32 that holds an fp16."""
     info = operation(WIDENING)
     half.flags = L.uniform_flags(half.flags)
     result = _convert(info, [half], 32, context)
@@ -351,7 +356,7 @@ def _widened(half: SymbolicVector, context: TermContext) -> SymbolicVector:
 
 
 def _divide(info: Operation, values: list[SymbolicVector], bits: int, context: TermContext) -> SymbolicVector | None:
-    """Zero over a known positive number of middling size is that zero, however the quotient is approximated."""
+    """Return a quotient; zero over a constant in [2**-63, 2**63] is zero, however the quotient is approximated."""
     numerator, divisor = values
     zero = L.equals_constant(numerator, 0)
     positive = numerator.flags & divisor.flags & L.NOT_NEGATIVE if info.rounding == "rn" else 0
@@ -364,7 +369,7 @@ def _divide(info: Operation, values: list[SymbolicVector], bits: int, context: T
 
 
 _SMALL, _LARGE = 0x20000000, 0x5F000000
-"""2**-63 and 2**63: the reciprocals of what lies between are normal numbers."""
+"""2**-63 and 2**63: the reciprocals of numbers between them are normal."""
 
 Rule: TypeAlias = Callable[[Operation, list[SymbolicVector], int, TermContext], SymbolicVector | None]
 
@@ -372,12 +377,12 @@ RULES: Mapping[str, Rule] = {
     "add": _add,
     "sub": _subtract,
     "mul": _multiply,
-    "fma": _fused,
+    "fma": _fma,
     "neg": _negate,
     "abs": _absolute,
-    "max": _extremum,
-    "min": _extremum,
+    "max": _minmax,
+    "min": _minmax,
     "convert": _convert,
     "div": _divide,
 }
-"""Rules by the operation's verb, for operations without modifiers that change more than the rounding."""
+"""Rules by the operation's verb, for operations whose modifiers affect only the rounding."""

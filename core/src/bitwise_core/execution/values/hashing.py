@@ -1,10 +1,9 @@
 """128-bit hashes of terms, computed for whole arrays of lanes at once.
 
-A hash is a pair of 64-bit words, kept as the leading axis (length 2) of a uint64 array, each word mixed
-with constants of its own.  Constants come from BLAKE2b of a readable tag, so they are the same in every
-process and on every machine.  For two different terms the hashes agree with probability about 2**-128 a
-pair, as long as nobody constructs terms against these constants; a diff replays both kernels and compares
-real trees.
+A hash is a pair of 64-bit words, the leading axis (length 2) of a uint64 array.  Each word is mixed with constants of
+its own, which are BLAKE2b digests of readable tags and thus the same in every process and on every machine.  The hashes
+of two different terms are equal with probability about 2**-128 per pair, provided that nobody constructs terms against
+these constants.  A diff runs both kernels again with provenance and compares the trees themselves.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 Words = npt.NDArray[np.uint64]
-"""Hash words: shape (2, blocks, threads) or broadcastable to it."""
+"""Hash words: shape (2, blocks, threads), or a shape that broadcasts to it."""
 
 _SHIFT_HIGH = np.uint64(32)
 _SHIFT_LOW = np.uint64(29)
@@ -24,13 +23,13 @@ _SHIFT_LOW = np.uint64(29)
 
 @cache
 def constant(tag: str) -> Words:
-    """The hash constant of a readable tag, shape (2, 1, 1)."""
+    """Return the hash constant of a readable tag, shape (2, 1, 1)."""
     return np.frombuffer(blake2b(tag.encode(), digest_size=16).digest(), dtype=np.uint64).reshape(2, 1, 1).copy()
 
 
 @cache
 def multiplier(position: int) -> Words:
-    """An odd multiplier for the operand at `position`, shape (2, 1, 1)."""
+    """Return an odd multiplier for the operand at `position`, shape (2, 1, 1)."""
     return constant(f"multiplier {position}") | np.uint64(1)
 
 
@@ -39,7 +38,7 @@ _SECOND = constant("finalise second") | np.uint64(1)
 
 
 def mix(words: Words) -> Words:
-    """A bijection of each word that leaves no linear relation; works in place on `words` and returns it.
+    """Apply a bijection without linear relations to each word, in place; return `words`.
 
     `words` has the leading axis of length 2 and any further axes.
     """
@@ -56,7 +55,7 @@ def mix(words: Words) -> Words:
 
 
 def scramble(words: Words) -> Words:
-    """A cheaper bijection, enough where every operand is a hash already; in place."""
+    """Apply a cheaper bijection, sufficient if every operand is already a hash; in place."""
     shifted = words >> _SHIFT_HIGH
     words ^= shifted
     words *= _FIRST if words.ndim == 3 else shaped(_FIRST, words.ndim)
@@ -66,11 +65,11 @@ def scramble(words: Words) -> Words:
 
 
 def shaped(words: Words, dimensions: int) -> Words:
-    """A constant of shape (2, 1, 1) for arrays of another number of axes."""
+    """Return a constant of shape (2, 1, 1) reshaped for arrays with another number of axes."""
     return words.reshape(2, *(1,) * (dimensions - 1))
 
 
 @cache
 def row_multipliers(count: int) -> Words:
-    """Multipliers of an ordered vector of `count` elements, shape (2, 1, 1, count)."""
+    """Return the multipliers of an ordered vector of `count` elements, shape (2, 1, 1, count)."""
     return np.stack([multiplier(1000 + i) for i in range(count)], axis=-1)

@@ -1,7 +1,8 @@
-"""Steps of integer matrix units over terms: sets of exact sums of products.
+"""Steps of integer matrix units in the domain of terms: AC terms of exact sums of products.
 
-A set's payload is the sum of its members' hashes, but for the low 16 bits of its first word: they hold a bound of the
-size that all its products can add up to, in units of `UNIT`.  Two sets that differ agree with probability 2**-112.
+The payload is the sum of the members' hashes, except for the low 16 bits of its first word.  They hold an upper bound
+of the magnitude of the sum of all products, in units of `UNIT`.  Two different sets have the same payload with
+probability 2**-112.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 
 OPERATION = "products.b32"
 UNIT = 1 << 19
-"""What 32 products of two signed bytes add up to at most, in size."""
+"""The largest magnitude of a sum of 32 products of two signed bytes."""
 _LOW = np.uint64(0xFFFF)
 _HIGH = np.uint64(0xFFFFFFFFFFFF0000)
 
@@ -25,11 +26,12 @@ _HIGH = np.uint64(0xFFFFFFFFFFFF0000)
 def integer_terms(
     step: MmaStep, accumulator: SymbolicVector, left: HashedVectors, right: HashedVectors, context: TermContext
 ) -> SymbolicVector:
-    """One step of an integer unit, elementwise over broadcastable shapes: accumulator words (2, blocks, ...).
+    """Compute one step of an integer unit, elementwise over broadcastable shapes.
 
-    From zero on, the sum of exact products modulo 2**32 has no order, and knows neither the unit's family nor its k
-    where both cut the products alike.  A unit that clamps adds the same as long as all products together stay below
-    2**31 in size.  A vector of zeros adds nothing.
+    The accumulator has words of shape (2, blocks, ...).  Starting from zero, the sum of exact products modulo 2**32 has
+    no order.  It does not depend on the unit's family or its k if both split the products alike.  A unit that clamps
+    computes the same sum as long as the magnitude of all products together stays below 2**31.  A vector of zeros adds
+    nothing.
     """
     assert step.integers is not None
     own = L.AC_TERMS | AC_INDEX[OPERATION] << L.OPERATION_SHIFT
@@ -54,21 +56,21 @@ def integer_terms(
             lambda: [accumulator, *(SymbolicVector(32, each.words, L.TERM) for each in (left, right))],
         )
     if result is None or not gathered.all():
-        apart = mma_terms(
+        ordered = mma_terms(
             step,
             accumulator,
             HashedVectors(left.words, None, left.sticky),
             right,
             TermContext(recorder=context.recorder),
         )
-        result = apart if result is None else _chosen(gathered, result, apart)
+        result = ordered if result is None else _select_lanes(gathered, result, ordered)
     zeros = [each.zero for each in (left, right) if each.zero is not None]
     for zero in zeros:
-        result = _chosen(zero, accumulator, result)
+        result = _select_lanes(zero, accumulator, result)
     return result
 
 
-def _chosen(mask: Array, new: SymbolicVector, old: SymbolicVector) -> SymbolicVector:
+def _select_lanes(mask: Array, new: SymbolicVector, old: SymbolicVector) -> SymbolicVector:
     if not mask.any():
         return old
     mask = np.broadcast_to(mask, old.words.shape[1:])

@@ -1,11 +1,11 @@
-"""Hashes of linear forms: sums of data-dependent integers times known factors, modulo a power of two.
+"""Hashes of linear forms: sums of data-dependent integers times constant factors, modulo a power of two.
 
-A form is a set of `add`.  Only its hash is kept: one number modulo 2**128 (low word first), the sum of its members'
-hashes times their factors.  Modulo 2**64, a factor of 2**63 would keep one bit of a member's hash, and different forms
-would collide.
+A form is an AC term of `add`.  Only its hash is kept: one number modulo 2**128 (low word first), the sum of its
+members' hashes times their factors.  Modulo 2**64, a factor of 2**63 would keep only one bit of a member's hash, and
+different forms would collide.
 
-Forms with coefficients that can be read back are `engine.polynomial`; integers that are known in every block are
-`engine.block_affine`.
+Forms with readable coefficients are in `checker.parametric.polynomial`; integers that are constant in every block are
+in `checker.block_symmetry.block_affine`.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import numpy.typing as npt
 
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.ac_terms import AC_INDEX, members
+from bitwise_core.execution.values.ac_terms import AC_INDEX, member_hashes
 from bitwise_core.execution.values.symbolic_vector import SymbolicVector
 from bitwise_core.numerics import Operation
 from bitwise_core.numerics.modular import signed
 from bitwise_core.numerics.word_arithmetic import multiply_high_low
 
-_UNIT = hashing.constant("one in a linear form")
+_ONE_HASH = hashing.constant("one in a linear form")
 
 
 def linear_form(operation: Operation, values: list[SymbolicVector]) -> SymbolicVector | None:
-    """The linear form of a sum, a difference, a negation or a product with a known number, modulo 2**bits.
+    """Return the linear form of a sum, a difference, a negation or a product with a constant, modulo 2**bits.
 
     None for any other operation.
     """
@@ -35,12 +35,12 @@ def linear_form(operation: Operation, values: list[SymbolicVector]) -> SymbolicV
     total = f"add.b{bits}"
     index = AC_INDEX[total]
     if verb in ("add", "sub"):
-        (left, left_flags), (right, right_flags) = (_terms(total, index, value) for value in values)
-        words = _sum(left, right if verb == "add" else _opposite(right))
+        (left, left_flags), (right, right_flags) = (_linear_words(total, index, value) for value in values)
+        words = _sum(left, right if verb == "add" else _negated(right))
         return SymbolicVector(bits, words, left_flags | right_flags | L.AC_TERMS | index << L.OPERATION_SHIFT)
     if verb == "neg":
-        words, flags = _terms(total, index, values[0])
-        return SymbolicVector(bits, _opposite(words), flags | L.AC_TERMS | index << L.OPERATION_SHIFT)
+        words, flags = _linear_words(total, index, values[0])
+        return SymbolicVector(bits, _negated(words), flags | L.AC_TERMS | index << L.OPERATION_SHIFT)
     for value, factor in (values, values[::-1]):
         if L.constant_mask(factor) is not True:
             if verb == "shl":
@@ -51,9 +51,9 @@ def linear_form(operation: Operation, values: list[SymbolicVector]) -> SymbolicV
             amount = np.where(
                 amount >= np.uint64(bits), np.uint64(0), np.uint64(1) << np.minimum(amount, np.uint64(63))
             )
-        words, flags = _terms(total, index, value)
+        words, flags = _linear_words(total, index, value)
         return SymbolicVector(
-            bits, _multiple(words, _extended(amount, bits)), flags | L.AC_TERMS | index << L.OPERATION_SHIFT
+            bits, _scaled(words, _sign_extended(amount, bits)), flags | L.AC_TERMS | index << L.OPERATION_SHIFT
         )
     return None
 
@@ -63,28 +63,28 @@ def _sum(left: hashing.Words, right: hashing.Words) -> hashing.Words:
     return np.stack([low, left[1] + right[1] + (low < left[0])])
 
 
-def _opposite(words: hashing.Words) -> hashing.Words:
+def _negated(words: hashing.Words) -> hashing.Words:
     return np.stack([np.uint64(0) - words[0], ~words[1] + (words[0] == 0)])
 
 
-def _multiple(words: hashing.Words, factor: npt.NDArray[np.uint64]) -> hashing.Words:
-    """The payload times a factor, read as a signed number of 64 bits."""
+def _scaled(words: hashing.Words, factor: npt.NDArray[np.uint64]) -> hashing.Words:
+    """Return the payload times a factor; the factor is a signed number of 64 bits."""
     low, high = words[0], words[1]
     carried, product = multiply_high_low(low, factor)
     top = high * factor + carried - np.where(factor >> np.uint64(63), low, np.uint64(0))
     return np.stack([product, top])
 
 
-def _extended(number: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.uint64]:
-    """A number of `bits` bits, sign-extended to 64."""
+def _sign_extended(number: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.uint64]:
+    """Return a number of `bits` bits, sign-extended to 64."""
     extended: npt.NDArray[np.uint64] = signed(number, bits).view(np.uint64)
     return extended
 
 
-def _terms(total: str, index: int, value: SymbolicVector) -> tuple[hashing.Words, L.Flags]:
-    """A value as a linear form: a known number is that many times one."""
-    words, flags = members(total, index, value)
+def _linear_words(total: str, index: int, value: SymbolicVector) -> tuple[hashing.Words, L.Flags]:
+    """Return a value as a linear form; a constant is that multiple of one."""
+    words, flags = member_hashes(total, index, value)
     known = L.constant_mask(value)
     if known is not False:
-        words = np.where(known, _multiple(_UNIT, _extended(value.words[0], value.bits)), words)
+        words = np.where(known, _scaled(_ONE_HASH, _sign_extended(value.words[0], value.bits)), words)
     return words, flags

@@ -1,4 +1,4 @@
-"""and, or and xor of registers and of predicates; packed registers keep their pieces where they can."""
+"""and, or and xor of registers and of predicates; packed registers are processed part by part where possible."""
 
 from __future__ import annotations
 
@@ -17,101 +17,107 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {"and": np.bitwise_and, "or": np.b
 _FLOAT = {16: "fp16", 32: "fp32", 64: "fp64"}
 
 
-def combine(machine: Machine, root: str, left: Value, right: Value, bits: int) -> Value:
-    """`left root right`, piece by piece where a register is packed or a known mask covers whole bytes."""
+def combine(machine: Machine, verb: str, left: Value, right: Value, bits: int) -> Value:
+    """Return `left verb right`, part by part if a register is packed or a constant mask covers whole bytes."""
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
-        return _FUNCTIONS[root](left, right)
+        return _FUNCTIONS[verb](left, right)
     if L.lazy_integers(left) is not None or L.lazy_integers(right) is not None:
-        return apply_integer(machine, operation(f"{root}.b{bits}"), [left, right])
+        return apply_integer(machine, operation(f"{verb}.b{bits}"), [left, right])
     if bits == 1:
-        return _predicates(machine, root, left, right)
+        return _predicates(machine, verb, left, right)
     for mask, value in ((left, right), (right, left)):
-        changed = _with_mask(machine, root, mask, value, bits)
+        changed = _with_mask(machine, verb, mask, value, bits)
         if changed is not None:
             return changed
     if isinstance(left, L.PackedVector) or isinstance(right, L.PackedVector):
-        cuts = sorted(set(part_ends(left)) | set(part_ends(right)))
-        spans = list(zip([0, *cuts[:-1]], cuts, strict=True))
+        ends = sorted(set(part_ends(left)) | set(part_ends(right)))
+        spans = list(zip([0, *ends[:-1]], ends, strict=True))
         if len(spans) > 1:
             return concat(
                 [
-                    combine(machine, root, extract(left, low, high - low), extract(right, low, high - low), high - low)
+                    combine(machine, verb, extract(left, low, high - low), extract(right, low, high - low), high - low)
                     for low, high in spans
                 ]
             )
-    return apply_integer(machine, operation(f"{root}.b{bits}"), [left, right])
+    return apply_integer(machine, operation(f"{verb}.b{bits}"), [left, right])
 
 
-def _predicates(machine: Machine, root: str, left: Value, right: Value) -> Value:
+def _predicates(machine: Machine, verb: str, left: Value, right: Value) -> Value:
     for known, other in ((left, right), (right, left)):
-        if isinstance(known, np.ndarray) and root in ("and", "or"):
-            absorbing = known if root == "or" else ~known
+        if isinstance(known, np.ndarray) and verb in ("and", "or"):
+            absorbing = known if verb == "or" else ~known
             if absorbing.all():
                 return known
             if not absorbing.any():
                 return other
             return blend_values(absorbing, known, other)
-    result = apply_integer(machine, operation(f"{root}.b1"), [left, right])
-    if root not in ("and", "or") or not isinstance(left, SymbolicVector) or not isinstance(right, SymbolicVector):
+    result = apply_integer(machine, operation(f"{verb}.b1"), [left, right])
+    if verb not in ("and", "or") or not isinstance(left, SymbolicVector) or not isinstance(right, SymbolicVector):
         return result
     for some, others in ((left, right), (right, left)):
         where = np.asarray(L.constant_mask(some))
         if not where.any():
             continue
         numbers = L.constants_of(some)
-        absorbs = where & (numbers if root == "or" else ~numbers)
+        absorbs = where & (numbers if verb == "or" else ~numbers)
         result = blend_values(where & ~absorbs, others, blend_values(absorbs, some, result))
     return result
 
 
-def _with_mask(machine: Machine, root: str, mask: Value, value: Value, bits: int) -> Value | None:
-    """A uniform known mask acts on whole bytes, or on a sign bit, without entering the term."""
+def _with_mask(machine: Machine, verb: str, mask: Value, value: Value, bits: int) -> Value | None:
+    """Apply a uniform constant mask to whole bytes, or to a sign bit, without making a term of it.
+
+    Return None if the mask has another form.
+    """
     if not isinstance(mask, np.ndarray) or mask.size != 1:
         return None
     number = int(mask.reshape(())[()])
     full = (1 << bits) - 1
-    neutral = full if root == "and" else 0
+    neutral = full if verb == "and" else 0
     if number == neutral:
         return value
-    if (root, number) in (("and", 0), ("or", full)):
+    if (verb, number) in (("and", 0), ("or", full)):
         return mask
-    changed = sign_change(machine, root, number, value, bits)
+    changed = sign_change(machine, verb, number, value, bits)
     if changed is not None:
         return changed
     for size in (32, 16, 8):
         if size >= bits:
             continue
-        pieces = [(number >> low) & ((1 << size) - 1) for low in range(0, bits, size)]
+        parts = [(number >> low) & ((1 << size) - 1) for low in range(0, bits, size)]
         whole = (1 << size) - 1
         useful = (
-            all(piece in (0, whole) for piece in pieces) if root in ("and", "or") else isinstance(value, L.PackedVector)
+            all(part in (0, whole) for part in parts) if verb in ("and", "or") else isinstance(value, L.PackedVector)
         )
         if useful or (isinstance(value, L.PackedVector) and size in {L.width(part) for part in value.parts}):
             return concat(
                 [
                     combine(
                         machine,
-                        root,
-                        np.full((1, 1), piece, dtype=L.UNSIGNED[size]),
+                        verb,
+                        np.full((1, 1), part, dtype=L.UNSIGNED[size]),
                         extract(value, index * size, size),
                         size,
                     )
-                    for index, piece in enumerate(pieces)
+                    for index, part in enumerate(parts)
                 ]
             )
     return None
 
 
-def sign_change(machine: Machine, root: str, number: int, value: Value, bits: int) -> Value | None:
-    """xor with the sign bit is a negation and and-ing it away an absolute value, of whatever format."""
+def sign_change(machine: Machine, verb: str, number: int, value: Value, bits: int) -> Value | None:
+    """Return a negation for xor with the sign bit and an absolute value for and with its complement, in any format.
+
+    Return None for any other operation.
+    """
     sign = 1 << (bits - 1) if bits > 8 else 0
     if not sign or not isinstance(value, SymbolicVector) or bits not in _FLOAT:
         return None
-    if (root, number) not in (("xor", sign), ("and", sign - 1)):
+    if (verb, number) not in (("xor", sign), ("and", sign - 1)):
         return None
-    changed = machine.domain.floating(operation(f"{'neg' if root == 'xor' else 'abs'}.{_FLOAT[bits]}"), [value])
+    changed = machine.domain.floating(operation(f"{'neg' if verb == 'xor' else 'abs'}.{_FLOAT[bits]}"), [value])
     known = L.constant_mask(value)
     if known is False or not np.any(known):
         return changed
-    numbers = _FUNCTIONS[root](L.constants_of(value), L.UNSIGNED[bits](number))
-    return blend_values(np.asarray(known), numbers, changed)  # numbers that are no floats may look like NaNs
+    numbers = _FUNCTIONS[verb](L.constants_of(value), L.UNSIGNED[bits](number))
+    return blend_values(np.asarray(known), numbers, changed)  # integers may have the patterns of NaNs

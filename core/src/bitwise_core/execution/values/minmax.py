@@ -1,8 +1,8 @@
-"""Sets of maxima and minima: no member counts twice, and all known members are one number.
+"""AC terms of maxima and minima: equal sets are merged, and all constant members are folded into one number.
 
-The payload is the sum of the other members' hashes, but for the low half of its first word, which is the number's
-place: the number of 32 bits or less itself, or the high half of a longer one whose low half is zero.  Two sets that
-differ agree with probability 2**-96.
+The payload is the sum of the other members' hashes, except for the low half of its first word: that is the constant
+field.  It holds the constant itself if it has 32 bits or fewer, or the high half of a longer constant whose low half is
+zero.  Two different sets have the same payload with probability 2**-96.
 """
 
 from __future__ import annotations
@@ -16,46 +16,49 @@ from bitwise_core import numerics
 from bitwise_core.execution.term_recorder import TermContext
 from bitwise_core.execution.values import hashing
 from bitwise_core.execution.values import symbolic_vector as L
-from bitwise_core.execution.values.ac_terms import AC_INDEX, is_float, members
+from bitwise_core.execution.values.ac_terms import AC_INDEX, is_float, member_hashes
 from bitwise_core.execution.values.constant_folding import evaluate_constants
 from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector
 from bitwise_core.execution.values.term_hash import WIDENING
 
 _LOW, _HIGH = np.uint64(0xFFFFFFFF), np.uint64(0xFFFFFFFF00000000)
 _HALF = np.uint64(32)
-_MEMBERS = np.array([_HIGH, ~np.uint64(0)], dtype=np.uint64).reshape(2, 1, 1)
-"""The bits of a payload that are no number's place."""
+_MEMBER_BITS = np.array([_HIGH, ~np.uint64(0)], dtype=np.uint64).reshape(2, 1, 1)
+"""The bits of a payload outside the constant field."""
 _INFINITY = {"fp64": 0x7FF0000000000000, "fp32": 0x7F800000, "fp16": 0x7C00, "bf16": 0x7F80}
 _FROM_HALVES = hashing.constant("fp16 members of a set of fp32") | np.uint64(1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
-    """An operation: its name and number, the infinity that changes nothing (None for integers), and its verb."""
+class _Extremum:
+    """A maximum or minimum operation.
+
+    `index` is its number among AC operations, `identity` the infinity that is its identity element (None for integers).
+    """
 
     name: str
     index: int
-    neutral: int | None
+    identity: int | None
     largest: bool
     bits: int
 
 
 @cache
-def _kind(name: str) -> _Kind:
+def _extremum_named(name: str) -> _Extremum:
     verb, form = name.split(".")[0], name.split(".")[-1]
     bits = int(form.lstrip("fpbsu"))
-    neutral = None
+    identity = None
     if form in _INFINITY:
-        neutral = _INFINITY[form] | (1 << (bits - 1) if verb == "max" else 0)
-    return _Kind(name, AC_INDEX[name], neutral, verb == "max", bits)
+        identity = _INFINITY[form] | (1 << (bits - 1) if verb == "max" else 0)
+    return _Extremum(name, AC_INDEX[name], identity, verb == "max", bits)
 
 
 @dataclass(frozen=True, slots=True)
-class _Set:
-    """A value as a set: the hashes of its members without the number, the number's place, and the set's flags."""
+class _Members:
+    """A value as a set: the hash of its members without the constant, the constant field, and the flags of the set."""
 
     words: hashing.Words
-    number: Array
+    constant: Array
     flags: L.Flags
 
 
@@ -66,109 +69,115 @@ def extremum(
     bits: int,
     context: TermContext,
     *,
-    keeps_neutral: bool = False,
+    keeps_identity: bool = False,
 ) -> SymbolicVector:
-    """The set of two values' members under a maximum or minimum of `SET_INDEX`.
+    """Return the set of two values' members under a maximum or minimum of `AC_INDEX`.
 
-    `keeps_neutral` says that the infinity which is beyond every number still shows in the result, beside a NaN.
+    `keeps_identity` means that the infinity that is the identity element can still be the result: if all other members
+    are NaN.
     """
-    kind = _kind(name)
-    one, other = _set_of(kind, left), _set_of(kind, right)
+    kind = _extremum_named(name)
+    one, other = _members_of(kind, left), _members_of(kind, right)
     same = (one.words[0] == other.words[0]) & (one.words[1] == other.words[1])
     words = one.words + other.words
     if same.any():
         words = np.where(same, one.words, words)
     flags = one.flags | other.flags
-    if not keeps_neutral:
+    if not keeps_identity:
         flags = L.clear_flags(flags, L.WITH_IDENTITY)
     positive = left.flags & right.flags & L.NOT_NEGATIVE if is_float(name) else 0
-    numbered = flags & L.WITH_CONSTANT
-    if np.any(numbered):
-        number = _number(kind, one, other)
-        words[0] |= number
-        # One number keeps the neutral infinity from ever showing, and a maximum not below it.
+    with_constant = flags & L.WITH_CONSTANT
+    if np.any(with_constant):
+        constant = _union_constant(kind, one, other)
+        words[0] |= constant
+        # With a constant member the identity element is never the result, and a maximum is at least the constant.
         flags = L.clear_flags_where(flags, L.WITH_IDENTITY, L.WITH_CONSTANT)
         if is_float(name) and kind.largest:
             sign = np.uint64(1 << (min(kind.bits, 32) - 1))
-            positive = positive | np.where((numbered != 0) & (number < sign), np.uint32(L.NOT_NEGATIVE), np.uint32(0))
+            positive = positive | np.where(
+                (with_constant != 0) & (constant < sign), np.uint32(L.NOT_NEGATIVE), np.uint32(0)
+            )
     result = SymbolicVector(
         bits, words, flags | L.AC_TERMS | kind.index << L.OPERATION_SHIFT | positive | L.implied_flags(positive)
     )
     context.note(name, result, [left, right], commutes=True)
-    alike = L.nonempty(same & (one.number == other.number) & np.asarray((one.flags ^ other.flags) & L.VALUE == 0))
-    result = L.blend(alike, _given_back(kind, left), result)
-    if kind.neutral is not None and not keeps_neutral:
+    alike = L.nonempty(same & (one.constant == other.constant) & np.asarray((one.flags ^ other.flags) & L.VALUE == 0))
+    result = L.blend(alike, _as_result(kind, left), result)
+    if kind.identity is not None and not keeps_identity:
         for empty, value in ((left, right), (right, left)):
-            result = L.blend(L.equals_constant(empty, kind.neutral), _given_back(kind, value), result)
+            result = L.blend(L.equals_constant(empty, kind.identity), _as_result(kind, value), result)
     return result
 
 
-def _given_back(kind: _Kind, value: SymbolicVector) -> SymbolicVector:
-    """An operand as the result: equal but for the bits of a NaN."""
-    return value if kind.neutral is None else L.with_flags(value, L.MODULO_NAN_PAYLOAD)
+def _as_result(kind: _Extremum, value: SymbolicVector) -> SymbolicVector:
+    """Return an operand as the result: equal modulo NaN payload."""
+    return value if kind.identity is None else L.with_flags(value, L.MODULO_NAN_PAYLOAD)
 
 
-def _number(kind: _Kind, one: _Set, other: _Set) -> Array:
-    """The place of the number in the union of two sets."""
+def _union_constant(kind: _Extremum, one: _Members, other: _Members) -> Array:
+    """Return the constant field of the union of two sets."""
     both = (one.flags & other.flags & L.WITH_CONSTANT) != 0
     if not np.any(both):
-        return one.number | other.number
+        return one.constant | other.constant
     storage = L.UNSIGNED[kind.bits]
     shift = np.uint64(32) if kind.bits == 64 else np.uint64(0)
-    numbers = [(each.number << shift).astype(storage) for each in (one, other)]
+    numbers = [(each.constant << shift).astype(storage) for each in (one, other)]
     joined = evaluate_constants(numerics.operation(kind.name), numbers, both).astype(np.uint64) >> shift
-    return np.where(both, joined, one.number | other.number)
+    return np.where(both, joined, one.constant | other.constant)
 
 
-def _set_of(kind: _Kind, value: SymbolicVector) -> _Set:
-    words, flags = members(kind.name, kind.index, value)
+def _members_of(kind: _Extremum, value: SymbolicVector) -> _Members:
+    words, flags = member_hashes(kind.name, kind.index, value)
     own = L.AC_TERMS | kind.index << L.OPERATION_SHIFT
     inside = (value.flags & (L.FORM | 255 << L.OPERATION_SHIFT)) == own
-    number: Array = np.where(inside, words[0] & _LOW, np.uint64(0))
-    words = words & _MEMBERS
+    constant: Array = np.where(inside, words[0] & _LOW, np.uint64(0))
+    words = words & _MEMBER_BITS
     if kind.name.endswith("fp32"):
         half = L.nonempty((value.flags & (L.WIDENED | L.PLUS_ZERO | L.NEGATED)) == L.WIDENED)
         if half is not False:
-            words, number, flags = _of_halves(kind, value, half, words, number, flags)
+            words, constant, flags = _with_half_members(kind, value, half, words, constant, flags)
     known = L.constant_mask(value)
     if known is False:
-        return _Set(words, number, flags)
-    if kind.neutral is not None:
-        empty = L.equals_constant(value, kind.neutral)
+        return _Members(words, constant, flags)
+    if kind.identity is not None:
+        empty = L.equals_constant(value, kind.identity)
         if empty is not False:
             words = np.where(empty, np.uint64(0), words)
             flags = L.select_flags(empty, L.WITH_IDENTITY, flags)
             known = known & ~empty
-    numbered = L.nonempty(known & _has_place(kind, value.words[0]))
-    if numbered is not False:
-        words = np.where(numbered, np.uint64(0), words)
-        place = value.words[0] >> _HALF if kind.bits == 64 else value.words[0]
-        number = np.where(numbered, place, number)
-        flags = L.select_flags(np.asarray(numbered), L.WITH_CONSTANT, flags)
-    return _Set(words, number, flags)
+    with_constant = L.nonempty(known & _fits_constant_field(kind, value.words[0]))
+    if with_constant is not False:
+        words = np.where(with_constant, np.uint64(0), words)
+        field_value = value.words[0] >> _HALF if kind.bits == 64 else value.words[0]
+        constant = np.where(with_constant, field_value, constant)
+        flags = L.select_flags(np.asarray(with_constant), L.WITH_CONSTANT, flags)
+    return _Members(words, constant, flags)
 
 
-def _has_place(kind: _Kind, numbers: Array) -> Array:
-    """Which known numbers fit the place of a set's number: no NaN does."""
+def _fits_constant_field(kind: _Extremum, numbers: Array) -> Array:
+    """Return which constants fit the constant field; NaNs do not."""
     fits: Array = (numbers & _LOW) == 0 if kind.bits == 64 else np.ones(numbers.shape, dtype=bool)
-    if kind.neutral is None:
+    if kind.identity is None:
         return fits
-    infinity = np.uint64(kind.neutral & ((1 << (kind.bits - 1)) - 1))
+    infinity = np.uint64(kind.identity & ((1 << (kind.bits - 1)) - 1))
     return fits & ((numbers & np.uint64((1 << (kind.bits - 1)) - 1)) <= infinity)
 
 
-def _of_halves(
-    kind: _Kind, value: SymbolicVector, half: bool | Array, words: hashing.Words, number: Array, flags: L.Flags
+def _with_half_members(
+    kind: _Extremum, value: SymbolicVector, half: bool | Array, words: hashing.Words, constant: Array, flags: L.Flags
 ) -> tuple[hashing.Words, Array, L.Flags]:
-    """Members widened from fp16 enter by a multiple of what they are in a set of fp16, so that it does not matter
-    on which side of the widening they met."""
+    """Return words, constant field and flags with the members that were widened from fp16.
+
+    Such members enter as a multiple of their hash in a set of fp16, so that it does not matter whether they were
+    combined before or after the widening.
+    """
     inner = SymbolicVector(16, value.words, L.clear_flags(value.flags, L.WIDENED | L.HALF_RANGE))
-    found = _set_of(_kind(kind.name.replace("fp32", "fp16")), inner)
-    widened = numerics.operation(WIDENING).evaluate(found.number.astype(np.uint16)).astype(np.uint64)
+    found = _members_of(_extremum_named(kind.name.replace("fp32", "fp16")), inner)
+    widened = numerics.operation(WIDENING).evaluate(found.constant.astype(np.uint16)).astype(np.uint64)
     wide = np.where((found.flags & L.WITH_CONSTANT) != 0, widened, np.uint64(0))
     mask = np.asarray(half)
     return (
         np.where(mask, found.words * _FROM_HALVES, words),
-        np.where(mask, wide, number),
+        np.where(mask, wide, constant),
         L.select_flags(mask, found.flags, flags),
     )

@@ -14,8 +14,8 @@ from bitwise_core.execution.values.symbolic_vector import Array, SymbolicVector,
 
 
 def operand_vectors(machine: Machine, elements: Sequence[Value], threads: Array) -> OperandVectors:
-    """The operand vectors whose element k is `elements[k]` in thread `threads[vector, k]` of its block."""
-    spread = [_spread(machine, each) for each in elements]
+    """Return the operand vectors whose element k is `elements[k]` in thread `threads[vector, k]` of its block."""
+    spread = [_broadcast_threads(machine, each) for each in elements]
     blocks = max(each.words.shape[1] for each in spread)
     columns = range(threads.shape[1])
     words = np.stack(
@@ -23,7 +23,7 @@ def operand_vectors(machine: Machine, elements: Sequence[Value], threads: Array)
     )
     metas = [np.broadcast_to(np.asarray(spread[k].flags, np.uint32), (blocks, machine.threads)) for k in columns]
     flags = np.stack([each[:, threads[:, k]] for k, each in enumerate(metas)], axis=-1)
-    return machine.domain.vectors(SymbolicVector(width(elements[0]), words, L.uniform_flags(flags)))
+    return machine.domain.operand_vectors(SymbolicVector(width(elements[0]), words, L.uniform_flags(flags)))
 
 
 def accumulate(
@@ -35,11 +35,14 @@ def accumulate(
     row: Array,
     column: Array,
 ) -> Value:
-    """One step with one accumulator a thread: thread t adds the products of `rows[row[t]]` and `columns[column[t]]`."""
-    return machine.domain.fused(step, _spread(machine, accumulator), rows.take(row), columns.take(column))
+    """Return the accumulators after one step with one accumulator per thread.
+
+    Thread t adds the products of `rows[row[t]]` and `columns[column[t]]`.
+    """
+    return machine.domain.mma_step(step, _broadcast_threads(machine, accumulator), rows.take(row), columns.take(column))
 
 
-def _spread(machine: Machine, value: Value) -> SymbolicVector:
+def _broadcast_threads(machine: Machine, value: Value) -> SymbolicVector:
     lanes = as_symbolic_vector(value)
     words = np.broadcast_to(lanes.words, (*lanes.words.shape[:2], machine.threads))
     return SymbolicVector(lanes.bits, words, lanes.flags)

@@ -1,11 +1,11 @@
-"""Matrix-unit steps: ordered operand vectors, and one fused step for every output at once.
+"""Matrix-unit steps: ordered operand vectors, and one fused step for all outputs at once.
 
-A fused step adds the products of a row of A and a column of B to an accumulator; inside one step the hardware's
-sum has no order.  An instruction gathers the elements of its operands and hands them to the domain, which keeps them in
-a form of its own (`Vectors`) and computes the step.
+A fused step adds the products of a row of A and a column of B to an accumulator; within one step the hardware's sum has
+no order.  An instruction gathers the elements of its operands and passes them to the domain, which keeps them in its
+own representation (`OperandVectors`) and computes the step.
 
-Over terms, an output is the accumulator, the row's vector and the column's vector under the instruction's own name,
-and the two vectors commute where their element types are one.
+In the domain of terms, an output is a term of the instruction's own operation over the accumulator, the row's vector
+and the column's vector.  The two vectors commute if their element types are the same.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from bitwise_core.execution.values.term_hash import exact_hash, full_hash, nan_b
 from bitwise_core.execution.values.zero_signs import ZeroSigns
 
 VECTOR, MATRIX = "vector", "matrix "
-"""How a recorder names operand vectors, and begins the name of a fused step."""
+"""The recorded name of operand vectors, and the prefix of the recorded name of a fused step."""
 
 
 @dataclass(frozen=True, slots=True)
 class IntegerProducts:
-    """What decides the bits of an integer unit's step: the types of its operands, and whether it clamps its result.
+    """What determines the bits of an integer unit's step: the operand types, and whether the result is clamped.
 
-    `largest` is the greatest size of the sum of one step's products.
+    `largest` is the largest magnitude of the sum of one step's products.
     """
 
     types: str
@@ -43,10 +43,10 @@ class IntegerProducts:
 class MmaStep:
     """One fused step of a matrix unit.
 
-    `name` says all that decides its bits.  `positive_zero`: the unit's zero results are +0, underflow included (one
-    exact sum, normalised once, has no other zero).  `commutes`: rows and columns have elements of one type.
-    `integers` is None for units of floating-point numbers.  `signed_zeros`: the sign of a zero product shows, so that a
-    step of zeros is known to add +0 only where all of them are +0.
+    `name` identifies everything that determines its bits.  `positive_zero`: the unit's zero results are +0, also on
+    underflow (one exact sum that is normalised once has no other zero).  `commutes`: rows and columns have elements of
+    one type.  `integers` is None for floating-point units.  `signed_zeros`: the sign of a zero product affects the
+    result, so a step of zeros is known to add +0 only if all of them are +0.
     """
 
     name: str
@@ -57,20 +57,24 @@ class MmaStep:
 
 
 class OperandVectors(Protocol):
-    """Operand vectors in the form of a domain: an array of them for each block, flat until `take` arranges them."""
+    """Operand vectors in a domain's own representation.
+
+    They are an array of vectors for each block, flat until `take` arranges them.
+    """
 
     def take(self, index: Array) -> Self:
-        """The vectors of these numbers, in the shape of `index`."""
+        """Return the vectors with these numbers, in the shape of `index`."""
 
-    def beside(self, others: Sequence[Self]) -> Self:
-        """These vectors and after them the others', flat."""
+    def concatenated(self, others: Sequence[Self]) -> Self:
+        """Return these vectors followed by the others', flat."""
 
 
 @dataclass(frozen=True, slots=True)
 class HashedVectors:
-    """Operand vectors over terms: hashes of shape (2, blocks, ...) and which of them hold nothing but known zeros.
+    """Operand vectors in the domain of terms: hashes of shape (2, blocks, ...).
 
-    `signed` says whether any of these zeros is -0.
+    `zero` marks the vectors that are constant zeros only (None: none is), and `signed` says whether any of these zeros
+    is -0.  `sticky` holds the inherited flags.
     """
 
     words: hashing.Words
@@ -79,13 +83,13 @@ class HashedVectors:
     signed: bool = False
 
     def take(self, index: Array) -> HashedVectors:
-        """See `Vectors.take`."""
+        """See `OperandVectors.take`."""
         words = self.words.reshape(2, self.words.shape[1], -1)[:, :, index]
         zero = None if self.zero is None else self.zero.reshape(self.zero.shape[0], -1)[:, index]
         return HashedVectors(words, zero, self.sticky, self.signed)
 
-    def beside(self, others: Sequence[HashedVectors]) -> HashedVectors:
-        """See `Vectors.beside`."""
+    def concatenated(self, others: Sequence[HashedVectors]) -> HashedVectors:
+        """See `OperandVectors.concatenated`."""
         if not others:
             return self
         parts = (self, *others)
@@ -103,10 +107,10 @@ class HashedVectors:
 
 
 def known_zero(lanes: SymbolicVector) -> Array | None:
-    """Which lanes hold a known zero, or None where none does.
+    """Return which lanes hold a constant zero, or None if none does.
 
-    Either sign counts in formats of 16 and 32 bits.  8 bits may be an integer, whose top bit is no sign of a zero,
-    and in fp64 the sign of a zero product shows in the sum.
+    In formats of 16 and 32 bits either sign counts.  A value of 8 bits may be an integer, whose top bit is not the sign
+    of a zero, and in fp64 the sign of a zero product affects the sum.
     """
     known = L.constant_mask(lanes)
     if known is False:
@@ -118,7 +122,10 @@ def known_zero(lanes: SymbolicVector) -> Array | None:
 
 
 def sticky_of(flags: L.Flags) -> L.Flags:
-    """The sticky properties of any lane, one number for each block (a matrix step spreads them over its tile)."""
+    """Return the union of the inherited flags of all lanes, one number for each block.
+
+    A matrix step passes the flags of one element to its whole tile.
+    """
     if isinstance(flags, int):
         return flags & L.INHERITED
     flat = flags.reshape(flags.shape[0], -1)
@@ -126,7 +133,10 @@ def sticky_of(flags: L.Flags) -> L.Flags:
 
 
 def hashed_vectors(elements: SymbolicVector, context: TermContext, signs: ZeroSigns | None = None) -> HashedVectors:
-    """Vectors along the last axis: elements given as words (2, blocks, rows, k), the `signs` of zeros left out."""
+    """Return vectors along the last axis of elements whose words have shape (2, blocks, rows, k).
+
+    `signs` removes the signs of zeros.
+    """
     sticky = sticky_of(elements.flags)
     if elements.bits == 32:
         hashed = exact_hash(elements)
@@ -155,10 +165,10 @@ def _element(elements: SymbolicVector, k: int) -> SymbolicVector:
 def mma_terms(
     step: MmaStep, accumulator: SymbolicVector, left: HashedVectors, right: HashedVectors, context: TermContext
 ) -> SymbolicVector:
-    """One fused step, elementwise over broadcastable shapes: accumulator words (2, blocks, ...).
+    """Compute one fused step, elementwise over broadcastable shapes, with accumulator words (2, blocks, ...).
 
-    Where both vectors hold nothing but zeros, the step adds +0 to the accumulator (measured: an accumulator of -0
-    comes back as +0, every other one as it was).  If all values are finite, one vector of zeros is enough.
+    If both vectors are all zeros, the step adds +0 to the accumulator (measured: an accumulator of -0 is returned as
+    +0, every other one unchanged).  If all values are finite, one vector of zeros is sufficient.
     """
     name = step.name
     words = _step_hashes(step, full_hash(accumulator), left, right)
@@ -190,41 +200,41 @@ def mma_terms(
 
 
 _CHUNK = 1 << 15
-"""So many hash words are mixed at once: few enough to stay in a core's cache from one operation to the next."""
+"""The number of hash words that are mixed together, small enough to stay in a core's cache between operations."""
 
 
 def _step_hashes(step: MmaStep, accumulator: hashing.Words, left: HashedVectors, right: HashedVectors) -> hashing.Words:
-    """The hashes of a step's results, some blocks at a time."""
+    """Return the hashes of a step's results, computed for some blocks at a time."""
     shape = np.broadcast_shapes(accumulator.shape, left.words.shape, right.words.shape)
     result = np.empty(shape, dtype=np.uint64)
     factor = hashing.shaped(hashing.multiplier(2), len(shape))
     named = left.words + hashing.shaped(hashing.constant("fused " + step.name), len(shape))
     other = right.words if step.commutes else right.words * hashing.shaped(hashing.multiplier(3), len(shape))
     blocks = shape[1]
-    some = max(1, _CHUNK * blocks // max(1, result.size))
-    for start in range(0, blocks, some):
-        stop = start + some
+    blocks_per_chunk = max(1, _CHUNK * blocks // max(1, result.size))
+    for start in range(0, blocks, blocks_per_chunk):
+        stop = start + blocks_per_chunk
         part = result[:, start:stop]
-        np.multiply(_of_blocks(accumulator, start, stop), factor, out=part)
-        part += _of_blocks(named, start, stop)
-        part += _of_blocks(other, start, stop)
+        np.multiply(_block_range(accumulator, start, stop), factor, out=part)
+        part += _block_range(named, start, stop)
+        part += _block_range(other, start, stop)
         hashing.scramble(part)
     return result
 
 
-def _of_blocks(words: hashing.Words, start: int, stop: int) -> hashing.Words:
+def _block_range(words: hashing.Words, start: int, stop: int) -> hashing.Words:
     return words if words.shape[1] == 1 else words[:, start:stop]
 
 
 def step_words(step: MmaStep, left: HashedVectors, right: HashedVectors) -> hashing.Words:
-    """A step's two vectors as one hash, not yet mixed."""
+    """Return a step's two vectors as one hash that is not mixed yet."""
     if step.commutes:
         return left.words + right.words
     return left.words + right.words * hashing.shaped(hashing.multiplier(3), right.words.ndim)
 
 
 def step_flags(flags: L.Flags, left: HashedVectors, right: HashedVectors, dimensions: int) -> L.Flags:
-    """The sticky properties of a step's accumulator and vectors."""
+    """Return the inherited flags of a step's accumulator and vectors."""
     total = flags & L.INHERITED
     for each in (left.sticky, right.sticky):
         total = total | (each if isinstance(each, int) else each.reshape(-1, *(1,) * (dimensions - 1)))

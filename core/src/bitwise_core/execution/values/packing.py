@@ -1,4 +1,4 @@
-"""Values put together, cut and chosen: what moves bits and computes nothing."""
+"""Concatenation, extraction and selection of values: operations that move bits and compute nothing."""
 
 from __future__ import annotations
 
@@ -36,97 +36,97 @@ from bitwise_core.execution.values.term_hash import term
 
 
 def as_symbolic_vector(value: Value) -> SymbolicVector:
-    """Any value in the form of lanes; pieces are joined into one term or leaf."""
+    """Return any value as a symbolic vector; the parts of a packed vector are joined into one term or load."""
     if isinstance(value, np.ndarray):
         return constant_vector(value)
     if isinstance(value, SymbolicVector):
         return value
-    special = lazy_integers(value)
-    if special is not None:
-        return special.lanes()
+    lazy = lazy_integers(value)
+    if lazy is not None:
+        return lazy.symbolic_vector()
     if value.joined is None:
-        value.joined = _join(value)
+        value.joined = _concat_term(value)
     return value.joined
 
 
 def blend_values(mask: Array, new: Value, old: Value) -> Value:
-    """Lane by lane: `new` where the known mask is set, else `old`."""
+    """Select per lane: `new` where the constant mask is set, else `old`."""
     if isinstance(new, np.ndarray) and isinstance(old, np.ndarray):
         return np.where(mask, new, old)
-    special = lazy_integers(new)
-    if special is None:
-        special = lazy_integers(old)
-    if special is not None:
-        return special.choose(mask, new, old)
+    lazy = lazy_integers(new)
+    if lazy is None:
+        lazy = lazy_integers(old)
+    if lazy is not None:
+        return lazy.blend(mask, new, old)
     if isinstance(new, PackedVector) or isinstance(old, PackedVector):
-        cuts = sorted(set(part_ends(new)) | set(part_ends(old)))
-        starts = [0, *cuts[:-1]]
+        ends = sorted(set(part_ends(new)) | set(part_ends(old)))
+        starts = [0, *ends[:-1]]
         parts = [
             blend_values(mask, extract(new, low, high - low), extract(old, low, high - low))
-            for low, high in zip(starts, cuts, strict=True)
+            for low, high in zip(starts, ends, strict=True)
         ]
-        return _keep_whole(mask, new, old, concat(parts))
+        return _keep_joined_lanes(mask, new, old, concat(parts))
     if new is old:
         return new
     left, right = as_symbolic_vector(new), as_symbolic_vector(old)
     flags = select_flags(mask, left.flags, right.flags)
     result = SymbolicVector(left.bits, np.where(mask, left.words, right.words), uniform_flags(flags))
     result.recorder = left.recorder or right.recorder
-    _trace(mask, left, right, result)
+    _propagate_slice(mask, left, right, result)
     return result
 
 
 def _slice_of(value: SymbolicVector) -> tuple[SymbolicVector, int, Array] | None:
-    """The wider value that this one is a part of, from which bit on, and in which lanes."""
-    return value.partly if value.origin is None else (*value.origin, _EVERYWHERE)
+    """Return the wider value that this one is a slice of, the slice's first bit, and the lanes in which it is one."""
+    return value.partial_slice_of if value.slice_of is None else (*value.slice_of, _ALL_LANES)
 
 
-_EVERYWHERE: Array = np.ones((1, 1), dtype=bool)
+_ALL_LANES: Array = np.ones((1, 1), dtype=bool)
 
 
-def _trace(mask: Array, new: SymbolicVector, old: SymbolicVector, result: SymbolicVector) -> None:
-    """Parts of wider values, chosen lane by lane, are parts of the wider values chosen so."""
+def _propagate_slice(mask: Array, new: SymbolicVector, old: SymbolicVector, result: SymbolicVector) -> None:
+    """Record that a selection between slices of wider values is a slice of the selection between these values."""
     left, right = _slice_of(new), _slice_of(old)
     if left is None and right is None:
         return
     if left is not None and right is not None and left[1] == right[1] and left[0].bits == right[0].bits:
-        whole, low, where = _chosen_whole(mask, left[0], right[0]), left[1], np.where(mask, left[2], right[2])
+        whole, low, where = _blended_whole(mask, left[0], right[0]), left[1], np.where(mask, left[2], right[2])
     elif left is not None:
         whole, low, where = left[0], left[1], mask & left[2]
     else:
         assert right is not None
         whole, low, where = right[0], right[1], ~mask & right[2]
-    _remember_slice(result, whole, low, where)
+    _record_slice(result, whole, low, where)
 
 
-def _remember_slice(result: SymbolicVector, whole: SymbolicVector, low: int, where: Array) -> None:
+def _record_slice(result: SymbolicVector, whole: SymbolicVector, low: int, where: Array) -> None:
     if where.all():
-        result.origin = (whole, low)
+        result.slice_of = (whole, low)
     elif where.any():
-        result.partly = (whole, low, where)
+        result.partial_slice_of = (whole, low, where)
 
 
-def _alike(left: Array | SymbolicVector, right: Array) -> bool:
+def _same_mask(left: Array | SymbolicVector, right: Array) -> bool:
     return left is right or (isinstance(left, np.ndarray) and np.array_equal(left, right))
 
 
-def _chosen_whole(mask: Array, new: SymbolicVector, old: SymbolicVector) -> SymbolicVector:
-    """One value for all parts of two that are chosen between by one mask."""
+def _blended_whole(mask: Array, new: SymbolicVector, old: SymbolicVector) -> SymbolicVector:
+    """Return one wider value for all slices that are selected by one mask between slices of two values."""
     if new is old:
         return new
-    earlier = new.chosen
-    if earlier is None or earlier[1] is not old or not _alike(earlier[0], mask):
+    earlier = new.last_selection
+    if earlier is None or earlier[1] is not old or not _same_mask(earlier[0], mask):
         found = blend_values(mask, new, old)
         assert isinstance(found, SymbolicVector)
-        new.chosen = earlier = (mask, old, found)
+        new.last_selection = earlier = (mask, old, found)
     return earlier[2]
 
 
-def _keep_whole(mask: Array, new: Value, old: Value, chosen: Value) -> Value:
-    """What was chosen part by part, the lanes remembered in which the parts are slices of one term."""
+def _keep_joined_lanes(mask: Array, new: Value, old: Value, chosen: Value) -> Value:
+    """Return the result of a selection by parts, with the lanes recorded in which the parts are slices of one term."""
     if not isinstance(chosen, PackedVector):
         return chosen
-    whole: Array = np.where(mask, _whole(new), _whole(old))
+    whole: Array = np.where(mask, _single_term_lanes(new), _single_term_lanes(old))
     if whole.any():
         joined = blend_values(mask, as_symbolic_vector(new), as_symbolic_vector(old))
         assert isinstance(joined, SymbolicVector)
@@ -134,8 +134,8 @@ def _keep_whole(mask: Array, new: Value, old: Value, chosen: Value) -> Value:
     return chosen
 
 
-def _whole(value: Value) -> bool | Array:
-    """In which lanes a value is one term that only slices can tell the parts of."""
+def _single_term_lanes(value: Value) -> bool | Array:
+    """Return the lanes in which a value is a single term, whose parts can only be slices of it."""
     if isinstance(value, PackedVector):
         return False if value.whole is None else value.whole
     if not isinstance(value, SymbolicVector):
@@ -145,39 +145,39 @@ def _whole(value: Value) -> bool | Array:
 
 
 def part_ends(value: Value) -> list[int]:
-    """The bits at which the value's parts end."""
+    """Return the bit positions at which the value's parts end."""
     if not isinstance(value, PackedVector):
         return [width(value)]
-    cuts, total = [], 0
+    ends, total = [], 0
     for part in value.parts:
         total += width(part)
-        cuts.append(total)
-    return cuts
+        ends.append(total)
+    return ends
 
 
 def extract(value: Value, low: int, bits: int) -> Value:
-    """The `bits` bits of the value that start at bit `low`."""
+    """Return the `bits` bits of the value that start at bit `low`."""
     if low == 0 and bits == width(value):
         return value
     if isinstance(value, np.ndarray):
         if value.dtype == np.bool_:
-            raise ValueError("a predicate has no bits to cut")
+            raise ValueError("a predicate has no bits to extract")
         if bits == 1 or bits not in UNSIGNED:
             raise ValueError(f"no register is {bits} bits wide")
         part: Array = (value >> value.dtype.type(low)).astype(UNSIGNED[bits])
         return part
     if isinstance(value, PackedVector):
-        return _cut_pieces(value, low, bits)
-    special = lazy_integers(value)
-    if special is not None:
-        return special.cut(low, bits)
-    if value.extends is not None and low + bits <= width(value.extends[0]):
-        return extract(value.extends[0], low, bits)
+        return _extract_packed(value, low, bits)
+    lazy = lazy_integers(value)
+    if lazy is not None:
+        return lazy.extract(low, bits)
+    if value.sign_extension_of is not None and low + bits <= width(value.sign_extension_of[0]):
+        return extract(value.sign_extension_of[0], low, bits)
     own = value.part(low, bits)
     return extract_vector(value, low, bits) if own is None else own
 
 
-def _cut_pieces(value: PackedVector, low: int, bits: int) -> Value:
+def _extract_packed(value: PackedVector, low: int, bits: int) -> Value:
     parts: list[Value] = []
     start = 0
     for part in value.parts:
@@ -194,14 +194,14 @@ def _cut_pieces(value: PackedVector, low: int, bits: int) -> Value:
 
 
 def extract_vector(value: SymbolicVector, low: int, bits: int) -> SymbolicVector:
-    """See `cut`: known numbers and leaves exactly, a term as a slice of it."""
+    """See `extract`: exact for constants and loads, a slice of a term."""
     flags = value.flags
     if isinstance(flags, int):
         form = flags & (FORM | ABSORBED)
         if form == LOAD and low % 8 == 0 and bits % 8 == 0:
             result = SymbolicVector(bits, value.words + np.uint64(low // 8), LOAD | (flags & STICKY))
         elif form == CONST:
-            result = _cut_known(value, low, bits)
+            result = _extract_constants(value, low, bits)
         else:
             result = term(
                 bits, f"slice {low} {bits} of {value.bits}", [value], INTEGER, exact=True, recorder=value.recorder
@@ -212,22 +212,22 @@ def extract_vector(value: SymbolicVector, low: int, bits: int) -> SymbolicVector
             bits, f"slice {low} {bits} of {value.bits}", [value], INTEGER, exact=True, recorder=value.recorder
         )
         if low % 8 == 0 and bits % 8 == 0:
-            leaf = SymbolicVector(bits, value.words + np.uint64(low // 8), LOAD | (flags & np.uint32(STICKY)))
-            result = as_symbolic_vector(blend_values(form_array == LOAD, leaf, result))
-        result = as_symbolic_vector(blend_values(form_array == CONST, _cut_known(value, low, bits), result))
-    result.origin = (value, low)
+            load = SymbolicVector(bits, value.words + np.uint64(low // 8), LOAD | (flags & np.uint32(STICKY)))
+            result = as_symbolic_vector(blend_values(form_array == LOAD, load, result))
+        result = as_symbolic_vector(blend_values(form_array == CONST, _extract_constants(value, low, bits), result))
+    result.slice_of = (value, low)
     result.recorder = value.recorder
     return result
 
 
-def _cut_known(value: SymbolicVector, low: int, bits: int) -> SymbolicVector:
+def _extract_constants(value: SymbolicVector, low: int, bits: int) -> SymbolicVector:
     numbers = (value.words[0] >> np.uint64(low)) & np.uint64((1 << bits) - 1)
     flags = constant_flags(numbers, bits)
     return SymbolicVector(bits, np.broadcast_to(numbers[None], (2, *numbers.shape)), flags | (value.flags & STICKY))
 
 
 def concat(parts: Sequence[Value]) -> Value:
-    """The values side by side, least significant first; known parts and slices of one value are joined."""
+    """Concatenate values, least significant first; constants and all slices of one value are joined."""
     if len(parts) == 1:
         return parts[0]
     flat: list[Array | SymbolicVector] = []
@@ -239,23 +239,23 @@ def concat(parts: Sequence[Value]) -> Value:
     merged = _merge_neighbours(flat)
     if len(merged) == 1:
         return merged[0]
-    return _joined_in_part(PackedVector(tuple(merged)))
+    return _join_sliced_lanes(PackedVector(tuple(merged)))
 
 
-def _joined_in_part(value: PackedVector) -> PackedVector:
-    """A row of parts, remembered as one value in the lanes in which they are its slices from end to end."""
+def _join_sliced_lanes(value: PackedVector) -> PackedVector:
+    """Record in which lanes the parts are the slices of one value from end to end."""
     first = value.parts[0]
     traced = _slice_of(first) if isinstance(first, SymbolicVector) else None
     if traced is None or traced[1] != 0 or traced[0].bits != value.bits:
         return value
     whole, low, where = traced[0], 0, traced[2]
     for part in value.parts:
-        here = _slice_of(part) if isinstance(part, SymbolicVector) else None
-        if here is None or here[0] is not whole or here[1] != low:
+        part_slice = _slice_of(part) if isinstance(part, SymbolicVector) else None
+        if part_slice is None or part_slice[0] is not whole or part_slice[1] != low:
             return value
-        where, low = where & here[2], low + width(part)
+        where, low = where & part_slice[2], low + width(part)
     if where.any():
-        joined = blend_values(where, whole, _join(value))
+        joined = blend_values(where, whole, _concat_term(value))
         assert isinstance(joined, SymbolicVector)
         value.whole, value.joined = where, joined
     return value
@@ -266,11 +266,11 @@ def _merge_neighbours(parts: list[Array | SymbolicVector]) -> list[Array | Symbo
     index = 0
     while index < len(parts):
         part = parts[index]
-        if isinstance(part, SymbolicVector) and part.origin is not None and part.origin[1] == 0:
-            whole, total, end = part.origin[0], 0, index
+        if isinstance(part, SymbolicVector) and part.slice_of is not None and part.slice_of[1] == 0:
+            whole, total, end = part.slice_of[0], 0, index
             while end < len(parts) and total < whole.bits:
                 other = parts[end]
-                if not (isinstance(other, SymbolicVector) and other.origin == (whole, total)):
+                if not (isinstance(other, SymbolicVector) and other.slice_of == (whole, total)):
                     break
                 total += other.bits
                 end += 1
@@ -280,9 +280,9 @@ def _merge_neighbours(parts: list[Array | SymbolicVector]) -> list[Array | Symbo
                 continue
         result.append(part)
         index += 1
-    special = next((part for part in result if isinstance(part, LazyIntegers)), None)
-    if len(result) > 1 and special is not None and all(isinstance(part, np.ndarray | LazyIntegers) for part in result):
-        return [special.join(result)]
+    lazy = next((part for part in result if isinstance(part, LazyIntegers)), None)
+    if len(result) > 1 and lazy is not None and all(isinstance(part, np.ndarray | LazyIntegers) for part in result):
+        return [lazy.concat(result)]
     known = [part for part in result if isinstance(part, np.ndarray)]
     total_bits = sum(width(part) for part in known)
     if len(result) > 1 and len(known) == len(result) and total_bits in UNSIGNED:
@@ -296,8 +296,8 @@ def _merge_neighbours(parts: list[Array | SymbolicVector]) -> list[Array | Symbo
     return result
 
 
-def _join(pieces: PackedVector) -> SymbolicVector:
-    parts = [as_symbolic_vector(part) for part in pieces.parts]
+def _concat_term(value: PackedVector) -> SymbolicVector:
+    parts = [as_symbolic_vector(part) for part in value.parts]
     first = parts[0]
     if all(isinstance(part.flags, int) and part.flags & FORM == LOAD for part in parts):
         offset = 0
@@ -306,38 +306,38 @@ def _join(pieces: PackedVector) -> SymbolicVector:
                 break
             offset += part.bits // 8
         else:
-            return SymbolicVector(pieces.bits, first.words, LOAD | sticky_flags(*parts))
+            return SymbolicVector(value.bits, first.words, LOAD | sticky_flags(*parts))
     layout = " ".join(str(part.bits) for part in parts)
     flags: Flags = 0
-    low = pieces.parts[0]
+    low = value.parts[0]
     if len(parts) == 2 and parts[0].bits == 16 and isinstance(low, np.ndarray) and not low.any():
         flags = parts[1].flags & (NOT_MINUS_ZERO | NOT_NEGATIVE)
         zero_safe = parts[1].flags & PLUS_ZERO
         flags = flags | (NOT_MINUS_ZERO if isinstance(zero_safe, int) and zero_safe else 0)
     recorder = next((part.recorder for part in parts if part.recorder is not None), None)
-    joined = term(pieces.bits, f"concat {layout}", parts, flags, recorder=recorder)
-    joined = _exact_lanes(parts, pieces.bits, joined)
+    joined = term(value.bits, f"concat {layout}", parts, flags, recorder=recorder)
+    joined = _concat_exact_lanes(parts, value.bits, joined)
     joined.recorder = recorder
     return joined
 
 
-def _exact_lanes(parts: list[SymbolicVector], bits: int, joined: SymbolicVector) -> SymbolicVector:
-    """The joined term, but for lanes in which all parts are leaves side by side, or all are known."""
+def _concat_exact_lanes(parts: list[SymbolicVector], bits: int, joined: SymbolicVector) -> SymbolicVector:
+    """Return the joined term, with exact values in lanes where all parts are adjacent loads or all are constant."""
     forms = [part.flags & FORM for part in parts]
     if bits > 64 or any(isinstance(form, int) and form not in (LOAD, CONST) for form in forms):
         return joined
     first = parts[0].words[0]
-    leaf: Any = True
+    load: Any = True
     known: Any = True
     number = np.zeros((1, 1), dtype=np.uint64)
     low = 0
     for part, form in zip(parts, forms, strict=True):
-        leaf = leaf & (form == LOAD) & (part.words[0] == first + np.uint64(low // 8))
+        load = load & (form == LOAD) & (part.words[0] == first + np.uint64(low // 8))
         known = known & (form == CONST)
         number = number | part.words[0] << np.uint64(low)
         low += part.bits
     inherited = sticky_flags(*parts)
-    for mask, words, flags in ((leaf, first, LOAD), (known, number, constant_flags(number, bits))):
+    for mask, words, flags in ((load, first, LOAD), (known, number, constant_flags(number, bits))):
         if np.any(mask):
             both = np.broadcast_to(words[None], (2, *words.shape))
             meta = uniform_flags(select_flags(mask, flags | inherited, joined.flags))
@@ -346,7 +346,7 @@ def _exact_lanes(parts: list[SymbolicVector], bits: int, joined: SymbolicVector)
 
 
 def take_threads(value: Value, index: Array) -> Value:
-    """The value each thread reads from thread `index` of its own block.
+    """Return the value that each thread reads from thread `index` of its own block.
 
     `index` has the shape (1, threads) or (blocks, threads).
     """
@@ -359,9 +359,9 @@ def take_threads(value: Value, index: Array) -> Value:
             assert isinstance(joined, SymbolicVector)
             moved.whole, moved.joined = take(value.whole, index), joined
         return moved
-    special = lazy_integers(value)
-    if special is not None:
-        return special.take_threads(index)
+    lazy = lazy_integers(value)
+    if lazy is not None:
+        return lazy.take_threads(index)
     flags = value.flags
     words = np.stack([take(value.words[0], index), take(value.words[1], index)])
     result = SymbolicVector(value.bits, words, flags if isinstance(flags, int) else uniform_flags(take(flags, index)))
@@ -370,16 +370,16 @@ def take_threads(value: Value, index: Array) -> Value:
     if traced is not None:
         whole, low, where = traced
         key = index.tobytes()
-        if whole.taken is None or whole.taken[0] != key:
+        if whole.last_take is None or whole.last_take[0] != key:
             other = take_threads(whole, index)
             assert isinstance(other, SymbolicVector)
-            whole.taken = (key, other)
-        _remember_slice(result, whole.taken[1], low, take(where, index))
+            whole.last_take = (key, other)
+        _record_slice(result, whole.last_take[1], low, take(where, index))
     return result
 
 
 def take(array: Array, index: Array) -> Array:
-    """See `take_threads`, for one array whose second axis is the threads'."""
+    """See `take_threads`: for one array whose second axis is the threads."""
     if array.shape[1] == 1:
         return array
     if index.shape[0] == 1:

@@ -1,4 +1,4 @@
-"""Shifts; those by whole bytes move the pieces of packed registers."""
+"""Shifts; a shift by whole bytes moves the parts of packed registers."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from bitwise_core.execution.values.symbolic_vector import Value
 from bitwise_core.numerics import operation
 
 
-def shifted(machine: Machine, root: str, value: Value, by: Value, bits: int, *, is_signed: bool = False) -> Value:
-    """`value` of `bits` bits shifted (root shl or shr) by an amount of 32 bits.
+def shifted(machine: Machine, verb: str, value: Value, by: Value, bits: int, *, is_signed: bool = False) -> Value:
+    """Return `value` of `bits` bits shifted (`verb` is shl or shr) by an amount of 32 bits.
 
-    An amount of the width or more clears, or fills with the sign where `is_signed`.
+    An amount of `bits` or more clears the value, or fills it with the sign if `is_signed`.
     """
-    shift = operation(f"{root}.{'s' if is_signed else 'u'}{bits}")
+    shift = operation(f"{verb}.{'s' if is_signed else 'u'}{bits}")
     assert shift.function is not None
     number, count = machine.known(value), machine.known(by)
     if number is not None and count is not None:
         return shift.function(number, count)
     exact = is_signed or L.lazy_integers(value) is not None
-    moved = None if exact else _move_bytes(value, by, bits, root == "shl")
+    moved = None if exact else _move_bytes(value, by, bits, verb == "shl")
     if moved is None:
         moved = apply_integer(machine, shift, [value, by])
     return moved

@@ -1,4 +1,4 @@
-"""Hashes of lanes: of the payload, of the value, and of the operations made from it."""
+"""Hashes of symbolic vectors: of the payload, of the value, and of terms over them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from bitwise_core.execution.values.symbolic_vector import (
 
 
 def kind_constant(kind: int, bits: int, operation: int = 0) -> hashing.Words:
-    """The hash constant of a payload that is not a term's hash."""
+    """Return the hash constant of a payload that is not the hash of a term."""
     return hashing.constant(f"kind {kind} bits {bits} operation {operation}")
 
 
@@ -47,9 +47,9 @@ IDENTITY_WORDS = hashing.constant("with identity")
 
 
 def base_hash(lanes: SymbolicVector) -> hashing.Words:
-    """The hash of the payload alone: PLUS_ZERO and NEGATED are left out."""
-    if lanes.hashed is not None:
-        return lanes.hashed
+    """Return the hash of the payload alone, without PLUS_ZERO and NEGATED."""
+    if lanes.cached_hash is not None:
+        return lanes.cached_hash
     flags = lanes.flags
     if isinstance(flags, int):
         words = _base_hash_uniform(lanes.words, flags, lanes.bits)
@@ -57,12 +57,12 @@ def base_hash(lanes: SymbolicVector) -> hashing.Words:
         kinds = flags & np.uint32(KIND | WIDENED | ABSORBED | (255 << OPERATION_SHIFT))
         words = _base_hash_uniform(lanes.words, int(kinds.flat[0]), lanes.bits)
         others = kinds != kinds.flat[0]
-        while others.any():  # there are few kinds, and to sort them out costs less than to sort them
+        while others.any():  # there are few kinds, and selecting each costs less than sorting
             kind = kinds.flat[int(others.argmax())]
             here = kinds == kind
             words = np.where(here, _base_hash_uniform(lanes.words, int(kind), lanes.bits), words)
             others &= ~here
-    lanes.hashed = words
+    lanes.cached_hash = words
     return words
 
 
@@ -79,7 +79,7 @@ def _base_hash_uniform(words: hashing.Words, flags: int, bits: int) -> hashing.W
         return words
     operation = (flags >> OPERATION_SHIFT) & 255
     if kind == AC_TERMS and (operation >= ARGMINMAX or flags & WITH_CONSTANT):
-        # One word holds no hash of the value, or no other, or no number: what is made of the value may keep only one.
+        # One word of the payload alone does not identify the value, but a term over it may keep only one word.
         words = words + words[::-1] * hashing.shaped(hashing.multiplier(4), words.ndim)
     tag = kind_constant(kind, bits, operation)
     factor = hashing.multiplier(0)
@@ -93,53 +93,56 @@ def _base_hash_uniform(words: hashing.Words, flags: int, bits: int) -> hashing.W
 
 
 def signed_hash(lanes: SymbolicVector) -> hashing.Words:
-    """The hash with the sign flip counted and +0 left out: the operand of an addition."""
-    return _flagged(base_hash(lanes), lanes.flags, NEGATED, NEGATED_WORDS)
+    """Return the hash with NEGATED and without PLUS_ZERO: the operand of an addition."""
+    return _changed_where(base_hash(lanes), lanes.flags, NEGATED, NEGATED_WORDS)
 
 
 def unsigned_hash(lanes: SymbolicVector) -> hashing.Words:
-    """The hash with +0 counted and the sign flip left out: the factor of a product."""
-    return _flagged(base_hash(lanes), lanes.flags, PLUS_ZERO, PLUS_ZERO_WORDS)
+    """Return the hash with PLUS_ZERO and without NEGATED: the factor of a product."""
+    return _changed_where(base_hash(lanes), lanes.flags, PLUS_ZERO, PLUS_ZERO_WORDS)
 
 
 def full_hash(lanes: SymbolicVector) -> hashing.Words:
-    """The hash of the value itself."""
-    return _flagged(signed_hash(lanes), lanes.flags, PLUS_ZERO, PLUS_ZERO_WORDS)
+    """Return the hash of the value itself."""
+    return _changed_where(signed_hash(lanes), lanes.flags, PLUS_ZERO, PLUS_ZERO_WORDS)
 
 
 def exact_hash(lanes: SymbolicVector) -> hashing.Words:
-    """The hash for an operation that reads bits, those of a NaN included; its result has `nan_bits` of the operand."""
-    return _flagged(full_hash(lanes), lanes.flags, MODULO_NAN_PAYLOAD, MODULO_NAN_PAYLOAD_WORDS)
+    """Return the hash for an operation that reads the bits of its operand, including those of a NaN.
+
+    The operation's result has the operand's `nan_bits`.
+    """
+    return _changed_where(full_hash(lanes), lanes.flags, MODULO_NAN_PAYLOAD, MODULO_NAN_PAYLOAD_WORDS)
 
 
 def nan_bits(lanes: SymbolicVector) -> Flags:
-    """NAN_BITS for the lanes that may hold a NaN that arithmetic made, else 0.
+    """Return NAN_BITS for the lanes that may hold a NaN from arithmetic, else 0.
 
-    Known numbers, what memory held, and what integer operations gave have the same bits on every architecture.
+    Constants, loads and results of integer operations have the same bits on every architecture.
     """
     flags = lanes.flags
     if isinstance(flags, int):
-        return 0 if _same_everywhere(flags) else NAN_BITS
-    shared = _same_everywhere_by_lane(flags)
+        return 0 if _architecture_independent(flags) else NAN_BITS
+    shared = _architecture_independent_by_lane(flags)
     return 0 if shared.all() else np.where(shared, np.uint32(0), np.uint32(NAN_BITS))
 
 
 _PLAIN = KIND | PLUS_ZERO | NEGATED | WIDENED | MODULO_NAN_PAYLOAD
 
 
-def own_nans(words: hashing.Words, chosen: Array, architecture: str) -> hashing.Words:
-    """The hashes of stored elements, the chosen ones made the architecture's own."""
+def with_architecture_nans(words: hashing.Words, chosen: Array, architecture: str) -> hashing.Words:
+    """Return the hashes of stored elements with the chosen ones made specific to the architecture."""
     return np.where(chosen, _changed(words, hashing.constant(f"the bits of a NaN on {architecture}")), words)
 
 
-def _same_everywhere(flags: int) -> bool:
+def _architecture_independent(flags: int) -> bool:
     form, operation = flags & _PLAIN, flags >> OPERATION_SHIFT & 255
     if form == AC_TERMS:
         return FLOAT_AC_TERMS < operation < ARGMINMAX
     return form in (LOAD, CONST) or (form == TERM and flags & INTEGER != 0)
 
 
-def _same_everywhere_by_lane(flags: Array) -> Array:
+def _architecture_independent_by_lane(flags: Array) -> Array:
     form = flags & np.uint32(_PLAIN)
     operation = (flags >> np.uint32(OPERATION_SHIFT)) & np.uint32(255)
     integers = (form == TERM) & ((flags & np.uint32(INTEGER)) != 0)
@@ -148,8 +151,8 @@ def _same_everywhere_by_lane(flags: Array) -> Array:
     return found
 
 
-def _flagged(words: hashing.Words, flags: Flags, flag: int, change: hashing.Words) -> hashing.Words:
-    """The hash of `words` changed where the flag is set."""
+def _changed_where(words: hashing.Words, flags: Flags, flag: int, change: hashing.Words) -> hashing.Words:
+    """Return the hashes, changed where the flag is set."""
     if isinstance(flags, int):
         return _changed(words, change) if flags & flag else words
     chosen = (flags & np.uint32(flag)) != 0
@@ -157,10 +160,10 @@ def _flagged(words: hashing.Words, flags: Flags, flag: int, change: hashing.Word
 
 
 def _changed(words: hashing.Words, change: hashing.Words) -> hashing.Words:
-    """A bijection of hashes that neither commutes with another change nor is linear.
+    """Apply a bijection of hashes that is not linear and does not commute with another change.
 
-    Operands enter their operation's hash by sums.  Were a change to add or flip some bits, as xor does, -a + b and
-    a + -b would agree wherever a and b agree in those bits.
+    Operands enter the hash of their operation in sums.  If a change added or flipped some bits (as xor does), -a + b
+    and a + -b would have the same hash whenever a and b agree in those bits.
     """
     return hashing.scramble(words + hashing.shaped(change, words.ndim))
 
@@ -175,10 +178,10 @@ def term(
     exact: bool = False,
     recorder: TermRecorder | None = None,
 ) -> SymbolicVector:
-    """An operation's term over its operands in order, or in any order where it commutes.
+    """Return an operation's term over its operands in order, or in any order if it commutes.
 
-    `exact` says that the operation reads its operands' bits, those of a NaN included.  `recorder` is that of the replay
-    that goes on, if any.
+    `exact` means that the operation reads its operands' bits, including those of a NaN. `recorder` is the recorder of a
+    recorded run, if any.
     """
     total = hashing.constant(tag)
     for position, operand in enumerate(operands):
@@ -195,5 +198,5 @@ def term(
 
 
 def poison(bits: int, reason: str = "undefined") -> SymbolicVector:
-    """Lanes that nothing has written."""
+    """Return lanes that nothing has written."""
     return SymbolicVector(bits, hashing.constant(f"poison {reason}"), TERM | POISON)

@@ -1,8 +1,8 @@
-"""Values of 16 bits that are another one but for the sign of a zero, as operands of matrix steps are taken.
+"""Pairs of 16-bit values that are equal except for the sign of a zero, as operands of matrix steps.
 
-Where a step's zeros have no sign (`MmaStep.signed_zeros`), a zero operand's sign does not show: each of its products
-is a zero or NaN whichever sign it has, and a sum with a zero of either sign is the same but where it is a zero itself.
-A fused a b + (+0) is the product a b rounded once but for a zero that was exact, which it makes +0.
+If a step's zeros have no sign (`MmaStep.signed_zeros` is False), the sign of a zero operand does not affect the result:
+each of its products is a zero or NaN with either sign, and adding a zero of either sign changes a sum only if the sum
+is itself a zero.  A fused a b + (+0) is the product a b rounded once, except that an exact zero becomes +0.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from bitwise_core.execution.values.term_hash import full_hash
 
 
 class ZeroSigns:
-    """Hashes of values, and those of the values that they are but for the sign of a zero."""
+    """Hashes of values, and the hashes of the values that they equal except for the sign of a zero."""
 
     def __init__(self) -> None:
         self._noted: list[tuple[Array, Array]] = []
         self._sorted: tuple[Array, Array] | None = None
 
     def note(self, value: SymbolicVector, other: SymbolicVector) -> None:
-        """Remembers that each lane of `value` is that of `other`, or that both are zeros."""
+        """Record that each lane of `value` equals that of `other`, or that both are zeros."""
         shape = (2, *np.broadcast_shapes(value.words.shape[1:], other.words.shape[1:]))
         pair = [np.broadcast_to(full_hash(each), shape).reshape(2, -1) for each in (value, other)]
         self._noted.append((pair[0].copy(), pair[1].copy()))
         self._sorted = None
 
     def without(self, hashed: hashing.Words) -> hashing.Words:
-        """The hashes with every noted value's replaced by that of the other one."""
+        """Return the hashes with that of every recorded value replaced by that of its counterpart."""
         if not self._noted:
             return hashed
         if self._sorted is None:

@@ -32,7 +32,7 @@ from bitwise_core.execution.instruction_info import (
 )
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.machine import Machine, Step, conjunction
-from bitwise_core.execution.memory.access import in_a_buffer
+from bitwise_core.execution.memory.access import check_in_buffer
 from bitwise_core.execution.values.packing import as_symbolic_vector, extract
 from bitwise_core.execution.values.symbolic_vector import NONDETERMINISTIC, Array, SymbolicVector, Value, constant_mask
 from bitwise_core.execution.values.term_hash import term
@@ -218,7 +218,7 @@ def _elements(value: Value, bits: int, count: int) -> Sequence[Value]:
 
 
 def _add(machine: Machine, meaning: Operation, address: Array, value: Value, count: int, line: int) -> None:
-    in_a_buffer(machine, address, line)
+    check_in_buffer(machine, address, line)
     bits = meaning.bits
     for index, part in enumerate(_elements(value, bits, count)):
         element_address = address + np.uint64(index * bits // 8) if index else address

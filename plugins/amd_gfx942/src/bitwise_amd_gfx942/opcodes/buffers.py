@@ -122,9 +122,9 @@ def _data_dependent_base(machine: Machine, word: Value) -> tuple[Value | None, A
     """
     upper = machine.known(extract(word, 48, 16))
     middle = extract(word, 32, 16)
-    if upper is None or upper.any() or not isinstance(middle, SymbolicVector) or middle.origin is None:
+    if upper is None or upper.any() or not isinstance(middle, SymbolicVector) or middle.slice_of is None:
         return None, None
-    source, first_bit = middle.origin
+    source, first_bit = middle.slice_of
     if first_bit == 32 and source.bits == 64:
         high = extract(source, 32, 32)
     elif first_bit == 0 and source.bits == 32:

@@ -17,7 +17,7 @@ from bitwise_amd_gfx942.opcodes.select_provenance import Select, record_select, 
 from bitwise_amd_gfx942.registers import ALL_LANES, EXEC
 from bitwise_core.assembly.module import Instruction, Operand, registers_of
 from bitwise_core.execution.architecture import Builder, Context, OpcodeTable
-from bitwise_core.execution.instruction_info import Describe, Effect, InstructionInfo, Operands, described
+from bitwise_core.execution.instruction_info import Describe, Effect, InstructionInfo, Operands, info_from_roles
 from bitwise_core.execution.machine import Control, Machine, Step, conjunction
 from bitwise_core.execution.program import merge_local
 from bitwise_core.execution.values.packing import blend_values
@@ -170,7 +170,7 @@ def vector_opcode(
 
     They read the mask, and their destinations, which they leave unchanged in other lanes.
     """
-    inner = described(operands, effects) if isinstance(operands, Operands) else operands
+    inner = info_from_roles(operands, effects) if isinstance(operands, Operands) else operands
 
     def describe(instruction: Instruction) -> InstructionInfo:
         info = inner(instruction)

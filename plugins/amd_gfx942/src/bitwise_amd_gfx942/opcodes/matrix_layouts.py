@@ -68,7 +68,7 @@ def operand_vectors(
     result = []
     for low in range(0, tile.k, step):
         part = flags if isinstance(flags, int) else L.uniform_flags(flags[..., low : low + step])
-        result.append(machine.domain.vectors(SymbolicVector(bits, joined.words[..., low : low + step], part)))
+        result.append(machine.domain.operand_vectors(SymbolicVector(bits, joined.words[..., low : low + step], part)))
     fragments[key] = (tuple(registers), result)
     return result
 
@@ -92,7 +92,7 @@ def accumulate(
         _stacked([as_symbolic_vector(each) for each in old], machine.threads) if total is None else total, axes
     )
     for one, other in zip(left, right, strict=True):
-        total = machine.domain.fused(step, total, one.take(rows), other.take(columns))
+        total = machine.domain.mma_step(step, total, one.take(rows), other.take(columns))
     recorder = total.recorder
     total = _reshaped(total, (tile.accumulators, machine.threads))
     result = []

@@ -264,7 +264,7 @@ def fused_mixed(instruction: Instruction, context: Context) -> Step:
             domain, addend = machine.domain, values[2]
             if isinstance(domain, TermDomain) and isinstance(addend, np.ndarray) and not addend.any():
                 product = apply_float(machine, multiplied, values[:2])
-                domain.but_for_zeros(result, apply_float(machine, narrow, [product]))
+                domain.record_equal_except_zero_sign(result, apply_float(machine, narrow, [product]))
         write(machine, apply_clamp(machine, clamp, result))
 
     return step

@@ -16,7 +16,7 @@ from bitwise_core.execution.architecture import Context, UnknownInstruction
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, Effect
 from bitwise_core.execution.machine import Machine, Step, literal
-from bitwise_core.execution.memory.access import aligned, load_global
+from bitwise_core.execution.memory.access import check_aligned, load_global
 from bitwise_core.execution.values.packing import concat
 from bitwise_core.execution.values.symbolic_vector import Array, Value
 
@@ -83,7 +83,7 @@ def load(instruction: Instruction, context: Context) -> Step:
             address = address + np.uint64(fixed & (1 << 64) - 1)
         words = argument_words(machine, address, count, line)
         if words is None:
-            aligned(machine, address, 4, line)
+            check_aligned(machine, address, 4, line)
             words = [load_global(machine, address + np.uint64(4 * index), 32, line) for index in range(count)]
         write(machine, concat(words))
 

@@ -43,7 +43,7 @@ def of_acting_thread(machine: Machine, value: Array) -> Array:
     """A value of the one thread that acts in each block, shape (blocks or 1, 1)."""
     special = L.lazy_integers(value)
     if special is not None:
-        return special.of_thread(int(np.flatnonzero(machine.active_threads())[0]))
+        return special.numbers_of_thread(int(np.flatnonzero(machine.active_threads())[0]))
     if value.shape[1] == 1:
         return value
     if machine.mask is None:

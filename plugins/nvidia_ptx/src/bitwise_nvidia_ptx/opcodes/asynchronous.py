@@ -15,7 +15,7 @@ from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownIns
 from bitwise_core.execution.domains.domain import Unsupported
 from bitwise_core.execution.instruction_info import NO_DESTINATION, Effect
 from bitwise_core.execution.machine import Machine, Step
-from bitwise_core.execution.memory.access import aligned, watched
+from bitwise_core.execution.memory.access import check_aligned, detector_cells
 from bitwise_core.execution.memory.async_groups import AsyncGroups
 from bitwise_core.execution.values.packing import blend_values, concat
 from bitwise_core.execution.values.symbolic_vector import Array, Value
@@ -92,7 +92,7 @@ def _issue(machine: Machine, target: Operand, source: Operand, bits: int, size: 
         raise Unsupported("an asynchronous copy depends on data", line)
     for address in (place, origin):
         if isinstance(address, np.ndarray):
-            aligned(machine, address, bits // 8, line)
+            check_aligned(machine, address, bits // 8, line)
     if origin is None:
         count = None if size is None else machine.read_bits(size, 32)
         value = machine.memory.copied(machine, begin, bits, count, line)
@@ -100,7 +100,7 @@ def _issue(machine: Machine, target: Operand, source: Operand, bits: int, size: 
         value = _source(machine, origin, bits, size, line)
     shared = machine.shared
     cells = shared.cells(place, machine.mask)
-    for races, where, threads in watched(machine, cells, bits, machine.mask):
+    for races, where, threads in detector_cells(machine, cells, bits, machine.mask):
         races.writes(where, threads, pending=True)
     acting, blocks = np.flatnonzero(machine.active_threads()), np.flatnonzero(machine.active_blocks())
     copies_of(machine).open.append(Copy(cells, value, machine.mask, bits, acting, blocks))
@@ -180,5 +180,5 @@ def _finish(machine: Machine, copy: Copy, done: Array) -> None:
     if not done.all():
         mask = done[:, None] if mask is None else mask & done[:, None]
     machine.shared.store(copy.cells, copy.value, mask)
-    for races, where, threads in watched(machine, copy.cells, copy.bits, mask):
+    for races, where, threads in detector_cells(machine, copy.cells, copy.bits, mask):
         races.finished(where, threads)

@@ -14,7 +14,7 @@ from bitwise_core.assembly.module import Address, Instruction, Operand, Register
 from bitwise_core.execution.architecture import Context, OpcodeTable, UnknownInstruction, named
 from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTINATION, Effect, InstructionInfo
 from bitwise_core.execution.machine import Machine, Step, invert, literal
-from bitwise_core.execution.memory.access import in_a_buffer
+from bitwise_core.execution.memory.access import check_in_buffer
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.logic import combine
 from bitwise_core.execution.values.packing import as_symbolic_vector, concat, extract
@@ -83,7 +83,7 @@ def atomic(instruction: Instruction, context: Context) -> Step:
             _write_old(machine, destination, bits * packed, line)
             return
         where = address.astype(np.uint64, copy=False)
-        in_a_buffer(machine, where, line)
+        check_in_buffer(machine, where, line)
         place = 0
         for item in items:
             value = machine.read_bits(item, bits * packed)

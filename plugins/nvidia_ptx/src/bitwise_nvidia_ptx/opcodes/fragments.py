@@ -35,7 +35,8 @@ def vectors(machine: Machine, registers: Sequence[Value], element_bits: int, hal
     if len(cache) > 512:
         cache.clear()
     result = [
-        machine.domain.vectors(_elements(machine, registers[half::halves], element_bits)) for half in range(halves)
+        machine.domain.operand_vectors(_elements(machine, registers[half::halves], element_bits))
+        for half in range(halves)
     ]
     cache[key] = (tuple(registers), result)
     return result
@@ -80,7 +81,7 @@ def accumulate(
     rows = np.arange(halves * warps * 8).reshape(halves, 1, warps, 8, 1)
     columns = np.arange(warps * 8).reshape(warps, _FOUR, 2).transpose(2, 0, 1)[None, :, :, None]
     old = _beside([as_symbolic_vector(each) for each in accumulators], (halves, 2, warps, 8, _FOUR))
-    new = machine.domain.fused(step, old, left[0].beside(left[1:]).take(rows), right.take(columns))
+    new = machine.domain.mma_step(step, old, left[0].concatenated(left[1:]).take(rows), right.take(columns))
     count = 2 * halves
     words = new.words.reshape(2, new.words.shape[1], count, machine.threads)
     flags = new.flags

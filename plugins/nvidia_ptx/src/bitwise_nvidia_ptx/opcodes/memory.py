@@ -19,7 +19,7 @@ from bitwise_core.execution.instruction_info import DESTINATION_FIRST, NO_DESTIN
 from bitwise_core.execution.launch import POINTER_SHIFT
 from bitwise_core.execution.machine import Machine, Step
 from bitwise_core.execution.memory import local_memory
-from bitwise_core.execution.memory.access import aligned, load_global, read_shared, store_global, write_shared
+from bitwise_core.execution.memory.access import check_aligned, load_global, read_shared, store_global, write_shared
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.packing import concat, extract
 from bitwise_core.execution.values.symbolic_vector import Value
@@ -154,7 +154,7 @@ def load(instruction: Instruction, context: Context) -> Step:
         if space not in ("param", "local"):
             whole = machine.known(address_of(machine, source))
             if isinstance(whole, np.ndarray):
-                aligned(machine, whole, bits * count // 8, line)
+                check_aligned(machine, whole, bits * count // 8, line)
         for index, target in enumerate(targets):
             value = _load_one(machine, space, source, index * bits // 8, bits, line, pointers)
             machine.write(target, extended(machine, value, bits, widths[index], extends))
@@ -269,7 +269,7 @@ def store(instruction: Instruction, context: Context) -> Step:
         if address is None:
             raise Unsupported("memory is written at a computed address", line)
         if isinstance(address, np.ndarray):
-            aligned(machine, address, bits * count // 8, line)
+            check_aligned(machine, address, bits * count // 8, line)
         if space == "shared":
             write_shared(machine, address, concat(values))
             return

@@ -60,7 +60,7 @@ def map_key(machine: Machine, address: Array) -> int:
     """The key of the map at an address that may differ between blocks, but not within one."""
     number = of_acting_thread(machine, address)
     special = L.lazy_integers(number)
-    return int(number.flat[0]) if special is None else special.identity()
+    return int(number.flat[0]) if special is None else special.equality_key()
 
 
 _REPLACED = {

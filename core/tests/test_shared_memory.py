@@ -1,4 +1,4 @@
-"""Cells of shared memory read side by side: lanes that are alike join at once to what they join to one by one."""
+"""Joining cells of shared memory: the fast path for uniform lanes agrees with joining lane by lane."""
 
 from __future__ import annotations
 
@@ -7,33 +7,35 @@ from itertools import product
 import numpy as np
 import pytest
 
-from bitwise_core.execution.memory.shared_memory import COUNT_SHIFT, PART_SHIFT, join, join_alike, join_by_lane
+from bitwise_core.execution.memory.shared_memory import COUNT_SHIFT, PART_SHIFT, join, join_by_lane, join_uniform
 from bitwise_core.execution.values import symbolic_vector as L
 from bitwise_core.execution.values.symbolic_vector import Array, PackedVector, SymbolicVector, Value
 
 SHAPE = (2, 4)
-KINDS = ("known", "leaf", "other leaf", "whole", "other whole", "term", "poison", "undetermined")
+KINDS = ("constant", "load", "other load", "part", "other part", "term", "poison", "nondeterministic")
 
 
 def cell(kind: str, part: int, count: int, granule: int) -> tuple[Array, Array]:
-    """One cell of that kind, the part of that number of a value of so many cells."""
+    """Return the cell with number `part` of a value of this kind in `count` cells."""
     lanes = np.arange(8, dtype=np.uint64).reshape(SHAPE)
     words = np.stack([lanes * np.uint64(977), lanes * np.uint64(977)])
     code = part << PART_SHIFT | (count.bit_length() - 1) << COUNT_SHIFT
-    if kind == "known":
+    if kind == "constant":
         return (words >> np.uint64(1)) % np.uint64(256**granule), np.full(SHAPE, L.CONST | L.NOT_NEGATIVE, np.uint32)
-    if kind in ("leaf", "other leaf"):
-        place = np.uint64(part * granule + 3 * (kind == "other leaf"))
+    if kind in ("load", "other load"):
+        place = np.uint64(part * granule + 3 * (kind == "other load"))
         return words + place, np.full(SHAPE, L.LOAD | L.QUIET, np.uint32)
-    if kind in ("whole", "other whole"):
-        words[1] += np.uint64(kind == "other whole")
+    if kind in ("part", "other part"):
+        words[1] += np.uint64(kind == "other part")
         return words, np.full(SHAPE, L.TERM | L.QUIET | code, np.uint32)
-    flag = {"term": 0, "poison": L.POISON, "undetermined": L.NONDETERMINISTIC}[kind]
-    return words + np.uint64(part), np.full(SHAPE, (L.CONST if kind == "undetermined" else L.TERM) | flag, np.uint32)
+    flag = {"term": 0, "poison": L.POISON, "nondeterministic": L.NONDETERMINISTIC}[kind]
+    return words + np.uint64(part), np.full(
+        SHAPE, (L.CONST if kind == "nondeterministic" else L.TERM) | flag, np.uint32
+    )
 
 
 def parts(value: Value) -> list[tuple[int, bytes, bytes]]:
-    """All that a value is, part by part."""
+    """Return the widths, words and flags of a value's parts."""
     if isinstance(value, PackedVector):
         return [each for part in value.parts for each in parts(part)]
     if isinstance(value, SymbolicVector):
@@ -43,18 +45,17 @@ def parts(value: Value) -> list[tuple[int, bytes, bytes]]:
 
 
 @pytest.mark.parametrize(("count", "granule"), [(2, 1), (2, 2), (2, 4), (4, 1), (4, 2), (4, 4)])
-def test_cells_that_are_alike_join_as_their_lanes_do(count: int, granule: int) -> None:
+def test_uniform_cells_join_as_their_lanes_do(count: int, granule: int) -> None:
     joined = 0
     for kinds in product(KINDS, repeat=2):
         chosen = [kinds[part * 2 // count] for part in range(count)]
         cells = [cell(kind, part, count, granule) for part, kind in enumerate(chosen)]
-        alike = join_alike(cells, granule)
-        joined += alike is not None
+        joined += join_uniform(cells, granule) is not None
         assert parts(join(cells, granule)) == parts(join_by_lane(cells, granule)), kinds
     assert joined >= len(KINDS)
 
 
-def test_a_lane_of_another_kind_leaves_it_to_the_lanes() -> None:
-    cells = [cell("leaf", part, 2, 2) for part in range(2)]
+def test_a_lane_of_another_kind_disables_the_fast_path() -> None:
+    cells = [cell("load", part, 2, 2) for part in range(2)]
     cells[1][1][1, 3] = L.TERM
-    assert join_alike(cells, 2) is None
+    assert join_uniform(cells, 2) is None

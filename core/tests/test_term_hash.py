@@ -1,4 +1,4 @@
-"""Hashes of lanes: which operand a property stands at shows, however alike the operands' hashes are."""
+"""Hashes of terms: they distinguish which operand has a flag, even if the operands' hashes agree in many bits."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from bitwise_core.numerics import operation
 COUNT = 1 << 12
 
 
-def alike(change: Array) -> tuple[Array, Array]:
-    """Pairs of hashes that agree in every bit of `change`, shape (2, 1, COUNT)."""
-    draw = np.random.default_rng(1)
-    one = draw.integers(0, 2**64, (2, 1, COUNT), dtype=np.uint64)
-    other = draw.integers(0, 2**64, (2, 1, COUNT), dtype=np.uint64)
+def agreeing_hashes(change: Array) -> tuple[Array, Array]:
+    """Return pairs of hashes that agree in every bit of `change`, shape (2, 1, COUNT)."""
+    generator = np.random.default_rng(1)
+    one = generator.integers(0, 2**64, (2, 1, COUNT), dtype=np.uint64)
+    other = generator.integers(0, 2**64, (2, 1, COUNT), dtype=np.uint64)
     mixed: Array = (one & change) | (other & ~change)
     return one, mixed
 
@@ -36,8 +36,8 @@ def words_of(value: object) -> Array:
     return full_hash(value)
 
 
-def test_a_difference_is_not_its_opposite() -> None:
-    left, right = (SymbolicVector(32, words, L.TERM) for words in alike(NEGATED_WORDS))
+def test_a_difference_is_not_its_negation() -> None:
+    left, right = (SymbolicVector(32, words, L.TERM) for words in agreeing_hashes(NEGATED_WORDS))
     domain = TermDomain()
     one = words_of(domain.floating(operation("sub.rn.fp32"), [left, right]))
     other = words_of(domain.floating(operation("sub.rn.fp32"), [right, left]))
@@ -48,8 +48,8 @@ def test_a_difference_is_not_its_opposite() -> None:
     ("flag", "change"),
     [(L.NEGATED, NEGATED_WORDS), (L.PLUS_ZERO, PLUS_ZERO_WORDS), (L.MODULO_NAN_PAYLOAD, MODULO_NAN_PAYLOAD_WORDS)],
 )
-def test_where_a_property_stands_shows_among_operands_that_commute(flag: int, change: Array) -> None:
-    left, right = alike(change)
+def test_commuting_operands_are_distinguished_by_their_flags(flag: int, change: Array) -> None:
+    left, right = agreeing_hashes(change)
     one = term(
         32,
         "any",
@@ -67,8 +67,8 @@ def test_where_a_property_stands_shows_among_operands_that_commute(flag: int, ch
     assert not (one.words == other.words).any()
 
 
-def test_where_the_neutral_element_stands_shows_among_sets() -> None:
-    left, right = alike(IDENTITY_WORDS)
+def test_ac_terms_are_distinguished_by_their_identity_flags() -> None:
+    left, right = agreeing_hashes(IDENTITY_WORDS)
     flags = L.AC_TERMS | 1 << L.OPERATION_SHIFT
     one = [SymbolicVector(32, left, flags | L.WITH_IDENTITY), SymbolicVector(32, right, flags)]
     other = [SymbolicVector(32, left, flags), SymbolicVector(32, right, flags | L.WITH_IDENTITY)]
@@ -76,8 +76,8 @@ def test_where_the_neutral_element_stands_shows_among_sets() -> None:
     assert not (words[0] == words[1]).any()
 
 
-def test_properties_do_not_commute_with_one_another() -> None:
-    words = alike(NEGATED_WORDS)[0]
+def test_combinations_of_flags_have_distinct_hashes() -> None:
+    words = agreeing_hashes(NEGATED_WORDS)[0]
     flags = (
         0,
         L.NEGATED,
@@ -92,15 +92,15 @@ def test_properties_do_not_commute_with_one_another() -> None:
         assert not any((one == other).any() for other in hashes[:index])
 
 
-def test_lanes_with_and_without_a_property_are_hashed_each_its_way() -> None:
-    words = alike(NEGATED_WORDS)[0]
+def test_lanes_with_different_flags_are_hashed_separately() -> None:
+    words = agreeing_hashes(NEGATED_WORDS)[0]
     chosen = np.arange(COUNT)[None] % 3 == 0
     flags = np.where(chosen, np.uint32(L.TERM | L.NEGATED), np.uint32(L.TERM))
     mixed = full_hash(SymbolicVector(32, words, flags))
     assert (mixed == np.where(chosen, full_hash(SymbolicVector(32, words, L.TERM | L.NEGATED)), words)).all()
 
 
-def test_a_gather_tells_its_width() -> None:
-    domain, place = TermDomain(), SymbolicVector(64, alike(NEGATED_WORDS)[0], L.TERM)
+def test_gathers_of_different_widths_are_distinguished() -> None:
+    domain, place = TermDomain(), SymbolicVector(64, agreeing_hashes(NEGATED_WORDS)[0], L.TERM)
     narrow, wide = (words_of(domain.gather(place, bits, None)) for bits in (16, 32))
     assert not (narrow == wide).any()
