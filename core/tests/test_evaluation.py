@@ -185,9 +185,9 @@ def test_floats_of_any_stride_are_read_right() -> None:
 @pytest.mark.parametrize(
     ("changes", "a", "b", "options", "message"),
     [
-        ({}, (2, 5), (4, 2), {}, "a has the shape (any, 4) here, not (2, 5)"),
-        ({}, (2, 4), (4,), {}, "b has the shape (4, any) here, not (4,)"),
-        ({}, (0, 4), (4, 2), {}, "a has the shape (any, 4) here, not (0, 4)"),
+        ({}, (2, 5), (4, 2), {}, "a must have the shape (any, 4) here, not (2, 5)"),
+        ({}, (2, 4), (4,), {}, "b must have the shape (4, any) here, not (4,)"),
+        ({}, (0, 4), (4, 2), {}, "a must have the shape (any, 4) here, not (0, 4)"),
         (
             {}, (2, 4), (4, 2), {"scale_a": 1.0},
             "this descriptor has no scales of operands: leave scale_a and scale_b out",
@@ -231,11 +231,13 @@ def test_operands_of_another_type_are_refused() -> None:
         evaluate(desc, np.zeros((1, 4), np.float32), np.zeros((4, 1), np.uint16), hardware=HARDWARE)
     with pytest.raises(DescriptorError, match="a GEMMDesc takes a and b, not 1 operands"):
         evaluate(desc, np.zeros((1, 4), np.uint16))
-    with pytest.raises(DescriptorError, match="a is no array"):
+    with pytest.raises(DescriptorError, match="a is not an array"):
         evaluate_gemm(desc, [[1, 2], [3]], np.zeros((4, 1), np.uint16), hardware=HARDWARE)
-    with pytest.raises(DescriptorError, match=r"x has the shape \(any, 4\) here, not \(2, 5\)"):
+    with pytest.raises(DescriptorError, match=r"x must have the shape \(any, 4\) here, not \(2, 5\)"):
         evaluate(index_bits(4), np.zeros((2, 5), np.float32))
     with pytest.raises(DescriptorError, match="and is a single value"):
         evaluate(index_bits(4), np.float32(3.0))
-    with pytest.raises(DescriptorError, match="a Cut is no descriptor that is evaluated"):
+    with pytest.raises(
+        DescriptorError, match="a Cut cannot be evaluated: give one of GEMMDesc, ReductionDesc, AttentionDesc"
+    ):
         evaluate(Cut(span=3))
