@@ -35,6 +35,7 @@ from bitwise_core.descriptors.text_figure import merge_text, picture
 from bitwise_core.numerics import Bits
 from bitwise_core.probing import describe_shape as form_words
 from bitwise_core.probing import tree_shape
+from bitwise_core.probing.operand_arrays import PatternArrays
 from bitwise_core.probing.reconstruction import reconstruct_product, reconstruct_sum, same
 from bitwise_core.probing.summation_tree import nested
 
@@ -57,7 +58,8 @@ ODD_LAST = MergeOrder("odd-last", "one after the other, the odd ones last", _odd
 
 def test_the_example_of_the_contributors_guide_is_the_whole_change() -> None:
     guide = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    (diff,) = re.findall(r"^```diff\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    diffs = re.findall(r"^```diff\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    (diff,) = (each for each in diffs if "merge_orders.py" in each)
     path = re.findall(r"^\+\+\+ b/(.*)$", diff, re.MULTILINE)
     assert path == [str(Path(merge_orders.__file__).relative_to(Path(__file__).parents[2]))]
     source = Path(merge_orders.__file__).read_text(encoding="utf-8")
@@ -172,9 +174,9 @@ def test_an_added_order_is_evaluated_on_patterns_and_as_a_tree(added: MergeOrder
     found = evaluate(desc, a, b)
     parts = []
     for part in desc.k_cuts[0].parts(np.arange(150)):
-        walked = product(added, 1).model_copy(update={"k": len(part), "k_cuts": ()})
+        chain = product(added, 1).model_copy(update={"k": len(part), "k_cuts": ()})
         parts.append(
-            evaluate(walked, a[:, part], b[part]).view(np.float32) if len(part) else np.zeros((4, 5), np.float32)
+            evaluate(chain, a[:, part], b[part]).view(np.float32) if len(part) else np.zeros((4, 5), np.float32)
         )
     assert found.tolist() == summed(added, parts).view(np.uint32).tolist()
     for row, column in ((0, 0), (3, 4), (1, 2)):
@@ -216,8 +218,9 @@ def descriptors(order: MergeOrder) -> list[GEMMDesc]:
 def test_a_product_of_an_added_order_is_reconstructed(added: MergeOrder, number: int) -> None:
     desc = descriptors(added)[number]
     found = reconstruct_product(
-        lambda a, b: evaluate(desc, a, b, hardware=HARDWARE), 64, 1, desc.k, "float16", patterns="float32", units=UNITS
-    )
+        lambda a, b: evaluate(desc, a, b, hardware=HARDWARE), 64, 1, desc.k, "float16",
+        arrays=PatternArrays("float32"), units=UNITS,
+    )  # fmt: skip
     assert isinstance(found.desc, GEMMDesc)
     assert same(found.desc, desc, UNITS)
     assert added.name in [cut.merge for cut in found.desc.k_cuts]
@@ -233,7 +236,7 @@ def test_a_sum_of_an_added_order_is_reconstructed(monkeypatch: pytest.MonkeyPatc
     folds = (Fold(stride=8, count=6, order=order.name), *index_bits(8).folds)
     desc = ReductionDesc(length=48, dtype="fp32", folds=folds)
     x = np.random.default_rng(2).standard_normal((64, 48)).astype(np.float32)
-    found = reconstruct_sum(lambda x: evaluate(desc, x), 64, 48, patterns="float32")
+    found = reconstruct_sum(lambda x: evaluate(desc, x), 64, 48, arrays=PatternArrays("float32"))
     assert found.desc == desc
     bits = evaluate(desc, x)
     assert tree_value(reduction_tree(desc), {"X": x[5].view(np.uint32)}) == bits[5]
