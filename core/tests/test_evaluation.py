@@ -137,7 +137,7 @@ def test_a_reduction_and_its_tree_have_the_same_bits(data: st.DataObject) -> Non
         assert tree_value(reduction_tree(desc), {"X": x[row]}) == found[row]
 
 
-def test_blocks_of_work_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_blocking_does_not_affect_the_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(9)
     a, b = normal(generator, 11, 60), normal(generator, 60, 13)
     for axis in ("rows", "columns"):
@@ -156,7 +156,7 @@ def test_blocks_of_work_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
                 assert tree_value(gemm_tree(desc, row, column, 13), buffers) == whole[row, column]
 
 
-def test_the_installed_rows_and_functions_are_taken_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_installed_rows_and_functions_are_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     functions = {"two_to@toy_1": np.exp2}
     arches = {"toy_1": SimpleNamespace(bits=SimpleNamespace(functions=functions)), "toy_2": SimpleNamespace(bits=None)}
     found = replace(registry.load([]), matrix_units=UNITS, arches=arches)  # type: ignore[arg-type]
@@ -170,7 +170,7 @@ def test_the_installed_rows_and_functions_are_taken_by_default(monkeypatch: pyte
         evaluate(desc, a, b)
 
 
-def test_floats_of_any_stride_are_read_right() -> None:
+def test_float_operands_of_any_stride() -> None:
     generator = np.random.default_rng(4)
     a, b = normal(generator, 3, 20), normal(generator, 20, 5)
     desc = single_pass(20, "fp16", MMA)
@@ -216,7 +216,7 @@ def test_floats_of_any_stride_are_read_right() -> None:
         ),
     ],
 )  # fmt: skip
-def test_wrong_operands_say_what_is_wrong(
+def test_invalid_operands_are_refused_with_the_reason(
     changes: dict[str, Any], a: tuple[int, ...], b: tuple[int, ...], options: dict[str, Any], message: str
 ) -> None:
     desc = GEMMDesc(**{**dict(single_pass(4, "fp16", MMA)), **changes})

@@ -74,7 +74,7 @@ def two_to(bits: Bits) -> Bits:
 
 
 def test_attention_is_a_softmax() -> None:
-    """Scores of small integers, weights that are powers of two: every rounding is exact but the division."""
+    """Scores are small integers and weights powers of two, so that only the division rounds."""
     functions = {"two_to": two_to}
     q = np.array([[2, 0, 0, 0], [0, 4, 0, 0], [0, 0, 0, 2]], dtype=np.float16)
     k = np.array([[1, 0, 0, 1], [2, 1, 0, 0], [3, 0, 1, 2]], dtype=np.float16)
@@ -96,7 +96,7 @@ def test_attention_is_a_softmax() -> None:
         assert found.tolist() == expected.tolist()
 
 
-def test_attention_says_what_is_wrong() -> None:
+def test_invalid_operands_of_attention_are_refused() -> None:
     q, k, v = np.zeros((4, 4), np.float16), np.zeros((6, 4), np.float16), np.zeros((6, 2), np.float16)
     with pytest.raises(DescriptorError, match="6 keys are not whole blocks of 4: give mask_value"):
         evaluate(attention(exponential="neg.fp32"), q, k, v, hardware=HARDWARE)

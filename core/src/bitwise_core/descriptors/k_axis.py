@@ -11,7 +11,7 @@ from bitwise_core.descriptors.cuts import Cut, Positions
 from bitwise_core.descriptors.gemm import GEMMDesc
 
 FILL = -1
-"""Stands for a position: a zero that fills a short instruction."""
+"""The position of a zero that fills a short instruction."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
