@@ -1,4 +1,4 @@
-"""The fp32 numbers that fp16 holds: the fast rounding agrees with the exact one on every kind of pattern."""
+"""Which fp32 numbers fp16 holds: the quick rounding agrees with the exact one on every kind of pattern."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_rounding_to_half_agrees_with_the_exact_conversion() -> None:
         assert (kept == (WIDEN(NARROW(numbers)) == numbers)).all()
 
 
-def test_fp16_holds_its_widened_patterns_except_for_other_nans() -> None:
+def test_fp16_holds_what_it_widens_to_but_for_nans_of_other_patterns() -> None:
     patterns = np.arange(1 << 16, dtype=np.uint16)
     half, kept = rounded_to_half(WIDEN(patterns))
     numbers = (patterns & 0x7FFF) <= 0x7C00
