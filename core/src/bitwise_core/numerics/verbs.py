@@ -160,10 +160,6 @@ def _by_verb(verb: str, function: Callable[..., Array]) -> Callable[[IntegerForm
     return lambda form, given: partial(function, verb, form)
 
 
-def _saturated(plain: Function, saturating: Function) -> Callable[[IntegerFormat, tuple[str | None, ...]], Function]:
-    return lambda form, given: saturating if "sat" in given else plain
-
-
 def _funnel(direction: str) -> Callable[[IntegerFormat, tuple[str | None, ...]], Function]:
     return lambda form, given: partial(integers.funnel_shift, direction, str(given[0]))
 
