@@ -1,4 +1,4 @@
-"""Operations on patterns by exact rational arithmetic, which shares no code with what it is held against."""
+"""Operations on patterns by exact rational arithmetic, independent of the code under test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bitwise_core.numerics import operation, storage
 
-# name: (exponent bits, mantissa bits, bias, padding), written down again so that a wrong row cannot agree with itself.
+# name: (exponent bits, mantissa bits, bias, padding), repeated here so that a wrong row of core does not pass.
 LAYOUT = {
     "fp64": (11, 52, 1023, 0),
     "fp32": (8, 23, 127, 0),
@@ -180,7 +180,7 @@ def exact_root(number: Number | None) -> Number | None:
     root = math.isqrt(shifted)
     if root * root == shifted and shifted * size.denominator == size.numerator * scale * scale:
         return False, Fraction(root, scale)
-    # Irrational: any number strictly between the neighbours of 3,000 bits rounds as the root does.
+    # Irrational: any number strictly between the neighbours of 3,000 bits rounds like the root.
     return False, Fraction(2 * root + 1, 2 * scale)
 
 
@@ -218,7 +218,7 @@ def specials(name: str) -> list[int]:
 
 
 def patterns(name: str) -> st.SearchStrategy[int]:
-    """Special patterns, any patterns, and patterns whose exponents are close enough to cancel or to cut."""
+    """Special, arbitrary, and patterns whose exponents are close enough for cancellation and truncation."""
     _, mantissa_bits, bias, padding = LAYOUT[name]
     width = WIDTH[name]
     near = st.builds(

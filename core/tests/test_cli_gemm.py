@@ -47,13 +47,13 @@ def test_a_split_in_words_and_as_a_picture() -> None:
     assert done.stdout == (
         "(1, 8648) times (8648, 8); every element of C is computed alike.\n"
         "C = A B over k = 8648: fp16 times fp16, accumulated in fp32, stored as fp16.\n"
-        "The last 8 of k take no part: the sum is over 8640 products.\n"
+        "The last 8 of k are dropped: the sum is over 8640 products.\n"
         "Matrix instruction wide of toy_1, k 16.\n"
         "It sums 16 products at a time, the products and the accumulator: every term is cut 25 bits below the largest "
         "exponent, the sum rounded toward zero to 13 bits (published only).\n"
-        "The k axis is cut into 9 parts of 960 k that follow one another.\n"
+        "The k axis is cut into 9 contiguous parts of 960 k.\n"
         "The parts are added one after the other, in fp32.\n"
-        "A part is walked in ascending k from +0, 60 instructions one after the other.\n"
+        "A part is accumulated in ascending k from +0, by 60 instructions in sequence.\n"
         "\n"
         "k         0                                         8648\n"
         "cut 0     |0---|1---|2---|3---|4---|5---|6---|7---|8---.\n"
@@ -178,7 +178,7 @@ def test_the_drawing_shows_parts_additions_and_what_is_dropped(tmp_path: Path) -
     assert "(1, 8648) times (8648, 8)" in drawing
     assert drawing.count("<circle") == 8
     assert "dropped: k 8640 to 8647" in drawing
-    assert "walk of the first innermost part: 60 steps from +0, wide k 16 of toy_1" in drawing
+    assert "loop over the first innermost part: 60 steps from +0, wide k 16 of toy_1" in drawing
     done = CliRunner().invoke(app, [*arguments[:-1], str(tmp_path / "none" / "axis.svg")])
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.endswith("axis.svg: it cannot be written (No such file or directory)\n")
@@ -262,17 +262,17 @@ def test_a_sum_that_is_added_to_zero_in_words() -> None:
     )  # fmt: skip
     assert words(desc)[2:] == [
         "The whole sum is added to +0 at the end: it is never -0.",
-        "The k axis is dealt in tiles of 4 k to 16 parts in turn, 20 to 16 k each.",
+        "The k axis is distributed round-robin in tiles of 4 k over 16 parts, 20 to 16 k each.",
         "The parts are added as a balanced tree, the two halves pairwise first, in fp32.",
-        "A part is walked in ascending k from +0, 20 steps one after the other.",
+        "A part is accumulated in ascending k from +0, by 20 steps in sequence.",
     ]
     assert words(desc.model_copy(update={"k_cuts": desc.k_cuts[:1]}))[2:] == [
         "The whole sum is added to +0 at the end: it is never -0.",
-        "The axis is walked in ascending k from +0, 300 steps one after the other.",
+        "The axis is accumulated in ascending k from +0, by 300 steps in sequence.",
     ]
 
 
-def test_turns_in_words() -> None:
+def test_iterations_in_the_summary() -> None:
     desc = GEMMDesc(
         k=70, left_dtype="fp16", right_dtype="bf16", output_dtype="fp32", path="mul_add", k_loop_step=4,
         iteration_permutation=(3, 1, 2, 0),
@@ -280,11 +280,11 @@ def test_turns_in_words() -> None:
     )  # fmt: skip
     assert words(desc) == [
         "C = A B over k = 70: fp16 times bf16, accumulated in fp32, stored as fp32.",
-        "Scalar arithmetic: a product and a sum, rounded apart, for each k in fp32, to nearest even.",
-        "The axis is walked from +0 in turns of 4 k, 72 steps one after the other.",
-        "The short turn, of 2 k, filled up with zeros, runs last.",
-        "Inside a turn k runs in the order 3 1 2 0.",
-        "Tiles of 16 columns start at different turns: tile t at turn (t mod 4) * 2.",
+        "Scalar arithmetic: a product and a sum, each rounded, for each k in fp32, to nearest even.",
+        "The axis is accumulated from +0 in iterations of 4 k, by 72 steps in sequence.",
+        "The short iteration, of 2 k, filled with zeros, runs last.",
+        "Inside an iteration k is taken in the order 3 1 2 0.",
+        "Tiles of 16 columns start at different iterations: tile t at iteration (t mod 4) * 2.",
         "At the end the value is multiplied in fp32 by 0.5.",
     ]
 

@@ -74,13 +74,13 @@ EVERY: dict[str, Record] = {
     ),
     "chunks": index_bits(1000, (2, 0, 1, 3), chunk=16, chunks_first=False),
     "attention": ATTENTION,
-    "endless mask": AttentionDesc(**{**dict(ATTENTION), "mask": "replaced", "mask_value": -math.inf}),
+    "infinite mask": AttentionDesc(**{**dict(ATTENTION), "mask": "replaced", "mask_value": -math.inf}),
     "numbers as names": single_pass(16, "fp16", Instruction(architecture="942", family="1e5", k=16)),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_text_and_json_give_equal_records_back(name: str) -> None:
+def test_text_and_json_round_trip(name: str) -> None:
     record = EVERY[name]
     line = write(record)
     assert "\n" not in line
@@ -94,7 +94,7 @@ def test_the_records_differ() -> None:
     assert len(set(EVERY.values())) == len(EVERY)
 
 
-def test_the_line_of_a_split() -> None:
+def test_the_text_of_split_k() -> None:
     assert EVERY["split-K"].to_text() == (  # type: ignore[attr-defined]
         "gemm(k=8648 left_dtype=fp16 right_dtype=fp16 output_dtype=fp16 path=matrix "
         "instruction=instruction(architecture=unit_1 family=mma k=16) instruction_k=16 "
@@ -130,10 +130,11 @@ def _gemm(**changes: object) -> GEMMDesc:
             "give span = 75, or count = 5, or leave count out",
         ),
         ({"alpha": float("nan")}, "GEMMDesc: alpha: the scale is nan: give a finite number, 1 for none"),
-        ({"alpha": 0.1}, "GEMMDesc: alpha: 0.1 is no number of fp32: round it first"),
+        ({"alpha": 0.1}, "GEMMDesc: alpha: 0.1 is not a number of fp32: round it first"),
         (
             {"alpha": -0.0},
-            "GEMMDesc: alpha: -0.0 equals 0.0 and has other bits: two records would be one; give 0.0",
+            "GEMMDesc: alpha: -0.0 equals 0.0 but has other bits, so records of different bits would be equal: "
+            "give 0.0",
         ),
         ({"k": 0}, "GEMMDesc: k: input should be greater than or equal to 1, not 0"),
         ({"k": "64"}, "GEMMDesc: k: input should be a valid integer, not '64'"),
@@ -147,14 +148,18 @@ def _gemm(**changes: object) -> GEMMDesc:
         ),
         ({"speed": 3}, "GEMMDesc: speed: there is no such field"),
         ({"instruction": None}, "GEMMDesc: the matrix path needs its instruction: architecture, family and native k"),
-        ({"instruction_k": 32}, "GEMMDesc: instruction_k = 32 is more than the instruction's own 16"),
-        ({"k_dropped": 600}, "GEMMDesc: k_dropped = 600 leaves nothing of k = 600"),
+        ({"instruction_k": 32}, "GEMMDesc: instruction_k = 32 exceeds the instruction's native k of 16"),
+        ({"k_dropped": 600}, "GEMMDesc: k_dropped = 600 drops all of k = 600"),
         (
             {"k_loop_step": 64},
-            "GEMMDesc: k_loop_step = 64 decides no bits: the accumulator is carried across turns and the short one "
-            "runs last; leave it out, so that equal bits have equal records",
+            "GEMMDesc: k_loop_step = 64 does not affect the bits: the accumulator is carried across iterations and the "
+            "short iteration runs last; leave it out, so that equal bits have equal records",
         ),
-        ({"short_iteration": "first"}, "GEMMDesc: where turns decide bits, k_loop_step gives their length: give it"),
+        (
+            {"short_iteration": "first"},
+            "GEMMDesc: short_iteration = first and iteration_rotation need the length of an iteration: "
+            "give k_loop_step",
+        ),
         (
             {"path": "fma"},
             "GEMMDesc: the path fma has no instruction: leave instruction and instruction_k out",
@@ -170,7 +175,7 @@ def _gemm(**changes: object) -> GEMMDesc:
         ),
     ],
 )
-def test_a_wrong_product_says_what_to_change(changes: dict[str, object], message: str) -> None:
+def test_an_invalid_product_is_refused_with_what_to_change(changes: dict[str, object], message: str) -> None:
     with pytest.raises(DescriptorError) as caught:
         _gemm(**changes)
     assert str(caught.value) == message
@@ -185,18 +190,21 @@ def test_an_unknown_type_lists_the_known_ones() -> None:
     ("fields", "message"),
     [
         ({}, "Cut: a contiguous cut needs the length of its parts, span, or their number, count"),
-        ({"layout": "strided", "span": 3}, "Cut: a strided cut deals tiles to `count` parts: give count, and no span"),
+        (
+            {"layout": "strided", "span": 3},
+            "Cut: a strided cut distributes tiles over `count` parts: give count, and no span",
+        ),
         (
             {"count": 3, "merge": "halves"},
             "Cut: the merge halves takes a power of two of parts: give such a count, not 3, or a chain",
         ),
         (
             {"count": 2, "partial_dtype": "fp16", "merge_dtype": "bf16"},
-            "Cut: neither of fp16 and bf16 holds the other's values: they cannot be added as they are",
+            "Cut: neither fp16 nor bf16 holds the other's values: they cannot be added",
         ),
     ],
 )
-def test_a_wrong_cut_says_what_to_change(fields: dict[str, object], message: str) -> None:
+def test_an_invalid_cut_is_refused_with_what_to_change(fields: dict[str, object], message: str) -> None:
     with pytest.raises(DescriptorError) as caught:
         Cut(**fields)
     assert str(caught.value) == message
@@ -205,25 +213,25 @@ def test_a_wrong_cut_says_what_to_change(fields: dict[str, object], message: str
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("gemm(k=3", "the line ends where a field or ')' should follow, in the descriptor 'gemm(k=3'"),
+        ("gemm(k=3", "the line ends where a field or ')' is expected, in the descriptor 'gemm(k=3'"),
         ("gemm(k=3 k=4)", "k is given twice, in the descriptor 'gemm(k=3 k=4)'"),
         ("matmul(k=3)", "there is no descriptor 'matmul'; there are attention, cut, digit, fold, gemm, group, "
                         "instruction, reduction, rotation, in the descriptor 'matmul(k=3)'"),
-        ("cut(span=3) 4", "nothing follows a descriptor, and '4' does, in the descriptor 'cut(span=3) 4'"),
-        ("cut(span=)", "')' stands where a value should, in the descriptor 'cut(span=)'"),
-        ("cut(span=3x)", "'3x' is no value, in the descriptor 'cut(span=3x)'"),
+        ("cut(span=3) 4", "found '4' after the descriptor, which must end the line, in the descriptor 'cut(span=3) 4'"),
+        ("cut(span=)", "found ')' where a value is expected, in the descriptor 'cut(span=)'"),
+        ("cut(span=3x)", "'3x' is not a value, in the descriptor 'cut(span=3x)'"),
     ],
 )  # fmt: skip
-def test_a_wrong_line_says_where(line: str, message: str) -> None:
+def test_an_invalid_line_is_refused_with_the_token(line: str, message: str) -> None:
     with pytest.raises(DescriptorError) as caught:
         read(line)
     assert str(caught.value) == message
 
 
 def test_a_line_of_another_descriptor_is_refused() -> None:
-    with pytest.raises(DescriptorError, match="this line holds a Cut where a GEMMDesc is wanted"):
+    with pytest.raises(DescriptorError, match="this line holds a Cut where a GEMMDesc is expected"):
         GEMMDesc.from_text("cut(span=3)")
-    with pytest.raises(DescriptorError, match="this is no JSON"):
+    with pytest.raises(DescriptorError, match="this is not JSON"):
         GEMMDesc.from_json("{")
 
 
@@ -244,11 +252,14 @@ def test_attention_checks_its_parts() -> None:
     for change, message in (
         ({"row_sum": index_bits(64)}, "row_sum adds 64 values and a block has 32 keys"),
         ({"mask_value": None}, "a causal mask needs its mask_value"),
-        ({"mask_value": -math.inf}, "a mask of -inf is not added: make mask replaced"),
-        ({"mask_value": -1e-60}, "-1e-60 is no number of fp32: round it first"),
-        ({"score_scale": math.nan}, "nan is no number of fp32: round it first"),
-        ({"masking": "none"}, "without a causal mask the block of queries decides no bits: leave query_block out"),
-        ({"scores": single_pass(64, "fp16", UNIT)}, "scores hands over fp32"),
+        ({"mask_value": -math.inf}, "a mask of -inf cannot be added: make mask replaced"),
+        ({"mask_value": -1e-60}, "-1e-60 is not a number of fp32: round it first"),
+        ({"score_scale": math.nan}, "nan is not a number of fp32: round it first"),
+        (
+            {"masking": "none"},
+            "without a causal mask the block of queries does not affect the bits: leave query_block out",
+        ),
+        ({"scores": single_pass(64, "fp16", UNIT)}, "scores returns fp32"),
         ({"values": split_k(32, "fp16", UNIT, slices=2, output_dtype="fp32")}, "needs values in fp32, without k_cuts"),
         ({"probabilities_dtype": "bf16"}, "make left_dtype of values and probabilities_dtype one type"),
     ):
@@ -303,7 +314,7 @@ def test_additions_of_merges() -> None:
     assert MERGE_ORDERS["neighbours"].additions(4) == [(0, 1), (2, 3), (0, 2)]
 
 
-def test_parts_are_dealt_to_groups_and_an_empty_group_is_zero() -> None:
+def test_parts_are_distributed_over_groups_and_an_empty_group_is_zero() -> None:
     two = Cut(layout="strided", count=5, groups=(Group(count=2), Group(count=2, merge="halves")))
     # Groups 0 2 4 and 1 3; inside the first, 0 4 and 2.
     assert two.merge_steps(5) == MergeSteps([(0, 4), (0, 2), (1, 3), (0, 1)])
@@ -312,7 +323,7 @@ def test_parts_are_dealt_to_groups_and_an_empty_group_is_zero() -> None:
     assert read(write(two)) == two
 
 
-def test_groups_that_make_no_sense_are_refused() -> None:
+def test_inconsistent_groups_are_refused() -> None:
     for fields, why in (
         ({"merge": "halves", "count": 4}, "leave merge and start out"),
         ({"start": "zero"}, "leave merge and start out"),
@@ -324,7 +335,7 @@ def test_groups_that_make_no_sense_are_refused() -> None:
         Group(count=3, merge="neighbours")
 
 
-def test_sums_of_groups_are_those_of_the_nested_cuts_where_both_can_say_it() -> None:
+def test_groups_give_the_bits_of_the_equivalent_nested_cuts() -> None:
     numbers = np.random.default_rng(3).standard_normal((8, 640)).astype(np.float16)
     a, b = numbers[:4].view(np.uint16), numbers[4:].T.view(np.uint16)
     base = {"k": 640, "left_dtype": "fp16", "right_dtype": "fp16", "output_dtype": "fp32", "path": "fma"}

@@ -137,7 +137,7 @@ def test_a_reduction_and_its_tree_have_the_same_bits(data: st.DataObject) -> Non
         assert tree_value(reduction_tree(desc), {"X": x[row]}) == found[row]
 
 
-def test_blocks_of_work_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_blocking_does_not_affect_the_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(9)
     a, b = normal(generator, 11, 60), normal(generator, 60, 13)
     for axis in ("rows", "columns"):
@@ -156,7 +156,7 @@ def test_blocks_of_work_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
                 assert tree_value(gemm_tree(desc, row, column, 13), buffers) == whole[row, column]
 
 
-def test_the_installed_rows_and_functions_are_taken_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_installed_rows_and_functions_are_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     functions = {"two_to@toy_1": np.exp2}
     arches = {"toy_1": SimpleNamespace(bits=SimpleNamespace(functions=functions)), "toy_2": SimpleNamespace(bits=None)}
     found = replace(registry.load([]), matrix_units=UNITS, arches=arches)  # type: ignore[arg-type]
@@ -170,7 +170,7 @@ def test_the_installed_rows_and_functions_are_taken_by_default(monkeypatch: pyte
         evaluate(desc, a, b)
 
 
-def test_floats_of_any_stride_are_read_right() -> None:
+def test_float_operands_of_any_stride() -> None:
     generator = np.random.default_rng(4)
     a, b = normal(generator, 3, 20), normal(generator, 20, 5)
     desc = single_pass(20, "fp16", MMA)
@@ -185,9 +185,9 @@ def test_floats_of_any_stride_are_read_right() -> None:
 @pytest.mark.parametrize(
     ("changes", "a", "b", "options", "message"),
     [
-        ({}, (2, 5), (4, 2), {}, "a has the shape (any, 4) here, not (2, 5)"),
-        ({}, (2, 4), (4,), {}, "b has the shape (4, any) here, not (4,)"),
-        ({}, (0, 4), (4, 2), {}, "a has the shape (any, 4) here, not (0, 4)"),
+        ({}, (2, 5), (4, 2), {}, "a must have the shape (any, 4) here, not (2, 5)"),
+        ({}, (2, 4), (4,), {}, "b must have the shape (4, any) here, not (4,)"),
+        ({}, (0, 4), (4, 2), {}, "a must have the shape (any, 4) here, not (0, 4)"),
         (
             {}, (2, 4), (4, 2), {"scale_a": 1.0},
             "this descriptor has no scales of operands: leave scale_a and scale_b out",
@@ -216,7 +216,7 @@ def test_floats_of_any_stride_are_read_right() -> None:
         ),
     ],
 )  # fmt: skip
-def test_wrong_operands_say_what_is_wrong(
+def test_invalid_operands_are_refused_with_the_reason(
     changes: dict[str, Any], a: tuple[int, ...], b: tuple[int, ...], options: dict[str, Any], message: str
 ) -> None:
     desc = GEMMDesc(**{**dict(single_pass(4, "fp16", MMA)), **changes})
@@ -231,11 +231,13 @@ def test_operands_of_another_type_are_refused() -> None:
         evaluate(desc, np.zeros((1, 4), np.float32), np.zeros((4, 1), np.uint16), hardware=HARDWARE)
     with pytest.raises(DescriptorError, match="a GEMMDesc takes a and b, not 1 operands"):
         evaluate(desc, np.zeros((1, 4), np.uint16))
-    with pytest.raises(DescriptorError, match="a is no array"):
+    with pytest.raises(DescriptorError, match="a is not an array"):
         evaluate_gemm(desc, [[1, 2], [3]], np.zeros((4, 1), np.uint16), hardware=HARDWARE)
-    with pytest.raises(DescriptorError, match=r"x has the shape \(any, 4\) here, not \(2, 5\)"):
+    with pytest.raises(DescriptorError, match=r"x must have the shape \(any, 4\) here, not \(2, 5\)"):
         evaluate(index_bits(4), np.zeros((2, 5), np.float32))
     with pytest.raises(DescriptorError, match="and is a single value"):
         evaluate(index_bits(4), np.float32(3.0))
-    with pytest.raises(DescriptorError, match="a Cut is no descriptor that is evaluated"):
+    with pytest.raises(
+        DescriptorError, match="a Cut cannot be evaluated: give one of GEMMDesc, ReductionDesc, AttentionDesc"
+    ):
         evaluate(Cut(span=3))

@@ -74,7 +74,7 @@ def two_to(bits: Bits) -> Bits:
 
 
 def test_attention_is_a_softmax() -> None:
-    """Scores of small integers, weights that are powers of two: every rounding is exact but the division."""
+    """Scores are small integers and weights powers of two, so that only the division rounds."""
     functions = {"two_to": two_to}
     q = np.array([[2, 0, 0, 0], [0, 4, 0, 0], [0, 0, 0, 2]], dtype=np.float16)
     k = np.array([[1, 0, 0, 1], [2, 1, 0, 0], [3, 0, 1, 2]], dtype=np.float16)
@@ -96,15 +96,15 @@ def test_attention_is_a_softmax() -> None:
         assert found.tolist() == expected.tolist()
 
 
-def test_attention_says_what_is_wrong() -> None:
+def test_invalid_operands_of_attention_are_refused() -> None:
     q, k, v = np.zeros((4, 4), np.float16), np.zeros((6, 4), np.float16), np.zeros((6, 2), np.float16)
-    with pytest.raises(DescriptorError, match="6 keys are no whole blocks of 4: give mask_value"):
+    with pytest.raises(DescriptorError, match="6 keys are not whole blocks of 4: give mask_value"):
         evaluate(attention(exponential="neg.fp32"), q, k, v, hardware=HARDWARE)
     with pytest.raises(DescriptorError, match="a causal mask takes as many keys as queries, not 6 and 4"):
         evaluate(attention(exponential="neg.fp32", masking="causal", mask_value=-1.0), q, k, v, hardware=HARDWARE)
-    with pytest.raises(DescriptorError, match=r"^ex2\.approx\.fp32@toy_1 has no function that is known to be exact; "):
+    with pytest.raises(DescriptorError, match=r"^ex2\.approx\.fp32@toy_1 has no exact function; "):
         evaluate(attention(exponential="ex2.approx.fp32@toy_1"), q, k[:4], v[:4], hardware=HARDWARE)
-    with pytest.raises(DescriptorError, match=r"v has the shape \(4, any\) here, not \(6, 2\)"):
+    with pytest.raises(DescriptorError, match=r"v must have the shape \(4, any\) here, not \(6, 2\)"):
         evaluate(attention(exponential="neg.fp32"), q, k[:4], v, hardware=HARDWARE)
     with pytest.raises(DescriptorError, match=r"there is no element \[4, 0\] of \(4, 2\)"):
         attention_tree(attention(exponential="neg.fp32"), 4, 4, 2, 4)

@@ -1,4 +1,4 @@
-"""Families of products and pinned trees against sums that are written out."""
+"""Families of products and reduction trees against sums that are written out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from bitwise_core.numerics.mma import multiply_accumulate
 
 
 def test_families_by_hand() -> None:
-    """Each family against sums written out with the unit and fp32 additions."""
+    """Compare each family with sums written out with the unit and fp32 additions."""
     generator = np.random.default_rng(5)
     k = 45
     a, b = normal(generator, 2, k), normal(generator, k, 3)
@@ -100,7 +100,7 @@ def test_scalar_families_by_hand() -> None:
     a, b = normal(generator, 1, k), normal(generator, k, 1)
     left, right = (chain("convert.fp32.fp16", each.reshape(-1)) for each in (a, b))
 
-    def walk(places: list[int]) -> Bits:
+    def accumulate(places: list[int]) -> Bits:
         total = np.zeros(1, dtype=np.uint32)
         for place in places:
             total = chain("fma.rn.fp32", left[place : place + 1], right[place : place + 1], total)
@@ -115,7 +115,7 @@ def test_scalar_families_by_hand() -> None:
     def lane(number: int, count: int, tile: int) -> list[int]:
         return [place for place in range(k) if place // tile % count == number]
 
-    lanes = [walk(lane(number, 4, 2)) for number in range(4)]
+    lanes = [accumulate(lane(number, 4, 2)) for number in range(4)]
     assert value(lane_tree_gemv(k, "fp16", lanes=4, tile=2, output_dtype="fp32")) == plus(
         plus(lanes[0], lanes[2]), plus(lanes[1], lanes[3])
     )
@@ -124,35 +124,35 @@ def test_scalar_families_by_hand() -> None:
     )
     places = [lane(number, 4, 2) for number in range(4)]
     closed = []
-    for mine in places:
-        total = walk(mine[:6])
-        for low in range(6, len(mine), 6):
-            total = plus(total, walk(mine[low : low + 6]))
+    for owned in places:
+        total = accumulate(owned[:6])
+        for low in range(6, len(owned), 6):
+            total = plus(total, accumulate(owned[low : low + 6]))
         closed.append(total)
     assert value(lane_tree_gemv(k, "fp16", lanes=4, tile=2, chunk_tiles=3, output_dtype="fp32")) == plus(
         plus(closed[0], closed[2]), plus(closed[1], closed[3])
     )
-    # Slices of 24 and 21 k, which close every 8.
+    # Slices of 24 and 21 k, with a new accumulator every 8 k.
     slices = []
     for low, high in ((0, 24), (24, 45)):
-        total = walk(list(range(low, min(low + 8, high))))
+        total = accumulate(list(range(low, min(low + 8, high))))
         for start in range(low + 8, high, 8):
-            total = plus(total, walk(list(range(start, min(start + 8, high)))))
+            total = plus(total, accumulate(list(range(start, min(start + 8, high)))))
         slices.append(total)
     assert value(contiguous_slice_gemv(k, "fp16", lanes=2, chunk=8, output_dtype="fp32")) == plus(*slices)
-    chunks = [walk(list(range(low, min(low + 12, 45)))) for low in (0, 12, 24, 36)]
+    chunks = [accumulate(list(range(low, min(low + 12, 45)))) for low in (0, 12, 24, 36)]
     assert value(three_level_chain(k, "fp16", chunks=4, tile=4, output_dtype="fp32")) == plus(
         plus(plus(chunks[0], chunks[1]), chunks[2]), chunks[3]
     )
     parts = []
     for low, high in ((0, 24), (24, 45)):
-        inner = [walk([place for place in range(low, high) if (place - low) % 2 == number]) for number in (0, 1)]
+        inner = [accumulate([place for place in range(low, high) if (place - low) % 2 == number]) for number in (0, 1)]
         parts.append(plus(*inner))
     assert value(workspace_gemv(k, "fp16", slices=2, slice_tile=8, lanes=2, output_dtype="fp32")) == plus(*parts)
 
 
 @pytest.mark.parametrize("k", [1, 31, 64, 100, 259])
-def test_a_lane_tree_is_a_nest_of_rounds_of_two(k: int) -> None:
+def test_a_lane_tree_equals_nested_cuts_of_two(k: int) -> None:
     generator = np.random.default_rng(k)
     a, b = normal(generator, 2, k), normal(generator, k, 1)
     down = lane_tree_gemv(k, "fp16", lanes=8, tile=3, output_dtype="fp32")
@@ -165,7 +165,7 @@ def test_a_lane_tree_is_a_nest_of_rounds_of_two(k: int) -> None:
     assert np.array_equal(evaluate(up, a, b), evaluate(nested, a, b))
 
 
-def test_pinned_trees_by_hand() -> None:
+def test_reduction_trees_by_hand() -> None:
     x = np.array([1.0, 2.0**-24, 2.0**-24, -1.0], dtype=np.float32)
     bits = x.view(np.uint32)
     assert evaluate(index_bits(4), x) == chain(
@@ -173,7 +173,7 @@ def test_pinned_trees_by_hand() -> None:
     )
     outer = chain("add.rn.fp32", chain("add.rn.fp32", bits[:1], bits[2:3]), chain("add.rn.fp32", bits[1:2], bits[3:4]))
     assert evaluate(index_bits(4, (1, 0)), x) == outer
-    # Chunks of two: place by place from +0, then the tree; or each chunk, then a chain from +0.
+    # Chunks of two: elementwise from +0, then the tree; or each chunk, then a chain from +0.
     x = np.arange(5, dtype=np.float32) - np.float32(2.5)
     assert evaluate(index_bits(5, chunk=2, padding="zero"), x).view(np.float32) == np.float32(-2.5)
     minus = np.array([-0.0], dtype=np.float32)

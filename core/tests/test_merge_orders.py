@@ -1,4 +1,4 @@
-"""The table of merge orders, and that an order is added by one entry of it."""
+"""The table of merge orders: one entry is enough to add an order."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_example_of_the_contributors_guide_is_the_whole_change() -> None:
 
 @pytest.fixture(params=[ENDS, ODD_LAST], ids=lambda order: order.name)
 def added(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> MergeOrder:
-    """An order that is added by one entry of the table."""
+    """Add an order by one entry of the table."""
     order: MergeOrder = request.param
     monkeypatch.setitem(MERGE_ORDERS, order.name, order)
     return order
@@ -119,7 +119,7 @@ def test_an_order_adds_every_part_once(order: MergeOrder) -> None:
         (lambda count: [*_ends(count)][::-1], "the merge order new adds"),
     ],
 )
-def test_an_order_that_makes_no_sense_is_refused(additions: Callable[[int], list[Addition]], why: str) -> None:
+def test_an_inconsistent_order_is_refused(additions: Callable[[int], list[Addition]], why: str) -> None:
     with pytest.raises(ValueError, match=f"^{why}"):
         MergeOrder("new", "in a new way", additions)
 
@@ -133,7 +133,7 @@ def test_orders_that_halve_by_a_bit_of_the_number() -> None:
     assert bits_of(MERGE_ORDERS["chain"], 1) == ()
 
 
-def test_an_unknown_order_is_refused_with_those_that_there_are() -> None:
+def test_an_unknown_order_is_refused_with_the_known_ones() -> None:
     with pytest.raises(DescriptorError) as caught:
         Cut(count=6, merge="ends")
     listed = "chain, chain-down, neighbours, halves"
@@ -155,7 +155,7 @@ def product(order: MergeOrder, count: int, **fields: object) -> GEMMDesc:
 
 
 def summed(order: MergeOrder, parts: list[np.ndarray]) -> np.ndarray:
-    """The parts added as the order is meant, written out again."""
+    """Add the parts in the order, independent of the code under test."""
     if order.running_sum:
         total = parts[0]
         for part in (*parts[2::2], *parts[1::2]):
@@ -175,9 +175,9 @@ def test_an_added_order_is_evaluated_on_patterns_and_as_a_tree(added: MergeOrder
     found = evaluate(desc, a, b)
     parts = []
     for part in desc.k_cuts[0].parts(np.arange(150)):
-        walked = product(added, 1).model_copy(update={"k": len(part), "k_cuts": ()})
+        chain = product(added, 1).model_copy(update={"k": len(part), "k_cuts": ()})
         parts.append(
-            evaluate(walked, a[:, part], b[part]).view(np.float32) if len(part) else np.zeros((4, 5), np.float32)
+            evaluate(chain, a[:, part], b[part]).view(np.float32) if len(part) else np.zeros((4, 5), np.float32)
         )
     assert found.tolist() == summed(added, parts).view(np.uint32).tolist()
     for row, column in ((0, 0), (3, 4), (1, 2)):
@@ -248,7 +248,7 @@ def test_a_sum_of_an_added_order_is_reconstructed(monkeypatch: pytest.MonkeyPatc
     assert tree_value(reduction_tree(desc), {"X": x[5].view(np.uint32)}) == bits[5]
 
 
-def test_an_added_order_is_written_in_words_and_drawn(added: MergeOrder) -> None:
+def test_an_added_order_is_summarised_and_drawn(added: MergeOrder) -> None:
     desc = product(added, 6)
     assert read(write(desc)) == desc
     assert f"The parts are added {added.words}, in fp32." in words(desc)

@@ -1,4 +1,4 @@
-"""Rows of matrix units: their evaluation against exact rational numbers, and what they refuse."""
+"""Rows of matrix units: the evaluation against exact rational numbers, and the errors for invalid rows and operands."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ ROWS = [
 
 
 def patterns(name: str) -> st.SearchStrategy[int]:
-    """Patterns of a format: any, and those at its borders."""
+    """Patterns of a format: arbitrary ones, and those at its limits."""
     form = FORMATS[name]
     anything = st.integers(0, (1 << form.bits) - 1)
     if not isinstance(form, FloatFormat):
@@ -102,7 +102,7 @@ def test_every_rule_against_rational_numbers(spec: MmaSpec, data: st.DataObject)
 
 
 @pytest.mark.parametrize("spec", ROWS, ids=lambda spec: f"{spec.name}-{spec.products}")
-def test_results_do_not_depend_on_the_shape_of_the_work(spec: MmaSpec) -> None:
+def test_results_do_not_depend_on_the_blocking(spec: MmaSpec) -> None:
     generator = np.random.default_rng(7)
 
     def drawn(operand: Any, *shape: int) -> Any:
@@ -201,7 +201,7 @@ def test_multiply_add_of_fp64_is_exact(lanes: list[tuple[int, int, int]]) -> Non
 )
 @settings(max_examples=400)
 def test_multiply_add_near_ties_and_cancellation(left: int, right: int, off: int, shift: int, odd: bool) -> None:
-    """The addend lies near the negated product, or so far below it that it decides a tie."""
+    """The addend is near the negated product, or so far below it that it decides a tie."""
     one, other = float(left | 1), float(right | odd)
     addend = -(one * other) + off if shift > 20 else off * 2.0**shift
     values = [np.array([each]) for each in (one, other, addend)]
@@ -215,20 +215,26 @@ def test_multiply_add_near_ties_and_cancellation(left: int, right: int, off: int
         ({"left": "fp17"}, "there is no format 'fp17'"),
         ({"result": "fp16"}, "an instruction's result is the next one's accumulator"),
         ({"accumulator": "fp16", "result": "fp16"}, "fp16 does not hold 23 fraction bits"),
-        ({"k": 24}, "k = 24 does not part into steps of 16 products"),
-        ({"left": "ue8m0"}, "not all of floating-point numbers with a sign"),
+        ({"k": 24}, "k = 24 is not a positive multiple of the 16 products of a step"),
+        ({"left": "ue8m0"}, "its formats must all be signed floating-point formats"),
         ({"left": "fp64"}, "at most 24 bits"),
-        ({"left": "s8"}, "not all of floating-point numbers with a sign"),
-        ({"status": "guessed"}, "the status 'guessed' is none of checked on vectors, measured by us, published only"),
-        ({"source": "a paper"}, "its source 'a paper' is no https address"),
-        ({"family": "matrix unit"}, "are words of letters and digits: 'matrix unit'"),
-        ({"arithmetic": IntegerSum()}, "an integer unit takes and gives integers of a known sign"),
+        ({"left": "s8"}, "its formats must all be signed floating-point formats"),
+        (
+            {"status": "guessed"},
+            "the status 'guessed' is not one of checked on vectors, measured by us, published only",
+        ),
+        ({"source": "a paper"}, "its source 'a paper' is not an https address"),
+        ({"family": "matrix unit"}, "must consist of letters, digits and . _ -, not 'matrix unit'"),
+        ({"arithmetic": IntegerSum()}, "the formats of an integer unit must be integers of a known sign"),
         ({"arithmetic": SequentialMultiplyAdd()}, "a chain of multiply-adds has one format"),
         ({"arithmetic": FusedSum(16, 25, 23, "rz", widened="e4m3")}, "operands cannot be widened to 'e4m3'"),
-        ({"arithmetic": replace(WIDE, products=8, order="alternate pairs"), "k": 32}, "8 products are not half"),
+        (
+            {"arithmetic": replace(WIDE, products=8, order="alternate pairs"), "k": 32},
+            "so products must be k / 2, not 8",
+        ),
     ],
 )
-def test_a_row_that_contradicts_itself_is_refused(changes: dict[str, Any], sentence: str) -> None:
+def test_an_inconsistent_row_is_refused(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(MatrixError) as raised:
         replace(ROWS[0], **changes)
     assert sentence in str(raised.value)
@@ -238,14 +244,14 @@ def test_a_row_that_contradicts_itself_is_refused(changes: dict[str, Any], sente
     ("make", "sentence"),
     [
         (lambda: FusedSum(0, 25, 23, "rz"), "a fused sum has at least one product, not 0"),
-        (lambda: FusedSum(16, 13, 23, "rz"), "a fused sum cut at 13 bits has no 23 bits to be rounded to"),
-        (lambda: FusedSum(16, 48, 23, "rz"), "16 products cut at 48 bits need more than 53 bits"),
-        (lambda: FlooredSum(7, 24, 31, 24, True), "7 products are not a step, or not one that parts into even and odd"),
-        (lambda: FlooredSum(8, 24, 48, 24), "8 products kept to 48 bits need more than 53 bits"),
-        (lambda: FlooredSum(8, 32, 31, 24), "is kept to at least as many bits as what goes into it"),
+        (lambda: FusedSum(16, 13, 23, "rz"), "a fused sum truncated at 13 bits cannot be rounded to 23 bits"),
+        (lambda: FusedSum(16, 48, 23, "rz"), "16 products truncated at 48 bits need more than 53 bits"),
+        (lambda: FlooredSum(7, 24, 31, 24, True), "a step cannot have 7 products: give at least 1, and an even number"),
+        (lambda: FlooredSum(8, 24, 48, 24), "8 products with sum_bits = 48 need more than 53 bits"),
+        (lambda: FlooredSum(8, 32, 31, 24), "sum_bits must be at least product_bits and accumulator_bits"),
     ],
 )
-def test_a_rule_that_cannot_be_is_refused(make: Any, sentence: str) -> None:
+def test_an_inconsistent_rule_is_refused(make: Any, sentence: str) -> None:
     with pytest.raises(MatrixError) as raised:
         make()
     assert sentence in str(raised.value)
@@ -256,8 +262,8 @@ def test_a_rule_that_cannot_be_is_refused(make: Any, sentence: str) -> None:
     [
         (((4, 16), "u2"), ((32, 4), "u2"), ((4, 4), "u4"), "do not fit: (4, 16), (32, 4), (4, 4)"),
         (((4, 16), "u2"), ((16, 4), "u2"), ((4, 5), "u4"), "do not fit: (4, 16), (16, 4), (4, 5)"),
-        (((4, 24), "u2"), ((24, 4), "u2"), ((4, 4), "u4"), "k = 24 is no positive multiple of the instruction's 16"),
-        (((4, 0), "u2"), ((0, 4), "u2"), ((4, 4), "u4"), "k = 0 is no positive multiple of the instruction's 16"),
+        (((4, 24), "u2"), ((24, 4), "u2"), ((4, 4), "u4"), "k = 24 is not a positive multiple of the instruction's 16"),
+        (((4, 0), "u2"), ((0, 4), "u2"), ((4, 4), "u4"), "k = 0 is not a positive multiple of the instruction's 16"),
         (
             ((4, 16), "f2"),
             ((16, 4), "u2"),
@@ -293,7 +299,7 @@ def test_empty_results() -> None:
     assert found.shape == (0, 3)
 
 
-def test_names_say_what_decides_the_bits() -> None:
+def test_names_and_groups_of_rows() -> None:
     assert ROWS[0].name == "mma_k16_fp32_fp16_fp16_fp32_toy_1"
     assert ROWS[-1].name == "mma_k4_s32_s8_s8_s32_satfinite_toy_1"
     assert ROWS[7].groups == (

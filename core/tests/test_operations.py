@@ -1,4 +1,4 @@
-"""The vocabulary of operations: names, what the records promise, an architecture's own operations, the page."""
+"""The vocabulary of operations: names, properties of the records, operations of an architecture, the reference page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVALUATED = [
 
 
 def patterns(bits: int, count: int, generator: np.random.Generator) -> np.ndarray:
-    """Edges, random patterns, small numbers."""
+    """Limits, random patterns and small numbers."""
     edges = [0, 1, (1 << bits) - 1, 1 << (bits - 1), (1 << (bits - 1)) - 1]
     drawn = generator.integers(0, 1 << 64, count, dtype=np.uint64) >> np.uint64(64 - bits)
     drawn[:: len(edges) + 1][: len(edges)] = edges
@@ -38,7 +38,7 @@ def columns(meaning: Operation, count: int = 97) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("name", EVALUATED)
-def test_an_evaluation_gives_patterns_of_the_result(name: str) -> None:
+def test_an_evaluation_returns_patterns_of_the_result_format(name: str) -> None:
     meaning = operation(name)
     given = columns(meaning)
     result = meaning.evaluate(*given)
@@ -53,7 +53,7 @@ def test_an_evaluation_gives_patterns_of_the_result(name: str) -> None:
         assert left.tolist() == meaning.evaluate(given[0], meaning.evaluate(given[1], third)).tolist()
 
 
-def test_there_is_one_record_of_each_name() -> None:
+def test_records_are_interned() -> None:
     assert operation("add.s32") is operation("add.u32") is operation("add.b32")
     for name in vocabulary():
         assert operation(name).name == name
@@ -79,15 +79,15 @@ def test_an_unknown_name_is_refused_with_the_nearest(name: str, nearest: str) ->
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
-def test_what_a_text_names_is_not_modelled_but_a_verb_that_is_not_there_is_a_mistake() -> None:
+def test_an_unknown_format_is_not_modelled_but_an_unknown_verb_is_an_error() -> None:
     instruction = Instruction("mul.wide.s64", (), None, 3)
-    with pytest.raises(UnknownInstruction, match=r"mul\.wide\.s64 is not modelled: .* fits no format"):
+    with pytest.raises(UnknownInstruction, match=r"mul\.wide\.s64 is not modelled: .* fits in no format"):
         named(instruction, "mulwide.s64")
     with pytest.raises(UnknownOperation, match=r"the nearest name is 'mulwide\.s32'"):
         named(instruction, "mulwid.s32")
 
 
-def test_an_architecture_declares_what_is_its_own() -> None:
+def test_an_architecture_declares_its_own_operations() -> None:
     declare(
         "declared_here", "blend", ("fp32", "fp16"), ("", "", "b1"), says="a or b by c", modifiers=(("high", "low"),),
     )  # fmt: skip
@@ -107,18 +107,18 @@ def test_an_architecture_declares_what_is_its_own() -> None:
             operation(name)
     with pytest.raises(ValueError, match="is declared twice"):
         declare("declared_here", "blend", ("fp32",), says="again")
-    with pytest.raises(ValueError, match="names the format 'fp33'"):
+    with pytest.raises(ValueError, match="names the unknown format 'fp33'"):
         declare("declared_here", "other", ("fp33",), says="nothing")
 
 
-def test_an_architecture_gives_functions_of_known_names_alone() -> None:
+def test_an_architecture_provides_functions_for_known_names_only() -> None:
     with pytest.raises(UnknownOperation, match=r"nearest name is 'ex2\.approx\.fp32'"):
         BitSupport({"ex2.aprox.fp32": np.negative})
     with pytest.raises(ValueError, match="is evaluated by the vocabulary"):
         BitSupport({"add.rn.fp32": np.add})
 
 
-def test_the_page_is_current() -> None:
+def test_the_reference_page_is_current() -> None:
     assert (Path(__file__).parents[1] / "OPERATIONS.md").read_text() == reference.page()
 
 
@@ -131,17 +131,17 @@ def signed(value: int, bits: int) -> int:
 
 
 def fits(value: int, bits: int) -> bool:
-    """Whether a signed number has so few bits."""
+    """Whether a signed number fits in `bits` bits."""
     return -(1 << (bits - 1)) <= value < 1 << (bits - 1)
 
 
 def highest_from_top(a: int, bits: int) -> int:
-    """The place of the highest set bit from the top, all ones where there is none."""
+    """The position of the highest set bit from the top, all ones where there is none."""
     return bits - a.bit_length() if a else (1 << 32) - 1
 
 
 def field(a: int, low: int, count: int, bits: int) -> int:
-    """A field of a signed number, extended."""
+    """A field of a signed number, sign-extended."""
     found = signed(a, bits) >> low & ((1 << count) - 1)
     return found - (1 << count) if count and found >> (count - 1) else found
 
@@ -152,7 +152,7 @@ def by_sign(a: int, bits: int) -> int:
 
 
 def references() -> Iterator[tuple[str, Callable[..., int]]]:
-    """Operations that no instruction of an instruction set's own references covers."""
+    """Operations that the references of no instruction set cover."""
     for n in (8, 16, 32, 64):
         m = (1 << n) - 1
         yield f"addc.b{n}", lambda a, b, c: a + b + c
@@ -189,7 +189,7 @@ def references() -> Iterator[tuple[str, Callable[..., int]]]:
 @pytest.mark.parametrize(
     ("name", "meaning"), list(references()), ids=lambda value: value if isinstance(value, str) else ""
 )
-def test_integers_are_those_of_plain_python(name: str, meaning: Callable[..., int]) -> None:
+def test_integer_operations_agree_with_plain_python(name: str, meaning: Callable[..., int]) -> None:
     found = operation(name)
     given = columns(found, 400)
     expected = [int(meaning(*row)) % (1 << found.bits) for row in zip(*(each.tolist() for each in given), strict=True)]

@@ -1,4 +1,4 @@
-"""Rows of a matrix unit that does not exist, and values to evaluate descriptors on."""
+"""Rows of a fictitious matrix unit, and values to evaluate descriptors on."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from bitwise_core.descriptors import (
-    Instruction,
-)
+from bitwise_core.descriptors import Instruction
 from bitwise_core.descriptors.hardware import Hardware
 from bitwise_core.ir.evaluation import evaluate_many
 from bitwise_core.ir.nodes import Node
@@ -41,7 +39,7 @@ HARDWARE = Hardware(UNITS)
 
 
 def patterns(dtype: str) -> st.SearchStrategy[int]:
-    """Patterns near one, special ones, and any."""
+    """Patterns near one, special patterns, and arbitrary patterns."""
     form = FLOAT_FORMATS[dtype]
     near = st.builds(
         lambda magnitude, negative: (magnitude << form.padding) | negative << (form.bits - 1),
@@ -76,7 +74,7 @@ def tree_value(node: Node, buffers: dict[str, Bits]) -> int:
 
 
 def normal(generator: np.random.Generator, *shape: int) -> Bits:
-    """fp16 of very different sizes, so that orders show."""
+    """fp16 patterns of very different magnitudes, so that the order of additions affects the bits."""
     values = generator.standard_normal(shape) * 2.0 ** generator.integers(-8, 8, shape)
     return values.astype(np.float16).view(np.uint16)
 

@@ -44,7 +44,7 @@ def test_a_file_reads_back_and_bad_ones_are_refused_with_a_sentence(tmp_path: Pa
         ("the descriptor is not of the problem 2 of 4x5x20", text.replace("gemm(k=20", "gemm(k=21")),
         ("exactly one of them", text.replace('"declined":"no row"', '"descriptor":null')),
         ("stands there twice", text.replace('"m":1,"n":1,"k":7', '"m":4,"n":5,"k":20,"batch":2,"stride_a":100')),
-        ("ld_a = 20 is no gap", text.replace('"stride_a":100', '"ld_a":20')),
+        ("ld_a = 20 leaves no gap", text.replace('"stride_a":100', '"ld_a":20')),
     ]
     for number, (why, content) in enumerate(other):
         bad = tmp_path / f"{number}.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Instruction, dealt_blocks
+from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Instruction, strided_blocks
 from bitwise_cublas_profiles.query import FP8, GemmQuery
 
 Change = tuple[str, dict[str, Any]]
@@ -96,7 +96,7 @@ def alternatives(query: GemmQuery, split: int, architecture: str = "sm_90") -> l
     vector = 1 in (query.m, query.n)
     if query.a not in FP8 and (vector or query.m * query.n <= 4096):
         if split > 1:
-            scalar += [(f"dot {wide}", {"path": "fma", "k_cuts": dealt_blocks(split, wide)}) for wide in (1, 2)]
+            scalar += [(f"dot {wide}", {"path": "fma", "k_cuts": strided_blocks(split, wide)}) for wide in (1, 2)]
         outer = (Cut(count=split),) if split > 1 else ()
         for name, cuts in _dealt(-(-query.k // max(1, split))):
             scalar.append((name, {"path": "fma", "k_cuts": (*outer, *cuts)}))

@@ -1,8 +1,7 @@
-"""Parsed assembly of any vendor: what a parser hands to the engine.
+"""Parsed assembly of any vendor, as a parser returns it.
 
-A parser turns text into one `Module`; nothing here knows an instruction set.
-All records are frozen; instructions keep the line of the text they came from so
-that every later message can name it.
+A parser converts text to one `Module`; nothing here is specific to an instruction set.  All records are frozen.
+Instructions keep their line number in the text, so that messages can name it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from bitwise_core.errors import BitwiseError
 
 
 class AssemblyError(BitwiseError, ValueError):
-    """The text is not readable assembly: the file, the line and what to do are in the message."""
+    """A text cannot be parsed: the message names the file and the line, and says what is wrong."""
 
     def __init__(self, file: str, line: int, reason: str) -> None:
         super().__init__(f"{file}:{line}: {reason}")
@@ -25,7 +24,7 @@ class AssemblyError(BitwiseError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """The line of the kernel's own source behind an instruction, from the debug directives."""
+    """The line of the kernel's source that an instruction was compiled from, from the debug directives."""
 
     file: str
     line: int
@@ -62,7 +61,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """A braced list of operands, `{%r1, %r2}`."""
+    """A list of operands in braces, `{%r1, %r2}`."""
 
     items: tuple[Operand, ...]
 
@@ -71,7 +70,7 @@ class Vector:
 class Address:
     """A bracketed operand `[base + offset]`, or `[base, {coordinates}]` of a tensor copy.
 
-    `base` is None for an absolute address; `extra` holds whatever follows a comma inside the bracket.
+    `base` is None for an absolute address; `extra` holds the operands after a comma inside the brackets.
     """
 
     base: Register | Symbol | None
@@ -81,14 +80,14 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Negated:
-    """`!%p1` where a predicate operand is negated."""
+    """A negated predicate operand, `!%p1`."""
 
     operand: Register
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """`%p1|%p2`: two destinations of one instruction."""
+    """Two destinations of one instruction, `%p1|%p2`."""
 
     first: Operand
     second: Operand
@@ -96,7 +95,7 @@ class Paired:
 
 @dataclass(frozen=True, slots=True)
 class Modified:
-    """An operand that is changed before the instruction uses it, such as `-|v1|`: `changes` in the order applied."""
+    """An operand with modifiers, such as `-|v1|`: `changes` lists them in the order in which they apply."""
 
     operand: Operand
     changes: tuple[str, ...]
@@ -106,7 +105,7 @@ Operand: TypeAlias = Register | Immediate | Symbol | Vector | Address | Negated 
 
 
 def parts(operand: Operand) -> Iterator[Register | Immediate | Symbol]:
-    """The registers, literals and symbols that an operand is made of, in written order."""
+    """Yield the registers, literals and symbols of an operand, in the order of the text."""
     match operand:
         case Vector(items):
             inner: tuple[Operand, ...] = items
@@ -126,10 +125,10 @@ def parts(operand: Operand) -> Iterator[Register | Immediate | Symbol]:
 
 
 def registers_of(*operands: Operand) -> set[str]:
-    """The names of the registers in operands."""
+    """Return the names of the registers in operands."""
     found = set()
     for operand in operands:
-        if type(operand) is Register:  # most operands; it is asked of every instruction of a kernel
+        if type(operand) is Register:  # the most frequent case, on the path of every instruction
             found.add(operand.name)
         elif type(operand) is Vector:
             found |= registers_of(*operand.items)
@@ -142,13 +141,13 @@ def registers_of(*operands: Operand) -> set[str]:
 
 
 def symbols_of(operand: Operand) -> set[str]:
-    """The names of the symbols in an operand."""
+    """Return the names of the symbols in an operand."""
     return {each.name for each in parts(operand) if isinstance(each, Symbol)}
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The predicate in front of an instruction: it acts where `register` is true (false if negated)."""
+    """The predicate of an instruction, which executes where `register` is true (false if negated)."""
 
     register: str
     negated: bool = False
@@ -156,10 +155,10 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction: mnemonic with all its modifiers, operands in written order, and its line.
+    """One instruction: the mnemonic with all modifiers, the operands in the order of the text, and the line number.
 
-    `span` is the half-open range of character offsets that it takes up in the text, where the parser records it; two
-    instructions that differ in it only are equal.
+    `span` is the half-open range of its character offsets in the text, where the parser records it; it does not affect
+    equality.
     """
 
     opcode: str
@@ -172,9 +171,9 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A kernel parameter: name, size in bytes, whether the text declares it a pointer.
+    """A kernel parameter: name, size in bytes, and whether the text declares it a pointer.
 
-    `align` is that of the pointee for a pointer, that of the parameter for an array.
+    `align` is the alignment of the pointee for a pointer, of the parameter for an array, in bytes.
     """
 
     name: str
@@ -185,7 +184,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class SharedArray:
-    """An array outside registers: `size` 0 means sized by the launch; `data` its initial bytes, if any."""
+    """An array in memory: `size` in bytes, 0 if the launch sets it; `data` are its initial bytes, if any."""
 
     name: str
     size: int
@@ -197,13 +196,13 @@ class SharedArray:
 class Kernel:
     """One entry point or device function.
 
-    `labels` maps a label to the index of the instruction it stands before.
-    `registers` maps a declared register's name, or its prefix when declared as `%r<n>`, to its width in
-    bits (1 for a predicate).  `returns` lists the return parameters of a device function.
+    `labels` maps a label to the index of the instruction after it.
+    `registers` maps the name of a declared register, or its prefix for a declaration `%r<n>`, to its width in bits (1
+    for a predicate).  `returns` lists the return parameters of a device function.
     `threads` is the required block shape where the text states one.
     `local` holds the arrays private to a thread: its local memory, and the parameter slots of its calls.
     `span` is the half-open range of character offsets of the body in the text, where the parser records it; it does
-    not count in comparisons.
+    not affect equality.
     """
 
     name: str
@@ -226,9 +225,9 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One file: its target architecture as written, its kernels and functions, its module-level arrays.
+    """One file: its target architecture as in the text, its kernels and functions, its module-level arrays.
 
-    `globals` are arrays in global memory: a kernel may write them, so `data` is what they hold at first.
+    `globals` are arrays in global memory.  A kernel may write them, so their `data` is the initial content only.
     """
 
     file: str
@@ -244,7 +243,7 @@ class Module:
         return f"Module({self.file!r}, {self.target}, entries: {', '.join(each.name for each in self.kernels)[:200]})"
 
     def kernel(self, name: str | None = None) -> Kernel:
-        """The entry of that name, or the only one.  Raises KeyError with the names there are."""
+        """Return the entry of that name, or the only entry.  Raises KeyError, which lists the entries."""
         names = ", ".join(k.name for k in self.kernels) or "none"
         if name is None:
             if len(self.kernels) != 1:
@@ -256,25 +255,25 @@ class Module:
         raise KeyError(f"{self.file} has no entry {name!r}; its entries: {names}")
 
 
-Answer = TypeVar("Answer")
-Further = TypeVarTuple("Further")
+Result = TypeVar("Result")
+Arguments = TypeVarTuple("Arguments")
 
 
-def once_a_kernel(ask: Callable[[Kernel, *Further], Answer]) -> Callable[[Kernel, *Further], Answer]:
-    """Remembers the answers on the kernels that were asked about last, by their tuple of instructions itself.
+def once_a_kernel(function: Callable[[Kernel, *Arguments], Result]) -> Callable[[Kernel, *Arguments], Result]:
+    """Cache the results of a function of a kernel, keyed by the identity of its tuple of instructions.
 
-    Further arguments are hashable.
+    The cache holds at most 65 results.  The other arguments must be hashable.
     """
-    known: dict[tuple[object, ...], tuple[tuple[Instruction, ...], Answer]] = {}
+    cache: dict[tuple[object, ...], tuple[tuple[Instruction, ...], Result]] = {}
 
-    @wraps(ask)
-    def answer(kernel: Kernel, *further: *Further) -> Answer:
-        key = (id(kernel.instructions), *further)
-        found = known.get(key)
+    @wraps(function)
+    def cached(kernel: Kernel, *arguments: *Arguments) -> Result:
+        key = (id(kernel.instructions), *arguments)
+        found = cache.get(key)
         if found is None or found[0] is not kernel.instructions:
-            if len(known) > 64:
-                known.clear()
-            found = known[key] = kernel.instructions, ask(kernel, *further)
+            if len(cache) > 64:
+                cache.clear()
+            found = cache[key] = kernel.instructions, function(kernel, *arguments)
         return found[1]
 
-    return answer
+    return cached

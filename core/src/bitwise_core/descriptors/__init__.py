@@ -1,4 +1,4 @@
-"""Descriptors: records that hold all that decides a computation's bits.  Equal descriptors owe equal bits."""
+"""Descriptors: records of everything that determines a computation's bits.  Equal descriptors mean equal bits."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from bitwise_core.descriptors.attention import AttentionDesc
 from bitwise_core.descriptors.cuts import Cut, Group
 from bitwise_core.descriptors.families import (
     contiguous_slice_gemv,
-    dealt_blocks,
-    dealt_lanes,
     lane_tree_gemv,
     per_mma,
     single_pass,
     split_k,
     split_k_per_mma,
+    strided_blocks,
+    strided_lanes,
     three_level_chain,
     workspace_gemv,
 )
@@ -35,8 +35,6 @@ __all__ = [
     "ReductionDesc",
     "Rotation",
     "contiguous_slice_gemv",
-    "dealt_blocks",
-    "dealt_lanes",
     "index_bits",
     "lane_tree_gemv",
     "per_mma",
@@ -44,6 +42,8 @@ __all__ = [
     "single_pass",
     "split_k",
     "split_k_per_mma",
+    "strided_blocks",
+    "strided_lanes",
     "three_level_chain",
     "workspace_gemv",
     "write",

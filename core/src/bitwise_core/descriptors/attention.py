@@ -1,4 +1,4 @@
-"""AttentionDesc: all that decides the bits of one head of attention.  Equal descriptors owe equal bits."""
+"""AttentionDesc: everything that determines the bits of one head of attention."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ from bitwise_core.descriptors.text import Descriptor
 
 
 class AttentionDesc(Descriptor, word="attention"):
-    """O = softmax(Q K^T) V of one head, block of keys after block of keys, in fp32.
+    """O = softmax(Q K^T) V of one head, by a loop over blocks of keys, in fp32.  Equal descriptors mean equal bits.
 
-    For each block of `key_block` keys, from a maximum of -inf, a denominator of +0 and an output of +0:
-    s = (Q K^T) score_scale, log2(e) being part of the scale; m' = max(m, max s), where a NaN is dropped;
-    alpha = 2^(m - m'); p = 2^(s - m'); l = alpha l + sum p, the sum by `row_sum`; O = alpha O, and the products of p,
-    rounded to `probabilities_dtype`, with V enter O by `values`: as its accumulator (`carry` accumulator) or by one
-    more addition (added).  At the end O / l, or O (1 / l) with `division` reciprocal, is rounded to `output_dtype`.
+    An iteration takes `key_block` keys.  The maximum m starts at -inf, the denominator l and the output O at +0:
+    s = (Q K^T) score_scale, where the scale includes log2(e); m' = max(m, max s), which ignores a NaN;
+    alpha = 2^(m - m'); p = 2^(s - m'); l = alpha l + sum p, the sum by `row_sum`; O = alpha O.  p is rounded to
+    `probabilities_dtype`, and its product with V by `values` is accumulated on O (`carry` accumulator) or computed from
+    +0 and added to O (`carry` added).  At the end O / l, or O (1 / l) with `division` reciprocal, is rounded to
+    `output_dtype`.
 
-    `masking` causal masks the keys after a query.  Without `query_block` every block is walked and masked; with it, a
-    query's walk takes whole blocks below the first query of its block of queries without a mask, then blocks with one,
-    until the block's last query.  A masked score is `mask_value` (`mask` replaced, where it may be -inf) or has it
-    added.  Keys beyond the last are zeros and masked too; without a mask_value there must be none.
+    `masking` causal masks the keys after a query.  Without `query_block` the loop visits every block, with the mask.
+    With `query_block` it visits the whole blocks below the first query of the query's block without a mask, then blocks
+    with the mask up to the last query of that block.  A masked score is replaced by `mask_value`, which may then be
+    -inf (`mask` replaced), or `mask_value` is added to it (`mask` added).  Keys beyond the last are zeros and masked
+    too; without a mask_value there must be none.
 
     `fused_sum` says that l is one multiply-add; `fused_exponent` that s - m' is one multiply-add of the unscaled score
-    in blocks that are walked without a mask.  `exponential` and `quotient` name the functions that compute 2^x and
-    x / y: operations of `bitwise_core.numerics`, or an architecture's own, as `name@architecture`.
+    in blocks without a mask.  `exponential` and `quotient` name the functions that compute 2^x and x / y: operations of
+    `bitwise_core.numerics`, or an architecture's own, as `name@architecture`.  Raises DescriptorError.
     """
 
     key_block: Positive
@@ -64,9 +66,9 @@ class AttentionDesc(Descriptor, word="attention"):
                 f"row_sum adds {self.row_sum.length} values and a block has {self.key_block} keys: give that length"
             )
         if {self.row_sum.dtype, self.row_sum.accumulator_dtype, self.row_sum.output_dtype} != {"fp32"}:
-            raise ValueError("row_sum adds the probabilities as they are computed: all its types are fp32")
+            raise ValueError("row_sum adds the probabilities before they are rounded: make all its types fp32")
         if self.values.k != self.key_block:
-            raise ValueError(f"values contracts {self.values.k} keys and a block has {self.key_block}: give k of that")
+            raise ValueError(f"values contracts {self.values.k} keys and a block has {self.key_block}: make k equal")
         if self.values.left_dtype != self.probabilities_dtype:
             raise ValueError(
                 f"values takes {self.values.left_dtype} where the probabilities are {self.probabilities_dtype}: make "
@@ -74,7 +76,10 @@ class AttentionDesc(Descriptor, word="attention"):
             )
         for name, product in (("scores", self.scores), ("values", self.values)):
             if product.output_dtype != "fp32" or product.operand_scales:
-                raise ValueError(f"{name} hands over fp32 without scales of operands: its output_dtype is fp32")
+                raise ValueError(
+                    f"{name} returns fp32 without scales of operands: make its output_dtype fp32 and leave "
+                    "operand_scales out"
+                )
             if product.iteration_rotation is not None:
                 raise ValueError(f"{name} is one tile of a larger kernel: leave iteration_rotation out")
         carried = not self.values.k_cuts and self.values.accumulator_dtype == "fp32" and not self.values.scaled
@@ -86,11 +91,13 @@ class AttentionDesc(Descriptor, word="attention"):
         if not math.isfinite(self.score_scale):
             raise ValueError(f"score_scale is {self.score_scale}: give a finite number")
         if self.mask_value is not None and math.isinf(self.mask_value) and self.mask == "added":
-            raise ValueError(f"a mask of {self.mask_value} is not added: make mask replaced")
+            raise ValueError(f"a mask of {self.mask_value} cannot be added: make mask replaced")
         if self.masking == "causal":
             if self.mask_value is None:
                 raise ValueError(
                     "a causal mask needs its mask_value: the score of a masked key, or what is added to it"
                 )
         elif self.query_block is not None:
-            raise ValueError("without a causal mask the block of queries decides no bits: leave query_block out")
+            raise ValueError(
+                "without a causal mask the block of queries does not affect the bits: leave query_block out"
+            )

@@ -1,4 +1,4 @@
-"""Where a contracted axis is cut, and how the parts become one value again."""
+"""Cuts of a contracted axis into parts, and the merge of the parts into one value."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ FloatName = Annotated[str, AfterValidator(float_name)]
 
 Start: TypeAlias = Literal["first", "zero"]
 Remainder: TypeAlias = Literal["short-last", "short-first", "long-last", "long-first", "spread"]
-"""Who takes what does not part evenly into tiles: the last or the first part is short, or is long, or the first parts
-take one tile more each."""
+"""How the parts differ where the tiles do not divide evenly: the last or the first part is short, or is long, or the
+first parts take one tile more each (spread)."""
 
 
 class Group(TextRecord, word="group"):
-    """Parts dealt to `count` groups in turn, part i to group i mod `count`; an empty group is +0.
+    """Parts distributed round-robin over `count` groups, part i to group i mod `count`; an empty group is +0.
 
-    The groups' sums are added as `merge` says.
+    The groups' sums are added in the order `merge`.
     """
 
     count: Positive
@@ -43,18 +43,19 @@ class Group(TextRecord, word="group"):
 class Cut(TextRecord, word="cut"):
     """One cut of a sequence of k into parts, and their merge.
 
-    contiguous: parts follow one another.  `span` gives their length; `count` their number, whose lengths are then whole
-    tiles of `tile` k (ceil(ceil(length / tile) / count) * tile with a short part, floors with a long one); both
-    together give `count` parts of `span`.  strided: the sequence is dealt in tiles of `tile` k, tile i to part
-    i mod `count`.  With a `count` there are always that many parts, and an empty one is +0.
+    contiguous: a part is a range of consecutive k.  `span` gives the parts' length; `count` gives their number, and
+    their lengths are then whole tiles of `tile` k (ceil(ceil(length / tile) / count) * tile with a short part, floors
+    with a long one); both together give `count` parts of `span`.  strided: tiles of `tile` k are distributed
+    round-robin, tile i to part i mod `count`.  With a `count` there are always that many parts, and an empty one is +0.
 
     A finished part is rounded to `partial_dtype`.  Each addition is made in the wider of `partial_dtype` and
     `merge_dtype`, to nearest even, and the running sum is rounded to `merge_dtype`.  `merge` names one of
-    `MERGE_ORDERS`.  It starts with the first part, rounded to `merge_dtype`, or from +0 (running sums only).  An order
-    that adds sums to sums has one type for both.
+    `MERGE_ORDERS`.  The sum starts with the first part, rounded to `merge_dtype`, or from +0 (running sums only).  An
+    order that adds sums to sums has one type for both.
 
-    `groups` deal the finished parts to groups, those to groups of their own, and so on: the parts of an innermost group
-    are added as `merge` says, then the innermost groups, and the outermost ones, named first, last of all.
+    `groups` distribute the finished parts over groups, the parts of a group over its subgroups, and so on.  `groups`
+    lists the outermost level first.  The parts of an innermost group are added in the order `merge`; then the sums of
+    the groups are added, the innermost level first.
     """
 
     layout: Literal["contiguous", "strided"] = "contiguous"
@@ -72,15 +73,17 @@ class Cut(TextRecord, word="cut"):
     def _consistent(self) -> Cut:
         if self.layout == "strided":
             if self.count is None or self.span is not None:
-                raise ValueError("a strided cut deals tiles to `count` parts: give count, and no span")
+                raise ValueError("a strided cut distributes tiles over `count` parts: give count, and no span")
             if self.remainder != "short-last":
-                raise ValueError("a strided cut deals tiles in turn: leave remainder out")
+                raise ValueError("a strided cut distributes tiles round-robin: leave remainder out")
         elif self.span is None and self.count is None:
             raise ValueError("a contiguous cut needs the length of its parts, span, or their number, count")
         elif self.span is not None and self.tile != 1:
-            raise ValueError(f"with span = {self.span} no tile decides anything: leave tile out")
+            raise ValueError(f"with span = {self.span} the tile has no effect: leave tile out")
         elif self.span is not None and self.remainder not in ("short-last", "short-first"):
-            raise ValueError(f"parts of a given span are short, never long: remainder is not {self.remainder!r}")
+            raise ValueError(
+                f"with a span a part can only be short: remainder is short-last or short-first, not {self.remainder!r}"
+            )
         if self.order.power_of_two and (self.count is None or not self.order.takes(self.count)):
             raise ValueError(
                 f"the merge {self.merge} takes a power of two of parts: give such a count, not {self.count}, or a chain"
@@ -104,27 +107,27 @@ class Cut(TextRecord, word="cut"):
 
     @property
     def order(self) -> MergeOrder:
-        """The order of `merge`: of all parts, or with `groups` of the parts of an innermost group."""
+        """The order named by `merge`: of all parts, or with `groups` of the parts of an innermost group."""
         return MERGE_ORDERS[self.merge]
 
     @property
     def running_sum(self) -> bool:
-        """Whether one sum takes one part after the other."""
+        """Whether a single running sum adds one part after the other."""
         return self.order.running_sum and not self.groups
 
     def part_steps(self, count: int) -> MergeSteps:
-        """How `count` parts are added to one another; the result is in one of them whatever `start` says."""
+        """Return the merge of `count` parts without the initial +0 of `start`; the result is in one of the parts."""
         return _grouped(self, count) if self.groups else self.order.steps(count)
 
     def merge_steps(self, count: int) -> MergeSteps:
-        """How `count` parts become one, from +0 where `start` says so."""
+        """Return the merge of `count` parts into one value, from +0 where `start` is zero."""
         steps = self.part_steps(count)
         return steps.from_zero(count) if self.start == "zero" else steps
 
     def lengths(self, length: int) -> list[int]:
-        """How long the parts of `length` k are, in order, of a contiguous cut.
+        """Return the lengths of the parts of `length` k, in order, for a contiguous cut.
 
-        Raises DescriptorError where they do not cover it.
+        Raises DescriptorError where they do not cover `length`.
         """
         if self.span is not None:
             count = -(-length // self.span) if self.count is None else self.count
@@ -147,7 +150,7 @@ class Cut(TextRecord, word="cut"):
         if self.remainder == "spread":
             more = tiles % self.count
             each = [(tiles // self.count + (part < more)) * self.tile for part in range(self.count)]
-            # The last tile may be short, and lies in the last part that has any.
+            # The last tile may be short; it belongs to the last part that is not empty.
             last = max(part for part in range(self.count) if each[part]) if tiles else 0
             each[last] -= tiles * self.tile - length
             return each
@@ -160,22 +163,22 @@ class Cut(TextRecord, word="cut"):
         )
 
     def parts(self, positions: Positions) -> list[Positions]:
-        """The parts of a sequence of k, in order.  Raises DescriptorError where they do not cover it."""
+        """Return the parts of a sequence of k, in order.  Raises DescriptorError where they do not cover it."""
         if self.layout == "strided":
             assert self.count is not None
-            owner = dealt(len(positions), self.tile, self.count)
+            owner = strided_owners(len(positions), self.tile, self.count)
             return [positions[owner == part] for part in range(self.count)]
         ends = np.cumsum(self.lengths(len(positions)))
         return list(np.split(positions, ends[:-1]))
 
 
-def dealt(length: int, tile: int, count: int) -> Positions:
-    """The part that each of `length` positions goes to: tiles of `tile` dealt to `count` parts in turn."""
+def strided_owners(length: int, tile: int, count: int) -> Positions:
+    """Return the part of each of `length` positions, tiles of `tile` distributed round-robin over `count` parts."""
     return np.arange(length) // tile % count
 
 
 def _grouped(cut: Cut, count: int) -> MergeSteps:
-    """The merge of `count` parts in groups; an empty group is one of the zeros."""
+    """Return the merge of `count` parts in groups; an empty group uses one of the zeros."""
     additions: list[Addition] = []
     total = count
 
@@ -190,10 +193,10 @@ def _grouped(cut: Cut, count: int) -> MergeSteps:
             return merged(members, cut.order)
         sums = []
         for number in range(groups[0].count):
-            mine = members[number :: groups[0].count]
-            if not mine:
-                mine, total = [total], total + 1
-            sums.append(folded(mine, groups[1:]))
+            owned = members[number :: groups[0].count]
+            if not owned:
+                owned, total = [total], total + 1
+            sums.append(folded(owned, groups[1:]))
         return merged(sums, MERGE_ORDERS[groups[0].merge])
 
     result = folded(list(range(count)), cut.groups)

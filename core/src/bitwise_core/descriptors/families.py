@@ -1,6 +1,7 @@
 """The algorithm families of matrix products, as constructors of descriptors.
 
-`dtype` is the operands' type, or a pair of them; `output_dtype` is theirs by default.  All raise DescriptorError.
+`dtype` is the operands' type, or a pair of types; `output_dtype` is the left operand's by default.  All raise
+DescriptorError.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ def single_pass(
     k_dropped: int = 0,
     operand_scales: bool = False,
 ) -> GEMMDesc:
-    """Plain GEMM: one accumulator walks the whole axis in full instructions.
+    """Plain GEMM: one accumulator over the whole k axis, in full instructions.
 
-    `block` closes an accumulator every so many k and adds the block totals in order, in the accumulator's type.
+    With `block`, a new accumulator starts every `block` k, and the block totals are added in order, in the
+    accumulator's type.
     """
     return GEMMDesc(
         k=k,
@@ -100,7 +102,7 @@ def per_mma(
     accumulator_dtype: str = "fp32",
     k_dropped: int = 0,
 ) -> GEMMDesc:
-    """Per-MMA accumulation: the short turn of the loop runs first, in groups of `instruction_k` k of its own."""
+    """Per-MMA accumulation: the short iteration of the loop runs first, in its own groups of `instruction_k` k."""
     return GEMMDesc(
         k=k,
         **_operands(dtype, output_dtype),
@@ -130,7 +132,7 @@ def split_k_per_mma(
     accumulator_dtype: str = "fp32",
     k_dropped: int = 0,
 ) -> GEMMDesc:
-    """Split-K whose slices accumulate per MMA, each with its own short turn first."""
+    """Split-K whose slices accumulate per MMA, each with its own short iteration first."""
     outer = _slices(slices, tile, remainder, partial_dtype, merge_dtype)
     return GEMMDesc(
         k=k,
@@ -169,8 +171,11 @@ def three_level_chain(
     accumulator_dtype: str = "fp32",
     fused: bool = True,
 ) -> GEMMDesc:
-    """Chained chunks on the scalar path: `chunks` contiguous chunks, accumulators that close every `span` k in them
-    (None: once), and a chain of multiply-adds in each; every level is added in order."""
+    """Chained chunks on the scalar path.
+
+    There are `chunks` contiguous chunks.  In a chunk a new accumulator starts every `span` k (None: one accumulator),
+    each a chain of multiply-adds.  Every level is added in order.
+    """
     kept = {"partial_dtype": accumulator_dtype, "merge_dtype": accumulator_dtype}
     cuts = (Cut(count=chunks, tile=tile, **kept), *_block(span, accumulator_dtype))
     return _scalar(k, dtype, output_dtype, accumulator_dtype, cuts, fused)
@@ -195,9 +200,10 @@ def lane_tree_gemv(
     accumulator_dtype: str = "fp32",
     fused: bool = True,
 ) -> GEMMDesc:
-    """The lanes of a warp take tiles of k in turn, and fold their totals by shuffles that count offsets down, or up.
+    """GEMV with tiles of k distributed round-robin over the lanes of a warp.
 
-    `chunk_tiles` closes a lane's accumulator every so many of its tiles.
+    Shuffles reduce the lanes' totals; their offsets descend with `count_down` and ascend otherwise.
+    With `chunk_tiles`, a lane starts a new accumulator every `chunk_tiles` of its tiles.
     """
     chunk = None if chunk_tiles is None else chunk_tiles * tile
     cuts = (_lanes(lanes, tile, count_down, accumulator_dtype), *_block(chunk, accumulator_dtype))
@@ -215,7 +221,7 @@ def contiguous_slice_gemv(
     accumulator_dtype: str = "fp32",
     fused: bool = True,
 ) -> GEMMDesc:
-    """Each lane takes one contiguous slice, whole chunks of `chunk` k, and closes an accumulator every chunk."""
+    """GEMV of one contiguous slice per lane, whole chunks of `chunk` k, with a new accumulator for each chunk."""
     merge = "halves" if count_down else "neighbours"
     kept = {"partial_dtype": accumulator_dtype, "merge_dtype": accumulator_dtype}
     cuts = (Cut(count=lanes, tile=chunk, merge=merge, **kept), *_block(chunk, accumulator_dtype))
@@ -237,26 +243,27 @@ def workspace_gemv(
     accumulator_dtype: str = "fp32",
     fused: bool = True,
 ) -> GEMMDesc:
-    """A lane-tree GEMV over contiguous slices, whose totals go to a workspace that a second kernel adds in order."""
+    """Lane-tree GEMV over contiguous slices; their totals go to a workspace, and a second kernel adds them in order."""
     outer = Cut(count=slices, tile=slice_tile, partial_dtype=partial_dtype, merge_dtype=merge_dtype)
     cuts = (outer, _lanes(lanes, tile, count_down, accumulator_dtype))
     return _scalar(k, dtype, output_dtype, accumulator_dtype, cuts, fused)
 
 
-def dealt_lanes(lanes: int, tile: int, merge: str = "halves") -> Cut:
-    """Tiles of k dealt to the lanes of one output element.
+def strided_lanes(lanes: int, tile: int, merge: str = "halves") -> Cut:
+    """Tiles of k distributed round-robin over the lanes of one output element.
 
-    By halves, lanes that are no power of two are the first ones of a tree whose others hold nothing.
+    With the merge `halves` and a number of lanes that is not a power of two, the lanes are the first ones of a tree
+    whose other lanes are empty.
     """
     if merge != "halves" or not lanes & (lanes - 1):
         return Cut(layout="strided", count=lanes, tile=tile, merge=merge)
     return Cut(layout="strided", count=lanes, tile=tile, groups=(Group(count=2),) * (lanes.bit_length() - 1))
 
 
-def dealt_blocks(blocks: int, wide: int) -> tuple[Cut, ...]:
-    """Tiles of 128 `wide` k dealt to blocks of 128 threads, whose sums another block of 128 threads adds.
+def strided_blocks(blocks: int, wide: int) -> tuple[Cut, ...]:
+    """Tiles of 128 * `wide` k distributed round-robin over blocks of 128 threads; one more such block adds their sums.
 
-    A nest of cuts for a power of two of blocks from 4 on, otherwise one cut with groups.
+    A nest of cuts where `blocks` is a power of two and at least 4, otherwise one cut with groups.
     """
     inner = (
         Cut(layout="strided", count=128, tile=wide, merge="halves"),
@@ -266,11 +273,11 @@ def dealt_blocks(blocks: int, wide: int) -> tuple[Cut, ...]:
         warps = (Group(count=2, merge="halves"),) * ((blocks > 32) + (blocks > 64))
         groups = (Group(count=4), Group(count=8), *warps)
         return (Cut(layout="strided", count=blocks, tile=128 * wide, groups=groups), *inner)
-    # Block 128 m + 64 i + 32 j + 4 g + h: h last, g before it, then i into j, and m first of all.
+    # Block 128 m + 64 i + 32 j + 4 g + h: m is merged first, then i, j and g, and h last.
     above = max(1, blocks // 32)
-    deals = (
+    levels = (
         (4, "chain"), (min(8, blocks // 4), "chain"), (min(2, above), "halves"), (min(2, max(1, above // 2)), "halves"),
         (max(1, above // 4), "chain"),
     )  # fmt: skip
-    dealt = (Cut(layout="strided", count=count, tile=128 * wide, merge=merge) for count, merge in deals if count > 1)
-    return (*dealt, *inner)
+    outer = (Cut(layout="strided", count=count, tile=128 * wide, merge=merge) for count, merge in levels if count > 1)
+    return (*outer, *inner)

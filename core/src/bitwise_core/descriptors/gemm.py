@@ -1,4 +1,4 @@
-"""GEMMDesc: all that decides the bits of a matrix product, and nothing else.  Equal descriptors owe equal bits."""
+"""GEMMDesc: everything that determines the bits of a matrix product, and nothing else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAME = r"^[A-Za-z0-9._-]+$"
 
 
 class Instruction(TextRecord, word="instruction"):
-    """A row of a matrix unit but for its types: the architecture, the mnemonic's family, the native k."""
+    """A matrix instruction without its data types: the architecture, the mnemonic's family, the native k."""
 
     architecture: Annotated[str, Field(pattern=_NAME)]
     family: Annotated[str, Field(pattern=_NAME)]
@@ -25,9 +25,10 @@ class Instruction(TextRecord, word="instruction"):
 
 
 class Rotation(TextRecord, word="rotation"):
-    """Output tiles start at different turns of the k walk and wrap around: tile t at turn (t mod period) * step.
+    """Output tiles start the loop over k at different iterations and wrap around.
 
-    `axis` says along which axis of the output tiles of `tile` rows or columns are counted.
+    Tile t starts at iteration (t mod period) * step.  Tiles of `tile` rows or columns are counted along the output's
+    `axis`.
     """
 
     axis: Literal["rows", "columns"]
@@ -37,26 +38,27 @@ class Rotation(TextRecord, word="rotation"):
 
 
 class GEMMDesc(Descriptor, word="gemm"):
-    """C[m, n] = A[m, k] B[k, n] as one kernel, or one library, computes it.  Equal descriptors owe equal bits.
+    """C[m, n] = A[m, k] B[k, n] as one kernel, or one library, computes it.  Equal descriptors determine equal bits.
 
-    The first k - k_dropped values of k are cut by `k_cuts`, outermost first.  An innermost part is walked from an
-    accumulator of +0, turn by turn: turns of `k_loop_step` k, the short one where `short_iteration` says; in a turn,
-    instructions of `instruction_k` k, a short one filled up with zeros.  `k_loop_step` is None where turns decide
-    nothing.
+    `k_cuts` split the first k - k_dropped values of k, the outermost cut first.  A loop over k accumulates an innermost
+    part from +0: an iteration takes `k_loop_step` k, and the short iteration runs where `short_iteration` says.  An
+    iteration consists of instructions of `instruction_k` k; a short instruction is filled with zeros.  `k_loop_step` is
+    None where the iterations do not affect the bits.
 
-    path `matrix`: `instruction` names the unit's row, whose types are the descriptor's (of both operands
-    `multiplied_as`, where operands are first widened to it, exactly); with `use_fast_accum` the
-    accumulator enters the instruction's own sum, without it each instruction starts from +0 and one more addition, to
-    nearest even in the accumulator's type, takes its result in.  path `fma`: acc = fma(a, b, acc) for each k; path
-    `mul_add`: acc = acc + a b, rounded twice; both in the accumulator's type, to nearest even.
+    path `matrix`: `instruction` names the matrix unit's row.  Its types are the descriptor's; both operands have the
+    type `multiplied_as` where they are first widened to it, exactly.  With `use_fast_accum` the accumulator enters the
+    instruction's own sum.  Without it each instruction starts from +0, and one more addition, to nearest even in the
+    accumulator's type, adds its result to the accumulator.  path `fma`: acc = fma(a, b, acc) for each k.  path
+    `mul_add`: acc = acc + a b, rounded twice.  Both work in the accumulator's type, to nearest even.
 
-    Iterations may be rotated per output tile (`iteration_rotation`), and k permuted inside an iteration: position i of
-    the walk is position `iteration_permutation[i]` of the iteration; a short iteration is filled up with zeros first.
+    Iterations may be rotated per output tile (`iteration_rotation`), and k may be permuted inside an iteration: the
+    i-th k that an iteration takes is at its position `iteration_permutation[i]`.  A short iteration is filled with
+    zeros before it is permuted.
 
-    At the end the value is multiplied in fp32 by `alpha` (a number of fp32; 1 multiplies nothing) or, with
-    `operand_scales`, by the fp32 product of both operands' scales, which are inputs; and rounded to `output_dtype`, to
-    nearest even; what is too large becomes an infinity (a NaN in a type that has none), or with `output_satfinite` the
-    largest finite number.  Raises DescriptorError for a record that makes no sense.
+    At the end the value is multiplied in fp32 by `alpha` (a number of fp32; 1 means no multiplication) or, with
+    `operand_scales`, by the fp32 product of both operands' scales, which are inputs.  It is then rounded to
+    `output_dtype`, to nearest even.  An overflow becomes an infinity (a NaN in a type without infinities), or with
+    `output_satfinite` the largest finite number.  Raises DescriptorError for an inconsistent record.
     """
 
     k: Positive
@@ -90,7 +92,7 @@ class GEMMDesc(Descriptor, word="gemm"):
     def _consistent(self) -> GEMMDesc:
         try:
             self._check_path()
-            self._check_turns()
+            self._check_iterations()
             self._check_types()
             self._check_cuts()
         except DescriptorError as error:
@@ -103,18 +105,20 @@ class GEMMDesc(Descriptor, word="gemm"):
                 raise DescriptorError("the matrix path needs its instruction: architecture, family and native k")
             if self.instruction_k > self.instruction.k:
                 raise DescriptorError(
-                    f"instruction_k = {self.instruction_k} is more than the instruction's own {self.instruction.k}"
+                    f"instruction_k = {self.instruction_k} exceeds the instruction's native k of {self.instruction.k}"
                 )
             return
         if self.instruction is not None or self.instruction_k != 1:
             raise DescriptorError(f"the path {self.path} has no instruction: leave instruction and instruction_k out")
         if not self.use_fast_accum:
-            raise DescriptorError(f"use_fast_accum is of matrix instructions: the path {self.path} leaves it out")
+            raise DescriptorError(
+                f"use_fast_accum applies to matrix instructions only: leave it out on the path {self.path}"
+            )
 
-    def _check_turns(self) -> None:
+    def _check_iterations(self) -> None:
         step = self.k_loop_step
         if self.k_dropped >= self.k:
-            raise DescriptorError(f"k_dropped = {self.k_dropped} leaves nothing of k = {self.k}")
+            raise DescriptorError(f"k_dropped = {self.k_dropped} drops all of k = {self.k}")
         if self.iteration_permutation and sorted(self.iteration_permutation) != list(range(step or 0)):
             raise DescriptorError(
                 f"iteration_permutation is a permutation of the positions 0 to {(step or 1) - 1} of an iteration, "
@@ -122,13 +126,15 @@ class GEMMDesc(Descriptor, word="gemm"):
             )
         if step is None:
             if self.short_iteration == "first" or self.iteration_rotation:
-                raise DescriptorError("where turns decide bits, k_loop_step gives their length: give it")
+                raise DescriptorError(
+                    "short_iteration = first and iteration_rotation need the length of an iteration: give k_loop_step"
+                )
             return
         needed = self.short_iteration == "first" or self.iteration_rotation or self.iteration_permutation
         if not needed and step % self.instruction_k == 0:
             raise DescriptorError(
-                f"k_loop_step = {step} decides no bits: the accumulator is carried across turns and the short one runs "
-                "last; leave it out, so that equal bits have equal records"
+                f"k_loop_step = {step} does not affect the bits: the accumulator is carried across iterations and the "
+                "short iteration runs last; leave it out, so that equal bits have equal records"
             )
 
     def _check_types(self) -> None:
@@ -173,7 +179,7 @@ class GEMMDesc(Descriptor, word="gemm"):
 
     @property
     def factor_dtypes(self) -> tuple[str, str]:
-        """The types of both operands as they are multiplied: the unit's, or the accumulator's on a scalar path."""
+        """The types in which both operands are multiplied: the unit's, or the accumulator's on a scalar path."""
         if self.path != "matrix":
             return self.accumulator_dtype, self.accumulator_dtype
         return self.multiplied_as or self.left_dtype, self.multiplied_as or self.right_dtype
@@ -187,5 +193,5 @@ class GEMMDesc(Descriptor, word="gemm"):
         return f"{self.instruction.family}_k{self.instruction.k}_{types}_{self.instruction.architecture}"
 
     def positions(self) -> Positions:
-        """The k that take part, ascending."""
+        """Return the k that are summed, ascending: int64, shape (k - k_dropped,)."""
         return np.arange(self.k - self.k_dropped, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What architectures add to IEEE arithmetic: rows of matrix units, and functions whose bits the hardware decides."""
+"""What an architecture adds to IEEE arithmetic: rows of matrix units, and functions whose bits the hardware decides."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Units: TypeAlias = Mapping[str, MmaSpec]
 """Rows of matrix units by their names."""
 
 Functions: TypeAlias = Mapping[str, Callable[..., Bits]]
-"""By full name, such as ex2.approx.ftz.fp32@ARCHITECTURE: arrays of patterns to an array of patterns."""
+"""Functions from arrays of patterns to an array of patterns, by full name: ex2.approx.ftz.fp32@ARCHITECTURE."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a descriptor does with the k axis: its parts, and the walk of each innermost one."""
+"""The k axis of a descriptor: its parts, and the loop over k of each innermost part."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bitwise_core.descriptors.cuts import Cut, Positions
 from bitwise_core.descriptors.gemm import GEMMDesc
 
 FILL = -1
-"""The position of a zero that fills a short instruction up."""
+"""The position of a zero that fills a short instruction."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A part of the k axis: cut further by `cut` into `parts`, or walked where `cut` is None."""
+    """A part of the k axis: `cut` splits it into `parts`; an innermost part has `cut` None."""
 
     positions: Positions
     cut: Cut | None
@@ -24,7 +24,7 @@ class Part:
 
 
 def parts_of(desc: GEMMDesc) -> Part:
-    """The whole axis of a descriptor, with all its parts."""
+    """Return the whole k axis of a descriptor, with all its parts."""
     return _part(desc.positions(), desc.k_cuts)
 
 
@@ -34,18 +34,19 @@ def _part(positions: Positions, cuts: tuple[Cut, ...]) -> Part:
     return Part(positions, cuts[0], tuple(_part(each, cuts[1:]) for each in cuts[0].parts(positions)))
 
 
-def walk(part: Part) -> Iterator[Part]:
-    """The innermost parts, in order."""
+def innermost_parts(part: Part) -> Iterator[Part]:
+    """Yield the innermost parts, in order."""
     if part.cut is None:
         yield part
     for each in part.parts:
-        yield from walk(each)
+        yield from innermost_parts(each)
 
 
 def iterations(desc: GEMMDesc, positions: Positions, first: int = 0) -> list[Positions]:
-    """The turns of the loop over an innermost part, in the order they run; `first` of the full ones runs first.
+    """Return the positions of each iteration of the loop over an innermost part, in execution order.
 
-    The short turn stays where `short_iteration` says, before or after all others; where k is permuted it is filled up.
+    The full iteration of number `first`, modulo their count, is the first full one to run.  The short iteration stays
+    where `short_iteration` says, before or after all others; where k is permuted it is filled with FILL.
     """
     step = desc.k_loop_step
     if step is None or not len(positions):
@@ -65,23 +66,23 @@ def iterations(desc: GEMMDesc, positions: Positions, first: int = 0) -> list[Pos
 
 
 def instructions(desc: GEMMDesc, positions: Positions, first: int = 0) -> Positions:
-    """The positions that each instruction takes, (count, native k), FILL where a zero stands; scalar paths: (k, 1)."""
+    """Return the positions that each instruction takes, (count, native k), FILL for a zero; (k, 1) on scalar paths."""
     native = 1 if desc.instruction is None else desc.instruction.k
     group = desc.instruction_k
     found = []
-    for turn in iterations(desc, positions, first):
-        count = -(-len(turn) // group)
+    for iteration in iterations(desc, positions, first):
+        count = -(-len(iteration) // group)
         filled = np.full((count, native), FILL, dtype=np.int64)
-        whole = len(turn) // group * group
-        filled[: whole // group, :group] = turn[:whole].reshape(-1, group)
-        if whole < len(turn):
-            filled[-1, : len(turn) - whole] = turn[whole:]
+        whole = len(iteration) // group * group
+        filled[: whole // group, :group] = iteration[:whole].reshape(-1, group)
+        if whole < len(iteration):
+            filled[-1, : len(iteration) - whole] = iteration[whole:]
         found.append(filled)
     return np.concatenate(found)
 
 
 def first_iteration(desc: GEMMDesc, row: int, column: int) -> int:
-    """The turn at which an output element's walk starts, before it is taken modulo the number of full turns."""
+    """Return the iteration at which an output element's loop starts, not yet modulo the number of full iterations."""
     rotation = desc.iteration_rotation
     if rotation is None:
         return 0

@@ -1,8 +1,8 @@
-"""The orders in which the values of some parts are added to one value.
+"""The orders in which the values of parts are added to a single value.
 
-An order is one entry of `MERGE_ORDERS`: its additions as a function of the number of parts, its words, and the counts
-that it takes.  Evaluation, dependence trees, the comparison of descriptors, reconstruction, texts and drawings read the
-entry; a kernel says which orders it runs.
+An order is one entry of `MERGE_ORDERS`: its additions as a function of the number of parts, its words, and the numbers
+of parts it is defined for.  Evaluation, dependence trees, the comparison of descriptors, reconstruction, texts and
+figures use the entry; a kernel declares which orders it implements.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ Addition: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class MergeSteps:
-    """How numbered values become one: `zeros` values of +0 follow the parts, `additions` are made in order, and the
-    value at `result` is the sum."""
+    """A merge of numbered values: `zeros` values of +0 follow the parts, and `additions` are made in order.
+
+    The sum is the value at `result`.
+    """
 
     additions: Sequence[Addition]
     result: int = 0
@@ -29,18 +31,18 @@ class MergeSteps:
 
     @property
     def sequence(self) -> list[int]:
-        """The values in the order in which a running sum takes them."""
+        """The numbers of the values in the order in which a running sum adds them."""
         if not self.additions:
             return [self.result]
         return [self.additions[0][0], *(other for _, other in self.additions)]
 
     def from_zero(self, count: int) -> MergeSteps:
-        """The steps of a running sum over `count` parts that starts from +0 instead of its first part."""
+        """Return the steps of a running sum over `count` parts that starts from +0 instead of its first part."""
         start = count + self.zeros
         return MergeSteps([(start, part) for part in self.sequence], start, self.zeros + 1)
 
     def run(self, parts: Sequence[V], zero: V, add: Callable[[V, V], V]) -> V:
-        """The sum of the parts, by `add` and a value of +0."""
+        """Return the sum of the parts, given the addition `add` and a value of +0."""
         values = [*parts, *[zero] * self.zeros]
         for into, other in self.additions:
             values[into] = add(values[into], values[other])
@@ -51,12 +53,13 @@ class MergeSteps:
 class MergeOrder:
     """An order of merging.
 
-    `additions` gives the additions of a number of parts, from 1 on; the last one makes the sum.  `words` end the
+    `additions` returns the additions of a number of parts, at least 1; the last one makes the sum.  `words` end the
     sentence "the parts are added ...".  `tree` names the shape of an order that adds sums to sums, in which parts and
-    sums have one type; None is for a running sum, which takes one part after the other, may start from +0, and may
-    have another type than the parts.  `power_of_two` says that the number of parts is a power of two.
+    sums have one type; None means a running sum, which adds one part after the other, may start from +0, and may have
+    another type than the parts.  `power_of_two` says that the number of parts must be a power of two.
 
-    Raises ValueError where the additions of few parts do not add every part once, or are no running sum without a tree.
+    Raises ValueError where the additions of 1 to 16 parts do not add every part once, or are not a running sum and
+    `tree` is None.
     """
 
     name: str
@@ -82,7 +85,7 @@ class MergeOrder:
 
     @property
     def running_sum(self) -> bool:
-        """Whether one sum takes one part after the other."""
+        """Whether a single running sum adds one part after the other."""
         return self.tree is None
 
     def takes(self, count: int) -> bool:
@@ -90,16 +93,16 @@ class MergeOrder:
         return not self.power_of_two or not count & (count - 1)
 
     def least(self, count: int) -> int:
-        """The smallest number of parts from `count` on that the order takes."""
+        """Return the smallest number of parts, at least `count`, that the order is defined for."""
         return 1 << (count - 1).bit_length() if self.power_of_two else count
 
     def steps(self, count: int) -> MergeSteps:
-        """The merge of `count` parts."""
+        """Return the merge of `count` parts."""
         additions = self.additions(count)
         return MergeSteps(additions, additions[-1][0] if additions else 0)
 
     def first_round(self, count: int) -> list[Addition]:
-        """The first additions, up to one that takes a sum: all of them are of two parts, and may be made at once."""
+        """Return the additions before the first one that uses a sum: each adds two parts, so they are independent."""
         found: dict[int, int] = {}
         for into, other in self.additions(count):
             if {into, other} & {*found, *found.values()}:
@@ -131,19 +134,19 @@ MERGE_ORDERS: dict[str, MergeOrder] = {
     for order in (
         MergeOrder("chain", "one after the other", _chain),
         MergeOrder("chain-down", "one after the other, the last first", _chain_down),
-        # The rounds of a butterfly that counts its offsets up, and of one that counts them down.
+        # The rounds of a butterfly with ascending offsets, and of one with descending offsets.
         MergeOrder("neighbours", "as a balanced tree, neighbours first", _neighbours, "a balanced tree", True),
         MergeOrder("halves", "as a balanced tree, the two halves pairwise first", _halves, "a balanced tree", True),
     )
 }
-"""Every order by its name, the likelier ones first: reconstruction tries them in this order."""
+"""Every order by its name, the likeliest first: reconstruction tries them in this order."""
 
 
 def index_bits(order: MergeOrder, count: int) -> tuple[int, ...] | None:
-    """The bits of the parts' numbers by which an order halves a power of two of parts, round after round.
+    """Return the bits of the parts' numbers by which an order halves a power of two of parts, round after round.
 
-    A round adds to every part left whose bit is 0 the one that differs from it in that bit.  None where the order is
-    another one.
+    A round adds to every remaining part whose bit is 0 the part that differs from it in that bit only.  Returns None
+    for any other order, and where `count` is not a power of two.
     """
     if count & (count - 1):
         return None

@@ -1,4 +1,4 @@
-"""Which matrix product a library is asked for: shapes, types, how the operands lie, and what is added at the end."""
+"""A matrix product as a library call requests it: shapes, types, operand layouts and epilogue."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ from bitwise_core.errors import BitwiseError
 DTYPES = {
     "fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
 }  # fmt: skip
-"""PyTorch's names of the types of descriptors."""
+"""PyTorch's dtype names, by the names of types in descriptors."""
 NAMES = {f"torch.{theirs}": ours for ours, theirs in DTYPES.items()}
-"""Names of the types of descriptors, by what `str` gives of PyTorch's."""
+"""The names of types in descriptors, by the `str` of PyTorch's dtypes."""
 
 Epilogue = Literal["none", "bias"]
 
 
 class ProblemError(BitwiseError, ValueError):
-    """Operands that are no product a library could be asked for: the message says which, and what to do."""
+    """Operands that do not form a product of a library: the message says which, and what to do."""
 
 
 class GEMMProblem(Record):
-    """out[m, n] = a[m, k] b[k, n], or `batch` of them: what a lock's entries are found by.
+    """out[m, n] = a[m, k] b[k, n], or `batch` of them: the key of a lock's entries.
 
-    `a`, `b` and `out` name types.  A transposed operand lies in memory as [k, m] or [n, k], a vector never.  Leading
-    dimensions are in elements, None where rows follow one another without gaps.  `batch` is None for a product without
-    a batch; the matrices of a batch follow one another, or stand `stride_a` and `stride_b` elements apart.  With the
-    epilogue `bias`, out is that of the sums and a bias of n elements.  The device, the library and where
-    memory begins are no part of it.
+    `a`, `b` and `out` name types.  A transposed operand is stored as [k, m] or [n, k]; a vector is never transposed.
+    Leading dimensions are in elements, None where rows are contiguous.  `batch` is None for a product without a batch;
+    the matrices of a batch are contiguous, or `stride_a` and `stride_b` elements apart.  With the epilogue `bias`, a
+    bias of n elements is added to the sums.  The device, the library and the addresses are not part of the problem.
     """
 
     m: Positive
@@ -52,7 +51,7 @@ class GEMMProblem(Record):
     @model_validator(mode="before")
     @classmethod
     def _vectors(cls, fields: Any) -> Any:
-        """A vector without gaps lies as its other form does: it is no transpose."""
+        """Drop the transpose of a contiguous vector, whose layout is the same in both forms."""
         if not isinstance(fields, dict):
             return fields
         found = dict(fields)
@@ -68,26 +67,26 @@ class GEMMProblem(Record):
             leading = getattr(self, f"ld_{name}")
             if leading is not None and leading <= columns:
                 raise ValueError(
-                    f"ld_{name} = {leading} is no gap behind rows of {columns} elements: leave it out, or give more"
+                    f"ld_{name} = {leading} leaves no gap after rows of {columns} elements: leave it out, or give more"
                 )
             stride = getattr(self, f"stride_{name}")
             if stride is not None and (self.batch is None or stride == rows * (leading or columns)):
-                raise ValueError(f"stride_{name} = {stride} says nothing here: leave it out")
+                raise ValueError(f"stride_{name} = {stride} has no effect here: leave it out")
         return self
 
     def stored(self, name: str) -> tuple[int, int]:
-        """Rows and columns of the operand `a` or `b` as it lies in memory."""
+        """Return the rows and columns of the operand `a` or `b` as stored in memory."""
         shape = (self.m, self.k) if name == "a" else (self.k, self.n)
         return shape[::-1] if getattr(self, f"transpose_{name}") else shape
 
     @property
     def letters(self) -> str:
-        """How A and B lie: N for rows that are dense, T for columns that are."""
+        """The layouts of A and B: N for dense rows, T for dense columns."""
         return "".join("T" if each else "N" for each in (self.transpose_a, self.transpose_b))
 
     @property
     def words(self) -> str:
-        """The problem in short."""
+        """The problem on one line."""
         types = self.a if self.a == self.b else f"{self.a} x {self.b}"
         batch = f"{self.batch} of " if self.batch is not None else ""
         gaps = "".join(f" {name}={value}" for name, value in (
@@ -98,10 +97,10 @@ class GEMMProblem(Record):
 
 
 class BiasedGEMM(Record):
-    """What a library runs for a problem with a bias: the descriptor of its product, and when that is rounded.
+    """What a library computes for a problem with a bias: the descriptor of the product, and when that is rounded.
 
-    The bias is added in fp32, to nearest even: to the sum itself, or with `rounded_first` to what it is after its
-    rounding to the output's type.  The result is rounded to the output's type.
+    The bias is added in fp32, to nearest even: to the sum itself, or with `rounded_first` to the sum rounded to the
+    output's type.  The result is rounded to the output's type.
     """
 
     product: GEMMDesc

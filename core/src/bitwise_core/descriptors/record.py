@@ -1,4 +1,4 @@
-"""What every descriptor is: a frozen pydantic record whose mistakes are sentences, with JSON that reads back."""
+"""The base class of descriptors: a frozen pydantic record with errors as sentences and lossless JSON."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ R = TypeVar("R", bound="Record")
 
 
 class DescriptorError(BitwiseError, ValueError):
-    """A descriptor, or an operand of one, that makes no sense: the message says what, where, and what to change."""
+    """A descriptor, or an operand of one, is invalid: the message says what, where, and what to change."""
 
 
 class Record(BaseModel):
-    """A frozen, hashable record without room for unknown fields.  Raises DescriptorError for what makes no sense."""
+    """A frozen, hashable record that refuses unknown fields.  Raises DescriptorError for invalid fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
@@ -31,16 +31,16 @@ class Record(BaseModel):
             raise DescriptorError(sentences(error, type(self).__name__)) from None
 
     def to_json(self) -> str:
-        """The record as JSON, fields at their defaults left out; `from_json` reads it back to an equal record."""
+        """Return the record as JSON without the fields at their defaults; `from_json` returns an equal record."""
         return self.model_dump_json(exclude_defaults=True)
 
     @classmethod
     def from_json(cls: type[R], text: str) -> R:
-        """The record that `to_json` wrote.  Raises DescriptorError."""
+        """Return the record that `to_json` wrote.  Raises DescriptorError."""
         try:
             fields = json.loads(text)
         except ValueError as error:
-            raise DescriptorError(f"{cls.__name__}: this is no JSON ({error})") from None
+            raise DescriptorError(f"{cls.__name__}: this is not JSON ({error})") from None
         if not isinstance(fields, dict):
             raise DescriptorError(
                 f"{cls.__name__}: the JSON of a descriptor is an object, not a {type(fields).__name__}"
@@ -52,7 +52,7 @@ class Record(BaseModel):
 
 
 def sentences(error: ValidationError, name: str) -> str:
-    """What a validation found, one sentence for each field."""
+    """Return the errors of a validation, one sentence for each field."""
     found = []
     for detail in error.errors():
         place = ".".join(map(str, detail["loc"]))
@@ -68,7 +68,7 @@ def sentences(error: ValidationError, name: str) -> str:
 
 
 def float_name(value: str) -> str:
-    """A field's type, checked: the name of a signed floating-point format of `bitwise_core.numerics`."""
+    """Check that a field names a signed floating-point format of `bitwise_core.numerics`.  Raises ValueError."""
     form = FLOAT_FORMATS.get(value)
     if form is None or not form.signed:
         known = ", ".join(name for name, each in FLOAT_FORMATS.items() if each.signed)
@@ -77,20 +77,20 @@ def float_name(value: str) -> str:
 
 
 def single(value: float) -> float:
-    """A field's number, checked: one of fp32, and no minus zero, which equals zero and has other bits."""
+    """Check that a field is a number of fp32 and not -0, which equals +0 but has other bits.  Raises ValueError."""
     with np.errstate(over="ignore"):
         if float(np.float32(value)) != value:
-            raise ValueError(f"{value!r} is no number of fp32: round it first")
+            raise ValueError(f"{value!r} is not a number of fp32: round it first")
     if value == 0 and math.copysign(1.0, value) < 0:
-        raise ValueError("-0.0 equals 0.0 and has other bits: two records would be one; give 0.0")
+        raise ValueError("-0.0 equals 0.0 but has other bits, so records of different bits would be equal: give 0.0")
     return value
 
 
 def wider(left: str, right: str) -> str:
-    """Which of two types holds the other's values.  Raises DescriptorError where neither does."""
+    """Return the one of two types that holds the other's values.  Raises DescriptorError where neither does."""
     one, other = FLOAT_FORMATS[left], FLOAT_FORMATS[right]
     if one.holds(other):
         return left
     if other.holds(one):
         return right
-    raise DescriptorError(f"neither of {left} and {right} holds the other's values: they cannot be added as they are")
+    raise DescriptorError(f"neither {left} nor {right} holds the other's values: they cannot be added")

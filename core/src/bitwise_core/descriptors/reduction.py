@@ -1,4 +1,4 @@
-"""ReductionDesc: all that decides the bits of the sum along one axis.  Equal descriptors owe equal bits."""
+"""ReductionDesc: everything that determines the bits of the sum along one axis."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from bitwise_core.numerics import FLOAT_FORMATS
 
 
 class Digit(TextRecord, word="digit"):
-    """A digit of an index: it counts from 0 to `count` - 1 in steps of `stride`."""
+    """A digit of an index: it takes the values 0 to `count` - 1 and has the weight `stride`."""
 
     stride: Positive
     count: Positive = 2
 
 
 class Fold(TextRecord, word="fold"):
-    """One digit of the index is summed away: the `count` values whose indices differ by multiples of `stride`.
+    """The sum over one digit of the index: of the `count` values whose indices differ by multiples of `stride`.
 
-    They are added one after the other as `order` says, a running sum of `MERGE_ORDERS` over the ascending digit, from
-    the first of them or from +0 (a count of 1 then adds a value to +0).  A digit of two is one bit of the index, and
-    its fold one round of a tree.  With `within`, further digits are summed in the same chain: at each place of a digit
-    all places of those after it, the last the fastest.
+    They are added in the order `order`, a running sum of `MERGE_ORDERS` over the ascending digit, from the first value
+    or from +0 (with a count of 1 the value is added to +0).  A digit of count 2 is one bit of the index, and its fold
+    is one round of a tree.  With `within`, further digits are summed in the same chain, the last digit the fastest.
     """
 
     stride: Positive
@@ -38,12 +37,12 @@ class Fold(TextRecord, word="fold"):
 
     @property
     def digits(self) -> tuple[Digit, ...]:
-        """All digits that it sums, the slowest first."""
+        """All digits that are summed, the slowest first."""
         return (Digit(stride=self.stride, count=self.count), *self.within)
 
     @property
     def offsets(self) -> list[int]:
-        """What is added to an index whose digits here are 0, in the order of the chain."""
+        """The offsets from an index whose digits here are 0, in the order of the chain."""
         found = [0]
         for digit in self.digits:
             found = [low + place * digit.stride for low in found for place in range(digit.count)]
@@ -51,15 +50,16 @@ class Fold(TextRecord, word="fold"):
 
 
 class ReductionDesc(Descriptor, word="reduction"):
-    """y = the sum of x[0] ... x[length - 1], by folds in the order they are made.
+    """y = the sum of x[0] ... x[length - 1], by `folds` in execution order.  Equal descriptors determine equal bits.
 
-    The index is a number with one digit for each fold: sorted by stride, each stride is the last one times its count.
-    A chain inside a thread is a digit of several values, a round of lane exchanges a digit of two, a loop over chunks
-    the topmost digit, folded first (an accumulator for each place of a chunk) or last (each chunk summed, then added).
+    The index is a number with the folds' digits: sorted by stride, each stride is the previous stride times its count.
+    A chain inside a thread is a digit of several values, a round of lane exchanges is a digit of count 2, and a loop
+    over chunks is the topmost digit, folded first (an accumulator for each position in a chunk) or last (each chunk is
+    summed, then the chunks are added).
 
     Elements are widened to `accumulator_dtype`, every addition is made there to nearest even, and the sum is rounded to
-    `output_dtype`.  Indices from `length` on are `absent` (the other operand stays as it is), or hold +0 (`zero`) or
-    -0 (`negative-zero`), which `padding` says where there are any.
+    `output_dtype`.  `padding` says what indices from `length` on hold, where there are any: nothing (`absent`, the
+    other operand of the addition is kept), +0 (`zero`) or -0 (`negative-zero`).  Raises DescriptorError.
     """
 
     length: Positive
@@ -77,7 +77,7 @@ class ReductionDesc(Descriptor, word="reduction"):
             if digit.stride != reach:
                 raise ValueError(
                     f"the folds below stride {digit.stride} reach {reach} indices: give one of stride {reach}, so that "
-                    "every index has one place"
+                    "every index has exactly one position"
                 )
             reach *= digit.count
         if reach < self.length:
@@ -86,7 +86,7 @@ class ReductionDesc(Descriptor, word="reduction"):
                 f"count {-(-self.length // reach)}"
             )
         if reach == self.length and self.padding != "absent":
-            raise ValueError(f"no index lies beyond the axis of {self.length}: leave padding out")
+            raise ValueError(f"the folds cover no index beyond the axis of {self.length}: leave padding out")
         if not FLOAT_FORMATS[self.accumulator_dtype].holds(FLOAT_FORMATS[self.dtype]):
             raise ValueError(
                 f"{self.accumulator_dtype} does not hold every {self.dtype}: choose another accumulator_dtype"
@@ -95,7 +95,7 @@ class ReductionDesc(Descriptor, word="reduction"):
 
     @property
     def reach(self) -> int:
-        """How many indices the folds cover, padding included."""
+        """The number of indices that the folds cover, padding included."""
         reach = 1
         for fold in self.folds:
             reach *= len(fold.offsets)
@@ -113,10 +113,10 @@ def index_bits(
     chunks_first: bool = True,
     padding: Literal["absent", "zero", "negative-zero"] = "absent",
 ) -> ReductionDesc:
-    """A tree over the bits of the index, folded in the order given; by default from the lowest, neighbours first.
+    """Return a tree over the bits of the index, folded in the order given; by default from the lowest bit up.
 
-    With `chunk`, a power of two, the tree is one of chunks of that length, and the chunks are chained from +0: place by
-    place before the tree (`chunks_first`), or their totals after it.  Raises DescriptorError.
+    With `chunk`, a power of two, the tree reduces chunks of that length, and the chunks are added in a chain from +0:
+    elementwise before the tree (`chunks_first`), or their totals after it.  Raises DescriptorError.
     """
     if length < 1:
         raise DescriptorError(f"a reduction has at least one element, not {length}")

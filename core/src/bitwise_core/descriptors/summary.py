@@ -1,10 +1,10 @@
-"""A descriptor of a product in words."""
+"""A summary of a GEMMDesc in sentences."""
 
 from __future__ import annotations
 
 from bitwise_core.descriptors.cuts import Cut
 from bitwise_core.descriptors.gemm import GEMMDesc
-from bitwise_core.descriptors.k_axis import Part, instructions, parts_of, walk
+from bitwise_core.descriptors.k_axis import Part, innermost_parts, instructions, parts_of
 from bitwise_core.descriptors.merge_orders import MERGE_ORDERS
 from bitwise_core.numerics.mma import FusedSum, MmaSpec
 
@@ -18,17 +18,15 @@ _SHORT = {
 
 
 def words(desc: GEMMDesc, unit: MmaSpec | None = None) -> list[str]:
-    """What a descriptor says, a sentence a line; with the row of its unit, what one instruction computes too."""
+    """Return the summary, one sentence a line; with the row of its unit, also what one instruction computes."""
     lines = [
         f"C = A B over k = {desc.k}: {desc.left_dtype} times {desc.right_dtype}, accumulated in "
         f"{desc.accumulator_dtype}, stored as {desc.output_dtype}"
         + (f", both widened to {desc.multiplied_as} first" if desc.multiplied_as else "")
-        + (", what is too large as the largest finite number." if desc.output_satfinite else ".")
+        + (", an overflow as the largest finite number." if desc.output_satfinite else ".")
     ]
     if desc.k_dropped:
-        lines.append(
-            f"The last {desc.k_dropped} of k take no part: the sum is over {desc.k - desc.k_dropped} products."
-        )
+        lines.append(f"The last {desc.k_dropped} of k are dropped: the sum is over {desc.k - desc.k_dropped} products.")
     lines += _path(desc, unit)
     axis, level = parts_of(desc), [parts_of(desc)]
     cuts = desc.k_cuts
@@ -38,7 +36,7 @@ def words(desc: GEMMDesc, unit: MmaSpec | None = None) -> list[str]:
     for number, cut in enumerate(cuts):
         lines += _cut(cut, level, "The k axis is" if number == 0 else "Each part is")
         level = [each for part in level for each in part.parts if len(each.positions)]
-    lines += _walk(desc, axis)
+    lines += _k_loop(desc, axis)
     if desc.operand_scales:
         lines.append("At the end the value is multiplied in fp32 by the fp32 product of both operands' scales.")
     elif desc.scaled:
@@ -48,7 +46,7 @@ def words(desc: GEMMDesc, unit: MmaSpec | None = None) -> list[str]:
 
 def _path(desc: GEMMDesc, unit: MmaSpec | None) -> list[str]:
     if desc.instruction is None:
-        verb = "one fused multiply-add" if desc.path == "fma" else "a product and a sum, rounded apart,"
+        verb = "one fused multiply-add" if desc.path == "fma" else "a product and a sum, each rounded,"
         return [f"Scalar arithmetic: {verb} for each k in {desc.accumulator_dtype}, to nearest even."]
     called = desc.instruction
     filled = "" if desc.instruction_k == called.k else f", of which {desc.instruction_k} are filled and the rest zeros"
@@ -75,22 +73,21 @@ def _cut(cut: Cut, level: list[Part], subject: str) -> list[str]:
     most = max(level, key=lambda part: len(part.parts))
     parts = [each for part in level for each in part.parts]
     if cut.layout == "strided":
-        how = f"dealt in tiles of {cut.tile} k to {cut.count} parts in turn, {_lengths(parts)} each"
+        how = f"distributed round-robin in tiles of {cut.tile} k over {cut.count} parts, {_lengths(parts)} each"
     else:
         uneven = len({len(part.positions) for part in parts}) > 1
         short = f", {_SHORT[cut.remainder]}" if uneven else ""
-        how = f"cut into {len(most.parts)} parts of {_lengths(parts)} that follow one another{short}"
+        how = f"cut into {len(most.parts)} contiguous parts of {_lengths(parts)}{short}"
     start = ", from +0" if cut.start == "zero" else ""
     kept = f"as {cut.partial_dtype}, " if cut.partial_dtype != cut.merge_dtype else ""
     if cut.groups:
         each = (
-            f"to {group.count} groups in turn, whose sums are added {MERGE_ORDERS[group.merge].words}"
-            for group in cut.groups
+            f"over {group.count} groups, whose sums are added {MERGE_ORDERS[group.merge].words}" for group in cut.groups
         )
         return [
             f"{subject} {how}.",
-            f"The parts are dealt {'; the parts of a group '.join(each)}; those of an innermost group are added "
-            f"{cut.order.words}; all in {cut.merge_dtype}.",
+            f"The parts are distributed round-robin {'; the parts of a group '.join(each)}; the parts of an innermost "
+            f"group are added {cut.order.words}; all in {cut.merge_dtype}.",
         ]
     return [
         f"{subject} {how}.",
@@ -98,27 +95,27 @@ def _cut(cut: Cut, level: list[Part], subject: str) -> list[str]:
     ]
 
 
-def _walk(desc: GEMMDesc, axis: Part) -> list[str]:
-    parts = list(walk(axis))
+def _k_loop(desc: GEMMDesc, axis: Part) -> list[str]:
+    parts = list(innermost_parts(axis))
     longest = max(parts, key=lambda part: len(part.positions))
     count = len(instructions(desc, longest.positions))
     unit = "instructions" if desc.instruction is not None else "steps"
     subject = "A part" if len(parts) > 1 else "The axis"
-    lines = [f"{subject} is walked in ascending k from +0, {count} {unit} one after the other."]
+    lines = [f"{subject} is accumulated in ascending k from +0, by {count} {unit} in sequence."]
     step = desc.k_loop_step
     if step is None:
         return lines
     short = len(longest.positions) % step
-    lines = [f"{subject} is walked from +0 in turns of {step} k, {count} {unit} one after the other."]
+    lines = [f"{subject} is accumulated from +0 in iterations of {step} k, by {count} {unit} in sequence."]
     if short:
-        filled = ", filled up with zeros" if desc.iteration_permutation else ""
-        lines.append(f"The short turn, of {short} k{filled}, runs {desc.short_iteration}.")
+        filled = ", filled with zeros" if desc.iteration_permutation else ""
+        lines.append(f"The short iteration, of {short} k{filled}, runs {desc.short_iteration}.")
     if desc.iteration_permutation and list(desc.iteration_permutation) != list(range(step)):
-        lines.append(f"Inside a turn k runs in the order {_listed(desc.iteration_permutation)}.")
+        lines.append(f"Inside an iteration k is taken in the order {_listed(desc.iteration_permutation)}.")
     rotation = desc.iteration_rotation
     if rotation is not None:
         lines.append(
-            f"Tiles of {rotation.tile} {rotation.axis} start at different turns: tile t at turn "
+            f"Tiles of {rotation.tile} {rotation.axis} start at different iterations: tile t at iteration "
             f"(t mod {rotation.period}) * {rotation.step}."
         )
     return lines

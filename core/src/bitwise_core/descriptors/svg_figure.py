@@ -1,23 +1,23 @@
-"""The k axis of a descriptor as a drawing: its parts, how they are merged, the walk of one, and every rounding."""
+"""The k axis of a descriptor as an SVG figure: its parts, their merge, the loop over k of one, and every rounding."""
 
 from __future__ import annotations
 
 from xml.sax.saxutils import escape
 
-from bitwise_core.descriptors.cuts import Cut, dealt
+from bitwise_core.descriptors.cuts import Cut, strided_owners
 from bitwise_core.descriptors.gemm import GEMMDesc
 from bitwise_core.descriptors.k_axis import FILL, Part, instructions, parts_of
 from bitwise_core.descriptors.text_figure import merge_text, stored_text
 
 WIDTH, MARGIN, BAR = 960, 24, 30
 MOST = 16
-"""Parts that are drawn of a cut with more."""
+"""The largest number of parts whose boundaries and merge are drawn."""
 
 _COLOURS = ("#cfe8d5", "#d6e4f7", "#f7ddc4", "#dcd6f7", "#f4e9b8", "#bfe3e6", "#e6dcf2", "#f4c7c7")
 
 
 class _Page:
-    """Shapes from the top down; `y` is where the next one goes."""
+    """Shapes from top to bottom; `y` is the top of the next one."""
 
     def __init__(self) -> None:
         self.shapes: list[str] = []
@@ -47,7 +47,7 @@ class _Page:
 
 
 def to_svg(desc: GEMMDesc, title: str = "") -> str:
-    """The axis as an SVG document of its own; of many parts the first and the last are drawn."""
+    """Return the figure as a complete SVG document."""
     page = _Page()
     if title:
         page.text(MARGIN, page.y + 4, title, size=14)
@@ -60,7 +60,7 @@ def to_svg(desc: GEMMDesc, title: str = "") -> str:
     if not desc.k_cuts:
         _axis(page, desc, [("all of k", 0, desc.k - desc.k_dropped)], desc.k)
         page.y += BAR + 16
-    _walk(page, desc, part)
+    _k_loop(page, desc, part)
     page.sentence(f"stored: {stored_text(desc)}")
     height = page.y + MARGIN
     return (
@@ -71,7 +71,7 @@ def to_svg(desc: GEMMDesc, title: str = "") -> str:
 
 
 def _axis(page: _Page, desc: GEMMDesc, spans: list[tuple[str, int, int]], length: int) -> list[float]:
-    """Parts as (label, begin, end) along `length` k, what follows the last of them greyed; gives their middles."""
+    """Draw parts (label, begin, end) along `length` k, dropped k in grey.  Returns the x of the parts' centres."""
     middles, scale = [], WIDTH / length
     for number, (label, begin, end) in enumerate(spans):
         x, width = MARGIN + begin * scale, max(1.0, (end - begin) * scale)
@@ -90,8 +90,8 @@ def _level(page: _Page, desc: GEMMDesc, part: Part, cut: Cut, level: int) -> Non
     parts = part.parts
     count = len(parts)
     if cut.layout == "strided":
-        page.sentence(f"level {level}: {where}, dealt in tiles of {cut.tile} k to {count} parts in turn")
-        _dealt(page, part, cut)
+        page.sentence(f"level {level}: {where}, tiles of {cut.tile} k distributed round-robin over {count} parts")
+        _strided_tiles(page, part, cut)
     else:
         page.sentence(f"level {level}: {where}, cut into {count} parts")
         middles = _contiguous(page, desc, part, level)
@@ -115,12 +115,12 @@ def _contiguous(page: _Page, desc: GEMMDesc, part: Part, level: int) -> list[flo
     return middles
 
 
-def _dealt(page: _Page, part: Part, cut: Cut) -> None:
-    """The first tiles of a deal, each with its part's colour and number."""
+def _strided_tiles(page: _Page, part: Part, cut: Cut) -> None:
+    """Draw the first tiles of a strided cut, each with its part's colour and number."""
     tiles = min(32, -(-len(part.positions) // cut.tile))
     width = WIDTH / tiles
     page.y += 8
-    for number, owner in enumerate(dealt(tiles, 1, len(part.parts)).tolist()):
+    for number, owner in enumerate(strided_owners(tiles, 1, len(part.parts)).tolist()):
         title = f"part {owner}: k {number * cut.tile} to {min((number + 1) * cut.tile, len(part.positions)) - 1}"
         page.box(MARGIN + number * width, width, _COLOURS[owner % len(_COLOURS)], str(owner), title)
     if tiles * cut.tile < len(part.positions):
@@ -129,7 +129,7 @@ def _dealt(page: _Page, part: Part, cut: Cut) -> None:
 
 
 def _merge(page: _Page, cut: Cut, middles: list[float], count: int) -> None:
-    """The additions, in their order from the top down."""
+    """Draw the additions, in their order from top to bottom."""
     if count != len(middles) or not 2 <= count <= MOST:
         return
     steps = cut.part_steps(count)
@@ -148,22 +148,22 @@ def _merge(page: _Page, cut: Cut, middles: list[float], count: int) -> None:
         signs.append((x, y))
         places[into] = (x, y)
         lowest = max(lowest, y + 12)
-    for sign in signs:  # over all lines
+    for sign in signs:  # drawn after the lines, so that they cover them
         page.plus(*sign)
     page.y = int(lowest) + 6
 
 
-def _walk(page: _Page, desc: GEMMDesc, part: Part) -> None:
-    """The steps of an innermost part, the first six and the last."""
+def _k_loop(page: _Page, desc: GEMMDesc, part: Part) -> None:
+    """Draw the steps of an innermost part: all of up to eight, otherwise the first six and the last."""
     taken = [[k for k in row if k != FILL] for row in instructions(desc, part.positions).tolist()]
     called = desc.instruction
     name = f"{called.family} k {called.k} of {called.architecture}" if called is not None else (
-        "one fused multiply-add a step" if desc.path == "fma" else "a product and a sum a step, rounded apart"
+        "one fused multiply-add a step" if desc.path == "fma" else "a product and a sum a step, each rounded"
     )  # fmt: skip
     where = "the first innermost part" if desc.k_cuts else "all of k"
-    page.sentence(f"walk of {where}: {len(taken)} steps from +0, {name}")
+    page.sentence(f"loop over {where}: {len(taken)} steps from +0, {name}")
     if desc.k_loop_step is not None:
-        page.sentence(f"turns of {desc.k_loop_step} k, the short one {desc.short_iteration}")
+        page.sentence(f"iterations of {desc.k_loop_step} k, the short one {desc.short_iteration}")
     if not desc.use_fast_accum:
         page.sentence("each step from +0, then added to the accumulator")
     numbers = list(range(len(taken))) if len(taken) <= 8 else [*range(6), -1, len(taken) - 1]

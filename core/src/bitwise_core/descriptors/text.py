@@ -1,6 +1,6 @@
-"""Descriptors on one line: `gemm(k=4096 left_dtype=fp16 ... k_cuts=[cut(span=1024)])`; defaults are left out.
+"""The text form of descriptors, one line without defaults: `gemm(k=4096 left_dtype=fp16 ... k_cuts=[cut(span=1024)])`.
 
-A record that has a text is a class with a `word`, such as `class Cut(TextRecord, word="cut")`.
+A record with a text form is a class with a `word`, such as `class Cut(TextRecord, word="cut")`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _CONSTANTS = {"true": True, "false": False, "none": None}
 
 
 _KINDS: dict[str, type[TextRecord]] = {}
-"""The classes that have a text, by their words."""
+"""The classes with a text form, by their words."""
 
 
 class TextRecord(Record):
-    """A record that has a text; `word` stands before its fields."""
+    """A record with a text form, which is `word` and the fields in parentheses."""
 
     word: ClassVar[str]
 
@@ -35,19 +35,19 @@ class TextRecord(Record):
 
 
 class Descriptor(TextRecord):
-    """A record that holds all that decides a computation's bits."""
+    """A record of everything that determines a computation's bits."""
 
     def to_text(self) -> str:
-        """The descriptor on one line; `from_text` reads it back to an equal record."""
+        """Return the descriptor on one line; `from_text` returns an equal record."""
         return write(self)
 
     @classmethod
     def from_text(cls: type[D], line: str) -> D:
-        """The descriptor that `to_text` wrote.  Raises DescriptorError."""
+        """Return the descriptor that `to_text` wrote.  Raises DescriptorError."""
         found = read(line)
         if not isinstance(found, cls):
             raise DescriptorError(
-                f"this line holds a {type(found).__name__} where a {cls.__name__} is wanted: {line!r}"
+                f"this line holds a {type(found).__name__} where a {cls.__name__} is expected: {line!r}"
             )
         return found
 
@@ -56,7 +56,7 @@ class Descriptor(TextRecord):
 
 
 def write(record: TextRecord) -> str:
-    """A descriptor on one line."""
+    """Return a descriptor on one line."""
     fields = type(record).model_fields
     given = [(name, getattr(record, name)) for name in fields if getattr(record, name) != fields[name].default]
     return f"{record.word}({' '.join(f'{name}={_value(value)}' for name, value in given)})"
@@ -73,7 +73,7 @@ def _value(value: Any) -> str:
 
 
 class _Reader:
-    """The tokens of one line, taken one by one."""
+    """A recursive-descent parser of one line."""
 
     def __init__(self, line: str) -> None:
         self.line, self.tokens, position = line, [], 0
@@ -81,7 +81,7 @@ class _Reader:
         while position < len(text):
             found = _TOKEN.match(text, position)
             if found is None:
-                raise self.error(f"it cannot be read from {text[position : position + 20]!r} on")
+                raise self.error(f"the text from {text[position : position + 20]!r} on is not valid")
             self.tokens.append(found.group(1))
             position = found.end()
         self.tokens.reverse()
@@ -91,13 +91,13 @@ class _Reader:
 
     def take(self, what: str) -> str:
         if not self.tokens:
-            raise self.error(f"the line ends where {what} should follow")
+            raise self.error(f"the line ends where {what} is expected")
         return self.tokens.pop()
 
     def expect(self, token: str) -> None:
         found = self.take(f"{token!r}")
         if found != token:
-            raise self.error(f"{found!r} stands where {token!r} should")
+            raise self.error(f"found {found!r} where {token!r} is expected")
 
     def record(self, word: str) -> TextRecord:
         kind = _KINDS.get(word)
@@ -123,7 +123,7 @@ class _Reader:
         if token in _CONSTANTS:
             return _CONSTANTS[token]
         if token in ("(", ")", "]", "="):
-            raise self.error(f"{token!r} stands where a value should")
+            raise self.error(f"found {token!r} where a value is expected")
         if token.startswith('"'):
             return json.loads(token)
         if _PLAIN.match(token):
@@ -135,13 +135,13 @@ class _Reader:
         try:
             return float(token)
         except ValueError:
-            raise self.error(f"{token!r} is no value") from None
+            raise self.error(f"{token!r} is not a value") from None
 
 
 def read(line: str) -> TextRecord:
-    """The descriptor that `write` wrote.  Raises DescriptorError with what stands where it should not."""
+    """Return the descriptor that `write` wrote.  Raises DescriptorError, which names the unexpected token."""
     reader = _Reader(line)
     found = reader.record(reader.take("a descriptor such as gemm(...)"))
     if reader.tokens:
-        raise reader.error(f"nothing follows a descriptor, and {reader.tokens[-1]!r} does")
+        raise reader.error(f"found {reader.tokens[-1]!r} after the descriptor, which must end the line")
     return found

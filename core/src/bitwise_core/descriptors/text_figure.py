@@ -1,4 +1,4 @@
-"""The k axis of a descriptor as a picture of characters: the parts of each cut, and the walk of one part."""
+"""The k axis of a descriptor as a text figure: the parts of each cut, and the loop over k of one part."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ _INDENT = 10
 
 
 def picture(desc: GEMMDesc, width: int = 72) -> list[str]:
-    """Lines beside their labels: a ruler, a bar and the merge for each cut, outermost first, bars of at most `width`
-    characters; the first instructions of the first part; what is dropped; and how the last sum is stored.
+    """Return the lines of the figure, each after its label.
 
-    A `|` starts a part, whose number follows; what takes no part is `.`.  An inner cut is drawn along the first part of
-    the cut before it, whose k are counted from 0; of many parts the first ones are drawn.  A strided cut is drawn at
-    its own scale, from the first k of the part that it cuts: one character for each k, or for each tile, and the number
-    of the part.
+    The lines are: a ruler, a bar and the merge for each cut, outermost first, bars of at most `width` characters; the
+    first instructions of the first part; what is dropped; and how the last sum is stored.
+
+    A `|` starts a part and its number follows; `.` stands for k in no part.  An inner cut is drawn along the first part
+    of the cut before it, whose k are counted from 0; of many parts only the first ones are drawn.  A strided cut is
+    drawn at its own scale, from the first k of the part that it cuts: one character for each k, or for each tile, which
+    is the number of its part.
     """
     lines, part = _ruler("k", desc.k, width), parts_of(desc)
     for number, cut in enumerate(desc.k_cuts):
         name = f"cut {number}"
         if cut.layout == "strided":
-            lines += _dealt(part, cut.tile, width, name)
+            lines += _strided_tiles(part, cut.tile, width, name)
         else:
             length = len(part.positions) if number else desc.k
             shown = part.parts if 4 * len(part.parts) <= width else part.parts[: width // 8]
@@ -34,14 +36,14 @@ def picture(desc: GEMMDesc, width: int = 72) -> list[str]:
             lines.append(_label(name) + _bar(shown, length, width) + more)
         lines.append(_label("merge") + merge_text(cut, len(part.parts)))
         part = next(each for each in part.parts if len(each.positions))
-    lines += _walk(desc, part, width)
+    lines += _k_loop(desc, part, width)
     if desc.k_dropped:
         lines.append(_label("dropped") + f"{desc.k - desc.k_dropped} to {desc.k - 1} reach no sum")
     return [*lines, _label("stored") + stored_text(desc)]
 
 
 def merge_text(cut: Cut, count: int) -> str:
-    """The order in which `count` parts are added, and what is rounded to which type."""
+    """Return the order in which `count` parts are added, and the types they are rounded to."""
     if cut.groups:
         text = "in groups"
     elif count < 2:
@@ -62,7 +64,7 @@ def merge_text(cut: Cut, count: int) -> str:
 
 
 def stored_text(desc: GEMMDesc) -> str:
-    """What becomes of the last sum."""
+    """Return how the last sum is scaled, rounded and stored."""
     scale = "times both scales, " if desc.operand_scales else f"times {desc.alpha!r}, " if desc.scaled else ""
     result = desc.k_cuts[0].merge_dtype if desc.k_cuts else desc.accumulator_dtype
     return scale + (f"{result} as it is" if desc.output_dtype == result else f"rounded to {desc.output_dtype}")
@@ -77,7 +79,7 @@ def _ruler(name: str, length: int, width: int) -> list[str]:
 
 
 def _bar(parts: tuple[Part, ...], length: int, width: int) -> str:
-    """Contiguous parts of `length` k."""
+    """Draw contiguous parts of `length` k."""
     cells, passed = ["."] * width, 0
     for number, each in enumerate(parts):
         begin = passed * width // length
@@ -90,15 +92,15 @@ def _bar(parts: tuple[Part, ...], length: int, width: int) -> str:
     return "".join(cells[:width])
 
 
-def _dealt(part: Part, tile: int, width: int, name: str) -> list[str]:
-    """Tiles of a strided cut, one character each where a tile is wider than what fits."""
+def _strided_tiles(part: Part, tile: int, width: int, name: str) -> list[str]:
+    """Draw the tiles of a strided cut, one character for a tile where single k do not fit."""
     low = int(part.positions[0])
     each = 1 if tile * len(part.parts) * 2 <= width else tile
     places = part.positions[: width * each : each]
-    mine = {}
+    owners = {}
     for number, found in enumerate(part.parts):
-        mine.update(dict.fromkeys(found.positions[found.positions <= int(places[-1])].tolist(), number))
-    cells = "".join(_DIGITS[mine[place] % len(_DIGITS)] for place in places.tolist())
+        owners.update(dict.fromkeys(found.positions[found.positions <= int(places[-1])].tolist(), number))
+    cells = "".join(_DIGITS[owners[place] % len(_DIGITS)] for place in places.tolist())
     unit = "each k" if each == 1 else f"each tile of {tile} k"
     more = "..." if len(part.positions) > width * each else ""
     count = len(part.parts)
@@ -109,11 +111,10 @@ def _dealt(part: Part, tile: int, width: int, name: str) -> list[str]:
     ]  # fmt: skip
 
 
-def _walk(desc: GEMMDesc, part: Part, width: int) -> list[str]:
-    """The k that the first and the last instructions of a part take."""
-    walk = instructions(desc, part.positions)
+def _k_loop(desc: GEMMDesc, part: Part, width: int) -> list[str]:
+    """Draw the k that the first and the last instructions of a part take."""
     texts = []
-    for taken in walk.tolist():
+    for taken in instructions(desc, part.positions).tolist():
         real = [k for k in taken if k != FILL]
         if not real:
             texts.append("[zeros]")
@@ -121,7 +122,7 @@ def _walk(desc: GEMMDesc, part: Part, width: int) -> list[str]:
         ascending = real == list(range(real[0], real[0] + len(real)))
         text = str(real[0]) if len(real) == 1 else f"{real[0]}..{real[-1]}" if ascending else ",".join(map(str, real))
         texts.append(f"[{text}]")
-    name = "walk" if not desc.k_cuts else "part 0"
+    name = "k loop" if not desc.k_cuts else "part 0"
     shown, used = [], 0
     for text in texts:
         used += len(text) + 1

@@ -1,3 +1,3 @@
-"""Dependence trees: which operations, in which order, make a value out of the initial content of memory."""
+"""Dependence trees (expression DAGs): the operations that compute a value from the initial content of memory."""
 
 from __future__ import annotations

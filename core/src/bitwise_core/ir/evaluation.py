@@ -1,4 +1,4 @@
-"""The value of a tree, on bit patterns."""
+"""Evaluation of a dependence tree on bit patterns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bitwise_core.ir.nodes import (
 )
 
 Values: TypeAlias = npt.NDArray[Any]
-"""Patterns of one node for many inputs: unsigned words, or Python integers where they are wider than 64 bits."""
+"""Patterns of one node for many inputs: unsigned words, or Python integers above 64 bits."""
 Memory: TypeAlias = Callable[[str, int, int], Values]
 MatrixUnit: TypeAlias = Callable[[str, Values, tuple[Values, ...], tuple[Values, ...]], Values]
 Gatherer: TypeAlias = Callable[[Values, int], Values]
@@ -38,11 +38,11 @@ def evaluate(
     matrix: Callable[[str, int, tuple[int, ...], tuple[int, ...]], int] | None = None,
     gather: Callable[[int, int], int] | None = None,
 ) -> int:
-    """The pattern of one node for one content of memory.
+    """Return the pattern of one node for one content of memory.
 
-    `memory(buffer, offset, bits)` gives the initial content, `matrix(instruction, accumulator, left, right)` the
-    result of a matrix step and `gather(address, bits)` what lies at a computed address, all as patterns.
-    Raises numeric.Unevaluable, naming it, for anything that has no value here.
+    `memory(buffer, offset, bits)` returns the initial content, `matrix(instruction, accumulator, left, right)` the
+    result of a matrix step and `gather(address, bits)` the content at a computed address, all as patterns.
+    Raises `numerics.Unevaluable`, which names the node, where a node cannot be evaluated.
     """
 
     def load(buffer: str, offset: int, bits: int) -> Values:
@@ -66,7 +66,7 @@ def _array(value: int, bits: int) -> Values:
 
 
 def kind(bits: int) -> np.dtype[Any]:
-    """How patterns of that width are kept."""
+    """Return the dtype of arrays of patterns of that width."""
     return numerics.storage(bits) if bits <= 64 else np.dtype(object)
 
 
@@ -78,10 +78,11 @@ def evaluate_many(
     approximate: Approximation | None = None,
     undefined: int | None = None,
 ) -> Values:
-    """The patterns of one node for many contents of memory at once.
+    """Return the patterns of one node for many contents of memory at once.
 
-    The callables take and return arrays of one length, as `Values`; `approximate(name, operands)` gives the operations
-    that have no arithmetic, and `undefined` is the pattern of what nothing determines.
+    The callables take and return arrays of one length, as `Values`.  `approximate(name, operands)` evaluates the
+    operations without an evaluation of their own, and `undefined` is the pattern of undefined values.
+    Raises `numerics.Unevaluable`, which names the node, where a node cannot be evaluated.
     """
     remaining: dict[Node, int] = {node: 1}
     order = list(descendants(node))
@@ -92,7 +93,7 @@ def evaluate_many(
     for current in order:
         values[current] = _value(current, values, memory, matrix, gather, approximate, undefined)
         for child in current.children:
-            # Long chains over many inputs: what no one reads again is dropped.
+            # Free values after their last use, for long chains over many inputs.
             remaining[child] -= 1
             if not remaining[child]:
                 del values[child]
@@ -120,9 +121,9 @@ def _value(
     if isinstance(node, Select):
         return np.where(parts[0] != 0, parts[1], parts[2])
     if isinstance(node, Slice):
-        return _cut(parts[0], node.low_bit, node.bits)
+        return _extracted(parts[0], node.low_bit, node.bits)
     if isinstance(node, Concat):
-        return _joined(node, parts)
+        return _concatenated(node, parts)
     if isinstance(node, Matrix) and matrix is not None:
         count = len(node.left)
         return matrix(node.instruction, parts[0], tuple(parts[1 : count + 1]), tuple(parts[count + 1 :]))
@@ -133,13 +134,13 @@ def _value(
     if isinstance(node, Undefined):
         raise numerics.Unevaluable(f"the value is undefined: {node.reason}")
     if isinstance(node, OpaqueOperation):
-        raise numerics.Unevaluable(f"{node.name} is an architecture's own operation: it has no arithmetic here")
+        raise numerics.Unevaluable(f"{node.name} is an architecture's own operation: it has no evaluation here")
     if isinstance(node, Matrix):
         raise numerics.Unevaluable(f"no matrix unit was given to evaluate {node.instruction}")
-    raise numerics.Unevaluable("nothing was given that reads memory at computed addresses")
+    raise numerics.Unevaluable("no function was given that reads memory at computed addresses")
 
 
-def _cut(value: Values, low_bit: int, bits: int) -> Values:
+def _extracted(value: Values, low_bit: int, bits: int) -> Values:
     if value.dtype.hasobject:
         low: Values = (value >> low_bit) & ((1 << bits) - 1)
     else:
@@ -148,7 +149,7 @@ def _cut(value: Values, low_bit: int, bits: int) -> Values:
     return low.astype(kind(bits))
 
 
-def _joined(node: Concat, parts: list[Values]) -> Values:
+def _concatenated(node: Concat, parts: list[Values]) -> Values:
     target = kind(node.bits)
     total, low = np.zeros(1, dtype=target), 0
     for part, child in zip(parts, node.parts, strict=True):

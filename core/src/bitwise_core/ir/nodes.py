@@ -1,7 +1,7 @@
-"""Immutable nodes, interned: two nodes of the same structure are the same object.
+"""Immutable, interned nodes: two nodes of the same structure are the same object.
 
-Trees are as deep as reduction chains are long, so nothing here or in this package recurses.
-Constructors check their arguments and raise TreeError with a sentence.
+Trees are as deep as reduction chains are long, so no function of this package is recursive.
+Constructors check their arguments and raise TreeError.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _WORD = re.compile(r"[\w.:/+-]+", re.ASCII)
 
 
 class TreeError(BitwiseError, ValueError):
-    """A node that makes no sense: the message says which and why."""
+    """A node is invalid: the message says which and why."""
 
 
 class Node:
-    """A value of `bits` bits.  Identity is structural equality; nodes hash and compare in constant time."""
+    """A value of `bits` bits.  Identity is structural equality, so nodes hash and compare in constant time."""
 
     __slots__ = ("__weakref__", "bits")
     bits: int
     kind: ClassVar[str] = "node"
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"nodes are immutable: build another {self.kind} to change its {name}")
+        raise AttributeError(f"nodes are immutable: build a new {self.kind} with another {name}")
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"nodes are immutable: {name} stays")
+        raise AttributeError(f"nodes are immutable: {name} cannot be deleted")
 
     def __copy__(self: N) -> N:
         return self
@@ -46,14 +46,14 @@ class Node:
         return self
 
     def __reduce__(self) -> Any:
-        raise TypeError("a node exists once in its process: send the text of tree.text.write, and read it there")
+        raise TypeError("a node is interned in its process: send the text of ir.text.write, and read it there")
 
     def __repr__(self) -> str:
         return f"<{self.kind} node of {self.bits} bits>"
 
     @property
     def children(self) -> tuple[Node, ...]:
-        """The nodes it is made from, in order."""
+        """The operand nodes, in order."""
         return ()
 
 
@@ -63,7 +63,7 @@ def _find(key: tuple[Any, ...]) -> Node | None:
 
 
 def _intern(cls: type[N], key: tuple[Any, ...], bits: int, *fields: tuple[str, object]) -> N:
-    """The node of that key: the one there is, or a new one with those fields."""
+    """Return the node of that key: the existing one, or a new one with those fields."""
     made = object.__new__(cls)
     object.__setattr__(made, "bits", bits)
     for name, value in fields:
@@ -99,7 +99,7 @@ class Load(Node):
     offset: int
 
     def __new__(cls, buffer: str, offset: int, bits: int) -> Load:
-        """Find or make the node; raises TreeError for fields that make no sense."""
+        """Return the interned node.  Raises TreeError for invalid fields."""
         key = (cls, buffer, offset, bits)
         _require_text(buffer, "a load names its buffer")
         _require_integer(offset, f"the offset of a load from {buffer}")
@@ -109,18 +109,18 @@ class Load(Node):
 
 
 class Constant(Node):
-    """A known pattern."""
+    """A constant bit pattern."""
 
     __slots__ = ("value",)
     kind = "constant"
     value: int
 
     def __new__(cls, bits: int, value: int) -> Constant:
-        """Find or make the node; raises TreeError for fields that make no sense."""
+        """Return the interned node.  Raises TreeError for invalid fields."""
         _require_integer(bits, "the width of a constant")
         _require_integer(value, "the value of a constant")
         _require(bits > 0, f"a constant has at least one bit, not {bits}")
-        _require(0 <= value < 1 << bits, f"the constant {value:#x} is no pattern of {bits} bits")
+        _require(0 <= value < 1 << bits, f"the constant {value:#x} is not a pattern of {bits} bits")
         key = (cls, bits, value)
         return cast("Constant | None", _find(key)) or _intern(cls, key, bits, ("value", value))
 
@@ -134,7 +134,7 @@ class Operation(Node):
     operands: tuple[Node, ...]
 
     def __new__(cls, name: str, operands: tuple[Node, ...]) -> Operation:
-        """Find or make the node; raises TreeError for fields that make no sense."""
+        """Return the interned node.  Raises TreeError for invalid fields."""
         operands = tuple(operands)
         found = _find((cls, name, operands))
         if found is not None:
@@ -157,7 +157,7 @@ class Operation(Node):
 
     @property
     def meaning(self) -> numerics.Operation:
-        """What the name means."""
+        """The record of the operation."""
         return numerics.operation(self.name)
 
 
@@ -168,7 +168,7 @@ def _listed(widths: list[int]) -> str:
 class Matrix(Node):
     """One fused step of a matrix unit: the accumulator plus the products left[i] * right[i].
 
-    `instruction` names family, native k, types and architecture, all that decides the bits.
+    `instruction` names the family, native k, types and architecture, which determine the bits.
     """
 
     __slots__ = ("accumulator", "instruction", "left", "right")
@@ -179,7 +179,7 @@ class Matrix(Node):
     right: tuple[Node, ...]
 
     def __new__(cls, instruction: str, accumulator: Node, left: tuple[Node, ...], right: tuple[Node, ...]) -> Matrix:
-        """Find or make the node; raises TreeError for fields that make no sense."""
+        """Return the interned node.  Raises TreeError for invalid fields."""
         left, right = tuple(left), tuple(right)
         key = (cls, instruction, accumulator, left, right)
         found = _find(key)
@@ -214,7 +214,7 @@ class Select(Node):
     if_false: Node
 
     def __new__(cls, predicate: Node, if_true: Node, if_false: Node) -> Select:
-        """Find or make the node; raises TreeError for fields that make no sense."""
+        """Return the interned node.  Raises TreeError for invalid fields."""
         key = (cls, predicate, if_true, if_false)
         found = _find(key)
         if found is not None:
@@ -242,32 +242,32 @@ class Slice(Node):
     low_bit: int
 
     def __new__(cls, node: Node, low_bit: int, bits: int) -> Slice:
-        """Find or make the node; raises TreeError for fields that make no sense."""
+        """Return the interned node.  Raises TreeError for invalid fields."""
         _require_nodes((node,), "a slice")
         _require_integer(low_bit, "the lowest bit of a slice")
         _require_integer(bits, "the width of a slice")
         _require(
             low_bit >= 0 and bits > 0 and low_bit + bits <= node.bits,
-            f"bits {low_bit} to {low_bit + bits - 1} do not lie in a value of {node.bits} bits",
+            f"bits {low_bit} to {low_bit + bits - 1} are not in a value of {node.bits} bits",
         )
         key = (cls, node, low_bit, bits)
         return cast("Slice | None", _find(key)) or _intern(cls, key, bits, ("node", node), ("low_bit", low_bit))
 
     @property
     def children(self) -> tuple[Node, ...]:
-        """The value it is cut from."""
+        """The value that the bits are extracted from."""
         return (self.node,)
 
 
 class Concat(Node):
-    """Values side by side, the first in the lowest bits."""
+    """A concatenation of values, the first in the lowest bits."""
 
     __slots__ = ("parts",)
     kind = "concat"
     parts: tuple[Node, ...]
 
     def __new__(cls, parts: tuple[Node, ...]) -> Concat:
-        """Find or make the node; raises TreeError for fields that make no sense."""
+        """Return the interned node.  Raises TreeError for invalid fields."""
         parts = tuple(parts)
         _require_nodes(parts, "a concatenation")
         _require(len(parts) > 0, "a concatenation has at least one part")
@@ -281,14 +281,14 @@ class Concat(Node):
 
 
 class Gather(Node):
-    """The initial content of memory at an address that is itself a value."""
+    """The initial content of memory at an address that depends on data."""
 
     __slots__ = ("address",)
     kind = "gather"
     address: Node
 
     def __new__(cls, address: Node, bits: int) -> Gather:
-        """Find or make the node; raises TreeError for fields that make no sense."""
+        """Return the interned node.  Raises TreeError for invalid fields."""
         _require_nodes((address,), "a gather")
         _require_integer(bits, "the width of a gather")
         _require(bits > 0 and bits % 8 == 0, f"a gather reads whole bytes, not {bits} bits")
@@ -302,7 +302,7 @@ class Gather(Node):
 
 
 class OpaqueOperation(Node):
-    """A step that is no operation of the vocabulary, such as a read of a lane's own memory at a computed place."""
+    """A step that is not an operation of the vocabulary, such as a lane's local load at a computed address."""
 
     __slots__ = ("name", "operands")
     kind = "instruction"
@@ -310,7 +310,7 @@ class OpaqueOperation(Node):
     operands: tuple[Node, ...]
 
     def __new__(cls, name: str, operands: tuple[Node, ...], bits: int) -> OpaqueOperation:
-        """Find or make the node; raises TreeError for fields that make no sense."""
+        """Return the interned node.  Raises TreeError for invalid fields."""
         operands = tuple(operands)
         _require_text(name, "an instruction has a name")
         _require(not any(c.isspace() for c in name), f"an instruction's name is one word, not {name!r}")
@@ -329,14 +329,14 @@ class OpaqueOperation(Node):
 
 
 class Undefined(Node):
-    """A value that nothing determines, with the reason."""
+    """An undefined value, with the reason."""
 
     __slots__ = ("reason",)
     kind = "undefined"
     reason: str
 
     def __new__(cls, reason: str, bits: int) -> Undefined:
-        """Find or make the node; raises TreeError for fields that make no sense."""
+        """Return the interned node.  Raises TreeError for invalid fields."""
         _require_text(reason, "an undefined value says why it is undefined")
         _require_integer(bits, "the width of an undefined value")
         _require(bits > 0, f"an undefined value has at least one bit, not {bits}")
@@ -345,7 +345,7 @@ class Undefined(Node):
 
 
 def descendants(*roots: Node) -> Iterator[Node]:
-    """Every node under the roots once, children before parents, in an order that the structure alone decides."""
+    """Yield every node under the roots once, children before parents, in an order fixed by the structure."""
     done: set[Node] = set()
     stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
     while stack:

@@ -1,4 +1,4 @@
-"""A drawing of a tree as SVG, without any dependency."""
+"""A drawing of a tree as SVG."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLOURS: dict[str, str] = {
     "undefined": "#f4c7c7",
     "more": "#ffffff",
 }
-"""The fill of each kind of node; `more` stands for what was left out."""
+"""The fill colour of each kind of node; `more` is for omitted operands."""
 
 _CHARACTER, _HEIGHT, _ROW, _GAP, _MARGIN = 7, 22, 54, 14, 12
 _LONGEST = 40
@@ -42,7 +42,7 @@ class _Box:
 
 
 def label(node: Node) -> str:
-    """The short text in a node's box: `X[24]` for a load."""
+    """Return the short text in a node's box: `X[24]` for a load."""
     if isinstance(node, Load):
         text = f"{node.buffer}[{node.offset}]"
     elif isinstance(node, Constant):
@@ -57,10 +57,10 @@ def label(node: Node) -> str:
 
 
 def to_svg(node: Node, max_nodes: int = 200) -> str:
-    """The tree as an SVG document of its own, root on top.
+    """Return the tree as a complete SVG document, with the root at the top.
 
-    The `max_nodes` boxes nearest to the root are drawn; a box "…" stands for operands left out, and "see ..." for an
-    inner node that is drawn elsewhere.  Raises ValueError where `max_nodes` is not positive.
+    The `max_nodes` boxes nearest to the root are drawn; a box "…" represents omitted operands, and "see ..." an inner
+    node that is drawn elsewhere.  Raises ValueError where `max_nodes` is not positive.
     """
     if max_nodes < 1:
         raise ValueError(f"a picture has at least one node, not {max_nodes}")
@@ -101,7 +101,7 @@ def _centre(box: _Box) -> float:
 
 
 def _unfold(root: Node, max_nodes: int) -> list[list[_Box]]:
-    """Boxes level by level, nearest to the root first, each inner node once."""
+    """Return boxes level by level, nearest to the root first, each inner node once."""
     levels = [[_Box(label(root), root.kind, 0, root)]]
     drawn, count = {root}, 1
     while True:
@@ -128,14 +128,14 @@ def _unfold(root: Node, max_nodes: int) -> list[list[_Box]]:
 
 
 def _place(levels: list[list[_Box]]) -> float:
-    """Put parents above the middle of their children, no two boxes of a level over each other; returns the width."""
+    """Place parents above the middle of their children, without overlaps in a level.  Returns the width."""
     for level in reversed(levels):
         free, shift = float(_MARGIN), 0.0
         for box in level:
             box.x = free
             if box.children:
                 wanted = (_centre(box.children[0]) + _centre(box.children[-1]) - box.width) / 2
-                # Never less than the shift of the box before, or their children would meet.
+                # At least the shift of the previous box, or their children would overlap.
                 shift = max(free - wanted, shift)
                 box.x = wanted + shift
                 _move(box.children, shift)

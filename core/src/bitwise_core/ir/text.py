@@ -1,4 +1,4 @@
-"""Trees as text: an exact form that is read back to the same nodes, and an indented one for people."""
+"""Trees as text: an exact form that parses to the same nodes, and an indented outline for readers."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from bitwise_core.ir.nodes import (
 
 _PLAIN = re.compile(r"[A-Za-z_$.%][\w$.]*\Z", re.ASCII)
 _TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"(?:[+-]\d+)?|[\[\]]|[^\s\[\]]+)')
-_PLACE = re.compile(r'(?P<buffer>"(?:[^"\\]|\\.)*"|[A-Za-z_$.%][\w$.]*)(?P<offset>[+-]\d+)\Z', re.ASCII)
+_ADDRESS = re.compile(r'(?P<buffer>"(?:[^"\\]|\\.)*"|[A-Za-z_$.%][\w$.]*)(?P<offset>[+-]\d+)\Z', re.ASCII)
 
 
-def place(load: Load) -> str:
-    """A load's address: the buffer and the byte offset, `X+24`."""
+def address(load: Load) -> str:
+    """Return a load's address: the buffer and the byte offset, `X+24`."""
     buffer = load.buffer if _PLAIN.match(load.buffer) else json.dumps(load.buffer)
     return f"{buffer}{load.offset:+d}"
 
 
 def head(node: Node) -> str:
-    """What a node is, without its children: `add.rn.fp32`, `load X+24 b32`, `slice 16 b8`."""
+    """Return a node's text without its children: `add.rn.fp32`, `load X+24 b32`, `slice 16 b8`."""
     if isinstance(node, Operation):
         return node.name
     if isinstance(node, Matrix):
         return f"matrix {node.instruction}"
     if isinstance(node, Load):
-        return f"load {place(node)} b{node.bits}"
+        return f"load {address(node)} b{node.bits}"
     if isinstance(node, Constant):
         return f"constant {node.value:#x} b{node.bits}"
     if isinstance(node, Slice):
@@ -55,7 +55,7 @@ def head(node: Node) -> str:
 
 
 def write(*roots: Node) -> str:
-    """One line per node, shared nodes once, and a last line that names the roots.  `read` gives the roots back."""
+    """Return one line per node, shared nodes once, and a last line with the roots.  `read` returns the same roots."""
     names: dict[Node, str] = {}
     lines = []
     for node in descendants(*roots):
@@ -70,7 +70,7 @@ def write(*roots: Node) -> str:
 
 
 class _Line:
-    """The tokens of one line, taken one by one; every mistake names the line."""
+    """The tokens of one line and their parsers; every error names the line."""
 
     def __init__(self, number: int, text: str) -> None:
         self.number = number
@@ -90,7 +90,7 @@ class _Line:
 
     def take(self, what: str) -> str:
         if not self.tokens:
-            raise self.error(f"it ends where {what} should follow")
+            raise self.error(f"it ends where {what} is expected")
         return self.tokens.pop()
 
     def integer(self, what: str) -> int:
@@ -98,12 +98,12 @@ class _Line:
         try:
             return int(token, 0)
         except ValueError:
-            raise self.error(f"{token!r} is no {what}") from None
+            raise self.error(f"{token!r} is not a {what}") from None
 
     def width(self) -> int:
         token = self.take("a width")
         if not re.fullmatch(r"b\d+", token, re.ASCII):
-            raise self.error(f"{token!r} is no width such as b32")
+            raise self.error(f"{token!r} is not a width such as b32")
         return int(token[1:])
 
     def quoted(self, what: str) -> str:
@@ -113,7 +113,7 @@ class _Line:
         except ValueError:
             value = None
         if not isinstance(value, str):
-            raise self.error(f"{token!r} is no quoted {what}")
+            raise self.error(f"{token!r} is not a quoted {what}")
         return value
 
     def node(self, known: dict[str, Node]) -> Node:
@@ -130,7 +130,7 @@ class _Line:
 
     def group(self, known: dict[str, Node]) -> tuple[Node, ...]:
         if self.take("[") != "[":
-            raise self.error("the factors of a matrix step stand in brackets, [left] [right]")
+            raise self.error("the factors of a matrix step must be in brackets, [left] [right]")
         nodes = []
         while self.tokens and self.tokens[-1] != "]":
             nodes.append(self.node(known))
@@ -139,10 +139,10 @@ class _Line:
 
 
 def _read_load(line: _Line, known: dict[str, Node]) -> Node:
-    token = line.take("a place such as X+24")
-    found = _PLACE.match(token)
+    token = line.take("an address such as X+24")
+    found = _ADDRESS.match(token)
     if found is None:
-        raise line.error(f"{token!r} is no place such as X+24")
+        raise line.error(f"{token!r} is not an address such as X+24")
     buffer = found["buffer"]
     return Load(json.loads(buffer) if buffer.startswith('"') else buffer, int(found["offset"]), line.width())
 
@@ -199,7 +199,7 @@ _READERS: dict[str, Callable[[_Line, dict[str, Node]], Node]] = {
 
 
 def read(text: str) -> tuple[Node, ...]:
-    """The roots that `write` wrote.  Raises TreeError with the line for anything else; blank lines are skipped."""
+    """Return the roots that `write` wrote.  Raises TreeError, which names the line; blank lines are skipped."""
     known: dict[str, Node] = {}
     for number, content in enumerate(text.split("\n"), start=1):
         line = _Line(number, content)
@@ -209,10 +209,10 @@ def read(text: str) -> tuple[Node, ...]:
         if name == "return":
             roots = line.rest(known)
             if any(rest.strip() for rest in text.split("\n")[number:]):
-                raise TreeError(f"line {number + 1} of the tree: nothing follows the return")
+                raise TreeError(f"line {number + 1} of the tree: the return must be the last line")
             return roots
         if not re.fullmatch(r"%\w+", name, re.ASCII) or line.take("=") != "=":
-            raise line.error("a node is written %name = what it is")
+            raise line.error("a line must have the form %name = node")
         if name in known:
             raise line.error(f"{name} is defined a second time")
         verb = line.take("an operation")
@@ -223,14 +223,14 @@ def read(text: str) -> tuple[Node, ...]:
             message = str(error)
             raise (error if message.startswith("line ") else line.error(message)) from None
         if line.tokens:
-            raise line.error(f"{line.tokens[-1]!r} is one operand too many")
+            raise line.error(f"{line.tokens[-1]!r} is an extra operand")
     raise TreeError("the tree has no line that returns its roots")
 
 
 def render(root: Node, max_depth: int = 12, max_lines: int = 200) -> str:
-    """An indented outline for people, shared nodes written out once and then named.
+    """Return an indented outline; a shared node is written once and then referenced by name.
 
-    What lies deeper than `max_depth` or beyond `max_lines` is left out, and `...` stands there.
+    Nodes deeper than `max_depth` or beyond `max_lines` are replaced by `...`.
     """
     uses: dict[Node, int] = {root: 1}
     for node in descendants(root):

@@ -1,6 +1,6 @@
 """Scalar formats and their operations on bit patterns, exact to the last bit.
 
-Patterns go in and come out as unsigned NumPy arrays.  Every NaN result is its format's canonical NaN.
+Operands and results are patterns in unsigned NumPy arrays.  Every NaN result is its format's canonical NaN.
 """
 
 from __future__ import annotations

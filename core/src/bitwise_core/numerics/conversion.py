@@ -18,7 +18,7 @@ IntegerRounding: TypeAlias = Literal["rni", "rzi", "rmi", "rpi"]
 INTEGER_ROUNDINGS: dict[IntegerRounding, Rounding] = {"rni": "rn", "rzi": "rz", "rmi": "rd", "rpi": "ru"}
 
 FLUSHED_FORMAT = "fp32"
-"""In a conversion, `ftz` touches operands and results of this format only."""
+"""In a conversion, `ftz` flushes operands and results of this format only."""
 
 
 def float_to_float(
@@ -36,7 +36,7 @@ def float_to_float(
 
 
 def _rounded_magnitude(number: Unpacked, rounding: Rounding) -> Words:
-    """The absolute value rounded to an integer, for numbers below 2**64."""
+    """Return the absolute value rounded to an integer, for numbers below 2**64."""
     drop = np.maximum(-number.exponent, 1)
     kept, rest, half = softfloat.split(number.significand, drop)
     odd = np.asarray(kept & np.uint64(1), dtype=np.bool_)
@@ -67,11 +67,11 @@ def float_to_integer(
 
 
 def integer_to_float(target: FloatFormat, source: IntegerFormat, rounding: Rounding, mode: Mode, operand: Bits) -> Bits:
-    """The nearest number to an integer; zero gives +0."""
+    """Round an integer to a floating-point format; zero gives +0."""
     value = signed_words(operand, source)
     negative = np.asarray(value < 0) if source.signed else np.zeros(operand.shape, dtype=np.bool_)
     magnitude = np.where(negative, ~words(value) + np.uint64(1), words(value))
-    # The highest bit would stand where the carry goes.
+    # `normalise` needs the highest bit free for a carry.
     half = (magnitude >> np.uint64(1)) | (magnitude & np.uint64(1))
     wide = magnitude >= np.uint64(1 << 63)
     exponent: Integers = wide.astype(np.int64)

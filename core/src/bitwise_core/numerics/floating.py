@@ -12,22 +12,22 @@ from bitwise_core.numerics.softfloat import Rounding, Unpacked, join, magnitude_
 from bitwise_core.numerics.word_arithmetic import Bits, Booleans, Integers
 
 ARITHMETIC: dict[str, int] = {"add": 2, "sub": 2, "mul": 2, "div": 2, "fma": 3, "sqrt": 1, "rcp": 1}
-"""Rounded operations and how many operands they take."""
+"""Rounded operations and their numbers of operands."""
 
 COMPARISONS: tuple[str, ...] = ("eq", "ne", "lt", "le", "gt", "ge")
-"""False where an operand is NaN; with the suffix `u` true there.  `ord` and `unord` ask for NaNs only."""
+"""False where an operand is NaN; with the suffix `u` true there.  `ord` and `unord` test for NaNs only."""
 
 CLASSES: tuple[str, ...] = ("isfinite", "isinfinite", "isnumber", "isnan", "isnormal", "issubnormal")
-"""Which class a number is of; a number is what is no NaN, a zero is neither normal nor subnormal."""
+"""Tests of the class of a value; `isnumber` means not NaN, and a zero is neither normal nor subnormal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """How an operation treats its operands and its result, beyond rounding.
+    """Modifiers of operands and results, other than the rounding.
 
-    `ftz` takes subnormal operands as zeros of their sign and returns zeros of their sign for subnormal results;
-    whether a result is subnormal is decided after rounding with exponents unbounded, as IEEE 754 allows.
-    `sat` clamps the result to [0, 1] and turns NaN into +0; `relu` turns negative results into +0.
+    `ftz` flushes subnormal operands and results to zeros of their sign; whether a result is subnormal is decided after
+    rounding with unbounded exponents, as IEEE 754 allows.  `sat` clamps the result to [0, 1] and replaces NaN by +0;
+    `relu` replaces negative results by +0.
     """
 
     ftz: bool = False
@@ -72,7 +72,7 @@ def _with_integers(verb: str, form: FloatFormat, rounding: Rounding, ftz: bool, 
 
 
 def _flush_tiny(verb: str, form: FloatFormat, operands: tuple[Bits, ...], result: Bits) -> Bits:
-    """Flush results rounded to nearest; the smallest normal number may be what a subnormal result was rounded to."""
+    """Flush results rounded to nearest.  The smallest normal number can be a rounded subnormal, so it is recomputed."""
     doubtful = magnitude_of(result, form) == np.uint64(1 << form.mantissa_bits)
     if doubtful.any():
         chosen = tuple(np.broadcast_to(bits, result.shape)[doubtful] for bits in operands)
@@ -95,13 +95,13 @@ def clamp(result: Bits, form: FloatFormat, mode: Mode) -> Bits:
 
 
 def order(bits: Bits, form: FloatFormat) -> Integers:
-    """Integers in the order of the numbers, -0 just below +0; meaningless where NaN."""
+    """Return integers in the order of the numbers, -0 just below +0; meaningless for NaN."""
     magnitude = magnitude_of(bits, form).astype(np.int64)
     return np.where(sign_of(bits, form), -magnitude - 1, magnitude)
 
 
 def extremum(verb: str, form: FloatFormat, propagate: bool, mode: Mode, left: Bits, right: Bits) -> Bits:
-    """`min` or `max`, with -0 below +0.
+    """Evaluate `min` or `max`, with -0 below +0.
 
     With `propagate` a NaN operand gives NaN, otherwise the other operand; two NaNs give NaN.
     """
@@ -117,7 +117,7 @@ def extremum(verb: str, form: FloatFormat, propagate: bool, mode: Mode, left: Bi
 
 
 def change_sign(verb: str, form: FloatFormat, mode: Mode, operand: Bits) -> Bits:
-    """`neg` or `abs`; a NaN becomes the canonical one."""
+    """Evaluate `neg` or `abs`; a NaN becomes the canonical NaN."""
     if mode.ftz:
         operand = softfloat.flush(operand, form)
     sign = sign_of(operand, form)
@@ -126,7 +126,7 @@ def change_sign(verb: str, form: FloatFormat, mode: Mode, operand: Bits) -> Bits
 
 
 def compare(verb: str, form: FloatFormat, mode: Mode, left: Bits, right: Bits) -> Booleans:
-    """A comparison, as a predicate; zeros of either sign are equal."""
+    """Evaluate a comparison to a predicate; +0 and -0 are equal."""
     if mode.ftz:
         left, right = softfloat.flush(left, form), softfloat.flush(right, form)
     if native_floats.compares(form) and native_floats.trusted():
@@ -140,7 +140,7 @@ def compare(verb: str, form: FloatFormat, mode: Mode, left: Bits, right: Bits) -
 
 
 def classify(verb: str, form: FloatFormat, operand: Bits) -> Booleans:
-    """Whether a number is of one of the classes of CLASSES."""
+    """Evaluate a test of CLASSES."""
     magnitude = magnitude_of(operand, form)
     smallest, infinity = np.uint64(1 << form.mantissa_bits), np.uint64(form.largest_magnitude + 1)
     answers: dict[str, Booleans] = {

@@ -1,4 +1,4 @@
-"""Scalar formats as rows of data, each of which checks itself.
+"""Scalar formats as rows of data, checked when they are built.
 
 A pattern is, from its highest bit: the sign where the format has one, the exponent field, the mantissa, and
 `padding` low bits that are ignored when read and zero when written.
@@ -15,7 +15,7 @@ NanPatterns: TypeAlias = Literal["exponent", "all_ones", "negative_zero", "none"
 
 @dataclass(frozen=True, slots=True)
 class FloatFormat:
-    """A binary floating-point format.  Raises ValueError where the row contradicts itself.
+    """A binary floating-point format.  Raises ValueError for an inconsistent row.
 
     `subnormals` False means that exponent field 0 is an ordinary exponent and that the format has no zero.
     `canonical_nan` is the pattern of every NaN that an operation returns, None where the format has no NaN.
@@ -37,11 +37,11 @@ class FloatFormat:
         if self.bits != self.signed + self.exponent_bits + self.mantissa_bits + self.padding:
             raise ValueError(f"format {self.name}: its fields do not add up to {self.bits} bits")
         if not 0 <= self.bias < 1 << self.exponent_bits:
-            raise ValueError(f"format {self.name}: bias {self.bias} lies outside the exponent field")
+            raise ValueError(f"format {self.name}: bias {self.bias} is outside the exponent field")
         if self.infinities and self.nan != "exponent":
-            raise ValueError(f"format {self.name}: infinities and NaNs share the highest exponent, or there are none")
+            raise ValueError(f"format {self.name}: a format with infinities has its NaNs at the highest exponent too")
         if (self.canonical_nan is None) != (self.nan == "none"):
-            raise ValueError(f"format {self.name}: a canonical NaN goes with NaN patterns, and the reverse")
+            raise ValueError(f"format {self.name}: it needs a canonical NaN exactly where it has NaN patterns")
         if self.canonical_nan is not None and not self.is_nan(self.canonical_nan):
             raise ValueError(f"format {self.name}: its canonical NaN {self.canonical_nan:#x} is not a NaN")
         if not self.subnormals and (self.signed or self.mantissa_bits):
@@ -49,12 +49,12 @@ class FloatFormat:
 
     @property
     def precision(self) -> int:
-        """Bits of a normal significand, the implicit one included."""
+        """The number of bits of a normal significand, including the implicit one."""
         return self.mantissa_bits + 1
 
     @property
     def magnitude_bits(self) -> int:
-        """Bits of the exponent and mantissa fields together."""
+        """The number of bits of the exponent and mantissa fields."""
         return self.exponent_bits + self.mantissa_bits
 
     @property
@@ -64,17 +64,17 @@ class FloatFormat:
 
     @property
     def smallest_exponent(self) -> int:
-        """Exponent of the smallest normal number, 2**smallest_exponent."""
+        """The exponent of the smallest normal number, 2**smallest_exponent."""
         return 1 - self.bias if self.subnormals else -self.bias
 
     @property
     def smallest_bit(self) -> int:
-        """Every finite value is a multiple of 2**smallest_bit."""
+        """The exponent of the lowest bit: every finite value is a multiple of 2**smallest_bit."""
         return self.smallest_exponent - self.mantissa_bits
 
     @property
     def largest_exponent(self) -> int:
-        """Exponent of the largest finite number."""
+        """The exponent of the largest finite number."""
         return (self.largest_magnitude >> self.mantissa_bits) - self.bias
 
     @property
@@ -104,7 +104,7 @@ class FloatFormat:
         return self.largest_exponent_field << (self.mantissa_bits + self.padding)
 
     def is_nan(self, pattern: int) -> bool:
-        """Whether one pattern is a NaN."""
+        """Whether a pattern is a NaN."""
         field = pattern >> self.padding
         magnitude = field & ((1 << self.magnitude_bits) - 1)
         if self.nan == "exponent":
@@ -129,7 +129,7 @@ class FloatFormat:
 
 @dataclass(frozen=True, slots=True)
 class IntegerFormat:
-    """An integer format: `signed` is None where the operation does not depend on the sign (`b32`)."""
+    """An integer format; `signed` is None for operations that do not depend on the sign (`b32`)."""
 
     name: str
     bits: int
@@ -184,7 +184,7 @@ FORMATS: dict[str, Format] = {**FLOAT_FORMATS, **INTEGER_FORMATS}
 
 
 def float_format(name: str) -> FloatFormat:
-    """The floating-point format of that name.  Raises KeyError with the names there are."""
+    """Return the floating-point format of that name.  Raises KeyError, which lists the known names."""
     try:
         return FLOAT_FORMATS[name]
     except KeyError:

@@ -1,8 +1,8 @@
 """Integer operations on bit patterns, modulo 2**bits.
 
 Every function takes and returns arrays in the unsigned type of the operand's width, predicates as booleans, and
-broadcasts.  The functions are written with NumPy's elementary functions on that type alone, because the checker also
-applies them to integers of the form block + thread, which only have those.
+broadcasts.  The functions use only NumPy's elementary functions on that type, because the checker also applies them to
+integers of the form block + thread, which support no others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 
 def signed_words(bits: Bits, form: IntegerFormat) -> Signed:
-    """The values, as int64 where the format is signed and uint64 otherwise."""
+    """Return the values, as int64 where the format is signed and as uint64 otherwise."""
     value = words(bits)
     if not form.signed:
         return value
@@ -35,28 +35,28 @@ def signed_words(bits: Bits, form: IntegerFormat) -> Signed:
 
 
 def signed(pattern: Array) -> Array:
-    """The same bits as signed integers."""
+    """Return the same bits as signed integers."""
     return pattern.view(_SIGNED[pattern.dtype.itemsize])
 
 
 def _as(form: IntegerFormat, *operands: Array) -> tuple[Array, ...]:
-    """The operands as the format reads them."""
+    """Return the operands, as signed integers where the format is signed."""
     return tuple(signed(each) for each in operands) if form.signed else operands
 
 
 def negate(a: Array) -> Array:
-    """Two's complement; the most negative value is its own."""
+    """Negate in two's complement; the most negative value is unchanged."""
     found: Array = a.dtype.type(0) - a
     return found
 
 
 def absolute(a: Array) -> Array:
-    """The magnitude of a signed number; that of the most negative value is itself."""
+    """Return the absolute value of a signed number; the most negative value is unchanged."""
     return np.where(signed(a) < 0, a.dtype.type(0) - a, a)
 
 
 def resize(target: IntegerFormat, source: IntegerFormat, a: Array) -> Array:
-    """Extends by the sign of the source, or keeps the low bits."""
+    """Convert between widths: extend by the sign of the source format, or keep the low bits."""
     kind = _UNSIGNED[target.bits]
     if source.signed and target.bits > source.bits:
         wide: Array = signed(a).astype(np.dtype(f"int{target.bits}")).view(kind)
@@ -65,7 +65,7 @@ def resize(target: IntegerFormat, source: IntegerFormat, a: Array) -> Array:
 
 
 def saturate(target: IntegerFormat, source: IntegerFormat, a: Array) -> Array:
-    """The nearest number of the target format."""
+    """Return the nearest number of the target format."""
     value: Array = signed(a).astype(np.int64) if source.signed else a.astype(np.uint64)
     value = np.maximum(value, value.dtype.type(max(target.smallest, source.smallest)))
     value = np.minimum(value, value.dtype.type(min(target.largest, source.largest)))
@@ -73,7 +73,7 @@ def saturate(target: IntegerFormat, source: IntegerFormat, a: Array) -> Array:
 
 
 def multiply_wide(form: IntegerFormat, a: Array, b: Array) -> Array:
-    """The whole product, twice as wide as the operands, which have at most 32 bits."""
+    """Return the full product, twice as wide as the operands, which have at most 32 bits."""
     unsigned = _UNSIGNED[16 * a.dtype.itemsize]
     if not form.signed:
         product: Array = a.astype(unsigned) * b.astype(unsigned)
@@ -85,7 +85,7 @@ def multiply_wide(form: IntegerFormat, a: Array, b: Array) -> Array:
 
 
 def multiply_high(form: IntegerFormat, a: Array, b: Array) -> Array:
-    """The high half of the product."""
+    """Return the high half of the product."""
     size = a.dtype.itemsize
     if size < 8:
         product = multiply_wide(form, a, b)
@@ -102,7 +102,7 @@ def multiply_high(form: IntegerFormat, a: Array, b: Array) -> Array:
 
 
 def divide(form: IntegerFormat, a: Array, b: Array) -> Array:
-    """The quotient toward zero; division by zero gives all ones."""
+    """Return the quotient rounded toward zero; all ones where b is zero."""
     zero = b == 0
     safe = np.where(zero, b.dtype.type(1), b)
     if not form.signed:
@@ -113,19 +113,19 @@ def divide(form: IntegerFormat, a: Array, b: Array) -> Array:
 
 
 def remainder(form: IntegerFormat, a: Array, b: Array) -> Array:
-    """The remainder of `divide`; by zero all ones."""
+    """Return the remainder of `divide`; all ones where b is zero."""
     found: Array = np.where(b == 0, ~b.dtype.type(0), a - divide(form, a, b) * b)
     return found
 
 
 def extremum(verb: str, form: IntegerFormat, a: Array, b: Array) -> Array:
-    """`min` or `max`."""
+    """Evaluate `min` or `max`."""
     x, y = _as(form, a, b)
     return np.where((x < y) == (verb == "min"), a, b)
 
 
 def extremum_by_sign(verb: str, a: Array, b: Array) -> Array:
-    """`min` or `max` in the order of floating-point numbers: by sign, then by magnitude, -0 before +0."""
+    """Evaluate `min` or `max` in the order of floating-point patterns: by sign, then by magnitude, -0 before +0."""
     sign = a.dtype.type(1 << (8 * a.dtype.itemsize - 1))
     keys = [np.where(each & sign, ~each, each | sign) for each in (a, b)]
     return np.where((keys[0] > keys[1]) == (verb == "max"), a, b)
@@ -142,12 +142,12 @@ _COMPARISONS: Mapping[str, Function] = {
 
 
 def compare(verb: str, form: IntegerFormat, a: Array, b: Array) -> Array:
-    """A comparison, as a predicate."""
+    """Evaluate a comparison to a predicate."""
     return _COMPARISONS[verb](*_as(form, a, b))
 
 
 def shift(verb: str, form: IntegerFormat, a: Array, amount: Array) -> Array:
-    """`shl` or `shr` by 32 bits; an amount of the width or more clears, or fills with the sign of a signed format."""
+    """Evaluate `shl` or `shr`; from an amount of the width on the result is 0, or copies of the sign."""
     large = amount >= np.uint32(form.bits)
     count = np.where(large, np.uint32(form.bits - 1), amount).astype(a.dtype)
     if form.signed:
@@ -158,67 +158,67 @@ def shift(verb: str, form: IntegerFormat, a: Array, amount: Array) -> Array:
 
 
 def add_with_carry(a: Array, b: Array, carry: Array) -> Array:
-    """The sum of two numbers and a carry."""
+    """Return a + b + carry."""
     found: Array = a + b + carry.astype(a.dtype)
     return found
 
 
 def subtract_with_borrow(a: Array, b: Array, borrow: Array) -> Array:
-    """The difference of two numbers less a borrow."""
+    """Return a - b - borrow."""
     found: Array = a - b - borrow.astype(a.dtype)
     return found
 
 
 def carry_out(a: Array, b: Array) -> Array:
-    """Whether a sum of unsigned numbers wraps."""
+    """Whether a + b wraps, for unsigned numbers."""
     found: Array = a + b < a
     return found
 
 
 def carry_out_of_three(a: Array, b: Array, carry: Array) -> Array:
-    """Whether the sum of two unsigned numbers and a carry wraps."""
+    """Whether a + b + carry wraps, for unsigned numbers."""
     total = a + b
     found: Array = (total < a) | (total + carry.astype(a.dtype) < total)
     return found
 
 
 def borrow_out(a: Array, b: Array) -> Array:
-    """Whether a difference of unsigned numbers wraps."""
+    """Whether a - b wraps, for unsigned numbers."""
     return np.less(a, b)
 
 
 def borrow_out_of_three(a: Array, b: Array, borrow: Array) -> Array:
-    """Whether the difference of two unsigned numbers less a borrow wraps."""
+    """Whether a - b - borrow wraps, for unsigned numbers."""
     found: Array = (a < b) | (a - b < borrow.astype(a.dtype))
     return found
 
 
 def sum_overflows(a: Array, b: Array) -> Array:
-    """Whether a sum of signed numbers leaves their range."""
+    """Whether a + b overflows, for signed numbers."""
     total = a + b
     found: Array = ((a ^ total) & (b ^ total)) >> a.dtype.type(8 * a.dtype.itemsize - 1) != 0
     return found
 
 
 def difference_overflows(a: Array, b: Array) -> Array:
-    """Whether a difference of signed numbers leaves their range."""
+    """Whether a - b overflows, for signed numbers."""
     found: Array = ((a ^ b) & (a ^ (a - b))) >> a.dtype.type(8 * a.dtype.itemsize - 1) != 0
     return found
 
 
 def saturating_sum(a: Array, b: Array) -> Array:
-    """The sum of unsigned numbers, at most the greatest number."""
+    """Return a + b of unsigned numbers, at most the largest number."""
     total: Array = a + b
     return np.where(total < a, ~a.dtype.type(0), total)
 
 
 def saturating_difference(a: Array, b: Array) -> Array:
-    """The difference of unsigned numbers, at least 0."""
+    """Return a - b of unsigned numbers, at least 0."""
     return np.where(a < b, a.dtype.type(0), a - b)
 
 
 def low_24(form: IntegerFormat, a: Array) -> Array:
-    """The lowest 24 bits, extended by their sign or with zeros."""
+    """Return the lowest 24 bits, sign-extended or zero-extended."""
     if form.signed:
         found: Array = (signed(a << np.uint32(8)) >> np.int32(8)).view(np.uint32)
         return found
@@ -226,12 +226,12 @@ def low_24(form: IntegerFormat, a: Array) -> Array:
 
 
 def _ones(count: Array) -> Array:
-    """So many ones, 64 at most, as 64-bit words."""
+    """Return 64-bit words with the lowest `count` bits set, at most 64."""
     return np.where(count >= 64, ~np.uint64(0), (np.uint64(1) << np.minimum(count, np.uint64(63))) - np.uint64(1))
 
 
 def extract_field(form: IntegerFormat, a: Array, position: Array, length: Array) -> Array:
-    """`length` bits from `position` on, both modulo 256; beyond the top there are copies of the sign, or zeros."""
+    """Return `length` bits from `position` up, both modulo 256; copies of the sign, or zeros, beyond the top."""
     wide = signed(a).astype(np.int64).view(np.uint64) if form.signed else a.astype(np.uint64)
     start = (position & np.uint32(0xFF)).astype(np.uint64)
     count = (length & np.uint32(0xFF)).astype(np.uint64)
@@ -243,14 +243,14 @@ def extract_field(form: IntegerFormat, a: Array, position: Array, length: Array)
 
 
 def _extended(moved: Array, count: Array, kind: np.dtype[Any]) -> Array:
-    """The lowest `count` bits of 64-bit words, extended by their sign; 0 of no bits."""
+    """Return the lowest `count` bits of 64-bit words, sign-extended; 0 where `count` is 0."""
     room = np.minimum(np.uint64(64) - np.minimum(count, np.uint64(64)), np.uint64(63))
     result = ((moved << room).view(np.int64) >> room.view(np.int64)).view(np.uint64)
     return np.where(count == 0, np.uint64(0), result).astype(kind)
 
 
 def extract_field_wrapped(form: IntegerFormat, a: Array, position: Array, length: Array) -> Array:
-    """`length` bits from `position` on, both modulo 32."""
+    """Return `length` bits from `position` up, both modulo 32."""
     low, size = position & np.uint32(31), length & np.uint32(31)
     if not form.signed:
         found: Array = (a >> low) & ((np.uint32(1) << size) - np.uint32(1))
@@ -260,7 +260,7 @@ def extract_field_wrapped(form: IntegerFormat, a: Array, position: Array, length
 
 
 def insert_field(form: IntegerFormat, a: Array, b: Array, position: Array, length: Array) -> Array:
-    """The low `length` bits of a in b from `position` on, both modulo 256; what lies beyond the top is dropped."""
+    """Return b with the low `length` bits of a from `position` up, both modulo 256; bits beyond the top are dropped."""
     start = (position & np.uint32(0xFF)).astype(np.uint64)
     keep = _ones((length & np.uint32(0xFF)).astype(np.uint64))
     field = np.where(start >= form.bits, np.uint64(0), keep << np.minimum(start, np.uint64(63)))
@@ -269,16 +269,16 @@ def insert_field(form: IntegerFormat, a: Array, b: Array, position: Array, lengt
 
 
 def field_mask(form: IntegerFormat, length: Array, position: Array) -> Array:
-    """`length` ones from `position` on, both modulo the width."""
+    """Return `length` set bits from `position` up, both modulo the width."""
     low = np.uint64(form.bits - 1)
     ones = (np.uint64(1) << (length.astype(np.uint64) & low)) - np.uint64(1)
     return (ones << (position.astype(np.uint64) & low)).astype(_UNSIGNED[form.bits])
 
 
 def funnel_shift(direction: str, mode: str, low: Array, high: Array, amount: Array) -> Array:
-    """The pair high:low of 64 bits shifted: its high word of a shift `l`, its low word of a shift `r`.
+    """Shift the 64-bit pair high:low and return its high word for direction `l`, its low word for `r`.
 
-    The amount is taken modulo 32 (`wrap`) or is 32 at most (`clamp`).
+    The amount is taken modulo 32 (mode `wrap`) or limited to 32 (mode `clamp`).
     """
     count = (amount & np.uint32(31) if mode == "wrap" else np.minimum(amount, np.uint32(32))).astype(np.uint64)
     pair = high.astype(np.uint64) << np.uint64(32) | low.astype(np.uint64)
@@ -287,7 +287,7 @@ def funnel_shift(direction: str, mode: str, low: Array, high: Array, amount: Arr
 
 
 def logic_of_three(truth: int, a: Array, b: Array, c: Array) -> Array:
-    """Any function of three bits: bit 4 a + 2 b + c of the truth table."""
+    """Evaluate a bitwise function of three operands: bit 4 a + 2 b + c of the truth table."""
     result: Array = np.zeros(np.broadcast_shapes(a.shape, b.shape, c.shape), dtype=np.uint32)
     for row in range(8):
         if truth >> row & 1:
@@ -296,7 +296,7 @@ def logic_of_three(truth: int, a: Array, b: Array, c: Array) -> Array:
 
 
 def permute_bytes(a: Array, b: Array, selector: Array) -> Array:
-    """Four bytes of the pair b:a by four nibbles: bits 0 to 2 choose the byte, bit 3 fills it with its sign."""
+    """Select four bytes of the pair b:a by four nibbles: bits 0 to 2 choose a byte, bit 3 replicates its sign."""
     pair = b.astype(np.uint64) << np.uint64(32) | a.astype(np.uint64)
     result: Array = np.zeros(np.broadcast_shapes(a.shape, b.shape, selector.shape), dtype=np.uint32)
     for place in range(4):
@@ -308,41 +308,41 @@ def permute_bytes(a: Array, b: Array, selector: Array) -> Array:
 
 
 def _places(a: Array) -> Array:
-    """The bits along a last axis, the lowest first."""
+    """Return the bits as booleans along a new last axis, the lowest first."""
     places: Array = ((a[..., None] >> np.arange(8 * a.dtype.itemsize, dtype=a.dtype)) & a.dtype.type(1)).astype(bool)
     return places
 
 
 def count_ones(a: Array) -> Array:
-    """How many bits are set."""
+    """Return the number of set bits."""
     found: Array = np.add.reduce(_places(a), axis=-1, dtype=np.uint32)
     return found
 
 
 def reverse_bits(a: Array) -> Array:
-    """The bits in reverse."""
+    """Return the bits in reverse order."""
     weights = a.dtype.type(1) << np.arange(8 * a.dtype.itemsize, dtype=a.dtype)[::-1]
     found: Array = np.where(_places(a), weights, a.dtype.type(0)).sum(axis=-1, dtype=a.dtype)
     return found
 
 
 def _highest(places: Array) -> Array:
-    """The place of the highest bit that is set, -1 where there is none."""
+    """Return the position of the highest set bit, -1 where there is none."""
     bits = places.shape[-1]
     return np.where(places.any(axis=-1), bits - 1 - np.argmax(places[..., ::-1], axis=-1), -1)
 
 
 def count_leading_zeros(a: Array) -> Array:
-    """How many zeros lie above the highest bit that is set; the width for 0."""
+    """Return the number of leading zeros; the width for 0."""
     places = _places(a)
     found: Array = places.shape[-1] - 1 - _highest(places)
     return found.astype(np.uint32)
 
 
 def find_highest(form: IntegerFormat, from_top: bool, a: Array) -> Array:
-    """The place of the highest set bit (signed: of the highest unlike the sign), all ones where there is none.
+    """Return the position of the highest set bit (signed: highest bit unlike the sign), all ones where there is none.
 
-    The place is counted from the lowest bit, or from the top.
+    The position is counted from the lowest bit, or from the highest bit with `from_top`.
     """
     places = _places(a)
     if form.signed:
@@ -352,34 +352,34 @@ def find_highest(form: IntegerFormat, from_top: bool, a: Array) -> Array:
 
 
 def find_lowest(a: Array) -> Array:
-    """The place of the lowest set bit, all ones where there is none."""
+    """Return the position of the lowest set bit, all ones where there is none."""
     places = _places(a)
     return np.where(places.any(axis=-1), places.argmax(axis=-1), -1).astype(np.int32).view(np.uint32)
 
 
 def bit_is_set(a: Array, place: Array) -> Array:
-    """Whether the bit at a place, modulo the width, is set."""
+    """Whether the bit at a position, modulo the width, is set."""
     at = place.astype(a.dtype) & a.dtype.type(8 * a.dtype.itemsize - 1)
     found: Array = (a >> at) & a.dtype.type(1) != 0
     return found
 
 
 def copy_sign(a: Array, b: Array) -> Array:
-    """The highest bit of a on the others of b."""
+    """Return the highest bit of a with the other bits of b."""
     sign = a.dtype.type(1 << (8 * a.dtype.itemsize - 1))
     found: Array = (a & sign) | (b & ~sign)
     return found
 
 
 def add_distance(form: IntegerFormat, a: Array, b: Array, c: Array) -> Array:
-    """c and the distance of a and b."""
+    """Return c + |a - b|."""
     x, y = _as(form, a, b)
     total: Array = c + np.where(x < y, b - a, a - b)
     return total
 
 
 def dot_of_bytes(left_signed: bool, right_signed: bool, a: Array, b: Array, c: Array) -> Array:
-    """c and the four products of the bytes of a and b."""
+    """Return c + the four products of the bytes of a and b."""
     total = c.copy()
     for low in range(0, 32, 8):
         x, y = ((each >> np.uint32(low)).astype(np.uint8) for each in (a, b))

@@ -1,6 +1,6 @@
 """The processor's own fp32 and fp64 arithmetic, where it is known to give IEEE results to nearest even.
 
-Bits are the same as those of `softfloat`, which the tests hold it against; only speed differs.
+The bits are those of `softfloat`, with which the tests compare it; it is only faster.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SMALLEST, _ONE, _EPSILON = 5e-324, 1.0, 2.0**-52
 
 
 def trusted() -> bool:
-    """Whether this thread keeps subnormals and rounds to nearest even: a library may have changed that."""
+    """Whether this thread keeps subnormals and rounds to nearest even; a library may have changed the mode."""
     return (
         _SMALLEST * _ONE > 0.0
         and _ONE + 0.25 * _EPSILON == _ONE
@@ -31,7 +31,7 @@ def trusted() -> bool:
 
 
 def _fma32(left: Floats, right: Floats, addend: Floats) -> Floats:
-    """Round to odd in fp64, then once to fp32: 53 bits are more than twice 24 plus two, so that is exact."""
+    """Fused multiply-add by rounding to odd in fp64, then to fp32: exact, since 53 bits exceed twice 24 plus two."""
     product = left.astype(np.float64) * right.astype(np.float64)
     wide = addend.astype(np.float64)
     total = np.atleast_1d(product + wide)
@@ -70,12 +70,12 @@ _OPPOSITES = {"eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": 
 
 
 def compares(form: FloatFormat) -> bool:
-    """Whether `compare` knows this format."""
+    """Whether `compare` supports this format."""
     return form.name in _COMPARED
 
 
 def compare(verb: str, form: FloatFormat, left: Bits, right: Bits) -> Booleans:
-    """A comparison of two numbers, as `floating.COMPARISONS` names it."""
+    """Evaluate a comparison named as in `floating.COMPARISONS`."""
     kind = _COMPARED[form.name]
     x, y = (bits.view(kind) for bits in (left, right))
     with np.errstate(invalid="ignore"):
@@ -94,12 +94,12 @@ def compare(verb: str, form: FloatFormat, left: Bits, right: Bits) -> Booleans:
 
 
 def supports(verb: str, form: FloatFormat) -> bool:
-    """Whether `compute` knows this operation."""
+    """Whether `compute` supports this operation."""
     return verb in _FUNCTIONS and form.name in _TYPES and (verb, form.name) != ("fma", "fp64")
 
 
 def compute(verb: str, form: FloatFormat, operands: tuple[Bits, ...]) -> Bits:
-    """Evaluate one supported operation, rounded to nearest even; NaNs come back canonical."""
+    """Evaluate one supported operation, rounded to nearest even; NaN results are canonical."""
     kind = _TYPES[form.name]
     with np.errstate(all="ignore"):
         result = _FUNCTIONS[verb](*(np.ascontiguousarray(bits).view(kind) for bits in operands))

@@ -1,15 +1,15 @@
-"""The vocabulary of operations: every name that core, the plugins and trees use, and what it means.
+"""The vocabulary of operations: every name that core, the plugins and expression trees use, and its meaning.
 
-A name is `<verb>[.<modifier>...].<format>[.<format>][@<architecture>]`; `core/OPERATIONS.md` lists all verbs, and is
-written from the tables of `verbs`.
+A name is `<verb>[.<modifier>...].<format>[.<format>][@<architecture>]`; `core/OPERATIONS.md`, which is generated from
+the tables of `verbs`, lists all verbs.
 
     add.rn.ftz.fp32             modifiers in this order: rounding, `ftz`, `nan` or `satfinite`, `sat` or `relu`
     convert.rzi.s32.fp32        two formats: the result's and then the operand's
-    shr.s32 shr.u32 add.b32     s, u or b where the sign matters or does not
+    shr.s32 shr.u32 add.b32     s or u where the result depends on the sign, otherwise b
     ex2.approx.ftz.fp32@ARCH    an approximation of an architecture: a name without an evaluation
-    med3.fp32@ARCH              an operation of one architecture, which its plugin has declared (`declare`)
+    med3.fp32@ARCH              an operation of one architecture, declared by its plugin (`declare`)
 
-A rounding that cannot matter and a sign that cannot matter are accepted and left out of the operation's own name:
+A rounding or a sign that has no effect is accepted, and left out of the operation's canonical name:
 `operation("add.s32").name` is "add.b32", `operation("convert.rn.fp32.fp16").name` is "convert.fp32.fp16".
 """
 
@@ -24,7 +24,7 @@ from typing import Any, cast
 from bitwise_core.numerics import conversion, integers
 from bitwise_core.numerics.conversion import INTEGER_ROUNDINGS, IntegerRounding
 from bitwise_core.numerics.formats import FORMATS, INTEGER_FORMATS, FloatFormat, Format, IntegerFormat
-from bitwise_core.numerics.record import Operation, made
+from bitwise_core.numerics.record import Operation, intern_operation
 from bitwise_core.numerics.softfloat import ROUNDINGS, Rounding
 from bitwise_core.numerics.verbs import (
     APPROXIMATIONS,
@@ -44,7 +44,7 @@ from bitwise_core.numerics.verbs import (
 
 
 class UnknownOperation(KeyError):
-    """A name that is not in the vocabulary: the sentence says why, and gives the nearest name."""
+    """A name is not in the vocabulary: the message says why, and gives the nearest name."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"no operation {name!r}: {reason}")
@@ -59,7 +59,7 @@ class UnknownOperation(KeyError):
 
 
 def _nearest(name: str) -> str | None:
-    """The name with the same words in another order, else that with one word less, else the one most alike."""
+    """Return the name with the same words in another order, else without one of the words, else the most similar."""
     words = name.partition("@")[0].split(".")
     names = vocabulary()
     for wanted in (words, *(words[:place] + words[place + 1 :] for place in range(len(words)))):
@@ -97,19 +97,19 @@ def declare(
     commutative: bool = False,
     function: Function | None = None,
 ) -> None:
-    """Adds operations of one architecture to the vocabulary: `<verb>[.<modifier>...].<format>@<architecture>`.
+    """Add operations of one architecture to the vocabulary: `<verb>[.<modifier>...].<format>@<architecture>`.
 
-    A plugin calls it where its module is loaded, for what no other architecture has.  `formats` are the endings of the
-    names, a pair of formats as "fp16.fp32".  `operands` are formats, "" for the last one of the name; so is `result`,
-    "" for the first one.  `modifiers` are groups of which a name takes at most one each, in order.  `function` acts on
-    arrays as `Operation.function` does and must be exact for every pattern; without it the bits are the hardware's, and
-    `BitSupport.functions` of the architecture may give them.  `says` is a sentence for people.
-    Raises ValueError for a name that is declared already, and for a format that there is not.
+    A plugin calls it at import time, for operations that no other architecture has.  `formats` are the endings of the
+    names; a pair of formats is written "fp16.fp32".  `operands` are formats, "" for the last format of the name;
+    `result` is a format, "" for the first format of the name.  `modifiers` are groups of which a name takes at most one
+    each, in order.  `function` acts on arrays like `Operation.function` and must be exact for every pattern; without it
+    the hardware decides the bits, and `BitSupport.functions` of the architecture may provide them.  `says` describes
+    the result.  Raises ValueError for a name that is already declared, and for an unknown format.
     """
     for ending in formats:
         unknown = [each for each in (*ending.split("."), *operands, result) if each and each not in FORMATS]
         if unknown:
-            raise ValueError(f"{verb}.{ending}@{architecture} names the format {unknown[0]!r}, which there is not")
+            raise ValueError(f"{verb}.{ending}@{architecture} names the unknown format {unknown[0]!r}")
         key = (architecture, verb, ending)
         if key in _DECLARED:
             raise ValueError(f"the operation {verb}.{ending}@{architecture} is declared twice")
@@ -128,11 +128,11 @@ def _declared(name: str, base: str, architecture: str) -> Operation:
         formats = [FORMATS[each] for each in tokens[-count:]]
         operands = [FORMATS[each] if each else formats[-1] for each in given.operands]
         core = None if given.make is None else given.make(formats[-1], taken)
-        return made(
+        return intern_operation(
             given.verb, taken, formats, operands, FORMATS[given.result] if given.result else formats[0], core,
             commutative=given.commutative, architecture=architecture,
         )  # fmt: skip
-    raise UnknownOperation(name, f"{architecture} has declared no such operation, and it is no approximation")
+    raise UnknownOperation(name, f"{architecture} has declared no such operation, and it is not an approximation")
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def _declared(name: str, base: str, architecture: str) -> Operation:
 
 @cache
 def operation(name: str) -> Operation:
-    """The operation of that name.  Raises UnknownOperation, a KeyError with a sentence, for any other name."""
+    """Return the operation of that name.  Raises UnknownOperation, a KeyError, for any other name."""
     base, _, architecture = name.partition("@")
     tokens = base.split(".")
     formats: list[Format] = []
@@ -160,12 +160,12 @@ def operation(name: str) -> Operation:
     if isinstance(form, IntegerFormat):
         return _integer(name, verb, form, modifiers)
     if form.name not in NUMBERS:
-        raise UnknownOperation(name, f"{form.name} takes part in conversions only")
+        raise UnknownOperation(name, f"{form.name} has conversions only")
     return _floating(name, verb, form, modifiers, architecture)
 
 
 def _take(name: str, modifiers: Sequence[str], *groups: Sequence[str]) -> tuple[str | None, ...]:
-    """One optional modifier of each group, in order.  Raises UnknownOperation if anything else is there."""
+    """Return one optional modifier of each group, in order.  Raises UnknownOperation for any other modifier."""
     rest = list(modifiers)
     taken = [rest.pop(0) if rest and rest[0] in group else None for group in groups]
     if rest:
@@ -183,7 +183,7 @@ def _floating(name: str, verb: str, form: FloatFormat, modifiers: tuple[str, ...
         raise UnknownOperation(name, f"{form.name} numbers have no {verb!r}")
     taken = _take(name, modifiers, *given.modifiers)
     if given.required and taken[0] is None:
-        raise UnknownOperation(name, f"{verb} rounds, so name a rounding of {', '.join(ROUNDINGS)}")
+        raise UnknownOperation(name, f"{verb} rounds: name one of the roundings {', '.join(ROUNDINGS)}")
     core = None if given.make is None else given.make(form, taken)
     return _of_verb(given, form, taken, core, architecture)
 
@@ -194,7 +194,7 @@ def _of_verb(
     def of(word: str) -> Format:
         return INTEGER_FORMATS[f"b{2 * form.bits}"] if word == "wide" else FORMATS[word] if word else form
 
-    return made(
+    return intern_operation(
         given.verb, taken, (form,), [of(each) for each in given.operands], of(given.result), core,
         commutative=given.commutative, associative=given.associative, architecture=architecture,
     )  # fmt: skip
@@ -211,7 +211,7 @@ def _integer(name: str, verb: str, form: IntegerFormat, modifiers: tuple[str, ..
             raise UnknownOperation(name, "the absolute value of an unsigned integer is itself")
         if verb == "mulwide" and form.bits == 64:
             raise UnknownOperation(
-                name, "the product of two 64-bit integers fits no format; mulhi and mul give its halves"
+                name, "the product of two 64-bit integers fits in no format; mulhi and mul compute its halves"
             )
         if form.signed is None and f"u{form.bits}" in given.formats:
             raise UnknownOperation(name, f"it depends on the sign: write s{form.bits} or u{form.bits}")
@@ -234,19 +234,19 @@ def _conversion(name: str, target: Format, source: Format, modifiers: tuple[str,
             raise UnknownOperation(name, f"say whether the integer is signed: s{target.bits} or u{target.bits}")
         taken = _take(name, modifiers, tuple(INTEGER_ROUNDINGS), FTZ)
         if taken[0] is None:
-            raise UnknownOperation(name, f"name a rounding to integers of {', '.join(INTEGER_ROUNDINGS)}")
+            raise UnknownOperation(name, f"name one of the roundings to integers {', '.join(INTEGER_ROUNDINGS)}")
         core = partial(conversion.float_to_integer, target, source, cast("IntegerRounding", taken[0]), mode_of(taken))
         return _converting(taken, target, source, core)
     return _between_floats(name, target, source, modifiers)
 
 
 def _converting(taken: Sequence[str | None], target: Format, source: Format, core: Function) -> Operation:
-    return made("convert", taken, (target, source), (source,), target, core)
+    return intern_operation("convert", taken, (target, source), (source,), target, core)
 
 
 def _between_floats(name: str, target: FloatFormat, source: FloatFormat, modifiers: tuple[str, ...]) -> Operation:
     if not target.subnormals:
-        raise UnknownOperation(name, f"how zero and negative numbers become {target.name} is not established")
+        raise UnknownOperation(name, f"the conversion of zero and negative numbers to {target.name} is not established")
     if target is source and modifiers and modifiers[0] in INTEGER_ROUNDINGS:
         taken = _take(name, modifiers, tuple(INTEGER_ROUNDINGS), FTZ, CLAMPS)
         core = partial(conversion.float_to_integral, target, cast("IntegerRounding", taken[0]), mode_of(taken))
@@ -255,7 +255,7 @@ def _between_floats(name: str, target: FloatFormat, source: FloatFormat, modifie
     if target.holds(source):
         taken = (None, *taken[1:])
     elif taken[0] is None:
-        raise UnknownOperation(name, f"{target.name} does not hold every {source.name}, so name a rounding")
+        raise UnknownOperation(name, f"{target.name} does not hold every {source.name}: name a rounding")
     if taken[1] and (target.name, source.name) == ("fp16", "fp32"):
         if taken[0] not in ("rn", "rz", "rna"):
             raise UnknownOperation(
@@ -263,7 +263,7 @@ def _between_floats(name: str, target: FloatFormat, source: FloatFormat, modifie
             )
         taken = (taken[0], None, *taken[2:])  # a subnormal fp32 becomes a zero in either case
     if target.canonical_nan is None and taken[2] is None:
-        raise UnknownOperation(name, f"{target.name} has neither infinity nor NaN, so write satfinite")
+        raise UnknownOperation(name, f"{target.name} has neither infinity nor NaN: write satfinite")
     rounding = cast("Rounding", taken[0] or "rn")
     core = partial(conversion.float_to_float, target, source, rounding, mode_of(taken), taken[2] is not None)
     return _converting(taken, target, source, core)
@@ -273,12 +273,12 @@ def _from_integer(name: str, target: FloatFormat, source: IntegerFormat, modifie
     if source.signed is None:
         raise UnknownOperation(name, f"say whether the integer is signed: s{source.bits} or u{source.bits}")
     if target.canonical_nan is None or not target.subnormals:
-        raise UnknownOperation(name, f"integers do not become {target.name}")
+        raise UnknownOperation(name, f"there is no conversion from integers to {target.name}")
     taken = _take(name, modifiers, ROUNDINGS, CLAMPS)
     if source.bits - bool(source.signed) <= target.precision and source.bits <= target.largest_exponent:
         taken = (None, taken[1])
     elif taken[0] is None:
-        raise UnknownOperation(name, f"{target.name} does not hold every {source.name}, so name a rounding")
+        raise UnknownOperation(name, f"{target.name} does not hold every {source.name}: name a rounding")
     rounding = cast("Rounding", taken[0] or "rn")
     core = partial(conversion.integer_to_float, target, source, rounding, mode_of(taken))
     return _converting(taken, target, source, core)
@@ -291,7 +291,9 @@ def _between_integers(name: str, target: IntegerFormat, source: IntegerFormat, m
             raise UnknownOperation(name, "a saturating conversion depends on both signs: write s or u")
         return _converting((saturate,), target, source, partial(integers.saturate, target, source))
     if 1 in (target.bits, source.bits):
-        raise UnknownOperation(name, "a predicate is no integer: ne makes one of an integer, a choice an integer of it")
+        raise UnknownOperation(
+            name, "a predicate is not an integer: ne converts an integer to a predicate, a select does the reverse"
+        )
     target = INTEGER_FORMATS[f"b{target.bits}"]
     if target.bits <= source.bits:
         source = INTEGER_FORMATS[f"b{source.bits}"]
@@ -304,13 +306,13 @@ def _between_integers(name: str, target: IntegerFormat, source: IntegerFormat, m
 
 
 def verbs() -> frozenset[str]:
-    """Every verb: of all formats, of conversions, of architectures."""
+    """Return every verb, those of conversions and of architectures included."""
     return frozenset((*_FLOATS, *_APPROXIMATE, *_INTEGERS, "convert", *(verb for _, verb, _ in _DECLARED)))
 
 
 @cache
 def vocabulary() -> tuple[str, ...]:
-    """Every name, canonical, in order; of `lop3` one truth table, of conversions the flags that stand alone."""
+    """Return the canonical names, sorted; `lop3` with one truth table only, conversions with at most one flag."""
     found = {each.name for each in _all()}
     return tuple(sorted(found))
 
@@ -333,7 +335,7 @@ def _all() -> Iterator[Operation]:
 
 
 def _choices(groups: Sequence[Sequence[str]], required: bool) -> Iterator[tuple[str, ...]]:
-    """At most one modifier of each group; of the first one exactly, where it is required."""
+    """Yield choices of at most one modifier of each group; of exactly one of the first group where `required`."""
     optional = [(*((each,) for each in group), *(() if required and not place else ((),)))
                 for place, group in enumerate(groups)]  # fmt: skip
     for chosen in product(*optional):

@@ -1,4 +1,4 @@
-"""One operation as a record: how it evaluates and what may be done with its operands."""
+"""The record of one operation: its evaluation and its algebraic properties."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from bitwise_core.numerics.word_arithmetic import Bits, storage
 
 
 class Unevaluable(ValueError):
-    """There is no arithmetic for this operation here; the message names it."""
+    """An operation has no evaluation; the message names it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """What an operation's name means.  There is one record of each name, so that records compare by identity.
+    """The meaning of an operation's name.  Records are interned: one for each name, so that they compare by identity.
 
-    `commutative` says that the first two operands may change places (of an fma, the factors); `associative` that the
-    operands of several form a set: an integer operation that is associative and commutes.
-    `function` acts on arrays of patterns of at least one axis, predicates as booleans, and is None where the bits are
-    the hardware's; the operands' types must be right (of floating-point operations it raises TypeError otherwise).
-    `architecture` is the one whose own the operation is, "" for all others.
+    `commutative` says that the first two operands can be exchanged (the factors of an fma).  `associative` says that
+    the operands of nested operations form a multiset: an integer operation that is associative and commutative.
+    `function` takes and returns arrays of patterns of at least one axis, predicates as booleans.  It is None where the
+    hardware decides the bits.  The operands' types must be right (floating-point operations raise TypeError otherwise).
+    `architecture` names the architecture of an operation that only one has, and is "" for all others.
     """
 
     name: str
@@ -52,20 +52,20 @@ class Operation:
         object.__setattr__(self, "plain", not _NOT_PLAIN & set(self.modifiers))
 
     def __reduce__(self) -> Any:
-        raise TypeError("an operation exists once in its process: send its name")
+        raise TypeError("an operation is interned in its process: send its name")
 
     def __repr__(self) -> str:
         return f"<operation {self.name}>"
 
     @property
     def rounding(self) -> str | None:
-        """The rounding modifier, None where there is none."""
+        """The rounding modifier; None without one."""
         known = (*ROUNDINGS, *INTEGER_ROUNDINGS)
         return next((modifier for modifier in self.modifiers if modifier in known), None)
 
     @property
     def is_comparison(self) -> bool:
-        """Whether it compares two operands of one format."""
+        """Whether the operation compares two operands of one format."""
         return self.verb in _COMPARED
 
     @property
@@ -75,10 +75,10 @@ class Operation:
 
     @property
     def sees_nan_patterns(self) -> bool:
-        """Whether operands that are different NaNs can give results other than NaNs, or other than each other's.
+        """Whether different NaN operands can give different results, or a result that is not NaN.
 
-        So it is for everything that reads patterns as integers.  Rounding to tf32, or reading as tf32, drops
-        low bits, which turns some NaNs into infinities.
+        This holds for every operation that reads patterns as integers.  It also holds for tf32: rounding to it, or
+        reading it, drops low bits, which makes infinities of some NaNs.
         """
         formats = (self.result, *self.operands)
         return any(isinstance(form, IntegerFormat) for form in self.operands) or any(
@@ -87,23 +87,24 @@ class Operation:
 
     @property
     def evaluable(self) -> bool:
-        """Whether there is an arithmetic."""
+        """Whether the operation has an evaluation."""
         return self.function is not None
 
     @property
     def evaluate(self) -> Callable[..., Bits]:
         """The function on patterns.  Raises Unevaluable for an approximation.
 
-        It takes one array per operand, in the unsigned type of the operand's width, and returns the array of
-        results in that of the result's, a predicate as 0 or 1; shapes broadcast.  It raises TypeError for other types.
+        The function takes one array per operand, in the unsigned type of the operand's width, and returns the array
+        of results in the unsigned type of the result's width, a predicate as 0 or 1.  Shapes broadcast.  It raises
+        TypeError for other types.
         """
         if self.function is None:
-            raise Unevaluable(f"{self.name} is an approximation whose bits the hardware decides: it has no arithmetic")
+            raise Unevaluable(f"{self.name} is an approximation whose bits the hardware decides: it has no evaluation")
         return partial(_evaluate, self)
 
 
 _NOT_PLAIN = {"ftz", "sat", "satfinite", "relu", "atomic", "signalling"}
-"""Modifiers that change what the verb does to special values, so that no rule of the verb applies."""
+"""Modifiers that change the verb on special values, so that no rule for the verb applies."""
 
 _COMPARED = frozenset((*COMPARISONS, *(f"{verb}u" for verb in COMPARISONS), "ord", "unord"))
 
@@ -132,7 +133,7 @@ def _check_types(name: str, kinds: Sequence[np.dtype[Any]], arrays: Sequence[npt
 
 
 def _checked(core: Function, name: str, kinds: tuple[np.dtype[Any], ...], *arrays: npt.NDArray[Any]) -> Array:
-    """A floating-point function, which reads the arrays' bytes, on arrays of the right types."""
+    """Apply a floating-point function, which reads the arrays' bytes, after a check of the arrays' types."""
     _check_types(name, kinds, arrays)
     shape = np.broadcast_shapes(*(array.shape for array in arrays))
     return core(*arrays).reshape(shape)
@@ -147,7 +148,7 @@ def _look_up(core: Function, bits: int, operand: Bits) -> Array:
     return _table(core, operand.dtype, bits)[operand]
 
 
-def made(
+def intern_operation(
     verb: str,
     modifiers: Sequence[str | None],
     formats: Sequence[Format],
@@ -159,7 +160,7 @@ def made(
     associative: bool = False,
     architecture: str = "",
 ) -> Operation:
-    """The record: the one that there is of its name, or a new one."""
+    """Return the record of a name: the existing one, or a new one."""
     kept = tuple(modifier for modifier in modifiers if modifier)
     name = ".".join((verb, *kept, *(form.name for form in formats)))
     name = f"{name}@{architecture}" if architecture else name
@@ -170,5 +171,5 @@ def made(
         if len(operands) == 1 and operands[0].bits <= 16:
             core = partial(_look_up, core, operands[0].bits)
         core = partial(_checked, core, name, tuple(storage(form.bits) for form in operands))
-    made = Operation(name, verb, kept, result, tuple(operands), core, commutative, associative, architecture)
-    return _INTERNED.setdefault(name, made)
+    created = Operation(name, verb, kept, result, tuple(operands), core, commutative, associative, architecture)
+    return _INTERNED.setdefault(name, created)

@@ -1,4 +1,4 @@
-"""The page of operations, written from the tables: `python -m bitwise_core.numerics.reference > core/OPERATIONS.md`."""
+"""The reference page of operations, to write with `python -m bitwise_core.numerics.reference > core/OPERATIONS.md`."""
 
 from __future__ import annotations
 
@@ -15,52 +15,52 @@ from bitwise_core.numerics.verbs import (
 
 _HEAD = """# Operations
 
-Every operation that core, a plugin or a tree names is one of these. A name is
-`<verb>[.<modifier>...].<format>[.<format>][@<architecture>]`, with the modifiers in the order of the table: of each
-group, in parentheses, at most one, of a group marked \\* exactly one. `bitwise_core.numerics.operation(name)` gives
-the record, and refuses any other name with the nearest one. This page is written from the tables of
-`bitwise_core.numerics.operations`.
+Core, the plugins and the expression trees name operations from this vocabulary only. A name is
+`<verb>[.<modifier>...].<format>[.<format>][@<architecture>]`, with the modifiers in the order of the table: at most one
+of each group in parentheses, exactly one of a group marked \\*. `bitwise_core.numerics.operation(name)` returns the
+record of an operation; for any other name it raises an error that gives the nearest one. This page is generated from
+the tables of `bitwise_core.numerics.verbs`.
 
-Operands are a, b, c, d. A subnormal operand or result is a zero of its sign with `ftz`; `sat` clamps a result to [0,
-1], a NaN to 0; `relu` turns a negative result into +0; `satfinite` makes the greatest number of a result that
-overflows. The roundings are to nearest, ties to even (`rn`) or away from zero (`rna`), toward zero (`rz`), up (`ru`)
-and down (`rd`). All NaN results are the format's canonical NaN.
+Operands are a, b, c, d. `ftz` flushes subnormal operands and results to zeros of their sign; `sat` clamps a result to
+[0, 1], and a NaN to 0; `relu` replaces a negative result by +0; `satfinite` replaces an overflow or an infinity by the
+largest finite number of its sign. The roundings are: to nearest with ties to even (`rn`) or away from zero (`rna`),
+toward zero (`rz`), up (`ru`) and down (`rd`). Every NaN result is the format's canonical NaN.
 """
 
 _CONVERSIONS = """
 ## Conversions
 
-`convert[.<rounding>][.ftz][.satfinite][.sat or .relu].<format>.<format>`, the result's format first. Between
-floating-point formats a rounding is named unless every number of the operand's format is one of the result's. `rni`,
+`convert[.<rounding>][.ftz][.satfinite][.sat or .relu].<format>.<format>`, with the result's format first. A conversion
+between floating-point formats names a rounding unless the result's format holds every number of the operand's. `rni`,
 `rzi`, `rmi` and `rpi` round to an integer, to nearest even, toward zero, down and up: in the same format, or to an
-integer format, clamped to its range. Between integers the low bits are kept, or the sign of a signed operand
-extended; `convert.sat` clamps.
+integer format, clamped to its range. A conversion between integers keeps the low bits, or extends a signed operand by
+its sign; `convert.sat` clamps.
 """
 
 _APPROXIMATIONS = """
 ## Approximations
 
-The hardware decides their bits: they have no evaluation, and the name carries the architecture. An architecture that
-knows the bits gives them by the full name (`BitSupport.functions`).
+The hardware decides their bits: they have no evaluation, and the name ends in the architecture. An architecture whose
+bits are known provides a function under the full name (`BitSupport.functions`).
 """
 
 _OWN = """
 ## Operations of one architecture
 
-A plugin declares what no other architecture has with `bitwise_core.numerics.declare`; such a name ends in `@` and the
-architecture.
+A plugin declares operations that no other architecture has with `bitwise_core.numerics.declare`; such a name ends in
+`@` and the architecture.
 """
 
 
 def page() -> str:
-    """The page, in Markdown."""
+    """Return the page, in Markdown."""
     return "".join(
         (
             _HEAD,
             "\n## Floating-point numbers\n",
             *_table(FLOAT_VERBS),
             "\n## Integers\n\n",
-            "b names patterns whose sign does not matter; s and u in its place mean the same.\n",
+            "The formats b are for operations that do not depend on the sign; s and u are accepted in their place.\n",
             *_table(INTEGER_VERBS),
             _CONVERSIONS,
             _APPROXIMATIONS,
@@ -71,7 +71,7 @@ def page() -> str:
 
 
 def _table(rows: Sequence[Verb]) -> Iterator[str]:
-    yield "\n| verb | modifiers | formats | operands | result | what it is | commutes |\n"
+    yield "\n| verb | modifiers | formats | operands | result | value | commutative |\n"
     yield f"|{' --- |' * 7}\n"
     for row in rows:
         cells = (
@@ -92,7 +92,7 @@ def _group(group: Sequence[str], required: bool) -> str:
 
 
 def _formats(names: Sequence[str]) -> str:
-    """Formats, those of integers shortened: b8..b64."""
+    """Return the formats as text, those of integers as ranges: b8..b64."""
     floats = [name for name in names if name in FORMATS and name.startswith(("fp", "bf", "tf", "e"))]
     found = [*floats]
     for letter in "bsu":

@@ -1,7 +1,7 @@
-"""Exact arithmetic on unpacked numbers, and the one rounding step that packs them again.
+"""Exact arithmetic on unpacked numbers, and the single rounding step that packs them.
 
-Every operation returns the exact result as a significand of 63 bits whose lowest bit also stands for all bits below
-it (sticky).  A format keeps at most 53 of them, so the single rounding in `pack` sees all that it needs.
+Every operation returns the exact result as a significand of 63 bits whose lowest bit is sticky: it is also set where
+any lower bit is.  A format keeps at most 53 bits, so the rounding in `pack` has enough information to be correct.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _ZERO = np.uint64(0)
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """Numbers (-1)**sign * significand * 2**exponent, or NaN, or an infinity of that sign.
+    """Numbers (-1)**sign * significand * 2**exponent, NaNs, and infinities of that sign.
 
-    Significands are zero or have their highest one at LEADING_BIT; those of NaNs and infinities are zero.
+    A significand is zero or has its highest set bit at LEADING_BIT; those of NaNs and infinities are zero.
     """
 
     sign: Booleans
@@ -57,19 +57,19 @@ class Unpacked:
 
 
 def magnitude_of(bits: Bits, form: FloatFormat) -> Words:
-    """Exponent and mantissa fields as one integer."""
+    """Return the exponent and mantissa fields as one integer."""
     return (words(bits) >> np.uint64(form.padding)) & np.uint64((1 << form.magnitude_bits) - 1)
 
 
 def sign_of(bits: Bits, form: FloatFormat) -> Booleans:
-    """Where the sign bit is set."""
+    """Return where the sign bit is set."""
     if not form.signed:
         return np.zeros(bits.shape, dtype=np.bool_)
     return np.asarray(words(bits) >> np.uint64(form.bits - 1) & _ONE, dtype=np.bool_)
 
 
 def nan_of(bits: Bits, form: FloatFormat) -> Booleans:
-    """Where the pattern is a NaN."""
+    """Return where the pattern is a NaN."""
     magnitude = magnitude_of(bits, form)
     if form.nan == "exponent":
         return np.asarray(magnitude > np.uint64(form.largest_exponent_field << form.mantissa_bits))
@@ -81,7 +81,7 @@ def nan_of(bits: Bits, form: FloatFormat) -> Booleans:
 
 
 def join(sign: Booleans, magnitude: Words, nan: Booleans, form: FloatFormat) -> Bits:
-    """Patterns from their fields; the canonical NaN where `nan` holds."""
+    """Return patterns from their fields; the canonical NaN where `nan` is set."""
     packed = magnitude << np.uint64(form.padding)
     if form.signed:
         packed = packed | (words(sign) << np.uint64(form.bits - 1))
@@ -100,7 +100,7 @@ def flush(bits: Bits, form: FloatFormat) -> Bits:
 
 
 def unpack(bits: Bits, form: FloatFormat) -> Unpacked:
-    """Read patterns of a format."""
+    """Return patterns of a format as unpacked numbers."""
     sign, magnitude, nan = sign_of(bits, form), magnitude_of(bits, form), nan_of(bits, form)
     field = (magnitude >> np.uint64(form.mantissa_bits)).astype(np.int64)
     fraction = magnitude & np.uint64((1 << form.mantissa_bits) - 1)
@@ -118,7 +118,7 @@ def unpack(bits: Bits, form: FloatFormat) -> Unpacked:
 
 
 def round_increment(rounding: Rounding, sign: Booleans, odd: Booleans, rest: Words, half: Words) -> Booleans:
-    """Whether the kept magnitude goes up by one; `rest` is what was dropped and `half` a half of its unit."""
+    """Return where the kept magnitude is incremented; `rest` was dropped, `half` is half a unit of the kept part."""
     if rounding == "rn":
         return np.asarray((rest > half) | ((rest == half) & odd))
     if rounding == "rna":
@@ -131,17 +131,17 @@ def round_increment(rounding: Rounding, sign: Booleans, odd: Booleans, rest: Wor
 
 
 def _toward_zero(rounding: Rounding, sign: Booleans) -> Booleans:
-    """Where a directed rounding goes toward zero, so that an overflow stays finite."""
+    """Return where a directed rounding goes toward zero, so that an overflow stays finite."""
     if rounding == "ru":
         return sign
     return ~sign if rounding == "rd" else np.full(sign.shape, rounding == "rz")
 
 
 def split(significand: Words, drop: Integers) -> tuple[Words, Words, Words]:
-    """Cut `drop` (1 or more) low bits off: the kept part, the rest, and half of the unit of the kept part."""
+    """Drop `drop` (1 or more) low bits.  Returns the kept part, the rest, and half a unit of the kept part."""
     inside = np.minimum(drop, 63)
     unit = shift_left(np.broadcast_to(_ONE, inside.shape), inside)
-    # Beyond 63 the number is below half a unit: any nonzero rest below half says so.
+    # Beyond 63 the number is below half a unit; any nonzero rest below half represents it.
     value: Words = np.where(drop > 63, words(significand != 0), significand)
     return value >> inside.astype(np.uint64), value & (unit - _ONE), unit >> _ONE
 
@@ -149,11 +149,12 @@ def split(significand: Words, drop: Integers) -> tuple[Words, Words, Words]:
 def pack(
     number: Unpacked, form: FloatFormat, rounding: Rounding, saturate: bool = False, flush_tiny: bool = False
 ) -> Bits:
-    """Round to a format.  With `saturate`, what is too large (an infinity too) becomes the largest finite number.
+    """Round to a format and return the patterns.
 
-    Without it an overflow gives what IEEE 754 says for the rounding, and a NaN where the format has no infinity.
-    With `flush_tiny`, what is smaller than every normal number becomes a zero of its sign; that is decided after
-    rounding to the precision of the format with exponents unbounded.
+    With `saturate`, an overflow or an infinity becomes the largest finite number.  Without it an overflow gives the
+    IEEE 754 result of the rounding, and a NaN where that is an infinity and the format has none.  With `flush_tiny`, a
+    result smaller than every normal number becomes a zero of its sign; that is decided after rounding to the format's
+    precision with unbounded exponents.  Raises ValueError for a format without subnormals.
     """
     if not form.subnormals:
         raise ValueError(f"rounding to {form.name} is not defined: it has neither zero nor sign")
@@ -162,11 +163,11 @@ def pack(
     kept, rest, half = split(number.significand, below + np.int64(LEADING_BIT - form.mantissa_bits))
     odd = np.asarray(kept & _ONE, dtype=np.bool_)
     kept = kept + round_increment(rounding, number.sign, odd, rest, half)
-    # The implicit one adds 1 to the exponent field, and so does a carry out of the mantissa.
+    # The implicit one increments the exponent field, and so does a carry out of the mantissa.
     field = np.clip(exponent - np.int64(form.smallest_exponent), 0, form.largest_exponent_field + 1)
     magnitude = (field.astype(np.uint64) << np.uint64(form.mantissa_bits)) + kept
     if flush_tiny:
-        # A carry to the next power of two, rounding as if exponents went on below, makes the result normal.
+        # With unbounded exponents, a carry to the next power of two makes the result normal.
         full, cut, unit = split(number.significand, np.full_like(below, LEADING_BIT - form.mantissa_bits))
         full = full + round_increment(rounding, number.sign, np.asarray(full & _ONE, dtype=np.bool_), cut, unit)
         carried = full >> np.uint64(form.precision) != 0
@@ -187,7 +188,7 @@ def pack(
 
 
 def add(left: Unpacked, right: Unpacked, rounding: Rounding) -> Unpacked:
-    """Exact sum of operands of at most 60 significant bits; `rounding` decides the sign of an exact zero."""
+    """Return the exact sum of operands of at most 60 significant bits; `rounding` decides the sign of an exact zero."""
     swap = (right.exponent > left.exponent) | (
         (right.exponent == left.exponent) & (right.significand > left.significand)
     )
@@ -208,12 +209,12 @@ def add(left: Unpacked, right: Unpacked, rounding: Rounding) -> Unpacked:
 
 
 def negate(number: Unpacked) -> Unpacked:
-    """The number of the other sign."""
+    """Return the number with the opposite sign."""
     return Unpacked(~number.sign, number.exponent, number.significand, number.nan, number.infinite)
 
 
 def multiply(left: Unpacked, right: Unpacked) -> Unpacked:
-    """Product, exact where the significands have together at most 60 bits and sticky otherwise."""
+    """Return the product, exact where the significands have at most 60 bits in total, and sticky otherwise."""
     high, low = multiply_high_low(left.significand, right.significand)
     exponent = left.exponent + right.exponent + 64
     significand, exponent = normalise(high | (low != 0), exponent)
@@ -223,11 +224,11 @@ def multiply(left: Unpacked, right: Unpacked) -> Unpacked:
 
 
 def divide(left: Unpacked, right: Unpacked) -> Unpacked:
-    """Quotient; a nonzero finite number over zero is an infinity."""
+    """Return the quotient; a nonzero finite number divided by zero is an infinity."""
     quotient = divide_sticky(left.significand >> np.uint64(10), right.significand >> np.uint64(10))
-    vanishes = left.zero | right.infinite
+    is_zero = left.zero | right.infinite
     significand, exponent = normalise(
-        np.where(vanishes | left.infinite | right.zero, _ZERO, quotient), left.exponent - right.exponent - 60
+        np.where(is_zero | left.infinite | right.zero, _ZERO, quotient), left.exponent - right.exponent - 60
     )
     nan = left.nan | right.nan | (left.infinite & right.infinite) | (left.zero & right.zero)
     infinite = (left.infinite | right.zero) & ~nan
@@ -235,7 +236,7 @@ def divide(left: Unpacked, right: Unpacked) -> Unpacked:
 
 
 def square_root(number: Unpacked) -> Unpacked:
-    """Square root; that of minus zero is minus zero, that of anything else negative is NaN."""
+    """Return the square root; that of -0 is -0, and that of any other negative number is NaN."""
     odd = np.asarray(number.exponent & 1, dtype=np.bool_)
     root = square_root_sticky(number.significand << odd.astype(np.uint64))
     significand, exponent = normalise(root, (number.exponent - odd) // 2 - 28)
@@ -244,7 +245,7 @@ def square_root(number: Unpacked) -> Unpacked:
 
 
 def multiply_add(left: Unpacked, right: Unpacked, addend: Unpacked, rounding: Rounding, precision: int) -> Unpacked:
-    """Product plus addend, exact, for significands of `precision` bits."""
+    """Return product plus addend, exact, for significands of `precision` bits."""
     if 2 * precision <= 60:
         return add(multiply(left, right), addend, rounding)
     product, addend, left, right = _broadcast(multiply(left, right), addend, left, right)
@@ -266,9 +267,9 @@ def _broadcast(*numbers: Unpacked) -> list[Unpacked]:
 
 
 def _exact_pair(left: Unpacked, right: Unpacked, product: Unpacked, addend: Unpacked) -> tuple[Unpacked, Unpacked]:
-    """Put the sum of product and addend in place of both, where both are nonzero; the other becomes a zero.
+    """Replace a nonzero product and addend by their sum and a zero.
 
-    The product of two wide significands does not fit a word, so the sum is taken with Python's integers.
+    The product of two wide significands does not fit in a word, so the sum is computed with Python's integers.
     """
     sign, exponent, significand = product.sign.copy(), product.exponent.copy(), product.significand.copy()
     rest_sign, rest_exponent, rest = addend.sign.copy(), addend.exponent.copy(), addend.significand.copy()
@@ -281,7 +282,7 @@ def _exact_pair(left: Unpacked, right: Unpacked, product: Unpacked, addend: Unpa
             rest_exponent[lane].item(),
         )
         if total == 0:
-            continue  # equal sizes: then the product fits a word and `add` sees the cancellation
+            continue  # the magnitudes are equal, so the product fits in a word and `add` handles the cancellation
         excess = abs(total).bit_length() - 1 - LEADING_BIT
         kept = abs(total) >> excess if excess > 0 else abs(total) << -excess
         sticky = excess > 0 and kept << excess != abs(total)

@@ -1,4 +1,4 @@
-"""Arithmetic on arrays of 64-bit words that NumPy does not have."""
+"""Arithmetic on arrays of 64-bit words that NumPy does not provide."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 Booleans: TypeAlias = npt.NDArray[np.bool_]
 
 LEADING_BIT = 62
-"""Where a normalised significand has its highest one; the bit above is free for a carry."""
+"""The position of the highest set bit of a normalised significand; the bit above it is free for a carry."""
 EXPONENT_OF_ZERO = -(1 << 20)
-"""Below every exponent that occurs, so that aligning with a zero never shifts the other operand."""
+"""Below every exponent that occurs, so that the alignment with a zero never shifts the other operand."""
 
 _ONE = np.uint64(1)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -24,7 +24,7 @@ _HALF = np.uint64(32)
 
 
 def storage(bits: int) -> np.dtype[np.unsignedinteger[Any]]:
-    """The unsigned type that holds patterns of `bits` bits.  Raises ValueError above 64."""
+    """Return the unsigned type that holds patterns of `bits` bits.  Raises ValueError above 64."""
     for width in (8, 16, 32, 64):
         if bits <= width:
             return np.dtype(f"uint{width}")
@@ -32,7 +32,7 @@ def storage(bits: int) -> np.dtype[np.unsignedinteger[Any]]:
 
 
 def words(values: npt.NDArray[Any]) -> Words:
-    """The same patterns as 64-bit words."""
+    """Return the same patterns as 64-bit words."""
     return values.astype(np.uint64)
 
 
@@ -42,7 +42,7 @@ def shift_left(values: Words, amount: Integers) -> Words:
 
 
 def shift_right_sticky(values: Words, amount: Integers) -> Words:
-    """Shift right by 0 or more; the lowest bit is set if any one was shifted out."""
+    """Shift right by 0 or more; the lowest bit is also set where any set bit was shifted out."""
     inside = np.minimum(amount, 63).astype(np.uint64)
     kept = np.where(amount < 64, values >> inside, np.uint64(0))
     lost = np.where(amount < 64, values & ((_ONE << inside) - _ONE), values)
@@ -50,7 +50,7 @@ def shift_right_sticky(values: Words, amount: Integers) -> Words:
 
 
 def normalise(values: Words, exponent: Integers) -> tuple[Words, Integers]:
-    """Shift each value below 2**63 until its highest one is at LEADING_BIT; the exponent pays for it."""
+    """Shift each value below 2**63 left until its highest set bit is at LEADING_BIT, and adjust the exponent."""
     for step in (32, 16, 8, 4, 2, 1):
         low = values < np.uint64(1 << (LEADING_BIT + 1 - step))
         values = np.where(low, values << np.uint64(step), values)
@@ -59,7 +59,7 @@ def normalise(values: Words, exponent: Integers) -> tuple[Words, Integers]:
 
 
 def multiply_high_low(left: Words, right: Words) -> tuple[Words, Words]:
-    """The 128-bit product as its high and low words."""
+    """Return the 128-bit product as its high and low words."""
     left_high, left_low = left >> _HALF, left & _LOW
     right_high, right_low = right >> _HALF, right & _LOW
     low = left_low * right_low
@@ -70,7 +70,7 @@ def multiply_high_low(left: Words, right: Words) -> tuple[Words, Words]:
 
 
 def divide_sticky(dividend: Words, divisor: Words) -> Words:
-    """Quotient of two significands of at most 53 bits times 2**60, the remainder in its lowest bit.
+    """Return the quotient of two significands of at most 53 bits, times 2**60, with the remainder as a sticky bit.
 
     A zero divisor gives an arbitrary quotient.
     """
@@ -84,7 +84,7 @@ def divide_sticky(dividend: Words, divisor: Words) -> Words:
 
 
 def square_root_sticky(values: Words) -> Words:
-    """Square root of values below 2**64, times 2**28, rounded down, the remainder in its lowest bit."""
+    """Return the square root of values below 2**64, times 2**28, rounded down, with the remainder as a sticky bit."""
     root, rest = np.zeros_like(values), np.zeros_like(values)
     for step in range(60):
         digits = (values >> np.uint64(62 - 2 * step)) & np.uint64(3) if step < 32 else np.uint64(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Instruction, dealt_blocks, dealt_lanes
+from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, Instruction, strided_blocks, strided_lanes
 from bitwise_core.descriptors.cuts import Start
 from bitwise_core.descriptors.problem import BiasedGEMM
 from bitwise_cublas_profiles.dropped_k import ALGORITHM as SPLIT_K_ALGORITHM
@@ -254,7 +254,7 @@ class _Description:
         lanes, longest = above[-1] if above else int(row["lanes"]), -(-query.k // split)
         tile = int(row["tile"]) if "tile" in row else min(int(row["tile_at_most"]), -(-longest // lanes))
         outer = (Cut(count=split),) if split > 1 else ()
-        dealt = (dealt_lanes(lanes, tile, row["merge"]),) if lanes > 1 else ()
+        dealt = (strided_lanes(lanes, tile, row["merge"]),) if lanes > 1 else ()
         chunk = (Cut(span=int(row["chunk_tiles"]) * tile),) if row["chunk_tiles"] else ()
         return self._scalar(*outer, *dealt, *chunk)
 
@@ -272,7 +272,7 @@ class _Description:
         # If k is the dense axis of the matrix, a thread takes two values of k, with one accumulator each.
         dense = query.transpose_b if query.n > 1 else query.m == 1 or not query.transpose_a
         wide = 2 if dense else 1
-        return self._scalar(*dealt_blocks(blocks, wide))
+        return self._scalar(*strided_blocks(blocks, wide))
 
 
 def starting_from_zero(cuts: tuple[Cut, ...]) -> tuple[Cut, ...]:

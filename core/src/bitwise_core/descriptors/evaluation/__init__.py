@@ -1,4 +1,4 @@
-"""Descriptors evaluated on a CPU: the bits that they determine, and the tree of one output element."""
+"""Evaluation of descriptors on a CPU: the bits that they determine, and the tree of one output element."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def evaluate(desc: Record, *operands: npt.ArrayLike, hardware: Hardware = IEEE, **options: Any) -> Bits:
-    """The output's patterns: of a GEMMDesc for a and b, a ReductionDesc for x, an AttentionDesc for q, k and v.
+    """Return the output's patterns of a GEMMDesc for a and b, a ReductionDesc for x, an AttentionDesc for q, k and v.
 
     Operands are patterns, unsigned integers of their types' width (fp16, fp32 and fp64 may be NumPy's floats).
     `hardware` holds the matrix units and functions that the descriptor may call; `plugins.installed.evaluate` takes
@@ -43,7 +43,8 @@ def evaluate(desc: Record, *operands: npt.ArrayLike, hardware: Hardware = IEEE, 
     }
     names = counts.get(type(desc))
     if names is None:
-        raise DescriptorError(f"a {type(desc).__name__} is no descriptor that is evaluated")
+        listed = ", ".join(kind.__name__ for kind in counts)
+        raise DescriptorError(f"a {type(desc).__name__} cannot be evaluated: give one of {listed}")
     if len(operands) != len(names):
         raise DescriptorError(f"a {type(desc).__name__} takes {' and '.join(names)}, not {len(operands)} operands")
     if isinstance(desc, GEMMDesc):

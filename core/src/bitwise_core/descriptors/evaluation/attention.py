@@ -1,4 +1,4 @@
-"""O = softmax(Q K^T) V as an AttentionDesc says, on bit patterns, and the tree of one output element."""
+"""Evaluation of an AttentionDesc, O = softmax(Q K^T) V, on bit patterns, and the tree of one output element."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ONE = 0x3F800000
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One turn of the walk: the keys from `low`, and whether a mask stands between scores and exponents."""
+    """One iteration of the loop over blocks of keys: the block starts at key `low`, `masked` says if a mask applies."""
 
     low: int
     masked: bool
 
 
 def blocks(desc: AttentionDesc, query: int, queries: int, keys: int) -> list[Block]:
-    """The turns that a query's walk takes over its keys."""
+    """Return the blocks of keys that the loop of a query visits, in order."""
     width = desc.key_block
     if desc.query_block is None:
         masked = desc.masking == "causal" or desc.mask_value is not None
@@ -45,7 +45,7 @@ def blocks(desc: AttentionDesc, query: int, queries: int, keys: int) -> list[Blo
 
 
 def _groups(desc: AttentionDesc, queries: int) -> Iterator[slice]:
-    """Queries whose walks take the same turns."""
+    """Yield ranges of queries that visit the same blocks of keys."""
     size = desc.query_block or queries
     for low in range(0, queries, size):
         yield slice(low, min(low + size, queries))
@@ -56,7 +56,7 @@ def _check(desc: AttentionDesc, queries: int, keys: int) -> None:
         raise DescriptorError(f"a causal mask takes as many keys as queries, not {keys} and {queries}")
     if desc.mask_value is None and keys % desc.key_block:
         raise DescriptorError(
-            f"{keys} keys are no whole blocks of {desc.key_block}: give mask_value, the score of a key beyond the last"
+            f"{keys} keys are not whole blocks of {desc.key_block}: give mask_value, the score of a key beyond the last"
         )
 
 
@@ -76,24 +76,25 @@ def evaluate_attention(
     *,
     hardware: Hardware = IEEE,
 ) -> Bits:
-    """The patterns of O (queries, width) of one head for q (queries, depth), k (keys, depth) and v (keys, width).
+    """Return the patterns of O (queries, width) of one head, for q (queries, depth), k (keys, depth), v (keys, width).
 
-    `hardware.functions` are those that `exponential` and `quotient` may name, before those of numeric.  Raises
-    DescriptorError.
+    `exponential` and `quotient` name functions of `hardware.functions` or, where it has no such name, operations of
+    `bitwise_core.numerics`.  Raises DescriptorError.
     """
     queries, keys, values = _shapes(desc, q, k, v)
     result = zeros(desc.output_dtype, (len(queries), values.shape[1]))
     for rows in _groups(desc, len(queries)):
-        walk = _Walk(desc, rows.start, queries[rows], values.shape[1], hardware)
+        state = _OnlineSoftmax(desc, rows.start, queries[rows], values.shape[1], hardware)
         for block in blocks(desc, rows.start, len(queries), len(keys)):
-            walk.turn(block, _padded(keys, block.low, desc.key_block), _padded(values, block.low, desc.key_block),
-                      len(keys))  # fmt: skip
-        result[rows] = walk.divided()
+            state.add_block(
+                block, _padded(keys, block.low, desc.key_block), _padded(values, block.low, desc.key_block), len(keys)
+            )
+        result[rows] = state.normalised_output()
     return result
 
 
 def _padded(operand: Bits, low: int, count: int) -> Bits:
-    """`count` rows from `low`, zeros beyond the last."""
+    """Return `count` rows from `low`, zeros beyond the last."""
     found = np.zeros((count, operand.shape[1]), dtype=operand.dtype)
     taken = operand[low : low + count]
     found[: len(taken)] = taken
@@ -104,8 +105,8 @@ def _on(name: str, *operands: Bits) -> Bits:
     return operation(name).evaluate(*operands)
 
 
-class _Walk:
-    """The running maximum, denominator and output of some queries."""
+class _OnlineSoftmax:
+    """The running maximum, denominator and output of consecutive queries, from `first` on."""
 
     def __init__(
         self,
@@ -124,8 +125,8 @@ class _Walk:
         self.total = zeros("fp32", (len(queries), 1))
         self.output = zeros("fp32", (len(queries), width))
 
-    def turn(self, block: Block, keys: Bits, values: Bits, count: int) -> None:
-        """One block of keys, of which there are `count` in all."""
+    def add_block(self, block: Block, keys: Bits, values: Bits, count: int) -> None:
+        """Add one block of keys and values to the state; there are `count` keys in all."""
         desc = self.desc
         raw = evaluate_gemm(desc.scores, self.queries, np.ascontiguousarray(keys.T), hardware=self.hardware)
         scores = _on("mul.rn.fp32", raw, self.scale)
@@ -165,8 +166,8 @@ class _Walk:
         other = value if desc.mask == "replaced" else _on("add.rn.fp32", scores, value)
         return np.where(hidden, other, scores)
 
-    def divided(self) -> Bits:
-        """The output."""
+    def normalised_output(self) -> Bits:
+        """Return the output divided by the denominator, in the descriptor's output type."""
         if self.desc.division == "reciprocal":
             one = np.full_like(self.total, ONE)
             found = _on("mul.rn.fp32", self.output, self.quotient(one, self.total))
@@ -176,7 +177,7 @@ class _Walk:
 
 
 def attention_tree(desc: AttentionDesc, queries: int, keys: int, width: int, row: int = 0, column: int = 0) -> Node:
-    """How O[row, column] is computed, over loads of Q (queries, depth), K (keys, depth) and V (keys, width), row-major.
+    """Return the tree of O[row, column] over loads of Q (queries, depth), K (keys, depth), V (keys, width), row-major.
 
     Raises DescriptorError.
     """
@@ -191,19 +192,19 @@ def attention_tree(desc: AttentionDesc, queries: int, keys: int, width: int, row
         places = range(block.low, block.low + desc.key_block)
         raw = [_score(desc, row, key, keys) for key in places]
         scores = [Operation("mul.rn.fp32", (each, scale)) for each in raw]
-        shown = [
+        visible = [
             _masked(desc, node, row, key, keys) if block.masked else node
             for node, key in zip(scores, places, strict=True)
         ]
-        highest = shown[0]
-        for each in shown[1:]:
+        highest = visible[0]
+        for each in visible[1:]:
             highest = Operation("max.fp32", (highest, each))
         higher = Operation("max.fp32", (top, highest))
         if desc.fused_exponent and not block.masked:
             negative = Operation("neg.fp32", (higher,))
             exponents = [Operation("fma.rn.fp32", (each, scale, negative)) for each in raw]
         else:
-            exponents = [Operation("sub.rn.fp32", (each, higher)) for each in shown]
+            exponents = [Operation("sub.rn.fp32", (each, higher)) for each in visible]
         weights = [called(desc.exponential, each) for each in exponents]
         shrink = called(desc.exponential, Operation("sub.rn.fp32", (top, higher)))
         summed = sum_node(desc.row_sum, weights)

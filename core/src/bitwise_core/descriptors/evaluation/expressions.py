@@ -1,4 +1,4 @@
-"""The dependence tree of one output element of a descriptor."""
+"""The dependence tree of one output element of a descriptor, as nodes of `ir`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from bitwise_core.numerics import FLOAT_FORMATS
 
 
 def converted(node: Node, source: str, target: str, satfinite: bool = False) -> Node:
-    """A node in another format."""
+    """Return a node converted to another format."""
     name = conversion(source, target, satfinite)
     return node if name is None else Operation(name, (node,))
 
 
 def added(left: Node, left_dtype: str, right: Node, right_dtype: str, target: str) -> Node:
-    """left + right in the wider of their types, then rounded to `target`."""
+    """Return left + right in the wider of their types, then rounded to `target`."""
     wide = wider(left_dtype, right_dtype)
     operands = converted(left, left_dtype, wide), converted(right, right_dtype, wide)
     return converted(Operation(f"add.rn.{wide}", operands), wide, target)
@@ -30,7 +30,7 @@ def _zero(dtype: str) -> Node:
 
 
 def gemm_tree(desc: GEMMDesc, row: int = 0, column: int = 0, columns: int = 1) -> Node:
-    """How C[row, column] is computed, over loads of A (m, k) and B (k, columns), row-major, in bytes.
+    """Return the tree of C[row, column] over loads of A (m, k) and B (k, columns), row-major, offsets in bytes.
 
     Scales of operands are loads of fp32 from scale_a and scale_b.  Raises DescriptorError.
     """
@@ -38,7 +38,7 @@ def gemm_tree(desc: GEMMDesc, row: int = 0, column: int = 0, columns: int = 1) -
         raise DescriptorError(f"there is no element [{row}, {column}] of {columns} columns")
     sizes = [FLOAT_FORMATS[name].bits for name in (desc.left_dtype, desc.right_dtype)]
     if any(bits % 8 for bits in sizes):
-        raise DescriptorError("a tree loads whole bytes: operands of less than one have none here")
+        raise DescriptorError("a tree loads whole bytes: operands narrower than 8 bits have no tree")
     left: list[Node] = [Load("A", (row * desc.k + k) * sizes[0] // 8, sizes[0]) for k in range(desc.k)]
     right: list[Node] = [Load("B", (k * columns + column) * sizes[1] // 8, sizes[1]) for k in range(desc.k)]
     return product_node(desc, left, right, first_iteration(desc, row, column))
@@ -47,9 +47,9 @@ def gemm_tree(desc: GEMMDesc, row: int = 0, column: int = 0, columns: int = 1) -
 def product_node(
     desc: GEMMDesc, left: list[Node], right: list[Node], first: int = 0, start: Node | None = None
 ) -> Node:
-    """The sum of the products of two lists of nodes, in the descriptor's output type.
+    """Return the sum of the products of two lists of nodes, in the descriptor's output type.
 
-    `first` is the turn that its walk starts with, `start` an accumulator to begin with instead of +0.
+    `first` is the iteration that the loop over k starts with, `start` an initial accumulator instead of +0.
     """
     dtype, node = _merged(desc, parts_of(desc), left, right, first, start)
     if desc.scaled:
@@ -68,7 +68,7 @@ def _merged(
 ) -> tuple[str, Node]:
     cut = part.cut
     if cut is None:
-        return desc.accumulator_dtype, _walk(desc, part, left, right, first, start)
+        return desc.accumulator_dtype, _accumulated(desc, part, left, right, first, start)
     found = []
     for each in part.parts:
         dtype, node = _merged(desc, each, left, right, first)
@@ -83,7 +83,10 @@ def _merged(
     return cut.merge_dtype, converted(node, dtype, cut.merge_dtype)
 
 
-def _walk(desc: GEMMDesc, part: Part, left: list[Node], right: list[Node], first: int, start: Node | None) -> Node:
+def _accumulated(
+    desc: GEMMDesc, part: Part, left: list[Node], right: list[Node], first: int, start: Node | None
+) -> Node:
+    """Return the accumulator of an innermost part after its loop over k."""
     dtype = desc.accumulator_dtype
     total = _zero(dtype) if start is None else start
     types = desc.factor_dtypes
@@ -105,15 +108,15 @@ def _walk(desc: GEMMDesc, part: Part, left: list[Node], right: list[Node], first
 
 
 def reduction_tree(desc: ReductionDesc) -> Node:
-    """How the sum is computed, over loads of X (length), in bytes."""
+    """Return the tree of the sum over loads of X (length), offsets in bytes.  Raises DescriptorError."""
     bits = FLOAT_FORMATS[desc.dtype].bits
     if bits % 8:
-        raise DescriptorError("a tree loads whole bytes: elements of less than one have none here")
+        raise DescriptorError("a tree loads whole bytes: elements narrower than 8 bits have no tree")
     return sum_node(desc, [Load("X", index * bits // 8, bits) for index in range(desc.length)])
 
 
 def sum_node(desc: ReductionDesc, nodes: Sequence[Node]) -> Node:
-    """The sum of some nodes, in the descriptor's output type."""
+    """Return the sum of the nodes of the elements, in the descriptor's output type."""
     dtype = desc.accumulator_dtype
     pads: dict[str, int | None] = {
         "absent": None,

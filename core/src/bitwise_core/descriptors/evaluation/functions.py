@@ -1,4 +1,4 @@
-"""The functions that descriptors name: operations of numeric, and those whose bits an architecture decides."""
+"""The functions that descriptors name: operations of `numerics`, and functions whose bits the hardware decides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bitwise_core.numerics import Bits, operation
 
 
 def exact(name: str, arity: int) -> bool:
-    """Whether a name is an operation of numeric that has an arithmetic, of fp32 and that many operands."""
+    """Whether a name is an operation of `numerics` that can be evaluated, on `arity` operands of fp32."""
     try:
         meaning = operation(name)
     except KeyError:
@@ -21,15 +21,15 @@ def exact(name: str, arity: int) -> bool:
 
 
 def function_of(name: str, arity: int, functions: Functions) -> Callable[..., Bits]:
-    """The function on patterns of fp32, of `functions` before those of numeric.  Raises DescriptorError."""
+    """Return the function on patterns of fp32: of `functions`, otherwise of `numerics`.  Raises DescriptorError."""
     if name in functions:
         return functions[name]
     if exact(name, arity):
         return operation(name).evaluate
     listed = ", ".join(sorted(functions)) or "install the plugin of an architecture"
-    raise DescriptorError(f"{name} has no function that is known to be exact; there are {listed}")
+    raise DescriptorError(f"{name} has no exact function; the exact ones are: {listed}")
 
 
 def called(name: str, *operands: Node) -> Node:
-    """The node of a function."""
+    """Return the node that applies a function to operands."""
     return Operation(name, operands)

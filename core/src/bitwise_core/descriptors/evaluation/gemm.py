@@ -1,4 +1,4 @@
-"""C = A B as a GEMMDesc says, on bit patterns."""
+"""Evaluation of a GEMMDesc, C = A B, on bit patterns."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from bitwise_core.descriptors import DescriptorError, GEMMDesc
 from bitwise_core.descriptors.evaluation.matrix_units import unit_of
 from bitwise_core.descriptors.evaluation.operands import add, convert, fp32, patterns, zeros
 from bitwise_core.descriptors.hardware import IEEE, Hardware
-from bitwise_core.descriptors.k_axis import FILL, Part, first_iteration, instructions, parts_of, walk
+from bitwise_core.descriptors.k_axis import FILL, Part, first_iteration, innermost_parts, instructions, parts_of
 from bitwise_core.numerics import Bits, operation
 from bitwise_core.numerics.mma import MmaSpec, multiply_accumulate
 
 ELEMENTS = 1 << 22
-"""Accumulators kept at once, all parts of the k axis together."""
+"""The number of accumulators in memory at once, over all parts of the k axis."""
 
 
 def evaluate_gemm(
@@ -30,31 +30,31 @@ def evaluate_gemm(
     scale_b: float | None = None,
     start: Bits | None = None,
 ) -> Bits:
-    """The patterns of C (m, n) for A (m, k) and B (k, n), in the descriptor's output type.
+    """Return the patterns of C (m, n) for A (m, k) and B (k, n), in the descriptor's output type.
 
-    `scale_a` and `scale_b` go with `operand_scales`.  `start` gives accumulators (m, n) to begin with instead of +0,
-    where the axis is not cut.  Raises DescriptorError.
+    `scale_a` and `scale_b` are required with `operand_scales` and refused without.  `start` gives initial accumulators
+    (m, n) instead of +0, where the axis is not cut.  Raises DescriptorError.
     """
     left = patterns("a", a, desc.left_dtype, (None, desc.k))
     right = patterns("b", b, desc.right_dtype, (desc.k, None))
     scale = _scale(desc, scale_a, scale_b)
     unit = unit_of(desc, hardware.matrix_units)
     if start is not None and desc.k_cuts:
-        raise DescriptorError("accumulators to start from go with an axis that is not cut: leave k_cuts out")
+        raise DescriptorError("initial accumulators need a k axis without cuts: leave k_cuts out")
     axis = parts_of(desc)
-    count = sum(1 for _ in walk(axis))
+    count = sum(1 for _ in innermost_parts(axis))
     result = np.empty((left.shape[0], right.shape[1]), dtype=zeros(desc.output_dtype, ()).dtype)
     for rows, columns in _blocks(desc, *result.shape, count):
         first = first_iteration(desc, rows.start, columns.start)
         begin = None if start is None else start[rows, columns]
-        values = _walks(desc, unit, axis, left[rows], right[:, columns], first, begin)
+        values = _accumulators(desc, unit, axis, left[rows], right[:, columns], first, begin)
         dtype, value = _merged(desc, axis, values)
         result[rows, columns] = _stored(desc, dtype, value, scale)
     return result
 
 
 def _scale(desc: GEMMDesc, scale_a: float | None, scale_b: float | None) -> Bits | None:
-    """What the value is multiplied by at the end, as a pattern of fp32; None for nothing."""
+    """Return the factor of the final value as a pattern of fp32; None for no scaling."""
     if not desc.operand_scales:
         if scale_a is not None or scale_b is not None:
             raise DescriptorError("this descriptor has no scales of operands: leave scale_a and scale_b out")
@@ -65,7 +65,7 @@ def _scale(desc: GEMMDesc, scale_a: float | None, scale_b: float | None) -> Bits
 
 
 def _blocks(desc: GEMMDesc, m: int, n: int, count: int) -> Iterator[tuple[slice, slice]]:
-    """Rows and columns whose elements are walked alike, few enough to be held with all their parts."""
+    """Yield rows and columns whose elements share the order of iterations, few enough for ELEMENTS accumulators."""
     rotation = desc.iteration_rotation
     height = rotation.tile if rotation is not None and rotation.axis == "rows" else m
     width = rotation.tile if rotation is not None and rotation.axis == "columns" else n
@@ -77,7 +77,7 @@ def _blocks(desc: GEMMDesc, m: int, n: int, count: int) -> Iterator[tuple[slice,
 
 
 def _ranges(length: int, size: int, tile: int) -> Iterator[slice]:
-    """Slices of at most `size` that cross no multiple of `tile`."""
+    """Yield slices of at most `size` that cross no multiple of `tile`."""
     low = 0
     while low < length:
         high = min(low + size, length, (low // tile + 1) * tile)
@@ -85,30 +85,30 @@ def _ranges(length: int, size: int, tile: int) -> Iterator[slice]:
         low = high
 
 
-def _walks(
+def _accumulators(
     desc: GEMMDesc, unit: MmaSpec | None, axis: Part, a: Bits, b: Bits, first: int, start: Bits | None
 ) -> list[Bits]:
-    """The accumulators of all innermost parts, in order; parts of one length are walked together."""
-    walks = [instructions(desc, part.positions, first) for part in walk(axis)]
-    found: list[Bits | None] = [None] * len(walks)
-    alike: dict[int, list[int]] = defaultdict(list)
-    for place, steps in enumerate(walks):
-        alike[len(steps)].append(place)
+    """Return the accumulators of all innermost parts, in order; parts with equally many instructions run together."""
+    loops = [instructions(desc, part.positions, first) for part in innermost_parts(axis)]
+    found: list[Bits | None] = [None] * len(loops)
+    by_length: dict[int, list[int]] = defaultdict(list)
+    for place, steps in enumerate(loops):
+        by_length[len(steps)].append(place)
     shape = a.shape[0], b.shape[1]
-    for length, places in alike.items():
+    for length, places in by_length.items():
         begin = zeros(desc.accumulator_dtype, (len(places), *shape))
         if start is not None:
             begin = begin | start
         if length:
-            taken = np.stack([walks[place].reshape(-1) for place in places])
-            begin = _walk(desc, unit, _taken(a, taken, 1), _taken(b, taken, 0), begin)
+            taken = np.stack([loops[place].reshape(-1) for place in places])
+            begin = _accumulate(desc, unit, _taken(a, taken, 1), _taken(b, taken, 0), begin)
         for place, value in zip(places, begin, strict=True):
             found[place] = value
     return [each for each in found if each is not None]
 
 
 def _taken(operand: Bits, positions: npt.NDArray[np.int64], axis: int) -> Bits:
-    """(parts, m, walk) of a left operand, (parts, walk, n) of a right one, +0 where FILL stands."""
+    """Return the left operand as (parts, m, k) or the right one as (parts, k, n), in loop order, with +0 for FILL."""
     chosen = np.moveaxis(np.take(operand, positions, axis=axis), 1, 0) if axis else operand[positions]
     if (positions == FILL).any():
         filled = positions[:, None, :] == FILL if axis else positions[:, :, None] == FILL
@@ -116,7 +116,8 @@ def _taken(operand: Bits, positions: npt.NDArray[np.int64], axis: int) -> Bits:
     return chosen
 
 
-def _walk(desc: GEMMDesc, unit: MmaSpec | None, a: Bits, b: Bits, total: Bits) -> Bits:
+def _accumulate(desc: GEMMDesc, unit: MmaSpec | None, a: Bits, b: Bits, total: Bits) -> Bits:
+    """Return the accumulators (parts, m, n) after the loop over k, for a (parts, m, k) and b (parts, k, n)."""
     dtype = desc.accumulator_dtype
     types = desc.factor_dtypes
     left, right = convert(a, desc.left_dtype, types[0]), convert(b, desc.right_dtype, types[1])
@@ -139,7 +140,7 @@ def _walk(desc: GEMMDesc, unit: MmaSpec | None, a: Bits, b: Bits, total: Bits) -
 
 
 def _merged(desc: GEMMDesc, part: Part, values: list[Bits]) -> tuple[str, Bits]:
-    """The type and value of a part; the accumulators of its innermost parts are taken off the front of `values`."""
+    """Return the type and value of a part; its innermost parts' accumulators are popped off the front of `values`."""
     if part.cut is None:
         return desc.accumulator_dtype, values.pop(0)
     cut = part.cut

@@ -1,4 +1,4 @@
-"""The rows of matrix units that descriptors call."""
+"""The rows of matrix units that the instructions of descriptors name."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from bitwise_core.numerics.mma import MmaSpec
 
 
 def unit_of(desc: GEMMDesc, units: Units) -> MmaSpec | None:
-    """The row of a descriptor's instruction among `units`; None on a scalar path.
+    """Return the row of a descriptor's instruction among `units`; None on a scalar path.
 
-    Raises DescriptorError, with what there is, where no row has the descriptor's types.
+    Raises DescriptorError, which lists the rows that exist, where no row has the descriptor's types.
     """
     called = desc.instruction
     if called is None:

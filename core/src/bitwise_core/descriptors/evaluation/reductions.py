@@ -1,4 +1,4 @@
-"""The sum along one axis as a ReductionDesc says, on bit patterns."""
+"""Evaluation of a ReductionDesc, the sum along one axis, on bit patterns."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Indices: TypeAlias = npt.NDArray[np.int64]
 
 
 def evaluate_reduction(desc: ReductionDesc, x: npt.ArrayLike) -> Bits:
-    """The patterns of the sums (...) along the last axis of x (..., length), in the descriptor's output type.
+    """Return the patterns of the sums (...) along the last axis of x (..., length), in the descriptor's output type.
 
     Raises DescriptorError.
     """
     shape = np.shape(x)
     if not shape:
-        raise DescriptorError(f"x has an axis of {desc.length} elements at least, and is a single value")
+        raise DescriptorError(f"x must have an axis of {desc.length} elements, and is a single value")
     values = patterns("x", x, desc.dtype, (*(None,) * (len(shape) - 1), desc.length))
     dtype = desc.accumulator_dtype
     batch = values.reshape(-1, desc.length)
@@ -40,7 +40,7 @@ def evaluate_reduction(desc: ReductionDesc, x: npt.ArrayLike) -> Bits:
 
 
 def _folded(fold: Fold, dtype: str, indices: Indices, values: Bits, present: Mask) -> tuple[Indices, Bits, Mask]:
-    """One fold made: indices (n) that are left, values (batch, n), present (n)."""
+    """Apply one fold.  Returns the remaining indices (n), their values (batch, n) and whether they are present (n)."""
     plus = operation(f"add.rn.{dtype}")
     places = np.full(int(indices.max()) + 1, -1)
     places[indices] = np.arange(len(indices))

@@ -1,4 +1,4 @@
-"""What a matrix unit computes, bit by bit: rows of data, and one evaluation for all of them."""
+"""Bit-exact arithmetic of matrix units: rows of data, and one evaluation for all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""d = a b + c as a row says, on bit patterns."""
+"""Evaluation of d = a b + c on bit patterns, for one row of a matrix unit."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ Slices: TypeAlias = tuple[slice, slice, slice]
 Evaluator: TypeAlias = Callable[[MmaSpec, Bits, Bits, Bits], Bits]
 
 LANES = 8192
-"""Results worked on at once: three arrays of this many float64 stay in a core's cache."""
+"""The number of results computed at once: three arrays of so many float64 fit in a core's cache."""
 DEPTH = 1024
-"""Products decoded at once."""
+"""The number of k decoded at once."""
 
 
 def multiply_accumulate(spec: MmaSpec, a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike) -> Bits:
-    """The bits that the unit returns for c + a b, instructions chained over k in ascending order.
+    """Return the bits that the unit returns for c + a b, by instructions chained over k in ascending order.
 
     a (..., m, k), b (..., k, n) and c (..., m, n) are patterns, unsigned integers of the width of the row's formats;
     leading axes broadcast.  k is a positive multiple of the row's k, and each instruction rounds into the next one's
-    accumulator.  Every NaN result is its format's canonical NaN, unless the row says which operand's it is.
-    Raises MatrixError for anything else.
+    accumulator.  Every NaN result is its format's canonical NaN, unless the row says which operand it comes from.
+    Raises MatrixError for operands that do not fit the row or each other.
     """
     left, right, accumulator = (
         _checked(spec, name, values) for name, values in (("left", a), ("right", b), ("accumulator", c))
@@ -50,7 +50,7 @@ def multiply_accumulate(spec: MmaSpec, a: npt.ArrayLike, b: npt.ArrayLike, c: np
         )
     if depth < spec.k or depth % spec.k:
         raise MatrixError(
-            f"{spec.name}: k = {depth} is no positive multiple of the instruction's {spec.k}; "
+            f"{spec.name}: k = {depth} is not a positive multiple of the instruction's {spec.k}; "
             "pad both operands with zeros"
         )
     try:
@@ -89,7 +89,7 @@ def _checked(spec: MmaSpec, operand: Any, values: npt.ArrayLike) -> Bits:
 
 
 def _blocks(count: int, m: int, n: int) -> list[Slices]:
-    """Slices that cover (count, m, n) in blocks of about LANES results."""
+    """Return slices that cover (count, m, n) in blocks of about LANES results."""
     columns = max(1, min(n, max(128, LANES // max(m, 1))))
     rows = max(1, min(m, LANES // max(columns, 1)))
     batches = max(1, LANES // max(rows * columns, 1))
@@ -102,7 +102,7 @@ def _blocks(count: int, m: int, n: int) -> list[Slices]:
 
 
 def _factors(bits: Bits, form: Any, wide: str | None, zeros: bool, right: bool) -> Factors:
-    """Operands with k first: left (batch, m, k) to (k, batch, m, 1), right (batch, k, n) to (k, batch, 1, n)."""
+    """Return operands with k first: left (batch, m, k) as (k, batch, m, 1), right (batch, k, n) as (k, batch, 1, n)."""
     if wide is not None:
         bits, form = operation(f"convert.{wide}.{form.name}").evaluate(bits), FLOAT_FORMATS[wide]
     moved = np.ascontiguousarray(bits.transpose((1, 0, 2) if right else (2, 0, 1)))
@@ -115,7 +115,7 @@ def _factors(bits: Bits, form: Any, wide: str | None, zeros: bool, right: bool) 
 
 
 def _chain(spec: MmaSpec, a: Bits, b: Bits, c: Bits) -> Bits:
-    """Fused and floored sums, step after step."""
+    """Evaluate fused and floored sums, step by step."""
     arithmetic = spec.arithmetic
     assert isinstance(arithmetic, FusedSum | FlooredSum)
     result = spec.form("result")
@@ -146,7 +146,7 @@ def _multiply_adds(spec: MmaSpec, a: Bits, b: Bits, c: Bits) -> Bits:
     shape = c.shape
     assert isinstance(spec.arithmetic, SequentialMultiplyAdd)
     if spec.arithmetic.nan_order:
-        return _kept_nans(spec, spec.arithmetic, a, b, c)
+        return _multiply_adds_with_nans(spec, spec.arithmetic, a, b, c)
     if spec.result == "fp64":
         left, right = (np.ascontiguousarray(each).view(np.float64) for each in (a, b))
         total = np.ascontiguousarray(c).view(np.float64)
@@ -163,8 +163,8 @@ def _multiply_adds(spec: MmaSpec, a: Bits, b: Bits, c: Bits) -> Bits:
     return bits
 
 
-def _kept_nans(spec: MmaSpec, rule: SequentialMultiplyAdd, a: Bits, b: Bits, c: Bits) -> Bits:
-    """Fused multiply-adds that hand NaN operands on."""
+def _multiply_adds_with_nans(spec: MmaSpec, rule: SequentialMultiplyAdd, a: Bits, b: Bits, c: Bits) -> Bits:
+    """Evaluate fused multiply-adds that propagate NaN operands in the order of the rule."""
     form = spec.form("result")
     assert isinstance(form, FloatFormat)
     quiet = c.dtype.type(1 << (form.mantissa_bits - 1))
@@ -188,7 +188,7 @@ def _is_nan(bits: Bits, form: FloatFormat) -> npt.NDArray[np.bool_]:
 
 
 def _integers(spec: MmaSpec, a: Bits, b: Bits, c: Bits) -> Bits:
-    """Exact sums of products of 8 bits; float64 holds every partial sum, in whatever order the library adds."""
+    """Evaluate exact sums of 8-bit products; float64 holds every partial sum exactly, in any order of the additions."""
     arithmetic = spec.arithmetic
     assert isinstance(arithmetic, IntegerSum)
     left, right = _signed(a, spec.form("left")), _signed(b, spec.form("right"))

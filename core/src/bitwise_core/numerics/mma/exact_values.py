@@ -1,9 +1,9 @@
-"""Patterns as exact numbers, and back: values in float64 that never round.
+"""Conversion of patterns to exact values in float64, and back.
 
-Every product of two operands of at most 24 bits has at most 48, and every aligned term is an integer of at most 53
+Every product of two operands of at most 24 bits has at most 48 bits, and every aligned term is an integer of at most 53
 bits, so that each float64 operation on them is exact: neither the processor's rounding mode nor its treatment of
-subnormals can show (the smallest product, 2**-298, is far above the subnormals of float64).  Formats that are fp32, or
-fp32 with low bits left out, are converted by the processor where it is known to do that as IEEE says.
+subnormals has an effect (the smallest product, 2**-298, is far above the subnormals of float64).  fp32, and formats
+that are fp32 without some low bits, are converted by the processor where it is known to follow IEEE 754.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ _FIELD = 0x7FF
 
 
 def power(exponent: Wide) -> Values:
-    """2**exponent, for exponents of normal float64 numbers."""
+    """Return 2**exponent, for exponents of normal float64 numbers."""
     shifted = (exponent + _BIAS) << _MANTISSA
     return shifted.view(np.float64)
 
 
 def exponent_of(values: Values) -> Wide:
-    """The exponent of the leading place; meaningless for zeros, infinities and NaNs."""
+    """Return the exponent of the leading bit; meaningless for zeros, infinities and NaNs."""
     return ((values.view(np.int64) >> _MANTISSA) & _FIELD) - _BIAS
 
 
 def _single(form: FloatFormat) -> bool:
-    """Whether the format is fp32, or fp32 with low bits of the mantissa left out, and the processor may convert it."""
+    """Whether the format is fp32, or fp32 without some low bits of the mantissa, and the processor can convert it."""
     return (form.bits, form.exponent_bits, form.bias, form.nan) == (32, 8, 127, "exponent") and trusted()
 
 
 def values_of(bits: Bits, form: FloatFormat) -> Values:
-    """The values of patterns."""
+    """Return the values of patterns."""
     if not _single(form):
         return decode(bits, form)[0]
     kept = bits & np.uint32(-1 << form.padding & 0xFFFFFFFF) if form.padding else bits
@@ -53,9 +53,9 @@ def values_of(bits: Bits, form: FloatFormat) -> Values:
 
 
 def decode(bits: Bits, form: FloatFormat, zeros: bool = False) -> tuple[Values, Exponents]:
-    """Values and exponents of patterns; infinities and NaNs have the exponent ABSENT.
+    """Return values and exponents of patterns; infinities and NaNs have the exponent ABSENT.
 
-    A subnormal has the format's smallest exponent, and so has a zero if `zeros`; it is ABSENT otherwise.
+    A subnormal has the format's smallest exponent, and so has a zero with `zeros`; otherwise a zero is ABSENT.
     """
     if form.bits > 16 and _single(form):
         values = values_of(bits, form)
@@ -98,9 +98,9 @@ def _decode(bits: Bits, form: FloatFormat, zeros: bool) -> tuple[Values, Exponen
 
 
 def encode(values: Values, form: FloatFormat) -> Bits:
-    """The patterns of values that the format holds exactly; NaN gives its canonical NaN.
+    """Return the patterns of values that the format holds exactly; NaN gives its canonical NaN.
 
-    Raises ValueError for a format without infinities: a unit's result is none of those.
+    Raises ValueError for a format without infinities, which no unit returns.
     """
     if form.infinity is None or form.canonical_nan is None:
         raise ValueError(f"a matrix unit does not return {form.name}")
@@ -125,26 +125,26 @@ def encode(values: Values, form: FloatFormat) -> Bits:
 
 
 def quantise(values: Values, mantissa_bits: int, smallest_exponent: int, rounding: str) -> Values:
-    """Round to `mantissa_bits` below the leading place, or below 2**smallest_exponent for what is smaller.
+    """Round to `mantissa_bits` below the leading bit, or below 2**smallest_exponent for smaller values.
 
-    `rounding` is rz (toward zero) or rn (to nearest, ties to even).  Infinities and NaNs stay.
+    `rounding` is rz (toward zero) or rn (to nearest, ties to even).  Infinities and NaNs are unchanged.
     """
     exponent = np.maximum(exponent_of(values), smallest_exponent)
     scaled = values * power(mantissa_bits - exponent)
-    # Both are exact statements about an exact number; the half-integers of `rint` go to even.
+    # `scaled` is exact, and `rint` rounds half-integers to even.
     rounded = np.trunc(scaled) if rounding == "rz" else np.rint(scaled)
     return np.asarray(rounded * power(exponent - mantissa_bits))
 
 
 def overflowed(values: Values, form: FloatFormat) -> Values:
-    """What lies beyond the format's largest number becomes an infinity."""
+    """Replace values beyond the format's largest number by infinities."""
     limit = 2.0 ** (form.largest_exponent + 1)
     beyond = np.abs(values) >= limit
     return np.where(beyond, np.copysign(np.inf, values), values) if beyond.any() else values
 
 
 def nearest(values: Values, form: FloatFormat) -> Values:
-    """Round to the format, to nearest, ties to even; what is beyond its largest number becomes an infinity."""
+    """Round to the format, to nearest, ties to even; an overflow becomes an infinity."""
     if form.padding == 0 and _single(form):
         with np.errstate(all="ignore"):
             return values.astype(np.float32).astype(np.float64)

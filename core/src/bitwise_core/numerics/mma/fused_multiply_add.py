@@ -2,8 +2,8 @@
 
 Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd",
 IEEE Transactions on Computers 57(4), 2008: the product and the sum are split without error, the two small parts are
-added with rounding to odd, and one last addition rounds.  It holds while no part leaves the range of normal numbers;
-elsewhere the exact integers of `bitwise_core.numerics` decide.
+added with rounding to odd, and one last addition rounds.  The algorithm holds while no part leaves the range of normal
+numbers; elsewhere the exact integers of `bitwise_core.numerics` are used.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _ADDEND_RANGE = 950
 
 
 def multiply_add(left: Values, right: Values, addend: Values) -> Values:
-    """left * right + addend, elementwise over arrays of one shape; every NaN is the canonical one of numeric."""
+    """left * right + addend, elementwise over arrays of one shape; every NaN is the canonical one."""
     with np.errstate(all="ignore"):
         finite = np.isfinite(left) & np.isfinite(right)
-        endless = ~np.isfinite(addend)
-        # With a zero factor the product is exact, and with an infinity or a NaN there is nothing to round; beside an
-        # infinite addend a finite product is nothing, even one too large for the format.
-        plain = np.where(finite & endless, addend, left * right + addend)
-        simple = (left == 0) | (right == 0) | ~finite | endless
+        special_addend = ~np.isfinite(addend)
+        # With a zero factor the product is exact, and with an infinity or a NaN nothing is rounded.  An infinite addend
+        # absorbs a finite product, even one that overflows the format.
+        plain = np.where(finite & special_addend, addend, left * right + addend)
+        simple = (left == 0) | (right == 0) | ~finite | special_addend
         safe = (np.abs(exponent_of(left)) <= _FACTOR_RANGE) & (np.abs(exponent_of(right)) <= _FACTOR_RANGE)
         safe &= (addend == 0) | (np.abs(exponent_of(addend)) <= _ADDEND_RANGE)
         result = np.where(simple, plain, _emulated(left, right, addend))
@@ -61,7 +61,7 @@ def _emulated(left: Values, right: Values, addend: Values) -> Values:
     upper, small = _two_sum(addend, low)
     total, rest = _two_sum(high, upper)
     tail, error = _two_sum(small, rest)
-    # To odd: where the sum was rounded and its last bit is even, the neighbour on the side of the error is odd.
+    # Round to odd: where the sum is inexact and its last bit is even, take the odd neighbour on the side of the error.
     bits = tail.view(np.int64)
     away = (error > 0) == (tail > 0)
     odd = np.where((error != 0) & (bits & 1 == 0), bits + np.where(away, 1, -1), bits).view(np.float64)

@@ -25,27 +25,27 @@ from bitwise_core.numerics.mma.exact_values import (
 from bitwise_core.numerics.mma.spec import FlooredSum, FusedSum
 
 LOWEST = -400
-"""Below every exponent of a product of two operands, so that a step of nothing but zeros is aligned to something."""
+"""Below every exponent of a product of two operands; the alignment exponent of a step of zeros only."""
 _LIMIT_EXPONENT = 128
 _PRODUCT_LIMIT = 2.0**_LIMIT_EXPONENT
 
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """One side's operands: exact values and exponents, k first."""
+    """The exact values and exponents of the left or right operands, k first."""
 
     values: Values
     exponents: Exponents
 
     def at(self, ks: tuple[int, ...]) -> Factors:
-        """The operands of some k."""
+        """Return the operands at the indices `ks` of k."""
         if ks == tuple(range(ks[0], ks[-1] + 1)):
             return Factors(self.values[ks[0] : ks[-1] + 1], self.exponents[ks[0] : ks[-1] + 1])
         return Factors(self.values[list(ks)], self.exponents[list(ks)])
 
 
 def accumulator_exponent(values: Values, smallest: int, zero: int | None) -> Exponents:
-    """The exponents of accumulators: subnormals have `smallest`, zeros `zero` or none, the rest their own."""
+    """Return accumulators' exponents: `smallest` for subnormals, `zero` for zeros (None: ABSENT), else their own."""
     exponent = np.maximum(exponent_of(values), smallest).astype(np.int16)
     finite = np.isfinite(values)
     if not finite.all():
@@ -56,7 +56,7 @@ def accumulator_exponent(values: Values, smallest: int, zero: int | None) -> Exp
 
 
 def _largest(left: Factors, right: Factors, top: Exponents) -> Wide:
-    """The largest exponent among the products and `top`, which is overwritten."""
+    """Return the largest exponent of the products and `top`, which is overwritten."""
     each = np.empty_like(top)
     for one, other in zip(left.exponents, right.exponents, strict=True):
         np.add(one, other, out=each)
@@ -67,8 +67,8 @@ def _largest(left: Factors, right: Factors, top: Exponents) -> Wide:
 def _cut_sum(left: Factors, right: Factors, scale: Values, total: Values, limit: float | None = None) -> Values:
     """Add every product times `scale`, cut toward zero, to `total`, in place.
 
-    All are integers below 2**53, so that the order of the additions cannot show.  A product of at least `limit` counts
-    as an infinity.
+    All terms are integers below 2**53, so that the order of the additions has no effect.  A product whose magnitude is
+    at least `limit` is an infinity.
     """
     each = np.empty_like(total)
     for one, other in zip(left.values, right.values, strict=True):
@@ -84,7 +84,7 @@ def _cut_sum(left: Factors, right: Factors, scale: Values, total: Values, limit:
 
 
 def fused_step(rule: FusedSum, form: FloatFormat, left: Factors, right: Factors, accumulator: Values) -> Values:
-    """One truncating fused sum of all the factors given, rounded once."""
+    """Evaluate one truncating fused sum of the products of all factors and the accumulator, rounded once."""
     exponent = accumulator_exponent(accumulator, form.smallest_exponent, rule.zero_exponent)
     top = _largest(left, right, exponent)
     np.maximum(top, LOWEST if rule.least_exponent is None else rule.least_exponent, out=top)
@@ -92,12 +92,12 @@ def fused_step(rule: FusedSum, form: FloatFormat, left: Factors, right: Factors,
     total = _cut_sum(left, right, scale, np.trunc(accumulator * scale))
     total *= power(top - rule.fraction_bits)
     rounded = quantise(total, rule.mantissa_bits, form.smallest_exponent, rule.rounding)
-    # A zero is +0, whatever was cut away.
+    # A zero is +0, even where truncation removed negative terms.
     return overflowed(np.where(rounded == 0, 0.0, rounded), form)
 
 
 def floored_step(rule: FlooredSum, form: FloatFormat, left: Factors, right: Factors, accumulator: Values) -> Values:
-    """One step of products first: cut and summed among themselves, then rounded down beside the accumulator."""
+    """Evaluate one step of a FlooredSum: products are truncated and summed, then added to the accumulator."""
     count = len(left.values)
     parts = [tuple(range(0, count, 2)), tuple(range(1, count, 2))] if rule.parity_split else [tuple(range(count))]
     sums, tops = [], []
@@ -119,7 +119,7 @@ def floored_step(rule: FlooredSum, form: FloatFormat, left: Factors, right: Fact
     if rule.parity_split:
         dropped = (exponent < joint - rule.accumulator_bits - 1) & np.isfinite(accumulator)
         addend = np.where(dropped, 0.0, addend)
-    # Both as integers, in units of the last bit that is kept of the products.
+    # Both are integers, in units of the lowest kept bit of the products.
     addend *= 2.0 ** (rule.sum_bits - rule.accumulator_bits)
     products *= power(top - joint + (rule.sum_bits - rule.product_bits))
     addend += np.floor(products, out=products)
@@ -129,9 +129,9 @@ def floored_step(rule: FlooredSum, form: FloatFormat, left: Factors, right: Fact
 
 
 def add_last(form: FloatFormat, sums: Values, accumulator: Values) -> Values:
-    """IEEE addition of two numbers of the format, rounded to nearest even.
+    """Add two numbers of the format, rounded to nearest even.
 
-    Two floats of at most 24 bits are added in float64 first: 53 bits are at least twice 24 plus two, so that rounding
-    twice gives what rounding once does.
+    Numbers of at most 24 bits are added in float64 first: 53 bits are at least twice 24 plus two, so that rounding
+    twice gives the same result as rounding once.
     """
     return nearest(sums + accumulator, form)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bitwise_core.descriptors import Cut, DescriptorError, Group
-from bitwise_core.descriptors.cuts import Positions, dealt
+from bitwise_core.descriptors.cuts import Positions, strided_owners
 from bitwise_core.descriptors.merge_orders import MERGE_ORDERS, MergeOrder
 from bitwise_core.probing import SumTree
 from bitwise_core.probing.reconstruction.partial_sums import MASK, Axis, Sum, merged
@@ -213,7 +213,7 @@ def _strided(seen: Observed, whole: Positions) -> Iterator[Cut]:
     deals = []
     codes = seen.axis.codes[whole]
     for tile, count in _deals(seen, whole):
-        owner = dealt(length, tile, count)
+        owner = strided_owners(length, tile, count)
         mine = owner == 0
         if int(codes[mine].sum(dtype=np.uint64)) not in seen.nodes:
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, dealt_blocks, dealt_lanes
+from bitwise_core.descriptors import Cut, DescriptorError, GEMMDesc, strided_blocks, strided_lanes
 from bitwise_core.descriptors.merge_orders import MERGE_ORDERS, MergeOrder, index_bits
 
 SLICE_ORDERS = ("chain",)
@@ -211,7 +211,7 @@ def _scalar(desc: GEMMDesc) -> ScalarPlan | BlocksPlan:
         return blocks
     taking = 0
     for place, cut in enumerate(cuts):
-        if (cut.count or 0) > 2 and cut == dealt_lanes(cut.count or 0, cut.tile):
+        if (cut.count or 0) > 2 and cut == strided_lanes(cut.count or 0, cut.tile):
             # A tree of so many lanes in which the last ones hold nothing.
             taking, lanes = cut.count or 0, 1 << ((cut.count or 0) - 1).bit_length()
             cuts[place] = Cut(layout="strided", count=lanes, tile=cut.tile, merge="halves")
@@ -265,13 +265,13 @@ def _blocks(cuts: tuple[Cut, ...], k: int) -> BlocksPlan | None:
     for wide in (1, 2):
         if cuts and cuts[0].groups:
             blocks = cuts[0].count or 0
-            if cuts == dealt_blocks(blocks, wide):
+            if cuts == strided_blocks(blocks, wide):
                 return BlocksPlan(k, blocks, wide, zero)
             continue
         blocks, tile = 1, 128 * wide
         for cut in cuts:
             if (cut.layout, cut.tile) == ("strided", tile) and cut.count is not None:
                 blocks *= cut.count
-        if blocks >= 4 and not blocks & (blocks - 1) and cuts == dealt_blocks(blocks, wide):
+        if blocks >= 4 and not blocks & (blocks - 1) and cuts == strided_blocks(blocks, wide):
             return BlocksPlan(k, blocks, wide, zero)
     return None

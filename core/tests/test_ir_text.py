@@ -1,4 +1,4 @@
-"""Trees as text: the exact form comes back as the same nodes, the outline stays short."""
+"""Trees as text: the exact form parses to the same nodes, the outline is bounded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMES += ["ex2.approx.ftz.fp32", "convert.fp64.fp32", "add.b64", "xor.b1", "mulw
 
 
 def narrowed(node: Node, bits: int) -> Node:
-    """A node of that width made out of another."""
+    """Return a node of that width derived from another."""
     while node.bits < bits:
         node = Concat((node, node))
     return node if node.bits == bits else Slice(node, (node.bits - bits) // 2, bits)
@@ -70,7 +70,7 @@ def trees(draw: st.DrawFn) -> tuple[Node, ...]:
 
 
 @given(roots=trees())
-def test_text_comes_back_as_the_same_nodes(roots: tuple[Node, ...]) -> None:
+def test_text_parses_to_the_same_nodes(roots: tuple[Node, ...]) -> None:
     text = write(*roots)
     back = read(text)
     assert len(back) == len(roots)
@@ -104,21 +104,21 @@ def test_the_form() -> None:
     [
         ("", "no line that returns"),
         ("return %1", "line 1 of the tree: '%1' is not defined above"),
-        ("%1 = load X b32", "line 1 of the tree: 'X' is no place such as X+24"),
-        ("%1 = load X+0 32", "'32' is no width such as b32"),
-        ("%1 = load X+0", "it ends where a width should follow"),
-        ("%1 = load X+0 b32 b32\nreturn %1", "one operand too many"),
+        ("%1 = load X b32", "line 1 of the tree: 'X' is not an address such as X+24"),
+        ("%1 = load X+0 32", "'32' is not a width such as b32"),
+        ("%1 = load X+0", "it ends where a width is expected"),
+        ("%1 = load X+0 b32 b32\nreturn %1", "is an extra operand"),
         ("%1 = load X+0 b12\nreturn %1", "line 1 of the tree: a load from X reads whole bytes"),
         ("\n%1 = load X+0 b32\n%1 = load X+4 b32", "line 3 of the tree: %1 is defined a second time"),
         ("%1 = load X+0 b32\n%2 = frob %1", "line 2 of the tree: no operation 'frob'"),
         ("%1 = load X+0 b32\n%2 = matrix m %1 %1", "brackets"),
-        ("%1 = constant zz b8", "'zz' is no value"),
-        ("%1 = undefined why b8", "'why' is no quoted reason"),
-        ("1 = load X+0 b32", "a node is written %name"),
-        ("return\n%1 = load X+0 b8", "line 2 of the tree: nothing follows the return"),
+        ("%1 = constant zz b8", "'zz' is not a value"),
+        ("%1 = undefined why b8", "'why' is not a quoted reason"),
+        ("1 = load X+0 b32", "a line must have the form %name = node"),
+        ("return\n%1 = load X+0 b8", "line 2 of the tree: the return must be the last line"),
     ],
 )
-def test_mistakes_name_their_line(text: str, words: str) -> None:
+def test_errors_name_their_line(text: str, words: str) -> None:
     with pytest.raises(TreeError) as caught:
         read(text)
     assert words in str(caught.value)
@@ -131,7 +131,7 @@ def chain(length: int) -> Node:
     return total
 
 
-def test_a_deep_chain_comes_back() -> None:
+def test_a_deep_chain_round_trips() -> None:
     deep = chain(20_000)
     assert read(write(deep)) == (deep,)
 

@@ -54,8 +54,8 @@ def test_all_pairs_of_e4m3(verb: str) -> None:
 
 @pytest.mark.parametrize("verb", ["add", "sub", "mul", "div", "sqrt", "fma"])
 @pytest.mark.parametrize("name", ["fp32", "fp64"])
-def test_the_processor_agrees_with_the_integers(verb: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of the operands share their exponents, so that sums cancel and products meet addends."""
+def test_native_arithmetic_agrees_with_softfloat(verb: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the operands share their exponents, so that sums and products with addends cancel."""
     if not native_floats.supports(verb, FLOAT_FORMATS[name]):
         pytest.skip("always done with integers")
     generator = np.random.default_rng(7)

@@ -1,4 +1,4 @@
-"""Format rows, operation names, integer operations, and what callers may get wrong."""
+"""Format rows, operation names, integer operations, and errors of callers."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import pytest
 from bitwise_core.numerics import FLOAT_FORMATS, Unevaluable, native_floats, operation
 
 
-def test_a_format_row_that_contradicts_itself_is_refused() -> None:
+def test_an_inconsistent_format_row_is_refused() -> None:
     row = FLOAT_FORMATS["fp16"]
     for change, words in (
         ({"bits": 17}, "do not add up"),
         ({"bias": 32}, "bias 32"),
         ({"canonical_nan": 0x7C00}, "is not a NaN"),
-        ({"canonical_nan": None}, "canonical NaN goes with"),
-        ({"nan": "all_ones"}, "infinities and NaNs"),
+        ({"canonical_nan": None}, "needs a canonical NaN exactly where it has NaN patterns"),
+        ({"nan": "all_ones"}, "has its NaNs at the highest exponent"),
         ({"subnormals": False}, "power-of-two scale"),
     ):
         with pytest.raises(ValueError, match=words):
             dataclasses.replace(row, **change)
 
 
-def test_facts_of_the_rows() -> None:
+def test_properties_of_the_format_rows() -> None:
     facts = {name: (form.smallest_bit, form.largest_exponent) for name, form in FLOAT_FORMATS.items()}
     assert facts == {
         "fp64": (-1074, 1023),
@@ -64,7 +64,7 @@ def test_canonical_names(written: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("add.fp32", "name a rounding of rn, rz, ru, rd, rna"),
+        ("add.fp32", "name one of the roundings rn, rz, ru, rd, rna"),
         ("add.ftz.rn.fp32", "'rn' is unknown or out of place"),
         ("add.rn.sat.ftz.fp32", "'ftz' is unknown or out of place"),
         ("add.rn", "must end in one format"),
@@ -79,13 +79,13 @@ def test_canonical_names(written: str, name: str) -> None:
         ("convert.b64.b32", "widening depends on the sign"),
         ("convert.rn.fp32", "destination format and then"),
         ("add.rn.e2m1", "conversions only"),
-        ("mulwide.s64", "fits no format"),
+        ("mulwide.s64", "fits in no format"),
         ("abs.u32", "is itself"),
         ("add.approx.fp32", "has no approximation"),
         ("", "must end in one format"),
     ],
 )
-def test_unknown_names_say_what_is_wrong(name: str, words: str) -> None:
+def test_unknown_names_are_refused_with_the_reason(name: str, words: str) -> None:
     with pytest.raises(KeyError) as caught:
         operation(name)
     assert words in caught.value.args[0]
@@ -93,14 +93,14 @@ def test_unknown_names_say_what_is_wrong(name: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["ex2.approx.ftz.fp32", "div.full.fp32", "tanh.approx.bf16", "rcp.approx.ftz.fp32"])
-def test_approximations_exist_without_arithmetic(name: str) -> None:
+def test_approximations_have_no_evaluation(name: str) -> None:
     found = operation(name)
     assert (found.name, found.evaluable) == (name, False)
     with pytest.raises(Unevaluable, match=name):
         _ = found.evaluate
 
 
-def test_which_operands_may_change_places() -> None:
+def test_commutative_operations() -> None:
     names = [
         "add.rn.fp32",
         "sub.rn.fp32",
@@ -126,7 +126,7 @@ def test_which_operands_may_change_places() -> None:
     ]
 
 
-def test_which_operations_tell_nans_apart() -> None:
+def test_operations_that_distinguish_nans() -> None:
     names = ["add.rn.fp32", "max.fp32", "convert.rn.fp16.fp32", "lt.fp32", "and.b32", "convert.rna.tf32.fp32"]
     names += ["convert.fp32.tf32", "convert.rzi.s32.fp32", "ex2.approx.fp32"]
     assert [name for name in names if operation(name).sees_nan_patterns] == [
@@ -170,7 +170,7 @@ def test_no_operation_changes_its_operands() -> None:
     assert [operand.tolist() for operand in operands] == [[0x00000001, 0x7F800001, 0x3F800000]] * 3
 
 
-def test_the_processor_is_asked_before_it_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_native_arithmetic_is_checked_before_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert native_floats.trusted()
     monkeypatch.setattr(native_floats, "_SMALLEST", 0.0)
     assert not native_floats.trusted()

@@ -48,7 +48,7 @@ def test_the_same_structure_is_the_same_object() -> None:
             Slice(X, 16, 16),
             Concat((H, H)),
             Gather(X, 32),
-            Undefined("no one wrote it", 32),
+            Undefined("not written", 32),
         ]
 
     first, second = build(), build()
@@ -56,7 +56,7 @@ def test_the_same_structure_is_the_same_object() -> None:
     assert len(set(first)) == 7
 
 
-def test_every_field_tells_nodes_apart() -> None:
+def test_every_field_distinguishes_nodes() -> None:
     different: list[Node] = [
         Load("X", 0, 32),
         Load("X", 4, 32),
@@ -88,7 +88,7 @@ def test_every_field_tells_nodes_apart() -> None:
     assert X is Load("X", 0, 32)
 
 
-def test_an_operation_takes_its_canonical_name() -> None:
+def test_an_operation_has_its_canonical_name() -> None:
     node = Operation("add.s32", (X, Y))
     assert node.name == "add.b32"
     assert node is Operation("add.b32", (X, Y))
@@ -102,12 +102,12 @@ def test_an_operation_takes_its_canonical_name() -> None:
         (lambda: Load("X", 0.5, 32), "must be an integer, not 0.5"),  # type: ignore[arg-type]
         (lambda: Load("X", True, 32), "must be an integer, not True"),
         (lambda: Load("X", 0, 12), "whole bytes, not 12 bits"),
-        (lambda: Constant(8, 256), "0x100 is no pattern of 8 bits"),
-        (lambda: Constant(8, -1), "-0x1 is no pattern"),
+        (lambda: Constant(8, 256), "0x100 is not a pattern of 8 bits"),
+        (lambda: Constant(8, -1), "-0x1 is not a pattern"),
         (lambda: Constant(0, 0), "at least one bit"),
         (lambda: Operation("add.rn.fp32", (X, H)), "takes operands of 32 and 32 bits and was given 32 and 16"),
         (lambda: Operation("add.rn.fp32", (X,)), "was given 32"),
-        (lambda: Operation("add.fp32", (X, Y)), "name a rounding"),
+        (lambda: Operation("add.fp32", (X, Y)), "name one of the roundings"),
         (lambda: Operation("neg.fp32", (1,)), "must be made of nodes, not of int"),  # type: ignore[arg-type]
         (lambda: Matrix("two words", X, (H,), (H,)), "is not one word"),
         (lambda: Matrix("m[4]", X, (H,), (H,)), "'m[4]' is not one word"),
@@ -116,28 +116,28 @@ def test_an_operation_takes_its_canonical_name() -> None:
         (lambda: Matrix("m", X, (H, X), (H, H)), "left factors of m differ"),
         (lambda: Select(X, X, Y), "one bit, not 32"),
         (lambda: Select(P, X, H), "between 32 bits and 16 bits"),
-        (lambda: Slice(X, 16, 17), "bits 16 to 32 do not lie in a value of 32 bits"),
-        (lambda: Slice(X, -1, 4), "do not lie"),
+        (lambda: Slice(X, 16, 17), "bits 16 to 32 are not in a value of 32 bits"),
+        (lambda: Slice(X, -1, 4), "are not in a value"),
         (lambda: Concat(()), "at least one part"),
         (lambda: Gather(X, 4), "whole bytes"),
         (lambda: Undefined("", 8), "says why"),
         (lambda: Undefined("a", 0), "at least one bit"),
     ],
 )
-def test_nonsense_is_refused_with_a_sentence(build: object, words: str) -> None:
+def test_invalid_nodes_are_refused_with_the_reason(build: object, words: str) -> None:
     with pytest.raises(TreeError) as caught:
         build()  # type: ignore[operator]
     assert words in str(caught.value)
 
 
-def test_nodes_do_not_change() -> None:
+def test_nodes_are_immutable() -> None:
     with pytest.raises(AttributeError, match="nodes are immutable"):
         X.offset = 8
     with pytest.raises(AttributeError, match="nodes are immutable"):
         del X.offset
     assert copy.deepcopy(chain(3)) is chain(3)
     assert copy.copy(X) is X
-    with pytest.raises(TypeError, match=r"tree\.text\.write"):
+    with pytest.raises(TypeError, match=r"ir\.text\.write"):
         pickle.dumps(X)
 
 
@@ -148,7 +148,7 @@ def test_children_come_before_parents_and_once() -> None:
     assert order == [X, square, Y, root.operands[1], root]
 
 
-def test_deep_chains_are_built_walked_and_freed() -> None:
+def test_deep_chains_are_built_traversed_and_freed() -> None:
     gc.collect()
     before = len(nodes._INTERNED)
     deep = chain(100_000, "deep")
@@ -158,7 +158,7 @@ def test_deep_chains_are_built_walked_and_freed() -> None:
     assert len(nodes._INTERNED) == before
 
 
-def test_threads_agree_on_one_node() -> None:
+def test_interning_is_thread_safe() -> None:
     found: list[list[Node]] = []
 
     def build() -> None:

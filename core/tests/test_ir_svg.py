@@ -1,4 +1,4 @@
-"""Pictures: well-formed, bounded, nothing over anything else."""
+"""Drawings are well-formed and bounded, and boxes do not overlap."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_shared_nodes_are_drawn_once() -> None:
 
 @pytest.mark.parametrize("tree", [balanced(5), chain(4096), balanced(10)])
 @pytest.mark.parametrize("limit", [1, 2, 50, 300])
-def test_pictures_are_bounded_and_boxes_apart(tree: Node, limit: int) -> None:
+def test_drawings_are_bounded_and_boxes_do_not_overlap(tree: Node, limit: int) -> None:
     root = ElementTree.fromstring(to_svg(tree, max_nodes=limit))
     rows: dict[float, list[tuple[float, float]]] = {}
     width, height = float(root.get("width", "")), float(root.get("height", ""))
@@ -89,6 +89,6 @@ def test_a_wide_matrix_step_is_elided() -> None:
     assert found == ["family.k16.fp16 (40 products)", "C[0]", "A[0]", "A[2]", "… 78 more"]
 
 
-def test_a_picture_has_a_node() -> None:
+def test_a_drawing_has_at_least_one_node() -> None:
     with pytest.raises(ValueError, match="at least one node, not 0"):
         to_svg(Constant(8, 0), max_nodes=0)

@@ -36,7 +36,7 @@ def exact(verb: str, name: str, rounding: str, patterns: tuple[int, ...]) -> Num
 
 
 def is_tiny(name: str, number: Number | None, rounding: str) -> bool:
-    """Whether a result rounded with exponents unbounded is below every normal number."""
+    """Whether a result, rounded with unbounded exponents, is below every normal number."""
     if number is None or not number[1]:
         return False
     _, mantissa_bits, bias, _ = LAYOUT[name]
@@ -74,7 +74,7 @@ def test_flushing_clamping_and_relu(name: str, flag: str, data: st.DataObject) -
 
 
 def test_flushing_near_the_smallest_normal_number() -> None:
-    """What is decided after rounding with exponents unbounded; an H200 returns these bits."""
+    """Flushing is decided after rounding with unbounded exponents; an H200 returns these bits."""
     fma = operation("fma.rn.ftz.fp32")
     mul = operation("mul.rn.ftz.fp32")
     rows = [(0x00800000, 0x80800000, 0x00800000), (0x925B7F, 0x925B7F, 0x80800000), (0x3F7FFFFF, 0x00800000, 0)]

@@ -1,4 +1,4 @@
-"""The value of trees."""
+"""The evaluation of trees."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_arithmetic() -> None:
     assert evaluate(Operation("sub.rn.fp32", (X[0], X[1])), memory) == fp32(3.5)
 
 
-def test_choices_and_pieces() -> None:
+def test_selects_slices_and_concatenations() -> None:
     less = Operation("lt.fp32", (X[1], X[0]))
     assert evaluate(Select(less, X[2], X[3]), memory) == fp32(0.25)
     assert evaluate(Select(Operation("not.b1", (less,)), X[2], X[3]), memory) == fp32(3.0)
@@ -47,7 +47,7 @@ def test_choices_and_pieces() -> None:
     assert evaluate(Slice(wide, 120, 16), memory) == 0x7F0F
 
 
-def test_matrix_steps_and_gathers_are_asked_for() -> None:
+def test_matrix_steps_and_gathers_call_the_given_functions() -> None:
     seen = []
 
     def unit(instruction: str, accumulator: int, left: tuple[int, ...], right: tuple[int, ...]) -> int:
@@ -65,13 +65,13 @@ def test_matrix_steps_and_gathers_are_asked_for() -> None:
 @pytest.mark.parametrize(
     ("node", "words"),
     [
-        (Undefined("no one wrote it", 32), "no one wrote it"),
+        (Undefined("not written", 32), "not written"),
         (Operation("ex2.approx.ftz.fp32", (X[0],)), r"ex2\.approx\.ftz\.fp32 is an approximation"),
         (Matrix("m.fp16", X[1], (X[0],), (X[0],)), r"evaluate m\.fp16"),
         (Gather(X[0], 32), "computed addresses"),
     ],
 )
-def test_what_has_no_value_is_named(node: Node, words: str) -> None:
+def test_nodes_without_a_value_are_named(node: Node, words: str) -> None:
     with pytest.raises(Unevaluable, match=words):
         evaluate(Concat((node, node)), memory)
 
