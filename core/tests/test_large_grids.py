@@ -77,7 +77,7 @@ def test_an_element_that_one_side_does_not_store(folder: Path) -> None:
     write(folder, {}, [launch("a.ptx"), launch("b.ptx", grid=[3])])
     status, found = answer("diff", str(folder / "a.ptx"), str(folder / "b.ptx"), "--no-search")
     assert (status, found["divergence"]["element"]) == (4, "Y[3]")
-    assert found["divergence"]["why_not"] == "b.ptx stores nothing of that width there"
+    assert found["divergence"]["why_not"] == "b.ptx does not store an element of that width there"
 
 
 @pytest.mark.usefixtures("nothing_is_small")
@@ -97,7 +97,7 @@ def test_a_grid_beyond_counting(tmp_path: Path) -> None:
     folder = write(tmp_path, {"a.ptx": row_sum()}, [{**launch("a.ptx"), "grid": [2**31 - 1, 2**31 - 1]}])
     _, found = answer("partition", str(folder), "--workers", "1")
     assert found["unknown"]["a.ptx"].endswith(
-        "are not proved to be translations: the grid has more than 67108864 blocks"
+        "are not proved to be translations of each other: the grid has more than 67108864 blocks"
     )
 
 
@@ -115,10 +115,10 @@ def test_a_session_keeps_the_last_summaries(folder: Path, monkeypatch: pytest.Mo
     arch, options = registry.default().arch("sm_90"), Options(audit_contraction=False)
     sources = [read_kernel(str(folder / name)) for name in ("a.ptx", "b.ptx", "c.ptx")]
     session = session_of(tuple(sources), options)
-    assert all(session.read(source, arch).large for source in sources)
+    assert all(session.analyse(source, arch).large for source in sources)
     first = session.summary(sources[0], arch)
     assert session.summary(sources[0], arch) is first
-    monkeypatch.setattr(analysis, "KEPT", 1)
+    monkeypatch.setattr(analysis, "MAXIMUM_SUMMARIES", 1)
     session.summary(read_kernel(str(folder / "d.ptx")), arch)
     assert session.summary(sources[0], arch) is not first
 

@@ -268,8 +268,8 @@ class Session:
     def _analyse_every_launch(self, source: Source, arch: Arch, partial_result: _PartialResult) -> None:
         if self.options.cross_architecture:
             raise Unsupported(
-                "kernels of several architectures are compared for given launches only, not for every launch: give their "
-                "launches in a manifest"
+                "kernels of several architectures are compared for given launches only, not for every launch: list "
+                "their launches in a manifest"
             )
         entry = source.entry if source.launch is None else source.launch.entry
         module, notes = parse_and_audit(source, entry, arch, self.options)

@@ -33,14 +33,14 @@ from bitwise_core.execution.launch import POINTER_SHIFT, ManifestError
 from bitwise_core.execution.memory.outputs import COMPUTED, Output
 
 NAN_BITS_DIFFER = (
-    "the trees agree, but the bits of a NaN, which depend on the architecture, are read by an operation or stored as an "
-    "integer"
+    "the trees agree, but the bits of a NaN, which depend on the architecture, are read by an operation or stored as "
+    "an integer"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """An output element: its address, its width in bytes, and the thread of each kernel that stored it, None for none."""
+    """An output element: its address and width in bytes, and the thread of each kernel that stored it (None: none)."""
 
     address: int
     size: int

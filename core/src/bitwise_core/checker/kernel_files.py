@@ -131,7 +131,7 @@ def _read_texts(folder: Path, names: Iterable[str], missing: str) -> tuple[dict[
 
 
 def _names(launches: Sequence[Launch]) -> list[str]:
-    """The names of kernels: the file name, with `#` and the number of the launch from the second launch of a file on."""
+    """The names of kernels: the file name; from the second launch of a file on, followed by `#` and its number."""
     seen: dict[str, int] = {}
     names = []
     for launch in launches:
@@ -272,7 +272,7 @@ def _missing_plugin_hint(registry: Registry, name: str) -> str:
     if not suffix or suffix in known_suffixes:
         return ""
     return (
-        f"; the installed plugins parse {', '.join(known_suffixes)}: install the plugin of the architecture of {suffix} "
+        f"; the installed plugins parse {', '.join(known_suffixes)}: install the plugin for {suffix} files "
         "(pip install bitwise-VENDOR), or rename the file"
     )
 

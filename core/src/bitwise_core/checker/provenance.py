@@ -117,7 +117,7 @@ class Provenance:
         return keys[order], np.concatenate(second)[order], order
 
     def recorded_term(self, scalar: Scalar) -> tuple[RecordedTerm, int] | None:
-        """The recorded term with this payload, and its position among the results of that operation; None if unknown."""
+        """The recorded term with this payload, and its position among the results of that term; None if unknown."""
         keys, seconds, order = self._index
         first, second = _pair(base_hash(scalar.vector()))
         position = int(np.searchsorted(keys, np.uint64(first)))

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 State = TypeVar("State")
 Job = TypeVar("Job")
-Result = TypeVar("Answer")
+Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 """Called with the number of jobs done and their total."""
 
