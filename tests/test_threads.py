@@ -42,11 +42,11 @@ def recorded() -> object:
 
 
 def summarised() -> object:
-    """The parts of a grid that is taken for a large one."""
+    """The block classes of a grid."""
     source = pair(TOY, PTX)[1]
     session = session_of((source,), OPTIONS)
     found = session.summary(source, SM90)
-    return [part.blocks.tolist() for part in found.parts], sorted(found.owners)
+    return [each.blocks.tolist() for each in found.classes], sorted(found.owners)
 
 
 def test_what_threads_read_at_once_is_what_they_read_alone() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from bitwise_core.assembly.module import AssemblyError, Module
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
-from bitwise_core.checker.block_symmetry.symmetry import Summary, check, summarise
+from bitwise_core.checker.block_symmetry.symmetry import GridSummary, check_representatives, summarise
 from bitwise_core.checker.parametric.signature import parametric_signature
 from bitwise_core.execution.architecture import Arch
 from bitwise_core.execution.assumptions import ASSUMPTIONS
@@ -195,7 +195,7 @@ class Session:
 
     def __init__(self, buffers: Mapping[str, int], options: Options) -> None:
         self.buffers, self.options = buffers, options
-        self._summaries: OrderedDict[Hashable, Summary] = OrderedDict()
+        self._summaries: OrderedDict[Hashable, GridSummary] = OrderedDict()
 
     def analyse(self, source: Source, arch: Arch) -> AnalysisResult:
         """Analyse one kernel.  Never raises because of a text or a launch: the reason is in `unknown`."""
@@ -277,7 +277,7 @@ class Session:
         partial_result.signature, partial_result.program_only = found.value, found.program_only
         partial_result.notes = (*notes, *found.notes)
 
-    def summary(self, source: Source, arch: Arch, prepared: Ready | None = None) -> Summary:
+    def summary(self, source: Source, arch: Arch, prepared: Ready | None = None) -> GridSummary:
         """The checked summary of a kernel's grid, cached for the most recent kernels.
 
         Raises NotSymmetric where the proof fails, Unsupported or Nondeterministic where a block has no determined
@@ -288,7 +288,7 @@ class Session:
             self._summaries.move_to_end(key)
             return self._summaries[key]
         found = summarise(prepared or prepare(source, arch, self.options), self.buffers)
-        check(found, term_domain_factory(self.options.assume))
+        check_representatives(found, term_domain_factory(self.options.assume))
         self._summaries[key] = found
         while len(self._summaries) > MAXIMUM_SUMMARIES:
             self._summaries.popitem(last=False)

@@ -21,9 +21,9 @@ from bitwise_core.checker.analysis import (
     with_cross_architecture,
 )
 from bitwise_core.checker.block_symmetry import symmetry
-from bitwise_core.checker.block_symmetry.byte_ranges import covers, merged
+from bitwise_core.checker.block_symmetry.byte_ranges import covers, union
 from bitwise_core.checker.block_symmetry.grid import NotSymmetric
-from bitwise_core.checker.block_symmetry.symmetry import Summary
+from bitwise_core.checker.block_symmetry.symmetry import GridSummary
 from bitwise_core.checker.divergence import DivergentNodes, divergence_sentence, expression_text, first_divergence
 from bitwise_core.checker.provenance import Definition, Provenance, Scalar, trace_provenance
 from bitwise_core.checker.verdicts import Divergence, Outcome, Side, Verdict, verdict
@@ -116,7 +116,7 @@ def compare_large(sources: Pair, arch: Arches, session: Session) -> tuple[Outcom
     return (Outcome.EQUAL if found.equal else Outcome.UNPROVED), found.reason
 
 
-def _summaries(sources: Pair, arch: Arches, session: Session) -> list[Summary]:
+def _summaries(sources: Pair, arch: Arches, session: Session) -> list[GridSummary]:
     return [session.summary(source, own) for source, own in zip(sources, arch_pair(arch), strict=True)]
 
 
@@ -174,14 +174,14 @@ def find_element(source: Source, prepared: Ready, session: Session, buffer: int,
     return Element(int(output.address[position]), int(output.size[position]), (int(output.thread[position]), None))
 
 
-def _outputs_of_storing_block(found: Summary, options: Options, buffer: int, index: int) -> Mapping[int, Output]:
+def _outputs_of_storing_block(found: GridSummary, options: Options, buffer: int, index: int) -> Mapping[int, Output]:
     """The outputs, in one buffer, of the block that stores the element at an index."""
     owners = found.owners.get(buffer)
     if owners is None:
         return {}
     for size in (4, 2, 8, 1):
         address = np.array([(buffer << POINTER_SHIFT) + index * size])
-        if not covers(merged(owners.start, owners.end), address)[0]:
+        if not covers(union(owners.start, owners.end), address)[0]:
             continue
         block = int(owners.of(address)[0])
         output = symmetry.run_in_full(found, term_domain_factory(options.assume), [block])[block].get(buffer)
