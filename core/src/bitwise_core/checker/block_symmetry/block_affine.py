@@ -604,7 +604,7 @@ def _contiguous_mask(grid: Grid, value: BlockAffine, mask: int, dtype: np.dtype[
 
 
 def _by_fields(grid: Grid, ufunc: np.ufunc, values: Sequence[Any], dtype: np.dtype[Any]) -> Any:
-    """If the numbers of blocks have high bits only and those of threads low bits only, evaluate both fields apart."""
+    """If the numbers of blocks have high bits only and those of threads low bits only, evaluate each field."""
     columns: list[Column | int] = []
     threads: list[Array] = []
     for value in values:

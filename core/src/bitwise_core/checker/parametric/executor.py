@@ -186,7 +186,7 @@ class ParametricExecutor(Executor):
             shared.version,
         )
         changed = False
-        left: list[tuple[hashing.Words, Array]] = []
+        memories: list[tuple[hashing.Words, Array]] = []
         sides: list[tuple[dict[str, Value], bool]] = []
         order = [(taken, control.target), (invert(machine.domain, taken), pc + 1)]
         if self._contains_loop(control.target, reconvergence):
@@ -198,7 +198,7 @@ class ParametricExecutor(Executor):
             if copies is not None:
                 machine.extra["copies"] = copies
             facts = predicate.polynomials if isinstance(predicate, Predicate) else ()
-            loop_conditions, known = len(self.parametric.loop_conditions), len(self.domain.integers.facts)
+            loops_before, facts_before = len(self.parametric.loop_conditions), len(self.domain.integers.facts)
             memory.path.append(predicate)
             self.domain.integers.facts.extend(facts)
             if start != reconvergence:
@@ -206,26 +206,21 @@ class ParametricExecutor(Executor):
                     self.parametric, machine, self.budget, (*self.conditions, *facts), self.depth + 1
                 ).start(start, reconvergence)
             memory.path.pop()
-            del self.domain.integers.facts[known:]
-            left.append((machine.shared.words.copy(), machine.shared.flags.copy()))
+            del self.domain.integers.facts[facts_before:]
+            memories.append((machine.shared.words.copy(), machine.shared.flags.copy()))
             changed = changed or machine.shared is not shared or shared.version != version
-            sides.append(
-                (
-                    machine.registers,
-                    _loops_entered_exactly_under(self.parametric.loop_conditions[loop_conditions:], predicate),
-                )
-            )
+            loop_conditions = self.parametric.loop_conditions[loops_before:]
+            sides.append((machine.registers, _loops_entered_exactly_under(loop_conditions, predicate)))
         if changed:
-            invalidate(
-                machine.shared, _equal_cells(machine.shared.words.shape[2], *left), "shared memory after a branch"
-            )
+            equal = _equal_cells(machine.shared.words.shape[2], *memories)
+            invalidate(machine.shared, equal, "shared memory after a branch")
         if order[0][0] is not taken:
             sides.reverse()
         self._merge(taken, sides, before, self.parametric.registers_read_from(reconvergence))
         machine.mask, group.pc = group.mask, reconvergence
 
     def _contains_loop(self, start: int, reconvergence: int) -> bool:
-        return any(start <= head < reconvergence for head in self.parametric.loops)
+        return any(start <= header < reconvergence for header in self.parametric.loops)
 
     def _merge(
         self,
@@ -253,13 +248,9 @@ class ParametricExecutor(Executor):
             elif entered_right and _equal_in_row(first, second, row):
                 merged[name] = with_row_replaced(second, row)
             else:
-                merged[name] = self._select_value(
-                    taken,
-                    *(
-                        with_row_replaced(each, row) if entered_left or entered_right else each
-                        for each in (first, second)
-                    ),
-                )
+                if entered_left or entered_right:
+                    first, second = with_row_replaced(first, row), with_row_replaced(second, row)
+                merged[name] = self._select_value(taken, first, second)
         self.machine.registers = merged
 
     def _select_value(self, taken: Value, first: Value, second: Value) -> Value:

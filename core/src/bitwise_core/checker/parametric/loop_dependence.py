@@ -102,10 +102,10 @@ def _topological_levels(dependences_of: Mapping[str, Dependences], line: int | N
 class _IterationState:
     """The state of the data-flow analysis within an iteration.
 
-    `dependences_of` gives the dependences of each part of a register, `held_versions` the versions of pure accumulators
-    that a register holds, least significant first, `newest_version` the newest version of each pure accumulator.
-    `shared` are the dependences of values stored to memory that other threads may read.  `other_uses` are the
-    accumulators with other uses.
+    `dependences_of` gives the dependences of each part of a register, `held_versions` the versions of matrix-only
+    accumulators that a register holds, least significant first, `newest_version` the newest version of each such
+    accumulator.  `shared` are the dependences of values stored to memory that other threads may read.  `other_uses` are
+    the accumulators with other uses.
     """
 
     dependences_of: dict[str, tuple[Dependences, ...]]
@@ -168,7 +168,7 @@ class _IterationState:
     def _apply_matrix_step(
         self, index: int, instruction: Instruction, info: InstructionInfo, accumulator_pairs: list[tuple[str, str]]
     ) -> bool:
-        """A matrix step on pure accumulators in their newest versions; False if the instruction is not one."""
+        """A matrix step on matrix-only accumulators in their newest versions; False if the instruction is not one."""
         owners = [each for _, source in accumulator_pairs for each in self.held_versions.get(source, ())]
         if not all(source in self.held_versions for _, source in accumulator_pairs) or self._factor_dependences(
             instruction, info

@@ -15,14 +15,14 @@ class Loop:
     """The instructions from `header` to `latch`, which branches to the header.
 
     `writes` are the registers that the loop writes.  `carried` are those of them that an iteration reads before it
-    writes them; `kept` are those that are read outside the loop.
+    writes them; `live_out` are those that are read outside the loop.
     """
 
     header: int
     latch: int
     writes: frozenset[str]
     carried: tuple[str, ...]
-    kept: frozenset[str]
+    live_out: frozenset[str]
 
     @property
     def body(self) -> range:

@@ -71,7 +71,7 @@ class LoopCondition:
 
 @dataclass(frozen=True, slots=True)
 class IterationValues:
-    """The value that each iteration, or matrix step on a pure accumulator, computes from the accumulator symbol.
+    """The value that each iteration, or matrix step, computes from the accumulator symbol.
 
     `values` holds them by accumulator, `live_out` the values after each iteration of other registers that are read
     after the loop.  `flags` are the properties of each accumulator symbol.
@@ -136,7 +136,7 @@ class Fold:
     position: Position
     rows: list[int]
 
-    def fold(self, name: str, start: Value, recorded: IterationValues) -> tuple[SymbolicVector, SymbolicVector]:
+    def normal_forms(self, name: str, start: Value, recorded: IterationValues) -> tuple[SymbolicVector, SymbolicVector]:
         """The value of an accumulator after the loop, and before an iteration.  Raises Unsupported."""
         values = recorded.values[name]
         hashes = [hash_of(value)[0] for value in values]
@@ -243,7 +243,7 @@ class LoopSummary:
         self.program, self.machine, self.loop = body.program, body.machine, body.loop
         self.integers, self.instructions, self.fail = body.integers, body.instructions, body.fail
         self.rows = [self.integers.coordinates.loop_rows + index for index in range(INSTANCES)]
-        self.total = self.integers.coordinates.rows
+        self.row_count = self.integers.coordinates.rows
         self.preserve_flags, self.whole_history = True, False
 
     def summarise(self) -> Polynomial | None:
@@ -331,7 +331,7 @@ class LoopSummary:
     def _instance_substitutions(
         self, variables: InductionVariables, position: Position, step_depth: int
     ) -> list[Substitution]:
-        rows, total = self.rows, self.total
+        rows, total = self.rows, self.row_count
 
         def shift_of(by: Mapping[int, int]) -> modular.Residue:
             shift = np.zeros((total, 1), dtype=np.uint64)
@@ -368,7 +368,7 @@ class LoopSummary:
     def _beyond_bound(self, end: LoopCondition, symbol: int) -> Substitution:
         """The substitution that makes the bound at most the position in the instance BEYOND."""
         assert end.symbol is not None
-        row = np.zeros((self.total, 1), dtype=np.uint64)
+        row = np.zeros((self.row_count, 1), dtype=np.uint64)
         row[self.rows[BEYOND]] = 1
         rest = Polynomial(64, {m: c for m, c in end.bound.terms.items() if m != (end.symbol,)}, end.bound.constant)
         passed = P.subtract(
@@ -442,11 +442,11 @@ class LoopSummary:
         fold = Fold(self.body, end, step_depth, always_entered, position, self.rows)
         names_by_accumulator: dict[str, SymbolicVector] = {}
         results: dict[str, SymbolicVector] = {}
-        others = [name for name in loop.kept if name not in data and name not in variables.start]
+        others = [name for name in loop.live_out if name not in data and name not in variables.start]
         defined = [name for name in data if name not in accumulators]
         overwritten = [name for name in defined if not entry.agrees_on_register(0, steady, self.rows[ENTRY], name)]
-        for place, level in enumerate(found.levels):
-            if place:
+        for level_index, level in enumerate(found.levels):
+            if level_index:
                 machine.shared, machine.registers = before, dict(entry.registers)
                 memory = self._define_carried_state(variables, position, data)
             memory.start_recording()
@@ -455,13 +455,13 @@ class LoopSummary:
                 for name in (*accumulators, *overwritten)
             }
             recorded = self._period(variables, found, level, starts, entry, others)
-            if not place:
+            if level_index == 0:
                 self._check_state(
                     entry, steady, [name for name in defined if name not in overwritten], memory.live_in()
                 )
                 self._check_integers(variables, position.symbol)
             for name in level:
-                results[name], names_by_accumulator[name] = fold.fold(name, self._start(entry, name), recorded)
+                results[name], names_by_accumulator[name] = fold.normal_forms(name, self._start(entry, name), recorded)
             for name in others:
                 source = found.single_dependence(name, level)
                 if (

@@ -154,16 +154,16 @@ class ParametricMemory:
         condition: SymbolicVector | None = None
         conditions = [*self.path, *(() if machine.condition is None else (machine.condition,))]
         if conditions:
-            element_hash = conjunction(self.domain.integers, conditions)
-            settled = machine.known(element_hash)
+            whole_condition = conjunction(self.domain.integers, conditions)
+            settled = machine.known(whole_condition)
             if settled is None:
-                condition = as_symbolic_vector(element_hash)
+                condition = as_symbolic_vector(whole_condition)
                 possible = self._possible(condition)
                 settled = np.ones((1, 1), dtype=bool) if possible is None else possible
             known = settled if known is None else known & settled
-        places = self.domain.integers.words_of(address.polynomial)
+        addresses = self.domain.integers.words_of(address.polynomial)
         for offset, part in _stored_elements(value):
-            self._record(pointer, places + np.uint64(offset), condition, part, known, operation, line)
+            self._record(pointer, addresses + np.uint64(offset), condition, part, known, operation, line)
 
     @staticmethod
     def _possible(condition: SymbolicVector) -> Array | None:
@@ -177,7 +177,7 @@ class ParametricMemory:
     def _record(
         self,
         pointer: int,
-        places: hashing.Words,
+        addresses: hashing.Words,
         condition: SymbolicVector | None,
         value: SymbolicVector,
         known: Array | None,
@@ -189,7 +189,7 @@ class ParametricMemory:
         if flags & L.STICKY:
             raise Unsupported("a stored value depends on an undefined value", line)
         total: Any = hashing.mix(
-            places * hashing.multiplier(51) + hashing.constant(f"{operation} {value.bits} to {pointer}")
+            addresses * hashing.multiplier(51) + hashing.constant(f"{operation} {value.bits} to {pointer}")
         )
         address = total
         total = total + hashed * hashing.multiplier(52)
@@ -198,13 +198,13 @@ class ParametricMemory:
         total = hashing.mix(total.copy())
         threads = max(total.shape[2], 1 if known is None else known.shape[-1])
         shape = (2, self.rows, threads)
-        element_hash, places = np.broadcast_to(total, shape), np.broadcast_to(address, shape)
+        element_hash, addresses = np.broadcast_to(total, shape), np.broadcast_to(address, shape)
         if known is not None:
             if known.shape[0] > 1 and (known != known[:1]).any():
                 raise Unsupported("whether an element is stored differs between launches", line)
             active = np.broadcast_to(known[:1], (1, threads))[0]
-            element_hash, places = element_hash[:, :, active], places[:, :, active]
-        self.stored.append(Stored(element_hash, places, operation, line))
+            element_hash, addresses = element_hash[:, :, active], addresses[:, :, active]
+        self.stored.append(Stored(element_hash, addresses, operation, line))
 
     def elements(self) -> Elements:
         """All elements that the block stores.  Raises Unsupported where it stores nothing."""
@@ -240,12 +240,10 @@ def _stored_elements(value: Value) -> list[tuple[int, SymbolicVector]]:
     """The elements of a stored value with their byte offsets; copied elements in parts of COPIED_BITS."""
     result: list[tuple[int, SymbolicVector]] = []
     for offset, part in elements(value):
-        element_hash = value if part is value else part
-        if part.bits > COPIED_BITS and _is_copy(element_hash):
+        stored = value if part is value else part
+        if part.bits > COPIED_BITS and _is_copy(stored):
             steps = range(0, part.bits, COPIED_BITS)
-            result.extend(
-                (offset + low // 8, as_symbolic_vector(extract(element_hash, low, COPIED_BITS))) for low in steps
-            )
+            result.extend((offset + low // 8, as_symbolic_vector(extract(stored, low, COPIED_BITS))) for low in steps)
         else:
             result.append((offset, part))
     return result
